@@ -32,7 +32,6 @@ from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
 from bayescal.calibrators.binary.averaged_beta.regressions import FAR, LINEAR
 from bayescal.calibrators.multiclass.members import Member
 from bayescal.calibrators.stack import fit as _stack
-from bayescal.calibrators.stack import fold_fits as _fold_fits
 from bayescal.calibrators.stack.calibrator import MEMBERS, _plan
 from bayescal.calibrators.stack.fit import fit_stack, mixture
 from bayescal.calibrators.stack.mixture import log_mean, mix
@@ -161,7 +160,7 @@ UNDONE: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "without smoothing": _rescaled(smoothing=1e-12),
     "scores as they are": _rescaled(inverse=1.0),
     "one scale for all folds": partial(mock.patch.object, _stack, "SMALL", 0),
-    "thirty steps": partial(mock.patch.multiple, _fold_fits, _STEPS=30, _FEW_STEPS=30),
+    "thirty steps": partial(mock.patch.multiple, _stack, TOLERANCE=1e-12, FOLD_SHARE=0.0),
 }
 
 

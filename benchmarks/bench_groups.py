@@ -58,6 +58,7 @@ def simulate(title: str, name: str, n: int, repeats: int) -> list[dict[str, Any]
                 ]
             first, second = pair
             gap = first.less(second, base.LEVEL)
+            assert gap.p_value is not None
             own = first.interval(base.LEVEL), second.interval(base.LEVEL), gap
             taken = time.perf_counter() - start
             held = [

@@ -24,7 +24,7 @@ import numpy as np
 
 from bayescal import metrics
 from bayescal._core.numerics import sigmoid
-from bayescal.metrics.uncertainty.measured import Measured
+from bayescal.metrics.uncertainty.measured import measure
 
 Array = np.ndarray
 Draw = Callable[[np.random.Generator, int], tuple[Array, Array, Array]]
@@ -106,8 +106,9 @@ def simulate(draw: Draw, name: str, n: int, repeats: int) -> dict[str, Any]:
     found = []
     for run in range(repeats):
         *probs, y = draw(rng, n)
-        first, second = (Measured(metric, p, y, None, options, REPLICATES, run) for p in probs)
+        first, second = (measure(metric, p, y, None, options, REPLICATES, run) for p in probs)
         gap = first.less(second, LEVEL)
+        assert gap.p_value is not None
         row = []
         values = (*truth, truth[0] - truth[1])
         intervals = (first.interval(LEVEL), second.interval(LEVEL), gap)

@@ -35,6 +35,7 @@ from bayescal.calibrators.binary import log_odds as _log_odds
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.calibrators.multiclass import linear as _linear
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
+from bayescal.data.rows import Rows
 from bayescal.regression import draws as tempered
 from bayescal.regression.method import Method
 
@@ -130,7 +131,7 @@ class Problem:
             method = Method(coef_prior="cauchy", **LAPLACE)
             settled = method.settle(self.scores, y, self.weights)
             return method.sample(self.scores, self.weights, settled, seed)
-        fitted = self.case._fit(self.scores, y, self.weights, seed)
+        fitted = self.case._fit(Rows(self.scores, y, self.weights), seed)
         state = {**fitted, **self.state}
         return self.case._sample(state, self.scores, y, self.weights, seed)
 

@@ -77,4 +77,4 @@ html_theme_options = {
 }
 html_context = {"default_mode": "auto"}
 html_favicon = "_static/icon.svg"
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "start/index": []}

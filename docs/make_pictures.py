@@ -23,7 +23,7 @@ THEMES = {
 
 
 def models() -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return predictions before and after for rows that served no fit, and their labels."""
+    """Return predictions for held-out rows before and after calibration, and the labels."""
     from sklearn.datasets import make_classification
     from sklearn.model_selection import train_test_split
     from sklearn.naive_bayes import GaussianNB
@@ -36,7 +36,7 @@ def models() -> tuple[dict[str, np.ndarray], np.ndarray]:
     X, X_test, y, y_test = train_test_split(X, y, train_size=2000, random_state=0)
     model = bc.CalibratedClassifier(GaussianNB(), cv=5).fit(X, y)
     raw = GaussianNB().fit(X, y)
-    probs = {"before": raw.predict_proba(X_test), "after": model.predict_proba(X_test)}
+    probs = {"Before": raw.predict_proba(X_test), "After": model.predict_proba(X_test)}
     return {name: p[:, 1] for name, p in probs.items()}, np.asarray(y_test)
 
 
@@ -73,13 +73,13 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
             loss, error = bc.metrics.log_loss(p, y), bc.metrics.ece(p, y)
             top.set_title(f"{name}: log loss {loss:.2f}, ECE {error:.3f}", fontsize=12)
             bottom.hist(p, bins=40, range=(0, 1), color=color)
-            bottom.set(xlabel="predicted probability", xlim=(-0.02, 1.02), yticks=[])
+            bottom.set(xlabel="Predicted probability", xlim=(-0.02, 1.02), yticks=[])
             for ax in (top, bottom):
                 ax.set_facecolor("none")
                 ax.spines[["top", "right"]].set_visible(False)
                 ax.spines[["left", "bottom"]].set_color(pale)
-        axes[0, 0].set(ylabel="observed frequency", ylim=(-0.02, 1.02))
-        axes[1, 0].set_ylabel("cases")
+        axes[0, 0].set(ylabel="Observed frequency", ylim=(-0.02, 1.02))
+        axes[1, 0].set_ylabel("Rows")
         figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
 
 

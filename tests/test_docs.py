@@ -15,13 +15,15 @@ PRELUDE = r"""
 import warnings
 warnings.simplefilter("error")
 warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing", FutureWarning)
+warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive", UserWarning)
 """
 
 
 def parts_of(page: str) -> list[tuple[list[str], str, str]]:
     """Return the Python blocks of a page: the libraries that each needs, its code, its output."""
     parts = []
-    pattern = r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?"
+    fence = r"```(?:python|\{code-cell\} ipython3(?:\n:tags:[^\n]*)?)\n"
+    pattern = fence + r"(.*?)```(?:\n\n```text\n(.*?)```)?"
     for block, output in re.findall(pattern, (DOCS / page).read_text("utf-8"), re.DOTALL):
         needs = re.match(r"# needs: (.*)\n", block)
         parts.append((needs[1].split(", ") if needs else [], block, output))

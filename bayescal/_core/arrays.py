@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import array_api_compat
 import array_api_compat.numpy
@@ -11,6 +12,9 @@ import jax
 import numpy as np
 import numpy.typing as npt
 from jax.core import Tracer
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 #: For functions that run on the host with NumPy and in compiled programs.
 Array: TypeAlias = np.ndarray | jax.Array
@@ -26,15 +30,71 @@ ArrayLike: TypeAlias = npt.ArrayLike
 _NUMPY = (np.ndarray, np.generic)
 
 
-def namespace(*arrays: Any) -> Any:
+class XArray(Protocol):
+    """An array of any library that follows the array API standard."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+    def __neg__(self) -> Any: ...
+    def __add__(self, other: Any, /) -> Any: ...
+    def __sub__(self, other: Any, /) -> Any: ...
+    def __mul__(self, other: Any, /) -> Any: ...
+    def __truediv__(self, other: Any, /) -> Any: ...
+    def __matmul__(self, other: Any, /) -> Any: ...
+    def __ge__(self, other: Any, /) -> Any: ...
+    def __gt__(self, other: Any, /) -> Any: ...
+    def __lt__(self, other: Any, /) -> Any: ...
+
+
+#: The type of an array of any library where the result has the type of the argument.
+X = TypeVar("X", bound=XArray)
+#: What a fit produces: arrays by name, from which predictions are computed.
+State: TypeAlias = Mapping[str, XArray]
+
+
+class Namespace(Protocol):
+    """The functions of a library of arrays, named as in the array API standard."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]: ...
+    @property
+    def linalg(self) -> Any: ...
+    @property
+    def inf(self) -> float: ...
+    @property
+    def nan(self) -> float: ...
+    @property
+    def pi(self) -> float: ...
+    @property
+    def bool(self) -> Any: ...
+    @property
+    def int32(self) -> Any: ...
+    @property
+    def int64(self) -> Any: ...
+    @property
+    def float32(self) -> Any: ...
+    @property
+    def float64(self) -> Any: ...
+
+
+_NUMPY_FUNCTIONS: Namespace = cast("Namespace", array_api_compat.numpy)
+
+
+def namespace(*arrays: object) -> Namespace:
     """Return the functions of the arrays' library, named as in the array API standard."""
     first = arrays[0]
     # PyTorch's compiler can trace these lines, but not those of array_namespace.
     if type(first).__module__ == "torch":
         return _torch()
     if all(isinstance(array, _NUMPY) for array in arrays):
-        return array_api_compat.numpy
-    return array_api_compat.array_namespace(*arrays)
+        return _NUMPY_FUNCTIONS
+    functions: Any = array_api_compat.array_namespace
+    return functions(*arrays)
 
 
 def _torch() -> Any:
@@ -43,17 +103,17 @@ def _torch() -> Any:
     return array_api_compat.torch
 
 
-def torch_of(array: Any) -> Any:
+def torch_of(array: object) -> Any:
     """Return PyTorch if the array belongs to it: it has functions that the standard lacks."""
     return sys.modules["torch"] if array_api_compat.is_torch_array(array) else None
 
 
-def on_host(array: Any) -> bool:
+def on_host(array: object) -> TypeGuard[np.ndarray]:
     """Return whether an array is NumPy's, which means computation in float64 on the host."""
     return isinstance(array, _NUMPY)
 
 
-def accelerated(array: Any) -> Any:
+def accelerated(array: object) -> jax.Array | None:
     """Return an array on an accelerator as a JAX array without a copy, and None for others."""
     given: Any = array
     if isinstance(array, jax.Array) and not isinstance(array, Tracer):
@@ -63,32 +123,46 @@ def accelerated(array: Any) -> Any:
     return jax.dlpack.from_dlpack(given.detach().contiguous())
 
 
-def wide(array: Any) -> Any:
+def to_host(array: Any) -> Any:
+    """Copy an array of any library to NumPy; anything else comes back as it is."""
+    if on_host(array) or not array_api_compat.is_array_api_obj(array):
+        return array
+    given: Any = array
+    if array_api_compat.is_torch_array(given):
+        return given.detach().cpu().numpy()
+    if array_api_compat.is_jax_array(given):
+        return np.asarray(given)
+    if array_api_compat.is_cupy_array(given):
+        return given.get()
+    return np.asarray(given.to_device(namespace(given).__array_namespace_info__().devices()[0]))
+
+
+def wide(array: X) -> X:
     """Convert NumPy arrays to float64; return others unchanged."""
-    return array.astype(np.float64, copy=False) if on_host(array) else array
+    return cast("X", array.astype(np.float64, copy=False)) if on_host(array) else array
 
 
-def matmul(a: Any, b: Any) -> Any:
+def matmul(a: X, b: X) -> X:
     """Compute a @ b with all digits of the type; accelerators may use fewer for speed."""
     if isinstance(a, jax.Array):
-        return jax.numpy.matmul(a, b, precision="highest")
+        return cast("X", jax.numpy.matmul(a, cast("jax.Array", b), precision="highest"))
     return a @ b
 
 
-def device(array: Any) -> Any:
+def device(array: object) -> Any:
     """Return the device for new arrays beside this one, or None, which lets JAX decide."""
     return None if isinstance(array, jax.Array) else array_api_compat.device(array)
 
 
-def take_in_rows(values: Any, index: Any) -> Any:
+def take_in_rows(values: X, index: X) -> X:
     """Take from each row of values (m, k) the entries at index (m, j)."""
     if torch_of(values):
         # PyTorch's take_along_dim cannot be exported for a variable number of rows.
-        return values.gather(1, index)
+        return cast("Any", values).gather(1, index)
     return namespace(values).take_along_axis(values, index, axis=1)
 
 
-def search(edges: Any, values: Any, side: Literal["left", "right"] = "left") -> Any:
+def search(edges: X, values: X, side: Literal["left", "right"] = "left") -> X:
     """Count ascending edges (k,) below the values (m,); with "right", below or equal."""
     # The sum is contiguous, which PyTorch requires.
     contiguous = values if on_host(values) else values + 0.0

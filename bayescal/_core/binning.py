@@ -18,13 +18,13 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayT, namespace, on_host, search
+from bayescal._core.arrays import Array, ArrayT, X, XArray, namespace, on_host, search
 
 #: Machine epsilon of float64 and of float32, and a value between those of float64 and other types.
 EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
@@ -36,13 +36,15 @@ MIDDLE = 0x3FE << 7
 _Flag: TypeAlias = Array | bool
 
 
-def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType, precision: Any = EPS) -> ArrayT:
+def equal_width_cell(
+    predicted: ArrayT, bins: int, xp: ModuleType, precision: XArray | float = EPS
+) -> ArrayT:
     """Return the bin (j / bins, (j + 1) / bins] of each prediction, with 0 in the first.
 
     ``precision`` is the machine epsilon of the type of the given predictions.
     """
     if xp is np:
-        integer, ends = np.intp, _width_ends(bins, float(precision))
+        integer, ends = np.intp, _width_ends(bins, float(cast("float", precision)))
     else:
         dtype = predicted.dtype
         precision = jnp.maximum(jnp.asarray(precision, dtype), jnp.finfo(dtype).eps)
@@ -53,7 +55,7 @@ def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType, precision: An
     return cell - past.astype(integer)  # type: ignore[return-value]
 
 
-def _all_ends(borders: Any, precision: Any) -> Any:
+def _all_ends(borders: X, precision: XArray | float) -> X:
     """Return the ends (bins + 1,) of bins of equal width, with one below and one above all."""
     xp, inner = namespace(borders), border_ends(borders, precision)
     outer = xp.asarray([-1.0, 2.0], dtype=inner.dtype)
@@ -65,7 +67,7 @@ def _width_ends(bins: int, precision: float) -> np.ndarray:
     return _all_ends(np.arange(1, bins) / bins, precision)
 
 
-def border_ends(borders: Any, precision: Any) -> Any:
+def border_ends(borders: X, precision: XArray | float) -> X:
     """Return the largest scores that count as on borders (k,) of bins of equal width.
 
     They are the ``precision`` of scores, their machine epsilon, above the border, but at most half
@@ -97,7 +99,7 @@ def width_cell_of_any(scores: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
     return xp.where(single, equal_width_cell(scores, bins, xp, SINGLE), cell)
 
 
-def width_place(borders: Any, scores: Any) -> Any:
+def width_place(borders: X, scores: X) -> X:
     """Find bins of equal width in compiled programs, by search among their borders (k,)."""
     xp = namespace(scores)
     index = search(border_ends(borders, SINGLE), scores)
@@ -106,12 +108,12 @@ def width_place(borders: Any, scores: Any) -> Any:
     return xp.where(is_single(scores), index, search(border_ends(borders, EPS), scores))
 
 
-def is_single(scores: Any) -> Any:
+def is_single(scores: X) -> X:
     """Return which scores single precision represents exactly."""
     xp = namespace(scores)
     if on_host(scores):
         with np.errstate(over="ignore", under="ignore"):
-            return scores.astype(np.float32) == scores
+            return cast("X", scores.astype(np.float32) == scores)
     return xp.astype(xp.astype(scores, xp.float32), scores.dtype) == scores
 
 
@@ -136,20 +138,21 @@ def _outward(values: np.ndarray, single: np.ndarray, end: float) -> np.ndarray:
     return np.where(np.isfinite(moved), moved, values)
 
 
-def take_step(values: Any, index: Any, scores: Any) -> Any:
+def take_step(values: X, index: X, scores: X) -> X:
     """Return the values at index (m,), and NaN for scores (m,) that are NaN.
 
     For libraries that differentiate, the result depends on the scores with a slope of zero.
     """
     if on_host(scores):
-        taken, missing = values.take(index, axis=0), np.isnan(scores)
-        return np.where(missing, np.nan, taken) if missing.any() else taken
+        taken: Any = cast("np.ndarray", values).take(cast("np.ndarray", index), axis=0)
+        missing = np.isnan(scores)
+        return cast("X", np.where(missing, np.nan, taken) if missing.any() else taken)
     xp = namespace(scores)
     return xp.where(xp.isnan(scores), scores, xp.take(values, index, axis=0))
 
 
 def bin_of(
-    predicted: ArrayT, bins: int | np.ndarray, xp: ModuleType, precision: Any = EPS
+    predicted: ArrayT, bins: int | np.ndarray, xp: ModuleType, precision: XArray | float = EPS
 ) -> tuple[ArrayT, int]:
     """Return the bin of each prediction and the number of bins, of equal width or by borders.
 
@@ -185,7 +188,7 @@ def equal_mass_sums(
     bins: int,
     whole: _Flag,
     xp: ModuleType,
-    least: Any = None,
+    least: Array | float | None = None,
 ) -> Array:
     """Compute sums (3, bins) over bins of equal mass.
 
@@ -211,7 +214,9 @@ def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
     return first, n - 1 - from_end[::-1]
 
 
-def cut_cells(sums: Array, bins: int, whole: _Flag, xp: ModuleType, least: Any = None) -> Array:
+def cut_cells(
+    sums: Array, bins: int, whole: _Flag, xp: ModuleType, least: Array | float | None = None
+) -> Array:
     """Compute sums (3, bins) over bins of equal mass from sums (3, cells) of tied rows."""
     position = xp.arange(sums.shape[1])
     return _read_off(tuple(sums), position, position, bins, whole, xp, least)
@@ -231,7 +236,7 @@ def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
 
 
 def mass_borders(
-    total: ArrayT, bins: int, whole: _Flag, xp: ModuleType, least: Any = None
+    total: ArrayT, bins: int, whole: _Flag, xp: ModuleType, least: Array | float | None = None
 ) -> ArrayT:
     """Return the cumulative masses (bins + 1,) at which bins begin and end.
 
@@ -247,7 +252,7 @@ def mass_borders(
     return xp.where(whole, counted, steps / number * total)
 
 
-def nearer_end(below: Any, extent: Any, slack: Any) -> Any:
+def nearer_end(below: ArrayT, extent: ArrayT, slack: ArrayT | float) -> ArrayT:
     """Return 0 if a border ``below`` above the lower end of ties moves to that end, else 1.
 
     Sums of weights have rounding errors, which must not decide between the two ends.
@@ -262,7 +267,7 @@ def _read_off(
     bins: int,
     whole: _Flag,
     xp: ModuleType,
-    least: Any,
+    least: Array | float | None,
 ) -> Array:
     """Compute the sums between borders; rows ``first`` to ``last`` of each row are tied."""
     n = len(rows[0])

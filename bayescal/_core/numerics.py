@@ -7,30 +7,31 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
 from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import array_api_compat
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host, torch_of, wide
+from bayescal._core.arrays import X, XArray, namespace, on_host, torch_of, wide
 
 #: Smallest probability in logarithms: the least normal number of float32, with logarithm -87.3.
 FLOOR = float(np.finfo(np.float32).tiny)
-F = TypeVar("F", bound=Callable[..., Any])
+Given = ParamSpec("Given")
+Out = TypeVar("Out")
 _MAX_FLOAT = float(np.finfo(float).max)
 
 
-def ignoring_underflow(function: F) -> F:
+def ignoring_underflow(function: Callable[Given, Out]) -> Callable[Given, Out]:
     """Let a public function round tiny numbers to zero, whatever ``np.errstate`` is set."""
 
     @wraps(function)
-    def ignored(*given: Any, **options: Any) -> Any:
+    def ignored(*given: Given.args, **options: Given.kwargs) -> Out:
         with np.errstate(under="ignore"):
             return function(*given, **options)
 
-    return cast(F, ignored)
+    return ignored
 
 
 def two_class_probabilities(
@@ -47,11 +48,11 @@ def two_class_probabilities(
     return jnp.where(positive, larger, smaller), jnp.where(positive, smaller, larger)
 
 
-def sigmoid(log_odds: Any) -> Any:
+def sigmoid(log_odds: X) -> X:
     """Compute 1 / (1 + exp(-log_odds)) for arrays of any library, precisely at both ends."""
     if on_host(log_odds):
         small = np.exp(-np.abs(log_odds))
-        return np.where(log_odds >= 0, 1.0, small) / (1 + small)
+        return cast("X", np.where(log_odds >= 0, 1.0, small) / (1 + small))
     if torch := torch_of(log_odds):
         return torch.sigmoid(log_odds)
     xp = namespace(log_odds)
@@ -60,19 +61,20 @@ def sigmoid(log_odds: Any) -> Any:
     return 1 / (1 + xp.exp(-xp.clip(log_odds, -largest, largest)))
 
 
-def sigmoids(log_odds: Any) -> Any:
+def sigmoids(log_odds: X) -> X:
     """Compute the probabilities (..., 2) of both classes; neither is one minus the other."""
     return namespace(log_odds).stack([sigmoid(-log_odds), sigmoid(log_odds)], axis=-1)
 
 
-def log_sigmoids(log_odds: Any) -> tuple[Any, Any]:
+def log_sigmoids(log_odds: X) -> tuple[X, X]:
     """Compute the logarithms of the probabilities of both classes."""
     if on_host(log_odds):
         # Use few arrays, since more would not fit in the processor's cache.
         small = np.asarray(np.abs(log_odds))
         np.log1p(np.exp(np.negative(small, out=small), out=small), out=small)
         zero = np.maximum(log_odds, 0) + small
-        return -zero, np.subtract(np.minimum(log_odds, 0), small, out=small)
+        one = np.subtract(np.minimum(log_odds, 0), small, out=small)
+        return cast("X", -zero), cast("X", one)
     if torch := torch_of(log_odds):
         log_sigmoid = torch.nn.functional.logsigmoid
         return log_sigmoid(-log_odds), log_sigmoid(log_odds)
@@ -81,7 +83,7 @@ def log_sigmoids(log_odds: Any) -> tuple[Any, Any]:
     return -xp.logaddexp(zero, log_odds), -xp.logaddexp(zero, -log_odds)
 
 
-def log_odds(logits: Any) -> Any:
+def log_odds(logits: X) -> X:
     """Compute the finite difference (...,) of two logits (..., 2) of any size."""
     xp = namespace(logits)
     with np.errstate(over="ignore") if on_host(logits) else nullcontext():
@@ -97,7 +99,7 @@ def unit_of(largest: float, mild: float) -> float:
     return float(2.0 ** np.round(np.log2(largest)))
 
 
-def differences(logits: Any, lowest: float | None = None) -> Any:
+def differences(logits: X, lowest: float | None = None) -> X:
     """Subtract the greatest logit of each row from logits (..., k) of any size.
 
     Subtracting first keeps differences of huge logits, and keeps them finite. NumPy arrays become
@@ -106,7 +108,8 @@ def differences(logits: Any, lowest: float | None = None) -> Any:
     if on_host(logits):
         with np.errstate(over="ignore"):
             below = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
-        return np.maximum(below, -_MAX_FLOAT if lowest is None else lowest, out=below)
+        lowest = -_MAX_FLOAT if lowest is None else lowest
+        return cast("X", np.maximum(below, lowest, out=below))
     xp = namespace(logits)
     top = xp.max(logits, axis=-1, keepdims=True)
     if isinstance(logits, jax.Array):
@@ -117,7 +120,7 @@ def differences(logits: Any, lowest: float | None = None) -> Any:
     return below if lowest is None else xp.maximum(below, lowest)
 
 
-def softmax(logits: Any) -> Any:
+def softmax(logits: X) -> X:
     """Compute probabilities (..., k) of logits (..., k) of any library; NumPy's in float64."""
     if logits.shape[-1] == 2:
         # This is several times faster than sums over such a short axis.
@@ -135,7 +138,7 @@ def _shares(below: Any) -> Any:
     return np.divide(small, total, out=small) if host else small / total
 
 
-def log_softmax(logits: Any) -> Any:
+def log_softmax(logits: X) -> X:
     """Compute log probabilities (..., k) of logits (..., k) of any library; NumPy's in float64."""
     if torch := torch_of(logits):
         return torch.log_softmax(logits, -1)
@@ -148,7 +151,7 @@ def log_softmax(logits: Any) -> Any:
     return below - total
 
 
-def scaled_softmax(logits: Any, inverse: Any) -> Any:
+def scaled_softmax(logits: X, inverse: XArray | float) -> X:
     """Compute softmax(inverse * logits) of logits (m, k), for a non-negative inverse.
 
     An inverse of shape (s, 1, 1) gives (s, m, k).
@@ -159,13 +162,13 @@ def scaled_softmax(logits: Any, inverse: Any) -> Any:
     # For subnormal logits the inverse may be infinite, and zero times that is not a number.
     bounded = namespace(inverse).minimum if hasattr(inverse, "dtype") else min
     with np.errstate(over="ignore") if on_host(below) else nullcontext():
-        scaled = below * bounded(inverse, largest)
+        scaled: Any = below * bounded(inverse, largest)
     if two:
         return sigmoids(scaled[..., 0])
     return torch.softmax(scaled, -1) if torch else _shares(scaled)
 
 
-def normal_cdf(x: Any) -> Any:
+def normal_cdf(x: X) -> X:
     """Compute the standard normal distribution function, which the array API standard lacks."""
     if isinstance(x, jax.Array):
         return jax.scipy.special.ndtr(x)

@@ -17,8 +17,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.files import write_atomically
-from bayescal.calibrators.base.dispatch import Dispatched, as_fitted, keep_options
-from bayescal.calibrators.base.reported import Reported
+from bayescal.calibrators.base.dispatch import as_fitted, keep_options
+from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.combine.classifier.calibrator import CalibratedClassifier
 
 __all__ = ["load", "save"]
@@ -221,8 +221,9 @@ class _Writer:
                 f"{name} must be a number, a string, an array, a calibrator of bayescal, or a dict "
                 f"of these by strings, to be saved, got {value!r}"
             )
-        options = _options(type(value))
-        if isinstance(value, Reported):
+        kind = type(value)
+        options = _options(kind)
+        if isinstance(value, Estimator):
             value._settle_report()
             value = as_fitted(value)
         fitted = [own for own in vars(value) if own not in options and own[0] != "_"]
@@ -231,7 +232,7 @@ class _Writer:
                 [n for n in names if n not in _LEFT_OUT] for names in (options, fitted)
             )
         return {
-            "class": type(value).__name__,
+            "class": kind.__name__,
             "options": {own: self.encode(getattr(value, own), own) for own in options},
             "fitted": {own: self.encode(getattr(value, own), own) for own in fitted},
         }
@@ -262,7 +263,7 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
             if not name.endswith("_") or name.startswith("_"):
                 raise ValueError(f"no fitted attribute: {name}")
             setattr(value, name, _decode(own, arrays))
-        if isinstance(value, Dispatched):
+        if isinstance(value, Estimator):
             keep_options(value)
         return value
     ((kind, inner),) = content.items()

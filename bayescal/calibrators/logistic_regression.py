@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,14 +17,15 @@ from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.optimise import Status
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.base.dispatch import Dispatched
+from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws, over_draws
+from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction, needed
-from bayescal.calibrators.base.parametric import Inference, WithPosterior, keep_draws
-from bayescal.calibrators.base.reported import Reported
+from bayescal.calibrators.base.parametric import Inference, keep_draws, posterior_of
 from bayescal.calibrators.base.status import keep_status
 from bayescal.data.checks import as_numpy, check_choice, check_level, check_unmasked
 from bayescal.data.kept_rows import keep_rows
 from bayescal.data.labels import read_rows
+from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.binary.objective import Distribution
 from bayescal.regression.method import PRESETS, Method, Settled
 from bayescal.regression.numpyro_models import Model, regression_model
@@ -32,7 +34,7 @@ __all__ = ["LogisticRegression"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, BaseEstimator):
+class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     r"""Binary logistic regression with soft targets, a penalty or a prior, or a whole posterior.
 
     Minimizes the weighted cross-entropy of :math:`\sigma(w \cdot x + c)` to targets t,
@@ -315,14 +317,20 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
 
     def _map(self, state: State, features: Any) -> Any:
         if "theta_draws" in state:
-            return self._mean(state, features)
+            return over_draws(self, state, features, mean_of_draws)
         return self._curves(state, state["theta"], features)
 
     def _has_ends(self, state: State) -> bool:
         return "theta_draws" in state
 
     def _map_ends(self, state: State, features: Any, level: float) -> Any:
-        return self._ends(state, features, level)[:, :, 1]
+        ends = partial(ends_of_draws, level=level)
+        return over_draws(self, state, features, ends)[:, :, 1]
+
+    @property
+    def posterior_(self) -> ParameterPosterior:
+        """The posterior of the parameters; only with inference "laplace" or "nuts"."""
+        return posterior_of(self)
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         line = theta[..., :1] + matmul(theta[..., 1:], scores.T)

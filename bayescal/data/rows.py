@@ -1,24 +1,249 @@
-"""Rows of scores with labels and weights, and sums over them."""
+"""Rows of scores with labels and weights, and sums over them, wherever the rows are."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
+from functools import cache, partial, reduce
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
+import jax
 import numpy as np
 
-__all__ = ["Rows", "Sums"]
+from bayescal._core.arrays import on_host
+from bayescal._core.chunks import slices
+
+__all__ = ["Designs", "Merge", "Rows", "Source", "Sums", "add", "compiled", "greatest"]
 
 #: What one pass over rows adds up: arrays by name.
 Sums: TypeAlias = dict[str, np.ndarray]
+Merge: TypeAlias = Callable[[Sums, Sums], Sums]
+#: Numbers of the designs that are kept in memory; larger ones are made again for each sum.
+_KEPT_NUMBERS = 1 << 24
+
+
+def add(first: Sums, second: Sums) -> Sums:
+    """Add sums of equal names."""
+    return {name: value + second[name] for name, value in first.items()}
+
+
+def greatest(first: Sums, second: Sums) -> Sums:
+    """Take the greater of two results, entry by entry."""
+    return {name: np.maximum(value, second[name]) for name, value in first.items()}
+
+
+class Designs(Protocol):
+    """What a fit makes of the rows of a source, and sums over it."""
+
+    def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
+        """Add up ``function(*args, design)`` over the designs of some rows at a time."""
+        ...
+
+
+class Source(Protocol):
+    """The rows of a fit: in memory, on an accelerator or in blocks.
+
+    Scores are in the domain of the calibrator, labels are positions among the classes, and weights
+    are positive.
+    """
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        ...
+
+    @property
+    def k(self) -> int:
+        """The number of classes."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """The sum of the weights."""
+        ...
+
+    @property
+    def mass(self) -> np.ndarray:
+        """The sum of the weights of each class (k,)."""
+        ...
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squares of the weights."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """Whether all weights are whole numbers."""
+        ...
+
+    @property
+    def largest(self) -> float:
+        """The greatest absolute score, or a bound of it."""
+        ...
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest score."""
+        ...
+
+    @property
+    def sample(self) -> Rows:
+        """Some rows in memory, drawn evenly: all of them unless rows come in blocks."""
+        ...
+
+    def total(
+        self, function: Callable[..., Sums], merge: Merge = add, numbers: int | None = None
+    ) -> Sums:
+        """Add up ``function(scores, y, weights)`` over the rows, so many ``numbers`` at a time."""
+        ...
+
+    def designs(self, make: Callable[[Rows], Any], numbers: int, keep: bool = True) -> Designs:
+        """Prepare what ``make`` returns for rows of so many ``numbers`` at a time, for sums.
+
+        In memory it is kept, unless it is large or wanted once only.
+        """
+        ...
+
+    def part(self, numbers: int, least: int) -> Rows | None:
+        """Select about so many ``numbers``, of so many rows at least, if there are many more."""
+        ...
+
+    def all(self) -> Rows:
+        """Read all rows at once."""
+        ...
+
+    def mapped(self, step: Callable[[Rows], Rows], largest: float) -> Source:
+        """Apply a step that changes scores, whose greatest absolute value is then ``largest``."""
+        ...
+
+    def divided(self, unit: float) -> Source:
+        """Divide the scores by a number."""
+        ...
 
 
 class Rows(NamedTuple):
-    """Scores (n, k), labels as positions among the classes (n,), and weights (n,)."""
+    """Rows in memory or on an accelerator.
+
+    Scores (n,) or (n, k) may be of JAX; labels (n,), as positions among the classes, and weights
+    (n,) are of NumPy. What the properties and methods are is said of :class:`Source`.
+    """
 
     scores: Any
     y: np.ndarray
     weights: np.ndarray
 
-    def take(self, rows: Any) -> Rows:
+    def take(self, rows: Any) -> Self:
         """Select rows by a mask, positions or a slice."""
-        return Rows(*(column[rows] for column in self))
+        return type(self)(*(column[rows] for column in self))
+
+    @property
+    def n(self) -> int:
+        return len(self.y)
+
+    @property
+    def k(self) -> int:
+        return self.scores.shape[1] if self.scores.ndim == 2 else 2
+
+    @property
+    def weight(self) -> float:
+        return float(self.weights.sum())
+
+    @property
+    def mass(self) -> np.ndarray:
+        return np.bincount(self.y, self.weights, self.k)
+
+    @property
+    def squares(self) -> float:
+        return float(self.weights @ self.weights)
+
+    @property
+    def whole(self) -> bool:
+        return bool((self.weights == np.floor(self.weights)).all())
+
+    @property
+    def largest(self) -> float:
+        return float(max(self.scores.max(initial=0), -self.scores.min(initial=0)))
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return float(self.scores.min()), float(self.scores.max())
+
+    @property
+    def sample(self) -> Rows:
+        return self
+
+    def total(
+        self, function: Callable[..., Sums], merge: Merge = add, numbers: int | None = None
+    ) -> Sums:
+        if numbers is None or self.scores.size <= numbers or not on_host(self.scores):
+            return function(*self)
+        parts = slices(self.n, max(1, numbers // max(1, self.scores.size // self.n)))
+        return reduce(merge, (function(*self.take(part)) for part in parts))
+
+    def part(self, numbers: int, least: int) -> Rows | None:
+        stride = min(self.scores.size // numbers, self.n // least)
+        if stride <= 2 or not on_host(self.scores):
+            return None
+        return self.take(slice(None, None, stride))
+
+    def designs(self, make: Callable[[Rows], Any], numbers: int, keep: bool = True) -> Designs:
+        if not on_host(self.scores):
+            return _DeviceDesign(_call(make, self))
+        columns = self.scores.shape[1] if self.scores.ndim == 2 else 1
+        parts = slices(self.n, max(1, numbers // columns))
+        if keep and self.scores.size <= _KEPT_NUMBERS:
+            return _HostDesigns([make(self.take(part)) for part in parts])
+        return _HostDesigns(_Remade(make, self, parts))
+
+    def all(self) -> Rows:
+        return self
+
+    def mapped(self, step: Callable[[Rows], Rows], largest: float = 0.0) -> Rows:
+        return step(self)
+
+    def divided(self, unit: float) -> Rows:
+        return self if unit == 1 else self._replace(scores=self.scores / unit)
+
+
+class _Remade(NamedTuple):
+    """Designs that are made whenever they are iterated over."""
+
+    make: Callable[[Rows], Any]
+    rows: Rows
+    parts: list[slice]
+
+    def __iter__(self) -> Any:
+        return (self.make(self.rows.take(part)) for part in self.parts)
+
+
+class _HostDesigns(NamedTuple):
+    """Designs of pieces of rows that the processor's cache holds."""
+
+    designs: Iterable[Any]
+
+    def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
+        return reduce(merge, (function(*args, design) for design in self.designs))
+
+
+class _DeviceDesign(NamedTuple):
+    """The design of all rows on an accelerator; each function is one compiled program."""
+
+    design: Any
+
+    def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
+        found = _call(function, *args, self.design)
+        return {name: np.asarray(value) for name, value in found.items()}
+
+
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function as a compiled program; keywords that ``partial`` has bound are static."""
+    if isinstance(function, partial):
+        bound = function.keywords
+        return compiled(function.func, tuple(bound))(*function.args, *args, **bound)
+    return compiled(function)(*args)
+
+
+@cache
+def compiled(function: Callable[..., Any], static: tuple[str, ...] = ()) -> Callable[..., Any]:
+    """Compile a function, once for each shape of its arguments."""
+    return jax.jit(function, static_argnames=static)

@@ -49,14 +49,14 @@ _FAR_BELOW = 1000.0
 _MOST_OF_ZERO = 0.01
 
 
-def check_inputs(inputs: str) -> None:
-    """Raise unless scores may be so, for calibrators of whole rows."""
-    if inputs == "top_logits":
+def check_inputs(inputs: str, allowed: tuple[str, ...] = INPUTS) -> None:
+    """Raise unless ``inputs`` is allowed."""
+    if inputs == "top_logits" not in allowed:
         raise ValueError(
             "inputs must be one of 'probs', 'logits', 'scores' for this calibrator, got "
             "'top_logits', which Temperature and Vector take"
         )
-    check_choice(inputs, "inputs", INPUTS)
+    check_choice(inputs, "inputs", allowed)
 
 
 def widen(scores: Any, inputs: Inputs) -> Any:
@@ -97,6 +97,11 @@ def check_rows(estimator: Any, scores: Any, inputs: Inputs, reset: bool) -> Any:
         scores = as_numpy(scores, "scores")
     if len(scores.shape) == 1:
         scores = np.asarray(scores).reshape(-1, 1)
+    if _is_plain(scores) and "feature_names_in_" not in vars(estimator):
+        if reset:
+            estimator.n_features_in_ = scores.shape[1]
+        if scores.shape[1] == estimator.n_features_in_:
+            return scores
     from sklearn.utils.validation import validate_data
 
     return validate_data(
@@ -108,6 +113,13 @@ def check_rows(estimator: Any, scores: Any, inputs: Inputs, reset: bool) -> Any:
         force_writeable=False,
         ensure_all_finite=False,  # so that the message names the row
     )
+
+
+def _is_plain(scores: Any) -> bool:
+    """Return whether scikit-learn would return an array as it is, after a quarter of a fit."""
+    if type(scores) is not np.ndarray or scores.ndim != 2 or not scores.size:
+        return False
+    return scores.dtype == np.float64 or scores.dtype == np.float32
 
 
 def convert(
@@ -256,25 +268,28 @@ def _contiguous(logits: Any) -> Any:
 
 
 def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
-    """Return what probabilities of zero, and less, stand for (k,); each column (n,) is a class.
+    """Find what probabilities of zero, and less, stand for (k,); each column (n,) is a class.
 
-    Where a class has probabilities of exactly zero, as counts of trees or neighbors do, they stand
-    for half its least positive one, at most 0.01: a forest's 0 is no certainty. Others, and what
-    is positive but tiny, for the least normal number of float32. (With 2e-16 instead, temperature
-    scaling loses 0.8e-4 of log loss on tables of two classes, and beta calibration nothing.)
+    Where probabilities are exactly zero, as counts of trees or neighbors are, all classes share one
+    stand-in: half the least positive probability of any class, at most 0.01. A forest's 0 is no
+    certainty, and a stand-in of its own for each class would be tiny for a class that is either
+    certain or absent. Without zeros, what is positive but tiny stands for the least normal number
+    of float32. (With 2e-16 instead, temperature scaling loses 0.8e-4 of log loss on tables of two
+    classes, and beta calibration nothing.)
     """
-    lowest = np.array([own.min() for own in columns])
-    positive = np.full(len(columns), np.inf)
+    lowest = np.array([column.min() for column in columns])
+    positive = lowest.astype(float)
     for label in np.flatnonzero(lowest <= 0):
-        own = columns[label]
-        positive[label] = own[own > 0].astype(float).min(initial=np.inf)
+        column = columns[label]
+        positive[label] = column[column > 0].astype(float).min(initial=np.inf)
     return floors(lowest, positive)
 
 
 def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """Return the same from the least probability (k,) of each class, and the least positive one."""
-    half = np.where(np.isfinite(positive), positive / 2, _MOST_OF_ZERO)
-    return np.where(lowest <= 0, np.clip(half, FLOOR, _MOST_OF_ZERO), FLOOR)
+    """Compute the least probabilities (k,) from each class's least and least positive one."""
+    if (lowest > 0).all():
+        return np.full(len(lowest), FLOOR)
+    return np.full(len(lowest), np.clip(positive.min() / 2, FLOOR, _MOST_OF_ZERO))
 
 
 #: By the name of probabilities: advice where one is not in [0, 1], and where rows do not sum to 1.

@@ -15,9 +15,11 @@ import numpy as np
 from bayescal._core.arrays import device, namespace, on_host
 from bayescal._core.numerics import differences, softmax
 from bayescal.data.checks import as_numpy, check_finite, precision
+from bayescal.data.rows import Rows
 from bayescal.data.scores import bounded
 
 __all__ = [
+    "PackedRows",
     "Top",
     "check_distinct",
     "offsets",
@@ -41,6 +43,16 @@ class Top(NamedTuple):
     indices: Any
     #: How many others there are.
     others: int
+
+
+class PackedRows(Rows):
+    """Rows in memory whose scores are packed."""
+
+    @property
+    def largest(self) -> float:
+        """The greatest absolute logit."""
+        x = self.scores[:, : -(self.scores.shape[1] // 2)]
+        return float(max(x.max(), -x.min()))
 
 
 def pack(scores: Any, k: int) -> np.ndarray:

@@ -15,6 +15,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
+from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_count, check_level, check_names
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import label_name
@@ -26,6 +27,7 @@ from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
 from bayescal.metrics import Interval, report
 from bayescal.metrics.registry import usual_metrics
+from bayescal.plots._inputs import Models
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -130,13 +132,13 @@ class Evaluation(Measured):
 
 @ignoring_underflow
 def evaluate(
-    probs: Any,
-    *data: Any,
+    probs: Models | Blocks | Mapping[str, Blocks],
+    *data: object,
     y: ArrayLike | None = None,
     classes: Sequence[object] | None = None,
     inputs: Literal["probs", "logits"] = "probs",
     weights: ArrayLike | None = None,
-    groups: Any = None,
+    groups: Sequence[object] | np.ndarray | None = None,
     level: float = 0.9,
     replicates: int = 1000,
     bins: int = 15,

@@ -33,7 +33,7 @@ _GRID = 2.0 ** np.linspace(-3, 3, 25)
 
 
 def size_of_shares(weights: jax.Array) -> jax.Array:
-    """Compute the effective sample size of weights that are no counts; 0 without weight."""
+    """Compute Kish's size (sum w)**2 / sum w**2, for weights with any sum; 0 without weight."""
     top = jnp.max(weights)
     relative = weights / jnp.where(top > 0, top, 1)
     return effective_size(jnp.sum(relative), jnp.sum(relative**2), jnp)

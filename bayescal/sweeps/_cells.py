@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.precision import float64
 from bayescal.models import Family, Prior
 from bayescal.models.prior import draw, is_distribution
@@ -88,7 +89,7 @@ def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> Keys:
     """
     prior_key = fold_in_text(key, digest_of(cell.prior))
 
-    def one(number: Any) -> Keys:
+    def one(number: Array) -> Keys:
         parameters, train, test = jax.random.split(jax.random.fold_in(prior_key, number), 3)
         return Keys(parameters, fold_in_text(train, cell.sizes), test)
 

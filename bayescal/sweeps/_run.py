@@ -37,6 +37,8 @@ Folder = str | os.PathLike[str]
 Name = tuple[str, int, float]
 #: Name and configuration, and the index of the first data set.
 _Block = tuple[Name, Cell, int]
+#: Arrays by configuration and method.
+_ByName = dict[Name, dict[str, np.ndarray]]
 
 
 class Run:
@@ -54,7 +56,7 @@ class Run:
         self._version, self._num_datasets = version("bayescal"), num_datasets
         self._key, self._key_impl = key_data(key), str(jax.random.key_impl(key))
 
-        def filled(value: float | np.int8, *shape: int) -> dict[Name, dict[str, np.ndarray]]:
+        def filled(value: float | np.int8, *shape: int) -> _ByName:
             return {name: {method: np.full(shape, value) for method in recipes} for name in cells}
 
         self.values = filled(np.nan, num_datasets, len(self._metrics))
@@ -79,13 +81,13 @@ class Run:
         # Processes of one computation take blocks in turns.
         local = self._blocks[jax.process_index() :: jax.process_count()]
 
-        def share() -> tuple[Any, Any]:
+        def compute() -> tuple[_ByName, _ByName]:
             self._finish(local, executor, folder, report)
             return self.values, self.status
 
         # Compare only the names of methods and metrics, since their definitions may not compare.
         names = list(self.values), list(self._recipes), list(self._metrics)
-        for values, status in gather(share, (names, self._key, self._num_datasets)):
+        for values, status in gather(compute, (names, self._key, self._num_datasets)):
             for name, method in itertools.product(values, self._recipes):
                 computed = status[name][method] >= 0
                 self.values[name][method][computed] = values[name][method][computed]

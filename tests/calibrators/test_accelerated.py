@@ -17,28 +17,28 @@ import bayescal as bc
 from bayescal._core.arrays import accelerated
 from bayescal._core.precision import float64
 from bayescal.calibrators import auto
-from bayescal.calibrators.base import calibrator as _base
 from bayescal.calibrators.binary import histogram
-from bayescal.calibrators.multiclass import temperature
+from bayescal.calibrators.multiclass import scale
 from bayescal.calibrators.multiclass.members import Layout
 from bayescal.calibrators.neighborhood import kernel as kernel_module
 from bayescal.calibrators.stack import fit as _stack
-from bayescal.calibrators.stack import fold_fits as _fold_fits
-from bayescal.calibrators.stack import fold_fits_on_device as _fold_fits_there
+from bayescal.calibrators.stack import folds as _folds
+from bayescal.calibrators.stack import in_memory, on_device
 from bayescal.calibrators.stack import mixture as _mixture
-from bayescal.calibrators.stack.metric import Parts, Whole
+from bayescal.data import given, rows
 from bayescal.data.order import equal_rows
+from bayescal.data.rows import Rows
 from bayescal.regression.binary import fit
 from bayescal.regression.softmax import fit as softmax_fit
 from tests.calibrators.cases import CASES, Array, Case, each
 
-THERE = [c for c in CASES if inspect.isclass(c.calibrator) and c()._fits_there]
+THERE = [c for c in CASES if inspect.isclass(c.calibrator) and "device" in c().sources]
 
 
 @pytest.fixture(autouse=True)
 def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take JAX's arrays as on an accelerator wherever they are, and no way back to the host."""
-    monkeypatch.setattr(_base, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
+    monkeypatch.setattr(given, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
 
 
 def data(binary: bool, n: int = 150) -> tuple[Array, Array, Array]:
@@ -188,9 +188,9 @@ def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> No
     np.testing.assert_allclose(p[0], p[1], atol=1e-3)
     losses = [bc.metrics.log_loss(own, y, weights=w) for own in p]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
-    for module in (_stack, _fold_fits):
+    for module in (_stack, in_memory):
         monkeypatch.setattr(module, "working_type", lambda size: np.float64)
-    monkeypatch.setattr(temperature, "_PART", 10**6)
+    monkeypatch.setattr(scale, "_PART", 10**6)
     compare(stacked, z, y, w)
 
 
@@ -215,7 +215,7 @@ class Lowered:
         self.platform, self.exported = platform, set[tuple[str, Any]]()
 
     def __call__(self, own: Any) -> Any:
-        static = (Layout, Whole, Parts, str)
+        static = (Layout, str)
 
         def shape(a: Any) -> Any:
             return a if isinstance(a, static) else jax.typeof(jnp.asarray(a))
@@ -245,12 +245,9 @@ def test_programs_are_lowered_for_accelerators(
     monkeypatch: pytest.MonkeyPatch, lowered: Lowered
 ) -> None:
     """Each program that a fit runs there is exported for that kind of processor."""
-    for module, name in (
-        (temperature, "_scale_data"),
-        (temperature, "_scale_terms"),
-        (softmax_fit, "fit_one"),
-    ):
-        monkeypatch.setattr(module, name, lowered(getattr(module, name)))
+    compiled = rows.compiled
+    monkeypatch.setattr(rows, "compiled", lambda *given: lowered(compiled(*given)))
+    monkeypatch.setattr(softmax_fit, "fit_one", lowered(softmax_fit.fit_one))
 
     def regression(problem: Any, lasso: bool) -> Any:
         return lowered(jax.jit(lambda given: fit.fit_one(given, lasso)))(problem)
@@ -261,21 +258,22 @@ def test_programs_are_lowered_for_accelerators(
         several(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
     z, y, w = data(binary=True)
     bc.Beta(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
-    assert lowered.names == {"_scale_data", "_scale_terms", "fit_one", "<lambda>"}
+    assert lowered.names == {"columns_of_logits", "_terms", "fit_one", "<lambda>"}
 
 
 def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
-    """Also those of approximations for more parameters, and of main directions."""
-    there = ("content_keys", "curvature", "directions", "_smooth", "_losses", "_held_out")
+    """Of few, many and very many classes."""
+    there = ("_smooth", "_losses", "_held_out", "_together")
     mixing = ("_parts_there", "_mix_terms_there", "_log_mean_there")
-    for module, names in ((_fold_fits_there, (*there, "_together")), (_mixture, mixing)):
+    keys = ("_device_keys",)
+    for module, names in ((_folds, keys), (on_device, there), (_mixture, mixing)):
         for name in names:
             monkeypatch.setattr(module, name, lowered(getattr(module, name)))
     rng = np.random.default_rng(0)
     for k in (4, 15, 310):
         y, z = np.arange(40) % 4, jnp.asarray(rng.normal(size=(40, k)), jnp.float32)
         bc.StackedScaling(inputs="logits", folds=2, classes=range(k)).fit(z, y)
-    assert lowered.names == {*there, "_together", "_parts", "mix_terms", "log_mean"}
+    assert lowered.names == {*keys, *there, "_parts", "mix_terms", "log_mean"}
 
 
 @pytest.mark.parametrize("bins", [1, 7, 400])
@@ -332,7 +330,7 @@ def test_bandwidths_are_chosen_there(largest: list[int], kernel: Any) -> None:
     """Of a fit come hashes and keys; then the rows themselves, which are what is learned."""
     p, y, w = spread(1500)
     with float64(), jax.numpy_dtype_promotion("standard"):
-        state = bc.Kernel(kernel)._fit(jnp.asarray(p), y, w, 0)
+        state = bc.Kernel(kernel)._fit(Rows(jnp.asarray(p), y, w), 0)
     assert isinstance(state["points"], jax.Array)
     assert largest[0] == 1500
 

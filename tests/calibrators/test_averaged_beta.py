@@ -9,13 +9,14 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import integrate, optimize, stats
 from scipy.special import expit, logsumexp
 
 import bayescal.calibrators as bc
 from bayescal.calibrators import AveragedBeta
 from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
 from bayescal.calibrators.binary.averaged_beta.points import gather
+from bayescal.data.rows import Rows
 
 Array = np.ndarray
 
@@ -38,20 +39,30 @@ def kernel(one: Array, two: Array, length: float) -> Array:
     return (1 + r) * np.exp(-r)
 
 
+def log_prior(u: float) -> float:
+    """Return the log density of half N(0, 0.35^2) and half N(0, 2^2)."""
+    return float(np.log(0.5 * stats.norm.pdf(u, 0, 0.35) + 0.5 * stats.norm.pdf(u, 0, 2)))
+
+
 def find_scale(z: Array, y: Array) -> tuple[float, float]:
-    """Return the most probable u and its standard deviation."""
+    """Return the posterior mean of u and its standard deviation, by adaptive quadrature."""
 
-    def loss(u: float) -> float:
-        return float(np.sum(np.logaddexp(0, np.exp(u) * z) - y * np.exp(u) * z) + u**2 / 8)
+    def log_density(u: float) -> float:
+        x = np.exp(u) * z
+        return float(np.sum(y * x - np.logaddexp(0, x))) + log_prior(u)
 
-    grid = np.linspace(-8, 8, 321)
-    best = grid[np.argmin([loss(u) for u in grid])]
-    near = {"bounds": (best - 0.1, best + 0.1), "method": "bounded", "options": {"xatol": 1e-10}}
-    u = optimize.minimize_scalar(loss, **near).x
-    x = np.exp(u) * z
-    p = expit(x)
-    square = np.sum(p * (1 - p) * x**2)
-    return u, max(square + np.sum((p - y) * x) + 0.25, square / 4 + 0.25) ** -0.5
+    most = max(log_density(u) for u in np.linspace(-8, 16, 481))
+
+    def moment(power: int) -> float:
+        parts = [
+            integrate.quad(lambda u: u**power * np.exp(log_density(u) - most), u, u + 0.5)[0]
+            for u in np.arange(-16, 16, 0.5)
+        ]
+        return sum(parts)
+
+    mass, first, second = (moment(power) for power in range(3))
+    mean = first / mass
+    return mean, float(np.sqrt(second / mass - mean**2))
 
 
 def fit_one(offset: Array, design: Array, y: Array, precision: Array) -> tuple[Array, float]:
@@ -97,18 +108,30 @@ def by_definition(z: Array, y: Array, at: Array) -> Array:
             precision = np.ones(design.shape[1])
             precision[:3] = 1 / v, 1 / v, 1 / c
             theta, evidence = fit_one(offset, design, y, precision)
-            logs.append(evidence - u**2 / 8 + np.log(0.25 if amplitude else 3.0))
+            logs.append(evidence + log_prior(u) + np.log(0.25 if amplitude else 3.0))
             there, design = columns(at)
             found.append(expit(there + design @ theta))
     assert len(logs) == 140
     return np.exp(np.array(logs) - logsumexp(logs)) @ np.array(found)
 
 
+@pytest.mark.parametrize("slope", [0.0, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("n", [2, 20, 200, 2000])
+def test_moments_of_the_scale_are_those_of_quadrature(n: int, slope: float) -> None:
+    """Also of labels that scores say nothing of, or that they separate."""
+    z, y = data_set(n, seed=n, slope=slope)
+    for labels in (y, (z > 0).astype(int)):
+        center, spread = _averaging.find_scale(z, np.ones(n), labels)
+        mean, deviation = find_scale(z, labels)
+        assert center == pytest.approx(mean, abs=1e-6 * deviation)
+        assert spread == pytest.approx(deviation, rel=1e-6)
+
+
 @pytest.mark.parametrize(("n", "bend"), [(25, 0.0), (150, 2.0)])
 def test_average_is_the_definition(n: int, bend: float) -> None:
     z, y = data_set(n, bend=bend)
     at = np.linspace(-9, 9, 31)
-    state = AveragedBeta()._fit(z, y, np.ones(n), 0)
+    state = AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0)
     np.testing.assert_allclose(
         AveragedBeta().apply(state, at)[:, 1], by_definition(z, y, at), atol=1e-6
     )
@@ -118,7 +141,7 @@ def test_curves_are_followed_where_rows_are_many() -> None:
     at = np.linspace(-4, 4, 81)
     z, y = data_set(20_000, bend=0.8)
     truth = expit(0.5 * at + 0.8 * np.sin(at))
-    state = AveragedBeta()._fit(z, y, np.ones(len(z)), 0)
+    state = AveragedBeta()._fit(Rows(z, y, np.ones(len(z))), 0)
     assert np.abs(AveragedBeta().apply(state, at)[:, 1] - truth).max() < 0.05
     beta = bc.Beta(inputs="logits").fit(z, y).predict_proba(at)[:, 1]
     assert np.abs(beta - truth).max() > 0.1
@@ -131,7 +154,7 @@ def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> No
     z = rng.standard_t(2, n)
     y = (rng.random(n) < expit(np.sin(z) + z / 3)).astype(int)
     method = AveragedBeta()
-    state = method._fit(z, y, np.ones(n), 0)
+    state = method._fit(Rows(z, y, np.ones(n)), 0)
     at = 1.5 + spread * rng.standard_t(2, 40_000)
     at[:2] = at[:2] if spread < 1 else [-np.inf, np.inf]
     own = at.copy()
@@ -167,7 +190,7 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     z, y = data_set(3000, bend=1.5)
     z[:5] = -90, 40, 41, 60, 87
     weights = np.random.default_rng(1).uniform(0.5, 2, len(z))
-    points = gather(np.clip(z, -_averaging.FAR, _averaging.FAR), y, weights)
+    points = gather(Rows(np.clip(z, -_averaging.FAR, _averaging.FAR), y, weights))
     assert len(points.z) < 1300
     assert points.weights.min() >= 0
     held = np.clip(z, -_averaging.FAR, _averaging.FAR)
@@ -177,9 +200,9 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         own, rows = points.positives @ points.z**power, (weights * y) @ held**power
         assert own == pytest.approx(rows, rel=1e-9)
     at = np.linspace(-12, 12, 101)
-    few = AveragedBeta().apply(AveragedBeta()._fit(z, y, weights, 0), at)
+    few = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
     monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points._MOST", 10_000)
-    every = AveragedBeta().apply(AveragedBeta()._fit(z, y, weights, 0), at)
+    every = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
     np.testing.assert_allclose(few, every, atol=1e-6)
 
 
@@ -191,11 +214,11 @@ def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     at = np.linspace(-12, 12, 201)
     for z in (rng.normal(0, 3, n), rng.standard_t(2, n), np.round(rng.normal(0, 2, n), 2)):
         y = (rng.random(n) < expit(0.5 * z + 0.8 * np.sin(z))).astype(int)
-        cells = AveragedBeta().apply(AveragedBeta()._fit(z, y, np.ones(n), 0), at)
+        cells = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
         with monkeypatch.context() as patch:
             patch.setattr("bayescal.calibrators.binary.averaged_beta.points._MOST", n)
             patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MANY", n)
-            rows = AveragedBeta().apply(AveragedBeta()._fit(z, y, np.ones(n), 0), at)
+            rows = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
         np.testing.assert_allclose(cells, rows, atol=1e-6)
 
 
@@ -213,7 +236,7 @@ def test_blocks_of_rows_are_all_rows(
     scores = np.stack([1 - p, p], axis=1) if columns == 2 else p
     labels = np.array(["no", "yes"])[y]
     whole = AveragedBeta().fit(scores, labels, weights)
-    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.calibrator.MANY", 100)
+    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points.MANY", 100)
     monkeypatch.setattr("bayescal.calibrators.base.draws._BLOCK", 8 * 700)
     parts = AveragedBeta().fit(scores, labels, weights)
     assert parts.least_probabilities_ == pytest.approx(whole.least_probabilities_)
@@ -239,7 +262,7 @@ def test_losses_of_rows_left_out(power: float) -> None:
         truth = np.empty(n)
         for i in range(n):
             rest = np.arange(n) != i
-            state = method._fit(z[rest], y[rest], np.ones(n - 1), 0)
+            state = method._fit(Rows(z[rest], y[rest], np.ones(n - 1)), 0)
             truth[i] = -np.log(method.apply(state, z[i : i + 1])[0, y[i]])
         assert found.mean() == pytest.approx(truth.mean(), abs=tolerance)
         assert np.corrcoef(found, truth)[0, 1] > 0.98
@@ -253,7 +276,7 @@ def test_power_is_positive_and_finite(power: float) -> None:
 
 def test_points_on_both_sides_of_a_gap_stay_there() -> None:
     z = np.concatenate([np.linspace(-5, -4.9, 500), np.linspace(4.9, 5, 500)])
-    points = gather(z, np.zeros(1000, int), np.ones(1000))
+    points = gather(Rows(z, np.zeros(1000, int), np.ones(1000)))
     assert len(points.z) < 500
     assert points.weights[points.z < 0].sum() == pytest.approx(500)
 
@@ -264,13 +287,13 @@ def test_jax_gives_the_same(double: bool) -> None:
     """In single precision too, to 1e-4 in probability."""
     at = np.linspace(-10, 10, 51)
     cases = [data_set(60, 0), data_set(60, 1, 2.0), (np.linspace(-1, 1, 60), np.ones(60, int))]
-    batch = [gather(z, y, np.ones(60)) for z, y in cases]
+    batch = [gather(Rows(z, y, np.ones(60))) for z, y in cases]
     with jax.enable_x64(double):
         found = jax.jit(jax.vmap(lambda points: _averaging.fit(points, jax.numpy)))(
             jax.tree.map(lambda *leaves: jax.numpy.asarray(np.stack(leaves), float), *batch)
         )
     for i, (z, y) in enumerate(cases):
-        state = AveragedBeta()._fit(z, y, np.ones(60), 0)
+        state = AveragedBeta()._fit(Rows(z, y, np.ones(60)), 0)
         own = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i], float), found)
         offset, columns = _averaging.make_columns(own.basis, at)
         lines = (own.coef @ columns) + offset[:, None, None]
@@ -284,7 +307,7 @@ def test_interval_is_that_of_draws() -> None:
     """Of the mixture with the root of the weights, and variances 1.75 times as large."""
     z, y = data_set(80, bend=1.0)
     method = AveragedBeta()
-    state = method._fit(z, y, np.ones(80), 0)
+    state = method._fit(Rows(z, y, np.ones(80)), 0)
     at = np.array([-6.0, -1.0, 0.5, 4.0])
     rng = np.random.default_rng(0)
     share = np.sqrt(state["cell_weights"].ravel())
@@ -352,8 +375,13 @@ def test_probabilities_of_zero_and_one() -> None:
 
 @pytest.mark.realdata
 def test_losses_are_those_of_the_prototype(arena: Path) -> None:
-    """On each of 102 real tables, to 2e-4; a prototype's figures with NumPy are in the folder."""
-    tiny, worst = float(np.finfo(np.float32).tiny), {}
+    """On 102 real tables: a prototype's figures with NumPy are in the folder.
+
+    From 1,000 rows on the losses are equal to 5e-4. The prototype's prior of the scale was N(0, 4)
+    alone, which matters with fewer rows, by 2e-3 on average at most.
+    """
+    tiny = float(np.finfo(np.float32).tiny)
+    few, many = {}, {}
     with (arena / "reference.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["method"] == "averaged_beta"]
     assert len(rows) == 102
@@ -364,8 +392,10 @@ def test_losses_are_those_of_the_prototype(arena: Path) -> None:
         z, at = (
             np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny)) for p in (known, new)
         )
-        found = AveragedBeta().apply(AveragedBeta()._fit(z, y, np.ones(len(y)), 0), at)[:, 1]
+        found = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(len(y))), 0), at)[:, 1]
         found = np.clip(found, 1e-15, 1 - 1e-15)
         loss = -np.mean(np.where(truth == 1, np.log(found), np.log1p(-found)))
-        worst[row["experiment"]] = abs(loss - float(row["log_loss"]))
-    assert max(worst.values()) < 2e-4, max(worst, key=lambda name: worst[name])
+        (few if len(y) < 1000 else many)[row["experiment"]] = loss - float(row["log_loss"])
+    assert len(many) == 42
+    assert max(map(abs, many.values())) < 5e-4, many
+    assert abs(np.mean([*few.values()])) < 2e-3

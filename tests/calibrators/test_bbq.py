@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayescal.calibrators.binary.bbq import BBQ
+from bayescal.data.rows import Rows
 from tests.calibrators.hostile import PROBABILITIES
 
 rows = st.lists(
@@ -77,7 +78,7 @@ def test_average_equals_loops(n: int) -> None:
     rng = np.random.default_rng(n)
     scores, at = rng.uniform(size=n), rng.uniform(size=40)
     y = (rng.uniform(size=n) < scores).astype(int)
-    values = BBQ().apply(BBQ()._fit(scores, y, np.ones(n), 0), at)[:, 1]
+    values = BBQ().apply(BBQ()._fit(Rows(scores, y, np.ones(n)), 0), at)[:, 1]
     np.testing.assert_allclose(values, loop_average(scores, y, at), rtol=1e-10)
 
 
@@ -87,14 +88,14 @@ def test_options_equal_loops_with_ties(factor: float, prior: float) -> None:
     scores, at = rng.integers(0, 15, 200) / 14, np.linspace(0, 1, 60)
     y = (rng.uniform(size=200) < scores**2).astype(int)
     chosen = BBQ(factor, prior)
-    values = chosen.apply(chosen._fit(scores, y, np.ones(200), 0), at)[:, 1]
+    values = chosen.apply(chosen._fit(Rows(scores, y, np.ones(200)), 0), at)[:, 1]
     np.testing.assert_allclose(values, loop_average(scores, y, at, factor, prior), rtol=1e-10)
 
 
 def test_two_rows_by_hand() -> None:
     # One bin: G(2)/G(4) G(2)/G(1) G(2)/G(1) = 1/6, mean 1/2. Two bins with middles 1/4 and 3/4:
     # G(1)/G(2) G(7/4)/G(3/4) = 3/4 each, means 1/8 and 7/8. Weights 8 : 27.
-    state = BBQ()._fit(np.array([0.2, 0.8]), np.array([0, 1]), np.ones(2), 0)
+    state = BBQ()._fit(Rows(np.array([0.2, 0.8]), np.array([0, 1]), np.ones(2)), 0)
     np.testing.assert_array_equal(state["bins"], [1, 2])
     np.testing.assert_allclose(state["model_weights"], [8 / 35, 27 / 35])
     np.testing.assert_array_equal(state["edges"], [0.5])
@@ -110,7 +111,7 @@ def test_two_rows_by_hand() -> None:
 )
 def test_numbers_of_bins(n: int, least: int, most: int) -> None:
     rng = np.random.default_rng(n)
-    state = BBQ()._fit(rng.uniform(size=n), rng.integers(0, 2, n), np.ones(n), 0)
+    state = BBQ()._fit(Rows(rng.uniform(size=n), rng.integers(0, 2, n), np.ones(n)), 0)
     np.testing.assert_array_equal(state["bins"], np.arange(least, most + 1))
     assert state["model_weights"].sum() == pytest.approx(1)
 
@@ -119,7 +120,7 @@ def test_bins_that_ties_leave_empty_are_dropped() -> None:
     # Counts 1, 98 and 1: the border of two bins moves to 99, those of three to 1 or 99.
     scores = np.array([0.1] + [0.5] * 98 + [0.9])
     y = np.arange(100) % 2
-    state = BBQ()._fit(scores, y, np.ones(100), 0)
+    state = BBQ()._fit(Rows(scores, y, np.ones(100)), 0)
     np.testing.assert_array_equal(state["bins"], [1, 2, 3])
     np.testing.assert_allclose(state["edges"], [0.3, 0.7])
 
@@ -129,7 +130,7 @@ def test_probabilities_approach_the_truth() -> None:
     scores = rng.uniform(size=20_000)
     y = (rng.uniform(size=20_000) < scores**2).astype(int)
     at = np.linspace(0.02, 0.98, 200)
-    values = BBQ().apply(BBQ()._fit(scores, y, np.ones(20_000), 0), at)[:, 1]
+    values = BBQ().apply(BBQ()._fit(Rows(scores, y, np.ones(20_000)), 0), at)[:, 1]
     assert np.abs(values - at**2).mean() < 0.02
 
 
@@ -138,9 +139,9 @@ def test_probabilities_approach_the_truth() -> None:
 def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, int, int]]) -> None:
     scores, y, count = np.array(data).T
     scores, weights = scores / 12, count.astype(float)
-    state = BBQ()._fit(scores, y, weights, 0)
-    repeated = BBQ()._fit(scores.repeat(count), y.repeat(count), np.ones(count.sum()), 0)
-    turned = BBQ()._fit(scores[::-1], y[::-1], weights[::-1], 0)
+    state = BBQ()._fit(Rows(scores, y, weights), 0)
+    repeated = BBQ()._fit(Rows(scores.repeat(count), y.repeat(count), np.ones(count.sum())), 0)
+    turned = BBQ()._fit(Rows(scores[::-1], y[::-1], weights[::-1]), 0)
     for name, value in state.items():
         np.testing.assert_array_equal(value, repeated[name])
         np.testing.assert_array_equal(value, turned[name])
@@ -152,8 +153,8 @@ def test_shares_as_weights() -> None:
     # Half the weight in half-sized rows is half of every sum, and n is the sum of weights.
     rng = np.random.default_rng(0)
     scores, y = rng.uniform(size=64).repeat(2), rng.integers(0, 2, 64).repeat(2)
-    state = BBQ()._fit(scores, y, np.full(128, 0.5), 0)
-    whole = BBQ()._fit(scores[::2], y[::2], np.ones(64), 0)
+    state = BBQ()._fit(Rows(scores, y, np.full(128, 0.5)), 0)
+    whole = BBQ()._fit(Rows(scores[::2], y[::2], np.ones(64)), 0)
     np.testing.assert_array_equal(state["bins"], np.arange(1, 41))
     np.testing.assert_array_equal(whole["bins"], np.arange(1, 41))
     ratio = state["model_weights"][0] / state["model_weights"][1]
@@ -163,7 +164,7 @@ def test_shares_as_weights() -> None:
 def test_numbers_of_bins_survive_rounding_of_the_total() -> None:
     weights = np.full(80, 0.1)
     assert 10 * np.cbrt(np.cumsum(weights)[-1]) < 20
-    state = BBQ()._fit(np.linspace(0, 1, 80), np.arange(80) % 2, weights, 0)
+    state = BBQ()._fit(Rows(np.linspace(0, 1, 80), np.arange(80) % 2, weights), 0)
     np.testing.assert_array_equal(state["bins"], np.arange(1, 21))
 
 
@@ -172,7 +173,7 @@ def test_numbers_of_bins_survive_rounding_of_the_total() -> None:
 def test_hostile_data(name: str, prior: float) -> None:
     scores, y = (np.array(part, float) for part in PROBABILITIES[name])
     chosen = BBQ(prior_weight=prior)
-    state = chosen._fit(scores, y, np.ones(len(y)), 0)
+    state = chosen._fit(Rows(scores, y, np.ones(len(y))), 0)
     assert all(np.isfinite(value).all() for value in state.values())
     assert len(state["values"]) == len(state["edges"]) + 1
     assert (np.diff(state["edges"]) > 0).all()
@@ -182,7 +183,7 @@ def test_hostile_data(name: str, prior: float) -> None:
 
 def test_a_million_tied_rows() -> None:
     y = np.arange(1_000_000) % 4 == 0
-    state = BBQ()._fit(np.full(1_000_000, 0.3), y, np.ones(1_000_000), 0)
+    state = BBQ()._fit(Rows(np.full(1_000_000, 0.3), y, np.ones(1_000_000)), 0)
     np.testing.assert_allclose(state["values"], [250_001 / 1_000_002])
 
 

@@ -14,6 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 from bayescal import metrics
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal.calibrators import BinwiseTemperature, Temperature
+from bayescal.data.rows import Rows
 from bayescal.data.scores import convert
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
@@ -46,7 +47,7 @@ def drawn(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_each_bin_against_scipy(objective: Objective, bins: int) -> None:
     z, y, weights = drawn(600, 4)
     chosen = BinwiseTemperature(objective, bins)
-    state = chosen._fit(z, y, np.ones(600), 0)
+    state = chosen._fit(Rows(z, y, np.ones(600)), 0)
     confidence = softmax(z).max(axis=1)
     found, total = chosen.apply(state, z), 0.0
     for b, part in enumerate(np.array_split(np.argsort(confidence), bins)):
@@ -70,15 +71,15 @@ def test_each_bin_against_scipy(objective: Objective, bins: int) -> None:
     assert state["objective"] == pytest.approx(total / 600, abs=1e-9)
     assert not state["limited"].any()
     # Weights count.
-    weighted = chosen._fit(z, y, weights, 0)
+    weighted = chosen._fit(Rows(z, y, weights), 0)
     assert abs(weighted["inverse"] - state["inverse"]).max() > 1e-4
     assert weighted["bin_weights"].sum() == pytest.approx(weights.sum())
 
 
 def test_one_bin_is_temperature_scaling() -> None:
     z, y, weights = drawn(400, 6)
-    state = BinwiseTemperature(bins=1)._fit(z, y, weights, 0)
-    expected = Temperature()._fit(z, y, weights, 0)
+    state = BinwiseTemperature(bins=1)._fit(Rows(z, y, weights), 0)
+    expected = Temperature()._fit(Rows(z, y, weights), 0)
     assert state["inverse"][0] == pytest.approx(float(expected["theta"][0]), rel=1e-9)
     assert state["objective"] == pytest.approx(float(expected["objective"]), rel=1e-12)
 
@@ -89,7 +90,7 @@ def test_two_classes_by_hand() -> None:
     y = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1, 0])
     expected = [1 / np.log(3 / 2), 3 / np.log(4)]
     for objective in ("log_loss", "confidence"):
-        state = BinwiseTemperature(objective, 2)._fit(z, y, np.ones(10), 0)
+        state = BinwiseTemperature(objective, 2)._fit(Rows(z, y, np.ones(10)), 0)
         np.testing.assert_allclose(state["temperature"], expected, rtol=1e-7)
         found = BinwiseTemperature(objective, 2).apply(state, np.array([[0.0, 1], [3, 0], [9, 0]]))
         odds = [2 / 3, 4, 4**3]
@@ -103,22 +104,22 @@ def test_what_rows_cannot_decide(objective: Objective) -> None:
     right = np.array([0, 1, 2])
     # All right: as if half a row more had been right with probability 1/3.
     for weight in (1.0, 5.0, 0.1):
-        state = chosen._fit(z, right, np.full(3, weight), 0)
+        state = chosen._fit(Rows(z, right, np.full(3, weight)), 0)
         mean = chosen.apply(state, z).max(axis=1).mean()
         assert mean == pytest.approx((3 * weight + 1 / 6) / (3 * weight + 0.5), abs=1e-10)
         assert state["limited"].all() and state["status"] == 0
     # Never right: all classes equally probable, but the greatest can still be told.
-    state = chosen._fit(z, (right + 1) % 3, np.ones(3), 0)
+    state = chosen._fit(Rows(z, (right + 1) % 3, np.ones(3)), 0)
     assert state["inverse"] == pytest.approx(1e-9 / 4) and state["limited"].all()
     found = chosen.apply(state, z)
     np.testing.assert_allclose(found, 1 / 3, atol=1e-9)
     np.testing.assert_array_equal(found.argmax(axis=1), z.argmax(axis=1))
     # Uniform rows stay what they are, whatever the labels.
-    state = chosen._fit(np.zeros((3, 3)), right, np.ones(3), 0)
+    state = chosen._fit(Rows(np.zeros((3, 3)), right, np.ones(3)), 0)
     assert state["inverse"] == 1 and state["limited"].all()
     # Greatest logits that are tied: at temperature zero the confidence is 1/2.
     tied = np.array([[2.0, 2, 0]] * 2)
-    state = chosen._fit(tied, np.zeros(2, int), np.ones(2), 0)
+    state = chosen._fit(Rows(tied, np.zeros(2, int), np.ones(2)), 0)
     mean = chosen.apply(state, tied).max(axis=1).mean()
     assert mean == pytest.approx((2 * 0.5 + 1 / 6) / 2.5, abs=1e-10)
 
@@ -126,8 +127,8 @@ def test_what_rows_cannot_decide(objective: Objective) -> None:
 @pytest.mark.parametrize("objective", ["log_loss", "confidence"])
 def test_an_empty_bin_has_the_temperature_of_all_rows(objective: Objective) -> None:
     z, y, weights = drawn(300, 3)
-    whole = BinwiseTemperature(objective, 1)._fit(z, y, weights, 0)
-    state = BinwiseTemperature(objective, 10, "equal_width")._fit(z, y, weights, 0)
+    whole = BinwiseTemperature(objective, 1)._fit(Rows(z, y, weights), 0)
+    state = BinwiseTemperature(objective, 10, "equal_width")._fit(Rows(z, y, weights), 0)
     np.testing.assert_array_equal(state["bin_weights"][:3] == 0, True)
     np.testing.assert_allclose(state["inverse"][:3], whole["inverse"][0], rtol=1e-6)
     assert state["limited"][:3].all()
@@ -135,7 +136,7 @@ def test_an_empty_bin_has_the_temperature_of_all_rows(objective: Objective) -> N
 
 def test_confident_rows_are_told_apart() -> None:
     z = np.stack([np.arange(40.0, 52.0), np.zeros(12)], axis=1)
-    state = BinwiseTemperature(bins=4)._fit(z, np.arange(12) % 3 // 2, np.ones(12), 0)
+    state = BinwiseTemperature(bins=4)._fit(Rows(z, np.arange(12) % 3 // 2, np.ones(12)), 0)
     np.testing.assert_array_equal(state["bin_weights"], [3, 3, 3, 3])
 
 
@@ -153,9 +154,9 @@ def test_weights_are_repetition_and_order_does_not_matter(
 ) -> None:
     first, second, y, count = np.array(data).T
     z = np.stack([first, second, np.ones(len(y))], axis=1).astype(float)
-    state = chosen._fit(z, y, count.astype(float), 0)
-    repeated = chosen._fit(z.repeat(count, 0), y.repeat(count), np.ones(count.sum()), 0)
-    turned = chosen._fit(z[::-1].copy(), y[::-1], count[::-1].astype(float), 0)
+    state = chosen._fit(Rows(z, y, count.astype(float)), 0)
+    repeated = chosen._fit(Rows(z.repeat(count, 0), y.repeat(count), np.ones(count.sum())), 0)
+    turned = chosen._fit(Rows(z[::-1].copy(), y[::-1], count[::-1].astype(float)), 0)
     found = chosen.apply(state, z)
     for other in (repeated, turned):
         np.testing.assert_allclose(chosen.apply(other, z), found, atol=1e-6)
@@ -174,7 +175,7 @@ def test_hostile_data(chosen: BinwiseTemperature, name: str, dtype: type) -> Non
     given, y = (PROBABILITIES | LOGITS)[name]
     z = convert(np.array(given), kind, "logits")[0].astype(dtype)
     p = softmax(z.astype(float))
-    state = chosen._fit(z, np.array(y), np.ones(len(y)), 0)
+    state = chosen._fit(Rows(z, np.array(y), np.ones(len(y))), 0)
     found = chosen.apply(state, z)
     assert all(isinstance(value, np.ndarray) for value in state.values())
     assert np.isfinite(state["objective"]) and found.dtype == np.float64
@@ -188,7 +189,7 @@ def test_logits_of_any_size(objective: Objective, size: float) -> None:
     z = size * np.array([[1.0, -1, 0], [0.0, 1, -1], [-1.0, 0, 1]])
     chosen = BinwiseTemperature(objective, 1)
     for labels in ([0, 1, 2], [0, 1, 1], [1, 2, 0]):
-        state = chosen._fit(z, np.array(labels), np.ones(3), 0)
+        state = chosen._fit(Rows(z, np.array(labels), np.ones(3)), 0)
         found = chosen.apply(state, z)
         assert (found >= 0).all()
         np.testing.assert_allclose(found.sum(axis=1), 1)
@@ -212,7 +213,7 @@ def test_figures_of_densenet(shared_data: Path) -> None:
     y = data["y_val"].astype(int)
 
     def error(chosen: BinwiseTemperature | Temperature) -> float:
-        state = chosen._fit(data["logits_val"], y, np.ones(len(y)), 0)
+        state = chosen._fit(Rows(data["logits_val"], y, np.ones(len(y))), 0)
         found = chosen.apply(state, data["logits_test"])
         return 100 * metrics.ece(found, data["y_test"], bins=25)
 

@@ -29,6 +29,7 @@ from sklearn.utils import check_random_state
 
 import bayescal as bc
 from bayescal.calibrators import Calibrator
+from bayescal.data.rows import Rows
 from tests.calibrators.cases import CASES, DEFAULTS, SLOW, Array, Case, Data, each, find, make
 
 each_case = each(CASES)
@@ -633,9 +634,11 @@ def test_a_pass_over_blocks_that_fails_leaves_the_earlier_fit() -> None:
     """After the pass that finds classes and columns."""
 
     class Failing(bc.Beta):
-        def _fit_blocks(self, rows: Any, seed: int) -> Any:
-            super()._fit_blocks(rows, seed)
-            raise OSError("the disk is gone")
+        def _fit(self, rows: Any, seed: int) -> Any:
+            found = super()._fit(rows, seed)
+            if not isinstance(rows, Rows):
+                raise OSError("the disk is gone")
+            return found
 
     p, y, w, new = data_of(True)
     fitted = Failing().fit(p, y)

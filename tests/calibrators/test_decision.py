@@ -20,6 +20,7 @@ from bayescal.calibrators.multiclass.decision.partition import (
     violation_of,
     worst_partition,
 )
+from bayescal.data.rows import Rows
 from bayescal.data.scores import Inputs, convert
 from tests.calibrators.brute import example, folded
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
@@ -43,7 +44,7 @@ def replay(state: dict[str, np.ndarray], p: np.ndarray) -> list[np.ndarray]:
 
 def test_one_part_is_the_mean_error() -> None:
     p, y, weights = example(200, 3)
-    state = Decision(1, 1, crop=1e-9)._fit(p, y, weights, seed=0)
+    state = Decision(1, 1, crop=1e-9)._fit(Rows(p, y, weights), seed=0)
     shift = np.average(np.eye(3)[y] - p, axis=0, weights=weights)
     np.testing.assert_allclose(state["adjustments"], shift[None, None], atol=1e-12)
     assert state["violations"][0] == pytest.approx(np.linalg.norm(shift))
@@ -55,7 +56,7 @@ def test_one_part_is_the_mean_error() -> None:
 def test_two_distinct_rows_are_set_right() -> None:
     p = np.repeat([[0.6, 0.4], [0.2, 0.8]], [8, 4], axis=0)
     y = np.repeat([0, 1, 0, 1], [2, 6, 3, 1])
-    state = Decision(steps=30, crop=1e-9)._fit(p, y, np.ones(12), seed=0)
+    state = Decision(steps=30, crop=1e-9)._fit(Rows(p, y, np.ones(12)), seed=0)
     found = Decision(steps=30, crop=1e-9).apply(state, p)
     np.testing.assert_allclose(found[[0, -1]], [[0.25, 0.75], [0.75, 0.25]], atol=1e-3)
     # The first partition parts them: norms sqrt(2) * 8/12 * 0.35 and sqrt(2) * 4/12 * 0.55.
@@ -66,7 +67,7 @@ def test_two_distinct_rows_are_set_right() -> None:
 @pytest.mark.parametrize("k", [2, 4])
 def test_no_step_raises_the_brier_score(decisions: int, k: int) -> None:
     p, y, weights = example(500, k)
-    state = Decision(decisions, 8)._fit(p, y, weights, seed=1)
+    state = Decision(decisions, 8)._fit(Rows(p, y, weights), seed=1)
     steps = replay(state, p)
     scores = [brier(moved, y, weights) for moved in steps]
     np.testing.assert_allclose(state["briers"], scores, rtol=1e-12)
@@ -166,7 +167,7 @@ def test_hard_partition_into_three_improves_and_keeps_rows() -> None:
 def test_hard_corrections_are_the_means_of_parts() -> None:
     p, y, weights = example(400, 3)
     chosen = Decision(steps=4, partition="hard", crop=1e-9)
-    state, moved = chosen._fit(p, y, weights, seed=0), p
+    state, moved = chosen._fit(Rows(p, y, weights), seed=0), p
     for v, c, a in zip(state["directions"], state["offsets"], state["adjustments"], strict=True):
         own = (moved @ v.T + c).argmax(axis=1)
         for part in range(2):
@@ -208,35 +209,35 @@ def test_weights_are_repetition_and_order_does_not_matter(
     p, y, _ = example(150, 3, digits=9)
     count = np.random.default_rng(0).integers(1, 4, 150)
     chosen = Decision(3, 4, partition=partition)
-    state = chosen._fit(p, y, count.astype(float), seed=2)
+    state = chosen._fit(Rows(p, y, count.astype(float)), seed=2)
     order = np.random.default_rng(1).permutation(150)
     others = (
-        chosen._fit(p.repeat(count, 0), y.repeat(count), np.ones(count.sum()), seed=2),
-        chosen._fit(p[order], y[order], count[order].astype(float), seed=2),
-        chosen._fit(p, y, 7.0 * count, seed=2),
+        chosen._fit(Rows(p.repeat(count, 0), y.repeat(count), np.ones(count.sum())), seed=2),
+        chosen._fit(Rows(p[order], y[order], count[order].astype(float)), seed=2),
+        chosen._fit(Rows(p, y, 7.0 * count), seed=2),
     )
     for other in others:
         for name, value in state.items():
             np.testing.assert_allclose(other[name], value, atol=1e-6)
-    again = chosen._fit(p, y, count.astype(float), seed=2)
+    again = chosen._fit(Rows(p, y, count.astype(float)), seed=2)
     np.testing.assert_array_equal(again["directions"], state["directions"])
-    different = chosen._fit(p, y, count.astype(float), seed=3)
+    different = chosen._fit(Rows(p, y, count.astype(float)), seed=3)
     assert abs(different["directions"] - state["directions"]).max() > 1e-3
 
 
 def test_tolerance_stops() -> None:
     p, y, weights = example(300, 3)
-    whole = Decision(steps=12)._fit(p, y, weights, seed=0)
+    whole = Decision(steps=12)._fit(Rows(p, y, weights), seed=0)
     assert whole["status"] == 0 and whole["n_iter"] == 12
     tolerance = float(np.sort(whole["violations"])[-3])
-    state = Decision(steps=12, tolerance=tolerance)._fit(p, y, weights, seed=0)
+    state = Decision(steps=12, tolerance=tolerance)._fit(Rows(p, y, weights), seed=0)
     expected = int(np.argmax(whole["violations"] <= tolerance))
     assert state["n_iter"] == expected and state["status"] == 0
     np.testing.assert_array_equal(state["violations"], whole["violations"][:expected])
-    state = Decision(steps=12, tolerance=1e-12)._fit(p, y, weights, seed=0)
+    state = Decision(steps=12, tolerance=1e-12)._fit(Rows(p, y, weights), seed=0)
     assert state["n_iter"] == 12 and state["status"] == 1
     # Nothing to do: predictions are those of the data, but for the least probability.
-    state = Decision(tolerance=1e3)._fit(p, y, weights, seed=0)
+    state = Decision(tolerance=1e3)._fit(Rows(p, y, weights), seed=0)
     assert state["n_iter"] == 0
     found = Decision(tolerance=1e3).apply(state, p)
     np.testing.assert_allclose(found, nearest_probabilities(p, 0.01 / 9))
@@ -245,17 +246,19 @@ def test_tolerance_stops() -> None:
 def test_cross_validation_is_that_of_refits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST", 4)
     # Or refits would draw for the classes in the order of their own rows.
-    monkeypatch.setattr(module, "canonical_order", lambda rows, *_: np.arange(rows.shape[1]))
+    monkeypatch.setattr(module, "order_of_classes", lambda rows: np.arange(rows.k))
     p, y, weights = example(160, 3)
     chosen = Decision(steps="cv")
-    state = chosen._fit(p, y, weights, seed=4)
+    state = chosen._fit(Rows(p, y, weights), seed=4)
     p, y, weights, folds = folded(p, y, weights, 5)
     expected = []
     for t in range(1, 5):
         found = np.empty_like(p)
         for f in range(5):
             kept, refit = folds != f, Decision(steps=t)
-            found[~kept] = refit.apply(refit._fit(p[kept], y[kept], weights[kept], 4), p[~kept])
+            found[~kept] = refit.apply(
+                refit._fit(Rows(p[kept], y[kept], weights[kept]), 4), p[~kept]
+            )
         expected.append(brier(found, y, weights))
     tried = len(state["cv_briers"]) - 1
     assert tried >= 3
@@ -266,9 +269,9 @@ def test_cross_validation_is_that_of_refits(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_similar_sizes_share_a_compilation(compilations: Callable[[], Any]) -> None:
-    Decision(steps=1)._fit(*example(200, 6), seed=0)
+    Decision(steps=1)._fit(Rows(*example(200, 6)), seed=0)
     with compilations() as names:
-        Decision(steps=3)._fit(*example(256, 6), seed=1)
+        Decision(steps=3)._fit(Rows(*example(256, 6)), seed=1)
     assert not [name for name in names if "climb" in name]
 
 
@@ -282,7 +285,7 @@ def test_hostile_data(chosen: Decision, name: str) -> None:
     inputs: Inputs = "probs" if name in PROBABILITIES else "logits"
     given, y = (PROBABILITIES | LOGITS)[name]
     p = convert(np.array(given, float), inputs, "probabilities")[0]
-    state = chosen._fit(p, np.array(y), np.ones(len(y)), seed=0)
+    state = chosen._fit(Rows(p, np.array(y), np.ones(len(y))), seed=0)
     found = chosen.apply(state, p)
     assert all(np.isfinite(value).all() for value in state.values())
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
@@ -292,7 +295,7 @@ def test_hostile_data(chosen: Decision, name: str) -> None:
 
 def test_one_row_cannot_be_cross_validated() -> None:
     p = np.array([[0.2, 0.5, 0.3]])
-    state = Decision(steps="cv")._fit(p, np.array([0]), np.ones(1), seed=0)
+    state = Decision(steps="cv")._fit(Rows(p, np.array([0]), np.ones(1)), seed=0)
     assert state["n_iter"] == 0
     np.testing.assert_allclose(Decision(steps="cv").apply(state, p), p, atol=1e-15)
 
@@ -317,9 +320,9 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
     data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")
     y = data["y_val"].astype(int)
     ones, scaling = np.ones(len(y)), Temperature()
-    scaled = scaling._fit(data["logits_val"], y, ones, seed=0)
+    scaled = scaling._fit(Rows(data["logits_val"], y, ones), seed=0)
     given, test = (scaling.apply(scaled, data[name]) for name in ("logits_val", "logits_test"))
-    found = Decision().apply(Decision()._fit(given, y, ones, seed=0), test)
+    found = Decision().apply(Decision()._fit(Rows(given, y, ones), seed=0), test)
     # Published after temperature scaling: Brier score 0.110, log loss 0.264, ECE 1.20 %.
     assert metrics.brier_score(found, data["y_test"]) == pytest.approx(0.110, abs=5e-4)
     assert metrics.log_loss(found, data["y_test"]) < 0.24

@@ -12,6 +12,7 @@ from bayescal.calibrators import Forest
 from bayescal.calibrators.neighborhood import trees as _trees
 from bayescal.data.order.classes import canonical_order
 from bayescal.data.order.equal_rows import distinct_rows
+from bayescal.data.rows import Rows
 from tests.calibrators import brute
 from tests.calibrators.brute import finish, folded, log_loss, values
 
@@ -76,7 +77,7 @@ def test_trees_are_those_grown_node_by_node(
     p, y, weights = example(70, 4, digits=digits)
     queries = np.concatenate([example(30, 4, seed=1)[0], p])
     chosen = Forest(bins, 6, assumption, crop=1e-3)
-    state = chosen._fit(p, y, weights, seed=11)
+    state = chosen._fit(Rows(p, y, weights), seed=11)
     distinct = len(np.unique(p, axis=0))
     assert state["bins"] == min(bins, distinct)
     assert state["leaf_values"].shape == (6, state["bins"], 4)
@@ -107,7 +108,7 @@ def test_classes_that_do_not_vary_are_drawn_anew() -> None:
     assert (np.abs(count - 200 / 3) < 4 * np.sqrt(200 * 2 / 9)).all()
     sizes = (layout.end - layout.start)[trees.left == 0]
     assert (sizes == 1).all()
-    state = Forest(8, 5)._fit(p, y, weights, seed=0)
+    state = Forest(8, 5)._fit(Rows(p, y, weights), seed=0)
     order = canonical_order(p, y, weights)
     expected = np.mean(
         [
@@ -122,7 +123,7 @@ def test_classes_that_do_not_vary_are_drawn_anew() -> None:
 
 def test_fewer_bins_are_part_of_more() -> None:
     p, y, weights = example(300, 3)
-    few = Forest(9, 4)._fit(p, y, weights, seed=2)
+    few = Forest(9, 4)._fit(Rows(p, y, weights), seed=2)
     order = canonical_order(p, y, weights)
     trees, _ = _trees.grow(p[distinct_rows(p)[0]][:, order], 200, 2, range(4))
     pruned = trees.pruned(9)
@@ -158,7 +159,7 @@ def plain_losses(
 @pytest.mark.parametrize("digits", [None, 5])
 def test_cross_validation_leaves_the_rows_of_a_fold_out(digits: int | None) -> None:
     data = example(90, 3, digits=digits)
-    state = Forest(trees=7)._fit(*data, seed=4)
+    state = Forest(trees=7)._fit(Rows(*data), seed=4)
     distinct = len(np.unique(data[0], axis=0))
     expected = [b for b in 2 ** np.arange(1, 13) if b <= distinct]
     if digits:  # of rows that occur often each may have a bin
@@ -172,10 +173,10 @@ def test_cross_validation_leaves_the_rows_of_a_fold_out(digits: int | None) -> N
 def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     p, y, weights = example(150, 4)
     p[::3, 1] = 0  # so that some classes are drawn anew
-    expected = Forest(trees=9)._fit(p, y, weights, seed=0)
+    expected = Forest(trees=9)._fit(Rows(p, y, weights), seed=0)
     probabilities = Forest(trees=9).apply(expected, p)
     monkeypatch.setattr(_trees, "_ELEMENTS", 400)
-    state = Forest(trees=9)._fit(p, y, weights, seed=0)
+    state = Forest(trees=9)._fit(Rows(p, y, weights), seed=0)
     for name, value in expected.items():
         np.testing.assert_allclose(state[name], value, atol=1e-12)
     np.testing.assert_allclose(Forest(trees=9).apply(state, p), probabilities, atol=1e-13)
@@ -184,14 +185,14 @@ def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 def test_weights_that_differ_beyond_all_digits() -> None:
     p, y, _ = example(30, 3)
     weights = 10.0 ** np.linspace(-200, 100, 30)
-    state = Forest(trees=3)._fit(p, y, weights, seed=0)
+    state = Forest(trees=3)._fit(Rows(p, y, weights), seed=0)
     assert np.isfinite(state["cv_losses"]).all()
     assert np.isfinite(Forest(trees=3).apply(state, p)).all()
 
 
 def test_other_seeds_give_other_trees() -> None:
     data = example(50, 3)
-    first, again, other = (Forest(8, 3)._fit(*data, seed=s)["threshold"] for s in (0, 0, 1))
+    first, again, other = (Forest(8, 3)._fit(Rows(*data), seed=s)["threshold"] for s in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert not np.isin(first[first > 0], other).any()
 

@@ -204,8 +204,8 @@ def test_predictions_are_means_and_quantiles_over_draws() -> None:
 def test_draws_are_of_the_mixture() -> None:
     z, y, w = make(40, 3)
     model = bc.GaussianProcess(inputs="logits", num_samples=20_000)
-    state = model._fit(z, y, w, 0)
-    draws = model._sample(state, z, y, w, 0).coefficients[0]
+    state = model._fit(Rows(z, y, w), 0)
+    draws = model._sample(state, Rows(z, y, w), 0).coefficients[0]
     share, modes, factors = state["weights"], state["modes"], state["factors"]
     mean = share @ modes
     np.testing.assert_allclose(mean, model.fit(z, y, w).deviation_, atol=1e-12)
@@ -255,7 +255,7 @@ def test_nuts_and_evidence_by_importance_sampling() -> None:
     posterior = model.posterior_
     assert posterior.divergences == 0 and posterior.r_hat.max() < 1.01
     bare = bc.GaussianProcess(inputs="logits")
-    state: dict[str, Any] = bare._fit(z, y, w, 0)
+    state: dict[str, Any] = bare._fit(Rows(z, y, w), 0)
     cells = _latent.Cells(*(state[name] for name in _latent.Cells._fields))
     e = float(state["smoothing"])
     x = np.log((1 - e) * softmax(z * float(state["inverse"]), axis=1) + e / 3)

@@ -13,7 +13,8 @@ from bayescal import metrics
 from bayescal._core.binning import equal_mass_cuts
 from bayescal.calibrators.binary.histogram import Histogram
 from bayescal.data.order import ranking as _ranking
-from bayescal.data.order.ranking import InMemory, Ranking, merge_ties, middles
+from bayescal.data.order.ranking import Ranking, merge_ties, middles
+from bayescal.data.rows import Rows
 from tests.calibrators.hostile import PROBABILITIES
 
 MAPS = [
@@ -57,7 +58,7 @@ def test_places_agree_with_comparisons_at_every_border(bins: int) -> None:
     # The value of a bin tells which it is: the label is drawn from one bin at a time.
     places = np.array([loop_place(score - 2.0**-52, bins) for score in scores])
     for b in {0, 1 % bins, bins // 2, bins - 1}:
-        state = Histogram(bins)._fit(scores, places == b, np.ones(len(scores)), 0)
+        state = Histogram(bins)._fit(Rows(scores, places == b, np.ones(len(scores))), 0)
         np.testing.assert_array_equal(np.flatnonzero(state["values"] == 1), [b])
         np.testing.assert_array_equal(Histogram(bins).apply(state, scores)[:, 1] == 1, places == b)
         np.testing.assert_array_equal(state["bin_weights"], np.bincount(places, minlength=bins))
@@ -69,7 +70,7 @@ def test_equal_width_holds_what_the_reliability_curve_shows(bins: int) -> None:
     scores, y = rng.beta(0.4, 0.4, size=700), rng.integers(0, 2, 700)
     weights = rng.uniform(0.2, 3, 700)
     curve = metrics.reliability_curve(scores, y, bins=bins, weights=weights)
-    state = Histogram(bins)._fit(scores, y, weights, 0)
+    state = Histogram(bins)._fit(Rows(scores, y, weights), 0)
     filled = state["bin_weights"] > 0
     np.testing.assert_allclose(state["values"][filled], curve.observed, atol=1e-14)
     np.testing.assert_allclose(state["bin_weights"][filled], curve.weight)
@@ -79,7 +80,7 @@ def test_equal_width_holds_what_the_reliability_curve_shows(bins: int) -> None:
 
 def test_equal_width_by_hand() -> None:
     scores, y = np.array([0.0, 0.25, 0.3, 0.5, 0.8]), np.array([0, 1, 0, 1, 1])
-    state = Histogram(4)._fit(scores, y, np.array([3.0, 1, 1, 2, 1]), 0)
+    state = Histogram(4)._fit(Rows(scores, y, np.array([3.0, 1, 1, 2, 1])), 0)
     np.testing.assert_array_equal(state["edges"], [0.25, 0.5, 0.75])
     np.testing.assert_array_equal(state["bin_weights"], [4, 3, 0, 1])
     np.testing.assert_allclose(state["values"], [1 / 4, 2 / 3, 0.625, 1])
@@ -93,7 +94,7 @@ def test_equal_mass_without_ties_are_equal_parts_of_the_order(n: int, bins: int)
     scores, y = rng.normal(size=n), rng.integers(0, 2, n)
     parts = np.array_split(np.argsort(scores), bins)
     chosen = Histogram(bins, "equal_mass")
-    state = chosen._fit(scores, y, np.ones(n), 0)
+    state = chosen._fit(Rows(scores, y, np.ones(n)), 0)
     np.testing.assert_array_equal(state["bin_weights"], [len(part) for part in parts])
     np.testing.assert_allclose(state["values"], [y[part].mean() for part in parts])
     borders = [(scores[a].max() + scores[b].min()) / 2 for a, b in itertools.pairwise(parts)]
@@ -106,11 +107,11 @@ def test_equal_mass_with_ties_by_hand() -> None:
     # Counts 1, 5, 1, 1: borders at 4 of 8 for two bins lie 3 above 1 and 2 below 6.
     scores = np.array([1.0, 2, 2, 2, 2, 2, 3, 4])
     y = np.array([0, 0, 1, 0, 1, 0, 1, 1])
-    state = Histogram(2, "equal_mass")._fit(scores, y, np.ones(8), 0)
+    state = Histogram(2, "equal_mass")._fit(Rows(scores, y, np.ones(8)), 0)
     np.testing.assert_array_equal(state["edges"], [2.5])
     np.testing.assert_allclose(state["values"], [1 / 3, 1])
     # For four bins the borders 2, 4, 6 move to 1, 6, 6: the bin between the last two is dropped.
-    state = Histogram(4, "equal_mass")._fit(scores, y, np.ones(8), 0)
+    state = Histogram(4, "equal_mass")._fit(Rows(scores, y, np.ones(8)), 0)
     np.testing.assert_array_equal(state["edges"], [1.5, 2.5])
     np.testing.assert_array_equal(state["bin_weights"], [1, 5, 2])
 
@@ -118,7 +119,9 @@ def test_equal_mass_with_ties_by_hand() -> None:
 def test_equal_mass_of_shares_by_hand() -> None:
     # Total 2.0, border 1.0: the third score ends at 0.9, the fourth at 1.3.
     weights = np.array([0.2, 0.3, 0.4, 0.4, 0.7])
-    state = Histogram(2, "equal_mass")._fit(np.arange(5.0), np.array([0, 1, 0, 1, 1]), weights, 0)
+    state = Histogram(2, "equal_mass")._fit(
+        Rows(np.arange(5.0), np.array([0, 1, 0, 1, 1]), weights), 0
+    )
     np.testing.assert_array_equal(state["edges"], [2.5])
     np.testing.assert_allclose(state["values"], [1 / 3, 1])
 
@@ -148,11 +151,11 @@ def test_counting_in_cells_changes_nothing(
     }[kind]
     y, weights = rng.integers(0, 2, 3000), unit * rng.integers(1, 5, 3000)
     chosen = Histogram(11, "equal_mass")
-    expected = chosen._fit(scores, y, weights, 0)
+    expected = chosen._fit(Rows(scores, y, weights), 0)
     monkeypatch.setattr(_ranking, "_FEW", 100)
     monkeypatch.setattr(_ranking, "_ROWS_PER_CELL", 9)
-    assert Ranking(InMemory(scores, y, weights)).groups.whole.any()
-    state = chosen._fit(scores, y, weights, 0)
+    assert Ranking(Rows(scores, y, weights)).groups.whole.any()
+    state = chosen._fit(Rows(scores, y, weights), 0)
     for name, value in expected.items():
         np.testing.assert_allclose(state[name], value, rtol=1e-12)
 
@@ -165,7 +168,7 @@ def test_refining_sorts_the_cells_that_are_marked_and_no_others(
     # Three cells over [0, 3], of which the last holds but its upper end.
     scores = np.array([3.0, 0.1, 1.5, 0.0, 1.2, 1.5])
     y, weights = np.array([1, 0, 1, 0, 0, 0]), np.array([1.0, 2, 3, 4, 5, 6])
-    ranking = Ranking(InMemory(scores, y, weights))
+    ranking = Ranking(Rows(scores, y, weights))
     np.testing.assert_array_equal(ranking.groups.weight, [6, 14, 1])
     np.testing.assert_array_equal(ranking.groups.positive, [0, 3, 1])
     assert ranking.groups.whole.all()
@@ -209,9 +212,9 @@ def test_weights_are_repetition_and_order_does_not_matter(
 ) -> None:
     scores, y, weights = np.array(data).T
     scores, count, weights = scores / 12, weights, weights.astype(float)
-    state = chosen._fit(scores, y, weights, 0)
-    repeated = chosen._fit(scores.repeat(count), y.repeat(count), np.ones(count.sum()), 0)
-    turned = chosen._fit(scores[::-1], y[::-1], weights[::-1], 0)
+    state = chosen._fit(Rows(scores, y, weights), 0)
+    repeated = chosen._fit(Rows(scores.repeat(count), y.repeat(count), np.ones(count.sum())), 0)
+    turned = chosen._fit(Rows(scores[::-1], y[::-1], weights[::-1]), 0)
     for name, value in state.items():
         np.testing.assert_array_equal(value, repeated[name])
         np.testing.assert_array_equal(value, turned[name])
@@ -223,7 +226,7 @@ def test_weights_are_repetition_and_order_does_not_matter(
 @pytest.mark.parametrize("name", PROBABILITIES)
 def test_hostile_data(chosen: Histogram, name: str) -> None:
     scores, y = (np.array(part, float) for part in PROBABILITIES[name])
-    state = chosen._fit(scores, y, np.ones(len(y)), 0)
+    state = chosen._fit(Rows(scores, y, np.ones(len(y))), 0)
     values = chosen.apply(state, np.concatenate([scores, [0, 0.2, 0.5, 1]]))[:, 1]
     assert np.isfinite(values).all()
     assert 0 <= values.min() <= values.max() <= 1
@@ -236,7 +239,7 @@ def test_hostile_data(chosen: Histogram, name: str) -> None:
 def test_a_million_tied_rows(binning: Literal["equal_width", "equal_mass"]) -> None:
     chosen = Histogram(10, binning)
     y = np.arange(1_000_000) % 4 == 0
-    state = chosen._fit(np.full(1_000_000, 0.3), y, np.ones(1_000_000), 0)
+    state = chosen._fit(Rows(np.full(1_000_000, 0.3), y, np.ones(1_000_000)), 0)
     assert chosen.apply(state, np.array([0.3]))[:, 1].tolist() == [0.25]
     assert state["bin_weights"].max() == 1_000_000
 
@@ -244,7 +247,7 @@ def test_a_million_tied_rows(binning: Literal["equal_width", "equal_mass"]) -> N
 def test_equal_mass_takes_scores_of_any_size() -> None:
     scores, y = np.array([-1.7e308, -1.0, 0.0, 1e-300, 5.0, 1.7e308]), np.array([0, 0, 0, 1, 1, 1])
     chosen = Histogram(3, "equal_mass")
-    state = chosen._fit(scores, y, np.ones(6), 0)
+    state = chosen._fit(Rows(scores, y, np.ones(6)), 0)
     assert chosen.apply(state, scores)[:, 1].tolist() == [0, 0, 0.5, 0.5, 1, 1]
 
 
@@ -253,8 +256,8 @@ def test_the_prior_is_a_beta_distribution_for_each_bin(prior: float) -> None:
     rng = np.random.default_rng(0)
     p, w = rng.beta(0.5, 2, 60), rng.uniform(0.5, 2, 60)
     y = rng.random(60) < p
-    width = Histogram(8, prior_weight=prior)._fit(p, y, w, 0)
-    mass = Histogram(4, "equal_mass", prior_weight=prior)._fit(p, y, w, 0)
+    width = Histogram(8, prior_weight=prior)._fit(Rows(p, y, w), 0)
+    mass = Histogram(4, "equal_mass", prior_weight=prior)._fit(Rows(p, y, w), 0)
     for state, bins, centers in ((width, 8, (np.arange(8) + 0.5) / 8), (mass, 4, [0.5] * 4)):
         place = np.searchsorted(state["edges"], p)
         ones, zeros = (np.bincount(place, w * own, bins) for own in (y, ~y))

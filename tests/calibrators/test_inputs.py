@@ -126,19 +126,20 @@ def test_the_callers_array_stays_as_it_is() -> None:
     ("one", "least"),
     [
         # The least of class 0 is one minus the greatest of class 1.
-        ([0.0, 0.004, 0.5, 0.9], [None, 0.002]),
-        ([0.004, 0.5, 0.998, 1.0], [0.001, None]),
-        ([0.0, 0.004, 0.998, 1.0], [0.001, 0.002]),
-        ([0.0, 0.5, 1.0], [0.01, 0.01]),
-        ([0.0, 0.0], [None, 0.01]),
-        ([1.0, 1.0], [0.01, None]),
-        ([0.0, 1e-300, 0.5], [None, None]),
-        ([1e-300, 0.5], [None, None]),
+        ([0.0, 0.004, 0.5, 0.9], 0.002),
+        ([0.004, 0.5, 0.998, 1.0], 0.001),
+        ([0.002, 0.5, 0.9, 1.0], 0.001),
+        ([0.0, 0.004, 0.998, 1.0], 0.001),
+        ([0.0, 0.5, 1.0], 0.01),
+        ([0.0, 0.0], 0.01),
+        ([1.0, 1.0], 0.01),
+        ([0.0, 1e-300, 0.5], None),
+        ([1e-300, 0.5], None),
     ],
 )
 def test_what_zero_stands_for(one: Any, least: Any) -> None:
     one = np.array(one)
-    expected = [FLOOR if value is None else value for value in least]
+    expected = np.full(2, FLOOR if least is None else least)
     np.testing.assert_allclose(least_probabilities(one), expected, rtol=1e-12)
     np.testing.assert_allclose(least_probabilities(one[:, None]), expected, rtol=1e-12)
     pair = np.stack([1 - one, one], axis=1)
@@ -154,7 +155,7 @@ def test_what_zero_stands_for(one: Any, least: Any) -> None:
 
 def test_what_zero_stands_for_in_single_precision() -> None:
     one = np.array([0.0, 1e-12, 0.5, 1.0], np.float32)
-    np.testing.assert_allclose(least_probabilities(one), [0.01, 5e-13], rtol=1e-6)
+    np.testing.assert_allclose(least_probabilities(one), [5e-13, 5e-13], rtol=1e-6)
 
 
 PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
@@ -334,12 +335,16 @@ def test_what_zero_stands_for_in_several_classes() -> None:
     p = np.array([[0.0, 0.4, 0.6], [0.004, 0.996, 0.0], [1e-300, 0.5, 0.5]])
     logs, least = _inputs.convert(p, "probs", "logits")
     assert least is not None
-    # Half the least positive one is below the floor for the first class, at most 0.01 for the last.
-    np.testing.assert_allclose(least, [FLOOR, FLOOR, 0.01], rtol=1e-12)
+    # Half the least positive probability of any class is below the floor.
+    np.testing.assert_array_equal(least, [FLOOR] * 3)
     np.testing.assert_allclose(logs, np.log(np.maximum(p, least)), rtol=1e-12)
     # New scores are raised as those of the fit were.
     again = convert(np.array([[0.0, 0.0, 1.0]]), "probs", "logits", least)
     np.testing.assert_allclose(again, np.log([[FLOOR, FLOOR, 1.0]]), rtol=1e-12)
+    # A class that is certain wherever it is possible takes the stand-in of the others.
+    counts = np.array([[0.0, 0.004, 0.996], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
+    least = _inputs.convert(counts, "probs", "logits")[1]
+    np.testing.assert_allclose(least, [0.002] * 3, rtol=1e-12)
 
 
 @pytest.mark.parametrize("domain", ["probabilities", "log_probabilities", "logits"])

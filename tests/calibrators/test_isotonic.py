@@ -11,6 +11,7 @@ from sklearn.isotonic import IsotonicRegression
 from bayescal.calibrators import CenteredIsotonic, Isotonic
 from bayescal.calibrators.binary.pooling import MonotoneCalibrator, interpolate, pool
 from bayescal.data.order import ranking as _ranking
+from bayescal.data.rows import Rows
 from tests.calibrators.hostile import HUGE, SCORES
 
 MAPS = [cls(bounds) for cls in (Isotonic, CenteredIsotonic) for bounds in ("none", "laplace")]
@@ -59,7 +60,7 @@ def test_isotonic_equals_scikit_learn(n: int, weighted: bool, kind: str) -> None
     y = (scores + noise > 0.5).astype(float)
     weights = rng.uniform(0.1, 4, n) if weighted else np.ones(n)
     expected = IsotonicRegression(out_of_bounds="clip").fit(scores, y, weights)
-    state = Isotonic()._fit(scores, y, weights, 0)
+    state = Isotonic()._fit(Rows(scores, y, weights), 0)
     at = np.concatenate([scores, rng.uniform(scores.min() - 1, scores.max() + 1, 500)])
     np.testing.assert_allclose(Isotonic().apply(state, at)[:, 1], expected.predict(at), atol=1e-12)
 
@@ -70,7 +71,7 @@ def test_many_rows_equal_scikit_learn_with_the_package_as_it_is() -> None:
     y = (rng.uniform(size=60_000) < 1 / (1 + np.exp(-scores))).astype(float)
     assert len(scores) > _ranking._FEW
     expected = IsotonicRegression(out_of_bounds="clip").fit(scores, y)
-    state = Isotonic()._fit(scores, y, np.ones(60_000), 0)
+    state = Isotonic()._fit(Rows(scores, y, np.ones(60_000)), 0)
     np.testing.assert_allclose(
         Isotonic().apply(state, scores)[:, 1], expected.predict(scores), atol=1e-12
     )
@@ -80,8 +81,8 @@ def test_many_rows_equal_scikit_learn_with_the_package_as_it_is() -> None:
 def test_scores_may_be_as_close_as_floats_are() -> None:
     steps = np.arange(60)
     scores, y = steps * 5e-324, (steps > 20) & (steps % 3 > 0)
-    state = Isotonic()._fit(scores, y, np.ones(60), 0)
-    expected = Isotonic()._fit(steps.astype(float), y, np.ones(60), 0)
+    state = Isotonic()._fit(Rows(scores, y, np.ones(60)), 0)
+    expected = Isotonic()._fit(Rows(steps.astype(float), y, np.ones(60)), 0)
     np.testing.assert_array_equal(state["thresholds"], expected["thresholds"] * 5e-324)
     np.testing.assert_array_equal(state["values"], expected["values"])
 
@@ -91,7 +92,7 @@ def test_thresholds_are_the_ends_of_blocks() -> None:
     scores = np.array([1.0, 2, 3, 3, 4, 5, 6])
     y = np.array([0, 0, 0, 1, 1, 0, 1])
     weights = np.array([1.0, 1, 2, 2, 4, 3, 1])
-    state = Isotonic()._fit(scores, y, weights, 0)
+    state = Isotonic()._fit(Rows(scores, y, weights), 0)
     np.testing.assert_array_equal(state["thresholds"], [1, 2, 3, 4, 5, 6])
     np.testing.assert_allclose(state["values"], [0, 0, 1 / 2, 4 / 7, 4 / 7, 1], rtol=1e-15)
     at = np.array([0.0, 1.5, 2.5, 3.5, 5.5, 9.0])
@@ -104,7 +105,7 @@ def test_centered_by_hand() -> None:
     scores = np.array([1.0, 2, 3, 4, 5, 6, 8])
     y = np.array([0, 0, 1, 1, 0, 1, 1])
     weights = np.array([1.0, 5, 1, 3, 2, 1, 1])
-    state = CenteredIsotonic()._fit(scores, y, weights, 0)
+    state = CenteredIsotonic()._fit(Rows(scores, y, weights), 0)
     np.testing.assert_allclose(state["thresholds"], [1, 2, 25 / 6, 6, 8], rtol=1e-15)
     np.testing.assert_allclose(state["values"], [0, 0, 2 / 3, 1, 1], rtol=1e-15)
     at = np.array([0, 1.5, 2 + 13 / 12, 7, 9])
@@ -113,11 +114,13 @@ def test_centered_by_hand() -> None:
 
 
 def test_centered_collapses_first_and_last_block_inside_the_limits() -> None:
-    state = CenteredIsotonic()._fit(np.array([0.0, 1, 2, 4]), np.array([1, 0, 1, 0]), np.ones(4), 0)
+    state = CenteredIsotonic()._fit(
+        Rows(np.array([0.0, 1, 2, 4]), np.array([1, 0, 1, 0]), np.ones(4)), 0
+    )
     assert state["thresholds"].tolist() == [1.75]
     assert state["values"].tolist() == [0.5]
     scores, y = np.array([0.0, 1, 2, 3, 4, 8]), np.array([1, 0, 0, 1, 0, 1])
-    state = CenteredIsotonic()._fit(scores, y, np.array([1.0, 1, 1, 3, 1, 2]), 0)
+    state = CenteredIsotonic()._fit(Rows(scores, y, np.array([1.0, 1, 1, 3, 1, 2])), 0)
     np.testing.assert_allclose(state["thresholds"], [1, 13 / 4, 8])
     np.testing.assert_allclose(state["values"], [1 / 3, 3 / 4, 1])
 
@@ -138,7 +141,7 @@ def test_centered_equals_points_taken_from_scikit_learn(seed: int) -> None:
     x, values = np.array(points).T
     assert {0, 1} <= set(values)
     at = np.linspace(-1, 16, 999)
-    state = CenteredIsotonic()._fit(scores, y, weights, 0)
+    state = CenteredIsotonic()._fit(Rows(scores, y, weights), 0)
     np.testing.assert_allclose(
         CenteredIsotonic().apply(state, at)[:, 1], np.interp(at, x, values), atol=1e-12
     )
@@ -148,24 +151,26 @@ def test_centered_increases_strictly_between_its_ends() -> None:
     rng = np.random.default_rng(1)
     scores = rng.normal(size=400)
     y = (scores + rng.normal(size=400) > 0).astype(int)
-    state = CenteredIsotonic("laplace")._fit(scores, y, np.ones(400), 0)
+    state = CenteredIsotonic("laplace")._fit(Rows(scores, y, np.ones(400)), 0)
     at = np.linspace(state["thresholds"][0], state["thresholds"][-1], 500)
     assert np.diff(CenteredIsotonic("laplace").apply(state, at)[:, 1]).min() > 1e-6
-    flat = Isotonic("laplace").apply(Isotonic("laplace")._fit(scores, y, np.ones(400), 0), at)[:, 1]
+    flat = Isotonic("laplace").apply(
+        Isotonic("laplace")._fit(Rows(scores, y, np.ones(400)), 0), at
+    )[:, 1]
     assert (np.diff(flat) == 0).sum() > 100
 
 
 def test_laplace_by_hand() -> None:
     # 0 on three rows becomes 1/5, 1 on two becomes 3/4: nothing to pool.
     scores, y = np.array([1.0, 2, 3, 4, 5, 6, 7]), np.array([0, 0, 0, 1, 0, 1, 1])
-    state = Isotonic("laplace")._fit(scores, y, np.ones(7), 0)
+    state = Isotonic("laplace")._fit(Rows(scores, y, np.ones(7)), 0)
     np.testing.assert_allclose(state["values"], [1 / 5, 1 / 5, 1 / 2, 1 / 2, 3 / 4, 3 / 4])
     # 0 on one row becomes 1/3, above the 1/5 that follows: pooled, (1 + 1) / (3 + 5).
     scores, y = np.arange(7.0), np.array([0, 1, 0, 0, 0, 0, 1])
-    state = Isotonic("laplace")._fit(scores, y, np.ones(7), 0)
+    state = Isotonic("laplace")._fit(Rows(scores, y, np.ones(7)), 0)
     assert state["thresholds"].tolist() == [0, 5, 6]
     np.testing.assert_allclose(state["values"], [1 / 4, 1 / 4, 2 / 3])
-    centered = CenteredIsotonic("laplace")._fit(scores, y, np.ones(7), 0)
+    centered = CenteredIsotonic("laplace")._fit(Rows(scores, y, np.ones(7)), 0)
     assert centered["thresholds"].tolist() == [2.5, 6]
 
 
@@ -181,7 +186,7 @@ def test_laplace_equals_two_steps_of_scikit_learn(data: list[tuple[int, int, int
         (value * weight + pure) / (weight + 2 * pure),
         sample_weight=weight + 2 * pure,
     )
-    state = Isotonic("laplace")._fit(scores, y, weights, 0)
+    state = Isotonic("laplace")._fit(Rows(scores, y, weights), 0)
     expected = again.predict(block)
     np.testing.assert_allclose(Isotonic("laplace").apply(state, scores)[:, 1], expected, atol=1e-12)
     assert 0 < state["values"].min() <= state["values"].max() < 1
@@ -194,10 +199,10 @@ def test_weights_are_repetition_and_order_does_not_matter(
     chosen: MonotoneCalibrator, data: list[tuple[int, int, int]]
 ) -> None:
     scores, y, weights = arrays(data)
-    state = chosen._fit(scores, y, weights, 0)
+    state = chosen._fit(Rows(scores, y, weights), 0)
     count = weights.astype(int)
-    repeated = chosen._fit(scores.repeat(count), y.repeat(count), np.ones(count.sum()), 0)
-    turned = chosen._fit(scores[::-1], y[::-1], weights[::-1], 0)
+    repeated = chosen._fit(Rows(scores.repeat(count), y.repeat(count), np.ones(count.sum())), 0)
+    turned = chosen._fit(Rows(scores[::-1], y[::-1], weights[::-1]), 0)
     for name in ("thresholds", "values"):
         np.testing.assert_allclose(state[name], repeated[name], rtol=1e-14)
         np.testing.assert_array_equal(state[name], turned[name])
@@ -210,7 +215,7 @@ def test_probabilities_never_decrease(
     chosen: MonotoneCalibrator, data: list[tuple[int, int, int]]
 ) -> None:
     scores, y, weights = arrays(data)
-    values = chosen.apply(chosen._fit(scores, y, weights, 0), around(scores))[:, 1]
+    values = chosen.apply(chosen._fit(Rows(scores, y, weights), 0), around(scores))[:, 1]
     assert 0 <= values.min() <= values.max() <= 1
     assert (np.diff(values) >= 0).all()
 
@@ -219,7 +224,7 @@ def test_probabilities_never_decrease(
 @pytest.mark.parametrize("name", SCORES)
 def test_hostile_data(chosen: MonotoneCalibrator, name: str) -> None:
     scores, y = (np.array(part, float) for part in SCORES[name])
-    state = chosen._fit(scores, y, np.ones(len(y)), 0)
+    state = chosen._fit(Rows(scores, y, np.ones(len(y))), 0)
     assert (np.diff(state["thresholds"]) > 0).all()
     at = np.sort(np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))
     values = chosen.apply(state, at)[:, 1]
@@ -236,7 +241,7 @@ def test_hostile_data(chosen: MonotoneCalibrator, name: str) -> None:
 @pytest.mark.parametrize("chosen", MAPS, ids=repr)
 def test_a_million_tied_rows(chosen: MonotoneCalibrator) -> None:
     y = np.arange(1_000_000) % 4 == 0
-    state = chosen._fit(np.full(1_000_000, 0.3), y, np.ones(1_000_000), 0)
+    state = chosen._fit(Rows(np.full(1_000_000, 0.3), y, np.ones(1_000_000)), 0)
     assert chosen.apply(state, np.array([0.0, 0.3, 1.0]))[:, 1].tolist() == [0.25] * 3
 
 

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from bayescal.calibrators import Kernel
+from bayescal.data.rows import Rows
 from tests.calibrators.brute import example, finish, folded, log_loss, values
 
 Name = Literal["dirichlet", "dirichlet_mixture", "rbf"]
@@ -48,7 +49,7 @@ def test_sums_over_all_rows(
     data = example(80, 4)
     queries = example(37, 4, seed=1)[0]
     chosen = Kernel(kernel, h, assumption, crop=1e-3)
-    state = chosen._fit(*data, seed=0)
+    state = chosen._fit(Rows(*data), seed=0)
     assert state["bandwidth"] == h
     assert state["crop"] == 1e-3
     expected = brute(chosen, h, 1e-3, data, queries)
@@ -59,7 +60,7 @@ def test_sums_over_all_rows(
 def test_cross_validation_is_that_of_refits(kernel: Name) -> None:
     p, y, weights = example(120, 3, digits=9)
     chosen = Kernel(kernel)
-    state = chosen._fit(p, y, weights, seed=5)
+    state = chosen._fit(Rows(p, y, weights), seed=5)
     p, y, weights, fold = folded(p, y, weights)
     assert len(state["candidates"]) == 16
     np.testing.assert_allclose(state["candidates"], 1.6 * 2.0 ** np.arange(6, -10, -1))
@@ -68,7 +69,7 @@ def test_cross_validation_is_that_of_refits(kernel: Name) -> None:
         for f in range(10):
             kept = fold != f
             refit = Kernel(kernel, float(h))
-            fitted = refit._fit(p[kept], y[kept], weights[kept], seed=0)
+            fitted = refit._fit(Rows(p[kept], y[kept], weights[kept]), seed=0)
             found[~kept] = refit.apply(fitted, p[~kept])
         assert loss == pytest.approx(log_loss(found, y, weights), abs=1e-9)
     assert state["bandwidth"] == state["candidates"][np.argmin(state["cv_losses"])]
@@ -76,9 +77,11 @@ def test_cross_validation_is_that_of_refits(kernel: Name) -> None:
 
 def test_few_rows_have_fewer_folds() -> None:
     p, y, weights = example(4, 3)
-    state = Kernel()._fit(p, y, weights, seed=0)
+    state = Kernel()._fit(Rows(p, y, weights), seed=0)
     left_out = [
-        Kernel(bandwidth=1.6)._fit(*(np.delete(a, i, axis=0) for a in (p, y, weights)), seed=0)
+        Kernel(bandwidth=1.6)._fit(
+            Rows(*(np.delete(a, i, axis=0) for a in (p, y, weights))), seed=0
+        )
         for i in range(4)
     ]
     found = np.concatenate([Kernel().apply(s, p[i : i + 1]) for i, s in enumerate(left_out)])
@@ -91,9 +94,9 @@ def test_accelerators_cross_validate_in_float32(
     monkeypatch: pytest.MonkeyPatch, kernel: Name
 ) -> None:
     data = example(300, 5)
-    expected = Kernel(kernel)._fit(*data, seed=0)
+    expected = Kernel(kernel)._fit(Rows(*data), seed=0)
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")
-    state = Kernel(kernel)._fit(*data, seed=0)
+    state = Kernel(kernel)._fit(Rows(*data), seed=0)
     assert state["bandwidth"] == expected["bandwidth"]
     assert (state["cv_losses"] != expected["cv_losses"]).any()
     np.testing.assert_allclose(state["cv_losses"], expected["cv_losses"], atol=1e-5)
@@ -110,7 +113,8 @@ def test_zeros_are_the_limit_of_small_probabilities() -> None:
     for kernel in KERNELS:
         chosen = Kernel(kernel, 0.3)
         found, expected = (
-            chosen.apply(chosen._fit(rows, y, weights, seed=0), queries) for rows in (p, nearly)
+            chosen.apply(chosen._fit(Rows(rows, y, weights), seed=0), queries)
+            for rows in (p, nearly)
         )
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -119,7 +123,7 @@ def test_nearby_sizes_share_a_compilation(compilations: Any) -> None:
     def run(n: int, m: int) -> None:
         p, y, weights = example(n, 5)
         chosen = Kernel()
-        chosen.apply(chosen._fit(p, y, weights, seed=0), example(m, 5, seed=1)[0])
+        chosen.apply(chosen._fit(Rows(p, y, weights), seed=0), example(m, 5, seed=1)[0])
 
     run(290, 1000)
     with compilations() as names:

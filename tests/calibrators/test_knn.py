@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from bayescal.calibrators import KNN
 from bayescal.calibrators.neighborhood import search as _search
+from bayescal.data.rows import Rows
 from tests.calibrators.brute import example, finish, folded, log_loss, values
 
 Distance = Literal["kl", "euclidean"]
@@ -52,7 +53,7 @@ def test_scikit_learn_finds_the_same_neighbors(k: int) -> None:
     mean = values(p, y, "errors")[place].mean(axis=1)
     expected = [finish(q, m, "errors", 4e-4) for q, m in zip(queries, mean, strict=True)]
     chosen = KNN(k, "euclidean")
-    state = chosen._fit(p, y, np.ones(200), seed=0)
+    state = chosen._fit(Rows(p, y, np.ones(200)), seed=0)
     assert state["k"] == k
     np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-12)
 
@@ -67,7 +68,7 @@ def test_weighted_and_tied_neighbors(
     data = example(150, 3, digits=digits)
     queries = np.concatenate([example(30, 3, seed=1, digits=digits)[0], data[0][:20]])
     chosen = KNN(k, distance, assumption, crop=1e-3)
-    state = chosen._fit(*data, seed=0)
+    state = chosen._fit(Rows(*data), seed=0)
     expected = brute(chosen, k, 1e-3, data, queries)
     np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-10)
 
@@ -80,7 +81,7 @@ def test_ties_by_symmetry_are_shared() -> None:
     y = np.arange(40) % 7
     for distance in ("kl", "euclidean"):
         chosen = KNN(5, distance)
-        found = chosen.apply(chosen._fit(p, y, np.ones(40), seed=0), np.full((1, 7), 1 / 7))
+        found = chosen.apply(chosen._fit(Rows(p, y, np.ones(40)), seed=0), np.full((1, 7), 1 / 7))
         expected = finish(np.full(7, 1 / 7), values(p, y, "errors").mean(axis=0), "errors", 1e-4)
         np.testing.assert_allclose(found[0], expected, atol=1e-12)
 
@@ -90,7 +91,7 @@ def test_a_threshold_from_a_sample_changes_nothing(monkeypatch: pytest.MonkeyPat
     data = example(3000, 4)
     queries = example(40, 4, seed=1)[0]
     chosen = KNN(k)
-    state = chosen._fit(*data, seed=0)
+    state = chosen._fit(Rows(*data), seed=0)
     expected = chosen.apply(state, queries)
     monkeypatch.setattr(_search, "_SAMPLE", 300)
     monkeypatch.setattr(_search, "_ELEMENTS", 20_000)
@@ -108,7 +109,7 @@ def test_a_sample_that_misleads_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_cross_validation_is_that_of_refits(distance: Distance) -> None:
     p, y, weights = example(180, 3, digits=9)
     chosen = KNN(distance=distance)
-    state = chosen._fit(p, y, weights, seed=5)
+    state = chosen._fit(Rows(p, y, weights), seed=5)
     total = weights.sum()
     p, y, weights, fold = folded(p, y, weights)
     assert state["candidates"].tolist() == [32, 64, 128, 256]
@@ -118,13 +119,15 @@ def test_cross_validation_is_that_of_refits(distance: Distance) -> None:
         for f in range(10):
             kept = fold != f
             refit = KNN(int(k), distance)
-            found[~kept] = refit.apply(refit._fit(p[kept], y[kept], weights[kept], 0), p[~kept])
+            found[~kept] = refit.apply(
+                refit._fit(Rows(p[kept], y[kept], weights[kept]), 0), p[~kept]
+            )
         assert loss == pytest.approx(log_loss(found, y, weights), abs=1e-9)
     assert state["k"] == state["candidates"][np.argmin(state["cv_losses"])]
 
 
 def test_few_rows_have_one_candidate() -> None:
-    state = KNN()._fit(*example(20, 3)[:2], np.ones(20), seed=0)
+    state = KNN()._fit(Rows(*example(20, 3)[:2]), np.ones(20), seed=0)
     assert state["candidates"].tolist() == [32]
     assert state["k"] == 32
 

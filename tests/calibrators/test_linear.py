@@ -12,6 +12,7 @@ from bayescal.calibrators import Dirichlet, Matrix, StructuredMatrix, Structured
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.calibrators.multiclass.matrix import OFF_DIAGONALS
 from bayescal.data.folds.deal import fold_scores
+from bayescal.data.rows import Rows
 
 Array = np.ndarray
 
@@ -35,7 +36,7 @@ def optimum(loss: Any, size: int) -> Any:
 
 def test_vector_against_scipy() -> None:
     z, y, w = make()
-    state = Vector()._fit(z, y, w, 0)
+    state = Vector()._fit(Rows(z, y, w), 0)
     expected = optimum(lambda t: mean_loss(z * (1 + t[:4]) + t[4:], y, w), 8)
     assert state["objective"] == pytest.approx(expected.fun, rel=1e-8)
     assert state["status"] == Status.CONVERGED and state["gradient_norm"] < 1e-6
@@ -57,7 +58,7 @@ def test_matrix_against_scipy(kind: type[Matrix], off: float, own: float) -> Non
         squares = (m**2).sum() - (np.diag(m) ** 2).sum()
         return mean_loss(x @ m.T + b, y, w) + off / 12 * squares + own / 4 * (b**2).sum()
 
-    state = kind(off, own)._fit(x, y, w, 0)
+    state = kind(off, own)._fit(Rows(x, y, w), 0)
     expected = optimum(loss, 20)
     assert state["objective"] == pytest.approx(expected.fun, rel=1e-7)
     assert state["gradient_norm"] < 1e-6
@@ -71,7 +72,7 @@ def test_matrix_against_scipy(kind: type[Matrix], off: float, own: float) -> Non
 def test_structured_scaling_against_scipy(kind: type[LinearCalibrator]) -> None:
     z, y, w = make()
     x = log_softmax(z, axis=1)
-    state = kind()._fit(x, y, w, 0)
+    state = kind()._fit(Rows(x, y, w), 0)
     n, k = w.sum(), 4
     best = optimize.minimize_scalar(
         lambda s: mean_loss(s * x, y, w), bounds=(0, 5), options={"xatol": 1e-11}
@@ -103,7 +104,7 @@ def test_structured_scaling_against_scipy(kind: type[LinearCalibrator]) -> None:
 
 def test_cross_validation_chooses_the_least_loss_of_separate_fits() -> None:
     z, y, w = make(120, 3)
-    state = Matrix("cv", "cv")._fit(z, y, w, 3)
+    state = Matrix("cv", "cv")._fit(Rows(z, y, w), 3)
     assert state["cv_penalties"].shape == (49, 2) and state["cv_losses"].shape == (49, 5)
     folds = fold_scores(z, y, w, 5).fold
     rng = np.random.default_rng(0)
@@ -113,15 +114,15 @@ def test_cross_validation_chooses_the_least_loss_of_separate_fits() -> None:
             left = folds == f
             # As many rows as are left in on average decide how strong the penalty is.
             share = w[~left].sum() / (w.sum() * 0.8)
-            single = Matrix(off / share, own / share)._fit(z[~left], y[~left], w[~left], 0)
+            single = Matrix(off / share, own / share)._fit(Rows(z[~left], y[~left], w[~left]), 0)
             probs = Matrix().apply(single, z[left])[np.arange(left.sum()), y[left]]
             expected = -(w[left] @ np.log(probs)) / w[left].sum()
             assert state["cv_losses"][i, f] == pytest.approx(expected, rel=2e-4)
     best = state["cv_penalties"][np.argmin(state["cv_losses"].mean(axis=1))]
     assert (state["off_diagonal"], state["intercept_penalty"]) == tuple(best)
-    chosen = Matrix(*best.tolist())._fit(z, y, w, 0)
+    chosen = Matrix(*best.tolist())._fit(Rows(z, y, w), 0)
     np.testing.assert_allclose(state["coef"], chosen["coef"], atol=1e-6)
-    one = Matrix("cv", 0.5)._fit(z, y, w, 3)
+    one = Matrix("cv", 0.5)._fit(Rows(z, y, w), 3)
     assert set(one["cv_penalties"][:, 1]) == {0.5} and len(one["cv_penalties"]) == 7
     assert set(one["cv_penalties"][:, 0]) == set(OFF_DIAGONALS)
 
@@ -130,7 +131,7 @@ def test_a_class_without_labels_keeps_a_share() -> None:
     z, y, w = make(200, 4)
     some = y != 1
     x, label, weights = z[some], y[some], w[some]
-    state = Vector()._fit(x, label, weights, 0)
+    state = Vector()._fit(Rows(x, label, weights), 0)
     probs = Vector().apply(state, z)
     inverse = optimize.minimize_scalar(
         lambda s: mean_loss(s * x, label, weights), bounds=(0, 5), options={"xatol": 1e-11}
@@ -139,7 +140,7 @@ def test_a_class_without_labels_keeps_a_share() -> None:
     np.testing.assert_allclose(probs[:, 1], factor * softmax(inverse * z, axis=1)[:, 1], rtol=1e-4)
     # The others are as if it did not exist.
     rest = [0, 2, 3]
-    alone = Vector()._fit(x[:, rest], np.searchsorted(rest, label), weights, 0)
+    alone = Vector()._fit(Rows(x[:, rest], np.searchsorted(rest, label), weights), 0)
     expected = Vector().apply(alone, z[:, rest])
     np.testing.assert_allclose(probs[:, rest] / (1 - probs[:, [1]]), expected, rtol=1e-9)
 
@@ -147,11 +148,11 @@ def test_a_class_without_labels_keeps_a_share() -> None:
 def test_separable_labels_are_told() -> None:
     z = np.log(np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]] * 3))
     for calibration in (Vector(), Matrix(), Dirichlet()):
-        state = calibration._fit(z, np.array([0, 1, 2] * 3), np.ones(9), 0)
+        state = calibration._fit(Rows(z, np.array([0, 1, 2] * 3), np.ones(9)), 0)
         assert state["status"] == Status.UNBOUNDED
         assert np.isfinite(calibration.apply(state, z)).all()
     for calibration in (StructuredVector(), StructuredMatrix()):
-        state = calibration._fit(z, np.array([0, 1, 2] * 3), np.ones(9), 0)
+        state = calibration._fit(Rows(z, np.array([0, 1, 2] * 3), np.ones(9)), 0)
         assert state["status"] == Status.CONVERGED
 
 

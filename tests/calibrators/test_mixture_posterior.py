@@ -7,6 +7,7 @@ from scipy.special import log_softmax, softmax
 
 from bayescal.calibrators import EnsembleTemperature
 from bayescal.calibrators.base.parametric import Inference
+from bayescal.data.rows import Rows
 from bayescal.regression import draws as tempered
 from tests.calibrators.brute import summary
 
@@ -71,7 +72,7 @@ def test_nuts_against_a_grid() -> None:
     z, y, w = make(150)
     at = np.array([3.0, 1.0, 0.0, -2.0])
     calibration = EnsembleTemperature(inference="nuts", num_samples=4000)
-    state = calibration._fit(z, y, w, 0)
+    state = calibration._fit(Rows(z, y, w), 0)
     draws = calibration._sample(state, z, y, w, 0)
     theta = draws.coefficients
     assert draws.r_hat.max() < 1.03
@@ -92,7 +93,7 @@ def test_laplace_is_normal_at_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempered, "_NORMAL", np.inf)
     z, y, w = make(2000)
     calibration = EnsembleTemperature(inference="laplace", num_samples=20_000)
-    state = calibration._fit(z, y, w, 0)
+    state = calibration._fit(Rows(z, y, w), 0)
     theta = calibration._sample(state, z, y, w, 0).coefficients[0]
     u = np.column_stack([np.log(theta[:, 0]), np.log(theta[:, 1:3] / theta[:, 3:])])
     mode = u.mean(axis=0)
@@ -126,7 +127,7 @@ def test_hard_data(inference: Inference) -> None:
         (eye[:1], np.array([0])),
     ):
         w = np.ones(len(y))
-        state = calibration._fit(z, y, w, 0)
+        state = calibration._fit(Rows(z, y, w), 0)
         theta = calibration._sample(state, z, y, w, 0).coefficients
         assert np.isfinite(theta).all() and (theta > 0).all()
         drawn = {**state, "theta_draws": theta}

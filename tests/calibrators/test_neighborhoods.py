@@ -13,6 +13,7 @@ import pytest
 from bayescal.calibrators import KNN, Calibrator, Forest, Kernel
 from bayescal.calibrators.neighborhood.base import crop_floor, merge
 from bayescal.data.order.equal_rows import distinct_rows
+from bayescal.data.rows import Rows
 from tests.calibrators.brute import example
 from tests.calibrators.multiclass_hostile import PROBABILITIES
 
@@ -42,7 +43,7 @@ def test_hostile_data(chosen: Calibrator, name: str) -> None:
     given, y = PROBABILITIES[name]
     scores, y = np.array(given, float), np.array(y)
     before = scores.copy()
-    state = chosen._fit(scores, y, np.ones(len(y)), seed=0)
+    state = chosen._fit(Rows(scores, y, np.ones(len(y))), seed=0)
     for value in state.values():
         assert isinstance(value, np.ndarray)
         assert np.isfinite(value).all()
@@ -64,17 +65,17 @@ def test_weights_are_repetition_and_order_does_not_matter(
     p, y, _ = example(60, 4, digits=digits)
     count = np.random.default_rng(0).integers(1, 5, 60)
     queries = np.concatenate([p, example(20, 4, seed=1)[0]])
-    found = chosen.apply(chosen._fit(p, y, count.astype(float), seed=0), queries)
-    many = chosen._fit(p.repeat(count, axis=0), y.repeat(count), np.ones(count.sum()), seed=0)
+    found = chosen.apply(chosen._fit(Rows(p, y, count.astype(float)), seed=0), queries)
+    many = chosen._fit(Rows(p.repeat(count, axis=0), y.repeat(count), np.ones(count.sum())), seed=0)
     np.testing.assert_allclose(chosen.apply(many, queries), found, atol=1e-12)
     turn = np.random.default_rng(1).permutation(60)
-    turned = chosen._fit(p[turn], y[turn], count[turn].astype(float), seed=0)
+    turned = chosen._fit(Rows(p[turn], y[turn], count[turn].astype(float)), seed=0)
     np.testing.assert_allclose(chosen.apply(turned, queries), found, atol=1e-12)
 
 
 @pytest.mark.parametrize("chosen", CROSS_VALIDATED, ids=repr)
 def test_one_row_has_its_own_loss(chosen: Calibrator) -> None:
-    state = chosen._fit(np.array([[0.2, 0.5, 0.3]]), np.array([1]), np.array([2.5]), seed=0)
+    state = chosen._fit(Rows(np.array([[0.2, 0.5, 0.3]]), np.array([1]), np.array([2.5])), seed=0)
     np.testing.assert_allclose(state["cv_losses"], -np.log(0.5))
     widest = {"KNN": ("k", 32), "Kernel": ("bandwidth", 102.4), "Forest": ("bins", 1)}
     name, value = widest[type(chosen).__name__]
@@ -87,7 +88,7 @@ def test_errors_of_an_overconfident_model_are_corrected(chosen: Calibrator) -> N
     true = rng.dirichlet(np.ones(3), 6000)
     sharp = true**2 / (true**2).sum(axis=1, keepdims=True)
     y = (true.cumsum(axis=1) > rng.random((6000, 1))).argmax(axis=1)
-    state = chosen._fit(sharp[:4000], y[:4000], np.ones(4000), seed=0)
+    state = chosen._fit(Rows(sharp[:4000], y[:4000], np.ones(4000)), seed=0)
     found = chosen.apply(state, sharp[4000:])
     before = np.mean((sharp[4000:] - true[4000:]) ** 2)
     assert np.mean((found - true[4000:]) ** 2) < before / 4
@@ -98,7 +99,7 @@ def test_crop_by_hand() -> None:
         assert crop_floor(None, classes) == pytest.approx(crop)
     # The mean error of the only row moves (0.9, 0.06, 0.04) to (1.5, -0.44, -0.06).
     chosen = KNN(1, crop=0.1)
-    state = chosen._fit(np.array([[0.4, 0.5, 0.1]]), np.array([0]), np.ones(1), seed=0)
+    state = chosen._fit(Rows(np.array([[0.4, 0.5, 0.1]]), np.array([0]), np.ones(1)), seed=0)
     found = chosen.apply(state, np.array([[0.9, 0.06, 0.04]]))
     np.testing.assert_allclose(found[0], np.array([0.9, 0.1, 0.1]) / 1.1)
 
@@ -143,6 +144,7 @@ def test_merged_rows_hold_weights_and_shares() -> None:
 PROGRAM = """
 import numpy as np
 from bayescal.calibrators import KNN, Forest, Kernel
+from bayescal.data.rows import Rows
 
 rng = np.random.default_rng(0)
 p = rng.dirichlet(np.full(50, 0.1), 15_000).astype(np.float32)

@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 import bayescal.calibrators as bc
 from bayescal.calibrators import Calibrator
+from bayescal.data.rows import Source
 from tests.calibrators.lifted import AT, Array, P, Y, rows
 
 
@@ -41,8 +42,8 @@ def test_each_pair_is_calibrated_alone(calibrator: Calibrator) -> None:
 def test_pairs_that_agree_are_coupled_exactly() -> None:
     # One temperature for all pairs is that temperature for all classes.
     class Fixed(bc.Temperature):
-        def _fit(self, scores: Array, y: Array, weights: Array, seed: int) -> dict[str, Array]:
-            return {**super()._fit(scores, y, weights, seed), "theta": np.array([0.5])}
+        def _fit(self, rows: Source, seed: int) -> dict[str, Array]:
+            return {**super()._fit(rows, seed), "theta": np.array([0.5])}
 
     found = bc.OneVsOne(Fixed()).fit(P, Y)
     np.testing.assert_allclose(found.predict_proba(AT), softmax(np.log(AT) / 2, axis=1), atol=1e-12)

@@ -18,8 +18,9 @@ from bayescal._core.optimise import Status
 from bayescal.calibrators import OrderPreserving, Temperature
 from bayescal.calibrators.multiclass.order_preserving import network
 from bayescal.calibrators.multiclass.order_preserving.network import Family, Nets
-from bayescal.calibrators.multiclass.temperature import fit_inverse_temperature
+from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.data.folds.deal import fold_scores
+from bayescal.data.rows import Rows
 from bayescal.data.scores import Inputs, convert
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
@@ -45,7 +46,7 @@ def loss(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 @functools.cache
 def fit(family: Family) -> tuple[OrderPreserving, dict[str, np.ndarray]]:
     chosen = OrderPreserving(family, (5, 4))
-    state = chosen._fit(*drawn(500), seed=0)
+    state = chosen._fit(Rows(*drawn(500)), seed=0)
     assert state["n_iter"] > 0
     return chosen, state
 
@@ -141,16 +142,16 @@ def test_the_objective_is_the_log_loss_of_predictions(family: Family) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_training_starts_at_temperature_scaling(family: Family) -> None:
     z, y, weights = drawn(300)
-    state = OrderPreserving(family, (3, 3))._fit(z, y, weights, seed=2)
+    state = OrderPreserving(family, (3, 3))._fit(Rows(z, y, weights), seed=2)
     folds, total = fold_scores(z, y, weights, 5).fold, 0.0
     for f in range(5):
         kept = folds != f
-        inverse = fit_inverse_temperature(z[kept], y[kept], weights[kept]).x
+        inverse = fit_inverse(Rows(z[kept], y[kept], weights[kept])).x
         scaled = log_softmax(inverse * z[~kept])
         total -= weights[~kept] @ scaled[np.arange(len(scaled)), y[~kept]]
     assert state["cv_losses"][0, 0] == pytest.approx(total / weights.sum(), rel=1e-9)
-    own = Temperature()._fit(z, y, weights, seed=0)
-    best = fit_inverse_temperature(z, y, weights).x
+    own = Temperature()._fit(Rows(z, y, weights), seed=0)
+    best = fit_inverse(Rows(z, y, weights)).x
     assert state["inverse"] == pytest.approx(best, rel=1e-9)
     # Where nothing is held out nothing is trained, of any size.
     chosen = OrderPreserving(family)
@@ -168,10 +169,10 @@ def test_a_curved_function_is_found(family: Family) -> None:
     test, labels, _ = drawn(20_000, 3, seed=1)
     ones = np.ones(len(labels))
     chosen = OrderPreserving(family)
-    state = chosen._fit(z, y, np.ones(3000), seed=0)
+    state = chosen._fit(Rows(z, y, np.ones(3000)), seed=0)
     found = loss(chosen.apply(state, test), labels, ones)
     truth = loss(softmax(curved(test)), labels, ones)
-    scaled = Temperature().apply(Temperature()._fit(z, y, np.ones(3000), seed=0), test)
+    scaled = Temperature().apply(Temperature()._fit(Rows(z, y, np.ones(3000)), seed=0), test)
     gained = (loss(scaled, labels, ones) - found) / (loss(scaled, labels, ones) - truth)
     assert gained > (0.9 if family == "diagonal" else 0.6)
     assert (state["status"] == Status.LIMIT) == (state["n_iter"] == 10 * network.LOOKS)
@@ -211,7 +212,7 @@ def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyP
         "bayescal.calibrators.multiclass.order_preserving.calibrator._SIZES",
         {family: ((2, 3), (5, 4))},
     )
-    OrderPreserving(family)._fit(*drawn(150), seed=0)
+    OrderPreserving(family)._fit(Rows(*drawn(150)), seed=0)
     (_, start, data, nets), looks = seen[0]
     small = (nets.hidden == (2, 3)).all(axis=1)
     own = {name: value[small] for name, value in start.items()}
@@ -232,9 +233,9 @@ def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_similar_sizes_share_a_compilation(compilations: Callable[[], Any]) -> None:
     for family in FAMILIES:
-        OrderPreserving(family, (2, 2))._fit(*drawn(200), seed=0)
+        OrderPreserving(family, (2, 2))._fit(Rows(*drawn(200)), seed=0)
         with compilations() as names:
-            OrderPreserving(family, (2, 2))._fit(*drawn(256, seed=1), seed=1)
+            OrderPreserving(family, (2, 2))._fit(Rows(*drawn(256, seed=1)), seed=1)
         assert not [name for name in names if "advance" in name]
 
 
@@ -250,13 +251,15 @@ def test_hostile_data(family: Family, name: str) -> None:
     z = convert(np.array(given, float), inputs, "logits")[0]
     p = softmax(z)
     chosen = OrderPreserving(family, (2, 2))
-    state = chosen._fit(z, np.array(y), np.ones(len(y)), seed=0)
+    state = chosen._fit(Rows(z, np.array(y), np.ones(len(y))), seed=0)
     found = chosen.apply(state, z)
     assert all(isinstance(value, np.ndarray) for value in state.values())
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
     assert (found[p > 0] > 0).all() and (found >= 0).all()
     # Never worse than temperature scaling on the rows that were seen, but for early stopping.
-    scaled = Temperature().apply(Temperature()._fit(z, np.array(y), np.ones(len(y)), seed=0), z)
+    scaled = Temperature().apply(
+        Temperature()._fit(Rows(z, np.array(y), np.ones(len(y))), seed=0), z
+    )
     ones, tiny = np.ones(len(y)), 1e-300
     assert loss(np.maximum(found, tiny), np.array(y), ones) <= 1e-6 + loss(
         np.maximum(scaled, tiny), np.array(y), ones
@@ -268,8 +271,8 @@ def test_float32_rows_are_used_in_float64(family: Family) -> None:
     z, y, weights = drawn(100)
     narrow = z.astype(np.float32)
     chosen = OrderPreserving(family, (2, 2))
-    state = chosen._fit(narrow, y, weights, seed=0)
-    wide = chosen._fit(narrow.astype(float), y, weights, seed=0)
+    state = chosen._fit(Rows(narrow, y, weights), seed=0)
+    wide = chosen._fit(Rows(narrow.astype(float), y, weights), seed=0)
     assert state["objective"] == pytest.approx(float(wide["objective"]), rel=1e-6)
     found = chosen.apply(state, narrow)
     assert found.dtype == np.float64
@@ -293,7 +296,7 @@ def test_options() -> None:
 def test_published_figures_of_densenet(shared_data: Path) -> None:
     data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")
     chosen = OrderPreserving()
-    state = chosen._fit(data["logits_val"], data["y_val"].astype(int), np.ones(5000), seed=0)
+    state = chosen._fit(Rows(data["logits_val"], data["y_val"].astype(int), np.ones(5000)), seed=0)
     found = chosen.apply(state, data["logits_test"])
     # Published: log loss 0.225, ECE 0.80 %. Which size and how many iterations are best depends on
     # the folds: three partitions gave 0.2254, 0.2264 and 0.2268.

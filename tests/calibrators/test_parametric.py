@@ -18,6 +18,7 @@ from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators import Beta, Logistic, Quadratic, Temperature
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
+from bayescal.data.rows import Rows
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression import draws as tempered
 from bayescal.regression.binary.posterior import Draws
@@ -108,7 +109,7 @@ def test_objective_is_scipys_constrained_optimum(name: str, kind: str, weighted:
         y = KINDS[kind](z, y, np.random.default_rng(seed + 100))
         w = w if weighted else np.ones(200)
         calibration = MAPS[name]
-        state = calibration._fit(z, y, w, 0)
+        state = calibration._fit(Rows(z, y, w), 0)
         x, theta = columns(name, z), state["theta"]
         assert int(state["status"]) == Status.CONVERGED
         assert (theta[np.array(LIMITED[name], bool)] >= 0).all()
@@ -123,7 +124,7 @@ def test_some_of_these_data_meet_each_bound() -> None:
     for kind in KINDS:
         z, y, _ = make(200)
         y = KINDS[kind](z, y, np.random.default_rng(100))
-        state = Beta()._fit(z, y, np.ones(200), 0)
+        state = Beta()._fit(Rows(z, y, np.ones(200)), 0)
         found.add((state["a"] == 0, state["b"] == 0))
     assert found == {(False, False), (True, False), (False, True), (True, True)}
 
@@ -141,7 +142,7 @@ def test_any_few_rows_meet_the_conditions_of_optimality(
 ) -> None:
     z, y, w = np.array(rows, float).T
     z = z / 5
-    state = MAPS[name]._fit(z, y, w, 0)
+    state = MAPS[name]._fit(Rows(z, y, w), 0)
     theta, x, limited = state["theta"], columns(name, z), np.array(LIMITED[name], bool)
     assert (theta[limited] >= 0).all()
     if int(state["status"]) == Status.CONVERGED:
@@ -169,7 +170,7 @@ def test_beta_contains_logistic_and_temperature() -> None:
     """Where the best a and b are equal, three parameters give the line in the log odds."""
     z, y, w = make(150)
     z, y, w = np.concatenate([z, -z]), np.concatenate([y, 1 - y]), np.tile(w, 2)
-    three, line, one = (cal._fit(z, y, w, 0) for cal in (Beta(), Logistic(), Beta(1)))
+    three, line, one = (cal._fit(Rows(z, y, w), 0) for cal in (Beta(), Logistic(), Beta(1)))
     assert float(three["a"]) == pytest.approx(float(three["b"]), rel=1e-6)
     assert float(three["c"]) == pytest.approx(0, abs=1e-6)
     assert float(line["slope"]) == pytest.approx(float(three["a"]), rel=1e-6)
@@ -204,16 +205,16 @@ def test_saturated_maps_by_hand() -> None:
     temperature = Temperature(inputs="logits").fit(*shares(z, [(3, 1), (1, 3)])).temperature_
     assert temperature == pytest.approx(4 / np.log(3), rel=1e-8)
     z = np.array([-1.0, 2.0])
-    state = Logistic()._fit(*shares(z, [(3, 2), (1, 4)]), 0)
+    state = Logistic()._fit(Rows(*shares(z, [(3, 2), (1, 4)])), 0)
     line = np.log([2 / 3, 4])
     assert float(state["slope"]) == pytest.approx((line[1] - line[0]) / 3, rel=1e-8)
     assert float(state["intercept"]) == pytest.approx((2 * line[0] + line[1]) / 3, rel=1e-8)
-    state = Quadratic()._fit(*shares(np.array([-1.0, 0.0, 1.0]), [(1, 1), (3, 1), (1, 5)]), 0)
+    state = Quadratic()._fit(Rows(*shares(np.array([-1.0, 0.0, 1.0]), [(1, 1), (3, 1), (1, 5)])), 0)
     found = [float(state[name]) for name in ("intercept", "slope", "curvature")]
     expected = [-np.log(3), np.log(5) / 2, np.log(5) / 2 + np.log(3)]
     np.testing.assert_allclose(found, expected, rtol=1e-8)
     p = np.array([0.2, 0.8])
-    state = Beta(2)._fit(*shares(logit(p), [(2, 1), (1, 3)]), 0)
+    state = Beta(2)._fit(Rows(*shares(logit(p), [(2, 1), (1, 3)])), 0)
     design = np.stack([np.log(2 * p), -np.log(2 - 2 * p)], axis=1)
     a, b = np.linalg.solve(design, np.log([1 / 2, 3]))
     np.testing.assert_allclose([float(state["a"]), float(state["b"])], [a, b], rtol=1e-8)
@@ -221,7 +222,7 @@ def test_saturated_maps_by_hand() -> None:
     half = Beta(2).fit([0.1, 0.4, 0.35, 0.8, 0.7], [0, 0, 1, 1, 1]).predict_proba([0.5])
     np.testing.assert_allclose(half, 0.5, rtol=1e-15)
     p = np.array([0.2, 0.5, 0.9])
-    state = Beta(3)._fit(*shares(logit(p), [(5, 1), (2, 1), (1, 6)]), 0)
+    state = Beta(3)._fit(Rows(*shares(logit(p), [(5, 1), (2, 1), (1, 6)])), 0)
     design = np.stack([np.log(p), -np.log1p(-p), np.ones(3)], axis=1)
     expected = np.linalg.solve(design, np.log([1 / 5, 1 / 2, 6]))
     assert (expected[:2] > 0).all()
@@ -240,7 +241,7 @@ NAMES = {
 @pytest.mark.parametrize("name", MAPS)
 def test_what_a_state_holds(name: str) -> None:
     calibration, (z, y, w) = MAPS[name], make(50)
-    state = calibration._fit(z, y, w, 0)
+    state = calibration._fit(Rows(z, y, w), 0)
     assert state.keys() == NAMES[name] | {"theta", "objective", "n_iter", "status"}
     assert all(isinstance(value, np.ndarray | np.generic) for value in state.values())
     assert all(np.shape(state[parameter]) == () for parameter in NAMES[name])
@@ -254,7 +255,7 @@ def test_what_a_state_holds(name: str) -> None:
 def test_separable_data_are_said_to_be_and_predictions_are_sensible(name: str) -> None:
     z = np.array([-3.0, -2.0, -0.5, 0.5, 1.0, 4.0])
     y = (z > 0).astype(int)
-    state = MAPS[name]._fit(z, y, np.ones(6), 0)
+    state = MAPS[name]._fit(Rows(z, y, np.ones(6)), 0)
     assert int(state["status"]) == Status.UNBOUNDED
     assert np.isfinite(state["theta"]).all()
     probs = MAPS[name].apply(state, z)[:, 1]
@@ -265,7 +266,7 @@ def test_separable_data_are_said_to_be_and_predictions_are_sensible(name: str) -
 @pytest.mark.parametrize("label", [0, 1])
 def test_one_class_only_is_said_and_predicted(name: str, label: int) -> None:
     z = np.array([-1.0, 0.3, 2.0])
-    state = MAPS[name]._fit(z, np.full(3, label), np.ones(3), 0)
+    state = MAPS[name]._fit(Rows(z, np.full(3, label), np.ones(3)), 0)
     assert int(state["status"]) == Status.UNBOUNDED
     np.testing.assert_allclose(MAPS[name].apply(state, z)[:, 1], label, atol=1e-4)
 
@@ -273,7 +274,7 @@ def test_one_class_only_is_said_and_predicted(name: str, label: int) -> None:
 def test_a_constant_score_gives_the_share_of_class_one() -> None:
     z, y = np.full(5, 0.7), np.array([0, 1, 1, 1, 1])
     for name in ("logistic", "quadratic", "beta 3", "beta 2"):
-        state = MAPS[name]._fit(z, y, np.ones(5), 0)
+        state = MAPS[name]._fit(Rows(z, y, np.ones(5)), 0)
         assert int(state["status"]) == Status.CONVERGED
         np.testing.assert_allclose(MAPS[name].apply(state, z)[:, 1], 0.8, rtol=1e-7)
 
@@ -288,7 +289,7 @@ def test_logistic_fits_its_soft_targets() -> None:
         None: y,
     }
     for smoothing, t in targets.items():
-        state = Logistic(smoothing)._fit(z, y, w, 0)
+        state = Logistic(smoothing)._fit(Rows(z, y, w), 0)
         x, theta = columns("logistic", z), state["theta"]
         assert float(state["objective"]) * w.sum() == pytest.approx(loss(theta, x, t, w), rel=1e-12)
         assert float(state["objective"]) * w.sum() <= reference("logistic", x, t, w) * (1 + 1e-10)
@@ -303,10 +304,12 @@ def test_soft_targets_keep_separable_data_finite() -> None:
     z = np.array([-3.0, -2.0, -0.5, 0.5, 1.0, 4.0])
     y = (z > 0).astype(int)
     for smoothing in ("platt", 0.01):
-        state = Logistic(smoothing)._fit(z, y, np.ones(6), 0)
+        state = Logistic(smoothing)._fit(Rows(z, y, np.ones(6)), 0)
         assert int(state["status"]) == Status.CONVERGED
     # Two scores, so that the targets themselves are reached: 4 / 5 and 1 / 5.
-    state = Logistic("platt")._fit(np.repeat([-1.0, 1.0], 3), np.repeat([0, 1], 3), np.ones(6), 0)
+    state = Logistic("platt")._fit(
+        Rows(np.repeat([-1.0, 1.0], 3), np.repeat([0, 1], 3), np.ones(6)), 0
+    )
     assert float(state["slope"]) == pytest.approx(np.log(4), rel=1e-8)
 
 
@@ -331,7 +334,7 @@ def sample(
 ) -> Draws:
     """Return draws from the posterior of a calibrator with such options."""
     calibrator = clone(calibrator).set_params(inference=inference, num_samples=count)
-    return calibrator._sample(calibrator._fit(z, y, w, 0), z, y, w, 0)
+    return calibrator._sample(calibrator._fit(Rows(z, y, w), 0), Rows(z, y, w), 0)
 
 
 def standardized(name: str, z: Array, w: Array) -> tuple[Array, Array, Array]:

@@ -14,6 +14,7 @@ from bayescal._core.optimise import Status
 from bayescal.calibrators.binary import log_odds as _log_odds
 from bayescal.calibrators.binary.spline import points as _spline_points
 from bayescal.calibrators.binary.spline.calibrator import Spline, compact_logit
+from bayescal.data.rows import Rows
 from bayescal.regression.binary.fit import fit_single
 from bayescal.regression.binary.objective import Regression
 from bayescal.regression.binary.posterior import Target, find_mode
@@ -113,7 +114,7 @@ def test_objective_is_scipys_optimum_over_the_raw_basis(
 ) -> None:
     p, y, w = make(300)
     calibration = Spline(rescale, knots, penalty, strength)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     assert int(state["status"]) == Status.CONVERGED and float(state["strength"]) == strength
     assert len(state["knots"]) == knots
     x = rescaled(calibration, state, p)
@@ -130,7 +131,7 @@ def test_knots_may_lie_close_together(penalty: Any, gap: float) -> None:
     p = np.tile(np.concatenate([base, base + gap]), 10)
     y = (np.random.default_rng(1).uniform(size=240) < expit(6 * p - 3 + np.sin(9 * p))).astype(int)
     for strength in (0.01, 1.0):
-        state = Spline(None, 30, penalty, strength)._fit(p, y, np.ones(240), 0)
+        state = Spline(None, 30, penalty, strength)._fit(Rows(p, y, np.ones(240)), 0)
         best, _ = reference(p, y, np.ones(240), state["knots"], penalty, strength)
         found = float(state["objective"]) * 240
         # The search over the raw basis comes near the mean of two penalties only.
@@ -144,7 +145,7 @@ def test_functions_left_out_of_200_knots_cost_little(penalty: Any, rescale: Any)
     """The strength is the one that cross-validation chooses."""
     p, y, w = make(1000)
     calibration = Spline(rescale, penalty=penalty)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     assert len(state["knots"]) == 200 and len(state["theta"]) == 30
     x, strength = rescaled(calibration, state, p), float(state["strength"])
     best, _ = reference(x, y, w, state["knots"], penalty, strength)
@@ -159,7 +160,7 @@ def test_log_odds_are_a_natural_cubic_spline(penalty: Any) -> None:
     p, y, w = make(200)
     p = 0.2 + 0.6 * p
     calibration = Spline(None, 8, penalty, 1e-3)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     k = state["knots"]
     assert (k[0], k[-1]) == (p.min(), p.max()) and np.isin(k, p).all()
     theta = np.linalg.solve(natural(k, k).T, log_odds(calibration, state, k))
@@ -174,7 +175,7 @@ def test_log_odds_are_a_natural_cubic_spline(penalty: Any) -> None:
 def test_the_penalty_is_the_integral_of_the_squared_second_derivative() -> None:
     p, y, w = make(200)
     calibration = Spline(None, 7, "curvature", 0.02)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     k = state["knots"]
     theta = np.linalg.solve(natural(k, k).T, log_odds(calibration, state, k))
 
@@ -191,18 +192,18 @@ def test_strong_and_weak_penalties_have_known_limits() -> None:
     p, y, w = make(150)
     line = fit_single(Regression(p[:, None], y * 1.0, w, 0.0, 0.0))
     stiff = Spline(penalty="curvature", strength=1e12)
-    found = log_odds(stiff, stiff._fit(p, y, w, 0), p)
+    found = log_odds(stiff, stiff._fit(Rows(p, y, w), 0), p)
     np.testing.assert_allclose(found, line.x[0] + line.x[1] * p, atol=1e-5)
     flat = Spline(penalty="coefficients", strength=1e12)
     np.testing.assert_allclose(
-        flat.apply(flat._fit(p, y, w, 0), p)[:, 1], np.average(y, weights=w), atol=1e-5
+        flat.apply(flat._fit(Rows(p, y, w), 0), p)[:, 1], np.average(y, weights=w), atol=1e-5
     )
     # With three distinct scores and no penalty, the shares of class 1.
     p = np.repeat([0.2, 0.5, 0.9], [4, 5, 3])
     y = np.array([0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 0])
     for penalty in PENALTIES:
         free = Spline(penalty=penalty, strength=0.0)
-        state = free._fit(p, y, np.ones(12), 0)
+        state = free._fit(Rows(p, y, np.ones(12)), 0)
         at = np.array([0.2, 0.5, 0.9])
         np.testing.assert_allclose(free.apply(state, at)[:, 1], [1 / 4, 3 / 5, 2 / 3], rtol=1e-7)
 
@@ -210,7 +211,7 @@ def test_strong_and_weak_penalties_have_known_limits() -> None:
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_two_distinct_scores_leave_a_line(penalty: Any) -> None:
     p, y = np.repeat([0.2, 0.6], 5), np.array([0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
-    state = Spline(penalty=penalty, strength=0.5)._fit(p, y, np.ones(10), 0)
+    state = Spline(penalty=penalty, strength=0.5)._fit(Rows(p, y, np.ones(10)), 0)
     l2 = 0.0 if penalty == "curvature" else 0.5
     best = fit_single(Regression(p[:, None], y * 1.0, np.ones(10), 0.0, l2))
     assert float(state["objective"]) * 10 == pytest.approx(float(best.value), rel=1e-9)
@@ -251,7 +252,7 @@ def test_one_distinct_score_leaves_a_constant() -> None:
     for penalty in PENALTIES:
         for rescale in (None, "compact_logit"):
             calibration = Spline(rescale, penalty=penalty)
-            state = calibration._fit(p, y, np.ones(8), 0)
+            state = calibration._fit(Rows(p, y, np.ones(8)), 0)
             at = np.array([0.0, 0.3, 1.0])
             np.testing.assert_allclose(calibration.apply(state, at)[:, 1], 0.25, rtol=1e-8)
 
@@ -274,7 +275,9 @@ def test_epsilon_is_a_tenth_of_the_power_below_the_least_distance_to_one(
     largest: float, epsilon: float
 ) -> None:
     p = np.array([0.1, 0.2, largest, 1.0, 1.0])
-    state = Spline("compact_logit", strength=1.0)._fit(p, np.array([0, 1, 0, 1, 1]), np.ones(5), 0)
+    state = Spline("compact_logit", strength=1.0)._fit(
+        Rows(p, np.array([0, 1, 0, 1, 1]), np.ones(5)), 0
+    )
     assert float(state["epsilon"]) == pytest.approx(epsilon, rel=1e-12)
 
 
@@ -282,19 +285,21 @@ def test_epsilon_is_a_tenth_of_the_power_below_the_least_distance_to_one(
 def test_scores_next_to_one_stay_finite(largest: float) -> None:
     p, y = np.array([0.1, 0.4, 0.7, largest, 1.0]), np.array([0, 1, 0, 1, 1])
     calibration = Spline("compact_logit", strength=1.0)
-    probs = calibration.apply(calibration._fit(p, y, np.ones(5), 0), np.append(p, [0.0, 0.5]))[:, 1]
+    probs = calibration.apply(
+        calibration._fit(Rows(p, y, np.ones(5)), 0), np.append(p, [0.0, 0.5])
+    )[:, 1]
     assert np.isfinite(probs).all()
 
 
 def test_knots_are_quantiles_of_the_distinct_scores() -> None:
     p = np.concatenate([np.full(500, 0.4), np.arange(1, 100) / 100])
     y = (np.arange(599) % 3 == 0).astype(int)
-    state = Spline(knots=9, strength=1.0)._fit(p, y, np.ones(599), 0)
+    state = Spline(knots=9, strength=1.0)._fit(Rows(p, y, np.ones(599)), 0)
     # 99 distinct scores: ranks 0, 12.25, 24.5, ... to the nearest.
     np.testing.assert_allclose(
         state["knots"], [0.01, 0.13, 0.25, 0.38, 0.5, 0.62, 0.75, 0.87, 0.99]
     )
-    every = Spline(knots=200, strength=1.0)._fit(p, y, np.ones(599), 0)["knots"]
+    every = Spline(knots=200, strength=1.0)._fit(Rows(p, y, np.ones(599)), 0)["knots"]
     np.testing.assert_array_equal(every, np.unique(p))
 
 
@@ -304,7 +309,7 @@ def test_knots_may_be_given(rescale: Any, knots: Any) -> None:
     """As probabilities; among them and beyond is where scores lie or do not."""
     p, y, w = make(300)
     calibration = Spline(rescale, knots, strength=0.1, epsilon=0.03)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     k = rescaled(calibration, state, np.unique(knots))
     np.testing.assert_allclose(state["knots"], k, rtol=1e-12)
     x = rescaled(calibration, state, p)
@@ -328,7 +333,7 @@ def test_knots_may_be_given(rescale: Any, knots: Any) -> None:
 def test_where_the_logit_is_clipped(scores: list[float], epsilon: float) -> None:
     p = np.array(scores)
     calibration = Spline("logit", strength=1.0)
-    state = calibration._fit(p, np.arange(len(p)) % 2, np.ones(len(p)), 0)
+    state = calibration._fit(Rows(p, np.arange(len(p)) % 2, np.ones(len(p))), 0)
     assert float(state["epsilon"]) == pytest.approx(epsilon, rel=1e-12)
     at = np.array([0.0, epsilon / 2, epsilon, 1 - epsilon, 1 - epsilon / 2, 1.0])
     found = calibration.apply(state, at)[:, 1]
@@ -349,7 +354,7 @@ def unity_rows() -> tuple[Array, Array]:
 def test_the_unity_prior_is_rows_whose_labels_are_as_they_say(rescale: Any, penalty: Any) -> None:
     p, y, w = make(100)
     calibration = Spline(rescale, 5, penalty, 0.5, unity_prior_weight=20.0)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     line, share = unity_rows()
     scores, targets = np.concatenate([p, line]), np.concatenate([y, line])
     weights = np.concatenate([w, 20 * share])
@@ -370,7 +375,7 @@ def test_a_heavy_unity_prior_leaves_probabilities_as_they_are() -> None:
     at = np.linspace(0.01, 0.99, 99)
     for strength in (0.0, 1.0, "cv"):
         calibration = Spline("logit", 8, "curvature", strength, unity_prior_weight=1e7)
-        state = calibration._fit(p, y, w, 0)
+        state = calibration._fit(Rows(p, y, w), 0)
         np.testing.assert_allclose(calibration.apply(state, at)[:, 1], at, atol=1e-3)
     rng = np.random.default_rng(0)
     own, without = [], []
@@ -379,7 +384,7 @@ def test_a_heavy_unity_prior_leaves_probabilities_as_they_are() -> None:
         y = (rng.uniform(size=40) < p).astype(int)
         for weight, losses in ((20.0, own), (0.0, without)):
             calibration = Spline("logit", 10, unity_prior_weight=weight)
-            found = calibration.apply(calibration._fit(p, y, np.ones(40), 0), at)[:, 1]
+            found = calibration.apply(calibration._fit(Rows(p, y, np.ones(40)), 0), at)[:, 1]
             losses.append(np.mean((found - at) ** 2))
     # Where scores are probabilities already, it must help.
     difference = np.array(without) - own
@@ -401,7 +406,7 @@ def test_candidates_may_be_given_and_prior_rows_are_never_held_out(
     grid = [0.01, 1.0, 0.1, 100.0]
     options: Any = {"strengths": grid, "unity_prior_weight": 5.0, "folds": 3, "rule": rule}
     calibration = Spline("logit", 12, **options)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     ((columns, weights, positives, penalties),) = calls
     line, share = unity_rows()
     assert weights[3].sum() == pytest.approx(5) and not weights[3, :150].any()
@@ -425,13 +430,13 @@ def test_neither_the_order_of_rows_nor_another_fit_matters(rescale: Any) -> None
     p, y, w = make(700)
     p = p.round(2)
     calibration, at = Spline(rescale), np.linspace(0, 1, 51)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     order = np.random.default_rng(0).permutation(700)
-    again = calibration._fit(p[order], y[order], w[order], 0)
+    again = calibration._fit(Rows(p[order], y[order], w[order]), 0)
     assert float(again["strength"]) == pytest.approx(float(state["strength"]), rel=1e-9)
     expected = calibration.apply(state, at)[:, 1]
     np.testing.assert_allclose(calibration.apply(again, at)[:, 1], expected, atol=1e-7)
-    assert float(calibration._fit(p, y, w, 0)["strength"]) == float(state["strength"])
+    assert float(calibration._fit(Rows(p, y, w), 0)["strength"]) == float(state["strength"])
 
 
 @pytest.mark.parametrize("strength", [0.01, "cv"])
@@ -442,8 +447,8 @@ def test_whole_weights_are_repetitions(n: int, digits: int, penalty: Any, streng
     p = p.round(digits)
     counts = np.random.default_rng(1).integers(1, 4, n)
     calibration, at = Spline(penalty=penalty, strength=strength), np.linspace(0, 1, 51)
-    one = calibration._fit(p, y, counts.astype(float), 0)
-    two = calibration._fit(p.repeat(counts), y.repeat(counts), np.ones(counts.sum()), 0)
+    one = calibration._fit(Rows(p, y, counts.astype(float)), 0)
+    two = calibration._fit(Rows(p.repeat(counts), y.repeat(counts), np.ones(counts.sum())), 0)
     assert float(one["objective"]) == pytest.approx(float(two["objective"]), rel=1e-9)
     np.testing.assert_allclose(
         calibration.apply(one, at)[:, 1], calibration.apply(two, at)[:, 1], atol=1e-7
@@ -536,7 +541,7 @@ def test_the_strength_is_that_of_the_rule(
     monkeypatch.setattr(_spline_points, "ridge_path", spy)
     p, y, w = make(n)
     calibration = Spline(penalty=penalty, folds=4, rule=rule)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     ((columns, weights, positives, penalties),) = calls
     # What is cross-validated are the rows, at most gathered in points.
     assert weights.shape == positives.shape == (4, min(n, 512))
@@ -571,7 +576,7 @@ def test_losses_held_out_are_honest(wiggle: float) -> None:
     for seed in range(30):
         p, y, _ = make(3000, seed, wiggle)
         calibration = Spline()
-        found = calibration.apply(calibration._fit(p, y, np.ones(3000), 0), at)[:, 1]
+        found = calibration.apply(calibration._fit(Rows(p, y, np.ones(3000)), 0), at)[:, 1]
         excess.append(3000 * stats.entropy([truth, 1 - truth], [found, 1 - found]).mean())
     assert np.mean(excess) < 6
 
@@ -581,14 +586,14 @@ def test_the_mode_is_that_of_the_documented_posterior(monkeypatch: pytest.Monkey
     p, y, w = make(80, seed=2)
     strength = 0.02
     calibration = Spline(None, 6, "curvature", strength, inference="laplace")
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
 
     def mode_alone(target: Target, *_: object) -> Draws:
         found = find_mode(target)[0]
         return one_chain(found.x[None], int(found.status))
 
     monkeypatch.setattr(_log_odds, "sample", mode_alone)
-    mode = calibration._sample(state, p, y, w, 0).coefficients[0, 0]
+    mode = calibration._sample(state, Rows(p, y, w), 0).coefficients[0, 0]
     mode = mode @ calibration._columns(state, p)
     k = state["knots"]
     basis, matrix = natural(p, k), penalty_matrix(k, "curvature")
@@ -668,10 +673,10 @@ def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength
     """Three coefficients can be summed over a grid; few rows leave a posterior far from normal."""
     p, y, w = make(25, seed=4)
     calibration = Spline(None, 3, penalty, strength, inference="nuts", num_samples=8000)
-    state = calibration._fit(p, y, w, 0)
+    state = calibration._fit(Rows(p, y, w), 0)
     at = np.array([0.02, 0.3, 0.5, 0.8, 0.99])
     mean, variance = curves_by_quadrature(at, p, y, w, state["knots"], penalty, strength)
-    draws = calibration._sample(state, p, y, w, 0)
+    draws = calibration._sample(state, Rows(p, y, w), 0)
     assert draws.r_hat.max() < 1.02
     curves = expit(draws.coefficients @ calibration._columns(state, at))
     for ours, exact in ((curves, mean), ((curves - mean) ** 2, variance)):

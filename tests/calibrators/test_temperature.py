@@ -13,8 +13,9 @@ from bayescal._core.optimise import Status
 from bayescal.calibrators import EnsembleTemperature, Temperature
 from bayescal.calibrators.base.parametric import Inference
 from bayescal.calibrators.multiclass.binwise import best_inverse_temperature, equal_mass_error
-from bayescal.calibrators.multiclass.temperature import fit_inverse_temperature
+from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.calibrators.stack.mixture import best_mixture
+from bayescal.data.rows import Rows
 from tests.calibrators.brute import summary
 
 Array = np.ndarray
@@ -34,7 +35,7 @@ def loss(s: float, z: Array, y: Array, w: Array) -> float:
 @pytest.mark.parametrize(("n", "k"), [(2, 3), (40, 2), (300, 5), (8000, 20)])
 def test_the_best_temperature_against_scipy(n: int, k: int) -> None:
     z, y, w = make(n, k)
-    found = fit_inverse_temperature(z, y, w)
+    found = fit_inverse(Rows(z, y, w))
     best = optimize.minimize_scalar(
         loss, args=(z, y, w), bounds=(0, 5), method="bounded", options={"xatol": 1e-11}
     )
@@ -42,25 +43,25 @@ def test_the_best_temperature_against_scipy(n: int, k: int) -> None:
     assert loss(found.x, z, y, w) <= best.fun * (1 + 1e-12)
     assert found.x == pytest.approx(best.x, rel=1e-5, abs=1e-8)
     assert found.value == pytest.approx(best.fun, rel=1e-6)
-    narrow = fit_inverse_temperature(z.astype(np.float32), y, w)
+    narrow = fit_inverse(Rows(z.astype(np.float32), y, w))
     assert narrow.x == pytest.approx(found.x, rel=1e-5)
 
 
 def test_temperatures_at_the_limits() -> None:
     eye = np.eye(3)
     ones = np.ones(3)
-    right = fit_inverse_temperature(2 * eye, np.arange(3), ones)
+    right = fit_inverse(Rows(2 * eye, np.arange(3), ones))
     assert right.status == Status.UNBOUNDED and np.isfinite(right.x)
-    wrong = fit_inverse_temperature(2 * eye, np.array([1, 2, 0]), ones)
+    wrong = fit_inverse(Rows(2 * eye, np.array([1, 2, 0]), ones))
     assert wrong.x == 0 and wrong.status == Status.CONVERGED
-    same = fit_inverse_temperature(np.zeros((3, 3)), np.arange(3), ones)
+    same = fit_inverse(Rows(np.zeros((3, 3)), np.arange(3), ones))
     assert same.x == 1 and same.status == Status.CONVERGED
     for size in (1e-30, 1e30):
         some = size * np.array([[1.0, 0, 0]] * 3)
-        found = fit_inverse_temperature(some, np.array([0, 1, 0]), ones)
+        found = fit_inverse(Rows(some, np.array([0, 1, 0]), ones))
         # Two of three are right: exp(s size) / 2 is the ratio of shares.
         assert found.x * size == pytest.approx(np.log(4), rel=1e-7)
-    state = Temperature()._fit(2 * eye, np.array([1, 2, 0]), ones, 0)
+    state = Temperature()._fit(Rows(2 * eye, np.array([1, 2, 0]), ones), 0)
     np.testing.assert_allclose(Temperature().apply(state, eye), 1 / 3)
     assert np.isinf(state["temperature"])
 
@@ -69,7 +70,7 @@ def test_temperatures_at_the_limits() -> None:
 def test_published_temperature(shared_data: Path) -> None:
     data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")
     y, at = data["y_val"].astype(int), data["y_test"].astype(int)
-    state = Temperature()._fit(data["logits_val"], y, np.ones(len(y)), 0)
+    state = Temperature()._fit(Rows(data["logits_val"], y, np.ones(len(y))), 0)
     assert state["temperature"] == pytest.approx(2.8826, abs=1e-4)
     probs = Temperature().apply(state, data["logits_test"])
     assert -np.log(probs[np.arange(len(at)), at]).mean() == pytest.approx(0.22509, abs=5e-6)
@@ -107,7 +108,7 @@ def test_mixture_of_equal_and_of_impossible_predictions() -> None:
 
 def test_ensemble_is_the_best_mixture_of_its_parts() -> None:
     z, y, w = make(400)
-    state = EnsembleTemperature()._fit(z, y, w, 0)
+    state = EnsembleTemperature()._fit(Rows(z, y, w), 0)
     s = state["theta"][0]
     rows = np.arange(len(y))
     parts = [softmax(s * z, axis=1), softmax(z, axis=1), np.full(z.shape, 0.2)]
@@ -147,7 +148,7 @@ def test_the_temperature_of_the_least_error() -> None:
 
     assert error == pytest.approx(at(inverse), rel=1e-9)
     assert error <= min(at(s) for s in np.exp(np.linspace(-3, 3, 200))) + 2e-3
-    state = Temperature("adaptive_ece")._fit(z, y, w, 0)
+    state = Temperature("adaptive_ece")._fit(Rows(z, y, w), 0)
     assert state["theta"][0] == inverse and state["objective"] == error
 
 
@@ -172,7 +173,7 @@ def test_posterior_against_quadrature(inference: Inference) -> None:
     mean = mass @ u
     deviation = np.sqrt(mass @ (u - mean) ** 2)
     calibrator = Temperature(inference=inference, num_samples=4000)
-    draws = calibrator._sample({}, z, y, w, 0)
+    draws = calibrator._sample({}, Rows(z, y, w), 0)
     found = np.log(draws.coefficients[..., 0])
     if inference == "nuts":
         assert draws.divergences == 0 and draws.r_hat[0] < 1.01

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from bayescal.calibrators.binary.venn_abers import VennAbers
+from bayescal.data.rows import Rows
 from tests.calibrators.hostile import HUGE, SCORES
 
 rows = st.lists(
@@ -51,7 +52,7 @@ def test_both_values_equal_brute_force(kind: str, weighting: str) -> None:
             "heavy": rng.uniform(1e3, 1e4, n),
         }[weighting]
         at = everywhere(scores)
-        low, high = VennAbers()._ends(VennAbers()._fit(scores, y, weights, 0), at)
+        low, high = VennAbers()._ends(VennAbers()._fit(Rows(scores, y, weights), 0), at)
         expected_low, expected_high = brute_force(scores, y, weights, at)
         np.testing.assert_allclose(low, expected_low, atol=1e-13)
         np.testing.assert_allclose(high, expected_high, atol=1e-13)
@@ -63,7 +64,7 @@ def test_small_data_equal_brute_force(data: list[tuple[int, int, int]]) -> None:
     scores, y, count = np.array(data).T
     scores, weights = scores / 3, count.astype(float)
     at = everywhere(scores)
-    state = VennAbers()._fit(scores, y, weights, 0)
+    state = VennAbers()._fit(Rows(scores, y, weights), 0)
     low, high = VennAbers()._ends(state, at)
     expected_low, expected_high = brute_force(scores, y, weights, at)
     np.testing.assert_allclose(low, expected_low, atol=1e-14)
@@ -80,7 +81,7 @@ def test_a_thousand_rows_equal_brute_force_at_some_scores() -> None:
     scores = rng.normal(size=1000)
     y = (rng.uniform(size=1000) < 1 / (1 + np.exp(-scores))).astype(float)
     at = np.concatenate([rng.choice(scores, 30), rng.normal(size=30)])
-    low, high = VennAbers()._ends(VennAbers()._fit(scores, y, np.ones(1000), 0), at)
+    low, high = VennAbers()._ends(VennAbers()._fit(Rows(scores, y, np.ones(1000)), 0), at)
     expected_low, expected_high = brute_force(scores, y, np.ones(1000), at)
     np.testing.assert_allclose(low, expected_low, atol=1e-14)
     np.testing.assert_allclose(high, expected_high, atol=1e-14)
@@ -88,7 +89,7 @@ def test_a_thousand_rows_equal_brute_force_at_some_scores() -> None:
 
 def test_by_hand() -> None:
     # Below both rows a 1 pools with the 0 that follows; above, a 0 pools with the 1 before.
-    state = VennAbers()._fit(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(2), 0)
+    state = VennAbers()._fit(Rows(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(2)), 0)
     at = np.array([0.0, 1.0, 1.5, 2.0, 3.0])
     low, high = VennAbers()._ends(state, at)
     np.testing.assert_allclose(low, [0, 0, 0, 1 / 2, 1 / 2])
@@ -97,7 +98,7 @@ def test_by_hand() -> None:
         VennAbers().apply(state, at)[:, 1], [1 / 3, 1 / 3, 1 / 2, 2 / 3, 2 / 3]
     )
     # One class only: a 0 pools with every 1 before it.
-    state = VennAbers()._fit(np.array([1.0, 2.0, 3.0]), np.ones(3), np.ones(3), 0)
+    state = VennAbers()._fit(Rows(np.array([1.0, 2.0, 3.0]), np.ones(3), np.ones(3)), 0)
     np.testing.assert_array_equal(state["thresholds"], [1, 2, 3])
     np.testing.assert_allclose(state["lower"], [0, 1 / 2, 2 / 3, 3 / 4])
     np.testing.assert_array_equal(state["upper"], [1, 1, 1, 1])
@@ -108,7 +109,7 @@ def test_state_holds_a_score_only_where_a_value_changes() -> None:
     rng = np.random.default_rng(5)
     scores = rng.uniform(size=5000)
     y = (rng.uniform(size=5000) < scores).astype(float)
-    state = VennAbers()._fit(scores, y, np.ones(5000), 0)
+    state = VennAbers()._fit(Rows(scores, y, np.ones(5000)), 0)
     steps = (np.diff(state["lower"]) > 0) | (np.diff(state["upper"]) > 0)
     assert steps.all()
     assert len(state["lower"]) == len(state["upper"]) == len(state["thresholds"]) + 1
@@ -120,9 +121,11 @@ def test_state_holds_a_score_only_where_a_value_changes() -> None:
 def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, int, int]]) -> None:
     scores, y, count = np.array(data).T
     weights = count.astype(float)
-    state = VennAbers()._fit(scores / 3, y, weights, 0)
-    repeated = VennAbers()._fit(scores.repeat(count) / 3, y.repeat(count), np.ones(count.sum()), 0)
-    turned = VennAbers()._fit(scores[::-1] / 3, y[::-1], weights[::-1], 0)
+    state = VennAbers()._fit(Rows(scores / 3, y, weights), 0)
+    repeated = VennAbers()._fit(
+        Rows(scores.repeat(count) / 3, y.repeat(count), np.ones(count.sum())), 0
+    )
+    turned = VennAbers()._fit(Rows(scores[::-1] / 3, y[::-1], weights[::-1]), 0)
     for name, value in state.items():
         np.testing.assert_array_equal(value, repeated[name])
         np.testing.assert_array_equal(value, turned[name])
@@ -131,7 +134,7 @@ def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, 
 @given(rows, st.sampled_from([1.0, 0.1, 1e-6, 1e6]))
 def test_values_never_decrease(data: list[tuple[int, int, int]], unit: float) -> None:
     scores, y, weights = np.array(data).T
-    state = VennAbers()._fit(scores / 3, y, weights * unit, 0)
+    state = VennAbers()._fit(Rows(scores / 3, y, weights * unit), 0)
     at = everywhere(scores / 3)
     low, high = VennAbers()._ends(state, at)
     values = VennAbers().apply(state, at)[:, 1]
@@ -157,7 +160,7 @@ def test_merged_value_does_not_decrease_by_rounding() -> None:
 @pytest.mark.parametrize("name", SCORES)
 def test_hostile_data(name: str) -> None:
     scores, y = (np.array(part, float) for part in SCORES[name])
-    state = VennAbers()._fit(scores, y, np.ones(len(y)), 0)
+    state = VennAbers()._fit(Rows(scores, y, np.ones(len(y))), 0)
     at = np.sort(np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))
     values = VennAbers().apply(state, at)[:, 1]
     assert 0 < values.min() <= values.max() < 1
@@ -169,7 +172,7 @@ def test_hostile_data(name: str) -> None:
 def test_weights_of_any_size() -> None:
     scores, y = np.arange(4.0), np.array([0, 1, 0, 1])
     for weights in ([1e20, 1, 1, 1e20], [1e-300, 1, 1e20, 1e-9], [1e-300] * 4):
-        state = VennAbers()._fit(scores, y, np.array(weights), 0)
+        state = VennAbers()._fit(Rows(scores, y, np.array(weights)), 0)
         low, high = VennAbers()._ends(state, np.linspace(-1, 4, 11))
         assert np.isfinite([low, high]).all()
         assert (low >= 0).all() and (low <= high).all() and (high <= 1).all()
@@ -177,7 +180,7 @@ def test_weights_of_any_size() -> None:
 
 def test_a_million_tied_rows() -> None:
     y = np.arange(1_000_000) % 4 == 0
-    state = VennAbers()._fit(np.full(1_000_000, 0.3), y, np.ones(1_000_000), 0)
+    state = VennAbers()._fit(Rows(np.full(1_000_000, 0.3), y, np.ones(1_000_000)), 0)
     low, high = VennAbers()._ends(state, np.array([0.2, 0.3, 0.4]))
     n = 1_000_001
     np.testing.assert_allclose(low, [0, 250_000 / n, 250_000 / n])

@@ -13,6 +13,7 @@ from bayescal import metrics
 from bayescal._core.numerics import softmax
 from bayescal.calibrators import WeightScaling
 from bayescal.calibrators.multiclass.binwise import equal_mass_error
+from bayescal.data.rows import Rows
 from bayescal.data.scores import convert
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
@@ -38,7 +39,7 @@ MAPS = [
 @pytest.mark.parametrize("bins", [1, 4, 13])
 def test_equal_mass_against_a_loop_over_parts_of_the_order(bins: int) -> None:
     p, y, _ = example(650, 5)
-    state = WeightScaling(bins)._fit(p, y, np.ones(650), 0)
+    state = WeightScaling(bins)._fit(Rows(p, y, np.ones(650)), 0)
     confidence = p.max(axis=1)
     found = WeightScaling(bins).apply(state, p)
     for b, part in enumerate(np.array_split(np.argsort(confidence), bins)):
@@ -55,7 +56,7 @@ def test_equal_width_by_hand() -> None:
     # Bins (0, 1/4], ..., (3/4, 1]: two rows in the third, of which the border is one, one above.
     p = np.array([[0.75, 0.25], [0.4, 0.6], [0.9, 0.1], [0.8, 0.2]])
     y = np.array([0, 0, 0, 1])
-    state = WeightScaling(4, "equal_width")._fit(p, y, np.array([1.0, 1, 3, 2]), 0)
+    state = WeightScaling(4, "equal_width")._fit(Rows(p, y, np.array([1.0, 1, 3, 2])), 0)
     np.testing.assert_array_equal(state["edges"], [0.25, 0.5, 0.75])
     np.testing.assert_array_equal(state["bin_weights"], [0, 0, 2, 5])
     # Third: accuracy 1/2, so nothing is left. Fourth: 3/5 with confidence (2.7 + 1.6) / 5 = 0.86.
@@ -68,13 +69,13 @@ def test_equal_width_by_hand() -> None:
 def test_limits_by_hand() -> None:
     p, ones = np.array([[0.7, 0.2, 0.1]] * 4), np.ones(4)
     # More often right than confident, worse than chance, and nothing to scale.
-    assert WeightScaling(1)._fit(p, np.array([0, 0, 0, 0]), ones, 0)["alpha"] == 1
-    assert WeightScaling(1)._fit(p, np.array([0, 1, 2, 1]), ones, 0)["alpha"] == 1e-9
+    assert WeightScaling(1)._fit(Rows(p, np.array([0, 0, 0, 0]), ones), 0)["alpha"] == 1
+    assert WeightScaling(1)._fit(Rows(p, np.array([0, 1, 2, 1]), ones), 0)["alpha"] == 1e-9
     uniform = np.full((4, 3), 1 / 3)
     for chosen in MAPS:
-        assert (chosen._fit(uniform, np.array([0, 1, 1, 1]), ones, 0)["alpha"] == 1).all()
+        assert (chosen._fit(Rows(uniform, np.array([0, 1, 1, 1]), ones), 0)["alpha"] == 1).all()
     # An error that is left: 1 - 0.7 in the first case.
-    state = WeightScaling(1)._fit(p, np.zeros(4, int), ones, 0)
+    state = WeightScaling(1)._fit(Rows(p, np.zeros(4, int), ones), 0)
     assert state["objective"] == pytest.approx(0.3)
 
 
@@ -87,7 +88,7 @@ def test_one_weight_is_the_best_of_a_grid(sharpness: float) -> None:
     def error(alpha: float) -> float:
         return equal_mass_error(alpha * confidence + (1 - alpha) / 4, correct, np.ones(450))
 
-    state = WeightScaling()._fit(p, y, np.ones(450), 0)
+    state = WeightScaling()._fit(Rows(p, y, np.ones(450)), 0)
     alpha = float(state["alpha"][0])
     grid = np.linspace(0.01, 1, 400)
     errors = np.array([error(a) for a in grid])
@@ -113,7 +114,7 @@ def test_only_what_is_left_to_one_tells_confident_rows_apart() -> None:
     doubt = np.logspace(-2, -30, 12)
     p = np.stack([1 - doubt, doubt], axis=1)
     y = np.arange(12) // 6
-    state = WeightScaling(2)._fit(p, y, np.ones(12), 0)
+    state = WeightScaling(2)._fit(Rows(p, y, np.ones(12)), 0)
     np.testing.assert_array_equal(state["bin_weights"], [6, 6])
     np.testing.assert_allclose(WeightScaling(2).apply(state, p)[6:], 0.5, atol=1e-9)
 
@@ -133,9 +134,9 @@ def test_weights_are_repetition_and_order_does_not_matter(
     first, second, y, count = np.array(data).T
     p = np.stack([first + 1, second + 1, np.full(len(y), 3)], axis=1).astype(float)
     p /= p.sum(axis=1, keepdims=True)
-    state = chosen._fit(p, y, count.astype(float), 0)
-    repeated = chosen._fit(p.repeat(count, 0), y.repeat(count), np.ones(count.sum()), 0)
-    turned = chosen._fit(p[::-1].copy(), y[::-1], count[::-1].astype(float), 0)
+    state = chosen._fit(Rows(p, y, count.astype(float)), 0)
+    repeated = chosen._fit(Rows(p.repeat(count, 0), y.repeat(count), np.ones(count.sum())), 0)
+    turned = chosen._fit(Rows(p[::-1].copy(), y[::-1], count[::-1].astype(float)), 0)
     for name, value in state.items():
         np.testing.assert_allclose(value, repeated[name], atol=1e-9)
         np.testing.assert_allclose(value, turned[name], atol=1e-9)
@@ -153,7 +154,7 @@ def test_hostile_data(chosen: WeightScaling, name: str) -> None:
     kind = "probs" if name in PROBABILITIES else "logits"
     given, y = (PROBABILITIES | LOGITS)[name]
     p = convert(np.array(given), kind, "probabilities")[0]
-    state = chosen._fit(p, np.array(y), np.ones(len(y)), 0)
+    state = chosen._fit(Rows(p, np.array(y), np.ones(len(y))), 0)
     found = chosen.apply(state, p)
     assert all(isinstance(value, np.ndarray) for value in state.values())
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
@@ -166,8 +167,8 @@ def test_float32_rows_are_used_in_float64() -> None:
     p, y, weights = example(300, 4)
     narrow = p.astype(np.float32)
     for chosen in MAPS:
-        state = chosen._fit(narrow, y, weights, 0)
-        wide = chosen._fit(narrow.astype(float), y, weights, 0)
+        state = chosen._fit(Rows(narrow, y, weights), 0)
+        wide = chosen._fit(Rows(narrow.astype(float), y, weights), 0)
         np.testing.assert_array_equal(state["alpha"], wide["alpha"])
         found = chosen.apply(state, narrow)
         assert found.dtype == np.float64
@@ -196,7 +197,7 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
     # In percent, 25 bins of equal width; the second from 13 bins of equal mass.
     assert error(test) == pytest.approx(5.507, abs=1e-3)
     chosen = WeightScaling(13)
-    found = chosen.apply(chosen._fit(given, y, np.ones(len(y)), 0), test)
+    found = chosen.apply(chosen._fit(Rows(given, y, np.ones(len(y))), 0), test)
     assert error(found) == pytest.approx(1.314, abs=0.03)
     np.testing.assert_array_equal(found.argmax(axis=1), test.argmax(axis=1))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import jax
 import numpy as np
@@ -12,40 +15,52 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, accelerated, on_host
+from bayescal._core.arrays import ArrayLike, on_host
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
-from bayescal.calibrators.base.blocks import State, TakesBlocks
-from bayescal.calibrators.base.dispatch import Dispatched, as_fitted, to_host
+from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import map_rows
+from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction, Tree, needed
-from bayescal.calibrators.base.reported import Reported
 from bayescal.calibrators.base.status import keep_status, remedies
-from bayescal.data.blocks.stream import Blocks, as_blocks
-from bayescal.data.kept_rows import KeptRows, keep_rows
-from bayescal.data.label_names import class_places, column_names, in_order
-from bayescal.data.labels import Classes, in_columns, of_shares, read_rows
+from bayescal.data.blocks.reader import block_rows
+from bayescal.data.blocks.stream import Block, Blocks, as_blocks, map_chunks
+from bayescal.data.given import MEMORY, Given, as_source
+from bayescal.data.kept_rows import KeptRows
+from bayescal.data.label_names import Classes, class_places, column_names, in_order
+from bayescal.data.rows import Source
 from bayescal.data.scores import (
+    INPUTS,
     Domain,
     Inputs,
     check_inputs,
-    check_options,
     check_rows,
     convert,
-    plausible,
     transform,
     without_absent,
 )
 
+#: What a calibrator has learned: arrays by name.
+State: TypeAlias = dict[str, np.ndarray]
 #: What a calibrator never changes in a row: the order of its classes, the most probable one, or
 #: nothing.
 Keeps = Literal["order", "argmax", "nothing"]
 
 
+def _precision(given: Given) -> AbstractContextManager[Any]:
+    """Return the context of a fit: accelerators calculate in double precision, as the host."""
+    if not given.on_device:
+        return nullcontext()
+    stack = ExitStack()
+    stack.enter_context(float64())
+    stack.enter_context(jax.numpy_dtype_promotion("standard"))
+    return stack
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimator, ABC):
+class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A calibrator of the scores of a classifier of two or more classes.
 
     A method writes ``domain``, ``_fit`` and ``_apply``, and what of the rest is not as here.
@@ -96,6 +111,9 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
     monotone: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = "nothing"
     _domain: ClassVar[Domain]
+    _sources: ClassVar[frozenset[str]] = MEMORY
+    #: Classes that do the work for some ``inputs``, in the place of this one.
+    _by_inputs: ClassVar[Mapping[str, type[Calibrator]]] = {}
 
     @property
     def domain(self) -> Domain:
@@ -107,9 +125,18 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         """Whether exchanging classes, columns and labels together, exchanges probabilities."""
         return True
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """Where the rows of a fit may be; may depend on the options."""
+        return self._sources
+
     @abstractmethod
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        """Return what is learned from scores in the domain, labels (n,) and weights (n,)."""
+    def _fit(self, rows: Source, seed: int) -> State:
+        """Learn from rows: scores in the domain, labels as positions, positive weights.
+
+        Rows in memory have them as ``rows.scores``, ``rows.y`` and ``rows.weights``. Rows of any
+        source have sums: ``rows.total(function)``.
+        """
 
     @abstractmethod
     def _apply(self, state: State, scores: Any) -> Any:
@@ -129,7 +156,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def _check_inputs(self) -> None:
         """Raise where scores cannot be what they are said to be."""
-        check_inputs(self.inputs)
+        check_inputs(self.inputs, (*INPUTS, *self._by_inputs))
 
     def _check_options(self) -> None:
         """Raise where an option is not allowed."""
@@ -180,20 +207,16 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         """
         self._check_inputs()
         self._check_options()
-        if in_columns(y) and self.inputs != "top_logits" and getattr(scores, "ndim", 2) < 3:
-            scores, y, sample_weight = of_shares(scores, y, sample_weight, self.classes)
-        blocks = as_blocks(scores, y, sample_weight)
-        if isinstance(scores, np.memmap) and not self._fits_blocks:
-            blocks = None
-        there = accelerated(scores) if blocks is None and self._fits_there else None
-        if blocks is not None:
-            learned, least = self._learn_in_blocks(blocks)
-        elif there is not None:
-            learned, least = self._learn_there(there, y, sample_weight)
-        else:
-            names = column_names(scores)
-            rows = self._check_rows(scores, reset=True)
-            learned, least = self._learn_from(rows, names, y, sample_weight)
+        given = as_source(self, scores, y, sample_weight, self.sources)
+        self.classes_ = given.classes
+        # Workers of Dask get copies of what is fitted: these have nothing to report.
+        vars(self).pop("_kept_rows", None)
+        with _precision(given):
+            rows, seed = given.rows, self._seed()
+            learned = self._add_posterior(self._fit(rows, seed), rows, seed)
+        if given.blocks is not None:
+            given.blocks.finish()
+        self._kept_rows, least = given.kept, given.least
         state = {name: np.asarray(value) for name, value in learned.items()}
         if least is not None:
             state["least_probabilities"] = least
@@ -202,55 +225,13 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         keep_status(self, status, remedies(self))
         return self
 
-    def _learn_from(
-        self, rows: Any, names: list[object] | None, y: Any, sample_weight: Any
-    ) -> tuple[State, np.ndarray | None]:
-        """Return what is learned, and the least probabilities if there are any."""
-        values, labels, weights, least = self._read(rows, names, y, sample_weight)
-        return self._learn(values, labels, weights, self._seed()), least
-
-    @property
-    def _fits_there(self) -> bool:
-        """Whether ``_fit`` takes scores of JAX, too."""
-        return False
-
-    def _learn_there(
-        self, scores: jax.Array, y: ArrayLike | None, sample_weight: Any
-    ) -> tuple[State, np.ndarray | None]:
-        """Return the same of scores on an accelerator, which stay there; labels come from there."""
-        with float64(), jax.numpy_dtype_promotion("standard"):
-            rows = scores[:, None] if scores.ndim == 1 else scores
-            if not plausible(rows, self.inputs):
-                # What is wrong with them is said as of all scores.
-                rows = np.asarray(rows)
-            else:
-                if self.inputs != "logits" or self.domain != "logits":
-                    rows = rows.astype(float)  # as on the host
-                self.n_features_in_ = rows.shape[1]
-                vars(self).pop("feature_names_in_", None)  # of an earlier fit
-                return self._learn_from(rows, None, to_host(y), to_host(sample_weight))
-        return self._learn_from(self._check_rows(rows, reset=True), None, y, sample_weight)
-
-    def _read(
-        self, rows: Any, names: list[object] | None, y: Any, sample_weight: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return scores in the domain, labels, weights and least probabilities; keep classes."""
-        self.classes_, rows, labels, weights = read_rows(
-            rows, y, sample_weight, self.classes, self._class_count(rows)
-        )
-        if on_host(rows):
-            rows = in_order(rows, names, self.classes_, "scores")
-        self._kept_rows = keep_rows(rows, labels, weights)
-        values, least = convert(rows, self.inputs, self.domain)
-        check_options(rows, labels, weights, self.inputs)
-        return values, labels, weights, least
+    def _add_posterior(self, state: State, rows: Source, seed: int) -> State:
+        """Add draws of the parameters to what a fit has learned, where there is a posterior."""
+        return state
 
     def _class_count(self, rows: Any) -> int:
         """Return how many classes rows (n, 1) or (n, k) are scores of."""
         return 2 if self.binary else max(2, rows.shape[1])
-
-    def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        return self._fit(scores, y, weights, seed)
 
     def _publish(self, state: State) -> None:
         """Keep what was learned, and as attributes what is declared with ``field(init=False)``."""
@@ -269,8 +250,6 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         return seed_of(getattr(self, "random_state", 0))
 
     def _probabilities_of(self, kept: KeptRows) -> np.ndarray | None:
-        if self.inputs == "top_logits":
-            return None  # most classes have no logit
         least = self.state_.get("least_probabilities")
         with np.errstate(over="ignore"):
             found = self.apply(self.state_, convert(kept.rows, self.inputs, self.domain, least)[0])
@@ -283,13 +262,15 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         Parameters
         ----------
         scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks
+            With ``inputs="top_logits"`` a tuple (indices (n, m), logits (n, m), rest (n,)).
 
         Returns
         -------
-        array of shape (m, k), float64
-            Columns in the order of ``classes_``. Of blocks, and what is read in blocks, it is
-            :class:`Blocks` with the same labels and weights, computed when they are read; of an
-            array of Dask one of Dask.
+        array of shape (m, k), float64, or TopProbs
+            Columns in the order of ``classes_``. Of truncated logits the probabilities of the top
+            classes in the order of their indices, and of all others together. Of blocks, and what
+            is read in blocks, it is :class:`Blocks` with the same labels and weights, computed when
+            they are read; of an array of Dask one of Dask.
         """
         check_is_fitted(self)
         if (blocks := as_blocks(scores)) is not None:
@@ -297,7 +278,27 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         rows = self._new_rows(scores)
         values = self._converted(rows)
         with np.errstate(over="ignore"):
+            return self._answer(self.apply(self.state_, values), rows, scores)
+
+    def _predict_in_blocks(self, blocks: Blocks, scores: Any) -> Any:
+        """Return probabilities in the form that the scores have."""
+        predict = partial(self._predict_block, blocks.names)
+        if on_host(scores):
+            return np.concatenate([*blocks.each(predict)])
+        if hasattr(scores, "map_blocks") and hasattr(scores, "chunks"):
+            return map_chunks(predict, scores, len(self.classes_))
+        return blocks.mapped(predict)
+
+    def _predict_block(self, names: list[object] | None, block: Block) -> np.ndarray:
+        columns = vars(self)["n_features_in_"]
+        rows = block_rows(block, names, self.inputs, columns, self.classes_)
+        values = convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
+        with np.errstate(over="ignore", under="ignore"):
             return without_absent(self.apply(self.state_, values), rows, self.inputs)
+
+    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
+        """Return probabilities at checked rows in the form that users get."""
+        return without_absent(probs, rows, self.inputs)
 
     @ignoring_underflow
     def as_function(self) -> PredictFunction:
@@ -309,7 +310,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
             ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
         """
         check_is_fitted(self)
-        return self._function_kind(*self._as_parts(), vars(self)["n_features_in_"])
+        fitted = as_fitted(self)
+        return fitted._function_kind(*fitted._as_parts(), vars(self)["n_features_in_"])
 
     @property
     def _function_kind(self) -> type[PredictFunction]:
@@ -347,8 +349,10 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return the most probable class (m,) for each row of scores."""
-        best = np.argmax(self.predict_proba(scores), axis=1)
-        return self.classes_[best]
+        return self._most_probable(self.predict_proba(scores))
+
+    def _most_probable(self, probs: Any) -> np.ndarray:
+        return self.classes_[np.argmax(probs, axis=1)]
 
     @staticmethod
     def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,7 +13,7 @@ import numpy as np
 import sklearn
 from sklearn.base import clone
 
-from bayescal._core.arrays import accelerated, device, namespace, on_host
+from bayescal._core.arrays import accelerated, device, namespace, on_host, to_host
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.scores import plausible
 
@@ -67,38 +67,17 @@ def has_double(xp: Any, place: Any) -> bool:
     return "float64" in xp.__array_namespace_info__().dtypes(device=place, kind="real floating")
 
 
-def to_host(array: Any) -> Any:
-    """Return an array of any library as NumPy's; what is none comes back as it is."""
-    if on_host(array) or not array_api_compat.is_array_api_obj(array):
-        return array
-    own: Any = array
-    if array_api_compat.is_torch_array(own):
-        return own.detach().cpu().numpy()
-    if array_api_compat.is_jax_array(own):
-        return np.asarray(own)
-    if array_api_compat.is_cupy_array(own):
-        return own.get()
-    return np.asarray(own.to_device(namespace(own).__array_namespace_info__().devices()[0]))
-
-
-class Dispatched:
-    """An estimator whose methods answer arrays in their library, on their device.
+def dispatch_methods(cls: type) -> None:
+    """Make the methods of a class answer arrays in their library, on their device.
 
     By scikit-learn's convention: under ``array_api_dispatch`` attributes that were fitted to
     arrays of a library are that library's, and only such arrays are taken after.
     """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for name in _METHODS:
-            own = vars(cls).get(name)
-            if inspect.isfunction(own) and not hasattr(own, "__isabstractmethod__"):
-                run = dispatched(own)
-                setattr(cls, name, published_at_once(run) if name == "fit" else run)
-
-    def _takes_arrays(self) -> bool:
-        """Return whether arrays of all libraries go through all methods but by themselves."""
-        return False
+    for name in _METHODS:
+        method = vars(cls).get(name)
+        if inspect.isfunction(method) and not hasattr(method, "__isabstractmethod__"):
+            run = dispatched(method)
+            setattr(cls, name, published_at_once(run) if name == "fit" else run)
 
 
 def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +88,7 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def run(self: Any, *args: Any, **options: Any) -> Any:
-        draft = object.__new__(type(self))
+        draft = object.__new__(_working_class(self, getattr(self, "inputs", None)))
         vars(draft).update(vars(self))
         result = fit(draft, *args, **options)
         _functions.pop(self, None)
@@ -119,10 +98,22 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def _working_class(estimator: Any, inputs: Any) -> type:
+    """Return the class that does the work for such inputs: most often the estimator's."""
+    kind = type(estimator)
+    return getattr(kind, "_by_inputs", {}).get(inputs, kind) if isinstance(inputs, str) else kind
+
+
 def keep_options(estimator: Any) -> None:
     """Keep the options of a fit, of which :func:`as_fitted` makes predictions."""
-    options = estimator.get_params(deep=False)
-    vars(estimator)["_options"] = {name: _unfitted(own) for name, own in options.items()}
+    names = _option_names(type(estimator))
+    vars(estimator)["_options"] = {name: _unfitted(getattr(estimator, name)) for name in names}
+
+
+@cache
+def _option_names(kind: Any) -> tuple[str, ...]:
+    """Read the names of options off the signature, once for each class."""
+    return tuple(kind._get_param_names())
 
 
 def as_fitted(estimator: Any) -> Any:
@@ -130,7 +121,7 @@ def as_fitted(estimator: Any) -> Any:
     options = vars(estimator).get("_options")
     if options is None:
         return estimator
-    fitted = object.__new__(type(estimator))
+    fitted = object.__new__(_working_class(estimator, options.get("inputs")))
     vars(fitted).update(vars(estimator))
     vars(fitted).update(options)
     return fitted
@@ -140,7 +131,7 @@ def _unfitted(option: Any) -> Any:
     """Return a copy of a calibrator, or of some, whose own options may be set later."""
     if isinstance(option, list | tuple):
         return type(option)(_unfitted(own) for own in option)
-    return clone(option) if isinstance(option, Dispatched) else option
+    return clone(option) if hasattr(type(option), "_takes_arrays") else option
 
 
 def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -191,7 +182,7 @@ def _fit(
         method(estimator, x, *args, **options)
         return
     native = estimator._takes_arrays()
-    native |= getattr(estimator, "_fits_there", False) and accelerated(x) is not None
+    native |= "device" in getattr(estimator, "sources", ()) and accelerated(x) is not None
     with sklearn.config_context(array_api_dispatch=native):
         method(estimator, x if native else to_host(x), *args, **options)
     for name, value in list(vars(estimator).items()):

@@ -65,6 +65,14 @@ def _block_size(rows: Any) -> int:
     return _BLOCK if "cpu" in str(getattr(rows, "device", "cpu")).lower() else _LARGE_BLOCK
 
 
+def over_draws(estimator: Any, state: Any, scores: Any, reduce: Callable[[Any], Any]) -> Any:
+    """Reduce the probabilities (s, m, k) by all draws of parameters, in blocks of rows."""
+    draws = state["theta_draws"]
+    theta = namespace(draws).reshape(draws, (-1, draws.shape[-1]))
+    width = math.prod(draws.shape[:-1]) * estimator._width(state, scores)
+    return map_rows(lambda rows: reduce(estimator._curves(state, theta, rows)), scores, width)
+
+
 def mean_of_draws(curves: Any) -> Any:
     """Return means (m, k) of probabilities (draws, m, k)."""
     return namespace(curves).mean(curves, axis=0)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, namespace
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import SamplingWarning, frames_to_caller
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
-from bayescal.calibrators.base.draws import ends_of_draws, map_rows, mean_of_draws
+from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws, over_draws
 from bayescal.data.checks import check_choice, check_count, check_level
-from bayescal.data.label_names import column_names
+from bayescal.data.given import MEMORY, as_source
+from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import ends_without_absent, transform
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.draws import Draws
@@ -28,59 +29,22 @@ from bayescal.regression.numpyro_models import Model
 Inference = Literal["map", "laplace", "nuts"]
 
 
-class WithPosterior(ABC):
-    """An estimator whose state may hold draws of its parameters."""
-
-    inference: Inference
-    state_: State
-
-    @abstractmethod
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
-        """Return probabilities (..., m, k) by each of the parameters (..., p)."""
-
-    @abstractmethod
-    def _describe(self, state: State, theta: Any) -> State:
-        """Return parameters (..., p) under the names that users know."""
-
-    def _draws(self, state: State, scores: Any) -> Any:
-        """Return probabilities (s, m, k) by all draws."""
-        draws = state["theta_draws"]
-        return self._curves(state, namespace(draws).reshape(draws, (-1, draws.shape[-1])), scores)
-
-    def _ends(self, state: State, scores: Any, level: float) -> Any:
-        """Return the ends (m, 2, k) of central intervals over draws."""
-        width = self._draws_width(state, scores)
-        return map_rows(lambda rows: ends_of_draws(self._draws(state, rows), level), scores, width)
-
-    def _mean(self, state: State, scores: Any) -> Any:
-        """Return the means (m, k) over draws."""
-        width = self._draws_width(state, scores)
-        return map_rows(lambda rows: mean_of_draws(self._draws(state, rows)), scores, width)
-
-    @abstractmethod
-    def _width(self, state: State, scores: Any) -> int:
-        """Return how many numbers the probabilities by one of the parameters are for each row."""
-
-    def _draws_width(self, state: State, scores: Any) -> int:
-        return math.prod(state["theta_draws"].shape[:-1]) * self._width(state, scores)
-
-    @property
-    def posterior_(self) -> ParameterPosterior:
-        """The posterior of the parameters; only with inference "laplace" or "nuts"."""
-        check_is_fitted(self)
-        state = self.state_
-        if "theta_draws" not in state:
-            raise AttributeError(
-                "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
-            )
-        named = self._describe(state, state["theta_draws"])
-        divergences = int(state["divergences"])
-        inference = as_fitted(self).inference
-        return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
+def posterior_of(estimator: Any) -> ParameterPosterior:
+    """Return the posterior of a fitted estimator's parameters, or raise if it has none."""
+    check_is_fitted(estimator)
+    state = estimator.state_
+    if "theta_draws" not in state:
+        raise AttributeError(
+            "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+        )
+    named = estimator._describe(state, state["theta_draws"])
+    divergences = int(state["divergences"])
+    inference = as_fitted(estimator).inference
+    return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ParametricCalibrator(Calibrator, WithPosterior):
+class ParametricCalibrator(Calibrator):
     """A calibrator with parameters theta (p,), kept as ``state["theta"]``.
 
     A method writes ``_curves``, ``_describe`` and ``_sample``, and inherits predictions by the
@@ -107,11 +71,22 @@ class ParametricCalibrator(Calibrator, WithPosterior):
     num_samples: int = 1000
     random_state: int | np.random.RandomState | None = None
 
+    @property
+    def posterior_(self) -> ParameterPosterior:
+        """The posterior of the parameters; only with inference "laplace" or "nuts"."""
+        return posterior_of(self)
+
     @abstractmethod
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
-        """Return draws (chains, draws, p) by ``inference``, after a fit to the same data."""
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+        """Compute probabilities (..., m, k) by parameters (..., p)."""
+
+    @abstractmethod
+    def _describe(self, state: State, theta: Any) -> State:
+        """Return parameters (..., p) under the names that users know."""
+
+    @abstractmethod
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
+        """Draw parameters (chains, draws, p) by ``inference``, after a fit to these rows."""
 
     def numpyro_model(
         self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -151,36 +126,48 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         if self.inputs == "top_logits":
             raise ValueError("inputs must be of whole rows for numpyro_model, got 'top_logits'")
         own: Any = clone(self)
-        rows = own._check_rows(scores, reset=True)
-        values, labels, weights, _ = own._read(rows, column_names(scores), y, sample_weight)
-        return own._model(own._fit(values, labels, weights, 0), values, labels, weights)
+        given = as_source(own, scores, y, sample_weight, MEMORY)
+        own.classes_ = given.classes
+        rows = given.rows.all()
+        return own._model(own._fit(rows, 0), rows)
 
-    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+    def _model(self, state: State, rows: Rows) -> Model:
         """Return a NumPyro model, after a fit to the same data."""
         raise ValueError(
             f"{type(self).__name__} must be fitted in one step to have a NumPyro model: its fit "
             "maximizes no density"
         )
 
-    def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    @property
+    def sources(self) -> frozenset[str]:
+        """Where the rows of a fit may be: a posterior needs them in memory."""
+        return self._sources if self.inference == "map" else MEMORY
+
+    def _check_inputs(self) -> None:
+        super()._check_inputs()
         check_choice(self.inference, "inference", ("map", "laplace", "nuts"))
         check_count(self.num_samples, "num_samples")
-        state = self._fit(scores, y, weights, seed)
+
+    def _add_posterior(self, state: State, rows: Source, seed: int) -> State:
         if self.inference == "map":
             return state
-        draws = self._sample(state, scores, y, weights, seed)
+        draws = self._sample(state, rows, seed)
         # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
         return {**state, **keep_draws(self, draws)}
 
     def _apply(self, state: State, scores: Any) -> Any:
         """Return probabilities (m, k): means over the draws, where the state holds draws."""
         if "theta_draws" in state:
-            return self._mean(state, scores)
+            return over_draws(self, state, scores, mean_of_draws)
         return self._best(state, scores)
 
     def _best(self, state: State, scores: Any) -> Any:
         """Return the probabilities (m, k) of the parameters that fit best."""
         return self._curves(state, state["theta"], scores)
+
+    def _ends(self, state: State, scores: Any, level: float) -> Any:
+        """Compute the ends (m, 2, k) of central intervals over draws."""
+        return over_draws(self, state, scores, partial(ends_of_draws, level=level))
 
     def _has_ends(self, state: State) -> bool:
         return "theta_draws" in state

@@ -38,7 +38,7 @@ def keep_status(estimator: Any, status: Status, remedy: dict[Status, str]) -> No
     estimator.status_ = status.name.lower()
     if status != Status.CONVERGED:
         warnings.warn(
-            f"{type(estimator).__name__}: {remedy[status]}",
+            f"{estimator._title()}: {remedy[status]}",
             ConvergenceWarning,
             stacklevel=frames_to_caller(),
         )

@@ -11,7 +11,8 @@ from bayescal._core.arrays import search
 from bayescal._core.binning import equal_mass_cuts, take_step
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
-from bayescal.data.order.ranking import SomeRows, distinct_scores, middles, single_middles
+from bayescal.data.order.ranking import distinct_scores, middles, single_middles
+from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
 __all__ = ["BBQ"]
@@ -94,7 +95,7 @@ class BBQ(OrderCalibrator):
         if not 1e-6 <= self.prior_weight <= 1e6:
             raise ValueError(f"prior_weight must lie in [1e-6, 1e6], got {self.prior_weight}")
 
-    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         from scipy.special import gammaln
 
         groups = distinct_scores(rows, "BBQ")

@@ -12,7 +12,8 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.calibrators.binary.pooling import interpolate
 from bayescal.data.checks import check_count
-from bayescal.data.order.ranking import Groups, SomeRows, distinct_scores
+from bayescal.data.order.ranking import Groups, distinct_scores
+from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
 __all__ = ["CDFSpline"]
@@ -83,7 +84,7 @@ class CDFSpline(OrderCalibrator):
     def _check_options(self) -> None:
         check_count(self.knots, "knots", 2)
 
-    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         from scipy.interpolate import CubicSpline
 
         groups = distinct_scores(rows, "CDFSpline")

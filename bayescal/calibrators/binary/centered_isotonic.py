@@ -14,8 +14,8 @@ from bayescal.calibrators.binary.pooling import (
     pool_again,
     pool_ranking,
 )
-from bayescal.data.order.ranking import Ranking, SomeRows
-from bayescal.data.rows import Sums
+from bayescal.data.order.ranking import Ranking
+from bayescal.data.rows import Source, Sums
 
 __all__ = ["CenteredIsotonic"]
 
@@ -64,7 +64,7 @@ class CenteredIsotonic(MonotoneCalibrator):
     [0.35, 0.6]
     """
 
-    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         ranking = Ranking(rows)
         starts, values = pool_ranking(ranking)
         groups = ranking.groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,9 @@ from bayescal._core.binning import (
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.data.checks import check_choice, check_count, check_real
-from bayescal.data.order.ranking import InMemory, Ranking, SomeRows, single_middles
-from bayescal.data.rows import Sums
+from bayescal.data.given import EVERYWHERE
+from bayescal.data.order.ranking import Ranking, single_middles
+from bayescal.data.rows import Rows, Source, Sums
 from bayescal.data.scores import Domain, two_columns
 
 __all__ = ["Histogram"]
@@ -94,6 +95,8 @@ class Histogram(OrderCalibrator):
     values_: np.ndarray = field(init=False)
     bin_weights_: np.ndarray = field(init=False)
 
+    _sources: ClassVar[frozenset[str]] = EVERYWHERE
+
     def _check_options(self) -> None:
         check_count(self.bins, "bins")
         check_choice(self.binning, "binning", ("equal_width", "equal_mass"))
@@ -105,11 +108,7 @@ class Histogram(OrderCalibrator):
     def domain(self) -> Domain:
         return "probability" if self.binning == "equal_width" else "order"
 
-    @property
-    def _fits_there(self) -> bool:
-        return True
-
-    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         if self.binning == "equal_width":
             # Unlike linspace, quotients are rounded correctly: 0.2 lies on the border 3 / 15.
             edges = np.arange(1, self.bins) / self.bins
@@ -121,7 +120,7 @@ class Histogram(OrderCalibrator):
                 "values": self._shares(positive, weight, centers),
                 "bin_weights": weight,
             }
-        if isinstance(rows, InMemory) and not on_host(rows.scores):
+        if isinstance(rows, Rows) and not on_host(rows.scores):
             found = np.asarray(_cut_there(rows.scores, rows.y, rows.weights, self.bins, rows.whole))
             cuts, bins = np.unique(found[0], return_index=True)
             below, above, *sums = found[1:, bins[cuts > 0]]

@@ -13,7 +13,8 @@ from bayescal.calibrators.binary.pooling import (
     pool_again,
     pool_ranking,
 )
-from bayescal.data.order.ranking import Ranking, SomeRows
+from bayescal.data.order.ranking import Ranking
+from bayescal.data.rows import Source
 
 __all__ = ["Isotonic"]
 
@@ -68,7 +69,7 @@ class Isotonic(MonotoneCalibrator):
     [0.25, 0.5]
     """
 
-    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         ranking = Ranking(rows)
         starts, values = pool_ranking(ranking)
         groups = ranking.groups

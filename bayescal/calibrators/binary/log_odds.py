@@ -12,20 +12,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, matmul, namespace
-from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimise import Minimum
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.parametric import ParametricCalibrator
-from bayescal.data.blocks.reader import RowBlocks
-from bayescal.data.blocks.stream import add
-from bayescal.data.rows import Rows, Sums
+from bayescal.data.given import EVERYWHERE
+from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import FAR, bounded
-from bayescal.regression.binary.blocks import fit_binary
-from bayescal.regression.binary.fit import fit_single
-from bayescal.regression.binary.objective import BinaryDesign, Prior, Regression
+from bayescal.regression.binary.objective import BinaryDesign, Prior
 from bayescal.regression.binary.posterior import Draws, ScoreColumns, Target, sample
 from bayescal.regression.numpyro_models import Model, log_odds_model
+from bayescal.regression.rows import binary_fit
 
 #: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.
 SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
@@ -45,6 +42,7 @@ class LogOddsCalibrator(ParametricCalibrator):
     """
 
     binary: ClassVar[bool] = True
+    _sources: ClassVar[frozenset[str]] = EVERYWHERE
     #: Whether the columns are smooth functions of the score.
     _smooth: ClassVar[bool] = True
 
@@ -61,14 +59,15 @@ class LogOddsCalibrator(ParametricCalibrator):
         """Return which (p,) coefficients must not be negative."""
         return np.zeros(p, bool)
 
-    def _prepare(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
+    def _prepare(self, rows: Rows) -> State:
         """Return what the columns need to know of the data."""
         return {}
 
-    def _place(self, scores: Any, weights: Any) -> State:
+    def _place(self, rows: Rows) -> State:
         """Return center and scale of raw scores, whose squares lose their digits far from zero."""
         if self.inputs != "scores":
             return {}
+        scores, _, weights = rows
         xp = namespace(scores)
         share = xp.asarray(weights / weights.sum(), dtype=scores.dtype)
         # From a score on: of equal ones all differences are zero.
@@ -87,51 +86,24 @@ class LogOddsCalibrator(ParametricCalibrator):
         """Return the strengths (p,) of squared penalties."""
         return np.zeros(p)
 
-    def _targets(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return what probabilities are fitted to (n,): the labels by default."""
-        return y.astype(float)
+    def _used(self, rows: Source) -> Source:
+        """Return the rows that are fitted: those that were given, no score too far from zero."""
+        far = rows.largest > FAR
+        return rows.mapped(_bound, FAR) if far else rows
 
-    @property
-    def _fits_there(self) -> bool:
-        plain = type(self)._prepare is LogOddsCalibrator._prepare
-        return self.inference == "map" and plain and getattr(self, "smoothing", 0) != "instance"
+    def _softened(self, rows: Source) -> Source:
+        """Return rows whose labels are replaced by what probabilities are fitted to."""
+        return rows
 
-    @property
-    def _fits_blocks(self) -> bool:
-        return self._fits_there
-
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        scores = bounded(scores)
-        state = {**self._place(scores, weights), **self._prepare(scores, y, weights)}
-        columns = self._columns(state, scores)
-        given = columns[self._first :].T, self._targets(scores, y, weights), weights
-        penalty = self._penalties(state, len(columns))[self._first :]
-
-        def fit(free: np.ndarray) -> Minimum:
-            return fit_single(Regression(*given, 0.0, penalty, free))
-
-        return self._found(state, self._minimize(len(columns), fit), weights.sum())
-
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
-        if rows.largest > FAR:
-            rows = rows.mapped(_bound, FAR)
-        # Targets depend on the label alone.
-        pair = self._targets(np.zeros(2), np.array([0, 1]), rows.mass)
-        scores, y, weights = rows.sample
-        state = self._place(scores, weights)
-        columns = self._columns(state, scores)
-        penalty = self._penalties(state, len(columns))[self._first :]
-        make = partial(_make_design, partial(self._columns, state), self._first, pair)
-
-        def add_up(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
-            return rows.total_of_designs(make, function, merge)
-
-        def fit(free: np.ndarray) -> Minimum:
-            sample = columns[self._first :].T, pair[y], weights
-            return fit_binary(Regression(*sample, 0.0, penalty, free), rows.weight, add_up)
-
-        with single_threaded_blas():
-            return self._found(state, self._minimize(len(columns), fit), rows.weight)
+    def _fit(self, rows: Source, seed: int) -> State:
+        rows = self._used(rows)
+        state = {**self._place(rows.sample), **self._prepare(rows.sample)}
+        rows = self._softened(rows)
+        make = partial(_make_design, partial(self._columns, state), self._first)
+        sample = make(rows.sample)
+        p = len(sample.columns) - (1 - self._first)
+        fit = binary_fit(rows, make, sample, self._penalties(state, p)[self._first :])
+        return self._found(state, self._minimize(p, fit), rows.weight)
 
     def _found(self, state: State, found: Minimum, total: float) -> State:
         return {
@@ -179,25 +151,23 @@ class LogOddsCalibrator(ParametricCalibrator):
                 break
         return min(feasible, key=lambda found: found.value)
 
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
-        scores, basis, design = self._standardize(state, scores, y, weights)
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
+        scores, basis, design = self._standardize(state, rows)
         target = Target(design, basis.positive.astype(float), basis.prior)
         scored = ScoreColumns(scores, basis.columns) if self._smooth else None
         draws = sample(target, self.inference, self.num_samples, seed, scored)
         return draws._replace(coefficients=basis.back(draws.coefficients))
 
     def _standardize(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+        self, state: State, rows: Source
     ) -> tuple[np.ndarray, _Standardized, BinaryDesign]:
-        scores = bounded(scores)
+        scores, targets, weights = self._softened(self._used(rows)).all()
         basis = _Standardized(self, state, scores, weights)
-        design = BinaryDesign(basis.columns(scores), self._targets(scores, y, weights), weights)
+        design = BinaryDesign(basis.columns(scores), targets.astype(float), weights)
         return scores, basis, design
 
-    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
-        scores, basis, design = self._standardize(state, scores, y, weights)
+    def _model(self, state: State, rows: Rows) -> Model:
+        scores, basis, design = self._standardize(state, rows)
         penalty = self._penalties(state, len(basis.positive))
         if self.inference == "map":
             design = design._replace(columns=self._columns(state, scores))
@@ -217,15 +187,13 @@ def _bound(rows: Rows) -> Rows:
     return rows._replace(scores=bounded(rows.scores))
 
 
-def _make_design(
-    columns: Callable[[np.ndarray], np.ndarray], first: int, pair: np.ndarray, rows: Rows
-) -> BinaryDesign:
+def _make_design(columns: Callable[[Any], Any], first: int, rows: Rows) -> BinaryDesign:
     """Return columns, the first of ones, and targets of some rows."""
     found = columns(rows.scores)
     if not first:
-        found = np.concatenate([np.ones((1, len(rows.y))), found])
-    targets = rows.y.astype(float) if pair.tolist() == [0, 1] else pair[rows.y]
-    return BinaryDesign(found, targets, rows.weights)
+        xp = namespace(found)
+        found = xp.concat([xp.ones_like(found[:1, ...]), found])
+    return BinaryDesign(found, rows.y.astype(float), rows.weights)
 
 
 class _Standardized:

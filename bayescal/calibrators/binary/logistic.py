@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,8 @@ from bayescal._core.arrays import namespace
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.data.checks import check_choice
+from bayescal.data.given import MEMORY
+from bayescal.data.rows import Rows, Source
 from bayescal.smoothing import instance_targets, platt_targets
 
 __all__ = ["Logistic"]
@@ -70,13 +73,29 @@ class Logistic(LogOddsCalibrator):
         xp, z = namespace(scores), self._placed(state, scores)
         return xp.stack([xp.ones_like(z), z])
 
-    def _targets(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        if self.smoothing == "platt":
-            return platt_targets(y, weights)
+    @property
+    def sources(self) -> frozenset[str]:
+        """Where the rows of a fit may be: "instance" needs them in memory."""
+        return MEMORY if self.smoothing == "instance" else super().sources
+
+    def _softened(self, rows: Source) -> Source:
+        if not self.smoothing:
+            return rows
         if self.smoothing == "instance":
-            return instance_targets(scores, y, weights)
-        return y + (self.smoothing or 0.0) * (1.0 - 2 * y)
+            given = rows.all()
+            return given._replace(y=instance_targets(*given))
+        labels = np.array([0, 1])
+        if self.smoothing == "platt":
+            pair = platt_targets(labels, rows.mass)
+        else:
+            pair = labels + self.smoothing * (1.0 - 2 * labels)
+        return rows.mapped(partial(_soften, pair), rows.largest)
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         slope = theta[..., 1] / state.get("scale", 1.0)
         return {"intercept": theta[..., 0] - slope * state.get("center", 0.0), "slope": slope}
+
+
+def _soften(pair: np.ndarray, rows: Rows) -> Rows:
+    """Replace labels by the targets of the two classes."""
+    return rows._replace(y=pair[rows.y])

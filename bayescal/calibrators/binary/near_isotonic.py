@@ -13,7 +13,8 @@ import numpy as np
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.calibrators.binary.pooling import distinct_points, interpolate
-from bayescal.data.order.ranking import Groups, SomeRows, distinct_scores
+from bayescal.data.order.ranking import Groups, distinct_scores
+from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
 __all__ = ["NearIsotonic"]
@@ -95,7 +96,7 @@ class NearIsotonic(OrderCalibrator):
         if own != "bic" and (not number or not 0 <= own < np.inf):
             raise ValueError(f"strength must be 'bic' or a number of at least 0, got {own!r}")
 
-    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         groups = distinct_scores(rows, "NearIsotonic")
         if self.strength == "bic":
             values, chosen = _average(groups)

@@ -15,8 +15,7 @@ from bayescal.calibrators.binary.histogram import Histogram
 from bayescal.calibrators.binary.logistic import Logistic
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.data.checks import check_count
-from bayescal.data.order.ranking import InMemory, SomeRows
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Source, Sums
 from bayescal.data.scores import two_columns
 
 __all__ = ["ScalingBinning"]
@@ -72,14 +71,10 @@ class ScalingBinning(OrderCalibrator):
     def _check_options(self) -> None:
         check_count(self.bins, "bins")
 
-    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
-        logistic = Logistic()
-        if isinstance(rows, InMemory):
-            state = logistic._fit(rows.scores, rows.y, rows.weights, seed)
-        else:
-            state = logistic._fit_blocks(rows, seed)
+    def _fit(self, rows: Source, seed: int) -> State:
+        state = Logistic()._fit(rows, seed)
         theta = {"theta": state["theta"]}
-        state |= Histogram(self.bins, "equal_mass")._fit_rows(rows, seed)
+        state |= Histogram(self.bins, "equal_mass")._fit(rows, seed)
         sums = rows.total(partial(_scaled_sums, theta, state["edges"]))
         state["values"] = sums["scaled"] / state["bin_weights"]
         return state

@@ -13,7 +13,8 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.calibrators.binary.pooling import pool_ranking
-from bayescal.data.order.ranking import Groups, Ranking, SomeRows
+from bayescal.data.order.ranking import Groups, Ranking
+from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
 __all__ = ["VennAbers"]
@@ -86,7 +87,7 @@ class VennAbers(OrderCalibrator):
     monotone: ClassVar[bool] = True
     _domain = "order"
 
-    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         ranking = Ranking(rows, at_once=True)
         while True:
             starts, _ = pool_ranking(ranking)

@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.calibrators.base.dispatch import Dispatched
+from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction
-from bayescal.calibrators.base.reported import Reported
 from bayescal.data.label_names import Classes
 
 #: Those of calibrators, by their place.
@@ -25,7 +24,7 @@ State = dict[str, Any]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Combination(Dispatched, Reported, MetaEstimatorMixin, BaseEstimator, ABC):
+class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
     """A calibrator made of others, whose data and options it hands on to them."""
 
     calibrators_: list[Any] = field(init=False)

@@ -10,6 +10,7 @@ import numpy as np
 from bayescal._core.arrays import namespace
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.binary.logistic import Logistic
+from bayescal.data.given import DEVICE
 
 
 @dataclass(eq=False, repr=False)
@@ -42,8 +43,9 @@ class Lifted(Calibrator):
         one._check_options()
 
     @property
-    def _fits_there(self) -> bool:
-        return self._one._fits_there
+    def sources(self) -> frozenset[str]:
+        """Where the rows of a fit may be."""
+        return self._one.sources & DEVICE
 
     def _precompute(self, state: State) -> State:
         rest = {name: own for name, own in state.items() if "/" not in name}

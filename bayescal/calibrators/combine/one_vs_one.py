@@ -12,6 +12,8 @@ from bayescal._core.arrays import namespace
 from bayescal._core.numerics import log_sigmoids, sigmoid
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.combine.lifted import Lifted, by_part
+from bayescal.data.given import MEMORY
+from bayescal.data.rows import Rows, Source
 
 __all__ = ["OneVsOne"]
 
@@ -66,10 +68,12 @@ class OneVsOne(Lifted):
     """
 
     @property
-    def _fits_there(self) -> bool:
-        return False  # each pair has rows of its own
+    def sources(self) -> frozenset[str]:
+        """Where the rows of a fit may be: rows of a pair are selected in memory."""
+        return MEMORY
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
+        scores, y, weights = rows.all()
         k = scores.shape[1]
         present = np.bincount(y, minlength=k) > 0
         state: State = {}
@@ -79,9 +83,10 @@ class OneVsOne(Lifted):
         for place, (i, j) in enumerate(combinations(range(k), 2)):
             if not (present[i] and present[j]):
                 continue
-            rows = (y == i) | (y == j)
-            at = self._between(scores[rows], i, j)
-            own = self._one._fit(at, (y[rows] == j).astype(int), weights[rows], seed)
+            used = (y == i) | (y == j)
+            at = self._between(scores[used], i, j)
+            pair = Rows(at, (y[used] == j).astype(int), weights[used])
+            own = self._one._fit(pair, seed)
             statuses[place] = int(own.get("status", 0))
             state |= {f"pair{i}_{j}/{name}": value for name, value in own.items()}
         return {**state, "statuses": statuses, "status": statuses.max()}

@@ -10,6 +10,7 @@ import numpy as np
 from bayescal._core.arrays import namespace
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.combine.lifted import Lifted, by_part
+from bayescal.data.rows import Rows, Source
 
 __all__ = ["OneVsRest"]
 
@@ -50,7 +51,8 @@ class OneVsRest(Lifted):
     [[0.75, 0.12, 0.12]]
     """
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
+        scores, y, weights = rows.all()
         state: State = {}
         k = scores.shape[1]
         present = np.bincount(y, minlength=k) > 0
@@ -60,7 +62,7 @@ class OneVsRest(Lifted):
         statuses = np.zeros(k, int)
         for j in np.flatnonzero(present).tolist():
             labels = (y == j).astype(int)
-            own = self._one._fit(self._against_others(scores, j), labels, weights, seed)
+            own = self._one._fit(Rows(self._against_others(scores, j), labels, weights), seed)
             statuses[j] = int(own.get("status", 0))
             state |= {f"class{j}/{name}": value for name, value in own.items()}
         return {**state, "statuses": statuses, "status": statuses.max()}

@@ -22,8 +22,9 @@ from bayescal.calibrators.multiclass.binwise import (
     softmax_below,
     top_class,
 )
-from bayescal.calibrators.multiclass.temperature import fit_inverse_temperature
+from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.rows import Rows, Source
 
 __all__ = ["BinwiseTemperature"]
 
@@ -106,7 +107,8 @@ class BinwiseTemperature(Calibrator):
         check_count(self.bins, "bins")
         check_choice(self.binning, "binning", BINNINGS)
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
+        scores, y, weights = rows.all()
         below = differences(scores)
         level = top_class(np.exp(below), self.binning).level
         edges = bin_edges(level, weights, self.bins, self.binning)
@@ -119,9 +121,9 @@ class BinwiseTemperature(Calibrator):
         filled = bin_weights > 0
         # Together the rows of a bin are neighbours in memory.
         order = np.argsort(place, kind="stable")
-        for b, rows in enumerate(np.split(order, np.cumsum(np.bincount(place, minlength=count)))):
-            if len(rows) > 0:
-                inverse[b], loss, limited[b], ended = fit_bin(below[rows], y[rows], weights[rows])
+        for b, part in enumerate(np.split(order, np.cumsum(np.bincount(place, minlength=count)))):
+            if len(part) > 0:
+                inverse[b], loss, limited[b], ended = fit_bin(below[part], y[part], weights[part])
                 total, status = total + loss, max(status, ended)
         if not filled.all():
             inverse[~filled] = fit_bin(below, y, weights)[0]
@@ -155,7 +157,7 @@ class BinwiseTemperature(Calibrator):
             with np.errstate(over="ignore"):
                 sums = np.exp(below * inverse).sum(axis=1)
             return inverse, float(weights @ np.log(sums)), True, Status.CONVERGED
-        found, least = fit_inverse_temperature(below, y, weights), _least_inverse(below)
+        found, least = fit_inverse(Rows(below, y, weights)), _least_inverse(below)
         # Of subnormal logits it may be infinite, and zero times that is not a number.
         inverse = min(max(found.x, least), 2.0**_TO)
         return inverse, found.value, found.x < least, found.status

@@ -11,8 +11,9 @@ from bayescal._core.numerics import scaled_softmax
 from bayescal.calibrators.base.calibrator import Keeps, State
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.base.parametric import ParametricCalibrator
-from bayescal.calibrators.multiclass.temperature import fit_inverse_temperature
+from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.calibrators.stack.mixture import best_mixture, mixture_model, sample_mixture
+from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.posterior import Draws
 from bayescal.regression.numpyro_models import Model
 
@@ -64,13 +65,14 @@ class EnsembleTemperature(ParametricCalibrator):
     keeps: ClassVar[Keeps] = "argmax"
     _domain = "logits"
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        found = fit_inverse_temperature(scores, y, weights)
+    def _fit(self, rows: Source, seed: int) -> State:
+        scores, y, weights = rows.all()
+        found = fit_inverse(rows)
         parts = np.full((len(y), 3), 1 / scores.shape[1])
-        for rows in row_blocks(len(y), scores.shape[1]):
-            at = np.arange(len(y[rows])), y[rows]
-            parts[rows, 0] = scaled_softmax(scores[rows], found.x)[at]
-            parts[rows, 1] = scaled_softmax(scores[rows], 1.0)[at]
+        for part in row_blocks(len(y), scores.shape[1]):
+            at = np.arange(len(y[part])), y[part]
+            parts[part, 0] = scaled_softmax(scores[part], found.x)[at]
+            parts[part, 1] = scaled_softmax(scores[part], 1.0)[at]
         mixture, loss = best_mixture(parts, weights)
         theta = np.array([found.x, *mixture])
         return {
@@ -85,16 +87,14 @@ class EnsembleTemperature(ParametricCalibrator):
         with np.errstate(divide="ignore"):
             return {"temperature": 1 / theta[..., 0], "mixture": theta[..., 1:]}
 
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
         start = float(state["theta"][0]), state["mixture"]
-        return sample_mixture(scores, y, weights, start, self.inference, self.num_samples, seed)
+        return sample_mixture(*rows.all(), start, self.inference, self.num_samples, seed)
 
-    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+    def _model(self, state: State, rows: Rows) -> Model:
         if self.inference == "map":  # of two steps
-            return super()._model(state, scores, y, weights)
-        return mixture_model(scores, y, weights)
+            return super()._model(state, rows)
+        return mixture_model(*rows)
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         inverse, scaled, same, uniform = (theta[..., i, None, None] for i in range(4))

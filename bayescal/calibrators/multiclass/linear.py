@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -10,28 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayescal._core.arrays import device, matmul, namespace, on_host, wide
-from bayescal._core.numerics import scaled_softmax, softmax
+from bayescal._core.numerics import scaled_softmax, softmax, unit_of
 from bayescal._core.optimise import Minimum, Status
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.multiclass.members import smooth
-from bayescal.calibrators.multiclass.temperature import (
-    fit_inverse_of_blocks,
-    fit_inverse_temperature,
-    power_unit,
-    unit_of,
-)
-from bayescal.data.blocks.reader import RowBlocks
-from bayescal.data.blocks.stream import add
-from bayescal.data.rows import Rows, Sums
-from bayescal.data.scores import bounded
-from bayescal.regression.binary.blocks import fit_softmax
+from bayescal.calibrators.multiclass.scale import fit_inverse
+from bayescal.data.given import EVERYWHERE
+from bayescal.data.rows import Rows, Source, Sums
+from bayescal.data.scores import FAR, bounded
 from bayescal.regression.binary.posterior import Draws
 from bayescal.regression.numpyro_models import Model, softmax_model
-from bayescal.regression.softmax.fit import fit
+from bayescal.regression.rows import softmax_fit
 from bayescal.regression.softmax.objective import Design
 from bayescal.regression.softmax.posterior import sample
+
+#: Numbers of rows whose probabilities are added up at once.
+_EXPECTED_NUMBERS = 1 << 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -48,6 +42,7 @@ class LinearCalibrator(ParametricCalibrator):
     intercept_: np.ndarray = field(init=False)
 
     _domain = "logits"
+    _sources: ClassVar[frozenset[str]] = EVERYWHERE
     #: Whether logits are multiplied by a matrix, or by a factor for each class.
     _by_matrix: ClassVar[bool] = False
     #: Whether penalties keep finite what the labels say nothing of.
@@ -86,72 +81,38 @@ class LinearCalibrator(ParametricCalibrator):
             return matmul(scores, namespace(coef).matrix_transpose(coef)) + intercept
         return scores * coef[..., None, :] + intercept
 
-    def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
+    def _penalties(self, rows: Source, unit: float) -> tuple[np.ndarray, State]:
         """Return strengths (p,) of theta**2 / 2, and what is learned of their choice."""
-        k, m, d, r = self._design(rows).sizes
-        return np.zeros(k * m + d + r), {}
+        return np.zeros(rows.k * (rows.k + 1) if self._by_matrix else 2 * rows.k), {}
 
     def _start(self, rows: Rows) -> np.ndarray:
         """Return parameters (p,) to start from: by default those of temperature scaling."""
-        k, more = rows.scores.shape[1], min(fit_inverse_temperature(*rows).x, 10.0) - 1
+        k, more = rows.k, min(fit_inverse(rows).x, 10.0) - 1
         if self._by_matrix:
             return (more * np.eye(k, k + 1)).ravel()
         return np.concatenate([np.zeros(k), np.full(k, more)])
 
-    @property
-    def _fits_there(self) -> bool:
-        return self.inference == "map"
+    def _used(self, rows: Source) -> tuple[Source, State]:
+        """Return the rows that are fitted, and what is learned of how they are changed."""
+        return rows, {}
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        # Accelerators' scores are calculated in double precision, too. On the host single ones,
-        # which are never beyond bounds, are not copied before some columns have been chosen.
-        if not on_host(scores) or scores.dtype != np.float32:
-            scores = bounded(scores if on_host(scores) else scores.astype(float))
-        k = scores.shape[1]
-        present = np.bincount(y, minlength=k) > 0
-        if self._keeps_missing:
-            present[:] = True
-        state: State = {"present": present}
-        if not present.all():
-            state |= _missing(scores, y, weights, present)
-            scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
-        scores = wide(scores)
-        # Its square is a number too.
-        unit = float(np.clip(power_unit(scores, 1e4), 2.0**-500, 2.0**500))
-        state["unit"] = np.asarray(unit)
-        rows = Rows(scores if unit == 1 else scores / unit, y, weights)
-        penalty, learned = self._penalties(rows, unit)
-        if rows.scores.shape[1] == 1:
-            found = _nothing(penalty)
-        else:
-            found = fit(self._design(rows), penalty, self._start(rows))
-        return self._found({**state, **learned}, found, penalty, weights.sum())
-
-    @property
-    def _fits_blocks(self) -> bool:
-        return self._fits_there
-
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
-        rows = rows.mapped(_bound, min(rows.largest, 1e50))
+    def _fit(self, rows: Source, seed: int) -> State:
+        rows, state = self._used(rows)
+        rows = rows.mapped(_bound, min(rows.largest, FAR))
         present = (rows.mass > 0) | self._keeps_missing
-        state: State = {"present": present}
+        state = {**state, "present": present}
         if not present.all():
-            state |= _missing_of_blocks(rows, present)
+            state |= _missing(rows, present)
             rows = rows.mapped(partial(_present, present), rows.largest)
+        rows = rows.mapped(_widen, rows.largest)
+        # Its square is a number too.
         unit = float(np.clip(unit_of(rows.largest, 1e4), 2.0**-500, 2.0**500))
         state["unit"], rows = np.asarray(unit), rows.divided(unit)
-        # One row that weighs as much as all says how strong penalties are.
-        one = Rows(np.zeros((1, rows.k)), np.zeros(1, int), np.array([rows.weight]))
-        penalty, learned = self._penalties(one, unit)
+        penalty, learned = self._penalties(rows, unit)
         if rows.k == 1:
             found = _nothing(penalty)
         else:
-
-            def add_up(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
-                return rows.total_of_designs(self._design, function, merge)
-
-            sample = self._design(rows.sample), penalty, self._start(rows.sample)
-            found = fit_softmax(*sample, rows.weight, add_up)
+            found = softmax_fit(rows, self._design, penalty, self._start(rows.sample))
         return self._found({**state, **learned}, found, penalty, rows.weight)
 
     def _found(self, state: State, found: Minimum, penalty: np.ndarray, total: float) -> State:
@@ -166,26 +127,22 @@ class LinearCalibrator(ParametricCalibrator):
             "status": np.asarray(int(found.status)),
         }
 
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
-        design, penalty = self._target(state, scores, y, weights)
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
+        design, penalty = self._target(state, rows.all())
         return sample(design, penalty, state["theta"], self.inference, self.num_samples, seed)
 
-    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
-        design, penalty = self._target(state, scores, y, weights)
+    def _model(self, state: State, rows: Rows) -> Model:
+        design, penalty = self._target(state, rows)
         if self.inference == "map":
             penalty = state["penalty"]
         return softmax_model(design, penalty, lambda theta: self._describe(state, theta))
 
-    def _target(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> tuple[Design, np.ndarray]:
+    def _target(self, state: State, rows: Rows) -> tuple[Design, np.ndarray]:
         """Return what logits depend on, and the posterior's prior as strengths (p,)."""
-        scores, present = bounded(scores), state["present"]
+        rows, present = _bound(rows), state["present"]
         if not present.all():
-            scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
-        design = self._design(Rows(scores / float(state["unit"]), y, weights))
+            rows = _present(present, rows)
+        design = self._design(_widen(rows).divided(float(state["unit"])))
         penalty = state["penalty"]
         k, m, d, r = design.sizes
         # Intercepts are the coefficients of the last feature, of ones.
@@ -223,23 +180,15 @@ class StructuredCalibrator(LinearCalibrator):
     _keeps_missing = True
 
     def _start(self, rows: Rows) -> np.ndarray:
-        k, m, d, _ = self._design(rows).sizes
-        return np.zeros(k * m + d)
+        return np.zeros(rows.k * (rows.k + 1) if self._by_matrix else 2 * rows.k)
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        scale = _scale(fit_inverse_temperature(scores, y, weights).x, weights.sum())
-        return {**super()._fit(_smoothed(scale, scores), y, weights, seed), **scale}
-
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
-        scale = _scale(fit_inverse_of_blocks(rows).x, rows.weight)
+    def _used(self, rows: Source) -> tuple[Source, State]:
+        scale = _scale(fit_inverse(rows).x, rows.weight)
         # Logarithms of smoothed probabilities are neither huge nor tiny.
-        rows = rows.mapped(partial(_smooth_rows, scale), 1.0)
-        return {**super()._fit_blocks(rows, seed), **scale}
+        return rows.mapped(partial(_smooth_rows, scale), 1.0), scale
 
-    def _target(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> tuple[Design, np.ndarray]:
-        return super()._target(state, _smoothed(state, scores), y, weights)
+    def _target(self, state: State, rows: Rows) -> tuple[Design, np.ndarray]:
+        return super()._target(state, _smooth_rows(state, rows))
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         return super()._curves(state, theta, _smoothed(state, scores))
@@ -261,7 +210,15 @@ def _smooth_rows(scale: State, rows: Rows) -> Rows:
 
 
 def _bound(rows: Rows) -> Rows:
-    return rows._replace(scores=bounded(rows.scores))
+    """Bound scores, but single ones of the host: these are never as far from zero."""
+    scores = rows.scores
+    if on_host(scores) and scores.dtype == np.float32:
+        return rows
+    return rows._replace(scores=bounded(scores if on_host(scores) else scores.astype(float)))
+
+
+def _widen(rows: Rows) -> Rows:
+    return rows._replace(scores=wide(rows.scores))
 
 
 def _present(present: np.ndarray, rows: Rows) -> Rows:
@@ -275,33 +232,19 @@ def _nothing(penalty: np.ndarray) -> Minimum:
     return Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
 
 
-def _missing_of_blocks(rows: RowBlocks, present: np.ndarray) -> State:
-    """Do as :func:`_missing` with rows that come in blocks."""
-    inverse = fit_inverse_of_blocks(rows).x
-    expected = rows.total(partial(_expected, inverse))["expected"]
-    return _left(inverse, expected, present)
+def _expected(inverse: float, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+    weights = namespace(scores).asarray(weights)
+    return {"expected": np.asarray(weights @ scaled_softmax(scores, inverse))}
 
 
-def _expected(inverse: float, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    return {"expected": weights @ scaled_softmax(scores, inverse)}
-
-
-def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np.ndarray) -> State:
+def _missing(rows: Source, present: np.ndarray) -> State:
     """Return what is left of classes without a label.
 
     They keep their probability after temperature scaling, times the posterior mean of a rate with
     a prior of Gamma(1, 1), of which so many labels as were expected showed none.
     """
-    inverse, k = fit_inverse_temperature(scores, y, weights).x, len(present)
-    parts = row_blocks(len(y), k) if on_host(scores) else [slice(None)]
-    expected = np.zeros(k)
-    for part in parts:
-        own = namespace(scores).asarray(weights[part])
-        expected += np.asarray(own @ scaled_softmax(scores[part], inverse))
-    return _left(inverse, expected, present)
-
-
-def _left(inverse: float, expected: np.ndarray, present: np.ndarray) -> State:
+    inverse = fit_inverse(rows).x
+    expected = rows.total(partial(_expected, inverse), numbers=_EXPECTED_NUMBERS)["expected"]
     return {
         "missing_inverse": np.asarray(inverse),
         "missing_factor": np.where(present, 1.0, 1 / (1 + expected)),

@@ -12,7 +12,8 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.data.checks import check_strength
 from bayescal.data.folds.deal import fold_scores
-from bayescal.data.rows import Rows
+from bayescal.data.given import MEMORY
+from bayescal.data.rows import Rows, Source
 from bayescal.regression.softmax.choose import out_of_fold_losses
 
 __all__ = ["Matrix"]
@@ -88,12 +89,12 @@ class Matrix(LinearCalibrator):
             check_strength(getattr(self, argument), argument)
 
     @property
-    def _fits_there(self) -> bool:
-        # Strengths are cross-validated on the host.
-        return super()._fits_there and "cv" not in (self.off_diagonal, self.intercept)
+    def sources(self) -> frozenset[str]:
+        """Where the rows of a fit may be: strengths are cross-validated in memory."""
+        return MEMORY if "cv" in (self.off_diagonal, self.intercept) else super().sources
 
-    def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
-        total, k = rows.weights.sum(), rows.scores.shape[1]
+    def _penalties(self, rows: Source, unit: float) -> tuple[np.ndarray, State]:
+        total, k = rows.weight, rows.k
         if not isinstance(self.off_diagonal, str) and not isinstance(self.intercept, str):
             return _strengths(self.off_diagonal, self.intercept, k, total, unit), {}
         off = OFF_DIAGONALS if self.off_diagonal == "cv" else [self.off_diagonal]
@@ -103,6 +104,7 @@ class Matrix(LinearCalibrator):
             (float(a), float(b)) for i, a in enumerate(off) for b in (own if i % 2 else own[::-1])
         ]
         pairs = pairs if len(own) > 1 else [(float(a), float(own[0])) for a in off]
+        rows = rows.all()
         folds = fold_scores(*rows, _FOLDS)
         if folds.count == 1 or k == 1:
             losses = np.zeros((len(pairs), 1))

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.linear import StructuredCalibrator
-from bayescal.data.rows import Rows
+from bayescal.data.rows import Source
 
 __all__ = ["StructuredMatrix"]
 
@@ -44,8 +44,8 @@ class StructuredMatrix(StructuredCalibrator):
 
     _by_matrix = True
 
-    def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
-        k = rows.scores.shape[1]
+    def _penalties(self, rows: Source, unit: float) -> tuple[np.ndarray, State]:
+        k = rows.k
         matrix = np.full((k, k + 1), 2.0 * k * (k - 1) / unit**2)
         np.fill_diagonal(matrix, 2.0 * k / unit**2)
         matrix[:, k] = 2.0 * k

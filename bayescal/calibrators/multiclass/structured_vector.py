@@ -8,7 +8,7 @@ import numpy as np
 
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.linear import StructuredCalibrator
-from bayescal.data.rows import Rows
+from bayescal.data.rows import Source
 
 __all__ = ["StructuredVector"]
 
@@ -42,6 +42,6 @@ class StructuredVector(StructuredCalibrator):
     [[0.56, 0.27, 0.17]]
     """
 
-    def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
-        k = rows.scores.shape[1]
+    def _penalties(self, rows: Source, unit: float) -> tuple[np.ndarray, State]:
+        k = rows.k
         return np.concatenate([np.full(k, 2.0 * k), np.full(k, 2.0 * k / unit**2)]), {}

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
-
-import numpy as np
+from typing import Any, ClassVar
 
 from bayescal._core.arrays import namespace
-from bayescal._core.numerics import softmax, unit_of
-from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
-from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
-from bayescal.calibrators.multiclass.top_logits.fits import (
-    Layout,
-    TopRows,
-    expected,
-    fit_factors,
-    fit_top_inverse,
-    hits,
-)
-from bayescal.data.top_logits import offsets, top_probabilities, unpack
+from bayescal.calibrators.multiclass.top_logits.vector import TopVector
 
 __all__ = ["Vector"]
 
 
 @dataclass(eq=False, repr=False)
-class Vector(TopLogitsCalibrator, LinearCalibrator):
+class Vector(LinearCalibrator):
     r"""Vector scaling: each class's logit times a factor, plus an intercept.
 
     .. math:: \hat p = \operatorname{softmax}(v \circ z + b)
@@ -68,53 +54,7 @@ class Vector(TopLogitsCalibrator, LinearCalibrator):
 
     gradient_norm_: float = field(init=False)
 
-    def _fit_top(self, rows: TopRows, k: int) -> State:
-        labels = rows.total(partial(hits, k))
-        present, shared = labels["hits"] > 0, bool(labels["misses"] > 0)
-        own = int(present.sum())
-        # Classes without labels among the top share the parameters of all others.
-        group = np.where(present, np.cumsum(present) - 1, own)
-        unit = float(np.clip(unit_of(rows.largest, 1e4), 2.0**-500, 2.0**500))
-        inverse = fit_top_inverse(rows, k).x
-        found = fit_factors(rows, Layout(group, own + 1, shared, unit), inverse)
-        intercept, more = found.x.reshape(2, -1)
-        place = np.append(group, own)
-        state = {
-            "k": np.asarray(k),
-            "coef": ((1 + more) / unit)[place],
-            "intercept": (intercept - intercept[: own + shared].mean())[place],
-            "objective": np.asarray(found.value / rows.weight),
-            "gradient_norm": np.asarray(np.abs(np.asarray(found.gradient)).max() / rows.weight),
-            "n_iter": np.asarray(int(found.iterations)),
-            "status": np.asarray(int(found.status)),
-        }
-        if shared:
-            return state
-        mass = rows.total(partial(expected, inverse, k))["expected"]
-        factor = np.where(np.append(present, False), 0.0, 1 / (1 + mass))
-        return {**state, "missing_inverse": np.asarray(inverse), "missing_factor": factor}
-
-    def _apply_top(self, state: State, rows: Any, k: int) -> Any:
-        top, xp = unpack(rows, k), namespace(rows)
-        (n, c), m = top.x.shape, top.indices.shape[1]
-        others = xp.full_like(top.indices[:, : c - m], k)
-        places = xp.reshape(xp.concat([top.indices, others], axis=1), (-1,))
-
-        def each(name: str) -> Any:
-            return xp.reshape(xp.take(state[name], places, axis=0), (n, c))
-
-        logits = top.x * each("coef") + each("intercept") + offsets(top)
-        if "missing_factor" not in state:
-            return softmax(logits)
-        factor = each("missing_factor")
-        present = factor == 0
-        known = softmax(xp.where(present, logits, xp.full_like(logits, -1e30)))
-        lost = top_probabilities(top, state["missing_inverse"]) * factor
-        left = xp.sum(lost, axis=1, keepdims=True)
-        some = xp.any(present, axis=1, keepdims=True)
-        # Rows all of whose classes lacked labels.
-        lost = lost / xp.where(some, xp.ones_like(left), left)
-        return xp.where(present, known * (1 - left), lost)
+    _by_inputs: ClassVar[Any] = {"top_logits": TopVector}
 
     def _centered(self, coef: Any, intercept: Any) -> tuple[Any, Any]:
         return coef, intercept - namespace(intercept).mean(intercept, axis=-1, keepdims=True)

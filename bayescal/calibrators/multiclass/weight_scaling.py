@@ -20,6 +20,7 @@ from bayescal.calibrators.multiclass.binwise import (
     top_class,
 )
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.rows import Source
 
 __all__ = ["WeightScaling"]
 
@@ -117,7 +118,8 @@ class WeightScaling(Calibrator):
         check_choice(self.binning, "binning", BINNINGS)
         check_choice(self.norm, "norm", (1, 2))
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
+        scores, y, weights = rows.all()
         k = scores.shape[1]
         top, confidence, level = top_class(scores.astype(float), self.binning)
         correct = top == y

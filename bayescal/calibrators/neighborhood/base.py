@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.data.checks import check_choice, check_level
 from bayescal.data.folds.deal import fold_scores
 from bayescal.data.order.equal_rows import distinct_rows
+from bayescal.data.rows import Rows
 
 Assumption = Literal["errors", "labels"]
-#: Probabilities (n, k), labels (n,) and weights (n,).
-Rows: TypeAlias = tuple[Any, np.ndarray, np.ndarray]
 
 _FOLDS = 10
 #: Losses that differ by less, relative to them, are equal.
@@ -120,7 +119,7 @@ class NeighborhoodCalibrator(Calibrator):
             return state | {name: np.asarray(given, candidates.dtype)}
         folds = fold_scores(*rows, _FOLDS, probabilities=True)
         if folds.count > 1:
-            losses = held_out(folds.take(scores, y), folds.fold) / weights.sum()
+            losses = held_out(Rows(*folds.take(scores, y)), folds.fold) / weights.sum()
         else:
             # A single row leaves none to learn from: its probabilities are as given.
             alone = scores if self.assumption == "labels" else np.zeros(scores.shape)

@@ -16,13 +16,13 @@ from bayescal.calibrators.neighborhood.base import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
-    Rows,
     merge,
 )
 from bayescal.calibrators.neighborhood.trees import Layout, Trees
 from bayescal.data.checks import check_count
 from bayescal.data.order.classes import canonical_order
 from bayescal.data.order.equal_rows import distinct_rows
+from bayescal.data.rows import Rows, Source
 
 __all__ = ["Forest"]
 
@@ -119,10 +119,11 @@ class Forest(NeighborhoodCalibrator):
         check_count(self.trees, "trees")
         super()._check_options()
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
+        scores, y, weights = rows.all()
         # In single precision: no split is between values that rounding alone tells apart.
         scores = scores.astype(np.float32).astype(float)
-        rows, points = (scores, y, weights), merge(scores, y, weights)
+        given, points = Rows(scores, y, weights), merge(scores, y, weights)
         distinct = len(points.weights)
         candidates = _CANDIDATES[: max(1, np.count_nonzero(distinct >= _CANDIDATES))]
         if 2 * distinct <= weights.sum() and candidates[-1] < distinct < _CANDIDATES[-1]:
@@ -141,7 +142,7 @@ class Forest(NeighborhoodCalibrator):
             averages = self._averages_held_out(grown, candidates, fold, *entries)
             return self._losses(averages, *entries)
 
-        state = self._choose("bins", candidates, rows, held_out, np.min)
+        state = self._choose("bins", candidates, given, held_out, np.min)
         bins = min(int(state["bins"]), distinct)
         pruned = [trees.pruned(bins) for trees, _ in grown]
         feature = np.concatenate([trees.feature for trees in pruned])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +19,13 @@ from bayescal.calibrators.neighborhood.base import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
-    Rows,
     crop_floor,
     floored_log,
     merge,
 )
 from bayescal.data.checks import check_choice
+from bayescal.data.given import DEVICE
+from bayescal.data.rows import Rows, Source
 
 __all__ = ["Kernel"]
 
@@ -113,6 +114,8 @@ class Kernel(NeighborhoodCalibrator):
 
     bandwidth_: float = field(init=False)
 
+    _sources: ClassVar[frozenset[str]] = DEVICE
+
     def _check_options(self) -> None:
         check_choice(self.kernel, "kernel", ("dirichlet", "dirichlet_mixture", "rbf"))
         h = self.bandwidth
@@ -121,12 +124,8 @@ class Kernel(NeighborhoodCalibrator):
             raise ValueError(f"bandwidth must be 'cv' or a positive number, got {h!r}")
         super()._check_options()
 
-    @property
-    def _fits_there(self) -> bool:
-        return True
-
-    def _fit(self, scores: Any, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        rows = scores, y, weights
+    def _fit(self, rows: Source, seed: int) -> State:
+        given = rows.all()
 
         def held_out(entries: Rows, fold: np.ndarray) -> np.ndarray:
             scores, y, weights = entries
@@ -143,7 +142,7 @@ class Kernel(NeighborhoodCalibrator):
                 total += self._losses(averages, scores[part], y[part], weights[part])
             return total
 
-        return self._choose("bandwidth", _CANDIDATES, rows, held_out) | merge(*rows).state()
+        return self._choose("bandwidth", _CANDIDATES, given, held_out) | merge(*given).state()
 
     def _apply_in_blocks(self, state: State, scores: Any) -> Any:
         if not on_host(scores):

@@ -13,12 +13,12 @@ from bayescal.calibrators.neighborhood.base import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
-    Rows,
     floored_log,
     merge,
 )
 from bayescal.calibrators.neighborhood.search import Index, neighbor_means, sorted_means
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.rows import Rows, Source
 
 __all__ = ["KNN"]
 
@@ -97,9 +97,9 @@ class KNN(NeighborhoodCalibrator):
         check_choice(self.distance, "distance", ("kl", "euclidean"))
         super()._check_options()
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        rows = scores, y, weights
-        candidates = _CANDIDATES[: max(1, np.count_nonzero(weights.sum() >= _CANDIDATES))]
+    def _fit(self, rows: Source, seed: int) -> State:
+        given = rows.all()
+        candidates = _CANDIDATES[: max(1, np.count_nonzero(rows.weight >= _CANDIDATES))]
 
         def held_out(entries: Rows, folds: np.ndarray) -> np.ndarray:
             total = np.zeros(len(candidates))
@@ -111,7 +111,7 @@ class KNN(NeighborhoodCalibrator):
                     total += self._losses(means, given[part], labels[part], mass[part])
             return total
 
-        return self._choose("k", candidates, rows, held_out) | merge(*rows).state()
+        return self._choose("k", candidates, given, held_out) | merge(*given).state()
 
     def _apply_in_blocks(self, state: State, scores: Any) -> Any:
         if not on_host(scores):

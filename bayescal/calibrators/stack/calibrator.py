@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.estimator import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.base.report import (
     Report,
@@ -21,10 +22,9 @@ from bayescal.calibrators.base.report import (
     row_losses_of_logits,
     sums_of,
 )
-from bayescal.calibrators.base.reported import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.multiclass.members import Member
-from bayescal.calibrators.stack.blocks import fit_stack_of_blocks
 from bayescal.calibrators.stack.fit import (
+    MANY,
     Stack,
     apply_draws,
     fit_stack,
@@ -32,12 +32,13 @@ from bayescal.calibrators.stack.fit import (
     mixture_on_host,
     sample_stack,
 )
-from bayescal.calibrators.stack.fold_fits import SMALL, Scale
+from bayescal.calibrators.stack.in_blocks import fit_stack_of_blocks
+from bayescal.calibrators.stack.kernels import SMALL, Scale
 from bayescal.calibrators.stack.mixture import cross_fitted_losses, mix
-from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.given import EVERYWHERE
 from bayescal.data.kept_rows import KeptRows
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.posterior import Draws
 
 __all__ = ["StackedScaling"]
@@ -60,18 +61,20 @@ MEMBERS = {
     "directions": Member(0.3, 0.3, 0.1, directions=0.01),
     "loose": Member(0.01, 0.01, 0.0033, directions=0.01),
 }
-MANY, VERY_MANY = 30, 300
+VERY_MANY = 300
+#: Below so many rows the member "weaker" makes the stack worse.
+_ENOUGH_FOR_WEAKER = 100
 
 
-def _plan(n: int, k: int) -> tuple[list[str], int]:
-    """Return the names of members for n rows of k classes, and the number of folds."""
+def _plan(n: float, k: int) -> tuple[list[str], int]:
+    """Choose the names of members for n rows of k classes, and the number of folds."""
     if k > VERY_MANY:  # no matrices but for a few directions
         return ["temperature", "directions", "loose"], 2
     if k >= MANY:  # k (k - 1) makes penalties off the diagonal of others very strong
         return ["temperature", "probability", "weak", "weaker"], 3
     if n * k < SMALL:
         several = ["temperature", "vector", "firm", "probability", "logarithm", "both", "weak"]
-        return several, 5
+        return [*several, *(["weaker"] if n >= _ENOUGH_FOR_WEAKER else [])], 5
     return ["temperature", "both", "middle", "weak"], 4
 
 
@@ -104,21 +107,26 @@ class StackedScaling(ParametricCalibrator):
     both          3     3     1     1, 0.3    3, 3      x       x
     middle        1     1     0.3   0.1, .05  0.3, 0.3          x
     weak          0.3   0.3   0.1   .01, .01  .1, .03   x       x       x
-    weaker        0.1   0.1   .03   1e-3 each .01, 3e-3                 x
+    weaker        0.1   0.1   .03   1e-3 each .01, 3e-3 x from 100      x
     directions    0.3   0.3   0.1             o = .01                           x
     loose         .01   .01   .0033           o = .01                           x
     ============= ===== ===== ===== ========= ========= ======= ======= ======= =======
 
     The last columns say who is in the stack: the first of them of fewer than N = 32,768 scores of
-    fewer than 30 classes. Of more than 300 classes U is a matrix (k, 50) for the main directions of
-    :math:`x - \bar x`.
+    fewer than 30 classes, where "weaker" needs 100 rows. Of more than 300 classes U is a matrix
+    (k, 50) for the main directions of :math:`x - \bar x`.
 
-    Members are fitted to the complements of folds, with that share of the penalties, and predict
-    with the means of their parameters over folds. A fit is two to four steps of the L-BFGS method
-    from zero, with a Hessian from at most 1,250 rows: not the optimum of the objective, but as good
-    on new rows. The weights of the mixture maximize the likelihood of the labels of rows left out,
-    with the prior Dirichlet(2): so the stack learns how much structure n rows of k classes can
-    bear.
+    Members are fitted to all rows, and from there to the complements of folds, with that share of
+    the penalties. A fit takes steps of the L-BFGS method until the next one would gain less than a
+    millionth of the objective, or, without a fold, less than a hundredth of what the first step
+    promised; that step is the last. The metric is a Hessian from at most 1,250 rows, which is
+    measured anew where steps converge slowly. From 30 classes on there are fits to the complements
+    alone, which begin at zero and end where a step would gain less than a hundredth of the
+    objective; members predict with the means of their parameters over folds. More steps did not
+    help on new rows.
+
+    The weights of the mixture maximize the likelihood of the labels of rows left out, with the
+    prior Dirichlet(2): so the stack learns how much structure n rows of k classes can bear.
 
     Parameters
     ----------
@@ -150,20 +158,21 @@ class StackedScaling(ParametricCalibrator):
     O(n k). Memory beside the scores is 12 n k bytes in single precision, which fits have from
     32,768 scores on; of more than 300 classes 4 n k, and some hundred numbers for each class.
 
-    Scores on an accelerator stay there: keys of rows, from which folds are made, losses of rows and
-    sums come to the host, which takes the steps. All is in double precision, but main directions in
-    single precision. So probabilities are the host's to 1e-8 for fewer than 32,768 scores of at
-    most 300 classes, and to 1e-6 for more classes. Of more scores the host's few steps, in single
-    precision, end a little elsewhere: probabilities may differ by 1e-3, mean losses by 1e-5. Memory
-    is 8 n k bytes, and at work several times that and twice as many features.
+    Scores on an accelerator stay there: keys of rows, from which folds are made, some of the rows,
+    from which the curvature is measured, losses of rows and sums come to the host, which takes the
+    steps. All is in double precision, but main directions in single precision. So probabilities are
+    the host's to 1e-8 for fewer than 32,768 scores of at most 300 classes, and to 1e-6 for more
+    classes. Of more scores the host works in single precision: probabilities may differ by 1e-3,
+    mean losses by 1e-5. Memory is 8 n k bytes, and at work several times that and twice as many
+    features.
 
     Rows that come in blocks are read once, and fitted at once, if there are no more than 262,144 of
     them and 4,194,304 scores. Of more rows all members and folds take their steps together: they
-    are read 11 to 13 times, seldom a few times more, and for "single" 8 to 10 times, in one to four
-    times the time of rows in memory. All is in double precision: probabilities are to 1e-9 those of
-    all rows at once, were these fitted so (of more than 300 classes, whose main directions are in
-    single precision, to 1e-7). Those that single precision finds differ by about 1e-6, and by up to
-    1e-3 where it ends a step earlier.
+    are read 17 to 24 times, of 16 to 29 classes up to 60 times, and for "single" up to 10 times.
+    All is in double precision: probabilities are to 1e-9 those of all rows at once, were these
+    fitted so (of more than 300 classes, whose main directions are in single precision, to 1e-7).
+    Those that single precision finds differ by about 1e-5, and by up to 1e-3 from 30 classes on,
+    where it ends a step earlier.
 
     Of a posterior, penalties are the prior, and the weights are those of resampled rows, a Bayesian
     bootstrap. Of more than 3,000 parameters of a member each draw is the solution of a linear
@@ -187,6 +196,7 @@ class StackedScaling(ParametricCalibrator):
     inverse_: float = field(init=False)
 
     _domain = "logits"
+    _sources: ClassVar[frozenset[str]] = EVERYWHERE
 
     def _check_options(self) -> None:
         check_choice(self.mode, "mode", ("stack", "single"))
@@ -199,19 +209,20 @@ class StackedScaling(ParametricCalibrator):
         check_is_fitted(self)
         return _names(self.state_)
 
-    @property
-    def _fits_there(self) -> bool:
-        return self.inference == "map"
-
-    def _choose(self, n: int, k: int) -> tuple[list[str], int]:
-        """Return the names of members, and the number of folds."""
+    def _choose(self, n: float, k: int) -> tuple[list[str], int]:
+        """Choose the names of members for n rows of k classes, and the number of folds."""
         names, count = _plan(n, k)
         if self.mode == "single":
             return ["probability" if k <= VERY_MANY else "certainty"], 1
         return names, count if self.folds is None else self.folds
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        names, count = self._choose(*scores.shape)
+    def _fit(self, rows: Source, seed: int) -> State:
+        return self._fit_rows(rows) if isinstance(rows, Rows) else self._fit_blocks(rows)
+
+    def _fit_rows(self, rows: Rows) -> State:
+        scores, y, weights = rows
+        units = weights.sum() if (weights == np.floor(weights)).all() else len(weights)
+        names, count = self._choose(units, scores.shape[1])
         members = [MEMBERS[name] for name in names]
         stack, folds, held = fit_stack(members, scores, y, weights, count)
         state = _state(names, stack)
@@ -227,14 +238,10 @@ class StackedScaling(ParametricCalibrator):
                 state |= {_HELD_OUT: held, _HELD_OUT_WEIGHTS: mass}
         return state
 
-    @property
-    def _fits_blocks(self) -> bool:
-        return self.inference == "map"
-
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+    def _fit_blocks(self, rows: Any) -> State:
         if rows.few:
             every = rows.all()
-            state = self._fit(*every, seed)
+            state = self._fit_rows(every)
             if "held_out_losses" in state:
                 squares = every.weights if rows.whole else every.weights**2
                 plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
@@ -242,7 +249,7 @@ class StackedScaling(ParametricCalibrator):
                 said = _add_expected(state, rows.whole, rows.reader.least, *every)
                 state["held_out_moments"] = np.concatenate([moments_of(*given), said["sums"]])
             return {**state, "rows": np.asarray(rows.n)}
-        names, count = self._choose(rows.n, rows.k)
+        names, count = self._choose(rows.units, rows.k)
         stack, mixed = fit_stack_of_blocks([MEMBERS[name] for name in names], rows, count)
         state = _state(names, stack)
         if mixed is not None:
@@ -313,13 +320,12 @@ class StackedScaling(ParametricCalibrator):
             "member": rest[..., -1],
         }
 
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
         members, stack = _stack(state)
-        rows = scores, y, weights
         held = (state[_HELD_OUT], state[_HELD_OUT_WEIGHTS]) if _HELD_OUT in state else None
-        return sample_stack(members, stack, held, rows, self.inference, self.num_samples, seed)
+        return sample_stack(
+            members, stack, held, rows.all(), self.inference, self.num_samples, seed
+        )
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         """Return probabilities (s, m, k) by draws, which are sorted by their members."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences, softmax
-from bayescal._core.optimise import Status, newton_on_interval
+from bayescal._core.optimise import Search, Status, newton_on_interval
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.multiclass.members import (
     Layout,
@@ -22,29 +23,39 @@ from bayescal.calibrators.multiclass.members import (
     penalties,
     smooth,
 )
-from bayescal.calibrators.multiclass.temperature import ScaleLoss, ScaleLossThere, sample_inverse
-from bayescal.calibrators.stack import fold_fits_on_device as there
-from bayescal.calibrators.stack.fold_fits import (
+from bayescal.calibrators.multiclass.scale import ScaleLoss, sample_inverse
+from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
+from bayescal.calibrators.stack.folds import fold_rows
+from bayescal.calibrators.stack.in_memory import InMemory, make_blocks
+from bayescal.calibrators.stack.kernels import (
     SMALL,
-    Folds,
+    Block,
+    Losses,
     Scale,
-    block_rows,
-    fit_folds,
+    design_and_probabilities,
     logits,
     make_block,
     smooth_columns,
     threads,
     working_type,
 )
-from bayescal.calibrators.stack.folds import fold_rows
-from bayescal.calibrators.stack.metric import measure
+from bayescal.calibrators.stack.metric import WHOLE_LENGTH, Metric, approximation
 from bayescal.calibrators.stack.mixture import mix
+from bayescal.calibrators.stack.on_device import OnDevice
+from bayescal.calibrators.stack.search import Curvature, Objective, descend
 from bayescal.data.folds.deal import FoldedRows
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import Draws
 from bayescal.regression.softmax.objective import split
 from bayescal.regression.softmax.posterior import sample
 
+#: A fit ends where the next step would gain at most this share of the objective.
+TOLERANCE = 1e-6
+#: A fit without a fold also ends where the next step would gain at most this share of the first.
+FOLD_SHARE = 1e-2
+#: From so many classes on a stack has tens of thousands of parameters. To fit them to the optimum
+#: takes several times as long, and the result is no better on new rows than with this tolerance.
+MANY, ROUGH = 30, 1e-2
 #: Of log inverse temperatures, whose prior is standard normal.
 _MOST = 4.0
 #: Logits that are so much smaller than the greatest have no probability, at whatever scale.
@@ -62,32 +73,25 @@ class Stack(NamedTuple):
     basis: np.ndarray
     thetas: list[np.ndarray]
 
-    def layout(self, members: Sequence[Member]) -> Layout:
-        """Return which features members take."""
-        k, rank = self.basis.shape
-        each = [[own is not None for own in (m.probability, m.logarithm)] for m in members]
-        probability, logarithm = (any(own) for own in zip(*each, strict=True))
-        return Layout(k, probability, logarithm, rank)
-
 
 def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
-    """Return the best scale, if log inverse temperatures are N(0, 1), and what is smoothed by it.
+    """Fit the scale of some rows, with the prior N(0, 1) of the log inverse temperature.
 
     The proportion of the uniform distribution is 0.5 / (n + 1).
     """
     if max(scores.max(), -scores.min()) > FAR:
         scores = differences(scores, -FAR)
-    loss = (ScaleLoss if on_host(scores) else ScaleLossThere)(scores, y, weights)
+    loss = ScaleLoss(Rows(scores, y, weights))
     return best_scale(loss, loss.total, start)
 
 
 def best_scale(
     loss: Callable[[float], tuple[float, float, float]], total: float, start: float
 ) -> Scale:
-    """Return the same of a loss and its first two derivatives, and the sum of weights."""
+    """Find the scale from a loss with its first two derivatives, and the sum of weights."""
 
     def objective(t: float) -> tuple[float, float, float]:
-        """Return it as a function of log temperature, with its derivatives."""
+        """Compute the objective and its derivatives by log temperature."""
         s = float(np.exp(-t))
         value, slope, curvature = loss(s)
         return value + t * t / 2, t - s * slope, s * (slope + s * curvature) + 1
@@ -102,67 +106,164 @@ def best_scale(
     return Scale(float(np.exp(-np.clip(last, -_MOST, _MOST))), 0.5 / (total + 1))
 
 
-def find_basis(members: Sequence[Member], scores: Any, scale: Scale) -> np.ndarray:
-    """Return main directions (k, r) of some of the rows, or none if no member takes them."""
+def find_basis(members: Sequence[Member], scores: np.ndarray, scale: Scale) -> np.ndarray:
+    """Find main directions (k, r) of some of the rows, or none if no member takes them."""
     if not any(member.directions is not None for member in members):
         return np.empty((scores.shape[1], 0), np.float32)
-    if not on_host(scores):
-        return np.asarray(there.directions(scores, scale, rank=_RANK))
     return main_directions(smooth_columns(scores, scale, np.float32)[0].T, _RANK)
 
 
 def fit_stack(
     members: Sequence[Member], scores: Any, y: np.ndarray, weights: np.ndarray, count: int
 ) -> tuple[Stack, FoldedRows, Any]:
-    """Fit all members to the complements of so many folds; their means over folds are the stack.
+    """Fit all members to all rows, and to the complements of so many folds.
 
     Returns also the rows with their folds and, if there is more than one fold, log probabilities
     (m, members) of their labels by fits to the other folds: where the scores are.
     """
-    k, host = scores.shape[1], on_host(scores)
+    host = on_host(scores)
     with single_threaded_blas() if host else nullcontext():
         folds, some, counts = fold_rows(scores, y, weights, count)
         rows = Rows(*folds.take(scores, y))
-        groups = [np.flatnonzero(folds.fold == fold) for fold in range(folds.count)]
-        sample = Rows(scores[some], y[some], counts)
+        sample = Rows(np.asarray(scores[some]), y[some], counts)
         start = fit_scale(*sample).inverse
         scale = fit_scale(*rows, start)
-        scales = [scale] * len(groups)
-        if scores.size < SMALL and len(groups) > 1:
+        scales = [scale] * folds.count
+        if rows.scores.size < SMALL and folds.count > 1:
             # A scale that knows a label says something of it: of few rows, what matters.
-            left = [_leave_out(rows, folds.fold == own) for own in range(len(groups))]
-            scales = [fit_scale(*own, start) for own in left]
-        basis = find_basis(members, sample.scores, scale)
-        stack = Stack(scale, basis, [])
-        layout = stack.layout(members)
-        dtype = working_type(scores.size)
-
-        def sums(method: Any, part: slice) -> Any:
-            own = sample.take(part)
-            if not host:
-                return [np.asarray(found) for found in there.curvature(method, own, scale, basis)]
-            return method.sums(make_block(own, scale, layout, basis, dtype).design)
-
+            left = [_leave_out(rows, folds.fold == fold) for fold in range(folds.count)]
+            scales = [fit_scale(*part, start) for part in left]
+        plan = Plan.make(members, scale, find_basis(members, sample.scores, scale))
         with threads(scores.size) if host else nullcontext(map) as each:
-            parts = block_rows(len(some), k) if host else [slice(None)]
-            metric = measure(members, sums, parts, layout, each)
-            if host:
-                data: Any = Folds(rows, groups, scales, layout, basis, each)
-            else:
-                data = there.FoldsThere(rows, folds.fold, scales, layout, basis)
-            thetas, held = fit_folds(members, data, layout, *metric, each)
-    return stack._replace(thetas=thetas), folds, held
+            given = rows, folds.fold, scales, plan
+            designs: Any = InMemory(*given, each) if host else OnDevice(*given)
+            thetas, without = fit_members(
+                designs, plan, sample, working_type(scores.size) if host else np.float64, each
+            )
+            held = designs.held_out(without) if folds.count > 1 else None
+    return Stack(scale, plan.basis, thetas), folds, held
+
+
+def fit_members(
+    designs: Designs, plan: Plan, sample: Rows, dtype: Any, each: Any
+) -> tuple[list[np.ndarray], dict[Job, np.ndarray]]:
+    """Fit all members to all rows, and from there to those of all folds but one.
+
+    Of many classes they are fitted without a fold alone, from zero, as ends that are not optima
+    depend on where a fit begins; their means are the members. The sample stands for all rows where
+    the curvature is measured. Returns the parameters of members and of jobs without a fold.
+    """
+    blocks = make_blocks(sample, plan.scale, plan, dtype)
+    fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, each))
+    count, members = designs.count, range(len(plan.members))
+    zero = np.zeros(plan.layout.length)
+    if count > 1 and plan.layout.k >= MANY:
+        begin = designs.without_folds([zero], ALL)
+        found = fits.run(fits.at_zero(begin), fits.zeros, ROUGH)
+        without = {job: theta for job, (theta, _) in found.items()}
+        folds = [[without[Job(i, fold)] for fold in range(count)] for i in members]
+        return [np.mean(thetas, axis=0) for thetas in folds], without
+    whole = fits.run(fits.at_zero(designs.losses({Job(ALL): zero})), fits.zeros, TOLERANCE)
+    thetas, curvatures = (
+        list(part) for part in zip(*(whole[Job(i)] for i in members), strict=True)
+    )
+    if count == 1:
+        return thetas, {}
+    fits = fits._replace(curvatures=curvatures)
+    found = fits.run(designs.without_folds(thetas), thetas, TOLERANCE)
+    return thetas, {job: theta for job, (theta, _) in found.items()}
+
+
+class Fits(NamedTuple):
+    """What fits of members share: rows, a sample of them, and curvatures to begin with."""
+
+    designs: Designs
+    plan: Plan
+    sample: list[Block]
+    curvatures: list[Curvature]
+
+    @property
+    def zeros(self) -> list[np.ndarray]:
+        """Parameters of zero for each member."""
+        return [np.zeros(len(self.plan.place(i).positions)) for i in range(len(self.plan.members))]
+
+    def at_zero(self, common: Mapping[Job, Losses]) -> dict[Job, Losses]:
+        """Select the losses of each member at zero from those of a member with all features."""
+        return {
+            job._replace(member=i): (value, slope[self.plan.place(i).positions])
+            for job, (value, slope) in common.items()
+            for i in range(len(self.plan.members))
+        }
+
+    def run(
+        self, begin: Mapping[Job, Losses], thetas: Sequence[np.ndarray], tolerance: float
+    ) -> dict[Job, tuple[np.ndarray, Curvature]]:
+        """Fit jobs from their members' parameters, where the losses are known."""
+        searches = {
+            job: self._search(job, thetas[job.member], losses, tolerance)
+            for job, losses in begin.items()
+        }
+        return self.designs.run(searches)
+
+    def _search(self, job: Job, start: np.ndarray, begin: Losses, tolerance: float) -> Search:
+        plan, i = self.plan, job.member
+        layout = plan.layout
+        objective = Objective(
+            penalties(plan.members[i], layout.k, layout.rank),
+            self.designs.total,
+            self.designs.rounding,
+            partial(measure, plan, self.sample, i),
+            2 + len(start) / 16 if layout.length <= WHOLE_LENGTH else np.inf,
+        )
+        if job.fold == ALL:
+            return descend(objective, start, begin, self.curvatures[i], tolerance)
+        # As large a share of the rows, and of the penalties.
+        share = 1 - 1 / self.designs.count
+        given = objective.divided(share), start, begin, self.curvatures[i].divided(share)
+        return descend(*given, tolerance, FOLD_SHARE)
+
+
+def first_metrics(plan: Plan, blocks: Sequence[Block], each: Any) -> list[Curvature]:
+    """Measure the curvature of all members at parameters of zero, from one Hessian."""
+    method, place = approximation(plan.layout), plan.place(ALL)
+    zero = split(np.zeros(plan.layout.length, blocks[0].x.dtype), place.sizes)
+
+    def sums(block: Block) -> tuple[np.ndarray, ...]:
+        return method.sums(*design_and_probabilities(block, zero, place.part))
+
+    total = [np.sum(parts, axis=0) for parts in zip(*each(sums, blocks), strict=True)]
+    metrics = each(lambda member: method.invert(total, member), plan.members)
+    rough = plan.layout.length > WHOLE_LENGTH
+    return [
+        Curvature(metric, 0.5 if rough and plan.place(i).sizes[1] > 1 else 1.0)
+        for i, metric in enumerate(metrics)
+    ]
+
+
+def measure(plan: Plan, blocks: Sequence[Block], member: int, theta: np.ndarray) -> Metric:
+    """Measure the inverse Hessian of a member at its parameters."""
+    k, rank = plan.basis.shape
+    chosen, place = plan.members[member], plan.place(member)
+    rank = rank if chosen.directions is not None else 0
+    layout = Layout(k, chosen.probability is not None, chosen.logarithm is not None, rank)
+    # What inverts by parts is chosen for the whole stack.
+    method = type(approximation(plan.layout))(layout)
+    parameters = split(theta.astype(blocks[0].x.dtype), place.sizes)
+    parts = [
+        method.sums(*design_and_probabilities(block, parameters, place.part)) for block in blocks
+    ]
+    return method.invert([np.sum(part, axis=0) for part in zip(*parts, strict=True)], chosen)
 
 
 def _leave_out(rows: Rows, out: np.ndarray) -> Rows:
-    """Return the other rows; elsewhere all, some without weight, as sizes are compiled."""
+    """Take the other rows; elsewhere all, some without weight, as sizes are compiled."""
     if on_host(rows.scores):
         return rows.take(~out)
     return rows._replace(weights=np.where(out, 0, rows.weights))
 
 
 def mixture(members: Sequence[Member], stack: Stack, share: Any, scores: Any) -> Any:
-    """Return probabilities (n, k), of members mixed by their weights, for arrays of any library."""
+    """Mix the probabilities (n, k) of members by their weights, for arrays of any library."""
     x = smooth(scores, *stack.scale)
     each = enumerate(zip(members, stack.thetas, strict=True))
     total: Any = sum(
@@ -175,8 +276,8 @@ def mixture(members: Sequence[Member], stack: Stack, share: Any, scores: Any) ->
 def mixture_on_host(
     members: Sequence[Member], stack: Stack, share: np.ndarray, scores: np.ndarray
 ) -> np.ndarray:
-    """Return the same with NumPy, several times faster."""
-    layout = stack.layout(members)
+    """Mix the probabilities (n, k) of members with NumPy, several times faster."""
+    layout = Plan.make(members, stack.scale, stack.basis).layout
     probs = np.empty(scores.shape)
 
     def one(part: slice) -> None:
@@ -238,7 +339,7 @@ def sample_stack(
         best = mix(logs, mass)
         share = np.stack([mix(logs, own, best) for own in resampled])
     share = np.resize(share, (chains * draws, len(members))).reshape(chains, draws, -1)
-    scale = sample_inverse(scores, y, weights, "laplace", chains * draws, seed).coefficients
+    scale = sample_inverse(Rows(scores, y, weights), "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)
     chosen = choose(share.reshape(-1, len(members)), seed).reshape(chains, draws, 1)
     number, one = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import on_host
 from bayescal._core.numerics import log_softmax
 from bayescal.calibrators.base.draws import row_blocks
-from bayescal.calibrators.stack import fold_fits_on_device as there
-from bayescal.calibrators.stack.fold_fits import threads
+from bayescal.calibrators.stack.kernels import threads
 from bayescal.data.blocks.reader import rows_of_sample
 from bayescal.data.folds.buckets import (
     Buckets,
@@ -37,6 +38,11 @@ def content_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
     with threads(scores.size) as each:
         parts = row_blocks(*scores.shape)
         return np.concatenate([*each(lambda part: row_keys(order, scores[part]), parts)])
+
+
+@jax.jit
+def _device_keys(order: jax.Array, scores: jax.Array) -> jax.Array:
+    return score_keys(jnp.maximum(log_softmax(scores.astype(float)), -1e300), order)
 
 
 def sample_sets(folds: FoldedRows) -> tuple[np.ndarray, np.ndarray]:
@@ -69,8 +75,7 @@ def fold_rows(
     n, k = scores.shape
     order = canonical_order(scores, y, weights)
     rank = np.argsort(order)
-    keys = content_keys(order, scores) if on_host(scores) else there.content_keys(order, scores)
-    keys = np.asarray(keys)
+    keys = np.asarray((content_keys if on_host(scores) else _device_keys)(order, scores))
     if n <= rows_of_sample(k):
         # If all folds had the classes' shares of all rows, held-out labels would be too easy.
         folds = deal_rows(keys, scores, rank[y], weights, count, stratify=False)

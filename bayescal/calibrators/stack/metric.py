@@ -1,20 +1,18 @@
-"""Approximate inverse Hessians of all members of a stack, from sums over some of the rows."""
+"""Approximate inverse Hessians of members of a stack, from sums over some of the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace
 from bayescal.calibrators.multiclass.members import Layout, Member, penalties
 from bayescal.regression.softmax.objective import Design, Parameters, split
 from bayescal.regression.softmax.precondition import WHOLE
 
 #: Up to this many parameters of a member the whole Hessian is inverted.
-_WHOLE = 320
+WHOLE_LENGTH = 500
 
 Metric = Callable[[np.ndarray], np.ndarray]
 
@@ -25,12 +23,12 @@ class Whole:
 
     layout: Layout
 
-    def sums(self, design: Design[Any]) -> tuple[Any]:
-        """Return what is summed over designs, NumPy's or JAX's, of some of the rows each."""
-        return (WHOLE.measure(design, namespace(design.x).exp(design.x)),)
+    def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray]:
+        """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
+        return (WHOLE.measure(design, probs),)
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
-        """Return a product with the inverse for a member, its penalties added."""
+        """Invert for a member, its penalties added; the result multiplies vectors."""
         (hessian,) = sums
         k, rank = self.layout.k, self.layout.rank
         own, sizes = self.layout.places(member), member.sizes(k, rank)
@@ -52,55 +50,51 @@ class Parts:
 
     layout: Layout
 
-    @property
-    def _square(self) -> bool:
-        return self.layout.probability or self.layout.logarithm
-
-    def sums(self, design: Design[Any]) -> tuple[Any, ...]:
-        """Do as that of the whole Hessian."""
-        assert design.x is not None and design.shared is not None
-        layout, x, weights = self.layout, design.x.T, design.weights
-        xp = namespace(x)
-        probs = xp.exp(x)
+    def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
+        assert design.x is not None
+        layout, x, weights, probs = self.layout, design.x.T, design.weights, probs.T
+        inputs = design.features.T
         spread = (probs - probs**2) * weights
         # Of each class: 4 q, centered x, x and 1; where members have no matrices, the last two.
         own = (layout.probability, layout.logarithm, True, True)
-        kinds = [place for place, there in enumerate(own) if there]
-        features = [4 * probs, x - x.mean(axis=0), x, xp.ones_like(x)]
-        grams: list[list[Any]] = [[xp.zeros(layout.k)] * 4 for _ in own]
+        kinds = [place for place, present in enumerate(own) if present]
+        features = [inputs[: layout.k], x - x.mean(axis=0), x, np.ones_like(x)]
+        grams = np.zeros((layout.k, 4, 4))
         for a in kinds:
             one = spread * features[a]
             for b in kinds[kinds.index(a) :]:
-                grams[a][b] = grams[b][a] = xp.einsum("ij,ij->i", one, features[b])
-        shared = xp.concat([design.shared.T, xp.ones((1, len(weights)), dtype=x.dtype)])
+                grams[:, a, b] = grams[:, b, a] = np.einsum("ij,ij->i", one, features[b])
+        shared = np.ones((5, len(weights)), x.dtype)
+        if design.shared is not None:
+            shared[:4] = design.shared.T
         # Covariances, under the probabilities of a row, of factors times x and of 4 q.
         both = [x, features[0]] if layout.probability else [x]
-        means = [xp.einsum("ij,ij->j", probs, each) for each in both]
+        means = [np.einsum("ij,ij->j", probs, each) for each in both]
         pair = [
             [
-                weights * (xp.einsum("ij,ij,ij->j", probs, a, b) - i * j)
+                weights * (np.einsum("ij,ij,ij->j", probs, a, b) - i * j)
                 for b, j in zip(both, means, strict=True)
             ]
             for a, i in zip(both, means, strict=True)
         ]
-        side, corner = xp.zeros(5), xp.zeros(())
+        coarse = np.zeros((6, 6))
+        coarse[:5, :5] = (shared * pair[0][0]) @ shared.T
         if layout.probability:
-            side, corner = matmul(shared, pair[0][1]), pair[1][1].sum()
-        upper = xp.concat([matmul(shared * pair[0][0], shared.T), side[:, None]], axis=1)
-        coarse = xp.concat([upper, xp.concat([side, corner[None]])[None]]).astype(float)
+            coarse[:5, 5] = coarse[5, :5] = shared @ pair[0][1]
+            coarse[5, 5] = pair[1][1].sum()
         # Shifts of the diagonal for centered logarithms are those of a factor.
         again = np.array([0, 1, 2, 3, 4, 5, 4])
-        rows = xp.delete(design.features.T, layout.first, axis=0)
+        rows = np.delete(inputs, layout.first, axis=0)
         by_row = spread.sum(axis=0)
-        classes = xp.zeros(0)
-        if self._square:
-            classes = xp.diag(probs @ weights) - matmul(probs * weights, probs.T)
-        blocks = xp.stack([xp.stack(row, axis=1) for row in grams], axis=1).astype(float)
+        classes = np.zeros(0)
+        if layout.probability or layout.logarithm:
+            classes = np.diag(probs @ weights) - (probs * weights) @ probs.T
         both_ways = coarse[again[:, None], again]
-        return blocks, both_ways, classes, matmul(rows * by_row, rows.T), by_row.sum()
+        return grams, both_ways, classes, (rows * by_row) @ rows.T, by_row.sum()
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
-        """Do as that of the whole Hessian."""
+        """Invert for a member, its penalties added; the result multiplies vectors."""
         grams, coarse, *_ = sums
         layout = self.layout
         k, rank = layout.k, layout.rank
@@ -159,7 +153,7 @@ class Parts:
         gram = features[here, here] / total
         values, turn = np.linalg.eigh(gram * root[:, None] * root)
         turn = root[:, None] * turn
-        heights, spin = np.linalg.eigh(classes) if self._square else (grams[:, 3, 3], None)
+        heights, spin = np.linalg.eigh(classes) if len(classes) else (grams[:, 3, 3], None)
         middle = np.maximum(heights, 0)[:, None] * np.maximum(values, 0)
         middle = (1 / (middle + 1)).astype(turn.dtype)
         row = np.arange(k)
@@ -175,19 +169,6 @@ class Parts:
         return apply
 
 
-def measure(
-    members: Sequence[Member],
-    sums: Callable[[Whole | Parts, Any], tuple[np.ndarray, ...]],
-    parts: Sequence[Any],
-    layout: Layout,
-    each: Any,
-) -> tuple[list[Metric], float]:
-    """Return the best approximations that are affordable, and what first steps take of them.
-
-    ``sums(method, part)`` gives what a method sums over each of the ``parts`` of rows.
-    """
-    method = Whole(layout) if layout.length <= _WHOLE else Parts(layout)
-    found = zip(*each(lambda part: sums(method, part), parts), strict=True)
-    total = [np.sum(own, axis=0) for own in found]
-    metrics = list(each(lambda member: method.invert(total, member), members))
-    return metrics, 1.0 if isinstance(method, Whole) else 0.5
+def approximation(layout: Layout) -> Whole | Parts:
+    """Choose the best approximation that is affordable for so many parameters."""
+    return Whole(layout) if layout.length <= WHOLE_LENGTH else Parts(layout)

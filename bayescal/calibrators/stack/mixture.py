@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimise import Search, run_together
-from bayescal.calibrators.multiclass.temperature import LOG_SCALE, differences
+from bayescal.calibrators.multiclass.scale import LOG_SCALE, differences
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws, tempered_draws
 from bayescal.regression.numpyro_models import Model, as_model

@@ -11,12 +11,13 @@ import numpy as np
 
 from bayescal._core.arrays import on_host
 from bayescal._core.chunks import slices
-from bayescal.data.blocks.stream import Block, Blocks, add
+from bayescal._core.numerics import FLOOR
+from bayescal.data.blocks.stream import Block, Blocks
 from bayescal.data.checks import as_numpy
 from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import column_names, find_positions, in_order, of_one_kind
 from bayescal.data.labels import label_array
-from bayescal.data.rows import Rows, Sums
+from bayescal.data.rows import Merge, Rows, Sums, add, greatest
 from bayescal.data.scores import (
     Domain,
     Inputs,
@@ -33,8 +34,6 @@ __all__ = ["AT_WORK", "Reader", "RowBlocks", "as_numbers", "block_rows", "rows_o
 OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
 #: Rows, and numbers at most, of the sample from which fits start.
 _SAMPLE, _NUMBERS = 1 << 18, 1 << 22
-#: Scores of which a design is made at once: the processor's cache holds what it takes.
-_AT_ONCE = 1 << 14
 #: Numbers of the rows that are worked on at once, beside the block that holds them: no fewer than
 #: in the sample.
 AT_WORK = 1 << 22
@@ -106,17 +105,21 @@ class RowBlocks:
         return self.weight if self.whole else self.n
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest score: in a pass, if zeros stand for more than the floor."""
+        least = self.reader.least
+        if least is None or least.max() <= FLOOR:
+            return self.low, self.high
+        found = self.total(_ends, greatest)
+        return -float(found["low"]), float(found["high"])
+
+    @property
     def share(self) -> float:
         """The weight of the sample beside that of all rows."""
         return float(self.sample.weights.sum()) / self.weight
 
-    def total(
-        self,
-        function: OfRows,
-        merge: Callable[[Sums, Sums], Sums] = add,
-        numbers: int | None = None,
-    ) -> Sums:
-        """Make a pass: call a function with the rows of each block, and add the results.
+    def total(self, function: OfRows, merge: Merge = add, numbers: int | None = None) -> Sums:
+        """Make a pass: add up ``function(scores, y, weights)`` over the rows.
 
         Rows of so many ``numbers`` are looked at at once.
         """
@@ -125,14 +128,13 @@ class RowBlocks:
             partial(_on_rows, self.reader, self.steps, numbers, function, merge), merge
         )
 
-    def total_of_designs(
-        self,
-        make: Callable[[Rows], Any],
-        function: Callable[[Any], Sums],
-        merge: Callable[[Sums, Sums], Sums] = add,
-    ) -> Sums:
-        """Do the same with what is made of rows, in pieces that the processor's cache holds."""
-        return self.total(partial(_of_design, make, function), merge, _AT_ONCE)
+    def part(self, numbers: int, least: int) -> Rows:
+        """Return the sample, from which fits start."""
+        return self.sample
+
+    def designs(self, make: Callable[[Rows], Any], numbers: int, keep: bool = True) -> BlockDesigns:
+        """Prepare what ``make`` returns for rows of so many ``numbers``: each sum is a pass."""
+        return BlockDesigns(self, make, numbers)
 
     def all(self) -> Rows:
         """Return few rows, all at once; a pass is made if blocks differ so much that some lack."""
@@ -142,15 +144,33 @@ class RowBlocks:
         return Rows(found["scores"], found["y"], found["weights"])
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
-        """Return the same after a step that changes scores, whose greatest size is then given."""
+        """Apply a step that changes scores, whose greatest absolute value is then ``largest``."""
         with np.errstate(all="ignore"):
             sample = step(self.sample)
         k = sample.scores.shape[1] if sample.scores.ndim == 2 else self.k
         return replace(self, steps=(*self.steps, step), sample=sample, largest=largest, k=k)
 
     def divided(self, unit: float) -> RowBlocks:
-        """Return the same with scores divided by a number."""
+        """Divide the scores by a number."""
         return self if unit == 1 else self.mapped(partial(_divide, unit), self.largest / unit)
+
+
+@dataclass(frozen=True)
+class BlockDesigns:
+    """What a fit makes of rows in blocks: anew in each pass, for rows of so many ``numbers``."""
+
+    rows: RowBlocks
+    make: Callable[[Rows], Any]
+    numbers: int
+
+    def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
+        """Make a pass: add up ``function(*args, design)``."""
+        of_rows = partial(_of_design, self.make, partial(function, *args))
+        return self.rows.total(of_rows, merge, self.numbers)
+
+
+def _ends(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+    return {"low": -scores.min(), "high": scores.max()}
 
 
 def _divide(unit: float, rows: Rows) -> Rows:
@@ -199,7 +219,7 @@ def _on_rows(
     steps: tuple[Callable[[Rows], Rows], ...],
     numbers: int,
     function: OfRows,
-    merge: Callable[[Sums, Sums], Sums],
+    merge: Merge,
     block: Block,
 ) -> Sums | None:
     sums = None

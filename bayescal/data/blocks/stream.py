@@ -17,20 +17,15 @@ from bayescal.data.blocks.checkpoint import Checkpoint, RowsChanged, rows_of
 from bayescal.data.blocks.dask import map_chunks, of_dask, on_scheduler
 from bayescal.data.blocks.sources import Block, Source, iterated, of_array, of_arrow, read_block
 from bayescal.data.checks import check_count
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Sums, add
 
-__all__ = ["Block", "Blocks", "add", "as_blocks", "map_chunks"]
+__all__ = ["Block", "Blocks", "as_blocks", "map_chunks"]
 
 Result = TypeVar("Result")
 #: Called with the pass, the blocks done in it, and their number, if it is known.
 Progress = Callable[[int, int, int | None], None]
 #: Bytes of an array mapped from a file that are rather read at once.
 _IN_MEMORY = 1 << 25
-
-
-def add(first: Sums, second: Sums) -> Sums:
-    """Return sums of equal names, added."""
-    return {name: value + second[name] for name, value in first.items()}
 
 
 class Blocks:

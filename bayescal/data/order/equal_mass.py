@@ -10,9 +10,9 @@ import numpy as np
 
 from bayescal._core.binning import cut_cells, equal_mass_sums, mass_borders
 from bayescal.data.blocks.predictions import PredictionBlocks
-from bayescal.data.order.ranking import InMemory, Ranking
+from bayescal.data.order.ranking import Ranking
 from bayescal.data.predictions import Predictions
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Rows, Sums
 
 __all__ = ["mass_sums", "mass_sums_of_blocks"]
 
@@ -45,7 +45,7 @@ def mass_sums(
     if len(predicted) <= _MAX_SORTED_ROWS:
         sums = equal_mass_sums(predicted, observed, weights, bins, whole, np, least)
         return np.asarray(sums)
-    ranking = Ranking(InMemory(predicted, observed, weights), probabilities=True)
+    ranking = Ranking(Rows(predicted, observed, weights), probabilities=True)
     while True:
         groups = ranking.groups
         unsorted = groups.whole & _hold_borders(groups.weight, bins, whole, least)

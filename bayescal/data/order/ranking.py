@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from bayescal._core.binning import is_single, single_above
-from bayescal.data.blocks.reader import OfRows, RowBlocks
-from bayescal.data.blocks.stream import add
+from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.order.cells import Cells, even_cells, quantile_cells, relative_cells
-from bayescal.data.order.classes import class_moments, order_by_moments
-from bayescal.data.rows import Rows, Sums
+from bayescal.data.order.classes import canonical_order, class_moments, order_by_moments
+from bayescal.data.rows import Rows, Source, Sums
 
 # Up to so many rows in memory, sorting all of them at once costs least; of more, so many share a
 # cell.
@@ -24,8 +21,10 @@ _ROWS_PER_CELL = 16
 _MOST, _CELLS = 1 << 22, 1 << 20
 
 
-def canonical_order_of_blocks(rows: RowBlocks) -> np.ndarray:
-    """Order the classes (k,) of rows that come in blocks, in one pass; see ``canonical_order``."""
+def order_of_classes(rows: Source) -> np.ndarray:
+    """Order the classes (k,), of blocks in one pass; see ``canonical_order``."""
+    if isinstance(rows, Rows):
+        return canonical_order(*rows)
     moments = rows.total(partial(class_moments, rows.weight, rows.largest))["moments"]
     return order_by_moments(moments)
 
@@ -56,37 +55,6 @@ def single_middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
     return np.where(exact, middle, np.where(single < above, single, lowest))
 
 
-@dataclass(frozen=True)
-class InMemory:
-    """Rows in memory, in the form of :class:`RowBlocks`."""
-
-    scores: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
-
-    @property
-    def n(self) -> int:
-        return len(self.y)
-
-    @property
-    def weight(self) -> float:
-        return float(self.weights.sum())
-
-    @property
-    def squares(self) -> float:
-        return float(self.weights @ self.weights)
-
-    @property
-    def whole(self) -> bool:
-        return bool((self.weights == np.floor(self.weights)).all())
-
-    def total(self, function: OfRows, merge: Callable[[Sums, Sums], Sums] = add) -> Sums:
-        return function(self.scores, self.y, self.weights)
-
-
-SomeRows: TypeAlias = InMemory | RowBlocks
-
-
 class Groups(NamedTuple):
     """Rows put together, in ascending order of score (g,); no score lies in two groups."""
 
@@ -113,7 +81,7 @@ def merge_ties(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Groups
     return _singles(_merge(np.argsort(scores), scores, weights, weights * y))
 
 
-def distinct_scores(rows: SomeRows, name: str) -> Groups:
+def distinct_scores(rows: Source, name: str) -> Groups:
     """Return all distinct scores, in one pass over blocks.
 
     Raises
@@ -122,7 +90,7 @@ def distinct_scores(rows: SomeRows, name: str) -> Groups:
         If they are too many to be held, where rows come in blocks, for what is named.
     """
     groups = _singles(rows.total(partial(_gather, None, None), partial(_join, _MOST)))
-    if not isinstance(rows, InMemory) and len(groups.weight) > _MOST:
+    if isinstance(rows, RowBlocks) and len(groups.weight) > _MOST:
         raise ValueError(
             f"scores must have at most {_MOST:,} distinct values where they come in blocks and "
             f"{name} is fitted, got more; round them, or take Isotonic or Auto"
@@ -130,8 +98,11 @@ def distinct_scores(rows: SomeRows, name: str) -> Groups:
     return groups
 
 
-def as_rows(groups: Groups) -> Rows:
-    """Return a row for each distinct score and label, with the weight of all of them."""
+def merged_rows(rows: Source, name: str) -> Rows:
+    """Hold all rows in memory: those in blocks as one for each distinct score and label."""
+    if isinstance(rows, Rows):
+        return rows
+    groups = distinct_scores(rows, name)
     negative = groups.weight - groups.positive
     scores, weights = np.tile(groups.lowest, 2), np.concatenate([negative, groups.positive])
     used = weights > 0
@@ -150,7 +121,7 @@ class Ranking:
     more, they are first divided, down to 2**-21 of what they were.
     """
 
-    def __init__(self, rows: SomeRows, at_once: bool = False, probabilities: bool = False) -> None:
+    def __init__(self, rows: Source, at_once: bool = False, probabilities: bool = False) -> None:
         """Count rows; ``at_once`` sorts all of them that are in memory.
 
         Cells of ``probabilities`` in memory are as fine beside 0 and 1 as between.
@@ -158,13 +129,13 @@ class Ranking:
         self._rows = rows
         self._single = _singles(_NOTHING)
         self._cells: Cells | None = None
-        if not isinstance(rows, InMemory):
+        if isinstance(rows, RowBlocks):
             if rows.n > _MOST:
                 count = min(_CELLS, rows.n // _ROWS_PER_CELL)
                 self._cells = quantile_cells(rows.sample.scores, rows.low, rows.high, count)
         elif not at_once and rows.n > _FEW:
             make_cells = relative_cells if probabilities else even_cells
-            self._cells = make_cells(rows.scores, rows.n / _ROWS_PER_CELL)
+            self._cells = make_cells(rows.all().scores, rows.n / _ROWS_PER_CELL)
         if self._cells is None:
             self.groups = self._single = self._gathered(None)
             return
@@ -214,7 +185,7 @@ class Ranking:
     def _count(self) -> None:
         """Count the rows in the cells."""
         assert self._cells is not None
-        ends = not isinstance(self._rows, InMemory)
+        ends = isinstance(self._rows, RowBlocks)
         self._sums = self._rows.total(partial(_count, self._cells, ends), _add_counts)
         self._sorted |= self._sums["weight"] == 0
         self._assemble()

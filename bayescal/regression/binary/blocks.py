@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +11,7 @@ from bayescal._core.chunks import slices
 from bayescal._core.directions import newton_step
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimise import Minimum, Quadratic, Status, newton
-from bayescal.data.blocks.stream import add
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Designs, Sums, add, greatest
 from bayescal.regression.binary.host import (
     design_of,
     fit_on_host,
@@ -37,9 +35,6 @@ from bayescal.regression.softmax.precondition import WHOLE, choices
 
 __all__ = ["fit_binary", "fit_softmax"]
 
-#: A function that calls another one with the designs of parts of the rows and adds the results, or
-#: merges them in another way.
-AddUp = Callable[..., Sums]
 #: Numbers in a part of the rows.
 _NUMBERS = 1 << 17
 #: Inverse units between which columns need not be divided by them first.
@@ -51,12 +46,13 @@ class _LastPass(NamedTuple):
     sums: Sums
 
 
-def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> Minimum[np.ndarray]:
+def fit_binary(
+    problem: Regression[np.ndarray], total: float, designs: Designs
+) -> Minimum[np.ndarray]:
     """Fit a regression for which the rows of ``problem`` are a sample of all rows.
 
-    Its penalties and free coefficients are those of all rows, whose total weight is ``total``.
-    ``add_up(function)`` calls a function with a :class:`BinaryDesign` of parts of the rows and adds
-    the results.
+    Its penalties and free coefficients are those of all rows, whose total weight is ``total``, and
+    whose ``designs`` are of :class:`BinaryDesign`.
     """
     unit, inverse = units_of(problem)
     begin = _start(problem, total) * unit
@@ -64,9 +60,8 @@ def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> 
 
     def sums(beta: np.ndarray) -> Sums:
         if not last or not np.array_equal(last[-1].at, beta):
-            last[:] = [
-                _LastPass(beta, add_up(partial(_binary_sums, inverse, beta, not last), _join))
-            ]
+            sums = designs.total(_binary_sums, inverse, beta, not last, merge=_join)
+            last[:] = [_LastPass(beta, sums)]
         return last[-1].sums
 
     first = sums(begin)
@@ -107,7 +102,7 @@ def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> 
         bound_on_move = np.abs(step) @ largest
         if bound_on_move < 0.01:
             return bound_on_move
-        return add_up(partial(_largest_move, inverse, beta, step), _greatest)["moved"]
+        return designs.total(_largest_move, inverse, beta, step, merge=greatest)["moved"]
 
     minimum = newton(
         objective,
@@ -192,16 +187,12 @@ def _join(first: Sums, second: Sums) -> Sums:
     return sums
 
 
-def _greatest(first: Sums, second: Sums) -> Sums:
-    return {name: np.maximum(value, second[name]) for name, value in first.items()}
-
-
 def fit_softmax(
     sample: Design[np.ndarray],
     penalty: np.ndarray,
     begin: np.ndarray,
     total: float,
-    add_up: AddUp,
+    designs: Designs,
 ) -> Minimum[np.ndarray]:
     """Fit a softmax regression for which the rows of ``sample`` are a sample of all rows.
 
@@ -216,7 +207,7 @@ def fit_softmax(
     nothing = np.zeros_like(penalty)
 
     def evaluate(theta: np.ndarray) -> Point[np.ndarray, np.ndarray]:
-        sums = add_up(partial(_softmax_sums, theta, whole))
+        sums = designs.total(_softmax_sums, theta, whole)
         value = sums["value"] + 0.5 * penalty @ theta**2
         state = sums["hessian"] if whole else theta
         return Point(value, sums["gradient"] + penalty * theta, state)
@@ -224,7 +215,7 @@ def fit_softmax(
     def product(state: np.ndarray, vector: np.ndarray) -> np.ndarray:
         if whole:
             return state @ vector + penalty * vector
-        image = add_up(partial(_softmax_products, state, vector))["image"]
+        image = designs.total(_softmax_products, state, vector)["image"]
         return image + penalty * vector
 
     def prepare(state: np.ndarray) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -132,7 +131,9 @@ def _loss(theta: jax.Array, design: Design[jax.Array], penalty: jax.Array) -> ja
 
 
 @_loss.defjvp
-def _loss_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+def _loss_jvp(
+    primals: tuple[jax.Array, Design[jax.Array], jax.Array], tangents: tuple[jax.Array, ...]
+) -> tuple[jax.Array, jax.Array]:
     # The value is computed together with its gradient.
     theta, design, penalty = primals
     point = evaluate(design, penalty, theta)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, matmul, namespace, on_host
+from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import FLOOR, ignoring_underflow, sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators.base.calibrator import Calibrator, State
-from bayescal.calibrators.base.draws import map_rows, mixture_quantile, row_blocks
+from bayescal.calibrators.base.draws import map_rows, mixture_quantile
 from bayescal.calibrators.base.report import (
     Expected,
     Report,
@@ -25,16 +25,7 @@ from bayescal.calibrators.base.report import (
     point_losses_of_scores,
     variances,
 )
-from bayescal.calibrators.binary.averaged_beta.points import (
-    MANY,
-    clip,
-    condense,
-    find_ends,
-    gather,
-    gather_blocks,
-    gather_many,
-    wider,
-)
+from bayescal.calibrators.binary.averaged_beta.points import condense, gather
 from bayescal.calibrators.binary.averaged_beta.regressions import (
     COLUMNS,
     FAR,
@@ -45,15 +36,10 @@ from bayescal.calibrators.binary.averaged_beta.regressions import (
     fit,
     make_columns,
 )
-from bayescal.data.blocks.reader import RowBlocks
-from bayescal.data.blocks.stream import add
 from bayescal.data.checks import check_level
-from bayescal.data.kept_rows import keep_rows
-from bayescal.data.label_names import in_order
-from bayescal.data.labels import read_labels
-from bayescal.data.rows import Rows, Sums
-from bayescal.data.scores import convert, least_probabilities, transform, two_columns
-from bayescal.data.weights import check_weights
+from bayescal.data.given import EVERYWHERE
+from bayescal.data.rows import Source
+from bayescal.data.scores import transform, two_columns
 
 __all__ = ["AveragedBeta"]
 
@@ -77,7 +63,8 @@ class AveragedBeta(Calibrator):
 
     A good choice for two classes and any number of rows; nothing is to be tuned.
 
-    Let z be log odds, and for an inverse temperature :math:`e^u`, :math:`u \sim N(0, 2^2)`,
+    Let z be log odds, and for an inverse temperature :math:`e^u`, with
+    :math:`u \sim \tfrac12 N(0, 0.35^2) + \tfrac12 N(0, 2^2)`,
 
     .. math:: a = \ln\bigl((1 - e)\, \sigma(e^u z) + \tfrac e2\bigr), \qquad
               b = \ln\bigl((1 - e)\, \sigma(-e^u z) + \tfrac e2\bigr), \qquad e = \frac{1}{n + 1}.
@@ -89,8 +76,8 @@ class AveragedBeta(Calibrator):
     with :math:`w_1, w_0 \sim N(0, V)`, V one of 0.05 and 0.5, :math:`c \sim N(0, B)`, B one of 0.1
     and 0.5, and g either zero or a Gaussian process with Matérn's covariance (3/2), standard
     deviation 0.3 or 1, and length 0.5 or 1.5 standard deviations of a - b. There are seven values
-    of u, evenly spaced within three standard deviations of its posterior, and 20 regressions at
-    each, zero processes with a prior weight of 3 and others of 1/4. Each is fitted by maximum
+    of u, evenly spaced within three standard deviations of its posterior mean, and 20 regressions
+    at each, zero processes with a prior weight of 3 and others of 1/4. Each is fitted by maximum
     posterior; the probability is the average of theirs, weighted by Laplace's approximation of the
     evidence.
 
@@ -119,10 +106,11 @@ class AveragedBeta(Calibrator):
     changes probabilities by less than 1e-6. Log odds beyond 87.3 count as that.
 
     O(n log n) time to fit, for sorting; beyond 32,768 rows O(n), without sorting: these are counted
-    in 131,072 bins, block by block. Rows that come in blocks are read twice, and once more if some
-    probabilities are zero. O(m) to apply, with 48 exponentials for each score and scale
-    that has weight. Between 16,384 knots more than 32,768 scores are interpolated, which changes
-    probabilities by less than 1e-6, and ends of intervals by less than 1e-5.
+    in 131,072 bins, block by block. Rows that come in blocks are read once if they are so few, else
+    twice, and once more if some probabilities are zero. O(m) to apply, with 48 exponentials for
+    each score and scale that has weight. Between 16,384 knots more than 32,768 scores are
+    interpolated, which changes probabilities by less than 1e-6, and ends of intervals by less than
+    1e-5.
 
     The state keeps the scales and lengths (d,) of weight, ``coef`` (d, 10, 17) of the regressions,
     their covariances as ``factor`` (d, 10, 17, 17) times its transpose, and ``cell_weights``
@@ -156,65 +144,17 @@ class AveragedBeta(Calibrator):
 
     binary: ClassVar[bool] = True
     _report_of_rows: ClassVar[bool] = False
+    _sources: ClassVar[frozenset[str]] = EVERYWHERE
     _domain = "log_odds"
 
     def _check_options(self) -> None:
         if not 0 < self.power < np.inf:
             raise ValueError(f"power must be positive and finite, got {self.power}")
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        # No more rows than a host takes as they are.
-        few = np.clip(np.asarray(scores, float), -FAR, FAR)
-        state = self._fit_points(gather(few, y, weights))
-        return {**state, **_units(len(y), weights)}
-
-    @property
-    def _fits_there(self) -> bool:
-        return True
-
-    def _learn_from(
-        self, rows: Any, names: list[object] | None, y: ArrayLike, sample_weight: Any
-    ) -> tuple[State, np.ndarray | None]:
-        """Of very many rows hold nothing but blocks."""
-        if len(rows) <= MANY or (sample_weight is not None and not np.all(sample_weight)):
-            return super()._learn_from(rows, names, y, sample_weight)
-        self.classes_, labels = read_labels(y, len(rows), self.classes)
-        labels = labels.astype(np.int8)
-        rows = in_order(rows, names, self.classes_, "scores") if on_host(rows) else rows
-        least = None
-        weights = None if sample_weight is None else check_weights(sample_weight, len(rows))
-        if self.inputs == "probs":
-            zero = rows[:, 0] if rows.shape[1] == 2 else 1 - rows[:, 0].astype(float)
-            least = least_probabilities([zero, rows[:, -1]])
-            del zero
-
-        def read(part: slice) -> Rows:
-            values = convert(rows[part], self.inputs, "log_odds", least)[0]
-            own = np.ones(len(values)) if weights is None else weights[part]
-            return clip(Rows(values, labels[part], own))
-
-        def total(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
-            # An accelerator takes all at once.
-            parts = row_blocks(len(rows), 8) if on_host(rows) else [slice(None)]
-            return reduce(merge, (function(*read(part)) for part in parts))
-
-        try:
-            points = gather_many(**total(find_ends, wider), total=total)
-        except ValueError:
-            convert(rows, self.inputs, "log_odds")  # to name the row
-            raise
-        self._kept_rows = keep_rows(rows, labels, weights)
-        state = self._fit_points(points)
-        return {**state, **_units(len(rows), weights)}, least
-
-    @property
-    def _fits_blocks(self) -> bool:
-        return True
-
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         unit = 1.0 if rows.whole else rows.squares / rows.weight
-        state = {"rows": np.asarray(rows.n), "unit": np.asarray(unit)}
-        return {**self._fit_points(gather_blocks(rows)), **state}
+        state = self._fit_points(gather(rows))
+        return {**state, "rows": np.asarray(rows.n), "unit": np.asarray(unit)}
 
     def _fit_points(self, points: Points) -> State:
         """Fit 140 regressions, and keep those of weight."""
@@ -376,14 +316,6 @@ class AveragedBeta(Calibrator):
         """Return the posterior variances (d, 10, m) of the log odds of the regressions."""
         xp = namespace(columns)
         return xp.sum(matmul(xp.matrix_transpose(state["factor"]), columns) ** 2, axis=2)
-
-
-def _units(rows: int, weights: np.ndarray | None) -> State:
-    """Return the number of rows, and what one weighs: whole weights are counts."""
-    unit = 1.0
-    if weights is not None and not np.all(weights == np.floor(weights)):
-        unit = weights @ weights / weights.sum()
-    return {"rows": np.asarray(rows), "unit": np.asarray(unit)}
 
 
 def _between_knots(function: Callable[[State, Any], Any], state: State, z: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,11 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import namespace, on_host
-from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, Points
-from bayescal.data.blocks.reader import RowBlocks
-from bayescal.data.order.ranking import distinct_scores
-from bayescal.data.rows import Rows, Sums
+from bayescal.data.rows import Rows, Source, Sums
 
 #: So many distinct scores are used as they are; more are gathered in cells, of at most this share
 #: of a class and this width in asinh of the log odds.
@@ -22,12 +18,16 @@ _MOST, _FINE = 256, (1 / 192, 0.04)
 #: More rows than this are counted in so many bins, evenly spaced in asinh of the log odds.
 MANY, _BINS = 1 << 15, 1 << 17
 _DIGITS = 10
+#: Rows that are counted at once.
+_AT_ONCE = 1 << 17
 
 
-def gather(z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
-    """Return log odds (n,), labels 0 and 1 and weights as not many points."""
-    if len(z) > MANY:
-        return gather_many(z.min(), z.max(), lambda function: function(z, y, weights))
+def gather(rows: Source) -> Points:
+    """Gather log odds (n,), labels 0 and 1 and weights in not many points."""
+    if rows.n > MANY:
+        return _gather_many(rows)
+    z, y, weights = rows.mapped(clip, FAR).all()
+    z = np.asarray(z)
     order = np.lexsort((weights, y, z))
     z, weights = z[order], weights[order]
     positives = weights * y[order]
@@ -36,34 +36,21 @@ def gather(z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
     return thin(z[starts], weight, positive)
 
 
-def gather_many(low: Any, high: Any, total: Callable[[Callable[..., Sums]], Sums]) -> Points:
-    """Return very many rows, from the least log odds to the greatest, as not many points.
+def _gather_many(rows: Source) -> Points:
+    """Gather very many rows in bins, and these in not many points.
 
-    ``total`` adds what a function makes of parts of the rows. The rows of a class in a bin, which
-    is some 1e-4 wide, are one at their mean. O(n) time, and memory for the bins alone.
+    The rows of a class in a bin, which is some 1e-4 wide, are one at their mean. O(n) time, and
+    memory for the bins alone.
     """
-    low, high = np.arcsinh([float(low), float(high)])
-    sums = total(partial(_bin_sums, low, (_BINS - 1) / (high - low) if high > low else 0.0))
+    low, high = np.arcsinh(np.clip(rows.ends, -FAR, FAR))
+    step = partial(_bin_sums, low, (_BINS - 1) / (high - low) if high > low else 0.0)
+    sums = rows.mapped(clip, FAR).total(step, numbers=_AT_ONCE)
     used = np.flatnonzero(sums["weight"])
     weight = sums["weight"][used]
     # Sums in another order differ in their last digits, which must not tell equal ones apart.
     z = np.round(sums["moment"][used] / weight, _DIGITS)
     order = np.argsort(z, kind="stable")
     return thin(z[order], weight[order], np.where(used < _BINS, 0.0, weight)[order])
-
-
-def gather_blocks(rows: RowBlocks) -> Points:
-    """Return rows that come in blocks as not many points: in one pass more, or two."""
-    least = rows.reader.least
-    rows = rows.mapped(clip, rows.largest)
-    if rows.n <= MANY:
-        groups = distinct_scores(rows, "AveragedBeta")
-        return thin(groups.lowest, groups.weight, groups.positive)
-    ends: dict[str, Any] = {"low": max(rows.low, -FAR), "high": min(rows.high, FAR)}
-    if least is not None and least.max() > FLOOR:
-        # What zeros stand for is known after the first pass only.
-        ends = rows.total(find_ends, wider)
-    return gather_many(**ends, total=rows.total)
 
 
 def clip(rows: Rows) -> Rows:
@@ -78,17 +65,6 @@ def _bin_sums(low: float, unit: float, z: Any, y: np.ndarray, weights: np.ndarra
     own = xp.asarray(weights)
     each = {"weight": own, "moment": own * z}
     return {name: np.asarray(xp.bincount(place, one, 2 * _BINS)) for name, one in each.items()}
-
-
-def find_ends(z: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
-    """Return the least and the greatest log odds."""
-    return {"low": np.asarray(float(z.min())), "high": np.asarray(float(z.max()))}
-
-
-def wider(first: Sums, second: Sums) -> Sums:
-    """Return the ends of both parts."""
-    low, high = np.minimum(first["low"], second["low"]), np.maximum(first["high"], second["high"])
-    return {"low": low, "high": high}
 
 
 def thin(z: np.ndarray, weight: np.ndarray, positive: np.ndarray) -> Points:

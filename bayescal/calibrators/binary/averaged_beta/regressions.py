@@ -17,12 +17,15 @@ import numpy as np
 
 from bayescal._core.optimise import Status, iterate
 
-#: Standard deviation of the logarithm of the inverse temperature.
-LOG_SCALE = 2.0
+#: Prior standard deviations of the logarithm of the inverse temperature, equally probable: scores
+#: are either nearly calibrated, or anything.
+LOG_SCALES = (0.35, 2.0)
 #: Log odds beyond this count as this: those of float32's least normal number.
 FAR = float(-np.log(np.finfo(np.float32).tiny))
 #: Inverse temperatures, in posterior standard deviations of their logarithm.
 STEPS = np.linspace(-3, 3, 7)
+#: Points of the quadrature over the logarithm of the inverse temperature alone.
+_GRID = 97
 #: Of the Gaussian process, in standard deviations of the log odds.
 LENGTHS = np.array([0.5, 1.5])
 INDUCING = 14
@@ -160,7 +163,7 @@ def _fit_at(u: Any, points: Points, xp: Any, rough: Points | None = None) -> Fit
     root = xp.linalg.cholesky(hessian)
     log_det = xp.sum(xp.log(precision), -1) / 2
     log_det = log_det - xp.sum(xp.log(xp.diagonal(root, axis1=-2, axis2=-1)), -1)
-    log_evidence = log_det - value + log_weight - (u**2 / (2 * LOG_SCALE**2))[:, None, None]
+    log_evidence = log_det - value + log_weight + log_prior(u, xp)[:, None, None]
     # To kernels at the inducing inputs.
     turn = xp.swapaxes(whiten, -1, -2)[:, :, None]
     coef = (turn @ (amplitude * theta)[..., None])[..., 0]
@@ -210,14 +213,22 @@ def _make_basis(points: Points, inverse: Any, xp: Any) -> Basis:
     return basis._replace(inducing=inducing, length=length)
 
 
+def log_prior(u: Any, xp: Any = np) -> Any:
+    """Compute the log prior density of log inverse temperatures, up to a constant."""
+    narrow, wide = (-((u / scale) ** 2) / 2 - math.log(scale) for scale in LOG_SCALES)
+    return xp.logaddexp(narrow, wide)
+
+
 def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Return the most probable logarithm of the inverse temperature, and its deviation."""
-    prior = 1 / LOG_SCALE**2
+    """Compute the posterior mean and deviation of the logarithm of the inverse temperature.
+
+    The wide part of the prior alone gives the range of the quadrature.
+    """
+    prior = 1 / LOG_SCALES[-1] ** 2
 
     def loss(u: Any) -> Any:
         x = xp.exp(u)[:, None] * z
-        rows = xp.maximum(x, 0) + xp.log(1 + xp.exp(-abs(x)))
-        return rows @ weights - x @ positives + prior * u**2 / 2
+        return (xp.maximum(x, 0) + xp.log(1 + xp.exp(-abs(x)))) @ weights - x @ positives
 
     def slopes(u: Any) -> tuple[Any, Any, Any]:
         x = xp.exp(u) * z
@@ -230,13 +241,21 @@ def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any,
     u, width = xp.zeros((), z.dtype), 9.0
     for _ in range(2):
         grid = u + xp.linspace(-width, width, 37, dtype=z.dtype)
-        u, width = grid[xp.argmin(loss(grid))], width / 18
+        u, width = grid[xp.argmin(loss(grid) + prior * grid**2 / 2)], width / 18
     low, high = u - width, u + width
     for _ in range(6):
         slope, second, _ = slopes(u)
         u = xp.clip(u - slope / xp.maximum(second, prior / 10), low, high)
     _, second, square = slopes(u)
-    return u, xp.maximum(second, square / 4 + prior) ** -0.5
+    spread = xp.maximum(second, square / 4 + prior) ** -0.5
+    # Far tails matter where the scores say little: points are dense in the middle only.
+    steps = xp.linspace(-4, 4, _GRID, dtype=z.dtype)
+    grid = u + spread * xp.sinh(steps)
+    log_density = log_prior(grid, xp) - loss(grid)
+    density = xp.cosh(steps) * xp.exp(log_density - xp.max(log_density))
+    density = density / xp.sum(density)
+    mean = xp.sum(density * grid)
+    return mean, xp.sqrt(xp.sum(density * (grid - mean) ** 2))
 
 
 class _Problem(NamedTuple):

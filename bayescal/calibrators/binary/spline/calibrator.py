@@ -25,9 +25,10 @@ from bayescal.calibrators.binary.spline.points import (
     gather,
     grid_of,
 )
-from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.checks import as_numpy, check_choice, check_count, check_strength
-from bayescal.data.order.ranking import as_rows, distinct_scores
+from bayescal.data.given import BLOCKS
+from bayescal.data.order.ranking import merged_rows
+from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.posterior import Target
 from bayescal.regression.draws import Draws, one_chain
 
@@ -188,52 +189,40 @@ class Spline(LogOddsCalibrator):
         return self.penalty != "coefficients" and even and isinstance(self.knots, Integral)
 
     @property
-    def _fits_blocks(self) -> bool:
-        return True
+    def sources(self) -> frozenset[str]:
+        """Where the rows of a fit may be: distinct scores of blocks are held in memory."""
+        return BLOCKS
 
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+    def _used(self, rows: Source) -> Source:
         # Rows of equal score and label are one to every step of the fit.
-        return self._fit(*as_rows(distinct_scores(rows, "Spline")), seed)
+        return super()._used(self._with_prior(merged_rows(rows, "Spline")))
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        return super()._fit(*self._with_prior(scores, y, weights), seed)
-
-    def _standardize(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> Any:
-        return super()._standardize(state, *self._with_prior(scores, y, weights))
-
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
+        scores, y, weights = merged_rows(rows, "Spline")
         grid = grid_of(state["roughness"], weights.sum(), self.strengths)
         if self.strength != "cv" or self.inference != "laplace" or not len(grid):
-            return super()._sample(state, scores, y, weights, seed)
+            return super()._sample(state, Rows(scores, y, weights), seed)
         order = np.lexsort((weights, y, scores))
         points = gather(scores[order], y[order], weights[order], 1)
         mass = points.weights[0]
 
         def target(strength: float) -> tuple[Any, Target]:
             given = {**state, "strength": np.asarray(strength)}
-            _, basis, design = self._standardize(given, points.x, points.positives[0] / mass, mass)
+            some = Rows(points.x, points.positives[0] / mass, mass)
+            _, basis, design = self._standardize(given, some)
             return basis, Target(design, np.zeros(len(basis.positive)), basis.prior)
 
         return one_chain(*draw_averaged(map(target, grid), self.num_samples, seed))
 
-    def _with_prior(
-        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _with_prior(self, rows: Rows) -> Rows:
         """Return rows, and after them those of the prior."""
         if not self.unity_prior_weight:
-            return scores, y, weights
-        share = float(self.unity_prior_weight) * _PRIOR[2]
-        return (
-            np.concatenate([scores, _PRIOR[0]]),
-            np.concatenate([y, _PRIOR[1]]),
-            np.concatenate([weights, share]),
-        )
+            return rows
+        prior = *_PRIOR[:2], float(self.unity_prior_weight) * _PRIOR[2]
+        return Rows(*(np.concatenate(pair) for pair in zip(rows, prior, strict=True)))
 
-    def _prepare(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
+    def _prepare(self, rows: Rows) -> State:
+        scores, y, weights = rows
         count = len(y) - (len(_PRIOR[0]) if self.unity_prior_weight else 0)
         scores, beyond = scores[:count], scores[count:]
         state: State = {}

@@ -17,14 +17,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bayescal._core.arrays import ArrayLike, namespace
+from bayescal._core.arrays import ArrayLike, namespace, to_host
 from bayescal._core.progress import Progress, showing
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.auto import Auto
 from bayescal.calibrators.base.calibrator import Calibrator
-from bayescal.calibrators.base.dispatch import Dispatched, dispatched, most_probable, to_host
+from bayescal.calibrators.base.dispatch import dispatched, most_probable
+from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.report import Report
-from bayescal.calibrators.base.reported import Reported
 from bayescal.calibrators.combine.base import has_intervals, keep_features
 from bayescal.calibrators.combine.classifier.folds import (
     Part,
@@ -56,9 +56,7 @@ def _has_interval(owner: CalibratedClassifier) -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class CalibratedClassifier(
-    Dispatched, Reported, ClassifierMixin, MetaEstimatorMixin, BaseEstimator
-):
+class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """A classifier whose probabilities are calibrated on data that it has not seen.
 
     The classifier scores every row while that row's fold is left out, the calibrator is fitted to

@@ -16,9 +16,10 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
+from bayescal._core.arrays import to_host
 from bayescal._core.numerics import FLOOR
 from bayescal._core.warnings import frames_to_caller
-from bayescal.calibrators.base.dispatch import to_host
+from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.report import (
     Report,
     expect,
@@ -27,7 +28,6 @@ from bayescal.calibrators.base.report import (
     row_losses,
     row_losses_of_scores,
 )
-from bayescal.calibrators.base.reported import Reported
 from bayescal.calibrators.combine.classifier.pair import check_meaning, score
 from bayescal.data.folds.deal import fold_features
 from bayescal.data.label_names import label_list
@@ -202,7 +202,7 @@ def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[P
     )
     own = np.concatenate(own)
     k = len(classes)
-    title = fitted[0]._title() if isinstance(fitted[0], Reported) else type(fitted[0]).__name__
+    title = fitted[0]._title() if isinstance(fitted[0], Estimator) else type(fitted[0]).__name__
     reason = "two classes" if k == 2 else f"{k} classes"
     names = title, f"{k} labels" if isinstance(classes, list) else reason
     squares = own if (own == np.floor(own)).all() else own**2

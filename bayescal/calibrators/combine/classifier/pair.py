@@ -11,8 +11,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from bayescal._core.arrays import to_host
 from bayescal._core.numerics import FLOOR
-from bayescal.calibrators.base.dispatch import place_of, to_host
+from bayescal.calibrators.base.dispatch import place_of
 from bayescal.data.checks import check_unmasked
 
 __all__ = ["CalibratedPair", "check_meaning", "find_response", "score"]

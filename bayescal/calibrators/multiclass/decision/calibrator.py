@@ -20,12 +20,11 @@ from bayescal.calibrators.multiclass.decision.partition import (
     worst_partition,
 )
 from bayescal.calibrators.neighborhood.base import check_crop, crop_floor
-from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.folds.deal import fold_scores
-from bayescal.data.order.classes import canonical_order
-from bayescal.data.order.ranking import InMemory, SomeRows, canonical_order_of_blocks
-from bayescal.data.rows import Rows, Sums
+from bayescal.data.given import BLOCKS, MEMORY
+from bayescal.data.order.ranking import order_of_classes
+from bayescal.data.rows import Rows, Source, Sums
 
 __all__ = ["Decision"]
 
@@ -138,29 +137,24 @@ class Decision(Calibrator):
         check_crop(self.crop)
         check_choice(self.partition, "partition", ("soft", "hard"))
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        order = canonical_order(scores, y, weights)
-        rows = _in_order(order, Rows(scores, y, weights))
-        state: State = {}
+    @property
+    def sources(self) -> frozenset[str]:
+        """Where the rows of a fit may be: steps are cross-validated in memory."""
+        return MEMORY if self.steps == "cv" else BLOCKS
+
+    def _fit(self, rows: Source, seed: int) -> State:
+        order = order_of_classes(rows)
+        rows, state = rows.mapped(partial(_in_order, order), rows.largest), dict[str, np.ndarray]()
         if self.steps == "cv":
-            state["cv_briers"] = self._cross_validate(rows, seed)
-        return {**state, **self._walk(InMemory(*rows), rows, order, state, seed)}
+            state["cv_briers"] = self._cross_validate(rows.all(), seed)
+        return {**state, **self._walk(rows, rows.sample, order, state, seed)}
 
     @property
     def _hard(self) -> bool:
         return self.partition == "hard"
 
-    @property
-    def _fits_blocks(self) -> bool:
-        return self.steps != "cv"
-
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
-        order = canonical_order_of_blocks(rows)
-        rows = rows.mapped(partial(_in_order, order), rows.largest)
-        return self._walk(rows, rows.sample, order, {}, seed)
-
     def _walk(
-        self, rows: SomeRows, sample: Rows, order: np.ndarray, chosen: State, seed: int
+        self, rows: Source, sample: Rows, order: np.ndarray, chosen: State, seed: int
     ) -> State:
         """Return what is learned in steps on rows whose classes are in a canonical order."""
         steps = int(np.argmin(chosen["cv_briers"])) if chosen else self.steps
@@ -207,7 +201,7 @@ class Decision(Calibrator):
         scores, y, weights = entries
         held = [folds.fold == fold for fold in range(folds.count)]
         kept = [entries.take(~out) for out in held]
-        walks = [_Walk(self.decisions, self._hard, InMemory(*own), own, seed) for own in kept]
+        walks = [_Walk(self.decisions, self._hard, own, own, seed) for own in kept]
         moved, crop = scores.copy(), self._least(scores.shape[1])
         briers: list[float] = []
         while True:
@@ -223,7 +217,7 @@ class Decision(Calibrator):
 class _Walk:
     """Steps on the rows of a fit, one after the other, in directions found on some of them."""
 
-    def __init__(self, decisions: int, hard: bool, rows: SomeRows, sample: Rows, seed: int) -> None:
+    def __init__(self, decisions: int, hard: bool, rows: Source, sample: Rows, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
         self._decisions, self._hard, self._rows = decisions, hard, rows
         self._total = rows.weight

@@ -26,7 +26,7 @@ from bayescal.calibrators.multiclass.gaussian_process.likelihood import (
     sample_nuts,
 )
 from bayescal.calibrators.multiclass.members import smooth
-from bayescal.data.rows import Rows
+from bayescal.data.rows import Rows, Source
 from bayescal.regression.draws import Draws, one_chain
 
 __all__ = ["GaussianProcess"]
@@ -132,7 +132,8 @@ class GaussianProcess(ParametricCalibrator):
 
     _domain = "logits"
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
+        scores, y, weights = rows.all()
         inverse, smoothing = best_inverse(scores, y, weights), 0.1 / (weights.sum() + 1)
         nodes = place_nodes(smoothing, scores.shape[1])
         with np.errstate(all="ignore"), single_threaded_blas():
@@ -175,9 +176,8 @@ class GaussianProcess(ParametricCalibrator):
         # Hats, or for each draw logits and probabilities.
         return (2 if "theta_draws" in state else NODES) * scores.shape[1]
 
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
+        scores, y, weights = rows.all()
         values: dict[str, Any] = state
         cells = Cells(*(values[name] for name in Cells._fields))
         if self.inference == "laplace":

@@ -11,13 +11,10 @@ import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal._core.chunks import slices
+from bayescal._core.numerics import unit_of
 from bayescal._core.optimise import Minimum, Quadratic, newton
 from bayescal._core.precision import float64
-from bayescal.calibrators.multiclass.temperature import (
-    ScaleLoss,
-    fit_inverse_temperature,
-    power_unit,
-)
+from bayescal.calibrators.multiclass.scale import ScaleLoss, fit_inverse
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws
@@ -60,9 +57,10 @@ def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> floa
     from scipy.optimize import brentq
 
     logits = logits - logits.max(axis=1, keepdims=True)
-    unit = power_unit(logits, 1e6)
-    scaled = logits / unit if unit != 1 else logits
-    loss = ScaleLoss(scaled, y, weights)
+    rows = Rows(logits, y, weights)
+    unit = unit_of(rows.largest, 1e6)
+    rows = rows.divided(unit)
+    loss = ScaleLoss(rows)
 
     def slope(u: float) -> float:
         s = float(np.exp(u))
@@ -70,7 +68,7 @@ def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> floa
 
     # Between the prior's mode and the likelihood's.
     with np.errstate(all="ignore"):
-        end = float(np.clip(np.log(fit_inverse_temperature(scaled, y, weights).x), -_LOGS, _LOGS))
+        end = float(np.clip(np.log(fit_inverse(rows).x), -_LOGS, _LOGS))
         low, high = min(end, 0.0), max(end, 0.0)
         inside = slope(low) < 0 < slope(high)
         u: Any = brentq(slope, low, high, xtol=1e-10) if inside else end

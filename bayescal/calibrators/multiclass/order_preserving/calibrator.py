@@ -14,10 +14,11 @@ from bayescal.calibrators.binary.pooling import interpolate
 from bayescal.calibrators.multiclass.binwise import softmax_below
 from bayescal.calibrators.multiclass.order_preserving import network
 from bayescal.calibrators.multiclass.order_preserving.network import Family, Nets, Parameters
-from bayescal.calibrators.multiclass.temperature import fit_inverse_temperature
+from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.folds.deal import fold_scores
 from bayescal.data.order.classes import canonical_order
+from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import bounded
 
 __all__ = ["OrderPreserving"]
@@ -117,7 +118,8 @@ class OrderPreserving(Calibrator):
             for units in self.hidden:
                 check_count(units, "hidden")
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
+        scores, y, weights = rows.all()
         folds = fold_scores(scores, y, weights, _FOLDS)
         return self._fit_folds(*folds.take(scores, y), seed, folds.fold)
 
@@ -135,7 +137,7 @@ class OrderPreserving(Calibrator):
         low, center, high = distinct[[int(q * (len(distinct) - 1)) for q in (0.05, 0.5, 0.95)]]
         scale = (high - low) / 2 or 1.0
         used = nets.train.T[: nets.train.shape[1] // len(sizes)]
-        fits = [fit_inverse_temperature(z[w > 0], y[w > 0], w[w > 0]) for w in used]
+        fits = [fit_inverse(Rows(z, y, w).take(w > 0)) for w in used]
         inverses = np.array([found.x for found in fits])
         log_slopes = np.log(np.maximum(inverses, np.finfo(float).tiny)) + np.log(scale)
         log_slopes = np.maximum(np.tile(log_slopes, len(sizes)), np.log(_LEAST_SLOPE))

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, namespace
-from bayescal._core.numerics import ignoring_underflow
-from bayescal.calibrators.base.calibrator import State
+from bayescal._core.arrays import namespace
+from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.function import PredictFunction, at_least_single, register
-from bayescal.calibrators.base.parametric import ParametricCalibrator
-from bayescal.calibrators.multiclass.top_logits.fits import InMemory, TopRows
 from bayescal.calibrators.multiclass.top_logits.probs import TopProbs
-from bayescal.data.blocks.reader import RowBlocks
-from bayescal.data.blocks.stream import Block, Blocks
-from bayescal.data.checks import as_numpy, check_choice
+from bayescal.data.blocks.stream import Block
+from bayescal.data.checks import as_numpy
+from bayescal.data.given import BLOCKS
+from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import class_array
-from bayescal.data.rows import Rows
-from bayescal.data.scores import INPUTS, Domain
-from bayescal.data.top_logits import check_distinct, pack, pack_anywhere, parts_of
+from bayescal.data.rows import Rows, Source
+from bayescal.data.top_logits import PackedRows, check_distinct, pack, pack_anywhere, parts_of
 
 __all__ = ["TopLogitsCalibrator"]
 
@@ -51,30 +48,29 @@ register(TopPredictFunction)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TopLogitsCalibrator(ParametricCalibrator):
-    """A calibrator that says by ``_fit_top`` and ``_apply_top`` what it does with packed rows."""
+class TopLogitsCalibrator(Calibrator):
+    """What a calibrator of logits does where ``inputs="top_logits"``: it works on packed rows.
+
+    A subclass writes ``_fit_top`` and ``_apply_top``, and a public calibrator names it in
+    ``_by_inputs``.
+    """
+
+    inference: str = "map"
+
+    _domain = "top_logits"
+    _sources: ClassVar[frozenset[str]] = BLOCKS
+    #: The public calibrator.
+    _public_name: ClassVar[str]
 
     @abstractmethod
-    def _fit_top(self, rows: TopRows, k: int) -> State:
-        """Return what is learned."""
+    def _fit_top(self, rows: Source, k: int) -> State:
+        """Learn from packed rows of k classes."""
 
     @abstractmethod
     def _apply_top(self, state: State, rows: Any, k: int) -> Any:
-        """Return probabilities of the top classes and of all others (n, m + 1), or (n, k)."""
-
-    @property
-    def _truncated(self) -> bool:
-        return self.inputs == "top_logits"
-
-    @property
-    def domain(self) -> Domain:
-        """What the calibrator works on."""
-        return "top_logits" if self._truncated else super().domain
+        """Compute probabilities of the top classes and of all others (n, m + 1), or (n, k)."""
 
     def _check_inputs(self) -> None:
-        if not self._truncated:
-            check_choice(self.inputs, "inputs", (*INPUTS, "top_logits"))
-            return
         if self.inference != "map":
             raise ValueError(
                 f"inference must be 'map' for inputs='top_logits', got {self.inference!r}"
@@ -86,78 +82,44 @@ class TopLogitsCalibrator(ParametricCalibrator):
             )
 
     def _class_count(self, rows: Any) -> int:
-        if not self._truncated:
-            return super()._class_count(rows)
         assert self.classes is not None
         return len(class_array(self.classes))
 
     def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
-        if not self._truncated:
-            return super()._check_rows(scores, reset)
         k = self._class_count(scores)
         rows = pack(scores, k)
         check_distinct(rows, k)
         self.n_features_in_ = k
         return rows
 
-    def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        if not self._truncated:
-            return super()._learn(scores, y, weights, seed)
-        k = len(self.classes_)
-        return self._fit_top(InMemory(Rows(scores, y, weights), k), k)
+    def _fit(self, rows: Source, seed: int) -> State:
+        self.n_features_in_ = k = len(self.classes_)
+        if isinstance(rows, Rows):
+            rows = PackedRows(*rows)
+        return {**self._fit_top(rows, k), "k": np.asarray(k)}
 
-    def _learn_in_blocks(self, blocks: Blocks) -> tuple[State, np.ndarray | None]:
-        found = super()._learn_in_blocks(blocks)
-        if self._truncated:
-            self.n_features_in_ = len(self.classes_)
-        return found
+    def _apply(self, state: State, scores: Any) -> Any:
+        return self._apply_top(state, scores, int(state["k"]))
 
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
-        return self._fit_top(rows, rows.k) if self._truncated else super()._fit_blocks(rows, seed)
+    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
+        return _apart(as_numpy(scores[0], "indices"), probs, len(self.classes_))
 
-    @ignoring_underflow
-    def predict_proba(self, scores: Any) -> Any:
-        """Return the calibrated probabilities of all classes.
-
-        Parameters
-        ----------
-        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks
-            With ``inputs="top_logits"`` a tuple (indices (n, m), logits (n, m), rest (n,)).
-
-        Returns
-        -------
-        array of shape (m, k), float64, or TopProbs
-            Columns in the order of ``classes_``. Of truncated logits the probabilities of the top
-            classes in the order of their indices, and of all others together. Of blocks, and what
-            is read in blocks, it is :class:`Blocks` with the same labels and weights, computed when
-            they are read; of an array of Dask one of Dask.
-        """
-        found = super().predict_proba(scores)
-        if not self._truncated or isinstance(found, Blocks):
-            return found
-        return _apart(as_numpy(scores[0], "indices"), found, len(self.classes_))
+    def _most_probable(self, probs: Any) -> np.ndarray:
+        best = np.argmax(probs.probs, axis=1)
+        return self.classes_[probs.indices[np.arange(len(best)), best]]
 
     def _predict_block(self, names: list[object] | None, block: Block) -> Any:
-        if not self._truncated:
-            return super()._predict_block(names, block)
         return self.predict_proba(block.scores)
 
-    def predict(self, scores: ArrayLike) -> np.ndarray:
-        """Return the most probable class (m,) for each row of scores: of the top ones, if so."""
-        if not self._truncated:
-            return super().predict(scores)
-        found = self.predict_proba(scores)
-        best = np.argmax(found.probs, axis=1)
-        return self.classes_[found.indices[np.arange(len(best)), best]]
+    def _probabilities_of(self, kept: KeptRows) -> None:
+        """Return nothing: most classes have no logit."""
 
     @property
     def _function_kind(self) -> type[PredictFunction]:
-        return TopPredictFunction if self._truncated else super()._function_kind
+        return TopPredictFunction
 
-    def _apply(self, state: State, scores: Any) -> Any:
-        if not self._truncated:
-            return super()._apply(state, scores)
-        return self._apply_top(state, scores, int(state["k"]))
+    def _title(self) -> str:
+        return self._public_name
 
 
 def _apart(indices: Any, found: Any, k: int) -> TopProbs:

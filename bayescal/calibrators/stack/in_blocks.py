@@ -1,11 +1,11 @@
-"""Fits of a stack to rows that come in blocks: in each pass all members and folds take a step."""
+"""Rows of a stack that come in blocks: in each pass all members and folds take a step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,16 +14,19 @@ from bayescal._core.numerics import differences
 from bayescal._core.optimise import run_together
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.base.report import moments_of, row_losses_of_logits
-from bayescal.calibrators.multiclass.members import Layout, Member
-from bayescal.calibrators.multiclass.temperature import ScaleLoss
+from bayescal.calibrators.multiclass.members import Member
+from bayescal.calibrators.multiclass.scale import ScaleLoss
+from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.fit import (
     FAR,
     Stack,
     best_scale,
     find_basis,
+    fit_members,
     fit_scale,
 )
-from bayescal.calibrators.stack.fold_fits import (
+from bayescal.calibrators.stack.folds import bucket_mass, row_keys, sample_hashes
+from bayescal.calibrators.stack.kernels import (
     ROUNDING,
     Block,
     Losses,
@@ -32,10 +35,7 @@ from bayescal.calibrators.stack.fold_fits import (
     label_logs,
     losses,
     make_block,
-    search_member,
 )
-from bayescal.calibrators.stack.folds import bucket_mass, row_keys, sample_hashes
-from bayescal.calibrators.stack.metric import measure
 from bayescal.calibrators.stack.mixture import climb, log_mean, mix, mix_terms
 from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.folds.buckets import Buckets, key_hashes, with_labels
@@ -47,12 +47,8 @@ __all__ = ["Mixed", "fit_stack_of_blocks"]
 
 #: What the last step of weights is to gain at most; the next would gain about its square.
 _SMALL = 2e-7
-#: Stands for no fold left out.
-ALL = -1
 #: What is found of a mixture: its log likelihood, the gradient and minus the Hessian.
 _PARTS = "value", "pull", "gram"
-#: A fit of a member without a fold.
-Job = tuple[int, int]
 
 
 class Mixed(NamedTuple):
@@ -65,19 +61,15 @@ class Mixed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What fits of members to rows without a fold have in common."""
+class Folded:
+    """A plan, and the folds by hashes of rows in a canonical order of the classes."""
 
-    members: tuple[Member, ...]
-    scale: Scale
-    layout: Layout
-    basis: np.ndarray
-    #: A canonical order of the classes, and the folds by hashes of rows in it.
+    plan: Plan
     order: np.ndarray
     buckets: Buckets
 
     @property
-    def count(self) -> int:
+    def num_folds(self) -> int:
         """The number of folds; if it is one, nothing is left out."""
         return self.buckets.count
 
@@ -90,58 +82,67 @@ class Plan:
         the variance of rows of its unit weight.
         """
         folds, rows, units = np.zeros(len(y), int), Rows(scores, y, weights), weights
-        if self.count > 1:
+        if self.num_folds > 1:
             folded = self.buckets.assign(_hashes(self.order, scores), *rows)
             folds, rows = folded.fold, Rows(*folded.take(scores, y))
             squares = np.bincount(folded.sets, weights**2) / np.bincount(folded.sets, weights)
             units = squares[folded.members]
-        for fold in range(self.count):
+        for fold in range(self.num_folds):
             own = np.flatnonzero(folds == fold)
-            for part in block_rows(len(own), self.layout.k) if len(own) else []:
+            for part in block_rows(len(own), self.plan.layout.k) if len(own) else []:
                 some = rows.take(own[part])
-                block = make_block(some, self.scale, self.layout, self.basis, np.float64)
+                block = make_block(
+                    some, self.plan.scale, self.plan.layout, self.plan.basis, np.float64
+                )
                 yield fold, some, units[own[part]], block
 
     def held_out(self, thetas: Mapping[Job, np.ndarray], fold: int, block: Block) -> np.ndarray:
-        """Return log probabilities (n, members) of labels by fits without the fold."""
-        k, rank = self.layout.k, self.layout.rank
-        logs = [
-            label_logs(block, split(thetas[i, fold], own.sizes(k, rank)), self.layout.part(own))
-            for i, own in enumerate(self.members)
-        ]
+        """Compute log probabilities (n, members) of labels by fits without the fold."""
+        logs = []
+        for i in range(len(self.plan.members)):
+            place = self.plan.place(i)
+            logs.append(label_logs(block, split(thetas[Job(i, fold)], place.sizes), place.part))
         return np.stack(logs, axis=1)
+
+
+class InBlocks(Designs):
+    """Rows that are read anew for each step of all members and folds."""
+
+    rounding = ROUNDING[np.dtype(np.float64)]
+    one_scale = True
+
+    def __init__(self, rows: RowBlocks, folded: Folded) -> None:
+        self.count, self.total = folded.num_folds, rows.weight
+        self._rows, self._folded = rows, folded
+
+    def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
+        """Compute the sum of losses, and its gradient, of each job at its parameters."""
+        found = self._rows.total(partial(_losses, self._folded, points))
+        return {job: (float(found[_name(job)][0]), found[_name(job)][1:]) for job in points}
 
 
 def fit_stack_of_blocks(
     members: Sequence[Member], rows: RowBlocks, count: int
 ) -> tuple[Stack, Mixed | None]:
-    """Do as :func:`fit_stack` with many rows that come in blocks, and mix what it finds.
+    """Fit all members to many rows that come in blocks, and mix them.
 
     All is in double precision, but main directions. The passes are one for the order of classes and
     the first step of the scale, one for folds, for some of the rows and for the second step (there
-    may be a third), one for the gradients to begin with, one for each step of all members and
-    folds, of which there are four and seldom more, and one for each step of the weights of all
-    mixtures, of which there are three or a few more.
+    may be a third), one for the gradients to begin with, one for each step of all members, one for
+    what rows of each fold add, one for each step without a fold, and one for each step of the
+    weights of all mixtures, of which there are three or a few more.
     """
     with single_threaded_blas():
-        scale, some, order, mass = _survey(rows)
+        scale, sample, order, mass = _survey(rows)
         buckets = Buckets.deal(mass, rows.units, count)
-        basis = find_basis(members, some.scores, scale)
-        stack = Stack(scale, basis, [])
-        layout = stack.layout(members)
-        plan = Plan(tuple(members), scale, layout, basis, order, buckets)
-
-        def sums(method: Any, part: slice) -> Any:
-            return method.sums(make_block(some.take(part), scale, layout, basis, np.float64).design)
-
-        metrics, first = measure(members, sums, block_rows(len(some.y), layout.k), layout, map)
-        thetas = _fit(plan, rows, metrics, first)
-        means = [
-            np.mean([thetas[i, fold] for fold in range(plan.count)], axis=0)
-            for i in range(len(members))
-        ]
-        mixed = _mix(plan, rows, thetas, buckets.fold_mass(mass)) if plan.count > 1 else None
-        return stack._replace(thetas=means), mixed
+        plan = Plan.make(members, scale, find_basis(members, sample.scores, scale))
+        folded = Folded(plan, order, buckets)
+        designs = InBlocks(rows, folded)
+        thetas, without = fit_members(designs, plan, sample, np.float64, map)
+        mixed = None
+        if folded.num_folds > 1:
+            mixed = _mix(folded, rows, without, buckets.fold_mass(mass))
+        return Stack(scale, plan.basis, thetas), mixed
 
 
 def _hashes(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -224,80 +225,48 @@ def _scale_sums(
 ) -> Sums:
     if far:
         scores = differences(scores, -FAR)
-    return {"terms": np.array(ScaleLoss(scores, y, weights, single=False)(s))}
-
-
-def _fit(
-    plan: Plan, rows: RowBlocks, metrics: Sequence[Any], first: float
-) -> dict[Job, np.ndarray]:
-    """Return the parameters of each member without each fold."""
-    layout, count, rounding = plan.layout, plan.count, ROUNDING[np.dtype(np.float64)]
-    by_fold = rows.total(partial(_begin, plan))
-    searches = {}
-    for fold in range(count):
-        left = [own for name, own in by_fold.items() if count == 1 or name != str(fold)]
-        total = np.sum(left, axis=0)
-        begin = float(total[0]), total[1:]
-        for i, member in enumerate(plan.members):
-            given = member, layout, count, begin, metrics[i], first, rounding
-            searches[i, fold] = search_member(*given)
-
-    def evaluate(points: dict[Job, np.ndarray]) -> dict[Job, Losses]:
-        found = rows.total(partial(_losses, plan, points))
-        return {job: (float(found[_name(job)][0]), found[_name(job)][1:]) for job in points}
-
-    return run_together(searches, evaluate)
+    return {"terms": np.array(ScaleLoss(Rows(scores, y, weights), single=False, keep=False)(s))}
 
 
 def _name(job: Job) -> str:
-    return f"{job[0]}/{job[1]}"
-
-
-def _begin(plan: Plan, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    """Return value and gradient (1 + p,) of each fold at parameters of zero."""
-    zero = np.zeros(plan.layout.length)
-    sums = {str(fold): np.zeros(1 + len(zero)) for fold in range(plan.count)}
-    for fold, _, _, block in plan.blocks(scores, y, weights):
-        sums[str(fold)] += np.append(*losses([block], zero, plan.layout.sizes, slice(None)))
-    return sums
+    return "/".join(map(str, job))
 
 
 def _losses(
-    plan: Plan,
+    folded: Folded,
     points: Mapping[Job, np.ndarray],
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
 ) -> Sums:
-    """Return value and gradient (1 + p,) of each member without each fold."""
+    """Compute value and gradient (1 + p,) of each job."""
     sums = {_name(job): np.zeros(1 + len(theta)) for job, theta in points.items()}
-    for own, _, _, block in plan.blocks(scores, y, weights):
-        for (i, fold), theta in points.items():
-            if fold != own or plan.count == 1:
-                member = plan.members[i]
-                sizes = member.sizes(plan.layout.k, plan.layout.rank)
-                found = losses([block], theta, sizes, plan.layout.part(member))
-                sums[_name((i, fold))] += np.append(*found)
+    for fold, _, _, block in folded.blocks(scores, y, weights):
+        for job, theta in points.items():
+            if job.takes(fold):
+                place = folded.plan.place(job.member)
+                found = losses([block], theta, place.sizes, place.part)
+                sums[_name(job)] += np.append(*found)
     return sums
 
 
-def _mix(plan: Plan, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
+def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
     """Return weights of the mixture, and what rows cost by weights that do not know their fold.
 
     Weights start from those that the sample would get.
     """
     sample = [
-        (plan.held_out(thetas, fold, block), block.weights / rows.share, fold)
-        for fold, _, _, block in plan.blocks(*rows.sample)
+        (folded.held_out(thetas, fold, block), block.weights / rows.share, fold)
+        for fold, _, _, block in folded.blocks(*rows.sample)
     ]
-    shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(plan.count))}
+    shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(folded.num_folds))}
     masses = {ALL: rows.weight} | {i: rows.weight - own for i, own in enumerate(mass)}
     moments: dict[int, np.ndarray] = {}
     last: Sums = {}
 
     def evaluate(points: dict[int, np.ndarray]) -> dict[int, list[np.ndarray]]:
         least = rows.reader.least
-        found = rows.total(partial(_mix_sums, plan, thetas, points, rows.whole, least))
+        found = rows.total(partial(_mix_sums, folded, thetas, points, rows.whole, least))
         last.update(found)
         # Of weights that hardly change any more.
         moments.update({fold: found[f"moments/{fold}"] for fold in points if fold != ALL})
@@ -318,7 +287,7 @@ def _without(
 
 
 def _mix_sums(
-    plan: Plan,
+    folded: Folded,
     thetas: Mapping[Job, np.ndarray],
     shares: Mapping[int, np.ndarray],
     whole: bool,
@@ -332,13 +301,13 @@ def _mix_sums(
     Of one that does not know a fold, over the rows of others, and of the losses of its own the
     moments.
     """
-    q = len(plan.members)
+    q = len(folded.plan.members)
     empty = {"value": np.zeros(()), "pull": np.zeros(q), "gram": np.zeros((q, q))}
     sums = {f"{part}/{name}": own for name in shares for part, own in empty.items()}
     sums |= {f"moments/{name}": np.zeros((4, 3)) for name in shares if name != ALL}
     sums["held"] = np.zeros(q)
-    for fold, rows, units, block in plan.blocks(scores, y, weights):
-        held = plan.held_out(thetas, fold, block)
+    for fold, rows, units, block in folded.blocks(scores, y, weights):
+        held = folded.held_out(thetas, fold, block)
         parts = np.exp(held - held.max(axis=1, keepdims=True))
         here = {"held": rows.weights @ held}
         for name, share in shares.items():

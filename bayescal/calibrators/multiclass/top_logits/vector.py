@@ -1,109 +1,88 @@
-"""Fits to truncated logits, from sums over rows: a temperature, or factors and intercepts."""
+"""Vector scaling of truncated logits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.chunks import slices
+from bayescal._core.arrays import namespace
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.numerics import softmax, unit_of
-from bayescal._core.optimise import IntervalMinimum, Minimum, Status, newton_on_interval
-from bayescal.data.blocks.stream import add
-from bayescal.data.rows import Rows, Sums
+from bayescal._core.optimise import Minimum
+from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
+from bayescal.calibrators.multiclass.top_logits.temperature import fit_top_inverse
+from bayescal.data.rows import Source, Sums, greatest
 from bayescal.data.top_logits import Top, offsets, places, top_probabilities, unpack
 
-__all__ = ["InMemory", "Layout", "TopRows", "expected", "fit_factors", "fit_top_inverse", "hits"]
+__all__ = ["TopVector"]
 
-#: Numbers of packed rows at work, and rows at least from which fits start.
-_NUMBERS, _SAMPLE = 1 << 18, 1 << 12
+#: Numbers of packed rows at work.
+_NUMBERS = 1 << 18
 #: Parameters, and the diagonal blocks (3, c) of the Hessian there.
 At: TypeAlias = tuple[np.ndarray, np.ndarray]
 _MAX_PRODUCTS, _MAX_SLOW, _TOLERANCE = 400, 12, 1e-13
 
 
-class TopRows(Protocol):
-    """Packed rows: their total weight, greatest size of a logit, some of them, and sums."""
+@dataclass(eq=False, repr=False)
+class TopVector(TopLogitsCalibrator):
+    """What :class:`Vector` does where ``inputs="top_logits"``."""
 
-    @property
-    def weight(self) -> float: ...
-    @property
-    def largest(self) -> float: ...
-    @property
-    def sample(self) -> Rows: ...
-    def total(
-        self, function: Callable[..., Sums], merge: Callable[[Sums, Sums], Sums] = add
-    ) -> Sums: ...
+    coef_: np.ndarray = field(init=False)
+    intercept_: np.ndarray = field(init=False)
+    gradient_norm_: float = field(init=False)
 
+    _public_name = "Vector"
 
-class InMemory(NamedTuple):
-    """Packed rows that are in memory."""
+    def _fit_top(self, rows: Source, k: int) -> State:
+        labels = rows.total(partial(_hits, k), numbers=_NUMBERS)
+        present, shared = labels["hits"] > 0, bool(labels["misses"] > 0)
+        own = int(present.sum())
+        # Classes without labels among the top share the parameters of all others.
+        group = np.where(present, np.cumsum(present) - 1, own)
+        unit = float(np.clip(unit_of(rows.largest, 1e4), 2.0**-500, 2.0**500))
+        inverse = fit_top_inverse(rows, k).x
+        found = _fit_factors(rows, Layout(group, own + 1, shared, unit), inverse)
+        intercept, more = found.x.reshape(2, -1)
+        place = np.append(group, own)
+        state = {
+            "coef": ((1 + more) / unit)[place],
+            "intercept": (intercept - intercept[: own + shared].mean())[place],
+            "objective": np.asarray(found.value / rows.weight),
+            "gradient_norm": np.asarray(np.abs(np.asarray(found.gradient)).max() / rows.weight),
+            "n_iter": np.asarray(int(found.iterations)),
+            "status": np.asarray(int(found.status)),
+        }
+        if shared:
+            return state
+        mass = rows.total(partial(_expected, inverse, k), numbers=_NUMBERS)["expected"]
+        factor = np.where(np.append(present, False), 0.0, 1 / (1 + mass))
+        return {**state, "missing_inverse": np.asarray(inverse), "missing_factor": factor}
 
-    rows: Rows
-    k: int
+    def _apply_top(self, state: State, rows: Any, k: int) -> Any:
+        top, xp = unpack(rows, k), namespace(rows)
+        (n, c), m = top.x.shape, top.indices.shape[1]
+        others = xp.full_like(top.indices[:, : c - m], k)
+        places = xp.reshape(xp.concat([top.indices, others], axis=1), (-1,))
 
-    @property
-    def weight(self) -> float:
-        return float(self.rows.weights.sum())
+        def each(name: str) -> Any:
+            return xp.reshape(xp.take(state[name], places, axis=0), (n, c))
 
-    @property
-    def largest(self) -> float:
-        x = unpack(self.rows.scores, self.k).x
-        return float(max(x.max(), -x.min()))
-
-    @property
-    def sample(self) -> Rows:
-        return self.rows.take(slice(None, None, max(1, len(self.rows.y) // _SAMPLE)))
-
-    def total(
-        self, function: Callable[..., Sums], merge: Callable[[Sums, Sums], Sums] = add
-    ) -> Sums:
-        sums = None
-        size = max(1, _NUMBERS // self.rows.scores.shape[1])
-        with np.errstate(all="ignore"):
-            for part in slices(len(self.rows.y), size):
-                found = function(*self.rows.take(part))
-                sums = found if sums is None else merge(sums, found)
-        assert sums is not None
-        return sums
-
-
-def fit_top_inverse(rows: TopRows, k: int) -> IntervalMinimum:
-    """Minimize the cross-entropy over s >= 0, of softmax(s x + log(k - m) [others])."""
-    unit = unit_of(rows.largest, 1e6)
-
-    def loss(s: float, of: TopRows) -> tuple[float, float, float]:
-        value, slope, curvature = of.total(partial(_scale_sums, s, k, unit))["terms"].tolist()
-        return value, slope, curvature
-
-    sample = InMemory(rows.sample, k)
-    begin = 1.0 if unit == 1 else 0.0
-    near = newton_on_interval(partial(loss, of=sample), begin, scale=sample.weight)
-    found = newton_on_interval(partial(loss, of=rows), near.x, scale=rows.weight)
-    if found.status == Status.CONVERGED and found.curvature > 0:
-        # The step that gains nothing, but some digits.
-        step = min(found.slope / found.curvature, found.x)
-        found = found._replace(x=found.x - step, value=found.value - found.slope * step / 2)
-    return found._replace(x=found.x / unit)
-
-
-def _scale_sums(
-    s: float, k: int, unit: float, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> Sums:
-    """Return the loss and its first two derivatives at s."""
-    top = unpack(scores, k, unit)
-    below = top.x - top.x.max(axis=1, keepdims=True)
-    own = below[np.arange(len(y)), places(top, y)]
-    small = np.exp(s * below + offsets(top))
-    total = small.sum(axis=1)
-    small *= below
-    first = small.sum(axis=1) / total
-    second = np.einsum("ij,ij->i", small, below) / total
-    terms = [np.log(total) - s * own, first - own, second - first**2]
-    return {"terms": np.array([weights @ own for own in terms])}
+        logits = top.x * each("coef") + each("intercept") + offsets(top)
+        if "missing_factor" not in state:
+            return softmax(logits)
+        factor = each("missing_factor")
+        present = factor == 0
+        known = softmax(xp.where(present, logits, xp.full_like(logits, -1e30)))
+        lost = top_probabilities(top, state["missing_inverse"]) * factor
+        left = xp.sum(lost, axis=1, keepdims=True)
+        some = xp.any(present, axis=1, keepdims=True)
+        # Rows all of whose classes lacked labels.
+        lost = lost / xp.where(some, xp.ones_like(left), left)
+        return xp.where(present, known * (1 - left), lost)
 
 
 class Layout(NamedTuple):
@@ -128,13 +107,13 @@ class Layout(NamedTuple):
         return top, group, added
 
 
-def hits(k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _hits(k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
     """Return the weight of labels that are in the top, by class (k,), and of the others."""
     hit = (unpack(scores, k).indices == y[:, None]).any(axis=1)
     return {"hits": np.bincount(y[hit], weights[hit], k), "misses": weights[~hit].sum()}
 
 
-def expected(
+def _expected(
     inverse: float, k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> Sums:
     """Return how many labels temperature scaling expects, by class, and last outside the top."""
@@ -144,17 +123,18 @@ def expected(
     return {"expected": np.append(by_class, mass[:, m:].sum())}
 
 
-def fit_factors(rows: TopRows, layout: Layout, inverse: float) -> Minimum[np.ndarray]:
+def _fit_factors(rows: Source, layout: Layout, inverse: float) -> Minimum[np.ndarray]:
     """Fit intercepts and deviations of factors from one: theta (2 c,), from a temperature."""
     c = layout.size
     begin = np.concatenate([np.zeros(c), np.full(c, min(inverse * layout.unit, 10.0) - 1)])
 
     def evaluate(theta: np.ndarray) -> Point[np.ndarray, At]:
-        found = rows.total(partial(_factor_sums, layout, theta))
+        found = rows.total(partial(_factor_sums, layout, theta), numbers=_NUMBERS)
         return Point(found["value"], found["gradient"], (theta, found["diagonal"]))
 
     def product(state: At, vector: np.ndarray) -> np.ndarray:
-        return rows.total(partial(_factor_products, layout, state[0], vector))["image"]
+        product = partial(_factor_products, layout, state[0], vector)
+        return rows.total(product, numbers=_NUMBERS)["image"]
 
     def prepare(state: At) -> np.ndarray:
         """Return the inverses (c, 2, 2) of what an intercept and its factor have together."""
@@ -168,7 +148,8 @@ def fit_factors(rows: TopRows, layout: Layout, inverse: float) -> Minimum[np.nda
 
     def unbounded(theta: np.ndarray, here: Point[np.ndarray, At]) -> bool:
         step = precondition(prepare(here.state), -here.gradient)
-        return bool(rows.total(partial(_movement, layout, theta, step), _greatest)["moved"] > 0.01)
+        moved = rows.total(partial(_movement, layout, theta, step), greatest, _NUMBERS)["moved"]
+        return bool(moved > 0.01)
 
     curvature = Curvature(product, prepare, precondition, 0, _MAX_PRODUCTS)
     with np.errstate(all="ignore"):
@@ -249,7 +230,3 @@ def _movement(
     logits = logits - logits.max(axis=1, keepdims=True, where=used, initial=-np.inf)
     moved = moved - moved.mean(axis=1, keepdims=True, where=used)
     return {"moved": np.max(np.abs(moved) / (1 + np.abs(logits)), where=used, initial=0.0)}
-
-
-def _greatest(first: Sums, second: Sums) -> Sums:
-    return {name: np.maximum(own, second[name]) for name, own in first.items()}

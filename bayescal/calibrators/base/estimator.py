@@ -1,4 +1,4 @@
-"""Reports of fits, made when they are asked for: of some rows that the fit has kept."""
+"""What all estimators share: arrays of any library in and out, and reports of their fits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.calibrators.base.dispatch import as_fitted
+from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
 from bayescal.calibrators.base.report import (
     Report,
     expect,
@@ -68,8 +68,8 @@ def report_of_rows(
     )
 
 
-class Reported:
-    """An estimator whose fit reports on itself.
+class Estimator:
+    """An estimator whose methods answer arrays of any library, and whose fit reports on itself.
 
     A fit leaves what the report is made of as ``_kept_rows``. Copies and files hold the report
     itself, and no rows.
@@ -78,6 +78,14 @@ class Reported:
     _kept_rows: KeptRows
     #: Whether it takes rows of the fit to make the report, and not what was learned alone.
     _report_of_rows: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dispatch_methods(cls)
+
+    def _takes_arrays(self) -> bool:
+        """Return whether arrays of all libraries go through all methods but by themselves."""
+        return False
 
     @cached_property
     @ignoring_underflow

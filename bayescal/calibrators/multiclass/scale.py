@@ -1,0 +1,203 @@
+"""The inverse temperature of a softmax: its loss, the fit, and draws from its posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core import numerics
+from bayescal._core.arrays import namespace, on_host
+from bayescal._core.numerics import unit_of
+from bayescal._core.optimise import IntervalMinimum, Status, newton_on_interval
+from bayescal.data.rows import Rows, Source, Sums
+from bayescal.regression.binary.posterior import sample_whitened
+from bayescal.regression.draws import Draws, one_chain
+
+__all__ = [
+    "LOG_SCALE",
+    "Columns",
+    "ScaleLoss",
+    "differences",
+    "fit_inverse",
+    "named_inverse",
+    "sample_inverse",
+]
+
+#: Elements of a block: several arrays of this size stay in the processor's cache.
+_BLOCK = 1 << 15
+#: Beyond so many logits single precision is used, but for the last step, and a part of the rows of
+#: this size finds where to start: at least so many rows.
+_PART, _PART_ROWS = 1 << 14, 64
+#: Of the logarithm of the inverse temperature: most lie between 1/20 and 20.
+LOG_SCALE = 1.5
+#: Multiplied by any usual scale these stay finite.
+differences = partial(numerics.differences, lowest=-1e100)
+
+
+class Columns(NamedTuple):
+    """Logits of some rows below their row's greatest, classes first (k, b)."""
+
+    below: Any
+    #: Those of the labels (b,), and weights (b,).
+    label: Any
+    weights: Any
+    #: What is added to logits (k, 1) after they are multiplied, if anything is.
+    offset: Any = None
+
+
+#: Called with some rows, the ``unit`` that logits are divided by, and whether ``single`` precision
+#: will do.
+Layout: TypeAlias = Callable[..., Columns]
+
+
+def columns_of_logits(rows: Rows, unit: float, single: bool) -> Columns:
+    """Lay out some rows with classes first: sums over them are then sums of long vectors."""
+    logits, xp = rows.scores.T, namespace(rows.scores)
+    logits = np.ascontiguousarray(logits) if on_host(logits) else logits
+    below = logits / unit if unit != 1 else logits
+    below = below - below.max(axis=0)
+    label = below[rows.y, xp.arange(below.shape[1])].astype(float)
+    return Columns(below.astype(np.float32 if single else float), label, rows.weights)
+
+
+_PLAIN = partial(columns_of_logits, unit=1.0)
+
+
+class ScaleLoss:
+    """The weighted cross-entropy of softmax(s * logits / unit), as a function of s.
+
+    Many logits in memory are used in single precision, unless ``single`` says otherwise. Up to 16
+    million are kept, unless ``keep`` says that the loss is wanted once only.
+    """
+
+    def __init__(
+        self,
+        rows: Source,
+        single: bool | None = None,
+        keep: bool = True,
+        layout: Layout = _PLAIN,
+    ) -> None:
+        if single is None:
+            single = isinstance(rows, Rows) and rows.scores.size > _PART
+        self.single = single
+        self.total = rows.weight
+        self._designs = rows.designs(partial(layout, single=single), _BLOCK, keep)
+
+    def __call__(self, s: float) -> tuple[float, float, float]:
+        """Compute the loss and its first two derivatives at s."""
+        sums = self._designs.total(_terms, s)
+        return float(sums["value"]), float(sums["slope"]), float(sums["curvature"])
+
+
+def _terms(s: float, columns: Columns) -> Sums:
+    """Compute the loss of some rows and its first two derivatives at s."""
+    below, label, weights, offset = columns
+    xp = namespace(below)
+    small = xp.exp(below * s if offset is None else below * s + offset)
+    total = small.sum(axis=0).astype(float)
+    small *= below
+    first = small.sum(axis=0) / total
+    small *= below
+    second = small.sum(axis=0) / total
+    return {
+        "value": weights @ (xp.log(total) - s * label),
+        "slope": weights @ (first - label),
+        "curvature": weights @ (second - first**2),
+    }
+
+
+def fit_inverse(
+    rows: Source, layout: Layout = columns_of_logits, polish: bool = False
+) -> IntervalMinimum:
+    """Minimize the weighted sum of the cross-entropies of softmax(s * logits) over s >= 0.
+
+    Logits (n, k) may be of any floating type. After a fit in single precision or to blocks, and to
+    ``polish`` others, too, a last step is taken in double precision.
+    """
+    unit, polish = unit_of(rows.largest, 1e6), polish or not isinstance(rows, Rows)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        layout = partial(layout, unit=unit)
+        loss, found = _minimize(rows, layout, 1.0 if unit == 1 else 0.0)
+        if found.status == Status.CONVERGED and (loss.single or polish):
+            value, slope, curvature = found[1:4]
+            if loss.single:
+                exact = ScaleLoss(rows, single=False, keep=False, layout=layout)
+                value, slope, curvature = exact(found.x)
+            step = slope / curvature if curvature > 0 else 0.0
+            found = found._replace(x=max(found.x - step, 0.0), value=value - slope * step / 2)
+    return found._replace(x=found.x / unit)
+
+
+def named_inverse(found: IntervalMinimum, total: float) -> dict[str, np.ndarray]:
+    """Name what a fit of the inverse temperature to rows of this total weight has learned."""
+    with np.errstate(divide="ignore"):
+        temperature = 1 / np.asarray(found.x)
+    return {
+        "temperature": temperature,
+        "theta": np.array([found.x]),
+        "objective": np.asarray(found.value / total),
+        "status": np.asarray(int(found.status)),
+        "n_iter": np.asarray(found.iterations),
+    }
+
+
+def _minimize(rows: Source, layout: Layout, start: float) -> tuple[ScaleLoss, IntervalMinimum]:
+    """Fit a part of many rows, and from its minimum on all of them."""
+    part = rows.part(_PART, _PART_ROWS)
+    if part is not None:
+        start = _minimize(part, layout, start)[1].x
+    loss = ScaleLoss(rows, layout=layout)
+    return loss, newton_on_interval(loss, start, scale=loss.total)
+
+
+def sample_inverse(rows: Rows, inference: str, num_samples: int, seed: int) -> Draws:
+    """Draw the inverse temperature s (chains, draws, 1), where log s ~ N(0, 1.5**2)."""
+    from scipy.optimize import minimize_scalar
+
+    below, y, weights = rows = rows._replace(scores=differences(rows.scores))
+    loss = ScaleLoss(rows)
+
+    def negative_log_posterior(u: float) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = loss(float(np.exp(u)))[0] + 0.5 * (u / LOG_SCALE) ** 2
+        return value if np.isfinite(value) else np.inf
+
+    grid = np.linspace(-10, 10, 41)
+    best = grid[int(np.argmin([negative_log_posterior(u) for u in grid]))]
+    found: Any = minimize_scalar(
+        negative_log_posterior,
+        bounds=(best - 0.5, best + 0.5),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    u = float(found.x)
+    s = float(np.exp(u))
+    _, slope, curvature = loss(s)
+    mode = np.array([u])
+    factor = np.array([[(curvature * s**2 + slope * s + 1 / LOG_SCALE**2) ** -0.5]])
+    if inference == "laplace":
+        # Of one parameter the distribution function is known, as a sum over a grid.
+        z = np.sinh(np.linspace(-4, 4, 65))
+        log_density = -np.array([negative_log_posterior(v) for v in u + factor[0, 0] * z])
+        density = np.exp(log_density - log_density.max())
+        total = np.r_[0, np.cumsum(np.diff(z) * (density[1:] + density[:-1]))]
+        rng = np.random.default_rng(seed)
+        levels = (rng.permutation(num_samples) + rng.random(num_samples)) / num_samples
+        drawn = u + factor[0, 0] * np.interp(levels, total / total[-1], z)
+        return one_chain(np.exp(drawn)[:, None], int(Status.CONVERGED))
+    own = below[np.arange(len(y)), y]
+    given = below, own, np.asarray(weights, float)
+    drawn = sample_whitened(_loss, given, mode, factor, num_samples, seed)
+    return drawn._replace(coefficients=np.exp(drawn.coefficients))
+
+
+def _loss(u: jax.Array, below: jax.Array, own: jax.Array, weights: jax.Array) -> jax.Array:
+    """Return the negative log posterior of u = (log s,)."""
+    s = jnp.exp(u[0])
+    losses = jax.nn.logsumexp(s * below, axis=1) - s * own
+    return weights @ losses + 0.5 * (u[0] / LOG_SCALE) ** 2

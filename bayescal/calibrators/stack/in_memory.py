@@ -1,0 +1,94 @@
+"""Rows of a stack in memory, on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.optimise import Search, run_together
+from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
+from bayescal.calibrators.stack.kernels import (
+    ROUNDING,
+    Block,
+    Losses,
+    Scale,
+    block_rows,
+    label_logs,
+    losses,
+    make_block,
+    working_type,
+)
+from bayescal.data.rows import Rows
+from bayescal.regression.softmax.objective import split
+
+
+def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: Any) -> list[Block]:
+    """Make what fits use of rows, in blocks that the processor's cache holds."""
+    parts = block_rows(len(rows.y), plan.layout.k)
+    return [make_block(rows.take(part), scale, plan.layout, plan.basis, dtype) for part in parts]
+
+
+class InMemory(Designs):
+    """Blocks of the rows of each fold; ``each`` maps a function, perhaps in threads."""
+
+    def __init__(
+        self, rows: Rows, fold: np.ndarray, scales: Sequence[Scale], plan: Plan, each: Any
+    ) -> None:
+        dtype = working_type(rows.scores.size)
+        self.count, self.rounding = len(scales), ROUNDING[np.dtype(dtype)]
+        self.total = float(rows.weights.sum())
+        self.one_scale = all(scale == plan.scale for scale in scales)
+        self._plan, self._dtype, self._each = plan, dtype, each
+        self._groups = groups = [np.flatnonzero(fold == i) for i in range(self.count)]
+
+        def blocks(index: np.ndarray, scale: Scale) -> list[Block]:
+            return make_blocks(rows.take(index), scale, plan, dtype)
+
+        by_fold = list(each(blocks, groups, [plan.scale] * self.count))
+        self._all = [block for part in by_fold for block in part]
+        if self.one_scale:
+            self._only = by_fold
+            others = [[*range(i), *range(i + 1, self.count)] for i in range(self.count)]
+            self._without = [[b for i in kept for b in by_fold[i]] for kept in others]
+        else:
+            self._only = list(each(blocks, groups, scales))
+            left = [np.flatnonzero(fold != i) for i in range(self.count)]
+            self._without = list(each(blocks, left, scales))
+
+    def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
+        """Compute the sum of losses, and its gradient, of each job at its parameters."""
+        return dict(zip(points, self._each(self._losses, points, points.values()), strict=True))
+
+    def run(self, searches: Mapping[Job, Search]) -> dict[Job, Any]:
+        """Run each search to its end, perhaps in a thread of its own."""
+
+        def one(job: Job) -> Any:
+            search = {job: searches[job]}
+            return run_together(search, lambda at: {job: self._losses(job, at[job])})[job]
+
+        # The longest first, so that none is waited for.
+        jobs = sorted(searches, key=lambda job: -len(self._plan.place(job.member).positions))
+        return dict(zip(jobs, self._each(one, jobs), strict=True))
+
+    def held_out(self, thetas: Mapping[Job, np.ndarray]) -> np.ndarray:
+        """Compute log probabilities (n, members) of labels by fits without the fold of the row."""
+        held = np.empty((sum(map(len, self._groups)), len(self._plan.members)))
+
+        def one(job: Job) -> None:
+            place = self._plan.place(job.member)
+            parameters = split(thetas[job].astype(self._dtype), place.sizes)
+            blocks = self._only[job.fold]
+            logs = [label_logs(block, parameters, place.part) for block in blocks]
+            held[self._groups[job.fold], job.member] = np.concatenate(logs)
+
+        list(self._each(one, thetas))
+        return held
+
+    def _losses(self, job: Job, theta: np.ndarray) -> Losses:
+        place = self._plan.place(job.member)
+        blocks = self._all
+        if job.fold != ALL:
+            blocks = (self._only if job.only else self._without)[job.fold]
+        return losses(blocks, theta, place.sizes, place.part)

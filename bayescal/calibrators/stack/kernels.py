@@ -1,0 +1,143 @@
+"""Losses of members, their gradients and curvatures, with NumPy: rows are columns here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal.calibrators.multiclass.members import Layout, confidence_rows, feature_rows
+from bayescal.data.rows import Rows
+from bayescal.regression.softmax.objective import Design, Parameters, split
+
+#: Numbers of a block of rows, of very many classes rows.
+_BLOCK, _LEAST_ROWS = 1 << 16, 128
+#: So few scores are worth neither threads nor single precision.
+SMALL = 1 << 15
+#: Relative digits of a sum of losses that may be lost.
+ROUNDING = {np.dtype(np.float32): 1e-7, np.dtype(np.float64): 1e-13}
+#: Logits within this have exponentials whose sums neither overflow nor vanish.
+_MILD = 60.0
+Losses = tuple[float, np.ndarray]
+
+
+class Scale(NamedTuple):
+    """The inverse temperature, and the proportion of the uniform distribution."""
+
+    inverse: float
+    smoothing: float
+
+
+class Block(NamedTuple):
+    """Features (m, n), log probabilities (k, n) and confidence (4, n): rows are columns here."""
+
+    features: np.ndarray
+    x: np.ndarray
+    shared: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+
+def working_type(size: int) -> Any:
+    """Return the type in which so many scores are fitted on the host."""
+    return np.float64 if size < SMALL else np.float32
+
+
+@contextmanager
+def threads(size: int) -> Iterator[Any]:
+    """Give a map that works in threads if so many scores are worth it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if cores == 1 or size < SMALL:
+        yield map
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        yield pool.map
+
+
+def smooth_columns(scores: np.ndarray, scale: Scale, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return smoothed log probabilities and probabilities (k, n) of scores (n, k)."""
+    with np.errstate(over="ignore"):
+        x = np.ascontiguousarray(scores.T)
+        x = (x - x.max(axis=0)).astype(dtype, copy=False)
+        x *= dtype(scale.inverse)
+    np.exp(x, out=x)
+    x *= (1 - scale.smoothing) / x.sum(axis=0)
+    x += dtype(scale.smoothing / len(x))
+    return np.log(x), x
+
+
+def make_block(rows: Rows, scale: Scale, layout: Layout, basis: np.ndarray, dtype: Any) -> Block:
+    """Return rows as they are used in fits."""
+    x, probs = smooth_columns(rows.scores, scale, dtype)
+    features = feature_rows(x, probs, layout, basis)
+    weights = rows.weights.astype(dtype, copy=False)
+    return Block(features, x, confidence_rows(x, probs), rows.y, weights)
+
+
+def block_rows(count: int, k: int) -> list[slice]:
+    """Return slices of so many rows of k classes, about equal."""
+    parts = -(-count // max(_LEAST_ROWS, _BLOCK // k))
+    return [slice(*pair) for pair in pairwise(np.arange(parts + 1) * count // parts)]
+
+
+def logits(block: Block, own: Parameters, part: slice) -> np.ndarray:
+    """Return the logits (k, n) of a member, which takes a part of the features."""
+    factor = 1 + own.diagonal[:, None]
+    if len(own.shared):
+        factor = factor + own.shared @ block.shared
+    found = factor * block.x
+    features = block.features[part]
+    found += own.matrix @ features if len(features) > 1 else own.matrix
+    return found
+
+
+def design_and_probabilities(
+    block: Block, parameters: Parameters, part: slice
+) -> tuple[Design, np.ndarray]:
+    """Compute what a member's logits depend on, and its probabilities (n, k): rows are rows."""
+    z = logits(block, parameters, part)
+    z -= z.max(axis=0)
+    np.exp(z, out=z)
+    z /= z.sum(axis=0)
+    x, shared = block.x.T, block.shared.T if len(parameters.shared) else None
+    return Design(x, block.y, block.weights, block.features[part].T, x, shared), z.T
+
+
+def label_logs(block: Block, own: Parameters, part: slice) -> np.ndarray:
+    """Return the log probabilities (n,) of labels by a member."""
+    z = logits(block, own, part)
+    z -= z.max(axis=0)
+    label = z[block.y, np.arange(len(block.y))]
+    return label - np.log(np.exp(z, out=z).sum(axis=0))
+
+
+def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) -> Losses:
+    """Return the weighted sum of losses, and its gradient (p,)."""
+    value, gradient = 0.0, np.zeros(len(theta))
+    into, own = split(gradient, sizes), split(theta.astype(blocks[0].x.dtype), sizes)
+    zero = not theta.any()
+    # Products with ones are several times faster than sums.
+    classes = np.ones(len(blocks[0].x), blocks[0].x.dtype)
+    for block in blocks:
+        z = block.x.copy() if zero else logits(block, own, part)
+        if not (-_MILD < z.min() and z.max() < _MILD):
+            z -= z.max(axis=0)
+        row = np.arange(len(block.y))
+        ones = np.ones(len(row), z.dtype)
+        label = z[block.y, row]
+        np.exp(z, out=z)
+        total = classes @ z
+        value += float(block.weights @ (np.log(total) - label))
+        z *= block.weights / total
+        z[block.y, row] -= block.weights
+        into.matrix[:] += z @ block.features[part].T
+        z *= block.x
+        into.diagonal[:] += z @ ones
+        if len(into.shared):
+            into.shared[:] += block.shared @ (classes @ z)
+    return value, gradient

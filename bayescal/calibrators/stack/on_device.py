@@ -1,0 +1,113 @@
+"""Rows of a stack on an accelerator.
+
+Everything is in double precision. Members are fits with all features, of which those that they do
+not take have coefficients of zero: so one program serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.numerics import log_softmax
+from bayescal.calibrators.multiclass.members import Layout, make_features, smooth
+from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
+from bayescal.calibrators.stack.kernels import ROUNDING, Losses, Scale
+from bayescal.data.rows import Rows
+from bayescal.regression.softmax.objective import Design, evaluate, logit_update
+
+
+class OnDevice(Designs):
+    """Rows of which those that a job does not take have no weight."""
+
+    rounding = ROUNDING[np.dtype(np.float64)]
+
+    def __init__(self, rows: Rows, fold: np.ndarray, scales: Sequence[Scale], plan: Plan) -> None:
+        self.count, self.total = len(scales), float(rows.weights.sum())
+        self.one_scale = all(scale == plan.scale for scale in scales)
+        self._plan = plan
+        data = rows.y, rows.weights, fold
+        self._data = *(jnp.asarray(column) for column in data), jnp.asarray(plan.basis, float)
+        shared = _smooth(rows.scores, plan.scale)
+        self._x = {ALL: shared} | {
+            fold: shared if self.one_scale else _smooth(rows.scores, scale)
+            for fold, scale in enumerate(scales)
+        }
+
+    def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
+        """Compute the sum of losses, and its gradient, of each job at its parameters."""
+        found = {}
+        for job, theta in points.items():
+            sums = np.asarray(_losses(*self._arguments(job, theta)))
+            index = self._plan.place(job.member).positions
+            found[job] = float(sums[0]), sums[1:][index]
+        return found
+
+    def held_out(self, thetas: Mapping[Job, np.ndarray]) -> jax.Array:
+        """Compute log probabilities (n, members) of labels by fits without the fold of the row."""
+        logs: list[list[jax.Array]] = [[] for _ in self._plan.members]
+        for job, theta in thetas.items():
+            arguments = self._arguments(job._replace(only=True), theta)
+            logs[job.member].append(_held_out(*arguments))
+        return _together(logs)
+
+    def _arguments(self, job: Job, theta: np.ndarray) -> tuple[Any, ...]:
+        every = np.zeros(self._plan.layout.length)
+        every[self._plan.place(job.member).positions] = theta
+        takes = np.array([job.takes(fold) for fold in range(self.count)])
+        return self._plan.layout, every, takes, self._x[job.fold], *self._data
+
+
+@jax.jit
+def _smooth(scores: jax.Array, scale: Scale) -> jax.Array:
+    return smooth(scores.astype(float), *scale)
+
+
+def _design(
+    layout: Layout, x: jax.Array, y: Any, weights: Any, basis: jax.Array
+) -> Design[jax.Array]:
+    features, shared = make_features(x, layout, basis.astype(x.dtype))
+    return Design(x, y, weights, features, x, shared)
+
+
+@partial(jax.jit, static_argnums=0)
+def _losses(
+    layout: Layout,
+    theta: jax.Array,
+    takes: jax.Array,
+    x: jax.Array,
+    y: jax.Array,
+    weights: jax.Array,
+    folds: jax.Array,
+    basis: jax.Array,
+) -> jax.Array:
+    """Compute the sum of losses, followed by its gradient (p,), of the rows of some folds."""
+    design = _design(layout, x, y, jnp.where(takes[folds], weights, 0), basis)
+    found = evaluate(design, jnp.zeros_like(theta), theta)
+    return jnp.concatenate([found.value[None], found.gradient])
+
+
+@partial(jax.jit, static_argnums=0)
+def _held_out(
+    layout: Layout,
+    theta: jax.Array,
+    takes: jax.Array,
+    x: jax.Array,
+    y: jax.Array,
+    weights: jax.Array,
+    folds: jax.Array,
+    basis: jax.Array,
+) -> jax.Array:
+    """Compute log probabilities (n,) of the labels of some folds; those of others are zero."""
+    logs = log_softmax(x + logit_update(_design(layout, x, y, weights, basis), theta))
+    return jnp.where(takes[folds], logs[jnp.arange(len(y)), y], 0)
+
+
+@jax.jit
+def _together(logs: list[list[jax.Array]]) -> jax.Array:
+    return jnp.stack([jnp.sum(jnp.stack(own), axis=0) for own in logs], axis=1)

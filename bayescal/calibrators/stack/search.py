@@ -1,0 +1,157 @@
+"""Search for the optimum of a member: quasi-Newton steps until the next one gains next to nothing.
+
+The method is L-BFGS with an approximate inverse Hessian as its metric. Where it converges slowly,
+because the Hessian has changed on the way, the metric is measured anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescal._core.optimise import Search, negligible
+from bayescal.calibrators.stack.kernels import Losses
+from bayescal.calibrators.stack.metric import Metric
+
+#: What a step must gain of what its slope promises.
+_SUFFICIENT = 1e-4
+_SHORTEST = 1e-3
+_MAX_STEPS = 200
+#: After so many steps with one metric it is known how fast they converge.
+_STEPS_TO_JUDGE = 3
+#: Bounds of the scale that the first step finds for the metric.
+_SCALES = 0.05, 2.0
+
+
+class Curvature(NamedTuple):
+    """An approximate inverse Hessian: a metric, its factor, and pairs of steps since it was made.
+
+    A pair is a step, the change of the gradient along it, and their product.
+    """
+
+    metric: Metric
+    scale: float
+    pairs: tuple[tuple[np.ndarray, np.ndarray, float], ...] = ()
+
+    def step(self, gradient: np.ndarray) -> np.ndarray:
+        """Compute the step that leads from a gradient to the minimum of the quadratic model."""
+        step, factors = -gradient, []
+        for moved, turned, curvature in reversed(self.pairs):
+            factors.append(moved @ step / curvature)
+            step = step - factors[-1] * turned
+        step = self.scale * self.metric(step)
+        for (moved, turned, curvature), factor in zip(self.pairs, reversed(factors), strict=True):
+            step = step + (factor - turned @ step / curvature) * moved
+        return step
+
+    def learn(self, moved: np.ndarray, turned: np.ndarray) -> Curvature:
+        """Add a pair; the first one after a new metric finds its factor."""
+        curvature = float(moved @ turned)
+        if not curvature > 0:
+            return self
+        scale = self.scale
+        if not self.pairs:
+            scale = float(np.clip(curvature / (turned @ self.metric(turned)), *_SCALES))
+        return Curvature(self.metric, scale, (*self.pairs, (moved, turned, curvature)))
+
+    def divided(self, share: float) -> Curvature:
+        """Return the curvature of an objective that is so large a share of this one."""
+        pairs = tuple((moved, share * turned, share * size) for moved, turned, size in self.pairs)
+        return Curvature(_divide(self.metric, share), self.scale, pairs)
+
+
+class Objective(NamedTuple):
+    """What a search knows of its objective, beside the losses that it is sent."""
+
+    #: Strengths (p,) of theta**2 / 2 beside the sum of losses.
+    penalty: np.ndarray
+    #: The sum of weights of the rows.
+    total: float
+    #: Relative digits of a sum of losses that may be lost.
+    rounding: float
+    #: Measures the inverse Hessian at parameters (p,), and after how many steps that pays.
+    measure: Callable[[np.ndarray], Metric]
+    patience: float
+
+    def divided(self, share: float) -> Objective:
+        """Return the objective of so large a share of the rows, with that share of the penalty."""
+        return self._replace(
+            penalty=share * self.penalty,
+            total=share * self.total,
+            measure=lambda theta: _divide(self.measure(theta), share),
+        )
+
+
+def _divide(metric: Metric, share: float) -> Metric:
+    return lambda gradient: metric(gradient) / share
+
+
+def descend(
+    objective: Objective,
+    start: np.ndarray,
+    begin: Losses,
+    curvature: Curvature,
+    tolerance: float,
+    relative: float = 0.0,
+) -> Search:
+    """Search from ``start``, where the losses are ``begin``; return parameters and curvature.
+
+    It yields parameters, and is to be sent the sum of losses there and its gradient, without the
+    penalty. It ends where the next step would gain less than ``tolerance`` times the objective;
+    that step is taken, too.
+    """
+    penalty = objective.penalty
+
+    def penalized(losses: Losses, theta: np.ndarray) -> Losses:
+        value, gradient = losses
+        return value + 0.5 * float(penalty @ theta**2), gradient + penalty * theta
+
+    theta, (value, gradient) = start, penalized(begin, start)
+    most, first_gain, steps = 0.0, np.inf, 0
+    for _ in range(_MAX_STEPS):
+        step = curvature.step(gradient)
+        gain = -0.5 * float(gradient @ step)
+        if not gain > 0:
+            break
+        most = max(most, gain)
+        if negligible(gain, value, objective.total, tolerance) or gain < relative * most:
+            theta = theta + step
+            break
+        if steps == 0:
+            first_gain = gain
+        if steps >= _STEPS_TO_JUDGE and _slow(objective, first_gain, gain, steps, value, tolerance):
+            curvature = Curvature(objective.measure(theta), 1.0)
+            steps = 0
+            continue
+        slack, length = objective.rounding * abs(value), 1.0
+        new_value, new = penalized((yield theta + step), theta + step)
+        while not new_value <= value - 2 * _SUFFICIENT * length * gain + slack:
+            if length <= _SHORTEST:
+                break
+            best = gain * length**2 / (new_value - value + 2 * length * gain)
+            length = min(max(best, 0.1 * length), 0.6 * length)
+            new_value, new = penalized((yield theta + length * step), theta + length * step)
+        if not new_value <= value + slack:
+            if steps == 0:
+                break
+            curvature, steps = Curvature(objective.measure(theta), 1.0), 0
+            continue
+        curvature = curvature.learn(length * step, new - gradient)
+        theta, value, gradient, steps = theta + length * step, new_value, new, steps + 1
+    return theta, curvature
+
+
+def _slow(
+    objective: Objective,
+    first_gain: float,
+    gain: float,
+    steps: int,
+    value: float,
+    tolerance: float,
+) -> bool:
+    """Check whether more steps are to come than a new metric is worth."""
+    rate = np.log(first_gain / gain) / steps
+    wanted = np.log(gain / (tolerance * (abs(value) + 1e-3 * objective.total)))
+    return not rate * objective.patience > wanted

@@ -1,0 +1,114 @@
+"""What users hand to a fit, read as a source of rows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bayescal._core.arrays import accelerated, on_host, to_host
+from bayescal._core.precision import float64
+from bayescal.data.blocks.stream import Blocks, as_blocks
+from bayescal.data.blocks.survey import survey
+from bayescal.data.kept_rows import KeptRows, keep_rows
+from bayescal.data.label_names import column_names, in_order
+from bayescal.data.labels import in_columns, of_shares, read_rows
+from bayescal.data.rows import Rows, Source
+from bayescal.data.scores import check_options, convert, plausible
+
+__all__ = ["BLOCKS", "DEVICE", "EVERYWHERE", "MEMORY", "Given", "as_source"]
+
+#: Where the rows of a fit may be: all sources hold memory.
+MEMORY = frozenset({"memory"})
+DEVICE = MEMORY | {"device"}
+BLOCKS = MEMORY | {"blocks"}
+EVERYWHERE = DEVICE | BLOCKS
+
+
+class Given(NamedTuple):
+    """The rows of a fit, and what of them the calibrator keeps."""
+
+    rows: Source
+    classes: np.ndarray
+    #: What probabilities of zero, and less, stand for; only where logarithms are taken of them.
+    least: np.ndarray | None
+    kept: KeptRows
+    blocks: Blocks | None = None
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the scores are on an accelerator, where they stay."""
+        return isinstance(self.rows, Rows) and not on_host(self.rows.scores)
+
+
+def as_source(
+    estimator: Any, scores: Any, y: Any, sample_weight: Any, sources: frozenset[str]
+) -> Given:
+    """Read scores in the domain of a calibrator, labels and weights; keep names of features.
+
+    Arrays in memory come first: other forms are recognized by their types.
+    """
+    if in_columns(y) and estimator.inputs != "top_logits" and getattr(scores, "ndim", 2) < 3:
+        scores, y, sample_weight = of_shares(scores, y, sample_weight, estimator.classes)
+    if type(scores) is not np.ndarray:
+        blocks = as_blocks(scores, y, sample_weight)
+        if isinstance(scores, np.memmap) and "blocks" not in sources:
+            blocks = None
+        if blocks is not None:
+            return _in_blocks(estimator, blocks, sources)
+        there = accelerated(scores) if "device" in sources else None
+        if there is not None:
+            given = _on_device(estimator, there, y, sample_weight)
+            if given is not None:
+                return given
+            # The host's checks say what is wrong.
+            scores = np.asarray(there)
+    names = column_names(scores)
+    rows = estimator._check_rows(scores, reset=True)
+    return _read(estimator, rows, names, y, sample_weight)
+
+
+def _read(
+    estimator: Any, rows: Any, names: list[object] | None, y: Any, sample_weight: Any
+) -> Given:
+    """Read rows (n, 1) or (n, k) whose numbers have been checked."""
+    inputs = estimator.inputs
+    classes, rows, labels, weights = read_rows(
+        rows, y, sample_weight, estimator.classes, estimator._class_count(rows)
+    )
+    if on_host(rows):
+        rows = in_order(rows, names, classes, "scores")
+    kept = keep_rows(rows, labels, weights)
+    values, least = convert(rows, inputs, estimator.domain)
+    check_options(rows, labels, weights, inputs)
+    return Given(Rows(values, labels, weights), classes, least, kept)
+
+
+def _on_device(estimator: Any, scores: jax.Array, y: Any, sample_weight: Any) -> Given | None:
+    """Read scores on an accelerator, which stay there, or nothing if something is wrong."""
+    with float64(), jax.numpy_dtype_promotion("standard"):
+        rows = scores[:, None] if scores.ndim == 1 else scores
+        if not plausible(rows, estimator.inputs):
+            return None
+        if estimator.inputs != "logits" or estimator.domain != "logits":
+            rows = rows.astype(float)  # as on the host
+        estimator.n_features_in_ = rows.shape[1]
+        vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
+        return _read(estimator, rows, None, to_host(y), to_host(sample_weight))
+
+
+def _in_blocks(estimator: Any, blocks: Blocks, sources: frozenset[str]) -> Given:
+    """Read blocks in a first pass."""
+    if "blocks" not in sources:
+        raise TypeError(
+            f"{estimator!r} needs all rows at once, so that it cannot be fitted to blocks; give "
+            "arrays in memory, or take Auto or another calibrator that needs sums only"
+        )
+    rows = survey(blocks, estimator.inputs, estimator.domain, estimator.classes, estimator.binary)
+    reader = rows.reader
+    estimator.n_features_in_ = reader.columns
+    vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
+    if reader.names is not None:
+        estimator.feature_names_in_ = np.array(reader.names, object)
+    return Given(rows, reader.classes, reader.least, rows.kept, blocks)

@@ -1,0 +1,58 @@
+"""Regressions of the rows of a source: in memory, on an accelerator or in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.blas import single_threaded_blas
+from bayescal._core.optimise import Minimum
+from bayescal.data.rows import Rows, Source
+from bayescal.regression.binary.blocks import fit_binary, fit_softmax
+from bayescal.regression.binary.fit import fit_single
+from bayescal.regression.binary.objective import BinaryDesign, Regression
+from bayescal.regression.softmax.fit import fit
+from bayescal.regression.softmax.objective import Design
+
+__all__ = ["binary_fit", "softmax_fit"]
+
+#: Scores of which a design is made at once: the processor's cache holds what it takes.
+_DESIGN_NUMBERS = 1 << 14
+
+
+def binary_fit(
+    rows: Source, make: Callable[[Rows], BinaryDesign], sample: BinaryDesign, penalty: np.ndarray
+) -> Callable[[np.ndarray], Minimum[np.ndarray]]:
+    """Prepare a logistic regression on what ``make`` returns of the rows, and did of a sample.
+
+    Returns
+    -------
+    function
+        Fits the coefficients (1 + d,), first the intercept, of which those that are marked are
+        free; penalties (d,) are of squares.
+    """
+    some = sample.columns[1:].T, sample.targets, sample.weights
+    if isinstance(rows, Rows):
+        return lambda free: fit_single(Regression(*some, 0.0, penalty, free))
+    designs = rows.designs(make, _DESIGN_NUMBERS)
+
+    def fit_blocks(free: np.ndarray) -> Minimum[np.ndarray]:
+        with single_threaded_blas():
+            return fit_binary(Regression(*some, 0.0, penalty, free), rows.weight, designs)
+
+    return fit_blocks
+
+
+def softmax_fit(
+    rows: Source,
+    make: Callable[[Rows], Design[Any]],
+    penalty: np.ndarray,
+    start: np.ndarray,
+) -> Minimum[np.ndarray]:
+    """Fit a multinomial regression on what ``make`` returns of the rows; penalties are (p,)."""
+    if isinstance(rows, Rows):
+        return fit(make(rows), penalty, start)
+    designs = rows.designs(make, _DESIGN_NUMBERS)
+    return fit_softmax(make(rows.sample), penalty, start, rows.weight, designs)

@@ -79,7 +79,7 @@ def _read(
     )
     if on_host(rows):
         rows = in_order(rows, names, classes, "scores")
-    kept = keep_rows(rows, labels, weights)
+    kept = keep_rows(rows, labels, None if sample_weight is None else weights)
     values, least = convert(rows, inputs, estimator.domain)
     check_options(rows, labels, weights, inputs)
     return Given(Rows(values, labels, weights), classes, least, kept)

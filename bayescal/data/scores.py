@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bayescal._core.arrays import namespace, on_host, wide
+from bayescal._core.chunks import slices
 from bayescal._core.numerics import FLOOR, log_odds, log_softmax, sigmoid, softmax
 from bayescal.data.checks import (
     RANGE_TOLERANCE,
@@ -38,6 +39,8 @@ Domain = Literal[
     "logits",
     "top_logits",
 ]
+#: Rows of which several arrays stay in the processor's cache.
+_AT_ONCE = 1 << 15
 _COLUMN = ("probability", "log_odds", "real", "order")
 LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
 #: No other score as further from zero.
@@ -158,7 +161,14 @@ def convert(
             one = _column(scores) if columns == 1 else None
             given = list(scores.T) if one is None else [1 - one, one]
             least = least_probabilities(given)
-    return transform(scores, inputs, domain, least), least if inputs == "probs" else None
+    least = least if inputs == "probs" else None
+    if on_host(scores) and inputs == "probs" and domain in _COLUMN and len(scores) > _AT_ONCE:
+        # In parts that the processor's cache holds.
+        values = np.empty(len(scores))
+        for part in slices(len(scores), _AT_ONCE):
+            values[part] = transform(scores[part], inputs, domain, least)
+        return values, least
+    return transform(scores, inputs, domain, least), least
 
 
 def transform(scores: Any, inputs: Inputs, domain: Domain, least: Any) -> Any:

@@ -116,21 +116,34 @@ def fit_inverse(
 ) -> IntervalMinimum:
     """Minimize the weighted sum of the cross-entropies of softmax(s * logits) over s >= 0.
 
-    Logits (n, k) may be of any floating type. After a fit in single precision or to blocks, and to
-    ``polish`` others, too, a last step is taken in double precision.
+    Logits (n, k) may be of any floating type. After a fit in single precision, and to ``polish``
+    others, too, a last step is taken in double precision.
     """
-    unit, polish = unit_of(rows.largest, 1e6), polish or not isinstance(rows, Rows)
+    unit = unit_of(rows.largest, 1e6)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         layout = partial(layout, unit=unit)
-        loss, found = _minimize(rows, layout, 1.0 if unit == 1 else 0.0)
-        if found.status == Status.CONVERGED and (loss.single or polish):
-            value, slope, curvature = found[1:4]
-            if loss.single:
-                exact = ScaleLoss(rows, single=False, keep=False, layout=layout)
-                value, slope, curvature = exact(found.x)
-            step = slope / curvature if curvature > 0 else 0.0
-            found = found._replace(x=max(found.x - step, 0.0), value=value - slope * step / 2)
+        found = _minimize(rows, layout, 1.0 if unit == 1 else 0.0, polish=polish)
     return found._replace(x=found.x / unit)
+
+
+def _minimize(
+    rows: Source, layout: Layout, start: float, rough: bool = False, polish: bool = False
+) -> IntervalMinimum:
+    """Fit a part of many rows, and from its minimum on all of them."""
+    part = rows.part(_PART, _PART_ROWS)
+    if part is not None:
+        # A good start saves passes over blocks.
+        start = _minimize(part, layout, start, rough=isinstance(rows, Rows)).x
+    loss = ScaleLoss(rows, layout=layout)
+    found = newton_on_interval(loss, start, scale=loss.total)
+    if rough or found.status != Status.CONVERGED or not (loss.single or polish):
+        return found
+    value, slope, curvature = found[1:4]
+    if loss.single:
+        exact = ScaleLoss(rows, single=False, keep=False, layout=layout)
+        value, slope, curvature = exact(found.x)
+    step = slope / curvature if curvature > 0 else 0.0
+    return found._replace(x=max(found.x - step, 0.0), value=value - slope * step / 2)
 
 
 def named_inverse(found: IntervalMinimum, total: float) -> dict[str, np.ndarray]:
@@ -144,15 +157,6 @@ def named_inverse(found: IntervalMinimum, total: float) -> dict[str, np.ndarray]
         "status": np.asarray(int(found.status)),
         "n_iter": np.asarray(found.iterations),
     }
-
-
-def _minimize(rows: Source, layout: Layout, start: float) -> tuple[ScaleLoss, IntervalMinimum]:
-    """Fit a part of many rows, and from its minimum on all of them."""
-    part = rows.part(_PART, _PART_ROWS)
-    if part is not None:
-        start = _minimize(part, layout, start)[1].x
-    loss = ScaleLoss(rows, layout=layout)
-    return loss, newton_on_interval(loss, start, scale=loss.total)
 
 
 def sample_inverse(rows: Rows, inference: str, num_samples: int, seed: int) -> Draws:

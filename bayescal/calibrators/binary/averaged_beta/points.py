@@ -44,7 +44,7 @@ def _gather_many(rows: Source) -> Points:
     """
     low, high = np.arcsinh(np.clip(rows.ends, -FAR, FAR))
     step = partial(_bin_sums, low, (_BINS - 1) / (high - low) if high > low else 0.0)
-    sums = rows.mapped(clip, FAR).total(step, numbers=_AT_ONCE)
+    sums = rows.total(step, numbers=_AT_ONCE)
     used = np.flatnonzero(sums["weight"])
     weight = sums["weight"][used]
     # Sums in another order differ in their last digits, which must not tell equal ones apart.
@@ -60,6 +60,7 @@ def clip(rows: Rows) -> Rows:
 
 def _bin_sums(low: float, unit: float, z: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
     """Return the weights, and weighted log odds, in the bins of either class."""
+    z = namespace(z).clip(z, -FAR, FAR)
     xp: Any = np if on_host(z) else jnp
     place = ((xp.arcsinh(z) - low) * unit).astype(np.int32) + _BINS * (y > 0)
     own = xp.asarray(weights)

@@ -193,9 +193,8 @@ def _observe(
     rule, family, n = setup.integrator, problem.prior.family, len(rows)
     assert isinstance(rule, Quadrature)
     k = family.classes
-    phi = np.asarray(
-        finite_features(family, jnp.asarray(points), problem.origin, np.dtype(np.float64))
-    )
+    doubles = jnp.asarray(np.asarray(points, np.float64))
+    phi = np.asarray(finite_features(family, doubles, problem.origin, np.dtype(np.float64)))
     more = np.eye(k)[:, :, None] * phi[:, None, None, :]
     sums = (np.asarray(problem.sums)[rows][:, None] + more).reshape(n * k, k, -1)
     size = max(16, 1 << (n * k - 1).bit_length())

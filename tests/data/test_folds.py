@@ -161,6 +161,18 @@ def test_equal_up_to_rounding_is_one_cell_of_several_rows() -> None:
     np.testing.assert_allclose(np.bincount(folds.index, folds.weights), weights, rtol=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_light_rows_that_are_equal_up_to_rounding_are_all_kept(seed: int) -> None:
+    """Also where together they weigh no more than one unit, and stay in one fold."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(20, 2))
+    x = np.concatenate([x, x[:8] * (1 + 1e-15), x[:3] * (1 - 1e-15)])
+    y = np.concatenate([np.arange(20), np.arange(8), np.arange(3)]) % 2
+    weights = rng.exponential(size=31)
+    folds = fold_features(x, y, weights, 4)
+    np.testing.assert_allclose(np.bincount(folds.index, folds.weights, 31), weights, rtol=1e-9)
+
+
 @pytest.mark.parametrize("step", [0.0, 1e-12])
 def test_every_row_has_a_fold_whatever_its_weight(step: float) -> None:
     """Rows of one cell whose weights differ by hundreds of digits."""

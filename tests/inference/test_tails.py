@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -78,6 +79,13 @@ def test_quadrature_has_the_closed_form_far_away(data: tuple) -> None:
     assert (np.asarray(result.mcse) < 1e-7).all() and result.mcse[2] < 1e-9
     if data is UNEVEN:
         np.testing.assert_allclose(result.probs[6:8], [0.0804508, 0.00111268], rtol=1e-5)
+
+
+def test_points_of_jax_in_single_precision() -> None:
+    points = np.array([0.0, 30, -40])
+    post = posterior(NORMAL, UNEVEN, integrator="quadrature")
+    result = post.predict(jnp.asarray(points, jnp.float32))
+    np.testing.assert_allclose(result.log_odds, normal_log_odds(points, UNEVEN), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,14 @@ def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -
             cells.outcome_weights[outcome[some]] * share[some],
         ),
     ]
+    # The other rows of cells of a single unit, equal to its first row but for rounding.
+    fold_of_outcome = np.full(len(first), -1)
+    fold_of_outcome[alone] = fold_of_alone
+    fold_of_set = fold_of_outcome[cells.outcome]
+    fold_of_set[first] = -1
+    others = np.flatnonzero(fold_of_set >= 0)
+    if len(others):
+        entries.append(_Entries(others, fold_of_set[others], cells.weights[others]))
     mixed = several[~lone[several]]
     if len(mixed):
         entries.append(_divide(cells, mixed, first, table[~lone[several]]))

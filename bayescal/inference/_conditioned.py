@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -26,8 +26,6 @@ from bayescal.models import Prior
 if TYPE_CHECKING:
     import arviz
     import xarray as xr
-
-    from bayescal.inference.prediction import Prediction
 
 
 class Conditioned(ABC):
@@ -84,7 +82,7 @@ class Conditioned(ABC):
         return self._per_data_set(probs[:, 1]) if classes == 2 else self.layout.shaped(probs)
 
     @abstractmethod
-    def predict(self, x: ArrayLike | None = None, *, method: str = "predictive") -> Prediction:
+    def predict(self, x: ArrayLike | None = None, *, method: str = "predictive") -> Any:
         """Predict the class probabilities at points ``x``."""
 
     @functools.cached_property

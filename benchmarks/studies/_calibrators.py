@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Sequence
@@ -20,11 +21,11 @@ Inputs = Literal["probs", "logits"]
 
 
 def registered() -> dict[str, type[bc.Calibrator]]:
-    """Return all calibrators of several classes, by the name of their module."""
+    """Return all calibrators of several classes, by the names of their classes in snake case."""
     every = [getattr(bc, name) for name in bc.__all__]
     able = [own for own in every if isinstance(own, type) and issubclass(own, bc.Calibrator)]
     return {
-        own.__module__.rsplit(".", 1)[1]: own
+        re.sub("(?<=[a-z])(?=[A-Z])", "_", own.__name__).lower(): own
         for own in able
         if not own.binary and not isabstract(own)
     }

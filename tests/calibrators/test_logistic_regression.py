@@ -253,7 +253,7 @@ def test_predictions_are_right_at_both_ends() -> None:
         ({"coef_prior": "normal"}, "coef_prior must be one of"),
         ({"coef_prior": "cauchy", "penalty": "l2"}, "penalty must be None beside coef_prior"),
         ({"smoothing": "cv", "penalty": "l2"}, "strength must be a number beside smoothing='cv'"),
-        ({"inference": "laplace"}, "must have a prior; say coef_prior='cauchy'"),
+        ({"inference": "laplace"}, "must have a prior; pass coef_prior='cauchy'"),
         (
             {"inference": "laplace", "penalty": "l2", "strength": 0.0},
             "with a positive strength",

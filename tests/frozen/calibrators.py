@@ -13,7 +13,7 @@ import numpy as np
 import bayescal as bc
 from tests.calibrators.cases import CASES, DEFAULTS, SLOW
 from tests.calibrators.cases import Case as Method
-from tests.frozen.case import Case, Results
+from tests.frozen.case import RTOL, Case, Results
 from tests.frozen.data import BINARY, SEVERAL, data_set, logits_of
 
 #: Calibrators that need all rows at once.
@@ -29,6 +29,8 @@ NOT_IN_BLOCKS = (
     "OrderPreserving",
     "WeightScaling",
 )
+#: Many steps of a search magnify rounding.
+SEARCHED = ("Decision", "OrderPreserving")
 
 
 def cases() -> Iterator[Case]:
@@ -55,8 +57,12 @@ def _data_names(method: Method) -> tuple[str, ...]:
 
 def _case(method: Method, variant: str, fit: Any, *arguments: Any) -> Case:
     names = ", ".join(str(own) for own in arguments)
-    slow = method.calibrator.__name__ in SLOW
-    return Case(f"{method.name}: {variant}, {names}", partial(fit, method, *arguments), slow)
+    cls = method.calibrator.__name__
+    rtol = 1e-8 if cls in SEARCHED else RTOL
+    if cls == "Spline" and variant == "laplace":
+        rtol = 1e-3  # Rounding moves its draws: by 2e-4 with other versions.
+    compute = partial(fit, method, *arguments)
+    return Case(f"{method.name}: {variant}, {names}", compute, cls in SLOW, rtol)
 
 
 def _of_data(method: Method) -> Iterator[Case]:

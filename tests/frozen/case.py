@@ -17,13 +17,14 @@ Results = Mapping[str, Any]
 #: Results as JSON holds them.
 Frozen = dict[str, Any]
 
-#: Most results agree to 1e-12 with other threads, flags of the compiler and instructions of the
-#: processor. Cases that do not state another tolerance, and the reason.
+#: Tolerances with the libraries and the kind of processor that the numbers were recorded with,
+#: whatever the threads and the flags of the compiler; most agree to 1e-12 there.
 RTOL = 1e-9
 ATOL = 1e-12
-#: The least tolerance with other versions of the libraries: from JAX 0.8 to 0.12, NumPy 2.0 to 2.5,
-#: SciPy 1.15 to 1.18, scikit-learn 1.6 to 1.9 and Python 3.11 to 3.13 results agreed to 6e-7.
-OTHER_VERSIONS = 1e-5
+#: The least tolerance elsewhere. From JAX 0.8 to 0.12, NumPy 2.0 to 2.5, SciPy 1.15 to 1.18,
+#: scikit-learn 1.6 to 1.9 and Python 3.11 to 3.13, and with processors that have less instructions,
+#: results agree to 8e-7: random draws have the digits of single precision.
+ELSEWHERE = 1e-5
 #: Each step of a chain of the no-U-turn sampler magnifies the rounding of the last. Where it does
 #: so by much, chains are others on another machine, and averages of them agree as such.
 CHAINS, AVERAGES = 1e-3, 0.1
@@ -31,12 +32,16 @@ CHAINS, AVERAGES = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Case:
-    """A computation through the public interface whose results must stay as they are."""
+    """A computation through the public interface whose results must stay as they are.
+
+    A relative tolerance that differs from the usual one has its reason beside it.
+    """
 
     name: str
     compute: Callable[[], Results]
     slow: bool = False
     rtol: float = RTOL
+    elsewhere: float = ELSEWHERE
 
 
 def freeze(case: Case) -> Frozen:

@@ -383,7 +383,7 @@ def test_a_column_that_is_no_label_does_not_fill_memory(
 COMMANDS = """
 import sys
 from pathlib import Path
-from bayescal.calibrators import _rows
+from bayescal.data.blocks import reader as _rows
 from bayescal.cli import _streams, app
 
 _streams.LARGE = _streams.BYTES = 1 << 18

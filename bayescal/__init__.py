@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from bayescal.calibrators import *  # noqa: F403
     from bayescal.data.blocks.stream import Blocks as Blocks
     from bayescal.data.tokens import tokens as tokens
+    from bayescal.deployment import ExpectedPerformance as ExpectedPerformance
+    from bayescal.deployment import PriorShift as PriorShift
+    from bayescal.deployment import expected_performance as expected_performance
     from bayescal.evaluation import Evaluation as Evaluation
     from bayescal.evaluation import evaluate as evaluate
     from bayescal.inference.prediction import Prediction as Prediction
@@ -58,7 +61,14 @@ _NAMES = {
     "posterior": ("posterior", "posterior_predict"),
     "sweeps": ("sweep",),
 }
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+# Estimators import scikit-learn, as calibrators do.
+_ESTIMATORS = {"deployment": ("ExpectedPerformance", "PriorShift", "expected_performance")}
+_MODULE_OF = {
+    name: module
+    for names_of in (_NAMES, _ESTIMATORS)
+    for module, names in names_of.items()
+    for name in names
+}
 
 
 class _Package(ModuleType):

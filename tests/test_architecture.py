@@ -33,6 +33,7 @@ LAYERS = (
     "metrics",
     "compare",
     "calibrators",
+    "deployment",
     "losses",
     "datasets",
     "plots",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.files import write_atomically
@@ -177,7 +177,9 @@ def _check_predicts(calibrator: Any) -> None:
     if not hasattr(calibrator, "as_function") or inputs == "top_logits":
         return
     with np.errstate(all="ignore"):
-        function = calibrator.as_function()
+        populations = getattr(calibrator, "populations_", None)
+        chosen = [] if populations is None else populations[:1].tolist()
+        function = calibrator.as_function(*chosen)
         one = 1 / max(function.columns, 2) if inputs == "probs" else 0.0
         found = function(np.full((1, function.columns), one))
     k = len(calibrator.classes_) if hasattr(calibrator, "classes_") else function.columns
@@ -289,8 +291,13 @@ def _is_ours(cls: type) -> bool:
 
 
 def _find(name: str) -> Any:
-    """Return what is public under a name in this package, which has been imported: or None."""
-    return getattr(sys.modules[__name__.rpartition(".")[0]], name, None)
+    """Return the public estimator or report of the library with a name, or None."""
+    calibrators = sys.modules[__name__.rpartition(".")[0]]
+    if hasattr(calibrators, name):
+        return getattr(calibrators, name)
+    # Estimators of higher layers, which the library imports by name.
+    value = getattr(sys.modules[__name__.partition(".")[0]], name, None)
+    return value if isinstance(value, type) and issubclass(value, BaseEstimator) else None
 
 
 def _options(cls: type) -> list[str]:

@@ -45,6 +45,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Calibrate": ("CalibratedClassifier", "Auto", "LogisticRegression", "Calibrator", "Report"),
     "Combine": ("Composition", "compose", "Average", "MultiLabel", "OneVsRest"),
+    "After deployment": ("PriorShift", "expected_performance", "ExpectedPerformance"),
     "Keep, move and read": ("save", "load", "export", "PredictFunction", "TopProbs", "Blocks"),
     "Judge": ("evaluate", "Evaluation"),
     "Settings and warnings": ("cache_compilations", "AccuracyWarning", "SamplingWarning"),

@@ -113,10 +113,9 @@ class Estimator:
         return self.predict_proba(kept.rows)
 
     def _settle_report(self) -> None:
-        """Make the report, if that takes rows of the fit, and let go of these."""
+        """Make the report, if that takes rows of the fit."""
         if "_kept_rows" in vars(self) and self._report_of_rows:
             self.report_  # noqa: B018
-        vars(self).pop("_kept_rows", None)
 
     def _forget_report(self) -> None:
         """Forget that of an earlier fit."""
@@ -132,4 +131,5 @@ class Estimator:
 
     def __getstate__(self: Any) -> dict[str, Any]:
         self._settle_report()
-        return super().__getstate__()  # type: ignore[misc]
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_kept_rows"}

@@ -1,0 +1,17 @@
+"""After deployment: class shares that have changed, and performance without labels."""
+
+from bayescal.deployment.assumption import ShiftCheck
+from bayescal.deployment.performance import (
+    Expectation,
+    ExpectedPerformance,
+    expected_performance,
+)
+from bayescal.deployment.prior_shift import PriorShift
+
+__all__ = [
+    "Expectation",
+    "ExpectedPerformance",
+    "PriorShift",
+    "ShiftCheck",
+    "expected_performance",
+]

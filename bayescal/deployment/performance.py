@@ -1,0 +1,277 @@
+"""What a calibrated model is expected to lose on rows whose labels are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.chunks import slices
+from bayescal._core.numerics import FLOOR, ignoring_underflow
+from bayescal.calibrators.base.draws import mixture_quantile
+from bayescal.data.checks import as_numpy, check_finite, check_level
+from bayescal.data.weights import check_weights
+from bayescal.deployment.prior_shift import PriorShift
+from bayescal.deployment.recalibration import shifted
+
+__all__ = ["Expectation", "ExpectedPerformance", "expected_performance"]
+
+#: Rows up to which labels are simulated, and simulations per draw. The mean over more is normal.
+_MAX_SIMULATED, _SIMULATIONS = 1000, 50
+#: Numbers held at once.
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A metric of rows without labels, with two intervals.
+
+    Attributes
+    ----------
+    value : float
+        The posterior mean of the expected metric.
+    expected : tuple of two floats
+        Credible interval of the mean over many rows like these. Only the probabilities are
+        uncertain.
+    realized : tuple of two floats
+        Interval of the metric of these rows, once they have labels: chance in the labels is
+        included.
+    """
+
+    value: float
+    expected: tuple[float, float]
+    realized: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class ExpectedPerformance:
+    """Expected metrics of rows without labels; ``print`` it.
+
+    Attributes
+    ----------
+    log_loss, brier_score, accuracy : Expectation
+    cost : Expectation or None
+        The mean cost of the decisions with the least expected cost, if ``costs`` were given.
+    level : float
+        Probability of the intervals.
+    rows : int
+    """
+
+    log_loss: Expectation
+    brier_score: Expectation
+    accuracy: Expectation
+    cost: Expectation | None
+    level: float
+    rows: int
+
+    def __str__(self) -> str:
+        names = ("log_loss", "brier_score", "accuracy", "cost")
+        lines = [f"{self.rows:,} rows without labels, {self.level:.0%} intervals"]
+        lines.append(f"{'':12} {'value':>8}  {'expected':>18}  {'realized':>18}")
+        for name in names:
+            own: Expectation | None = getattr(self, name)
+            if own is not None:
+                ends = (f"{low:.4f} to {high:.4f}" for low, high in (own.expected, own.realized))
+                lines.append(f"{name:12} {own.value:8.4f}  " + "  ".join(f"{e:>18}" for e in ends))
+        return "\n".join(lines)
+
+
+class _Draws(NamedTuple):
+    """Metrics by draw: means (draws, metrics), variances of labels' chance, simulated values."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    simulated: np.ndarray | None
+
+
+@ignoring_underflow
+def expected_performance(
+    calibrator: Any,
+    scores: ArrayLike,
+    *,
+    costs: ArrayLike | None = None,
+    level: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+    calibration: Sequence[Any] | None = None,
+) -> ExpectedPerformance:
+    r"""Estimate log loss, Brier score, accuracy and cost of rows without labels.
+
+    If the probabilities are calibrated for these rows, the expected loss of a row is
+
+    .. math:: \sum_y p(y \mid x)\, \ell(q(x), y)
+
+    with the predictions q and the probabilities p, which are uncertain: they are 40 draws from the
+    posterior of the calibrator, as in :class:`PriorShift`. Use a :class:`PriorShift` where class
+    shares have changed.
+
+    Parameters
+    ----------
+    calibrator : fitted calibrator or PriorShift
+    scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
+    costs : array of shape (k, d), optional
+        Cost of each decision for each class, as in :func:`metrics.decision_cost`.
+    level : float
+        Probability of the intervals, in (0, 1).
+    sample_weight : array-like of shape (m,), optional
+        Non-negative; only ratios matter.
+    calibration : (scores, y) or (scores, y, sample_weight), optional
+        Calibration rows, if the calibrator keeps none: see :meth:`PriorShift.fit`.
+
+    Returns
+    -------
+    ExpectedPerformance
+
+    Raises
+    ------
+    ValueError
+        If scores, weights or costs are invalid, no calibration rows are at hand, or a
+        :class:`PriorShift` has several populations.
+
+    Notes
+    -----
+    The Brier score sums over classes, as :func:`metrics.brier_score` does of rows of
+    probabilities. Intervals of the expected value are normal in the draws. Realized values of up to
+    1,000 rows are simulated with labels; those of more rows have a mixture of normal distributions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayescal as bc
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(2000)
+    >>> calibrator = bc.Beta().fit(p[:1000], rng.random(1000) < p[:1000])
+    >>> found = bc.expected_performance(calibrator, p[1000:])
+    >>> y = rng.random(1000) < p[1000:]
+    >>> loss = bc.metrics.log_loss(calibrator.predict_proba(p[1000:]), y)
+    >>> low, high = found.log_loss.realized
+    >>> bool(low < loss < high)
+    True
+    """
+    level = check_level(level)
+    shift, state = _read(calibrator, calibration)
+    source = calibrator if isinstance(calibrator, PriorShift) else shift.calibrator_
+    calibrated = shift._probabilities(scores)
+    predicted = calibrator.predict_proba(scores) if source is calibrator else calibrated
+    weights = check_weights(sample_weight, len(calibrated), match="scores")
+    k = calibrated.shape[1]
+    table = None if costs is None else as_numpy(costs, "costs").astype(np.float64)
+    if table is not None:
+        if table.ndim != 2 or table.shape[0] != k or not table.shape[1]:
+            raise ValueError(f"costs must have shape ({k}, decisions), got {table.shape}")
+        check_finite(table, "costs")
+    rng = np.random.default_rng(int(shift.state_["seed"]))
+    draws = _run(state, calibrated, predicted, weights / weights.sum(), table, rng)
+    ranges = [(0.0, np.inf), (0.0, 2.0), (0.0, 1.0)]
+    if table is not None:
+        ranges.append((float(table.min()), float(table.max())))
+    found = [_expectation(draws, place, level, *own) for place, own in enumerate(ranges)]
+    cost = found[3] if table is not None else None
+    return ExpectedPerformance(*found[:3], cost, level, int((weights > 0).sum()))
+
+
+def _read(
+    calibrator: Any, calibration: Sequence[Any] | None
+) -> tuple[PriorShift, dict[str, np.ndarray]]:
+    """Return a shift, and the draws of probabilities: those of a calibrator are not shifted."""
+    if isinstance(calibrator, PriorShift):
+        if getattr(calibrator, "populations_", None) is not None:
+            raise ValueError(
+                "calibrator must be a PriorShift of one population; fit one for each of them"
+            )
+        if calibration is not None:
+            raise ValueError("calibration must be None for a PriorShift, which has its rows")
+        calibrator.shares_interval(0.5)  # raises where it is not fitted
+        return calibrator, calibrator._arrays(0)
+    classes = getattr(calibrator, "classes_", (0, 1))
+    known = np.full(len(classes), 1 / len(classes))
+    shift = PriorShift(calibrator, known).fit(calibration=calibration)
+    state = shift._arrays(0)
+    return shift, {**state, "log_ratio": np.zeros((len(state["theta"]), 1, len(classes)))}
+
+
+def _losses(predicted: np.ndarray, table: np.ndarray | None) -> np.ndarray:
+    """Compute what each label of each row would cost (metrics, m, k)."""
+    best = predicted.argmax(axis=1)
+    onehot = np.arange(predicted.shape[1]) == best[:, None]
+    squares = (predicted**2).sum(axis=1, keepdims=True)
+    losses = [
+        -np.log(np.maximum(predicted, FLOOR)),
+        1 - 2 * predicted + squares,
+        onehot.astype(float),
+    ]
+    if table is not None:
+        losses.append(table[:, (predicted @ table).argmin(axis=1)].T)
+    return np.stack(losses)
+
+
+def _run(
+    state: dict[str, np.ndarray],
+    calibrated: np.ndarray,
+    predicted: np.ndarray,
+    weights: np.ndarray,
+    table: np.ndarray | None,
+    rng: np.random.Generator,
+) -> _Draws:
+    """Add up the metrics of all rows by draw."""
+    m, k = calibrated.shape
+    draws = int(np.prod(state["log_ratio"].shape[:-1]))
+    simulations = max(1, _SIMULATIONS * len(state["theta"]) // draws)
+    simulate = m <= _MAX_SIMULATED
+    mean: Any = 0.0
+    variance: Any = 0.0
+    simulated: Any = np.zeros((draws, simulations, 3 + (table is not None)))
+    for rows in slices(m, max(1, _BLOCK // (draws * k))):
+        losses = _losses(predicted[rows], table)
+        probs = _curves(state, calibrated[rows])
+        first = np.einsum("bmk,lmk->bml", probs, losses)
+        second = np.einsum("bmk,lmk->bml", probs, losses**2)
+        own = weights[rows]
+        mean = mean + np.einsum("m,bml->bl", own, first)
+        variance = variance + np.einsum("m,bml->bl", own**2, np.maximum(second - first**2, 0))
+        if simulate:
+            simulated += _simulate(probs, losses * own[:, None], simulations, rng)
+    return _Draws(mean, variance, simulated if simulate else None)
+
+
+def _curves(state: dict[str, np.ndarray], calibrated: np.ndarray) -> np.ndarray:
+    """Return the probabilities (draws, m, k) of all draws."""
+    curves = shifted(state, calibrated, lambda own: np.moveaxis(own, 0, 1))
+    return np.moveaxis(curves, 0, 1)
+
+
+def _simulate(
+    probs: np.ndarray, losses: np.ndarray, simulations: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw labels of all rows; return the sums (draws, simulations, metrics) of their losses."""
+    below = np.cumsum(probs, axis=2)[..., :-1]
+    rows = np.arange(probs.shape[1])
+    found = np.empty((len(probs), simulations, len(losses)))
+    for index in _pairs(len(probs), simulations):
+        u = rng.random(len(rows))
+        labels = (u[:, None] > below[index[0]]).sum(axis=1)
+        found[index] = losses[:, rows, labels].sum(axis=1)
+    return found
+
+
+def _pairs(draws: int, simulations: int) -> Iterator[tuple[int, ...]]:
+    return iter(np.ndindex(draws, simulations))
+
+
+def _expectation(draws: _Draws, place: int, level: float, low: float, high: float) -> Expectation:
+    """Return the mean of a metric over draws, and both intervals within its range."""
+    mean, variance = draws.mean[:, place], draws.variance[:, place]
+    tails = (1 - level) / 2, (1 + level) / 2
+    spread = float(mean.std(ddof=1))
+    expected = [float(mean.mean() + ndtri(tail) * spread) for tail in tails]
+    if draws.simulated is not None:
+        realized = np.quantile(draws.simulated[..., place], tails).tolist()
+    else:
+        noise = np.sqrt(np.maximum(variance, FLOOR))[:, None]
+        share = np.full(len(mean), 1 / len(mean))
+        realized = [float(mixture_quantile(share, mean[:, None], noise, t)[0]) for t in tails]
+    first, second = ((max(low, a), min(high, b)) for a, b in (expected, realized))
+    return Expectation(float(mean.mean()), first, second)

@@ -1,0 +1,219 @@
+"""How uncertain calibrated probabilities are: draws of a small recalibration of them.
+
+A calibrator need not have a posterior. Its probabilities of the calibration rows are recalibrated
+by a few parameters under a normal prior, and the draws from their posterior, with the class shares
+that the same draw implies, stand for the uncertainty of any calibrator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import matmul, namespace
+from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
+from bayescal.calibrators.base.draws import map_rows
+
+__all__ = [
+    "NUM_DRAWS",
+    "Recalibration",
+    "as_rows",
+    "draw_recalibrations",
+    "exact",
+    "merge_rows",
+    "recalibrated",
+    "shifted",
+]
+
+#: Draws of the recalibration.
+NUM_DRAWS = 40
+#: Prior standard deviations: of two classes slope, offset and bend; of more slope and offsets.
+_BINARY_SCALES = np.array([0.5, 2.0, 1.0])
+_SLOPE_SCALE, _OFFSET_SCALE = 0.5, 2.0
+#: Rows beyond which those with neighboring log odds are merged, and the width of the cells.
+MAX_ROWS, _CELL_WIDTH = 300, 0.05
+_MAX_STEPS, _TOLERANCE = 50, 1e-8
+
+
+class Recalibration(NamedTuple):
+    """Draws of recalibrations: parameters (draws, p) and log class shares (draws, k)."""
+
+    theta: np.ndarray
+    log_shares: np.ndarray
+
+
+def draw_recalibrations(
+    log_probs: np.ndarray, codes: np.ndarray, weights: np.ndarray, rng: np.random.Generator
+) -> Recalibration:
+    """Draw recalibrations from their posterior given the calibration rows.
+
+    Parameters
+    ----------
+    log_probs : array of shape (n, k)
+        Logarithms of calibrated probabilities.
+    codes : array of shape (n,)
+        Labels as positions among the classes.
+    weights : array of shape (n,)
+        Positive. Weights that are not counts are scaled to their effective number of rows.
+    rng : numpy.random.Generator
+
+    Notes
+    -----
+    The class shares of a draw are the mean of its probabilities over rows that are weighted by the
+    Bayesian bootstrap. They come from the same draw as the probabilities because both errors are
+    strongly correlated.
+    """
+    mass = as_rows(weights)
+    if log_probs.shape[1] == 2:
+        base, counts = merge_rows(log_odds(log_probs), np.stack([mass, mass * codes], axis=1))
+        log_probs, mass = log_softmax(np.stack([0 * base, base], axis=1)), counts[:, 0]
+        mode, precision = _binary_mode(base, mass, counts[:, 1])
+    else:
+        mode, precision = _softmax_mode(log_probs, codes, mass)
+    noise = rng.standard_normal((NUM_DRAWS, len(mode)))
+    theta = mode + np.linalg.solve(np.linalg.cholesky(precision).T, noise.T).T
+    shares = np.empty((NUM_DRAWS, log_probs.shape[1]))
+    for draw in range(NUM_DRAWS):
+        drawn = rng.standard_gamma(mass)
+        moved = recalibrated(theta[draw, None], log_probs)[0]
+        shares[draw] = (drawn / drawn.sum()) @ np.exp(moved)
+    return Recalibration(theta, np.log(np.maximum(shares, np.finfo(float).tiny)))
+
+
+def exact(shares: np.ndarray, k: int) -> Recalibration:
+    """Return draws that all leave the probabilities as they are, with known class shares."""
+    theta = np.zeros((NUM_DRAWS, 3 if k == 2 else k + 1))
+    return Recalibration(theta, np.tile(np.log(shares), (NUM_DRAWS, 1)))
+
+
+def recalibrated(theta: Any, log_probs: Any) -> Any:
+    """Compute recalibrated log probabilities (draws, m, k) from log probabilities (m, k)."""
+    xp = namespace(log_probs)
+    if log_probs.shape[1] == 2:
+        base = log_odds(log_probs)
+        moved = base[None, :] + matmul(theta, xp.stack(_columns(base, xp), axis=0))
+        return log_softmax(xp.stack([-moved / 2, moved / 2], axis=2))
+    return log_softmax((1 + theta[:, None, :1]) * log_probs[None, :, :] + theta[:, None, 1:])
+
+
+def shifted(state: Any, probs: Any, reduce: Any) -> Any:
+    """Reduce the probabilities (draws, m, k) under the new class shares, in blocks of rows."""
+    theta, ratio, floor = state["theta"], state["log_ratio"], state["floor"]
+
+    def run(rows: Any) -> Any:
+        xp = namespace(rows)
+        moved = recalibrated(theta, xp.log(xp.maximum(rows, floor)))
+        curves = softmax(moved[:, None, :, :] + ratio[:, :, None, :])
+        return reduce(xp.reshape(curves, (-1, *curves.shape[2:])))
+
+    width = int(np.prod(ratio.shape))
+    return map_rows(run, probs, width)
+
+
+def merge_rows(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Merge rows whose log odds lie in one narrow cell: mean log odds (c,) and counts (c, ...).
+
+    ``counts`` (n, ...) are added. Few rows stay as they are.
+    """
+    if len(values) <= MAX_ROWS:
+        return values, counts
+    weights = counts.reshape(len(counts), -1).sum(axis=1)
+    index = np.unique(np.floor(values / _CELL_WIDTH), return_inverse=True)[1].ravel()
+    size = int(index.max()) + 1
+    mass = np.bincount(index, weights, size)
+    centers = np.bincount(index, weights * values, size) / np.where(mass > 0, mass, 1)
+    columns = counts.reshape(len(counts), -1).T
+    merged = np.stack([np.bincount(index, column, size) for column in columns], axis=1)
+    used = mass > 0
+    return centers[used], merged.reshape(size, *counts.shape[1:])[used]
+
+
+def as_rows(weights: np.ndarray) -> np.ndarray:
+    """Scale weights that are not counts to their effective number of rows."""
+    if (weights == np.floor(weights)).all():
+        return weights
+    total = weights.sum()
+    return weights * (effective_size(total, weights @ weights) / total)
+
+
+def _columns(base: Any, xp: Any) -> list[Any]:
+    """Return the columns whose coefficients move log odds: slope, offset and bend."""
+    return [base, xp.ones_like(base), xp.tanh(base / 2) ** 2]
+
+
+def _binary_mode(
+    base: np.ndarray, totals: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the most probable parameters (3,) and the precision of the posterior there.
+
+    The rows have log odds ``base``, weights ``totals``, and ``counts`` of these in class 1.
+    """
+    design = np.stack(_columns(base, np), axis=1)
+    prior = np.diag(_BINARY_SCALES**-2.0)
+
+    def loss(theta: np.ndarray) -> float:
+        z = base + design @ theta
+        return float(totals @ np.logaddexp(0, z) - counts @ z + theta @ prior @ theta / 2)
+
+    theta, value = np.zeros(3), loss(np.zeros(3))
+    for _ in range(_MAX_STEPS):
+        p = sigmoid(base + design @ theta)
+        gradient = design.T @ (totals * p - counts) + prior @ theta
+        precision = (design.T * (totals * p * (1 - p))) @ design + prior
+        theta, value, done = _descend(loss, theta, value, -np.linalg.solve(precision, gradient))
+        if done:
+            break
+    p = sigmoid(base + design @ theta)
+    return theta, (design.T * (totals * p * (1 - p))) @ design + prior
+
+
+def _softmax_mode(
+    log_probs: np.ndarray, codes: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the most probable slope and offsets (k + 1,) and the precision of the posterior."""
+    k = log_probs.shape[1]
+    prior = np.append(_SLOPE_SCALE**-2.0, np.full(k, _OFFSET_SCALE**-2.0))
+    onehot = np.bincount(codes, weights, k)
+    label_mass = np.append(weights @ log_probs[np.arange(len(codes)), codes], onehot)
+
+    def loss(theta: np.ndarray) -> float:
+        moved = log_softmax(_logits(theta, log_probs))
+        own = moved[np.arange(len(codes)), codes]
+        return float(-weights @ own + prior @ theta**2 / 2)
+
+    def derivatives(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p = softmax(_logits(theta, log_probs))
+        weighted = weights[:, None] * p
+        mean = (p * log_probs).sum(axis=1)
+        predicted = np.append(weights @ mean, weighted.sum(axis=0))
+        precision = np.empty((k + 1, k + 1))
+        precision[0, 0] = (weighted * log_probs**2).sum() - weights @ mean**2
+        precision[0, 1:] = precision[1:, 0] = (weighted * (log_probs - mean[:, None])).sum(axis=0)
+        precision[1:, 1:] = np.diag(weighted.sum(axis=0)) - weighted.T @ p
+        return predicted - label_mass + prior * theta, precision + np.diag(prior)
+
+    theta = np.zeros(k + 1)
+    value = loss(theta)
+    for _ in range(_MAX_STEPS):
+        gradient, precision = derivatives(theta)
+        theta, value, done = _descend(loss, theta, value, -np.linalg.solve(precision, gradient))
+        if done:
+            break
+    return theta, derivatives(theta)[1]
+
+
+def _descend(
+    loss: Any, theta: np.ndarray, value: float, step: np.ndarray
+) -> tuple[np.ndarray, float, bool]:
+    """Take a Newton step, halved until the loss falls; tell whether nothing is left to gain."""
+    for _ in range(30):
+        moved = loss(theta + step)
+        if moved <= value:
+            return theta + step, moved, value - moved <= _TOLERANCE
+        step = step / 2
+    return theta, value, True
+
+
+def _logits(theta: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
+    return (1 + theta[0]) * log_probs + theta[1:]

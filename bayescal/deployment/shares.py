@@ -1,0 +1,401 @@
+"""The posterior of the class shares of new rows, whose labels are unknown.
+
+Rows of a population with shares rho have the likelihood ``sum_y p(y | x) rho_y / pi_y``. For every
+draw of the calibrator it is integrated by itself: two classes by quadrature over the log odds of
+the shares, more classes by importance sampling from a t distribution at the mode. New rows never
+weight the draws of the calibrator: what they say of these, misfit could explain as well.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy.special import ndtr
+
+from bayescal._core.arrays import namespace
+from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
+from bayescal._core.padding import pad_axis
+from bayescal._core.precision import float64
+from bayescal.deployment.recalibration import NUM_DRAWS, Recalibration, merge_rows, recalibrated
+
+__all__ = ["LEVELS", "Population", "Shares", "integrate_shares", "known_shares"]
+
+#: Log odds of shares beyond which there is next to nothing, and log ratios that count as such.
+_FAR, _FAR_RATIO = 16.0, 60.0
+#: Nodes of a search and of the rule, and the fall of the log density at the ends after a search.
+_SEARCH_NODES, _NODES = 21, 81
+_SEARCH_FALLS = 40.0, 40.0, 40.0, 18.0
+#: Points of every draw's posterior at which predictions are made: of two and of more classes.
+_BINARY_POINTS, _POINTS = 8, 4
+#: Half of the proposals of a draw, and their degrees of freedom. The other half are reflected.
+_PAIRS, _FREEDOM = 16, 5.0
+#: Steps to the mode: of expectation maximization, then Newton's, whose lengths are tried.
+_EM_STEPS, _NEWTON_STEPS = 3, 25
+_LENGTHS = np.array([1.0, 0.5, 0.2, 0.05, 0.0])
+_CLOSE = 1e-7
+#: Quantiles of shares that are kept, at these levels: even steps of a normal variable.
+LEVELS = ndtr(np.linspace(-4.5, 4.5, 181))
+#: Populations that one compiled call takes at once.
+_POPULATIONS_AT_ONCE = 16
+
+
+class Population(NamedTuple):
+    """New rows of one population: log probabilities (m, k) and positive counts (m,)."""
+
+    log_probs: np.ndarray
+    counts: np.ndarray
+
+
+class Shares(NamedTuple):
+    """The posterior of the shares of g populations.
+
+    Attributes
+    ----------
+    mean : array of shape (g, k)
+    quantiles : array of shape (g, k, levels)
+        At :data:`LEVELS`.
+    at_zero : array of shape (g, k)
+        Whether the density of a share has its greatest value at zero.
+    log_points : array of shape (g, draws, points, k)
+        Log shares at which predictions are made, all of the same weight.
+    """
+
+    mean: np.ndarray
+    quantiles: np.ndarray
+    at_zero: np.ndarray
+    log_points: np.ndarray
+
+
+def integrate_shares(
+    populations: list[Population],
+    recalibration: Recalibration,
+    alpha: np.ndarray,
+    rng: np.random.Generator,
+) -> Shares:
+    """Integrate the shares of all populations under a Dirichlet prior (k,).
+
+    One population is integrated by NumPy, several by one compiled program.
+    """
+    binary = len(alpha) == 2
+    return (_integrate_binary if binary else _integrate_many)(
+        populations, recalibration, alpha, rng
+    )
+
+
+def known_shares(shares: np.ndarray, count: int, draws: int) -> Shares:
+    """Return known class shares (k,) in the form of a posterior."""
+    k = len(shares)
+    return Shares(
+        np.tile(shares, (count, 1)),
+        np.broadcast_to(shares[:, None], (count, k, len(LEVELS))).copy(),
+        np.zeros((count, k), bool),
+        np.broadcast_to(np.log(shares), (count, draws, 1, k)),
+    )
+
+
+# --- two classes --------------------------------------------------------------------------------
+
+
+def _integrate_binary(
+    populations: list[Population],
+    recalibration: Recalibration,
+    alpha: np.ndarray,
+    rng: np.random.Generator,
+) -> Shares:
+    owner = np.repeat(np.arange(len(populations)), [len(own.counts) for own in populations])
+    values = np.concatenate([log_odds(own.log_probs) for own in populations])
+    rows = np.concatenate([own.counts for own in populations])
+    if len(populations) == 1:
+        cells, counts = merge_rows(values, rows)
+        counts = counts[None]
+    else:
+        cells, counts = _count_cells(values, rows, owner, len(populations))
+    pairs = np.stack([np.zeros_like(cells), cells], axis=1)
+    moved = recalibrated(recalibration.theta, log_softmax(pairs))
+    moved = moved - recalibration.log_shares[:, None, :]
+    ratio = np.exp(np.clip(moved[..., 1] - moved[..., 0], -_FAR_RATIO, _FAR_RATIO))
+    if len(populations) == 1:
+        nodes, masses = (own[None] for own in _binary_nodes(ratio, counts[0], alpha))
+    else:
+        with float64():
+            nodes, masses = map(np.asarray, _binary_nodes_of_many(ratio, counts, alpha))
+    points = _quantiles(nodes, masses, _even_levels(_BINARY_POINTS, rng))
+    log_points = np.stack([_log_sigmoid(-points), _log_sigmoid(points)], axis=-1)
+    values, weights = (own.reshape(len(nodes), -1) for own in (nodes, masses))
+    second = sigmoid(_quantiles_of_any(values, weights))
+    quantiles = np.stack([1 - second[:, ::-1], second], axis=1)
+    mean = (sigmoid(values) * weights).sum(axis=1) / NUM_DRAWS
+    return Shares(
+        np.stack([1 - mean, mean], axis=1), quantiles, _at_zero(nodes, masses), log_points
+    )
+
+
+def _count_cells(
+    values: np.ndarray, rows: np.ndarray, owner: np.ndarray, populations: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log odds of cells (c,) that all populations share, and their counts (g, c)."""
+    order = np.argsort(values, kind="stable")
+    values, rows, owner = values[order], rows[order], owner[order]
+    centers, _ = merge_rows(values, rows)
+    borders = (centers[1:] + centers[:-1]) / 2
+    index = np.searchsorted(borders, values)
+    size = len(centers)
+    counts = np.bincount(owner * size + index, rows, populations * size)
+    return centers, counts.reshape(populations, size)
+
+
+def _log_sigmoid(z: Any) -> Any:
+    return -np.logaddexp(0.0, -z)
+
+
+def _binary_density(t: Any, ratio: Any, counts: Any, alpha: np.ndarray) -> Any:
+    """Compute the log density (draws, nodes) of the log odds t (draws, nodes) of a share."""
+    xp = namespace(t)
+    share, rest = sigmoid(t), sigmoid(-t)
+    mixed = rest[..., None] + share[..., None] * ratio[:, None, :]
+    likelihood = xp.sum(xp.log(mixed) * counts, axis=-1)
+    return likelihood + alpha[0] * xp.log(rest) + alpha[1] * xp.log(share)
+
+
+def _binary_nodes(ratio: Any, counts: Any, alpha: np.ndarray) -> tuple[Any, Any]:
+    """Return nodes (draws, t) of the log odds of a share, and masses that add up to 1 per draw."""
+    xp = namespace(counts)
+    low = xp.full((ratio.shape[0], 1), -_FAR, dtype=counts.dtype)
+    high = -low
+    for fall in _SEARCH_FALLS:
+        t = low + (high - low) * xp.linspace(0, 1, _SEARCH_NODES, dtype=counts.dtype)
+        density = _binary_density(t, ratio, counts, alpha)
+        near = density > xp.max(density, axis=1, keepdims=True) - fall
+        step = (high - low) / (_SEARCH_NODES - 1)
+        low = xp.min(xp.where(near, t, xp.full_like(t, _FAR)), axis=1, keepdims=True) - step
+        high = xp.max(xp.where(near, t, xp.full_like(t, -_FAR)), axis=1, keepdims=True) + step
+    # Nodes of all draws together are even, so that quantiles of equal draws are fine, too.
+    offsets = (xp.arange(NUM_DRAWS, dtype=counts.dtype)[:, None] + 0.5) / NUM_DRAWS
+    t = low + (high - low) * (xp.arange(_NODES, dtype=counts.dtype) + offsets) / _NODES
+    density = _binary_density(t, ratio, counts, alpha)
+    masses = xp.exp(density - xp.max(density, axis=1, keepdims=True))
+    return t, masses / xp.sum(masses, axis=1, keepdims=True)
+
+
+@jax.jit
+def _binary_nodes_of_many(ratio: Any, counts: Any, alpha: Any) -> tuple[Any, Any]:
+    """Return the nodes and masses (g, draws, t) of all populations."""
+    one: Any = partial(_binary_nodes, ratio, alpha=alpha)
+    return jax.lax.map(lambda own: one(counts=own), counts, batch_size=_POPULATIONS_AT_ONCE)
+
+
+def _quantiles(values: np.ndarray, masses: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return quantiles (..., levels) of ordered values (..., n) with masses."""
+    below = np.cumsum(masses, axis=-1)
+    middle = (below - masses / 2) / below[..., -1:]
+    shape = (*values.shape[:-1], levels.shape[-1])
+    found = np.empty(shape)
+    levels = np.broadcast_to(levels, shape)
+    for index in np.ndindex(shape[:-1]):
+        found[index] = np.interp(levels[index], middle[index], values[index])
+    return found
+
+
+def _quantiles_of_any(values: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    """Return quantiles (..., levels) of values (..., n) in any order, at :data:`LEVELS`."""
+    order = np.argsort(values, axis=-1)
+    values, masses = (np.take_along_axis(own, order, axis=-1) for own in (values, masses))
+    return _quantiles(values, masses, LEVELS)
+
+
+def _even_levels(points: int, rng: np.random.Generator) -> np.ndarray:
+    """Return levels (draws, points): even within a draw, and of all draws together."""
+    offsets = (rng.permutation(NUM_DRAWS) + 0.5) / NUM_DRAWS
+    return (np.arange(points) + offsets[:, None]) / points
+
+
+def _at_zero(nodes: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    """Tell of both shares (g, 2) whether most draws have their greatest density at zero."""
+    step = nodes[..., 1:2] - nodes[..., :1]
+    with np.errstate(divide="ignore"):
+        density = np.log(masses / step) - _log_sigmoid(nodes) - _log_sigmoid(-nodes)
+    best = np.take_along_axis(nodes, density.argmax(axis=-1)[..., None], axis=-1)[..., 0]
+    ends = nodes[..., 0], nodes[..., -1]
+    first = (best >= ends[1]).mean(axis=-1) > 0.5
+    second = (best <= ends[0]).mean(axis=-1) > 0.5
+    return np.stack([first, second], axis=-1)
+
+
+# --- more classes -------------------------------------------------------------------------------
+
+
+class _Proposal(NamedTuple):
+    """Random numbers of the proposals of a draw: directions (n, k - 1) and lengths (n,)."""
+
+    directions: Any
+    lengths: Any
+
+
+def _integrate_many(
+    populations: list[Population],
+    recalibration: Recalibration,
+    alpha: np.ndarray,
+    rng: np.random.Generator,
+) -> Shares:
+    k = len(alpha)
+    directions = rng.standard_normal((NUM_DRAWS, _PAIRS, k - 1))
+    lengths = np.sqrt(_FREEDOM / rng.chisquare(_FREEDOM, (NUM_DRAWS, _PAIRS)))
+    proposal = _Proposal(
+        np.concatenate([directions, -directions], axis=1), np.tile(lengths, (1, 2))
+    )
+    if len(populations) == 1:
+        found = _draws_of_one(*populations[0], recalibration, proposal, alpha)
+        logs, weights = (own[None] for own in found)
+    else:
+        logs, weights = _draws_of_many(populations, recalibration, proposal, alpha)
+    shares = np.moveaxis(np.exp(logs).reshape(len(logs), -1, k), 1, 2)
+    masses = np.broadcast_to(weights.reshape(len(logs), 1, -1), shares.shape)
+    mean = (shares * masses).sum(axis=-1) / NUM_DRAWS
+    spread = np.sqrt(np.maximum((shares**2 * masses).sum(axis=-1) / NUM_DRAWS - mean**2, 0))
+    # The mean of an exponential density is one deviation, of a half-normal one 1.32.
+    at_zero = mean < 1.15 * spread
+    # Systematic resampling.
+    below = np.cumsum(weights, axis=-1)[..., None, :]
+    index = (below < _even_levels(_POINTS, rng)[..., None]).sum(axis=-1)
+    points = np.take_along_axis(logs, np.minimum(index, logs.shape[2] - 1)[..., None], axis=2)
+    return Shares(mean, _quantiles_of_any(shares, masses), at_zero, points)
+
+
+def _basis(k: int) -> np.ndarray:
+    """Return an orthonormal basis (k, k - 1) of the vectors whose entries add up to zero."""
+    return np.linalg.svd(np.eye(k) - 1 / k)[0][:, : k - 1]
+
+
+def _ratios(log_probs: Any, theta: Any, log_shares: Any) -> Any:
+    """Return p / pi (m, k) of one draw, scaled to at most 1 in each row."""
+    xp = namespace(log_probs)
+    logs = recalibrated(theta[None, :], log_probs)[0, ...] - log_shares
+    return xp.exp(xp.clip(logs - xp.max(logs, axis=1, keepdims=True), -_FAR_RATIO, 0.0))
+
+
+def _to_mode(u: Any, ratio: Any, counts: Any, alpha: Any, basis: Any) -> tuple[Any, Any]:
+    """Take a Newton step from softmax coordinates u (k,); also return the precision there."""
+    xp = namespace(u)
+    share = softmax(u[None, :])[0, :]
+    member = ratio * share
+    member = member / xp.sum(member, axis=1, keepdims=True)
+    weighted = counts[:, None] * member
+    mass = xp.sum(weighted, axis=0) + alpha
+    total = xp.sum(mass)
+    gradient = mass - total * share
+    # Covariance of the responsibilities: at the mode the negative Hessian, and never indefinite.
+    precision = weighted.T @ member + xp.diag(alpha) - mass[:, None] * mass[None, :] / total
+    precision = basis.T @ precision @ basis
+    step = basis @ xp.linalg.solve(precision, basis.T @ gradient[:, None])[:, 0]
+    step = step * xp.minimum(xp.asarray(1.0), 4 / xp.max(xp.abs(step) + 1e-300))
+    tried = u + xp.asarray(_LENGTHS)[:, None] * step
+    values = _log_density(log_softmax(tried), ratio, counts, alpha)
+    return tried[xp.argmax(values), :], precision
+
+
+def _log_density(logs: Any, ratio: Any, counts: Any, alpha: Any) -> Any:
+    """Compute the log density (n,) in softmax coordinates at log shares (n, k)."""
+    xp = namespace(logs)
+    return xp.log(ratio @ xp.exp(logs).T).T @ counts + logs @ alpha
+
+
+def _expect(share: Any, ratio: Any, counts: Any, alpha: Any) -> Any:
+    """Take one step of expectation maximization from shares (k,)."""
+    xp = namespace(share)
+    member = ratio * share
+    member = member / xp.sum(member, axis=1, keepdims=True)
+    mass = counts @ member + alpha
+    return mass / xp.sum(mass)
+
+
+def _propose(
+    mode: Any, precision: Any, proposal: _Proposal, ratio: Any, counts: Any, alpha: Any, basis: Any
+) -> tuple[Any, Any]:
+    """Return log shares (n, k) drawn around the mode, and importance weights that add up to 1."""
+    xp = namespace(mode)
+    steps = proposal.directions * proposal.lengths[:, None]
+    # x = C^-T z has the covariance of the precision C C'.
+    moves = xp.linalg.solve(xp.linalg.cholesky(precision).T, steps.T).T
+    logs = log_softmax(mode + moves @ basis.T)
+    size = basis.shape[1]
+    base = -(_FREEDOM + size) / 2 * xp.log1p(xp.sum(steps**2, axis=1) / _FREEDOM)
+    log_weights = _log_density(logs, ratio, counts, alpha) - base
+    weights = xp.exp(log_weights - xp.max(log_weights))
+    return logs, weights / xp.sum(weights)
+
+
+def _draws_of_one(
+    log_probs: np.ndarray,
+    counts: np.ndarray,
+    recalibration: Recalibration,
+    proposal: _Proposal,
+    alpha: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log shares (draws, n, k) of one population and their weights, from NumPy."""
+    basis, u, found = _basis(len(alpha)), None, []
+    for draw, (theta, log_shares) in enumerate(zip(*recalibration, strict=True)):
+        ratio = _ratios(log_probs, theta, log_shares)
+        if u is None:
+            share = np.full(len(alpha), 1 / len(alpha))
+            for _ in range(_EM_STEPS):
+                share = _expect(share, ratio, counts, alpha)
+            u = np.log(share)
+        moved, precision = _to_mode(u, ratio, counts, alpha, basis)
+        for _ in range(_NEWTON_STEPS):
+            if np.abs(moved - u).max() < _CLOSE:
+                break
+            u = moved
+            moved, precision = _to_mode(u, ratio, counts, alpha, basis)
+        own = _Proposal(proposal.directions[draw], proposal.lengths[draw])
+        found.append(_propose(u, precision, own, ratio, counts, alpha, basis))
+    return np.stack([own[0] for own in found]), np.stack([own[1] for own in found])
+
+
+def _draws_of_many(
+    populations: list[Population],
+    recalibration: Recalibration,
+    proposal: _Proposal,
+    alpha: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log shares (g, draws, n, k) of populations and their weights, from one program.
+
+    Rows are padded to a common number, to which those without weight add nothing.
+    """
+    most = max(len(own.counts) for own in populations)
+    most = 1 << (most - 1).bit_length()
+    rows = np.stack([pad_axis(own.log_probs, most, 0) for own in populations])
+    counts = np.stack([_with_zeros(own.counts, most) for own in populations])
+    with float64(), jax.numpy_dtype_promotion("standard"):
+        found = _compiled_draws(rows, counts, recalibration, proposal, alpha, _basis(len(alpha)))
+        return np.asarray(found[0]), np.asarray(found[1])
+
+
+def _with_zeros(counts: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([counts, np.zeros(size - len(counts))])
+
+
+@jax.jit
+def _compiled_draws(
+    rows: Any, counts: Any, recalibration: Any, proposal: Any, alpha: Any, basis: Any
+) -> tuple[Any, Any]:
+    def population(given: Any) -> Any:
+        log_probs, weights = given
+
+        def draw(u: Any, own: Any) -> Any:
+            theta, log_shares, random = own
+            ratio = _ratios(log_probs, theta, log_shares)
+            arguments = ratio, weights, alpha, basis
+            u = jax.lax.fori_loop(0, _NEWTON_STEPS, lambda _, v: _to_mode(v, *arguments)[0], u)
+            precision = _to_mode(u, *arguments)[1]
+            return u, _propose(u, precision, random, *arguments)
+
+        share = jax.numpy.full(alpha.shape, 1 / len(alpha))
+        ratio = _ratios(log_probs, recalibration.theta[0], recalibration.log_shares[0])
+        for _ in range(_EM_STEPS):
+            share = _expect(share, ratio, weights, alpha)
+        return jax.lax.scan(draw, jax.numpy.log(share), (*recalibration, proposal))[1]
+
+    return jax.lax.map(population, (rows, counts), batch_size=_POPULATIONS_AT_ONCE)

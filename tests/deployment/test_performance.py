@@ -1,0 +1,136 @@
+"""Expected performance without labels: compared with formulas, and with simulated labels."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+from sklearn.exceptions import NotFittedError
+
+import bayescal as bc
+
+COSTS = [[0.0, 1.0], [5.0, 0.0]]
+NAMES = ("log_loss", "brier_score", "accuracy", "cost")
+
+
+def draw(n: int, share: float, seed: Any) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < share).astype(int)
+    return 2.4 * (rng.normal(size=n) + 2.4 * (y - 0.5)), y
+
+
+def metrics(probs: np.ndarray, y: np.ndarray) -> list[float]:
+    return [
+        float(bc.metrics.log_loss(probs, y)),
+        float(bc.metrics.brier_score(probs, y)),
+        float((probs.argmax(axis=1) == y).mean()),
+        float(bc.metrics.decision_cost(probs, y, costs=COSTS).realised or 0.0),
+    ]
+
+
+def test_values_of_exact_probabilities_are_means_over_labels() -> None:
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(3), 400)
+    weights = rng.integers(0, 3, 400)
+    costs = rng.random((3, 4))
+    shift = bc.PriorShift(class_prior=np.full(3, 1 / 3), calibration_shares=np.full(3, 1 / 3)).fit()
+    found = bc.expected_performance(shift, probs, costs=costs, sample_weight=weights)
+    share = weights / weights.sum()
+    decision = (probs @ costs).argmin(axis=1)
+    expected = [
+        -share @ (probs * np.log(probs)).sum(axis=1),
+        share @ (1 - (probs**2).sum(axis=1)),
+        share @ probs.max(axis=1),
+        share @ (probs * costs[:, decision].T).sum(axis=1),
+    ]
+    for name, value in zip(NAMES, expected, strict=True):
+        own = getattr(found, name)
+        assert own.value == pytest.approx(value, abs=1e-9)
+        assert own.expected == pytest.approx((value, value), abs=1e-9)
+        assert own.realized[0] < value < own.realized[1]
+    assert found.rows == (weights > 0).sum()
+
+
+@pytest.mark.parametrize("m", [900, 1100])
+def test_chance_of_labels(m: int) -> None:
+    # Simulated up to 1,000 rows, normal beyond: both have the variance of the labels.
+    p = np.random.default_rng(0).uniform(0.05, 0.95, m)
+    probs = np.stack([1 - p, p], axis=1)
+    shift = bc.PriorShift(class_prior=0.5, calibration_shares=0.5).fit()
+    own = bc.expected_performance(shift, probs, level=0.9).log_loss
+    spread = np.sqrt((p * (1 - p) * logit(p) ** 2).sum()) / m
+    np.testing.assert_allclose(np.subtract(*own.realized[::-1]), 2 * 1.645 * spread, rtol=0.08)
+
+
+def test_labels_agree() -> None:
+    calibrator = bc.Auto(inputs="logits").fit(*draw(1000, 0.5, 0))
+    for model, share in ((calibrator, 0.5), (None, 0.1)):
+        scores, y = draw(3000, share, 1)
+        model = bc.PriorShift(calibrator).fit(scores) if model is None else model
+        found = bc.expected_performance(model, scores, costs=COSTS, level=0.99)
+        for name, value in zip(NAMES, metrics(model.predict_proba(scores), y), strict=True):
+            low, high = getattr(found, name).realized
+            assert low < value < high
+        assert "accuracy" in str(found)
+        assert "3,000 rows" in str(found)
+
+
+def test_errors(tmp_path: Path) -> None:
+    scores = draw(100, 0.5, 0)[0]
+    calibrator = bc.Logistic(inputs="logits").fit(*draw(400, 0.5, 0))
+    with pytest.raises(NotFittedError):
+        bc.expected_performance(bc.Logistic(), scores)
+    with pytest.raises(NotFittedError):
+        bc.expected_performance(bc.PriorShift(calibrator), scores)
+    with pytest.raises(ValueError, match=r"costs must have shape \(2, decisions\)"):
+        bc.expected_performance(calibrator, scores, costs=[1.0, 2.0])
+    with pytest.raises(ValueError, match="level must"):
+        bc.expected_performance(calibrator, scores, level=90)
+    shift = bc.PriorShift(calibrator).fit(scores, populations=np.arange(100) % 2)
+    with pytest.raises(ValueError, match="one population"):
+        bc.expected_performance(shift, scores)
+    shift.fit(scores)
+    with pytest.raises(ValueError, match="calibration must be None"):
+        bc.expected_performance(shift, scores, calibration=(scores, scores > 0))
+    bc.save(calibrator, tmp_path / "c")
+    loaded = bc.load(tmp_path / "c")
+    with pytest.raises(ValueError, match="no calibration rows"):
+        bc.expected_performance(loaded, scores)
+    one = bc.expected_performance(loaded, scores, calibration=draw(400, 0.5, 0))
+    assert one == bc.expected_performance(calibrator, scores)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shifted", [False, True])
+def test_intervals_contain_expected_and_realized_values(shifted: bool) -> None:
+    hits = []
+    share = 0.1 if shifted else 0.5
+    for seed in range(60):
+        calibrator = bc.Logistic(inputs="logits").fit(*draw(300, 0.5, (seed, 0)))
+        scores, y = draw(500, share, (seed, 1))
+        model = bc.PriorShift(calibrator).fit(scores) if shifted else calibrator
+        found = bc.expected_performance(model, scores, costs=COSTS)
+        probs, p = model.predict_proba(scores), expit(scores + logit(share))
+        truth = np.zeros(4)
+        for label, chance in enumerate((1 - p, p)):
+            for row_share, own in zip(chance / len(p), range(len(p)), strict=True):
+                truth += row_share * np.array(
+                    [
+                        -np.log(probs[own, label]),
+                        2 * (1 - probs[own, label]) ** 2,
+                        probs[own].argmax() == label,
+                        np.array(COSTS)[label, (probs[own] @ COSTS).argmin()],
+                    ]
+                )
+        real = metrics(probs, y)
+        ends = [getattr(found, name) for name in NAMES]
+        hits.append(
+            [
+                (own.expected[0] <= a <= own.expected[1], own.realized[0] <= b <= own.realized[1])
+                for own, a, b in zip(ends, truth, real, strict=True)
+            ]
+        )
+    expected, realized = np.mean(hits, axis=(0, 1))
+    assert 0.8 < expected < 0.97
+    assert 0.84 < realized < 0.97

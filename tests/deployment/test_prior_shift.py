@@ -1,0 +1,449 @@
+"""Changed class shares: compared with quadrature, grids, formulas and simulated truth."""
+
+import pickle
+import warnings
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from scipy.integrate import quad
+from scipy.special import expit, log_softmax, logit, softmax
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+import bayescal as bc
+
+SEPARATION = 2.4
+
+
+def draw(n: int, share: float, seed: int, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Draw log odds that are calibrated for balanced classes, and labels."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < share).astype(int)
+    return SEPARATION * (width * rng.normal(size=n) + SEPARATION * (y - 0.5)), y
+
+
+def draw_many(n: int, shares: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw logits that are calibrated for equal shares, and labels."""
+    rng = np.random.default_rng(seed)
+    k = len(shares)
+    y = rng.choice(k, n, p=shares)
+    return 2 * (rng.normal(size=(n, k)) + 2 * np.eye(k)[y]), y
+
+
+def fitted(n: int = 400, seed: int = 0) -> Any:
+    return bc.Logistic(inputs="logits").fit(*draw(n, 0.5, seed))
+
+
+def single(shift: Any) -> Any:
+    return shift.check_
+
+
+# --- the posterior ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("m", "share"), [(1, 0.5), (40, 0.2), (280, 0.01), (3000, 0.3)])
+@pytest.mark.parametrize("alpha", [(1.0, 1.0), (2.0, 5.0)])
+def test_two_classes_are_integrated_exactly(
+    m: int, share: float, alpha: tuple[float, float]
+) -> None:
+    scores, _ = draw(m, share, 1)
+    p, pi = expit(scores), 0.4
+    prior = dist.Beta(alpha[1], alpha[0])
+    shift = bc.PriorShift(class_prior=prior, calibration_shares=pi).fit(p)
+
+    def log_density(rho: float) -> float:
+        mixed = (1 - rho) * (1 - p) / (1 - pi) + rho * p / pi
+        powers = (alpha[0] - 1) * np.log(1 - rho) + (alpha[1] - 1) * np.log(rho)
+        return float(np.log(mixed).sum() + powers)
+
+    grid = np.linspace(1e-6, 1 - 1e-6, 4001)
+    heights = np.array([log_density(rho) for rho in grid])
+    top, mode = heights.max(), grid[heights.argmax()]
+
+    def integral(low: float, high: float, power: int = 0) -> float:
+        inside = [mode] if low < mode < high else None
+        density = lambda rho: rho**power * np.exp(log_density(rho) - top)  # noqa: E731
+        return quad(density, low, high, points=inside, limit=400)[0]
+
+    total = integral(0, 1)
+    mean = integral(0, 1, 1) / total
+    spread = np.sqrt(integral(0, 1, 2) / total - mean**2)
+    assert shift.shares_[1] == pytest.approx(mean, abs=2e-3 * spread)
+    lower, upper = (own[1] for own in shift.shares_interval(0.9))
+    below = 0.0 if lower == 0 else 0.05
+    assert integral(0, lower) / total == pytest.approx(below, abs=2e-3)
+    assert integral(upper, 1) / total == pytest.approx(0.1 if lower == 0 else 0.05, abs=2e-3)
+
+
+def test_three_classes_agree_with_a_grid() -> None:
+    logits, _ = draw_many(60, np.array([0.1, 0.3, 0.6]), 0)
+    probs, pi = softmax(logits, axis=1), np.array([0.3, 0.3, 0.4])
+    shift = bc.PriorShift(calibration_shares=pi).fit(probs)
+    steps = np.arange(0.5, 300) / 300
+    first, second = (own.ravel() for own in np.meshgrid(steps, steps))
+    inside = first + second < 1
+    rho = np.stack([first, second, 1 - first - second], axis=1)[inside]
+    density = np.log(rho @ (probs / pi).T).sum(axis=1)
+    mass = np.exp(density - density.max())
+    mass /= mass.sum()
+    mean = mass @ rho
+    spread = np.sqrt(mass @ rho**2 - mean**2)
+    # 40 times 32 proposals.
+    np.testing.assert_array_less(np.abs(shift.shares_ - mean), 0.15 * spread)
+    lower, upper = shift.shares_interval(0.9)
+    outside = [
+        mass[(own < a) | (own > b)].sum() for own, a, b in zip(rho.T, lower, upper, strict=True)
+    ]
+    np.testing.assert_allclose(outside, 0.1, atol=0.03)
+
+
+def test_known_shares_follow_the_formula() -> None:
+    logits, _ = draw_many(20, np.full(3, 1 / 3), 0)
+    probs, old, new = softmax(logits, axis=1), np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.1, 0.8])
+    shift = bc.PriorShift(class_prior=new, calibration_shares=old).fit()
+    expected = probs * new / old
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shift.predict_proba(probs), expected, atol=1e-12)
+    np.testing.assert_array_equal(shift.shares_, new)
+    np.testing.assert_array_equal(shift.shares_interval()[0], new)
+
+
+def test_calibrator_and_shares_of_one_draw_agree() -> None:
+    # With a constant score nothing is learned beyond the shares, and none of that of new rows.
+    y = np.array([0] * 30 + [1] * 20)
+    shift = bc.PriorShift(class_prior=0.4).fit(calibration=(np.full(50, 0.4), y))
+    probs = shift.predict_proba([0.4])
+    np.testing.assert_allclose(probs, [[0.6, 0.4]], atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_weight_repeats_the_row(k: int) -> None:
+    rng = np.random.default_rng(0)
+    shares = np.full(k, 1 / k)
+    logits, y = draw_many(200, shares, 0)
+    new = draw_many(100, shares, 1)[0]
+    counts, new_counts = rng.integers(0, 4, 200), rng.integers(0, 4, 100)
+    probs, others = (softmax(own, axis=1) for own in (logits, new))
+    warnings.simplefilter("ignore", bc.AccuracyWarning)
+    weighted = bc.PriorShift().fit(others, sample_weight=new_counts, calibration=(probs, y, counts))
+    index, new_index = np.repeat(np.arange(200), counts), np.repeat(np.arange(100), new_counts)
+    repeated = bc.PriorShift().fit(others[new_index], calibration=(probs[index], y[index]))
+    # The weights of the bootstrap are other draws of the same distribution.
+    spread = repeated.shares_interval()[1] - repeated.shares_interval()[0]
+    assert (np.abs(weighted.shares_ - repeated.shares_) < 0.15 * spread).all()
+    known: Any = bc.PriorShift(calibration_shares=shares)
+    one = copy(known).fit(others, sample_weight=new_counts).shares_
+    np.testing.assert_allclose(one, copy(known).fit(others[new_index]).shares_, atol=2e-4)
+
+
+def test_order_of_rows_hardly_matters() -> None:
+    calibrator, (scores, _) = fitted(), draw(200, 0.2, 1)
+    one, other = (bc.PriorShift(calibrator).fit(own) for own in (scores, scores[::-1]))
+    np.testing.assert_allclose(one.shares_, other.shares_, atol=1e-9)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_populations_equal_separate_fits(k: int) -> None:
+    shares = np.full(k, 1 / k)
+    logits, y = draw_many(300, shares, 0)
+    calibrator = bc.Temperature(inputs="logits").fit(logits, y)
+    sizes = {"a": 60, "b": 200, "c": 7}
+    parts = {
+        name: draw_many(size, np.random.default_rng(size).dirichlet(shares * k), size)[0]
+        for name, size in sizes.items()
+    }
+    names = np.repeat([*sizes], [*sizes.values()])
+    rows = np.concatenate([*parts.values()])
+    order = np.random.default_rng(0).permutation(len(rows))
+    together = bc.PriorShift(calibrator).fit(rows[order], populations=names[order])
+    assert together.populations_.tolist() == [*sizes]
+    assert len(together.check_) == 3
+    predicted = together.predict_proba(rows[order], names[order])
+    lower, upper = together.predict_interval(rows[order], 0.9, names[order])
+    assert lower.shape == upper.shape == ((len(rows), k) if k > 2 else (len(rows),))
+    for group, (name, own) in enumerate(parts.items()):
+        alone = bc.PriorShift(calibrator).fit(own)
+        np.testing.assert_allclose(together.shares_[group], alone.shares_, atol=1e-3)
+        for one, other in zip(together.shares_interval(), alone.shares_interval(), strict=True):
+            np.testing.assert_allclose(one[group], other, atol=5e-3)
+        f = together.as_function(name)
+        np.testing.assert_allclose(f(own), predicted[np.argsort(order)][names == name], atol=1e-9)
+
+
+def test_populations_must_be_known() -> None:
+    scores = draw(50, 0.5, 0)[0]
+    shift = bc.PriorShift(fitted()).fit(scores, populations=np.arange(50) % 2)
+    with pytest.raises(ValueError, match="populations must be among those of the fit, got 2"):
+        shift.predict_proba(scores[:1], [2])
+    with pytest.raises(ValueError, match="with populations"):
+        shift.predict_proba(scores)
+    with pytest.raises(ValueError, match="populations must be passed"):
+        shift.as_function()
+    with pytest.raises(ValueError, match="without populations"):
+        bc.PriorShift(fitted()).fit(scores).predict_proba(scores, np.zeros(50))
+
+
+# --- predictions --------------------------------------------------------------------------------
+
+
+def test_the_loss_falls_to_that_of_the_true_shares() -> None:
+    losses = []
+    for seed in range(5):
+        calibrator = bc.Auto(inputs="logits").fit(*draw(2000, 0.5, seed))
+        scores, y = draw(4000, 0.1, 100 + seed)
+        shift = bc.PriorShift(calibrator).fit(scores)
+        truth = expit(scores + logit(0.1))
+        models = calibrator.predict_proba(scores), shift.predict_proba(scores), truth
+        losses.append([bc.metrics.log_loss(own, y) for own in models])
+    before, after, best = np.mean(losses, axis=0)
+    assert before > 1.5 * after
+    assert after < best + 0.004
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_functions_predict_the_same(k: int) -> None:
+    torch = pytest.importorskip("torch")
+    logits, y = draw_many(300, np.full(k, 1 / k), 0)
+    new = draw_many(50, np.array([0.7, 0.3, 0.0][:k]), 1)[0]
+    shift = bc.PriorShift(bc.Vector(inputs="logits").fit(logits, y)).fit(new)
+    probs, ends = shift.predict_proba(new), shift.predict_interval(new, 0.8)
+    f = shift.as_function()
+    np.testing.assert_allclose(f(new), probs, atol=1e-12)
+    np.testing.assert_allclose(jax.jit(f)(jnp.asarray(new)), probs, atol=1e-4)
+    np.testing.assert_allclose(f(torch.tensor(new)), probs, atol=1e-9)
+    np.testing.assert_allclose(f.interval(new, 0.8), ends, atol=1e-12)
+    np.testing.assert_allclose(f.interval(jnp.asarray(new), 0.8), ends, atol=1e-3)
+    assert (ends[0] <= ends[1]).all()
+    assert probs.sum(axis=1) == pytest.approx(1)
+    plain = bc.PriorShift(calibration_shares=np.full(k, 1 / k)).fit(softmax(new, axis=1))
+    np.testing.assert_allclose(
+        plain.as_function()(softmax(new, axis=1)),
+        plain.predict_proba(softmax(new, axis=1)),
+        atol=1e-12,
+    )
+    assert plain.predict(softmax(new, axis=1)).shape == (50,)
+
+
+def test_combinations_and_names() -> None:
+    logits, codes = draw(400, 0.5, 0)
+    y = np.array(["no", "yes"])[codes]
+    frame = pd.DataFrame({"yes": expit(logits), "no": expit(-logits)})
+    calibrator = bc.compose(bc.Temperature(), bc.Histogram(5)).fit(frame, y)
+    shift = bc.PriorShift(calibrator).fit(frame)
+    assert shift.classes_.tolist() == ["no", "yes"]
+    probs = shift.predict_proba(frame)
+    swapped = shift.predict_proba(frame[["no", "yes"]])
+    np.testing.assert_array_equal(probs, swapped)
+    np.testing.assert_allclose(shift.as_function()(frame[["yes", "no"]].to_numpy()), probs, atol=1)
+    assert set(shift.predict(frame)) == {"no", "yes"}
+    plain = bc.PriorShift().fit(frame, calibration=(frame, y))
+    assert plain.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_array_equal(
+        plain.predict_proba(frame), plain.predict_proba(frame[["no", "yes"]])
+    )
+
+
+def test_classifiers_of_other_libraries_need_rows() -> None:
+    X, y = draw(400, 0.5, 0)
+    model = LogisticRegression().fit(X[:200, None], y[:200])
+    with pytest.raises(ValueError, match="calibration must be given"):
+        bc.PriorShift(model).fit(X[:, None])
+    shift = bc.PriorShift(model).fit(X[:, None], calibration=(X[200:, None], y[200:]))
+    assert shift.predict_proba(X[:3, None]).shape == (3, 2)
+    with pytest.raises(TypeError, match="as_function needs a calibrator of bayescal"):
+        shift.as_function()
+
+
+# --- habits -------------------------------------------------------------------------------------
+
+
+def test_habits_of_estimators() -> None:
+    calibrator, (scores, _) = fitted(), draw(100, 0.2, 1)
+    shift = bc.PriorShift(calibrator, dist.Beta(1, 3))
+    assert shift.get_params(deep=False)["calibrator"] is calibrator
+    with pytest.raises(NotFittedError):
+        shift.predict_proba(scores)
+    with pytest.raises(NotFittedError):
+        shift.shares_interval()
+    with pytest.raises(NotFittedError):
+        bc.PriorShift(bc.Logistic()).fit(scores)
+    assert shift.fit(scores) is shift
+    again: Any = clone(shift)
+    assert not hasattr(again, "state_")
+    np.testing.assert_array_equal(again.fit(scores).shares_, shift.shares_)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(shift)).predict_proba(scores), shift.predict_proba(scores)
+    )
+    before = shift.predict_proba(scores)
+    calibrator.fit(*draw(500, 0.9, 7))
+    np.testing.assert_array_equal(shift.predict_proba(scores), before)
+
+
+def test_a_failed_fit_changes_nothing() -> None:
+    calibrator, (scores, _) = fitted(), draw(100, 0.2, 1)
+    shift = bc.PriorShift(calibrator).fit(scores)
+    before, state = shift.predict_proba(scores), shift.state_
+    for wrong in (
+        {"scores": [np.nan, 0.0]},
+        {"scores": scores, "sample_weight": [-1.0]},
+        {"scores": scores, "calibration": (scores, np.zeros(100))},
+        {"scores": scores, "populations": [1, 2]},
+        {"scores": None},
+    ):
+        with pytest.raises(ValueError, match="must"):
+            shift.fit(**wrong)
+        assert shift.state_ is state
+    np.testing.assert_array_equal(shift.predict_proba(scores), before)
+
+
+@pytest.mark.parametrize("populations", [False, True])
+def test_files(populations: bool, tmp_path: Path) -> None:
+    scores = draw(100, 0.2, 1)[0]
+    calibrator = fitted()
+    bc.save(calibrator, tmp_path / "calibrator")
+    pickle.dumps(calibrator)
+    names = np.array(["east", "west"])[np.arange(100) % 2] if populations else None
+    shift = bc.PriorShift(calibrator).fit(scores, populations=names)  # its rows are still there
+    print(shift.check_)
+    bc.save(shift, tmp_path / "shift")
+    again = bc.load(tmp_path / "shift")
+    np.testing.assert_array_equal(
+        again.predict_proba(scores, names), shift.predict_proba(scores, names)
+    )
+    np.testing.assert_array_equal(again.shares_interval(), shift.shares_interval())
+    assert again.check_ == shift.check_
+    loaded = bc.load(tmp_path / "calibrator")
+    with pytest.raises(ValueError, match="no calibration rows are at hand"):
+        bc.PriorShift(loaded).fit(scores)
+    bc.PriorShift(loaded, calibration_shares=0.5).fit(scores)
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "message"),
+    [
+        ({"calibration_shares": 1.5}, {}, "strictly between 0 and 1"),
+        ({"calibration_shares": [0.5, 0.2]}, {}, "must sum to one"),
+        ({"class_prior": [0.2, 0.3, 0.5], "calibration_shares": 0.5}, {}, r"shape \(2,\)"),
+        ({"class_prior": dist.Dirichlet(np.ones(3)), "calibration_shares": 0.5}, {}, "2 classes"),
+        ({"calibration_shares": 0.5}, {"calibration": ([0.5], [1])}, "must be None"),
+        ({}, {"calibration": [0.5]}, "must be .scores, y."),
+        ({}, {"calibration": ([0.5, 0.4], [1, 1])}, "y must|must hold|classes"),
+        ({}, {}, "calibration must be given"),
+    ],
+)
+def test_errors(options: dict[str, Any], arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bc.PriorShift(**options).fit([0.2, 0.3], **arguments)
+
+
+def test_what_is_no_calibrator_of_classes() -> None:
+    labels = np.array([[0, 1], [1, 0], [1, 1], [0, 0]])
+    several = bc.MultiLabel(bc.Auto()).fit(labels * 0.5 + 0.2, labels)
+    for wrong in (several, bc.Beta, 3):
+        with pytest.raises(TypeError, match="calibrator must"):
+            bc.PriorShift(wrong).fit(labels * 0.5)
+
+
+def test_zeros_of_stepwise_calibrators() -> None:
+    calibrator = bc.Isotonic(inputs="logits").fit(*draw(300, 0.5, 0))
+    scores = draw(500, 0.1, 1)[0]
+    shift = bc.PriorShift(calibrator).fit(scores)
+    assert shift.clipped_ > 0
+    assert 0.05 < shift.shares_[1] < 0.2
+    assert (shift.predict_proba(scores) > 0).all()
+
+
+@pytest.mark.parametrize("scores", [[0.5], [0.0, 1.0], [0.0], [1.0] * 50, [1e-300, 0.5]])
+def test_extreme_scores(scores: list[float]) -> None:
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", bc.AccuracyWarning)
+        shift = bc.PriorShift().fit(scores, calibration=([0.1, 0.9, 0.5, 0.5], [0, 1, 1, 0]))
+        probs = shift.predict_proba(scores)
+        lower, upper = shift.shares_interval(0.99)
+    assert np.isfinite(probs).all()
+    assert (lower <= shift.shares_).all()
+    assert (shift.shares_ <= upper).all()
+
+
+def test_a_share_may_be_zero() -> None:
+    scores = draw(2000, 0.0, 3)[0]
+    lower, upper = bc.PriorShift(calibration_shares=0.5).fit(expit(scores)).shares_interval()
+    assert lower[1] == 0 or lower[1] < 0.003
+    assert upper[1] < 0.02
+    logits = draw_many(2000, np.array([0.5, 0.5, 0.0]), 0)[0]
+    lower, upper = (
+        bc.PriorShift(calibration_shares=np.full(3, 1 / 3))
+        .fit(softmax(logits, 1))
+        .shares_interval()
+    )
+    assert lower[2] < 0.003 < upper[2] < 0.02
+
+
+# --- the check ----------------------------------------------------------------------------------
+
+
+def test_the_check_passes_other_shares_and_fails_other_scores() -> None:
+    calibrator = bc.Logistic(inputs="logits").fit(*draw(2000, 0.5, 0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", bc.AccuracyWarning)
+        shift = bc.PriorShift(calibrator).fit(draw(2000, 0.1, 1)[0])
+    assert not single(shift).fails
+    assert "may be a mixture" in str(shift.check_)
+    with pytest.warns(bc.AccuracyWarning, match="no mixture"):
+        shift = bc.PriorShift(calibrator).fit(draw(2000, 0.5, 1, width=0.3)[0])
+    assert single(shift).fails
+    many = bc.Temperature(inputs="logits").fit(*draw_many(2000, np.full(4, 0.25), 0))
+    shifted = draw_many(2000, np.array([0.7, 0.1, 0.1, 0.1]), 1)[0]
+    assert not single(bc.PriorShift(many).fit(shifted)).fails
+    with pytest.warns(bc.AccuracyWarning, match="no mixture"):
+        bc.PriorShift(many).fit(shifted / 3)
+    plain = bc.PriorShift(calibration_shares=0.5).fit([0.2, 0.3])
+    with pytest.raises(AttributeError, match="check_ needs"):
+        plain.check_  # noqa: B018
+
+
+@pytest.mark.parametrize("k", [2, 3, 25])
+def test_the_check_rejects_as_seldom_as_it_says(k: int) -> None:
+    shares = np.full(k, 1 / k)
+    rejected = 0
+    for seed in range(40):
+        logits, y = draw_many(600, shares, seed)
+        new = draw_many(400, np.random.default_rng(seed).dirichlet(shares * k), seed + 1000)[0]
+        shift = bc.PriorShift(random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bc.AccuracyWarning)
+            shift.fit(softmax(new, 1), calibration=(softmax(logits, 1), y))
+        rejected += single(shift).fails
+    assert rejected <= 6  # of 40 at 5 %: probability .003
+
+
+# --- coverage -----------------------------------------------------------------------------------
+
+
+def coverage(k: int, n: int, m: int, sets: int) -> float:
+    hits = []
+    for seed in range(sets):
+        rng = np.random.default_rng((k, n, seed))
+        shares = rng.dirichlet(np.full(k, 2.0))
+        logits, y = draw_many(n, np.full(k, 1 / k), int(rng.integers(1 << 30)))
+        new = draw_many(m, shares, int(rng.integers(1 << 30)))[0]
+        # The scores are off by a slope and an offset, which the calibrator has to find.
+        bend = lambda own: log_softmax(0.5 * own + np.arange(k) / k, axis=1)  # noqa: E731
+        calibrator = bc.Vector(inputs="logits").fit(bend(logits), y)
+        lower, upper = bc.PriorShift(calibrator).fit(bend(new)).shares_interval(0.9)
+        hits.append((lower <= shares) & (shares <= upper))
+    return float(np.mean(hits))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("k", "n", "m"), [(2, 200, 2000), (2, 2000, 200), (3, 300, 1000)])
+def test_intervals_contain_the_true_shares(k: int, n: int, m: int) -> None:
+    assert 0.83 < coverage(k, n, m, 100) < 0.97

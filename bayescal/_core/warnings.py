@@ -14,7 +14,7 @@ class SamplingWarning(UserWarning):
 
 
 class AccuracyWarning(UserWarning):
-    """A quadrature rule did not reach its intended accuracy."""
+    """A quadrature rule did not reach its intended accuracy, or an assumption does not hold."""
 
 
 _lock = threading.Lock()

@@ -168,9 +168,13 @@ def expected_performance(
     ranges = [(0.0, np.inf), (0.0, 2.0), (0.0, 1.0)]
     if table is not None:
         ranges.append((float(table.min()), float(table.max())))
-    found = [_expectation(draws, place, level, *own) for place, own in enumerate(ranges)]
-    cost = found[3] if table is not None else None
-    return ExpectedPerformance(*found[:3], cost, level, int((weights > 0).sum()))
+    log_loss, brier_score, accuracy, *cost = (
+        _expectation(draws, place, level, low, high) for place, (low, high) in enumerate(ranges)
+    )
+    rows = int((weights > 0).sum())
+    return ExpectedPerformance(
+        log_loss, brier_score, accuracy, cost[0] if cost else None, level, rows
+    )
 
 
 def _read(

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, to_host
+from bayescal._core.blas import single_threaded_blas
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import AccuracyWarning, frames_to_caller
@@ -172,6 +173,7 @@ class PriorShift(ClassifierMixin, BaseEstimator):
 
     @published_at_once
     @ignoring_underflow
+    @single_threaded_blas()
     def fit(
         self,
         scores: ArrayLike | None = None,
@@ -275,7 +277,8 @@ class PriorShift(ClassifierMixin, BaseEstimator):
         if "_checks" not in vars(self):
             known, seed = self.state_["class_cells"], int(self.state_["seed"])
             pairs = zip(self.state_["cells"], np.atleast_2d(self.shares_), strict=True)
-            self._checks = [check_mixture(known, own, share, seed) for own, share in pairs]
+            with single_threaded_blas():
+                self._checks = [check_mixture(known, own, share, seed) for own, share in pairs]
         return self._checks[0] if self.populations_ is None else self._checks
 
     def shares_interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:

@@ -71,6 +71,9 @@ def draw_recalibrations(
         mode, precision = _binary_mode(base, mass, counts[:, 1])
     else:
         mode, precision = _softmax_mode(log_probs, codes, mass)
+        # Shrink toward no recalibration (James and Stein): many offsets would fit chance.
+        gain = float(mode @ precision @ mode)
+        mode = mode * max(0.0, 1 - len(mode) / gain) if gain > 0 else mode
     noise = rng.standard_normal((NUM_DRAWS, len(mode)))
     theta = mode + np.linalg.solve(np.linalg.cholesky(precision).T, noise.T).T
     shares = np.empty((NUM_DRAWS, log_probs.shape[1]))

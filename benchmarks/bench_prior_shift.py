@@ -1,0 +1,158 @@
+"""Shifted class shares on real predictions: PriorShift beside EM and BBSE.
+
+    python benchmarks/bench_prior_shift.py [--json benchmarks/results/bench_prior_shift.json]
+        [--data FOLDER] [--repeats 6]
+
+The test predictions of published networks on CIFAR-10 and CIFAR-100 are resampled: calibration rows
+with shares that fall geometrically over the classes, new rows with the reversed shares. ``Auto`` of
+the calibration rows (``Temperature`` of 100 classes) is the calibrator of all methods.
+
+- none: no correction
+- EM: the most probable shares (Saerens, Latinne and Decaestecker, 2002)
+- BBSE: black-box shift estimation from the confusion matrix (Lipton, Wang and Smola, 2018), the
+  least-squares solution within the simplex by clipping
+- PriorShift: the posterior
+- known: the true shares
+
+The table has the mean log loss of the new rows, the coverage of 90 % intervals of the shares, the
+same with the calibrator taken for exact, and seconds of a fit of PriorShift.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import bayescal as bc
+from bayescal._core.numerics import log_softmax
+
+Array = np.ndarray
+NETWORKS = {
+    10: ("cy_cifar10_resnet20", "cy_cifar10_vgg16_bn", "kull_densenet40_c10", "gupta_resnet50_c10"),
+    100: ("cy_cifar100_resnet20", "cy_cifar100_vgg16_bn"),
+}
+SIZES = {10: ((300, 500), (1000, 1500), (4000, 1500)), 100: ((4000, 1500),)}
+RATIO = 20
+METHODS = "none", "EM", "BBSE", "PriorShift", "known"
+
+
+def read(folder: Path, name: str) -> tuple[Array, Array]:
+    """Read the logits and labels of the test rows of a network."""
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
+        return log_softmax(file["logits_test"].astype(float)), file["y_test"].astype(int)
+
+
+def sample(rng: np.random.Generator, y: Array, n: int, shares: Array, least: int) -> Array:
+    """Draw n rows without replacement, with a least number of each class."""
+    rows = []
+    counts = np.maximum(rng.multinomial(n, shares), least)
+    for label, count in enumerate(counts):
+        own = np.flatnonzero(y == label)
+        rows.append(rng.choice(own, min(count, len(own)), replace=False))
+    return np.concatenate(rows)
+
+
+def em(probs: Array, old: Array, steps: int = 1000) -> Array:
+    """Find the shares of the greatest likelihood by expectation maximization."""
+    share, ratio = old.copy(), probs / old
+    for _ in range(steps):
+        member = ratio * share
+        share = (member / member.sum(axis=1, keepdims=True)).mean(axis=0)
+    return share
+
+
+def bbse(known: Array, y: Array, probs: Array) -> Array:
+    """Solve the confusion matrix of the predicted classes for the shares."""
+    k = known.shape[1]
+    confusion = np.zeros((k, k))
+    np.add.at(confusion, (known.argmax(axis=1), y), 1 / len(y))
+    new = np.bincount(probs.argmax(axis=1), minlength=k) / len(probs)
+    weights = np.clip(np.linalg.lstsq(confusion, new, rcond=None)[0], 0, None)
+    share = weights * np.bincount(y, minlength=k) / len(y)
+    return share / share.sum()
+
+
+def corrected(probs: Array, old: Array, new: Array) -> Array:
+    """Correct probabilities for new shares."""
+    found = probs * new / old
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def run(folder: Path, repeats: int) -> list[dict[str, object]]:
+    """Measure all methods; return a row of figures for each setting."""
+    rows = []
+    for k, names in NETWORKS.items():
+        for n, m in SIZES[k]:
+            losses, hits, plain, seconds = [], [], [], []
+            for number, name in enumerate(names):
+                logits, y = read(folder, name)
+                for repeat in range(repeats):
+                    rng = np.random.default_rng((k, n, number, repeat))
+                    shares = np.geomspace(1, 1 / RATIO, k)
+                    shares = rng.permutation(shares / shares.sum())
+                    half = rng.permutation(len(y))
+                    first, second = half[: len(y) // 2], half[len(y) // 2 :]
+                    a = first[sample(rng, y[first], n, shares, 2)]
+                    rank = np.argsort(np.argsort(shares))
+                    true = np.sort(shares)[::-1][rank]
+                    b = second[sample(rng, y[second], m, true, 0)]
+                    make = bc.Auto if k == 10 else bc.Temperature
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        calibrator = make(inputs="logits").fit(logits[a], y[a])
+                        start = time.perf_counter()
+                        shift = bc.PriorShift(calibrator).fit(
+                            logits[b], calibration=(logits[a], y[a])
+                        )
+                        seconds.append(time.perf_counter() - start)
+                        old = np.bincount(y[a], minlength=k) / len(a)
+                        exact = bc.PriorShift(calibrator, calibration_shares=old).fit(logits[b])
+                    known, probs = (calibrator.predict_proba(logits[own]) for own in (a, b))
+                    found = {
+                        "none": probs,
+                        "EM": corrected(probs, old, em(probs, old)),
+                        "BBSE": corrected(probs, old, bbse(known, y[a], probs)),
+                        "PriorShift": shift.predict_proba(logits[b]),
+                        "known": corrected(probs, old, true),
+                    }
+                    losses.append([bc.metrics.log_loss(found[own], y[b]) for own in METHODS])
+                    for model, out in ((shift, hits), (exact, plain)):
+                        low, high = model.shares_interval(0.9)
+                        out.append(float(((low <= true) & (true <= high)).mean()))
+            mean = dict(zip(METHODS, np.mean(losses, axis=0).round(4).tolist(), strict=True))
+            rows.append(
+                {
+                    "classes": k,
+                    "calibration rows": n,
+                    "new rows": m,
+                    "data sets": len(losses),
+                    **mean,
+                    "coverage": round(float(np.mean(hits)), 3),
+                    "coverage, exact": round(float(np.mean(plain)), 3),
+                    "seconds": round(float(np.median(seconds)), 3),
+                }
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    default = Path(os.environ.get("BAYESCAL_DATA", "data")) / "predictions"
+    parser.add_argument("--data", type=Path, default=default)
+    parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rows = run(arguments.data, arguments.repeats)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

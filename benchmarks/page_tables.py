@@ -34,8 +34,9 @@ def tables() -> str:
             wins("arena_tables", "several classes", key, m) for m in ("log_loss", "brier_score")
         ]
         difference = in_units(against("arena_tables", "several classes", key))
-        rows.append([name, ", ".join(both), difference])
-    return table(["against", "log loss, Brier", "difference"], rows)
+        rows.append([name, *both, difference])
+    heads = ["wins by log loss", "wins by Brier score", "log loss difference"]
+    return table(["`Auto` against", *heads], rows)
 
 
 def collections() -> str:
@@ -50,7 +51,8 @@ def collections() -> str:
         ]
         for key, name in names.items()
     ]
-    heads = ["data", "3 to 10 classes: SVS", "SMS", "two classes: SVS", "SMS"]
+    heads = ["data", "multi-class: against SVS", "multi-class: against SMS"]
+    heads += ["binary: against SVS", "binary: against SMS"]
     return table(heads, rows)
 
 
@@ -75,30 +77,26 @@ def real_scores() -> str:
         ]
         for key, name in names.items()
     ]
-    last = f"better log loss than uncalibrated, of {found['tables']} tables"
+    last = f"tables of {found['tables']} with a lower log loss than uncalibrated"
     return table(["method", "log loss", "Brier score", "ECE, 10 bins", last], rows)
 
 
 def metrics() -> str:
     tasks = {
         "ece 1e6 x 10": ("ECE", "1e6 x 10"),
-        "marginal 1e6 x 10": ("debiased, by class", "1e6 x 10"),
+        "marginal 1e6 x 10": ("debiased class-wise ECE", "1e6 x 10"),
         "smooth 1e6": ("smooth ECE", "1e6"),
         "bootstrap 1e4 x 10, ece": ("ECE, 1,000 bootstrap replicates", "1e4 x 10"),
         "bootstrap 1e4 x 10, smooth": ("smooth ECE, 1,000 bootstrap replicates", "1e4 x 10"),
     }
     rows = []
     for task, names in tasks.items():
-        found = [row for row in result("bench_metrics")["rows"] if row["task"] == task]
-        others = sorted(
-            (r for r in found if r["library"] != "bayescal"), key=lambda row: row["warm_s"]
-        )
-        said = [
-            f"{seconds(r['warm_s'])} ({r['library']}{', float32' * (r['what'] == 'float32')})"
-            for r in others
-        ]
-        rows.append([*names, seconds(found[0]["warm_s"]), ", ".join(said)])
-    return table(["metric", "cases x classes", "bayescal", "others"], rows)
+        timings = [row for row in result("bench_metrics")["rows"] if row["task"] == task]
+        others = [row for row in timings if row["library"] != "bayescal"]
+        for row in (timings[0], *sorted(others, key=lambda row: row["warm_s"])):
+            library = row["library"] + ", float32" * (row["what"] == "float32")
+            rows.append([*names, library, seconds(row["warm_s"])])
+    return table(["metric", "rows x classes", "library", "time"], rows)
 
 
 def memories() -> str:
@@ -124,12 +122,13 @@ def training() -> str:
         found.setdefault(row["task"], {})[row["way"]] = row
     rows = []
     for task, ways in found.items():
-        plain, one, many = (ways.get(w) for w in ("plain loop", "train", "train, many runs"))
-        cells = [f"{each['images_per_s']:,.0f}" for each in (plain, one)]
-        cells += [f"{many['images_per_s']:,.0f} ({many['runs']} runs at once)" if many else ""]
+        plain, one, many = ways["plain loop"], ways["train"], ways.get("train, many runs")
+        cells = [f"{way['images_per_s']:,.0f}" for way in (plain, one)]
+        cells += [f"{many['images_per_s']:,.0f}", str(many["runs"])] if many else ["", ""]
         rows.append([task, *cells, seconds(one["compile_s"])])
-    heads = ["network: images/s", "plain loop", "`train`, one run", "`train`, many runs"]
-    return table([*heads, "compiling"], rows)
+    heads = ["network", "plain loop, images/s", "`train`, one run, images/s"]
+    heads += ["`train`, many runs, images/s", "runs at once", "compile time"]
+    return table(heads, rows)
 
 
 def study() -> str:
@@ -141,18 +140,18 @@ def study() -> str:
         hours = count * sum(plain["seconds_each"].values()) / 3600
         cells = [seconds(ours["wall_s"]), f"{ours['peak_mb'] / 1000:.1f} GB", f"{hours:.0f} hours"]
         rows.append([name, f"{count:,}", *cells])
-    heads = ["", "data sets", "bayescal", "peak memory"]
+    heads = ["study", "data sets", "bayescal", "peak memory"]
     return table([*heads, "NumPy and scikit-learn, extrapolated"], rows)
 
 
 def streams() -> str:
     jobs = {
-        "read": "reading",
+        "read": "reading only",
         "log_loss": "`metrics.log_loss`",
         "ece": "`metrics.ece`",
         "ece_mass": '`metrics.ece(binning="equal_mass")`',
         "report": "`metrics.report`",
-        "evaluate": "`evaluate`, and its page",
+        "evaluate": "`evaluate`, with its page",
         "Auto": "`Auto`",
         "Beta": "`Beta`",
         "Isotonic": "`Isotonic`",
@@ -162,7 +161,8 @@ def streams() -> str:
         found = scale(job)
         cells = [str(found["passes"]), f"{found['rate']:.0f}", share(found["of_read"])]
         rows.append([name, two_digits(found["seconds"]), *cells, f"{found['peak_mb']:.0f}"])
-    heads = ["", "seconds", "passes", "million rows/s and pass", "of reading", "MB"]
+    heads = ["job", "seconds", "passes", "million rows per second and pass"]
+    heads += ["speed relative to reading", "peak memory, MB"]
     return table(heads, rows)
 
 
@@ -173,23 +173,25 @@ def agreement() -> str:
         keys = [f"{library}, {precision}" for library in libraries]
         worst = [max(each[key] for each in result("function_agreement").values()) for key in keys]
         rows.append([precision, *(f"{value:.0e}".replace("e-0", "e-") for value in worst)])
-    return table(["", *libraries], [[cell.replace("0e+00", "0") for cell in row] for row in rows])
+    return table(
+        ["precision", *libraries], [[cell.replace("0e+00", "0") for cell in row] for row in rows]
+    )
 
 
 def compiled() -> str:
     jobs = {
         "posterior_predict 1": "`posterior_predict`",
-        "posterior_predict 1000": "the same of many",
+        "posterior_predict 1000": "`posterior_predict`, batch",
         "sweep": "`sweep`",
         "instance_targets 10000": "`smoothing.instance_targets`",
         "Temperature f 1000000 x 10": "`as_function()` of `Temperature`",
-        "StackedScaling f 1000000 x 10": "of `StackedScaling`",
+        "StackedScaling f 1000000 x 10": "`as_function()` of `StackedScaling`",
     }
     rows = []
     for job, name in jobs.items():
         found = on_device(job)
         rows.append([name, found["size"], *(seconds(found[f"{k}_s"]) for k in ("compile", "run"))])
-    return table(["", "size", "compiling", "run"], rows)
+    return table(["job", "size", "compile time", "run time"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

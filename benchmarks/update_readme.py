@@ -88,35 +88,42 @@ def arena() -> str:
         row = [name]
         for kind in ("binary", "several classes"):
             if key not in result("arena")["comparisons"][kind]:
-                row += ["", ""]
+                row += ["", "", ""]
                 continue
             loss, score = (against("arena", kind, key, m) for m in ("log_loss", "brier_score"))
-            row += [f"{share(loss['win_rate'])}, {share(score['win_rate'])}", in_units(loss)]
+            row += [share(loss["win_rate"]), share(score["win_rate"]), in_units(loss)]
         rows.append(row)
-    heads = ["against", "binary: log loss, Brier", "difference"]
-    return table([*heads, "networks: log loss, Brier", "difference"], rows)
+    heads = [
+        f"{kind}: {head}"
+        for kind in ("binary", "networks")
+        for head in ("wins by log loss", "wins by Brier score", "log loss difference")
+    ]
+    return table(["`Auto` against", *heads], rows)
 
 
 FRESH = {
-    "several classes, below 100 rows": "3 to 10 classes, 50 to 99",
-    "several classes, 100 to 999 rows": "3 to 10 classes, 100 to 499",
-    "binary, below 100 rows": "two classes, 50 to 99",
-    "binary, 100 to 999 rows": "two classes, 100 to 999",
-    "binary, from 1,000 rows": "two classes, 1,000 to 5,000",
+    "several classes, below 100 rows": "multi-class, 50 to 99",
+    "several classes, 100 to 999 rows": "multi-class, 100 to 499",
+    "binary, below 100 rows": "binary, 50 to 99",
+    "binary, 100 to 999 rows": "binary, 100 to 999",
+    "binary, from 1,000 rows": "binary, 1,000 to 5,000",
 }
 
 
 def fresh() -> str:
     rows = []
     for kind, name in FRESH.items():
-        row = []
-        for other in ("probmetrics svs", "probmetrics sms"):
-            both = [against("arena_fresh", kind, other, m) for m in ("log_loss", "brier_score")]
-            row.append(", ".join(share(found["win_rate"]) for found in both))
-            row.append(", ".join(in_units(found) for found in both))
-        rows.append([f"{name} ({both[0]['experiments']})", *row])
-    heads = ["rows to calibrate on (experiments)", "against SVS", "difference"]
-    return table([*heads, "against SMS", "difference"], rows)
+        for opponent in ("svs", "sms"):
+            loss, score = (
+                against("arena_fresh", kind, f"probmetrics {opponent}", metric)
+                for metric in ("log_loss", "brier_score")
+            )
+            wins = (share(study["win_rate"]) for study in (loss, score))
+            differences = (in_units(study) for study in (loss, score))
+            rows.append([name, str(loss["experiments"]), opponent.upper(), *wins, *differences])
+    heads = ["problem, calibration rows", "experiments", "`Auto` against", "wins by log loss"]
+    heads += ["wins by Brier score", "log loss difference", "Brier score difference"]
+    return table(heads, rows)
 
 
 OTHERS = {
@@ -132,16 +139,17 @@ def which() -> str:
         [title, *(share(against("arena_fresh", kind, key)["win_rate"]) for key in OTHERS)]
         for kind, title in FRESH.items()
     ]
-    return table(["`Auto` against", *OTHERS.values()], rows)
+    heads = (f"wins against {name}" for name in OTHERS.values())
+    return table(["problem, calibration rows", *heads], rows)
 
 
 def helps() -> str:
     rows = []
     for kind, title in FRESH.items():
-        found = result("arena_fresh")["improvements"][kind]
-        wins = [share(found[key]["log_loss"]["win_rate"]) for key in ("auto", *OTHERS)]
+        improvements = result("arena_fresh")["improvements"][kind]
+        wins = [share(improvements[key]["log_loss"]["win_rate"]) for key in ("auto", *OTHERS)]
         rows.append([title, *wins])
-    return table(["better than no calibration", "`Auto`", *OTHERS.values()], rows)
+    return table(["problem, calibration rows", "`Auto`", *OTHERS.values()], rows)
 
 
 # --- speed --------------------------------------------------------------------------------------
@@ -150,10 +158,18 @@ def helps() -> str:
 def fits(study: str, tasks: dict[str, tuple[str, str]], head: str, *also: str) -> str:
     rows = []
     for task, (name, size) in tasks.items():
-        own = timed(study, task, "bayescal")
-        times = [seconds(own[key]) for key in ("first_s", "warm_s")]
-        rows.append([name, size, *times, rival(study, task, also)])
-    return table(["fit", head, "bayescal, first", "bayescal", "fastest other library"], rows)
+        ours = timed(study, task, "bayescal")
+        times = [seconds(ours[key]) for key in ("first_s", "warm_s")]
+        rows.append([name, size, *times, *rival(study, task, also)])
+    heads = [
+        "fit",
+        head,
+        "bayescal, first fit",
+        "bayescal",
+        "fastest alternative",
+        "alternative library",
+    ]
+    return table(heads, rows)
 
 
 def binary() -> str:
@@ -205,14 +221,14 @@ def auto() -> str:
         for mode in ("stack", "single"):
             cells = auto_row(f"{k} classes, {n} rows", f"StackedScaling('{mode}')")
             rows.append([f'`StackedScaling("{mode}")`', f"{n} x {int(k):,}", *cells])
-    return table(["fit", "rows x classes", "bayescal, first", "bayescal", "SVS", "SMS"], rows)
+    return table(["fit", "rows x classes", "bayescal, first fit", "bayescal", "SVS", "SMS"], rows)
 
 
 def auto_row(task: str, what: str) -> list[str]:
-    own = timed("bench_auto", task, "bayescal", what)
+    ours = timed("bench_auto", task, "bayescal", what)
     others = {r["what"]: r for r in result("bench_auto")["rows"] if r["task"] == task}
     peers = [others.get(f"{name}Calibrator") for name in ("SVS", "SMS")]
-    cells = [seconds(own["first_s"]), seconds(own["warm_s"])]
+    cells = [seconds(ours["first_s"]), seconds(ours["warm_s"])]
     return [*cells, *(seconds(peer["warm_s"]) if peer else "" for peer in peers)]
 
 
@@ -227,59 +243,60 @@ def functions() -> str:
     ):
         row = [f"`{task.split()[0]}`, {task.split(maxsplit=1)[1]}"]
         for library in ("JAX", "PyTorch"):
-            both = (
-                timed("bench_functions", f"{task}, {library}", o) for o in ("bayescal", library)
-            )
-            row.append(" / ".join(seconds(each["warm_s"]) for each in both))
+            for author in ("bayescal", library):
+                timing = timed("bench_functions", f"{task}, {library}", author)
+                row.append(seconds(timing["warm_s"]))
         rows.append(row)
-    return table(["", "JAX: ours / by hand", "PyTorch: ours / by hand"], rows)
+    heads = ["JAX, bayescal", "JAX, by hand", "PyTorch, bayescal", "PyTorch, by hand"]
+    return table(["map, rows x classes", *heads], rows)
 
 
 def posterior() -> str:
-    found = result("bench_posterior")["results"]
-    numpy = found["numpy:100000"]["run_s"]
-    rows = [
-        ["NumPy loop over the draws", seconds(numpy), f"{1000 * numpy:,.0f} s (one, times 1,000)"]
-    ]
+    results = result("bench_posterior")["results"]
+    numpy = results["numpy:100000"]["run_s"]
+    rows = [["NumPy loop over the draws", seconds(numpy), f"{1000 * numpy:,.0f} s (extrapolated)"]]
     names = {"montecarlo": "", "quadrature": ", without Monte-Carlo error"}
     for name, more in names.items():
-        times = (seconds(found[f"{many}:{name},all"]["warm_s"]) for many in ("one", "many"))
+        times = (seconds(results[f"{many}:{name},all"]["warm_s"]) for many in ("one", "many"))
         rows.append([f'`"{name}"`{more}', *times])
-    return table(["all four methods", "one data set", "1,000 data sets"], rows)
+    return table(["integrator", "one data set", "1,000 data sets"], rows)
 
 
 # --- README -------------------------------------------------------------------------------------
 
 
 def why() -> str:
-    several = against("arena_fresh", "several classes", "probmetrics svs")
-    two = against("arena_fresh", "binary", "probmetrics svs")
-    own = timed("bench_auto", "two classes, 1,000,000 rows", "bayescal", "Auto()")
-    peer = timed("bench_auto", "two classes, 1,000,000 rows", "probmetrics", "SVSCalibrator")
+    multiclass, binary = (
+        against("arena_fresh", kind, "probmetrics svs") for kind in ("several classes", "binary")
+    )
+    auto = timed("bench_auto", "two classes, 1,000,000 rows", "bayescal", "Auto()")
+    svs = timed("bench_auto", "two classes, 1,000,000 rows", "probmetrics", "SVSCalibrator")
     posteriors = result("bench_posterior")["results"]
-    loop, ours = posteriors["numpy:100000"]["run_s"], posteriors["many:montecarlo,all"]["warm_s"]
     rows = [
         [
-            "The default is accurate",
-            f"lower log loss than structured vector scaling in {100 * several['win_rate']:.0f} % "
-            f"of {several['experiments']} experiments of 3 to 10 classes and in "
-            f"{100 * two['win_rate']:.0f} % of {two['experiments']} of two, which served no choice",
+            f"share of {study['experiments']} {kind} experiments in which `Auto` has a lower log "
+            "loss than structured vector scaling",
+            f"{100 * study['win_rate']:.0f} %",
+            "",
             "`python -m benchmarks.studies arena --data DIR`",
-        ],
+        ]
+        for kind, study in (("multi-class", multiclass), ("binary", binary))
+    ]
+    rows += [
         [
-            "and fast",
-            f"a million rows in {seconds(own['warm_s'])}, where that takes "
-            f"{seconds(peer['warm_s'])}",
+            "fit `Auto` to a million rows; alternative: structured vector scaling (probmetrics)",
+            seconds(auto["warm_s"]),
+            seconds(svs["warm_s"]),
             "`python benchmarks/bench_auto.py`",
         ],
         [
-            "Optimal where the scores' model is known",
-            f"1,000 posteriors of 100,000 draws in {seconds(ours)}; one takes {seconds(loop)} in a "
-            "loop with NumPy",
+            "one posterior of 100,000 draws, with predictions; alternative: a NumPy loop",
+            seconds(posteriors["one:montecarlo,all"]["warm_s"]),
+            seconds(posteriors["numpy:100000"]["run_s"]),
             "`python benchmarks/bench_posterior.py`",
         ],
     ]
-    return table(["", "figures, two cores", "command"], rows)
+    return table(["benchmark, on two cores", "bayescal", "alternative", "command"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -9,16 +9,16 @@
 # ---
 
 # %% [markdown]
-# # How do I calibrate a classifier of many classes?
+# # How do I calibrate a multi-class classifier?
 #
-# A classifier of ten digits says how sure it is, ten numbers at a time. Are they right? With two
-# classes a calibration map is a curve; with ten it moves points of a space of nine dimensions, and
-# there are many ways to do that: one temperature for all, a factor for each class, a whole matrix,
-# or an average over what happened nearby.
+# A classifier of ten digits predicts ten probabilities for each image. Are they right? For a binary
+# problem a calibration map is a curve. For ten classes it moves points in a space of nine
+# dimensions, and there are many ways to do that: one temperature for all classes, a factor for each
+# class, a full matrix, or an average over similar rows.
 #
-# This notebook calibrates a small neural network that reads handwritten digits, in many ways, asks
-# how sure the map itself can be, and then turns to three classes, where a map can be drawn. It
-# needs about half a minute.
+# This notebook calibrates a small neural network that reads handwritten digits in many ways, and
+# computes how certain the map itself is. It then turns to three classes, where a map can be drawn.
+# It takes about half a minute.
 
 # %%
 import matplotlib.pyplot as plt
@@ -36,9 +36,9 @@ plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.ri
 # %% [markdown]
 # ## Digits
 #
-# A third of the rows train the network, a third calibrate it, a third judge the result. The images
-# get some noise, so that the task is not too easy, and the network trains until it fits every row:
-# it has learned to be certain.
+# One third of the rows trains the network, one third calibrates it, and one third tests the result.
+# We add noise to the images, so that the problem is not too easy, and train the network until it
+# fits every row. It becomes over-confident.
 
 # %%
 images, y = load_digits(return_X_y=True)
@@ -55,8 +55,8 @@ accuracy = float(bc.metrics.accuracy(p_test, y_test))
 print(f"accuracy {accuracy:.3f}, mean confidence {p_test.max(axis=1).mean():.3f}")
 
 # %% [markdown]
-# Every calibrator has the same two methods, and takes probabilities unless told that scores are
-# logits. One may follow another: the kernel and the neighbours look at what a temperature left.
+# Every calibrator has the same two methods. It expects probabilities unless you declare logits.
+# Calibrators can be composed: here the kernel and the neighbors correct what a temperature leaves.
 
 # %%
 calibrators = {
@@ -68,7 +68,7 @@ calibrators = {
     "Dirichlet, cross-validated": bc.Dirichlet("cv", "cv", random_state=0),
     "isotonic, one versus rest": bc.OneVsRest(bc.Isotonic()),
     "temperature, then kernel": bc.compose(bc.Temperature(), bc.Kernel()),
-    "temperature, then neighbours": bc.compose(bc.Temperature(), bc.KNN()),
+    "temperature, then neighbors": bc.compose(bc.Temperature(), bc.KNN()),
 }
 probs = {"uncalibrated": p_test}
 for name, calibrator in calibrators.items():
@@ -89,10 +89,11 @@ table = pd.DataFrame(
 table.round(3)
 
 # %% [markdown]
-# One temperature repairs most of the damage. A factor and an intercept for each class, fitted
-# freely to six hundred rows, are too many: the log loss is worse again. Shrunk towards the best
-# temperature they do no harm, and a whole matrix even gains. Isotonic maps gain least, by log loss:
-# they say 0 where they have seen no counterexample, and are punished when one comes.
+# A single temperature repairs most of the damage. An unpenalized factor and intercept for each
+# class are too many parameters for six hundred rows, and the log loss rises again. Shrunk toward
+# the best temperature they do no harm, and a full matrix even improves on it. Isotonic maps improve
+# the log loss least. They predict 0 where they have seen no counterexample, and are punished when
+# one comes.
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
@@ -101,12 +102,12 @@ for ax, name in zip(axes, ("uncalibrated", "structured matrix"), strict=True):
     ax.set_title(name)
 
 # %% [markdown]
-# ## How sure is the map itself?
+# ## How certain is the map itself?
 #
-# Six hundred rows leave some doubt about twenty parameters. With `inference="laplace"` the
-# parameters have a posterior; predictions are then posterior means, and every probability has a
-# credible interval. The intervals of the most probable class are wide just where a decision could
-# go either way.
+# Six hundred rows leave some uncertainty about twenty parameters. With `inference="laplace"` the
+# parameters have a posterior. Predictions are then posterior means, and every probability has a
+# credible interval. The intervals of the most probable class are widest where the decision is
+# closest.
 
 # %%
 posterior = bc.StructuredVector(inference="laplace", random_state=0)
@@ -122,9 +123,9 @@ _ = ax.set(xlabel="test rows, by confidence", ylabel="confidence, 90 % interval"
 # %% [markdown]
 # ## Three classes
 #
-# Predictions of three classes are points of a triangle. Here they come from a generator whose truth
-# is known: it says for each prediction what the probabilities really are. An arrow points from a
-# prediction to the calibrated one, colours show how far that is.
+# Predictions for three classes are points in a triangle. Here they come from a generator with a
+# known truth: it returns the true probabilities for each prediction. An arrow points from a
+# prediction to the calibrated one, and the color shows its length.
 
 # %%
 data = simplex.sample(5000, seed=1)
@@ -140,9 +141,9 @@ for ax, (name, calibration) in zip(axes.flat, maps.items(), strict=True):
     ax.set_title(name)
 
 # %% [markdown]
-# One temperature can only pull towards the middle, alike from all sides. The truth is not alike on
-# all sides: Dirichlet calibration finds most of that, the kernel finds it without a given form.
-# Numbers say the same. Since the truth is known, so is the distance from it.
+# A temperature can only pull toward the center, equally from all sides. The truth is not symmetric.
+# Dirichlet calibration finds most of the asymmetry, and the kernel finds it without assuming a
+# form. The numbers agree. Because the truth is known, so is the distance from it.
 
 # %%
 fresh = simplex.sample(20_000, seed=2)

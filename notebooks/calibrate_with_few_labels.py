@@ -11,14 +11,13 @@
 # %% [markdown]
 # # How do I get probabilities from scores and a few labels?
 #
-# A classifier gives each case a score. You would like a probability. If you have thousands of
-# labelled cases, almost any method turns the one into the other. If you have six, or fifty, it
-# matters what you knew beforehand, and how you use it.
+# A classifier gives each case a score, and you want a probability. With thousands of labeled cases,
+# almost any method converts one into the other. With six or fifty labels, it matters what you knew
+# beforehand and how you use it.
 #
-# This notebook shows the main job of `bayescal`: write down what you know as a *generative model*
-# with a *prior*, condition it on labelled scores, and predict, with honest uncertainty.
-#
-# It needs about a minute on a laptop.
+# This notebook shows how to write down what you know as a *generative model* with a *prior*, how to
+# condition it on labeled scores, and how to predict with credible intervals. It takes about a
+# minute on a laptop.
 
 # %%
 import time
@@ -38,13 +37,13 @@ from bayescal.metrics import log_loss
 from bayescal.plots import curve, reliability
 
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False})
-GREY, BLUE, ORANGE = "0.35", "#0072B2", "#D55E00"
+GRAY, BLUE, ORANGE = "0.35", "#0072B2", "#D55E00"
 
 # %% [markdown]
 # ## The generative model
 #
-# Suppose scores of class 0 scatter around a mean $\mu_0$ and scores of class 1 around $\mu_1$, both
-# normally and with the same standard deviation $\sigma$:
+# Suppose that the scores of class 0 scatter around a mean $\mu_0$ and those of class 1 around
+# $\mu_1$, both normally and with the same standard deviation $\sigma$:
 #
 # $$x \mid y = 0 \sim N(\mu_0, \sigma^2), \qquad x \mid y = 1 \sim N(\mu_1, \sigma^2).$$
 #
@@ -54,8 +53,8 @@ GREY, BLUE, ORANGE = "0.35", "#0072B2", "#D55E00"
 # $$f^*(x) = \mathrm{sigmoid}(a x + b), \qquad a = \frac{\mu_1 - \mu_0}{\sigma^2}, \qquad
 # b = \frac{\mu_0^2 - \mu_1^2}{2 \sigma^2}$$
 #
-# (for classes that are equally likely; otherwise add $\log(\pi_1 / \pi_0)$ to $b$). This is why
-# logistic calibration works as often as it does. Here is a world in which we know the truth.
+# (for equally frequent classes; otherwise add $\log(\pi_1 / \pi_0)$ to $b$). This is why logistic
+# calibration so often works. Here is an example with a known truth.
 
 # %%
 MU0, MU1, SIGMA = -0.8, 1.2, 1.0
@@ -80,8 +79,10 @@ fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 for label, mu, color in ((0, MU0, BLUE), (1, MU1, ORANGE)):
     left.plot(grid, norm.pdf(grid, mu, SIGMA), color=color)
     left.fill_between(grid, norm.pdf(grid, mu, SIGMA), color=color, alpha=0.15, linewidth=0)
-    mine = scores[labels == label]
-    left.plot(mine, np.full(len(mine), -0.03 - 0.025 * label), "|", color=color, markersize=9)
+    in_class = scores[labels == label]
+    left.plot(
+        in_class, np.full(len(in_class), -0.03 - 0.025 * label), "|", color=color, markersize=9
+    )
     left.text(mu, 0.42, f"class {label}", color=color, ha="center")
 left.set(xlabel="Score", ylabel="Density", ylim=(-0.08, 0.47), title="Two classes, 50 scores")
 curve(grid, true_curve(grid), ax=right, label="true curve")
@@ -91,9 +92,9 @@ plt.show()
 # %% [markdown]
 # ## A prior, data, and predictions
 #
-# We do not know the means. What we do know may be vague: class 0 has its mean somewhere in
-# $[-2.5, 0]$, class 1 in $[0, 2.5]$, and scores scatter with a standard deviation of 1. Any
-# NumPyro distribution can be a prior, and a plain number is a parameter that is known.
+# We do not know the means. What we know may be vague: the mean of class 0 is somewhere in $[-2.5,
+# 0]$, that of class 1 in $[0, 2.5]$, and scores have a standard deviation of 1. Any NumPyro
+# distribution can be a prior, and a number is a known parameter.
 
 # %%
 prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), sigma=1.0)
@@ -102,12 +103,12 @@ result = bc.posterior_predict(prior, (scores, labels), [-1.0, 0.0, 1.0], class_p
 result.probs
 
 # %% [markdown]
-# That is all. Half of all cases are of class 1, which we know, and say as `class_prior`. Left out,
-# it is estimated from the labels, with a uniform prior of its own.
+# That is all. We know that half of the cases belong to class 1, and pass this as `class_prior`.
+# Without it, the class frequency is estimated from the labels, with a uniform prior.
 #
-# If you predict often from the same data, condition once and keep the posterior.
-# `interval` says how far the curve itself is still uncertain: with posterior probability 0.9 the
-# curve of the true parameters lies between its ends at that score.
+# If you predict often from the same data, condition once and keep the posterior. `interval` returns
+# the remaining uncertainty of the curve: with posterior probability 0.9, the curve of the true
+# parameters lies between its ends at that score.
 
 # %%
 post = bc.posterior(prior, (scores, labels), key=0, class_prior=0.5)
@@ -116,8 +117,8 @@ post
 # %%
 prediction = post.predict(grid)
 ax = curve(grid, prediction.probs, *prediction.interval(0.9), label="predictive, 90 % band")
-ax.plot(grid, true_curve(grid), color=GREY, linestyle=":", label="true curve")
-ax.plot(scores, labels, "|", color=GREY, alpha=0.6)
+ax.plot(grid, true_curve(grid), color=GRAY, linestyle=":", label="true curve")
+ax.plot(scores, labels, "|", color=GRAY, alpha=0.6)
 ax.legend(frameon=False, loc="center right")
 ax.set_title("Posterior from 50 scores")
 plt.show()
@@ -125,21 +126,22 @@ plt.show()
 # %% [markdown]
 # ## Four methods
 #
-# Behind the scenes there are parameters $\theta_1, \theta_2, \dots$ drawn from the prior, each with
-# a weight $w_i$ proportional to how likely it makes the data, $p(D \mid \theta_i)$. There is more
-# than one way to get one curve out of many.
+# Internally, parameters $\theta_1, \theta_2, \dots$ are drawn from the prior. Each has a weight
+# $w_i$ proportional to the likelihood of the data, $p(D \mid \theta_i)$. There is more than one way
+# to combine many curves into one.
 #
-# - `"predictive"`, the default: average the densities, then apply Bayes' rule. For equally likely
-#   classes $\sum_i w_i\, p(x \mid 1, \theta_i) \big/ \sum_y \sum_i w_i\, p(x \mid y, \theta_i)$.
-# - `"preds"`: average the curves, $\sum_i w_i\, f^*(x; \theta_i)$.
-# - `"coeffs"`: average the coefficients, $\mathrm{sigmoid}(\sum_i w_i a_i\, x + \sum_i w_i b_i)$;
-#   this stays a logistic curve.
-# - `"map"`: take the single most probable $\theta$.
+# - `"predictive"`, the default, averages the densities and then applies Bayes' rule. For equally
+#   likely classes this is $\sum_i w_i\, p(x \mid 1, \theta_i) \big/ \sum_y \sum_i w_i\, p(x \mid
+#   y, \theta_i)$.
+# - `"preds"` averages the curves, $\sum_i w_i\, f^*(x; \theta_i)$.
+# - `"coeffs"` averages the coefficients, $\mathrm{sigmoid}(\sum_i w_i a_i\, x + \sum_i w_i b_i)$;
+#   this is again a logistic curve.
+# - `"map"` uses the single most probable $\theta$.
 #
-# The last three follow Maher (2020), with the weights corrected as the last section explains. With
-# much data all four agree. With little, `coeffs` and `map` are too sure of themselves: they have
-# forgotten how uncertain $\theta$ is. `preds` has not, but far out it is not sure enough. Why,
-# and which is right, we shall see below.
+# The last three follow Maher (2020), with corrected weights (see the last section). With many
+# labels all four agree. With few, `coeffs` and `map` are over-confident, because they ignore the
+# uncertainty of $\theta$. `preds` does not ignore it, but is under-confident far from the data. The
+# section on `predictive` and `preds` explains why, and which is right.
 
 # %%
 few, few_labels = draw_scores(6)
@@ -149,9 +151,9 @@ fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 post_few = bc.posterior(prior, (few, few_labels), integrator="quadrature", class_prior=0.5)
 reference = np.asarray(post_few.predict(grid).log_odds)
 for method in methods:
-    found = post_few.predict(grid, method=method)
-    curve(grid, found.probs, ax=left, label=method)
-    curve(grid, np.asarray(found.log_odds) - reference, ax=right)
+    prediction = post_few.predict(grid, method=method)
+    curve(grid, prediction.probs, ax=left, label=method)
+    curve(grid, np.asarray(prediction.log_odds) - reference, ax=right)
 left.plot(few, few_labels, "|", color="black", markersize=12)
 left.set(xlabel="Score", ylabel="Probability of class 1", title="Six scores, four methods")
 left.get_legend().remove()
@@ -160,7 +162,8 @@ fig.legend(loc="outside right center", frameon=False)
 plt.show()
 
 # %% [markdown]
-# The same in numbers: the largest gap between each method and `predictive` on scores from -4 to 4.
+# The table shows the largest difference between each method and `predictive` for scores from -4 to
+# 4.
 
 # %%
 gaps = {}
@@ -176,9 +179,9 @@ pd.DataFrame(gaps).rename_axis(columns="n").round(4)
 # %% [markdown]
 # ## What the prior does
 #
-# Sweep it. Four priors, $\mu_0 \sim U(-w, 0)$ and $\mu_1 \sim U(0, w)$, with widths from far too
-# sure to very vague; four sizes of data. These are 16 posteriors, and one call: a list of priors
-# with a list of data sets, of any sizes.
+# We vary it. There are four priors, $\mu_0 \sim U(-w, 0)$ and $\mu_1 \sim U(0, w)$, with widths
+# from far too narrow to very vague, and four sizes of data. These are 16 posteriors, and one call:
+# a list of priors with a list of data sets of any sizes.
 
 # %%
 widths, sizes = (0.5, 1.5, 2.5, 10.0), (6, 20, 50, 200)
@@ -203,7 +206,7 @@ for i, (ax, (w, n)) in enumerate(zip(axes.flat, pairs, strict=True)):
     curve(grid, probs.probs[i], lower[i], upper[i], ax=ax, label="predictive, 90 % band")
     ax.get_legend().remove()
     ax.plot(grid, true_curve(grid), color="black", linestyle=":", label="true curve")
-    ax.plot(*data_of[n], "|", color=GREY, alpha=0.5, markersize=5)
+    ax.plot(*data_of[n], "|", color=GRAY, alpha=0.5, markersize=5)
     if w == widths[0]:
         ax.set_title(f"n = {n}")
     if n == sizes[0]:
@@ -215,13 +218,13 @@ fig.legend(*handles, loc="outside upper center", ncols=2, frameon=False)
 plt.show()
 
 # %% [markdown]
-# - **Width 0.5** excludes the truth ($\mu_0 = -0.8$, $\mu_1 = 1.2$). Its band is narrow and wrong,
-#   and data cannot repair it: what a prior rules out stays ruled out.
-# - **Widths 1.5 and 2.5** contain the truth. The band holds the true curve, as far as a 90 % band
-#   promises, and closes in on it.
-# - **Width 10** says little. With six scores the band is wider for it, with 50 it hardly matters.
+# - **Width 0.5** excludes the truth ($\mu_0 = -0.8$, $\mu_1 = 1.2$). Its band is narrow and
+#   wrong, and data cannot repair it: what a prior rules out stays ruled out.
+# - **Widths 1.5 and 2.5** contain the truth. The band contains the true curve, as often as a 90 %
+#   band promises, and narrows around it.
+# - **Width 10** says little. With six scores its band is wider; with 50 it hardly matters.
 #
-# Which prior do the data prefer? `log_evidence` is $\log p(D \mid \text{prior})$; differences of 5
+# Which prior do the data support? `log_evidence` is $\log p(D \mid \text{prior})$; differences of 5
 # are overwhelming.
 
 # %%
@@ -235,9 +238,9 @@ pd.DataFrame(
 # %% [markdown]
 # ## A thousand data sets in one call
 #
-# Whether a method works is seen over many data sets, each with a truth of its own. A batch has the
-# shapes `(data sets, n)`; it is one compiled computation, and every data set gets the same numbers
-# that it would get alone. `synthetic.sample` draws the truths from the prior, too.
+# To judge a method you need many data sets, each with a different truth. A batch has the shape
+# `(data sets, n)` and is one compiled computation. Every data set gets the same numbers as it would
+# alone. `synthetic.sample` also draws the truths from the prior.
 
 # %%
 train = synthetic.sample(prior, 1000, 50, key=1)
@@ -264,21 +267,22 @@ ax.set_title("1,000 data sets of 50")
 plt.show()
 
 # %% [markdown]
-# Averaged over the prior the predictions are calibrated, as they must be: the marker of each bin
-# lies on the diagonal. What the log loss is above the optimum's is the price of having to learn two
-# means from 50 scores. (`synthetic.bayes_optimal_log_loss` gives the optimum's expectation.)
+# Averaged over the prior the predictions are calibrated, as they must be: the marker of each bin is
+# on the diagonal. The difference of the log loss from that of the optimum is the cost of learning
+# two means from 50 scores. (`synthetic.bayes_optimal_log_loss` computes the expectation of the
+# optimum.)
 #
 # ## Can I trust the sampling?
 #
-# By default the integrals are sums over 100,000 draws from the prior. That is robust, and it comes
-# with its own warning lights:
+# By default the integrals are sums over 100,000 draws from the prior. This is robust, and it comes
+# with diagnostics:
 #
-# - `ess`, the effective number of draws after weighting; want at least 100;
-# - `pareto_k`, how heavy the weights' tail is; above 0.7 a few draws decide everything;
-# - `mcse`, the standard error of each predicted probability, and how far it may move in the tails.
+# - `ess` is the effective number of draws after weighting. It should be at least 100.
+# - `pareto_k` measures the tail of the weights. Above 0.7, a few draws dominate the result.
+# - `mcse` is the standard error of each predicted probability.
 #
 # A model with up to three unknown parameters can also be integrated by `"quadrature"`, to about ten
-# digits, which lets us check. Here $\sigma$ is unknown too.
+# digits, which lets us check the sampling. Here $\sigma$ is unknown as well.
 
 # %%
 wide = bc.GaussianPrior(dist.Uniform(-2.5, 0), dist.Uniform(0, 2.5), dist.HalfNormal(2.0))
@@ -293,12 +297,12 @@ def check(data, integrators, **options):
     for integrator in integrators:
         start = time.perf_counter()
         post = bc.posterior(wide, data, integrator=integrator, class_prior=0.5, **options)
-        found = post.predict(points)
+        prediction = post.predict(points)
         rows[integrator] = {
             "ESS": f"{post.ess:,.0f}",
             "Pareto k": f"{post.pareto_k:.2f}",
-            "largest MCSE": f"{found.mcse.max():.1e}",
-            "largest error": f"{np.abs(np.asarray(found.probs) - exact).max():.1e}",
+            "largest MCSE": f"{prediction.mcse.max():.1e}",
+            "largest error": f"{np.abs(np.asarray(prediction.probs) - exact).max():.1e}",
             "seconds": f"{time.perf_counter() - start:.1f}",
         }
     return pd.DataFrame(rows).T
@@ -307,12 +311,12 @@ def check(data, integrators, **options):
 check((scores, labels), ["montecarlo", "sobol", "importance"])
 
 # %% [markdown]
-# The errors are about as large as `mcse` announces, and the seconds include compiling. Sobol points
-# fill the space more evenly than random ones, and adaptive importance sampling draws where the
-# posterior is.
+# The errors are about as large as `mcse` says. The seconds include compilation. Sobol points fill
+# the space more evenly than random ones, and adaptive importance sampling draws where the posterior
+# is.
 #
-# Now 20,000 scores. The posterior is a tiny spot in the prior, and plain draws hardly hit it. The
-# library notices, and says what to do.
+# Now take 20,000 scores. The posterior is tiny compared with the prior, and plain draws hardly hit
+# it. The library notices, and names an alternative.
 
 # %%
 many = draw_scores(20_000)
@@ -325,13 +329,13 @@ print(f"{caught[0].category.__name__}: {caught[0].message}")
 check(many, ["importance"])
 
 # %% [markdown]
-# Adaptive importance sampling first moves its draws to the posterior, in a few rounds. It costs
-# the same for 20,000 scores as for 50, because the likelihood needs only each class's count, sum
-# and sum of squares.
+# Adaptive importance sampling first moves its draws to the posterior, in a few rounds. It costs the
+# same for 20,000 scores as for 50, because the likelihood needs only the count, the sum and the sum
+# of squares of each class.
 #
-# ## Looking at the posterior with ArviZ
+# ## The posterior in ArviZ
 #
-# `to_arviz` hands over equally weighted draws, with the prior's beside them.
+# `to_arviz` returns equally weighted draws of the posterior, together with draws of the prior.
 
 # %%
 post = bc.posterior(wide, (scores, labels), integrator="importance", key=0)
@@ -346,22 +350,22 @@ else:
 plt.show()
 
 # %% [markdown]
-# The draws come from a resample, so `r_hat` and the effective sizes of this table judge the
-# resampling only. `post.ess` and `post.pareto_k` judge the weights.
+# The draws are resampled, so `r_hat` and the effective sample sizes in this table judge only the
+# resampling. `post.ess` and `post.pareto_k` judge the weights.
 #
 # ## Why `predictive` and not `preds`
 #
-# Averaging the curves, $\sum_i w_i f^*(x; \theta_i)$, looks like what a Bayesian should do. It
-# would be, if the new score told nothing about $\theta$. But $x$ was drawn from
-# $p(x \mid y, \theta)$ as well: a score of 3 is itself evidence that the means lie far out. The
-# rules of probability put the densities, not the curves, under the average:
+# Averaging the curves, $\sum_i w_i f^*(x; \theta_i)$, looks like the Bayesian answer. It would be,
+# if the new score said nothing about $\theta$. But $x$ was also drawn from $p(x \mid y, \theta)$: a
+# score of 3 is itself evidence that the means lie far out. By the rules of probability, the average
+# is over the densities, not over the curves:
 #
 # $$P(y = 1 \mid x, D) = \frac{\pi_1\, p(x \mid 1, D)}{\sum_y \pi_y\, p(x \mid y, D)}, \qquad
 # p(x \mid y, D) = \sum_i w_i\, p(x \mid y, \theta_i).$$
 #
-# The gap is small, but it has a sign. With six scores per data set, and the expected log loss of
-# each curve integrated over all possible test scores, so that the only noise left is the choice of
-# 1,024 data sets:
+# The difference is small, but systematic. We use six scores in each data set, and integrate the
+# expected log loss of each curve over all possible test scores. The only remaining noise is the
+# choice of 1,024 data sets:
 
 # %%
 small = synthetic.sample(prior, 1024, 6, key=3)
@@ -388,15 +392,15 @@ for method in methods:
 pd.DataFrame(rows).T
 
 # %% [markdown]
-# `predictive` is ahead of `preds` by several standard errors, of `coeffs` by ten times as much, and
-# of `map` by thirty.
+# `predictive` is better than `preds` by several standard errors, than `coeffs` by ten times as
+# much, and than `map` by thirty times as much.
 #
 # ## Why the weights do not contain the prior again
 #
-# The draws come *from the prior*. Where the prior is high there are more of them, and this is how
-# it has its say. A recipe that multiplies the weights by the prior density as well,
-# $w_i \propto p(D \mid \theta_i)\, p(\theta_i)$, lets it speak twice. To see the damage, take a
-# normal prior, for which the right answer is a formula.
+# The draws come *from the prior*. There are more of them where the prior is high, and so the prior
+# is already taken into account. A recipe that also multiplies the weights by the prior density,
+# $w_i \propto p(D \mid \theta_i)\, p(\theta_i)$, counts it twice. To see the effect, take a normal
+# prior, for which the right answer is a formula.
 
 # %%
 belief = {"mu0": dist.Normal(0.0, 1.0), "mu1": dist.Normal(0.0, 1.0)}
@@ -419,7 +423,7 @@ for name, w, color in (
 ):
     ax.hist(draws["mu1"], bins, weights=w, density=True, color=color, alpha=0.35, label=name)
 ax.plot(bins, norm.pdf(bins, exact_mean, exact_sd), color="black", label="exact posterior")
-ax.plot(bins, norm.pdf(bins, 0, 1), color=GREY, linestyle=":", label="prior")
+ax.plot(bins, norm.pdf(bins, 0, 1), color=GRAY, linestyle=":", label="prior")
 ax.set(xlabel=r"$\mu_1$", ylabel="Density", title="Three scores of class 1, with mean 1.8")
 ax.legend(frameon=False)
 plt.show()
@@ -441,16 +445,16 @@ pd.DataFrame(
 ).round(3)
 
 # %% [markdown]
-# Counting twice pulls the mean towards the prior's, and claims more certainty than the data give.
-# With a uniform prior the mistake would go unnoticed, as its density is constant.
+# Counting the prior twice pulls the mean toward that of the prior, and claims more certainty than
+# the data justify. With a uniform prior the mistake has no effect, because the density is constant.
 #
-# ## In short
+# ## Summary
 #
-# - Say what you know as a prior: `bc.GaussianPrior(mu0=..., mu1=..., sigma=...)`.
-# - `bc.posterior_predict(prior, (scores, labels), new_scores)` predicts; the default method is the
-#   optimal one.
-# - `integrator="quadrature"` is exact for up to three parameters; `"importance"` is the choice for
-#   more parameters or much data; watch `ess` and `pareto_k`, which warn by themselves.
-# - Batches cost one call, so sweep priors, sizes and truths before you rely on one.
-# - Left out, `class_prior` is estimated from the labels. Say it where you know it, and where the
-#   data to learn from were balanced on purpose: `class_prior=0.1`.
+# - Write what you know as a prior: `bc.GaussianPrior(mu0=..., mu1=..., sigma=...)`.
+# - `bc.posterior_predict(prior, (scores, labels), new_scores)` predicts. The default method is
+#   optimal.
+# - `integrator="quadrature"` is exact for up to three parameters. Use `"importance"` for more
+#   parameters or many labels. Warnings tell you when `ess` or `pareto_k` are bad.
+# - Batches cost one call, so vary priors, sizes and truths before you rely on one.
+# - Without `class_prior`, the class frequency is estimated from the labels. Pass it if you know
+#   it, and if the training data were balanced on purpose: `class_prior=0.1`.

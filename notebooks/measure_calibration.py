@@ -9,12 +9,12 @@
 # ---
 
 # %% [markdown]
-# # How calibrated is my model, and how sure is that?
+# # How well is my model calibrated, and how certain is that?
 #
-# A calibration error is an estimate. It depends on bins, on the number of cases, and on luck; two
-# models may differ in it for no reason at all. This notebook measures a forest and what three
-# calibrators make of it, asks how far each number can be trusted, and then compares methods over
-# many data sets. It needs about half a minute.
+# A calibration error is an estimate. It depends on the bins, on the number of rows, and on chance.
+# Two models may differ in it for no reason. This notebook measures a random forest and three
+# calibrators of it, shows how far you can trust each number, and then compares methods over many
+# data sets. It takes about half a minute.
 
 # %%
 import matplotlib.pyplot as plt
@@ -29,9 +29,9 @@ import bayescal as bc
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False})
 
 # %% [markdown]
-# ## A forest
+# ## A random forest
 #
-# Votes of trees that were grown to the end: never quite sure where they should be.
+# The predictions are the votes of fully grown trees. Such a forest is under-confident.
 
 # %%
 X, y = make_classification(
@@ -50,23 +50,23 @@ for calibrator in (bc.Beta(), bc.Isotonic(), bc.VennAbers()):
 # %% [markdown]
 # ## One table
 #
-# Each number with its interval, and below it the difference to the first model with a p-value. The
-# bootstrap draws the same cases for all models, so that luck cancels in the differences.
+# Each number has an interval. Below it is the difference from the first model, with a p-value. The
+# bootstrap draws the same rows for all models, so that chance cancels in the differences.
 
 # %%
-found = bc.metrics.report(models, y_test)
-found
+report = bc.metrics.report(models, y_test)
+report
 
 # %% [markdown]
-# All three calibrators gain in Brier score and calibration, far beyond what chance would do; in
-# accuracy there is next to nothing to gain, since monotone maps hardly move the border at one half.
-# In log loss isotonic regression gains nothing: it says 0 and 1, and pays for the few times when
-# that is wrong. The calibration error does not see this.
+# All three calibrators improve the Brier score and the calibration error far beyond chance. The
+# accuracy has almost nothing to gain, because monotone maps hardly move the threshold at one half.
+# Isotonic regression does not improve the log loss: it predicts 0 and 1, and pays for the few times
+# when that is wrong. The calibration error does not show this.
 #
 # ## One picture
 #
-# The error bars at the diagonal say where frequencies of a calibrated model would lie, with as many
-# cases in each bin. What is outside is not luck.
+# The error bars at the diagonal show where the observed frequencies of a calibrated model would
+# lie, with as many rows in each bin. Points outside them are not due to chance.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(13, 4.6))
@@ -79,12 +79,12 @@ axes[2].set_title("after Beta, smoothed")
 figure.tight_layout()
 
 # %% [markdown]
-# ## What bins do to an error
+# ## How bins affect the error
 #
-# Here is a model that is calibrated: its labels are drawn from its own probabilities. Its error is
-# zero. The plain binned error never finds that: gaps between frequencies and predictions are
-# random, and their absolute values do not cancel. The debiased error subtracts what chance adds,
-# from the squared gaps; what stays is that it is cut at zero.
+# Here is a calibrated model: its labels are drawn from its own probabilities, so its true error is
+# zero. The plain binned error is never zero, because the gaps between frequencies and predictions
+# are random, and their absolute values do not cancel. The debiased error subtracts from the squared
+# gaps what chance adds. Only a small bias remains, because the error cannot be negative.
 
 # %%
 rng = np.random.default_rng(0)
@@ -105,8 +105,8 @@ means = dict(zip(errors, draws.mean(axis=1).T, strict=True))
 axes = bc.plots.by_size(sizes, means, floor=0.0)
 _ = axes.set(ylabel="mean error of calibrated models")
 # %% [markdown]
-# So the error alone says little. A test asks whether it is larger than that of a calibrated model
-# with the same predictions:
+# The error alone therefore says little. A test asks whether it is larger than that of a calibrated
+# model with the same predictions:
 
 # %%
 tests = {
@@ -125,8 +125,8 @@ pd.DataFrame(
 # %% [markdown]
 # ## A decomposition without bins
 #
-# The Brier score falls apart into miscalibration, which a calibrator can remove, discrimination,
-# which it cannot create, and uncertainty, which is nature's.
+# The Brier score decomposes into three parts: miscalibration, which a calibrator can remove;
+# discrimination, which it cannot create; and uncertainty, which belongs to the data.
 
 # %%
 parts = {name: bc.metrics.corp(p, y_test) for name, p in models.items()}
@@ -143,19 +143,19 @@ pd.DataFrame(
 ).round(4)
 
 # %% [markdown]
-# ## What it costs
+# ## The cost of decisions
 #
-# Who acts on a probability pays for its errors. For each ratio of the costs of a false alarm and a
-# miss there is a threshold, and an expected cost.
+# Anyone who acts on a probability pays for its errors. Each ratio of the costs of a false alarm and
+# a miss has a threshold and an expected cost.
 
 # %%
 axes = bc.plots.decision_cost({name: models[name] for name in ("forest", "Beta")}, y_test)
 
 # %% [markdown]
-# ## Data that do not fit into memory
+# ## Data larger than memory
 #
-# An accumulator takes batches, and adds to another: each worker keeps its own. It holds a few
-# thousand numbers, however many cases went in.
+# An accumulator computes metrics from batches and can be added to another accumulator, so that each
+# worker can keep one. It holds a few thousand numbers, however many rows it has seen.
 
 # %%
 workers = [bc.metrics.Accumulator(["log_loss", "ece", "smooth_ece"]) for _ in range(3)]
@@ -169,8 +169,8 @@ total.result()
 # %% [markdown]
 # ## Which method is better, over many data sets
 #
-# One data set proves nothing about a method. Twenty small ones: how do methods rank, and which
-# differences could be luck?
+# One data set proves nothing about a method. How do methods rank over twenty small data sets, and
+# which differences could be due to chance?
 
 # %%
 methods = {
@@ -209,9 +209,9 @@ comparison
 axes = bc.plots.critical_difference(comparison)
 
 # %% [markdown]
-# Methods joined by a bar do not differ more than chance allows. The Bayesian test says more: how
-# probable it is that one is better by a margin that matters, here 0.001 of the Brier score, that
-# it is worse by as much, or that they are the same for all purposes.
+# Methods joined by a bar do not differ by more than chance allows. The Bayesian test says more. It
+# computes the probability that the first method is better by a margin that matters (here 0.001 of
+# the Brier score), that it is worse by this margin, or that the two are practically equal.
 
 # %%
 bc.compare.bayesian_signed_rank(losses["beta"], losses["Venn-Abers"], margin=0.001)

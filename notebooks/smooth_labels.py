@@ -9,17 +9,17 @@
 # ---
 
 # %% [markdown]
-# # How do I stop a model from being certain?
+# # How do I keep a model from being over-confident?
 #
-# Twenty scores, ten of each class, and the classes happen not to overlap. Logistic regression then
-# knows no bounds: the steeper its curve, the likelier the data, and in the end it is certain of
-# everything. The cure is old and simple. Do not fit the labels 0 and 1, fit *targets* that stop a
-# little short of them.
+# Take twenty scores, ten of each class, and suppose that the classes happen not to overlap. The
+# likelihood of logistic regression then has no maximum: the steeper the curve, the likelier the
+# data, and in the end the model is certain of everything. There is an old and simple remedy.
+# Instead of the labels 0 and 1, fit *targets* that are a little less extreme.
 #
-# This notebook shows three ways of choosing targets, on data whose truth we know, so that every
-# curve can be held against the best possible one. It follows section 5 of M. Maher's thesis
-# (*Instance-based label smoothing for better classifier calibration*, 2020), and redoes its figures
-# 16 to 18. It needs about half a minute.
+# This notebook shows three ways of choosing targets, on data with a known truth, so that every
+# curve can be compared with the best possible one. It follows section 5 of M. Maher's thesis
+# (*Instance-based label smoothing for better classifier calibration*, 2020) and reproduces its
+# figures 16 to 18. It takes about half a minute.
 
 # %%
 import warnings
@@ -40,14 +40,15 @@ BLUE, ORANGE = "#0072B2", "#D55E00"
 METHODS = ("normal", "platt", "ibls")
 
 # %% [markdown]
-# ## A world with a known answer
+# ## Data with a known truth
 #
-# Scores of the classes are normal with standard deviation 1 and means $-\mu$ and $\mu$. For classes
-# that are equally frequent the probability of class 1 is then exactly $\mathrm{sigmoid}(2 \mu x)$:
-# a logistic curve with the slope $2 \mu$. A method that finds another slope is wrong by that much.
+# The scores of the classes are normal with standard deviation 1 and means $-\mu$ and $\mu$. If the
+# classes are equally frequent, the probability of class 1 is exactly $\mathrm{sigmoid}(2 \mu x)$: a
+# logistic curve with slope $2 \mu$. The error of a method is the difference of its slope from this
+# one.
 #
-# The same random numbers serve all four values of $\mu$. So the same data drift apart, until they
-# separate.
+# All four values of $\mu$ use the same random numbers. The two classes therefore move apart until
+# they separate.
 
 # %%
 MEANS = (0.5, 1.0, 1.5, 2.0)
@@ -64,29 +65,29 @@ for mu, x in data.items():
 # ## Targets
 #
 # - `normal`: the labels themselves, $t = 0$ and $t = 1$.
-# - `platt`: $t^- = \epsilon^- = 1 / (N^- + 2)$ and $t^+ = 1 - \epsilon^+$ with
-#   $\epsilon^+ = 1 / (N^+ + 2)$, where $N^\pm$ count the cases. So one estimates a frequency after
-#   $N$ successes in $N$ trials, under a uniform prior.
-# - `ibls`, instance-based label smoothing: Platt's $\epsilon$ is the *most* that a label is moved.
-#   A score in the midst of its own class is moved by nearly all of it, a score among those of the
-#   other class hardly at all:
+# - `platt`: $t^- = \epsilon^- = 1 / (N^- + 2)$ and $t^+ = 1 - \epsilon^+$ with $\epsilon^+ = 1 /
+#   (N^+ + 2)$, where $N^\pm$ are the numbers of rows in each class. This is the estimate of a
+#   frequency after $N$ successes in $N$ trials, under a uniform prior.
+# - `ibls`, instance-based label smoothing: Platt's $\epsilon$ is the *largest* amount by which a
+#   label moves. A score in the middle of its own class moves by nearly all of it, and a score
+#   among those of the other class hardly moves:
 #
 # $$t^+(x) = 1 - \epsilon^+ \frac{f^+(x)}{f^+(x) + f^-(x)}, \qquad
 # t^-(x) = \epsilon^- \frac{f^-(x)}{f^+(x) + f^-(x)}.$$
 #
-# The reason: smoothing is there against over-confidence, and a curve is over-confident where it is
-# confident, in the midst of a class. Where classes overlap the curve is modest anyway, and moving
-# labels there only flattens it. The thesis gives an example with $\epsilon^+ = 0.1$:
+# The reason is that smoothing counters over-confidence, and a curve is over-confident where it is
+# confident: in the middle of a class. Where the classes overlap, the curve is not confident, and
+# moving labels there only flattens it. The thesis gives an example with $\epsilon^+ = 0.1$:
 
 # %%
 for f_own, f_other in ((0.7, 0.4), (0.9, 0.05)):
     print(f"densities {f_own} and {f_other}: target {1 - 0.1 * f_own / (f_own + f_other):.3f}")
 
 # %% [markdown]
-# The densities $f^\pm$ are kernel estimates from the scores, with Silverman's width. Here they are
-# for $\mu = 1$, and below them how far each label is moved: not at all (dots), by Platt's constant
-# (crosses), or instance by instance (triangles, on their class's curve
-# $\epsilon^\pm f^\pm / (f^+ + f^-)$).
+# The densities $f^\pm$ are kernel estimates from the scores, with Silverman's bandwidth. The upper
+# plot shows them for $\mu = 1$. The lower plot shows how far each label moves: not at all (dots),
+# by Platt's constant (crosses), or by an amount for each instance (triangles, on the curve of their
+# class, $\epsilon^\pm f^\pm / (f^+ + f^-)$).
 
 # %%
 x = data[1.0]
@@ -100,15 +101,15 @@ moved = {
 
 fig, (top, bottom) = plt.subplots(2, 1, figsize=(7, 5.5), sharex=True, layout="constrained")
 for c, color in ((0, BLUE), (1, ORANGE)):
-    mine = labels == c
+    chosen = labels == c
     top.plot(grid, density[c], color=color)
     top.fill_between(grid, density[c], color=color, alpha=0.15, linewidth=0)
-    top.plot(x[mine], np.full(10, -0.02 - 0.015 * c), "|", color=color, markersize=9)
+    top.plot(x[chosen], np.full(10, -0.02 - 0.015 * c), "|", color=color, markersize=9)
     top.text((-2.7, 2.3)[c], 0.25, f"class {c}", color=color, ha="center")
     bottom.plot(grid, density[c] / sum(density) / 12, color=color, alpha=0.3)
     for (marker, method), distance in moved.items():
         style = {"color": color, "linestyle": "none", "fillstyle": "none"}
-        bottom.plot(x[mine], distance[mine], marker, **style, label=method if c == 0 else None)
+        bottom.plot(x[chosen], distance[chosen], marker, **style, label=method if c == 0 else None)
 top.set(ylabel="Density", title="Estimated densities of the scores")
 bottom.set(xlabel="Score", ylabel="Label moved by", title="Targets")
 bottom.legend(frameon=False, loc="center right")
@@ -117,7 +118,7 @@ plt.show()
 # %% [markdown]
 # ## Four curves
 #
-# Each target gives a curve; `LogisticRegression.preset` knows all three by name.
+# Each choice of targets gives a curve. `LogisticRegression.preset` knows all three by name.
 
 
 # %%
@@ -154,21 +155,21 @@ slopes = {
 pd.DataFrame(slopes).rename_axis(columns="slope for mu =").round(2)
 
 # %% [markdown]
-# While the classes overlap the three curves lie close together, `ibls` between the other two: it
-# moves labels less than `platt`. When they separate, `normal` has no optimum. bayescal says so (a
-# `ConvergenceWarning`, and `status_ == "unbounded"`) and keeps the last curve, whose slope tells
-# nothing but where the iteration stopped. `ibls` and `platt` are then nearly the same: every score
-# is far from the other class, and is moved by nearly all of $\epsilon$.
+# While the classes overlap, the three curves are close together. `ibls` is between the other two,
+# because it moves labels less than `platt`. When the classes separate, `normal` has no optimum.
+# bayescal reports this (a `ConvergenceWarning`, and `status_ == "unbounded"`) and keeps the last
+# curve, whose slope only shows where the iteration stopped. `ibls` and `platt` are then nearly
+# equal: every score is far from the other class, and moves by nearly all of $\epsilon$.
 
 # %%
 {mu: fits[mu, "normal"][2] for mu in MEANS}
 
 # %% [markdown]
-# ## Twenty scores prove nothing
+# ## Many data sets
 #
-# So take many data sets. The expected log loss of a curve on all scores that there may ever be is
-# an integral, which the trapezoidal rule gets right to many digits; no test set adds noise. What a
-# curve loses beyond the optimum is the price of having to learn it from few scores.
+# Twenty scores prove nothing, so we draw many data sets. The expected log loss of a curve over all
+# possible scores is an integral, which the trapezoidal rule computes to many digits, so no test set
+# adds noise. The excess over the optimum is the cost of learning the curve from few scores.
 
 # %%
 SETS = 150
@@ -190,22 +191,23 @@ for n in (20, 100):
     for mu in MEANS:
         draws = np.random.default_rng(n).normal(size=(SETS, n)) + mu * (2 * y - 1)
         for method in METHODS:
-            found = [fit(method, x, y) for x in draws]
+            fitted = [fit(method, x, y) for x in draws]
             rows.append(
                 {
                     "n": n,
                     "mu": mu,
                     "method": method,
-                    "losses": np.array([excess_loss(a, b, mu) for a, b, _ in found]),
-                    "slope": np.median([a for a, _, _ in found]) / (2 * mu),
-                    "separable": sum(status == "unbounded" for _, _, status in found),
+                    "losses": np.array([excess_loss(a, b, mu) for a, b, _ in fitted]),
+                    "slope": np.median([a for a, _, _ in fitted]) / (2 * mu),
+                    "separable": sum(status == "unbounded" for _, _, status in fitted),
                 }
             )
 results = pd.DataFrame(rows)
 
 # %% [markdown]
-# The mean excess in thousandths of a nat with its standard error; how much less `ibls` loses than
-# `platt` on the same data sets; and in how many of the 150 sets the classes were separable:
+# The table shows the mean excess in thousandths of a nat with its standard error, the difference
+# between `platt` and `ibls` on the same data sets, and in how many of the 150 data sets the classes
+# were separable:
 
 # %%
 keys = ["n", "mu"]
@@ -227,8 +229,8 @@ table
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
 for ax, (n, part) in zip(axes, results.groupby("n"), strict=True):
     for method, marker in zip(METHODS, "o^s", strict=True):
-        mine = part[part.method == method]
-        ax.plot(mine.mu, mine.slope, marker=marker, label=method)
+        chosen = part[part.method == method]
+        ax.plot(chosen.mu, chosen.slope, marker=marker, label=method)
     ax.axhline(1, color="black", linewidth=0.8, linestyle=":")
     ax.set(xlabel=r"$\mu$", title=f"{n} scores", yscale="log")
     ax.set_yticks([0.25, 0.5, 1, 2, 4, 8], ["1/4", "1/2", "1", "2", "4", "8"], minor=False)
@@ -238,26 +240,25 @@ axes[1].legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# - **Without smoothing** a few separable data sets are enough to ruin the mean: each has a curve
-#   as steep as the iteration happened to leave it. Even where there is an optimum it is too steep,
-#   the more so the better the classes are told apart.
-# - **With smoothing** curves err on the other side. They are too flat, by half for a hundred scores
-#   at $\mu = 2$. That costs little: a modest curve is wrong by little everywhere, a certain one by
-#   much where it matters.
-# - **Instance-based targets** give slopes nearer to the truth than Platt's. The gain is real, many
-#   standard errors where classes are well separated, but small beside what either gains over the
-#   labels; at $\mu = 0.5$ with twenty scores it is a loss.
+# - **Without smoothing**, a few separable data sets ruin the mean. Each has a curve whose slope
+#   depends only on where the iteration stopped. Even where an optimum exists the curve is too
+#   steep, and more so for well-separated classes.
+# - **With smoothing**, curves err on the other side. They are too flat, by half for a hundred
+#   scores at $\mu = 2$. That costs little: a flat curve is slightly wrong everywhere, and a steep
+#   one is badly wrong where it matters.
+# - **Instance-based targets** give slopes closer to the truth than Platt's. The gain is real
+#   (many standard errors where the classes are well separated) but small compared with what both
+#   gain over the labels. At $\mu = 0.5$ with twenty scores it is a loss.
 #
-# Which curve is best when one knows more, namely a prior for the means, is the subject of the
-# first notebook. And on real data? `python -m benchmarks.studies real --data DIR` runs these
-# methods and five others on scores of support vector machines and on whole tables. On the scores,
-# too, `ibls` and `platt` are next to each other, and both far ahead of bare labels wherever data
-# are few.
+# If you also have a prior for the means, the best curve is the subject of the tutorial on few
+# labels. For real data, `python -m benchmarks.studies real --data DIR` runs these methods and five
+# others on scores of support vector machines and on complete tables. There, `ibls` and `platt` are
+# again close to each other, and both are far better than the labels wherever data are few.
 #
-# ## In short
+# ## Summary
 #
-# - `bc.LogisticRegression.preset("ibls")` and `preset("platt")` fit soft targets;
-#   `bc.smoothing.instance_targets` and `platt_targets` return them for other models.
-# - Where scores separate the labels there is no unsmoothed curve: look at `status_`.
-# - The smoothing fades as 1 / (N + 2): with thousands of scores it changes nothing, so there is no
+# - `bc.LogisticRegression.preset("ibls")` and `preset("platt")` fit soft targets.
+#   `bc.smoothing.instance_targets` and `platt_targets` compute them for other models.
+# - If scores separate the labels, there is no curve without smoothing. Check `status_`.
+# - Smoothing fades as 1 / (N + 2). With thousands of scores it changes nothing, so there is no
 #   reason to leave it out.

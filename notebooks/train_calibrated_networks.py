@@ -9,12 +9,12 @@
 # ---
 
 # %% [markdown]
-# # How do I train a network that is calibrated?
+# # How do I train a calibrated network?
 #
-# Label smoothing makes a network less sure of itself. Constant smoothing draws all wrong classes
-# equally near, and so hides which of them are alike; instance-based smoothing gives the share of
-# the wrong classes to those that another network, trained without smoothing, finds similar. Here
-# small networks are trained on scikit-learn's digits, and the recorded comparison is shown.
+# Label smoothing makes a network less confident. Constant smoothing treats all wrong classes alike
+# and hides which of them are similar. Instance-based smoothing moves probability to the classes
+# that another network, trained without smoothing, finds similar. This notebook trains small
+# networks on scikit-learn's digits and shows the recorded comparison.
 
 # %%
 import json
@@ -37,7 +37,8 @@ results = Path(benchmarks.__file__).parent / "results"
 # %% [markdown]
 # ## Three kinds of targets
 #
-# The targets of one image of a three, by a network that finds nine and five similar.
+# These are the targets of one image of a three, for a network that finds nine and five similar to
+# it.
 
 # %%
 teacher = np.array([[0, 1, 2, 9, -1, 6, -2, 1, 3, 5.0]])
@@ -52,7 +53,7 @@ for name, values in targets.items():
 # %% [markdown]
 # ## Many settings and seeds in one program
 #
-# `train` compiles one program for an epoch of all runs. The loss gets the settings of its run.
+# `train` compiles one program for an epoch of all runs. The loss receives the settings of its run.
 
 # %%
 images = training.load_images("digits")
@@ -83,7 +84,7 @@ probs, labels = softmax(logits.astype(float), axis=-1), images.test_labels
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
 for ax, name in ((left, "log_loss"), (right, "ece")):
     measure = getattr(bc.metrics, name)
-    values = np.array([[measure(p, labels) for p in each] for each in probs])
+    values = np.array([[measure(p, labels) for p in runs] for runs in probs])
     ax.errorbar(
         factors, values.mean(axis=1), 2 * values.std(axis=1, ddof=1) / np.sqrt(5), marker="o"
     )
@@ -91,41 +92,41 @@ for ax, name in ((left, "log_loss"), (right, "ece")):
 figure.tight_layout()
 
 # %% [markdown]
-# More smoothing than a network needs makes it too little sure of itself: the calibration error
-# rises again. How much is needed is a question for validation.
+# With too much smoothing a network becomes under-confident, and the calibration error rises again.
+# Choose the amount on validation data.
 
 # %% [markdown]
-# ## What smoothing does to the similarity of classes
+# ## How smoothing changes the similarity of classes
 #
-# Recorded by `python -m benchmarks.studies networks --data digits --seeds 10`: convolutional
-# networks, settings chosen by validation, students taught by them. "Structure" is the correlation
-# of the classes' similarities, as their mean logits show them, with those of other networks without
-# smoothing.
+# The table was recorded by `python -m benchmarks.studies networks --data digits --seeds 10`, for
+# convolutional networks, settings chosen on validation data, and students trained by the networks.
+# "Structure" is the correlation between the similarities of the classes (computed from their mean
+# logits) and those in other networks without smoothing.
 
 # %%
-found = json.loads((results / "study_networks_digits.json").read_text())
-shown = Table(title=f"{found['data']}, {found['seeds']} seeds, ± half of 95 % intervals")
+study = json.loads((results / "study_networks_digits.json").read_text())
+table = Table(title=f"{study['data']}, {study['seeds']} seeds, ± half of 95 % intervals")
 columns = ("accuracy", "log_loss", "ece", "student_accuracy", "student_log_loss", "structure")
 for heading in ("smoothing", "scaled", *(name.replace("_", " ") for name in columns)):
-    shown.add_column(heading)
-for row in found["table"]:
+    table.add_column(heading)
+for row in study["table"]:
     setting = ", ".join(f"{value:g}" for value in row["setting"].values())
     cells = (row["measures"][name] for name in columns)
-    shown.add_row(
+    table.add_row(
         f"{row['method']} {setting}",
         "yes" if row["scaled"] else "no",
         *(f"{cell['mean']:.3f} ± {cell['half_width']:.3f}" for cell in cells),
     )
-console.print(shown)
+console.print(table)
 
 # %% [markdown]
-# The claims of the source (M. Maher, 2020, section 7.3), judged by paired differences over seeds:
+# The claims of the source (M. Maher, 2020, section 7.3), tested by paired differences over seeds:
 
 # %%
-shown = Table()
+table = Table()
 for heading in ("claim", "difference", "verdict"):
-    shown.add_column(heading)
-for claim in found["claims"]:
+    table.add_column(heading)
+for claim in study["claims"]:
     gap = f"{claim['difference']:+.4f} ± {claim['half_width']:.4f}"
-    shown.add_row(claim["claim"], gap, claim["verdict"])
-console.print(shown)
+    table.add_row(claim["claim"], gap, claim["verdict"])
+console.print(table)

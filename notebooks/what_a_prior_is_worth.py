@@ -11,10 +11,10 @@
 # %% [markdown]
 # # How much is a prior worth?
 #
-# Who knows roughly where the scores of two classes lie can calibrate with fewer labels. How many
-# fewer, what if the knowledge is wrong, and what if one class is rare? Such questions need many
-# data sets from known sources. `bayescal.sweep` draws them, lets every method learn from each, and
-# measures it on fresh data, for all combinations of settings. This notebook takes about half a
+# If you know roughly where the scores of two classes lie, you can calibrate with fewer labels. How
+# many fewer? What if the knowledge is wrong, and what if one class is rare? Such questions need
+# many data sets from known sources. `bayescal.sweep` draws them, fits every method to each of them,
+# and measures it on fresh data, for all combinations of settings. This notebook takes about half a
 # minute.
 
 # %%
@@ -29,8 +29,8 @@ plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.ri
 # %% [markdown]
 # ## Three sources
 #
-# Scores of both classes are normal with standard deviation 1. Their means differ from data set to
-# data set: hardly apart, apart somehow, or well apart.
+# The scores of both classes are normal with standard deviation 1. Their means differ between data
+# sets: hardly separated, somewhat separated, or well separated.
 
 # %%
 priors = {
@@ -39,7 +39,7 @@ priors = {
     "well apart": bc.GaussianPrior(dist.Normal(-2, 0.3), dist.Normal(2, 0.3), 1.0),
 }
 methods = ["platt", "cauchy_map", "predictive", "optimal"]
-found = bc.sweep(
+results = bc.sweep(
     priors,
     n_train=[10, 50, 250],
     methods=methods,
@@ -47,27 +47,28 @@ found = bc.sweep(
     n_test=2000,
     progress=False,
 )
-found
+results
 
 # %% [markdown]
-# The result is an xarray data set: one number for each prior, size, method, data set and metric.
-# `predictive` knows the prior, `optimal` even the means of each data set: nothing can be better.
+# The result is an xarray data set with one number for each prior, size, method, data set and
+# metric. `predictive` knows the prior. `optimal` knows the means of each data set, so no method can
+# beat it.
 
 # %%
-found.bayescal.table("log_loss")
+results.bayescal.table("log_loss")
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(15, 4), gridspec_kw={"wspace": 0.7})
 for name, ax in zip(priors, axes, strict=True):
-    found.bayescal.plot_by_size("log_loss", ax=ax, prior=name)
+    results.bayescal.plot_by_size("log_loss", ax=ax, prior=name)
     ax.set_title(name)
 
 # %% [markdown]
-# How many labels is the prior worth? The size at which Platt's targets are as good as the
-# predictive from ten labels, if that is among the sizes:
+# How many labels is the prior worth? We look for the size at which Platt's targets are as good as
+# `predictive` with ten labels, if it is among the sizes:
 
 # %%
-loss = found.value.sel(metric="log_loss").mean("dataset").squeeze("class_ratio")
+loss = results.value.sel(metric="log_loss").mean("dataset").squeeze("class_ratio")
 for name in priors:
     informed = float(loss.sel({"prior": name, "method": "predictive", "n_train": 10}))
     platt = loss.sel({"prior": name, "method": "platt"})
@@ -76,18 +77,18 @@ for name in priors:
     print(f"{name}: 10 labels and the prior are worth {more} {np.exp(size):.0f} labels")
 
 # %% [markdown]
-# ## Is that luck?
+# ## Is this due to chance?
 #
 # All methods see the same data sets, so their ranks can be compared.
 
 # %%
-axes = found.bayescal.critical_difference("log_loss", n_train=50)
+axes = results.bayescal.critical_difference("log_loss", n_train=50)
 
 # %% [markdown]
-# ## A prior that is wrong
+# ## A wrong prior
 #
-# The same data, but the method believes that classes lie farther apart than they do, or nearer, or
-# knows nothing of where they are but the scale. A prior is a method, too: that of who believes it.
+# The data are the same, but the methods have other beliefs: that the classes are farther apart than
+# they are, that they are closer, or only the scale. A prior can be passed as a method.
 
 # %%
 beliefs = {
@@ -109,14 +110,14 @@ wrong = bc.sweep(
 wrong.bayescal.table("log_loss")
 
 # %% [markdown]
-# A vague prior costs little. A confident prior that excludes the truth can do harm that data mend
-# only slowly: who believes the classes to be near is worse off than with no prior at all.
+# A vague prior costs little. A confident prior that excludes the truth does harm that data repair
+# only slowly: if you believe that the classes are close, you do worse than with no prior at all.
 #
 # ## A rare class
 #
-# Training data with ever fewer cases of one class, test data with as many of both. The informed
-# predictions know the densities of each class, and what share to expect. A regression learns the
-# share of the training data, which is not that of the test.
+# The training data have fewer and fewer rows of one class. The test data have equally many of both.
+# The informed predictions know the densities of each class, and the class frequency to expect. A
+# regression learns the class frequency of the training data, which is not that of the test data.
 
 # %%
 rare = bc.sweep(

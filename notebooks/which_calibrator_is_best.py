@@ -12,9 +12,9 @@
 # # Which calibrator is best?
 #
 # `bayescal.Auto` claims to be a good default. This notebook shows the evidence: how calibrators are
-# compared, a small comparison that runs here, the recorded one on scores of 102 binary classifiers
-# and of neural networks, a confirmation on scores that served no choice, and every variant that was
-# tried on the way, with its figures.
+# compared, a small comparison that runs here, the recorded comparison on scores of 102 binary
+# classifiers and of neural networks, a confirmation on held-out data that played no part in any
+# design decision, and every variant that was tried, with its figures.
 
 # %%
 import json
@@ -42,10 +42,10 @@ console = Console(width=110)
 results = Path(benchmarks.__file__).parent / "results"
 
 # %% [markdown]
-# ## What it says of itself
+# ## The report of a fit
 #
-# `Auto` reports what it chose, how its members are weighted, and what to expect of new data: the
-# losses are those of rows that the calibrator had not seen.
+# `Auto` reports which calibrator it fitted, the weights of its members, and what to expect on new
+# data. The losses are computed on held-out rows.
 
 # %%
 rng = np.random.default_rng(0)
@@ -67,8 +67,9 @@ _ = ax.legend(frameon=False)
 # %% [markdown]
 # ## A small arena
 #
-# Half of each table trains a classifier, a fifth calibrates, the rest tests. `arena.run` takes a
-# folder of such scores; the command is `python -m benchmarks.studies arena --data DIR`.
+# Half of each table trains a classifier, one fifth calibrates it, and the rest tests it.
+# `arena.run` reads a folder of such scores; the command is `python -m benchmarks.studies arena
+# --data DIR`.
 
 # %%
 tables = {
@@ -91,45 +92,45 @@ models = {
 }
 with tempfile.TemporaryDirectory() as folder:
     for table, (X, labels) in tables.items():
-        own, rest, own_y, rest_y = train_test_split(
+        train, rest, train_y, rest_y = train_test_split(
             X, labels, train_size=0.5, stratify=labels, random_state=1
         )
         cal, test, cal_y, test_y = train_test_split(
             rest, rest_y, train_size=0.4, stratify=rest_y, random_state=1
         )
         for name, model in models.items():
-            model.fit(own, own_y)
+            model.fit(train, train_y)
             scores = [model.predict_proba(part) for part in (cal, test)]
             path = Path(folder) / f"tab-{table}-{name}.npz"
             np.savez(path, pc=scores[0], yc=cal_y, pt=scores[1], yt=test_y)
     methods = ["auto", "structured_vector", "structured_matrix", "temperature"]
-    found = arena.run([folder], Path(folder) / "out", methods=methods)
+    small = arena.run([folder], Path(folder) / "out", methods=methods)
 
 
 # %%
-def show(found, part, measures=("log_loss", "brier_score")):
+def show(study, part, measures=("log_loss", "brier_score")):
     """Print how the default fares against each opponent."""
-    shown = Table(title=f"{part}: {found['method']} against")
-    shown.add_column("opponent")
+    output = Table(title=f"{part}: {study['method']} against")
+    output.add_column("opponent")
     for heading in ("n", *(f"{m}: wins" for m in measures), "log loss less theirs, 1e-4"):
-        shown.add_column(heading, justify="right")
-    for name, facts in found["comparisons"][part].items():
-        own = facts["log_loss"]
+        output.add_column(heading, justify="right")
+    for name, facts in study["comparisons"][part].items():
+        losses = facts["log_loss"]
         wins = (f"{facts[m]['win_rate']:.2f}" for m in measures)
-        gap = f"{own['difference'] / 1e-4:+.0f} ± {(own['error'] or 0) / 1e-4:.0f}"
-        shown.add_row(name, str(own["experiments"]), *wins, gap)
-    console.print(shown)
+        gap = f"{losses['difference'] / 1e-4:+.0f} ± {(losses['error'] or 0) / 1e-4:.0f}"
+        output.add_row(name, str(losses["experiments"]), *wins, gap)
+    console.print(output)
 
 
 for part in ("binary", "several classes"):
-    show(found, part)
+    show(small, part)
 
 # %% [markdown]
 # ## The recorded arena
 #
-# Scores of six models on 17 binary tables, and of 12 networks of 10 and 100 classes; "peer" are
-# figures of probmetrics 1.3 on the same scores, which exist for 8 of the networks. Recorded by
-# `python -m benchmarks.studies arena`; negative differences are in favour of `Auto`.
+# The scores come from six models on 17 binary tables, and from 12 networks with 10 and 100 classes.
+# "peer" marks methods of probmetrics 1.3 on the same scores, which exist for 8 of the networks. The
+# results were recorded by `python -m benchmarks.studies arena`. Negative differences favor `Auto`.
 
 # %%
 recorded = json.loads((results / "arena.json").read_text())
@@ -137,38 +138,40 @@ for part in recorded["comparisons"]:
     show(recorded, part)
 
 # %% [markdown]
-# ## Confirmed on what served no choice
+# ## Confirmation on held-out experiments
 #
-# Other models on other sets, by a protocol that was written before it ran
-# (`benchmarks/arena_tables.py`): 3 to 10 classes and two, four collections. Wins are shares of
-# experiments with standard errors over sets, differences those of `Auto` less theirs, and
-# improvements those on the uncalibrated scores, in units of 0.0001.
+# These are other models on other data sets, with a protocol that was written before they ran
+# (`benchmarks/arena_tables.py`): binary problems and 3 to 10 classes, from four collections. Wins
+# are shares of experiments, with standard errors over data sets. Differences are those of `Auto`
+# minus the other method, and improvements are relative to the uncalibrated scores, both in units of
+# 0.0001.
 
 
 # %%
-def show_fresh(found, title):
+def show_fresh(study, title):
     """Print wins and differences against structured scaling, by size and by collection."""
-    shown = Table(title=title, caption="log loss, then Brier score")
-    shown.add_column("part")
+    output = Table(title=title, caption="log loss, then Brier score")
+    output.add_column("part")
     for heading in ("n", "wins: SVS", "wins: SMS", "less SVS", "less SMS", "improvement", "SMS"):
-        shown.add_column(heading, justify="right")
+        output.add_column(heading, justify="right")
     both = "log_loss", "brier_score"
-    for part, opponents in found["comparisons"].items():
-        own = [opponents[f"probmetrics {name}"] for name in ("svs", "sms")]
+    for part, opponents in study["comparisons"].items():
+        structured = [opponents[f"probmetrics {name}"] for name in ("svs", "sms")]
         if part.count(", ") > 1:
             continue
         wins = (
-            ", ".join(f"{o[m]['win_rate']:.2f}±{o[m]['win_error']:.2f}" for m in both) for o in own
+            ", ".join(f"{o[m]['win_rate']:.2f}±{o[m]['win_error']:.2f}" for m in both)
+            for o in structured
         )
         less = (
             ", ".join(f"{o[m]['difference'] / 1e-4:+.0f}±{o[m]['error'] / 1e-4:.0f}" for m in both)
-            for o in own
+            for o in structured
         )
-        gains = (found["improvements"][part][name] for name in ("auto", "probmetrics sms"))
+        gains = (study["improvements"][part][name] for name in ("auto", "probmetrics sms"))
         gained = (", ".join(f"{g[m]['difference'] / 1e-4:.0f}" for m in both) for g in gains)
-        count = own[0]["log_loss"]["experiments"]
-        shown.add_row(part.removesuffix(" rows"), str(count), *wins, *less, *gained)
-    Console(width=150).print(shown)
+        count = structured[0]["log_loss"]["experiments"]
+        output.add_row(part.removesuffix(" rows"), str(count), *wins, *less, *gained)
+    Console(width=150).print(output)
 
 
 show_fresh(json.loads((results / "arena_fresh.json").read_text()), "real sets")
@@ -176,10 +179,12 @@ show_fresh(json.loads((results / "arena_fresh.json").read_text()), "real sets")
 # %% [markdown]
 # ## What was tried
 #
-# Developed on one part, confirmed on the other; all of it by `benchmarks/arena_variants.py`.
-# Figures are mean log losses less that of the published variant, in units of 0.0001.
+# All variants were developed on one part of the data and confirmed on the other, by
+# `benchmarks/arena_variants.py`. The figures are mean log losses minus that of the published
+# variant, in units of 0.0001.
 #
-# Two classes, by halves of the tables. The power of the evidence was chosen; `Auto` takes 0.5.
+# For binary problems, the parts are halves of the tables. The power of the evidence was chosen;
+# `Auto` uses 0.5.
 
 # %%
 variants = json.loads((results / "arena_variants.json").read_text())
@@ -189,45 +194,47 @@ def gaps(part, base):
     """Return mean differences from the base variant, by variant, for what was chosen on and not."""
     columns = []
     for chosen in (True, False):
-        losses = [each["losses"] for each in part if each["chosen_on"] == chosen]
-        found = {}
+        losses = [row["losses"] for row in part if row["chosen_on"] == chosen]
+        differences = {}
         # Some variants are not for all: zeros for probabilities, a kernel for few classes.
-        for name in {name: None for each in losses for name in each}:
-            found[name] = np.mean([each[name] - each[base] for each in losses if name in each])
-        columns.append(found)
+        for name in {name: None for row in losses for name in row}:
+            differences[name] = np.mean([row[name] - row[base] for row in losses if name in row])
+        columns.append(differences)
     return columns
 
 
 def print_gaps(title, part, base, names=None):
     """Print them, best on the part chosen on first."""
     chosen, confirmed = gaps(part, base)
-    shown = Table(title=title)
+    output = Table(title=title)
     for heading in ("variant", "chosen on", "confirmed on"):
-        shown.add_column(heading, justify="left" if heading == "variant" else "right")
+        output.add_column(heading, justify="left" if heading == "variant" else "right")
     names = names or [name for name in chosen if not name.startswith("ours")]
     names = [name for name in names if name in chosen and name in confirmed]
-    for name in sorted(names, key=lambda each: chosen[each]):
-        shown.add_row(name, f"{chosen[name] / 1e-4:+.1f}", f"{confirmed[name] / 1e-4:+.1f}")
-    console.print(shown)
+    for name in sorted(names, key=lambda name: chosen[name]):
+        output.add_row(name, f"{chosen[name] / 1e-4:+.1f}", f"{confirmed[name] / 1e-4:+.1f}")
+    console.print(output)
 
 
 print_gaps("two classes", list(variants["binary"].values()), "published")
 
 # %% [markdown]
-# Several classes: other members of the stack. `StackedScaling` has three sets of them: for fewer
-# than 32,768 scores ("published, few rows"), for more ("published"), and from 30 classes on
-# ("published, many classes"); each is the zero of its tables. "and NAME" are those for more scores
-# and one member more, "kernel" a local average of labels (Dirichlet kernels) after temperature
-# scaling, "uncentred" structured matrix scaling. 3 to 9 classes are tables, and networks restricted
-# to some of their classes (`benchmarks/arena_tables.py`).
+# For multi-class problems, the variants are other members of the stack. `StackedScaling` has three
+# sets of members: one for fewer than 32,768 scores ("published, few rows"), one for more
+# ("published"), and one from 30 classes on ("published, many classes"). Each is the zero of its
+# tables. "and NAME" is the set for more scores with one additional member. "kernel" is a local
+# average of labels (Dirichlet kernels) after temperature scaling, and "uncentred" is structured
+# matrix scaling. The experiments with 3 to 9 classes are tables, and networks restricted to some of
+# their classes (`benchmarks/arena_tables.py`).
 #
-# With 100 classes weaker penalties help. With 3 to 9 classes and few rows some sets are better in
-# both columns, by 0.0005 and 0.0011 at best with one member more, and by 0.0019 and 0.0003 with all
-# of them; where it is confirmed the set for few rows is not better than that for many.
+# With 100 classes, weaker penalties help. With 3 to 9 classes and few rows, some sets are better in
+# both columns: by 0.0005 and 0.0011 at best with one additional member, and by 0.0019 and 0.0003
+# with all of them. On the confirming data, the set for few rows is not better than the set for
+# many.
 
 # %%
 several = variants["several"].values()
-few = [each for each in several if each["rows"] * each["classes"] < 32_768]
+few = [e for e in several if e["rows"] * e["classes"] < 32_768]
 SETS = {
     "3 to 9 classes, few rows": ([e for e in few if e["classes"] < 10], ", few rows"),
     "10 classes, 100 to 1,000 rows": ([e for e in few if e["classes"] == 10], ", few rows"),
@@ -239,39 +246,42 @@ for title, (part, kind) in SETS.items():
     print_gaps(title, part, f"published{kind}", stacks)
 
 # %% [markdown]
-# Members on their own, of few rows: the stack is better than each in most cases.
+# The next tables show single members, for few rows. In most cases the stack is better than any of
+# them.
 
 # %%
-own = [name for name in next(iter(several))["losses"] if name.startswith("only")]
+members = [name for name in next(iter(several))["losses"] if name.startswith("only")]
 for title in list(SETS)[:2]:
-    print_gaps(f"members alone, {title}", SETS[title][0], "published, few rows", own)
+    print_gaps(f"members alone, {title}", SETS[title][0], "published, few rows", members)
 
 # %% [markdown]
-# ## What each part brings
+# ## What each part contributes
 #
-# The default, with one of its parts left out or undone; positive figures are what it brings.
+# The tables show the default with one of its parts removed or undone. Positive figures are what the
+# part contributes.
 #
-# Two classes: curves beside straight lines, an average over temperatures, an average at all.
+# For binary problems, the parts are the curves in addition to straight lines, the average over
+# temperatures, and the average itself.
 
 # %%
 ABLATED = [name for name in next(iter(variants["binary"].values()))["losses"] if "ours" in name]
 print_gaps("two classes", list(variants["binary"].values()), "ours", ABLATED)
 
 # %% [markdown]
-# Several classes. "zeros as 1e-300" is the floor of probabilities undone (half of the least
-# positive one of the class, at most 0.01), for probabilities alone; "without smoothing" mixes
-# nothing of the uniform distribution in, "scores as they are" scales nothing, "without NAME" leaves
-# a member out, and "thirty steps" fits members to the optimum.
+# For multi-class problems, "zeros as 1e-300" removes the lower bound of probabilities (half of the
+# smallest positive one of the class, at most 0.01), for probabilities only. "without smoothing"
+# does not mix in the uniform distribution, "scores as they are" does not rescale the scores,
+# "without NAME" removes a member, and "thirty steps" fits the members to the optimum.
 #
-# A common scale of the scores brings most, then the floor, smoothing, learned weights, and the
-# weakest penalties. Of the other members one alone is worth little, as the rest take its place:
-# of few rows the stack could do without two. So it is with a lighter set ("lighter" above):
-# better on what it was chosen on and on what confirmed; on the collections that served no choice
-# better by 0.0007 in log loss and 0.0002 in Brier score, while its share of wins against SMS was
-# .76 and .73 in place of .77 and .74. The published set stays. Members fitted to the optimum are
-# no better.
+# A common scale of the scores contributes most, followed by the lower bound, smoothing, learned
+# weights, and the weakest penalties. Any other single member contributes little, because the
+# remaining ones replace it: with few rows the stack would not need two of them. A lighter set
+# ("lighter" above) is better on both parts of the data. On the held-out collections it is better by
+# 0.0007 in log loss and 0.0002 in Brier score, but wins 0.76 and 0.73 of the comparisons with SMS
+# instead of 0.77 and 0.74. The published set stays. Fitting the members to the optimum does not
+# help.
 
 # %%
 for title, (part, _) in SETS.items():
-    names = {name: None for each in part for name in each["losses"] if name.startswith("ours")}
+    names = {name: None for row in part for name in row["losses"] if name.startswith("ours")}
     print_gaps(title, part, "ours", list(names))

@@ -18,13 +18,14 @@ warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing", FutureWarning)
 """
 
 
-def parts_of(page: str) -> list[tuple[list[str], str]]:
-    """Return the blocks of Python of a page, with the libraries that each says it needs."""
-    found = []
-    for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL):
+def parts_of(page: str) -> list[tuple[list[str], str, str]]:
+    """Return the Python blocks of a page: the libraries that each needs, its code, its output."""
+    parts = []
+    pattern = r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?"
+    for block, output in re.findall(pattern, (DOCS / page).read_text("utf-8"), re.DOTALL):
         needs = re.match(r"# needs: (.*)\n", block)
-        found.append((needs[1].split(", ") if needs else [], block))
-    return found
+        parts.append((needs[1].split(", ") if needs else [], block, output))
+    return parts
 
 
 TEXTS = [str(page.relative_to(DOCS)) for page in sorted(DOCS.rglob("*.md"))]
@@ -35,23 +36,28 @@ PAGES = [page for page in TEXTS if parts_of(page) and page != "papers/reproducti
 
 
 def run_python(code: str, folder: Path) -> str:
-    """Run code in a new process, where a warning is an error; return what it prints."""
+    """Run code in a new process, where a warning is an error; return what it prints.
+
+    Spaces at the ends of lines are dropped, as editors drop them from pages.
+    """
     paths = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
     (folder / "example.py").write_text(paths + PRELUDE + code, "utf-8")
     command = [sys.executable, "-X", "utf8", "example.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
 
 def run(page: str, folder: Path, present: list[str]) -> int:
-    """Run the blocks that need no other libraries than some; return how many needed any."""
-    parts = [(needs, block) for needs, block in parts_of(page) if set(needs) <= set(present)]
-    printed = run_python("\n".join(block for _, block in parts), folder)
-    text = (DOCS / page).read_text("utf-8")
-    for shown in re.findall(r"```\n\n```text\n(.*?)```", text, re.DOTALL):
-        assert shown in printed
-    return sum(bool(needs) for needs, _ in parts)
+    """Run the blocks that need no other libraries than some; return how many needed any.
+
+    Each block must print the output that the page shows below it.
+    """
+    parts = [part for part in parts_of(page) if set(part[0]) <= set(present)]
+    printed = run_python("\n".join(block for _, block, _ in parts), folder)
+    for _, block, output in parts:
+        assert output in printed, block
+    return sum(bool(needs) for needs, _, _ in parts)
 
 
 def link_faults(page: str, text: str) -> list[str]:
@@ -124,3 +130,10 @@ def test_examples_of_other_libraries_run(
     page: str, libraries: tuple[str, ...], blocks: int, tmp_path: Path
 ) -> None:
     assert run(page, tmp_path, list(libraries)) == blocks
+
+
+def test_outputs_are_written_below_their_blocks() -> None:
+    from docs import update_outputs  # it imports this module
+
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n```python\nx = 4\n```\n"
+    assert update_outputs.updated(page) == page.replace("3", "2")

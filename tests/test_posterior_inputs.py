@@ -446,11 +446,11 @@ def test_dirichlet_rows_outside_the_simplex() -> None:
     prior = bc.DirichletPrior([dist.Gamma(5, 1)] * 3)
     labels = [0, 1]
     for x, message in (
-        ([[0.5, 0.5], [0.2, 0.8]], "x must hold 3 probabilities in each row, got 2"),
+        ([[0.5, 0.5], [0.2, 0.8]], "x must have 3 probabilities in each row, got 2"),
         (
             [[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]],
             "x must be positive for Dirichlet densities, got 0; clip the probabilities and "
-            "normalise them",
+            "normalize them",
         ),
         (
             [[0.5, 0.25, 0.25], [0.2, 0.3, 0.4]],

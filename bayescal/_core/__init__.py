@@ -1,1 +1,1 @@
-"""Numerics, checks and small utilities that every other layer builds upon."""
+"""Numerics and small utilities that all other layers build on."""

@@ -1,4 +1,4 @@
-"""Types of arrays, and the functions of the library that an array belongs to."""
+"""Types of arrays, and operations on arrays of any library."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy as np
 import numpy.typing as npt
 from jax.core import Tracer
 
-#: For functions that run on the host with NumPy and in compiled programs alike.
+#: For functions that run on the host with NumPy and in compiled programs.
 Array: TypeAlias = np.ndarray | jax.Array
-#: The same, where what comes out is of the kind that went in.
+#: The type of an array where the result has the type of the argument.
 ArrayT = TypeVar("ArrayT", np.ndarray, jax.Array)
-#: What compiled loops carry.
+#: State of compiled loops.
 Arrays: TypeAlias = tuple[jax.Array, ...]
 #: Parameters by name.
 Params: TypeAlias = dict[str, jax.Array]
-#: From users: whatever ``numpy.asarray`` reads, such as lists, data frames and arrays elsewhere.
+#: User input: whatever ``numpy.asarray`` reads, such as lists, data frames and foreign arrays.
 ArrayLike: TypeAlias = npt.ArrayLike
 
 _NUMPY = (np.ndarray, np.generic)
 
 
 def namespace(*arrays: Any) -> Any:
-    """Return the functions of the library of some arrays, named as in the array API standard."""
+    """Return the functions of the arrays' library, named as in the array API standard."""
     first = arrays[0]
-    # PyTorch's compiler follows these lines, but not those of array_namespace.
+    # PyTorch's compiler can trace these lines, but not those of array_namespace.
     if type(first).__module__ == "torch":
         return _torch()
     if all(isinstance(array, _NUMPY) for array in arrays):
@@ -44,52 +44,52 @@ def _torch() -> Any:
 
 
 def torch_of(array: Any) -> Any:
-    """Return PyTorch, if the array is its: it has some functions that the standard lacks."""
+    """Return PyTorch if the array belongs to it: it has functions that the standard lacks."""
     return sys.modules["torch"] if array_api_compat.is_torch_array(array) else None
 
 
 def on_host(array: Any) -> bool:
-    """Return whether an array is NumPy's, whose calculations are all in float64."""
+    """Return whether an array is NumPy's, which means computation in float64 on the host."""
     return isinstance(array, _NUMPY)
 
 
 def accelerated(array: Any) -> Any:
-    """Return an array that is on an accelerator as JAX's, without a copy; of others ``None``."""
+    """Return an array on an accelerator as a JAX array without a copy, and None for others."""
     given: Any = array
     if isinstance(array, jax.Array) and not isinstance(array, Tracer):
-        return array if all(own.platform != "cpu" for own in array.devices()) else None
+        return array if all(d.platform != "cpu" for d in array.devices()) else None
     if torch_of(given) is None or given.device.type != "cuda":
         return None
     return jax.dlpack.from_dlpack(given.detach().contiguous())
 
 
 def wide(array: Any) -> Any:
-    """Return NumPy's arrays in float64, others as they are."""
+    """Convert NumPy arrays to float64; return others unchanged."""
     return array.astype(np.float64, copy=False) if on_host(array) else array
 
 
 def matmul(a: Any, b: Any) -> Any:
-    """Return a @ b, with the digits that the type has: accelerators may use fewer for speed."""
+    """Compute a @ b with all digits of the type; accelerators may use fewer for speed."""
     if isinstance(a, jax.Array):
         return jax.numpy.matmul(a, b, precision="highest")
     return a @ b
 
 
 def device(array: Any) -> Any:
-    """Return where new arrays are to be made beside this one: JAX decides itself."""
+    """Return the device for new arrays beside this one, or None, which lets JAX decide."""
     return None if isinstance(array, jax.Array) else array_api_compat.device(array)
 
 
-def take_in_rows(values: Any, places: Any) -> Any:
-    """Return, of each row of values (m, k), those at places (m, j)."""
+def take_in_rows(values: Any, index: Any) -> Any:
+    """Take from each row of values (m, k) the entries at index (m, j)."""
     if torch_of(values):
-        # Its take_along_dim cannot be exported for any number of rows.
-        return values.gather(1, places)
-    return namespace(values).take_along_axis(values, places, axis=1)
+        # PyTorch's take_along_dim cannot be exported for a variable number of rows.
+        return values.gather(1, index)
+    return namespace(values).take_along_axis(values, index, axis=1)
 
 
 def search(edges: Any, values: Any, side: Literal["left", "right"] = "left") -> Any:
-    """Return how many edges (k,), which ascend, are below the values (m,); right: or equal."""
-    # The sum is contiguous, which PyTorch asks for.
+    """Count ascending edges (k,) below the values (m,); with "right", below or equal."""
+    # The sum is contiguous, which PyTorch requires.
     contiguous = values if on_host(values) else values + 0.0
     return namespace(values).searchsorted(edges, contiguous, side=side)

@@ -1,16 +1,16 @@
-"""Bins of equal width and of equal mass: the one definition of each.
+"""Bins of equal width and of equal mass: the single definition of each.
 
-Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first. A score that is within the
-machine epsilon of its own type of a border lies on it, so that 0.6 is in the same bin in single and
-in double precision. Where borders are closer together than that, a score lies on the nearest one.
+Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first. A score within the machine
+epsilon of its type of a border counts as on it, so that 0.6 is in the same bin in single and in
+double precision. If borders are closer together than that, a score is on the nearest one.
 
-Bins of equal mass part cases in ascending order at the masses of :func:`mass_borders`: where all
-weights are whole, hence counts, bins hold equally many, the first ones one more where the number
-does not divide; otherwise equal shares. A weight of 2 is the row twice. A border may fall within
-cases of one value. Where sums over bins are wanted (:func:`equal_mass_sums`), such ties are shared
-in proportion, so that the order of rows does not matter. Where a value must belong to one bin, as
-in a calibrator (:func:`equal_mass_cuts`) or where cases of a bin are counted (with ``least``), the
-border moves to the nearer end of the ties.
+Bins of equal mass divide rows in ascending order at the masses of :func:`mass_borders`. If all
+weights are integers, hence counts, bins contain equally many rows, and the first ones one more if
+the number does not divide; otherwise bins have equal weight. A weight of 2 equals the row twice. A
+border may fall within rows of one value. For sums over bins (:func:`equal_mass_sums`), such ties
+are divided in proportion, so that the order of rows does not matter. If a value must belong to one
+bin, as in a calibrator (:func:`equal_mass_cuts`) or if rows of a bin are counted (with ``least``),
+the border moves to the nearer end of the ties.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT, namespace, on_host, search
 
-#: Machine epsilon of float64 and of float32, and what only types less precise than float64 exceed.
+#: Machine epsilon of float64 and of float32, and a value between those of float64 and other types.
 EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
-#: Masses that differ by so much of a bin's are equal.
+#: Masses that differ by less than this fraction of a bin's are equal.
 SLACK = 1e-9
-#: Of more cases than this, only those near a border of bins are sorted.
-_MANY = 20_000
-#: Cells by the exponent and seven binary digits: as fine beside 0 and 1 as between.
+#: Number of rows above which only those near a border of bins are sorted.
+_MAX_SORTED_ROWS = 20_000
+#: Cells by the exponent and seven binary digits, as fine near 0 and 1 as between.
 _SHIFT = 45
 MIDDLE = 0x3FE << 7
 _Flag: TypeAlias = Array | bool
@@ -41,7 +41,7 @@ _Flag: TypeAlias = Array | bool
 def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType, precision: Any = EPS) -> ArrayT:
     """Return the bin (j / bins, (j + 1) / bins] of each prediction, with 0 in the first.
 
-    ``precision`` is the machine epsilon of the type in which the predictions were given.
+    ``precision`` is the machine epsilon of the type of the given predictions.
     """
     if xp is np:
         integer, ends = np.intp, _width_ends(bins, float(precision))
@@ -49,14 +49,14 @@ def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType, precision: An
         dtype = predicted.dtype
         precision = jnp.maximum(jnp.asarray(precision, dtype), jnp.finfo(dtype).eps)
         integer, ends = jnp.int32, _all_ends(jnp.arange(1, bins).astype(dtype) / bins, precision)
-    # A product is never rounded down past the end of a bin, which lies above the border.
+    # A product is never rounded down beyond the end of a bin, which is above the border.
     cell = (predicted * bins).astype(integer)
     past = predicted <= ends.take(cell, mode="clip")
     return cell - past.astype(integer)  # type: ignore[return-value]
 
 
 def _all_ends(borders: Any, precision: Any) -> Any:
-    """Return the ends (bins + 1,) of bins of equal width, below and above all predictions, too."""
+    """Return the ends (bins + 1,) of bins of equal width, with one below and one above all."""
     xp, inner = namespace(borders), border_ends(borders, precision)
     outer = xp.asarray([-1.0, 2.0], dtype=inner.dtype)
     return xp.concat([outer[:1], inner, outer[1:]])
@@ -68,11 +68,11 @@ def _width_ends(bins: int, precision: float) -> np.ndarray:
 
 
 def border_ends(borders: Any, precision: Any) -> Any:
-    """Return up to where scores count as on borders (k,) of bins of equal width.
+    """Return the largest scores that count as on borders (k,) of bins of equal width.
 
-    This is the ``precision`` of scores, their machine epsilon, above the border, but no more than
-    half a bin. What is less precise than double precision is compared in single precision, so that
-    programs in it and NumPy agree on all scores.
+    They are the ``precision`` of scores, their machine epsilon, above the border, but at most half
+    a bin. Scores less precise than double precision are compared in single precision, so that
+    single-precision programs and NumPy agree on all scores.
     """
     xp = namespace(borders)
     width = borders[:1] if borders.shape[0] else borders
@@ -87,9 +87,9 @@ def border_ends(borders: Any, precision: Any) -> Any:
 
 
 def width_cell_of_any(scores: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
-    """Return bins of equal width of scores (n,) in double precision, some of single precision.
+    """Return the bins of equal width of scores (n,) in double precision, some of them rounded.
 
-    These are the scores that single precision holds exactly. NaN lies in any bin.
+    Rounded scores are those that single precision represents exactly. NaN may be in any bin.
     """
     if xp is np and np.isnan(scores).any():
         scores = np.where(np.isnan(scores), 0.0, scores)  # type: ignore[assignment]
@@ -102,14 +102,14 @@ def width_cell_of_any(scores: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
 def width_place(borders: Any, scores: Any) -> Any:
     """Find bins of equal width in compiled programs, by search among their borders (k,)."""
     xp = namespace(scores)
-    found = search(border_ends(borders, SINGLE), scores)
+    index = search(border_ends(borders, SINGLE), scores)
     if scores.dtype == xp.float32:
-        return found
-    return xp.where(is_single(scores), found, search(border_ends(borders, EPS), scores))
+        return index
+    return xp.where(is_single(scores), index, search(border_ends(borders, EPS), scores))
 
 
 def is_single(scores: Any) -> Any:
-    """Return which scores single precision holds exactly."""
+    """Return which scores single precision represents exactly."""
     xp = namespace(scores)
     if on_host(scores):
         with np.errstate(over="ignore", under="ignore"):
@@ -118,14 +118,14 @@ def is_single(scores: Any) -> Any:
 
 
 def single_below(values: np.ndarray) -> np.ndarray:
-    """Return the greatest number of single precision below each value, or the value if none is."""
+    """Return the greatest single-precision number below each value, or else the value."""
     with np.errstate(over="ignore"):
         single = np.nextafter(values, -np.inf).astype(np.float32)
     return _outward(values, single, -np.inf)
 
 
 def single_above(values: np.ndarray) -> np.ndarray:
-    """Return the least number of single precision above each value, or the value if none is."""
+    """Return the least single-precision number above each value, or else the value."""
     with np.errstate(over="ignore"):
         single = np.nextafter(values, np.inf).astype(np.float32)
     return _outward(values, single, np.inf)
@@ -138,24 +138,24 @@ def _outward(values: np.ndarray, single: np.ndarray, end: float) -> np.ndarray:
     return np.where(np.isfinite(moved), moved, values)
 
 
-def take_step(values: Any, place: Any, scores: Any) -> Any:
-    """Return the values at places (m,), and NaN for scores (m,) that are NaN.
+def take_step(values: Any, index: Any, scores: Any) -> Any:
+    """Return the values at index (m,), and NaN for scores (m,) that are NaN.
 
-    The result depends on the scores for libraries that differentiate, with a slope of zero.
+    For libraries that differentiate, the result depends on the scores with a slope of zero.
     """
     if on_host(scores):
-        found, missing = values.take(place, axis=0), np.isnan(scores)
-        return np.where(missing, np.nan, found) if missing.any() else found
+        taken, missing = values.take(index, axis=0), np.isnan(scores)
+        return np.where(missing, np.nan, taken) if missing.any() else taken
     xp = namespace(scores)
-    return xp.where(xp.isnan(scores), scores, xp.take(values, place, axis=0))
+    return xp.where(xp.isnan(scores), scores, xp.take(values, index, axis=0))
 
 
 def bin_of(
     predicted: ArrayT, bins: int | np.ndarray, xp: ModuleType, precision: Any = EPS
 ) -> tuple[ArrayT, int]:
-    """Return the bin of each prediction, and how many there are: of equal width, or by borders.
+    """Return the bin of each prediction and the number of bins, of equal width or by borders.
 
-    Between ascending borders, of NumPy alone, bins are (lower, upper].
+    Between ascending borders, for NumPy only, bins are (lower, upper].
     """
     if isinstance(bins, np.ndarray):
         return np.searchsorted(bins, predicted), len(bins) + 1  # type: ignore[return-value]
@@ -163,18 +163,18 @@ def bin_of(
 
 
 def quantile_borders(predicted: np.ndarray, cells: int) -> np.ndarray:
-    """Return borders of about so many cells of equal mass; large ties are cells of their own."""
+    """Return borders of about ``cells`` cells of equal mass; large ties get separate cells."""
     steps = np.arange(1, cells) / cells
-    found, times = np.unique(np.quantile(predicted, steps, method="higher"), return_counts=True)
-    return np.union1d(found, np.nextafter(found[times > 1], -1))
+    borders, times = np.unique(np.quantile(predicted, steps, method="higher"), return_counts=True)
+    return np.union1d(borders, np.nextafter(borders[times > 1], -1))
 
 
 def relative_cell(predicted: np.ndarray) -> np.ndarray:
-    """Return cells that ascend with predictions, as wide as 1 / 128 of the distance from 0 or 1.
+    """Return cells that ascend with predictions, with a width of 1/128 of the distance to 0 or 1.
 
-    The middle, predictions of one half, is cell ``MIDDLE``.
+    Predictions of one half are in the middle cell ``MIDDLE``.
     """
-    # Up to one half, and from there on by the distance from one, which is exact.
+    # Use the prediction up to one half, and the distance from one above, which is exact.
     lower = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
     lower >>= _SHIFT
     return np.where(predicted < 0.5, lower, 2 * MIDDLE - lower)
@@ -189,14 +189,14 @@ def equal_mass_sums(
     xp: ModuleType,
     least: Any = None,
 ) -> Array:
-    """Return sums (3, bins) over bins of equal mass.
+    """Compute sums (3, bins) over bins of equal mass.
 
-    Cumulative sums over distinct predictions, straight in between, are read off at the borders:
-    that shares ties and the cases on a border in proportion. With ``whole`` weights the first bins
-    hold one more where the number does not divide. With a ``least`` mass of bins there are no more
-    of them than hold it, the others are empty, and ties stay in one bin.
+    Cumulative sums over distinct predictions, linear in between, are read off at the borders, which
+    divides ties and the rows at a border in proportion. With ``whole`` weights, the first bins
+    contain one row more if the number does not divide. With a ``least`` mass of bins there are no
+    more of them than contain it, other bins are empty, and ties stay in one bin.
     """
-    if xp is np and len(predicted) > _MANY:
+    if xp is np and len(predicted) > _MAX_SORTED_ROWS:
         value, rows = _condense(
             np.asarray(predicted), np.asarray(observed), np.asarray(weights), bins, whole, least
         )
@@ -208,7 +208,7 @@ def equal_mass_sums(
 
 
 def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
-    """Return the first and the last row that is equal to each of rows (n,), which ascend."""
+    """Return the first and the last row that equals each of the ascending rows (n,)."""
     n = len(value)
     one = xp.ones(1, bool)
     new = value[1:] != value[:-1]
@@ -226,44 +226,44 @@ def _condense(
     whole: _Flag,
     least: Any,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """Return predictions in ascending order, and weights times 1, predictions and outcomes.
+    """Condense predictions; return them in ascending order, and weights times 1, p and outcomes.
 
-    Cases with nearby predictions are put together, as one without a prediction (NaN), but for the
-    cells in which a border lies: so few cases need sorting.
+    Rows with similar predictions are joined to one without a prediction (NaN), except in the cells
+    that contain a border, so that few rows need sorting.
     """
     cell, cells = relative_cell(predicted), 2 * MIDDLE + 1
     weighted, outcomes = weights * predicted, weights * observed
     sums = [np.bincount(cell, row, cells) for row in (weights, weighted, outcomes)]
     mass = np.concatenate([[0.0], np.cumsum(sums[0])])
     borders = mass_borders(mass[-1], bins, whole, np, least)
-    # Sums in another order differ in their last digits: the cells beside count, too.
-    place = np.clip(np.searchsorted(mass, borders * (1 - 1e-12)) - 1, 0, cells - 1)
+    # Sums in another order differ in their last digits, so adjacent cells count, too.
+    index = np.clip(np.searchsorted(mass, borders * (1 - 1e-12)) - 1, 0, cells - 1)
     beyond = np.clip(np.searchsorted(mass, borders * (1 + 1e-12)) - 1, 0, cells - 1)
     cut = np.zeros(cells, bool)
-    cut[place] = cut[beyond] = True
+    cut[index] = cut[beyond] = True
     single = np.flatnonzero(cut[cell])
     single = single[np.argsort(predicted[single])]
-    together = np.flatnonzero(~cut & (sums[0] > 0))
-    order = np.argsort(np.concatenate([cell[single], together]), kind="stable")
-    value = np.concatenate([predicted[single], np.full(len(together), np.nan)])[order]
+    joined = np.flatnonzero(~cut & (sums[0] > 0))
+    order = np.argsort(np.concatenate([cell[single], joined]), kind="stable")
+    value = np.concatenate([predicted[single], np.full(len(joined), np.nan)])[order]
     rows = (weights, weighted, outcomes)
     return value, tuple(
-        np.concatenate([row[single], whole_cell[together]])[order]
+        np.concatenate([row[single], whole_cell[joined]])[order]
         for row, whole_cell in zip(rows, sums, strict=True)
     )
 
 
 def cut_cells(sums: Array, bins: int, whole: _Flag, xp: ModuleType, least: Any = None) -> Array:
-    """Return sums (3, bins) over bins of equal mass from sums (3, cells), as if those were ties."""
+    """Compute sums (3, bins) over bins of equal mass from sums (3, cells) of tied rows."""
     position = xp.arange(sums.shape[1])
     return _read_off(tuple(sums), position, position, bins, whole, xp, least)
 
 
 def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
-    """Return how far :func:`cut_cells` may move the sum over bins of gaps times mass.
+    """Bound how far :func:`cut_cells` may move the sum over bins of gaps times mass.
 
-    What lies in a cell with mass m may belong to either side of a border in it: of residuals in
-    [-1, 1] the share that is put to each side is off by at most m / 2, and two bins are touched.
+    The content of a cell with mass m may belong to either side of a border in it. For residuals in
+    [-1, 1] the part on each side is off by at most m / 2, and two bins are affected.
     """
     cumulative = np.concatenate([[0.0], np.cumsum(mass)])
     inner = mass_borders(cumulative[-1], bins, whole, np)[1:-1]
@@ -277,7 +277,7 @@ def mass_borders(
 ) -> ArrayT:
     """Return the cumulative masses (bins + 1,) at which bins begin and end.
 
-    With a ``least`` mass of bins there are fewer, if need be; the last ones are empty.
+    With a ``least`` mass of bins there are fewer bins, if necessary; the last ones are empty.
     """
     steps = xp.arange(bins + 1).astype(total.dtype)
     number: Any = bins
@@ -290,9 +290,9 @@ def mass_borders(
 
 
 def nearer_end(below: Any, extent: Any, slack: Any) -> Any:
-    """Return 0 where a border, so far above the lower end of ties, moves there, else 1.
+    """Return 0 if a border ``below`` above the lower end of ties moves to that end, else 1.
 
-    Sums of weights carry rounding errors, which must not decide between two ends.
+    Sums of weights have rounding errors, which must not decide between the two ends.
     """
     return (below >= extent - below - slack).astype(extent.dtype)
 
@@ -306,20 +306,20 @@ def _read_off(
     xp: ModuleType,
     least: Any,
 ) -> Array:
-    """Return what lies between borders; rows ``first`` to ``last`` of each row are tied."""
+    """Compute the sums between borders; rows ``first`` to ``last`` of each row are tied."""
     n = len(rows[0])
     zero = xp.zeros(1, rows[0].dtype)
     mass, *others = (xp.concatenate([zero, xp.cumsum(row)]) for row in rows)
     borders = mass_borders(mass[-1], bins, whole, xp, least)
-    # The row in which a border lies; with it, all rows that predict the same.
+    # The row that contains a border, and all rows with the same prediction.
     row = xp.clip(xp.searchsorted(mass, borders) - 1, 0, n - 1)
     low, high = first[row], last[row] + 1
     extent = mass[high] - mass[low]
-    share = xp.clip((borders - mass[low]) / xp.where(extent > 0, extent, 1), 0, 1)
+    fraction = xp.clip((borders - mass[low]) / xp.where(extent > 0, extent, 1), 0, 1)
     if least is not None:
-        share = nearer_end(borders - mass[low], extent, SLACK * mass[-1] / bins)
-        borders = mass[low] + share * extent
-    at_border = (c[low] + share * (c[high] - c[low]) for c in others)
+        fraction = nearer_end(borders - mass[low], extent, SLACK * mass[-1] / bins)
+        borders = mass[low] + fraction * extent
+    at_border = (c[low] + fraction * (c[high] - c[low]) for c in others)
     return xp.stack([values[1:] - values[:-1] for values in (borders, *at_border)])
 
 
@@ -330,11 +330,11 @@ def _running_max(values: Array, xp: ModuleType) -> Array:
 def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarray:
     """Cut groups of rows into bins of equal mass, for several numbers of bins at once.
 
-    Where weights are counts, bins should hold equally many, the first ones one more where the
-    number does not divide; otherwise, equal shares. A border that falls within a group moves to its
-    nearer end, and to the upper one if both are equally near.
+    If weights are counts, bins contain equally many rows, and the first ones one more if the number
+    does not divide; otherwise they have equal weight. A border that falls within a group moves to
+    its nearer end, and to the upper one if both are equally near.
 
-    ``mass`` (groups + 1,) is cumulative weight, from zero, ``whole`` says whether weights are
+    ``mass`` (groups + 1,) is cumulative weight, from zero; ``whole`` tells whether weights are
     counts. Returns for every bin of all numbers (sum(bins),) how many groups end at or before its
     upper border.
 
@@ -360,9 +360,10 @@ def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarr
 def equal_mass_cuts_of_rows(
     value: jax.Array, mass: jax.Array, bins: int, whole: _Flag
 ) -> jax.Array:
-    """Do the same (bins,) for rows (n,) in ascending order, of which equal ones are a group.
+    """Cut ascending rows (n,) into bins of equal mass (bins,); equal rows are a group.
 
-    ``mass`` (n + 1,) is the cumulative weight of rows. For programs of JAX.
+    As :func:`equal_mass_cuts`, for JAX programs. ``mass`` (n + 1,) is the cumulative weight of
+    rows.
     """
     first, last = _ties(value, jnp)
     border = mass_borders(mass[-1], bins, whole, jnp)[1:]
@@ -373,11 +374,11 @@ def equal_mass_cuts_of_rows(
 
 
 def binned_error(sums: Array, norm: float, xp: ModuleType) -> Array:
-    """Return the norm over bins of the gap of mean prediction and outcome, weighted by mass."""
+    """Compute the norm over bins of the gap between mean prediction and outcome, by mass."""
     mass = sums[0]
     gap = xp.abs(sums[1] - sums[2]) / xp.where(mass > 0, mass, 1)
     if math.isinf(norm):
         return xp.where(mass > 0, gap, 0).max()
     mean = (mass * gap**norm).sum() / mass.sum()
-    # Zero has no slope, but its root would have an infinite one.
+    # The slope at zero must be zero, but that of the root would be infinite.
     return xp.where(mean > 0, xp.where(mean > 0, mean, 1) ** (1 / norm), 0)

@@ -23,10 +23,10 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Do without threads in small matrix products, which would wait for each other.
+    """Use no threads in small matrix products, because they would wait for one another.
 
-    Where other work runs beside them, such waits make a fit many times slower. The limit is the
-    process's: of several threads that ask for it at once, the first sets and lifts it.
+    If other work runs at the same time, such waits make a fit many times slower. The limit applies
+    to the process: if several threads request it at once, the first one sets and lifts it.
     """
     if not _limiting.acquire(blocking=False):
         yield

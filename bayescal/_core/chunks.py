@@ -3,54 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-#: Elements of a block: on a processor what its cache holds; accelerators want longer steps.
+#: Elements of a block: as many as a CPU's cache holds; accelerators need longer steps.
 _ELEMENTS = {"cpu": 1 << 19}
 _ELEMENTS_ACCELERATOR = 1 << 26
 POINTS_PER_CHUNK = 512
 
 Item = TypeVar("Item")
+Common = TypeVar("Common")
 Out = TypeVar("Out")
 
 
 def block_elements() -> int:
-    """Return the number of elements held at once on JAX's default backend."""
+    """Return the number of elements processed at once on JAX's default backend."""
     return _ELEMENTS.get(jax.default_backend(), _ELEMENTS_ACCELERATOR)
 
 
 def parts_of(batch: int) -> int:
-    """Return over how many of this process's devices a batch is split: all, or one.
+    """Return the number of this process's devices over which a batch is split: all, or one.
 
-    One is taken where the batch cannot be cut evenly, or where a user has chosen a device.
+    It is one if the batch does not divide evenly, or if the user has chosen a device.
     """
     devices = jax.local_device_count()
     chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     return devices if batch % devices == 0 and chosen is None else 1
 
 
-def split(function: Callable[[Any, Any], Any], each: Any, common: Any, parts: int) -> Any:
-    """Return ``function(each, common)`` in a program, where each device does a part of the batch.
+def split(function: Callable[[Item, Common], Out], rows: Item, common: Common, parts: int) -> Out:
+    """Compute ``function(rows, common)`` in a program in which each device does a part of the rows.
 
-    Leaves of ``each``, and of what the function returns, have a leading axis of the batch, of which
-    it sees a part; what is common to all goes to every device. Nothing passes between them.
+    Leaves of ``rows``, and of the result, have a leading axis of the batch, of which a device gets
+    a part; ``common`` goes to every device. Devices do not communicate.
     """
     if parts == 1:
-        return function(each, common)
+        return function(rows, common)
     mesh = Mesh(np.array(jax.local_devices()[:parts]), ("batch",))
-    own = PartitionSpec("batch")
-    specs = own, PartitionSpec()
-    both = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=own, check_vma=False)
-    return both(each, common)
+    batch = PartitionSpec("batch")
+    specs = batch, PartitionSpec()
+    both = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=batch, check_vma=False)
+    return both(rows, common)
 
 
-def even_block(n: int, most: int) -> int:
-    """Return the size of equal blocks of at most ``most``, so that padding costs little."""
-    count = -(-n // max(1, most))
+def even_block(n: int, largest: int) -> int:
+    """Return the size of equal blocks of at most ``largest``, so that padding costs little."""
+    count = -(-n // max(1, largest))
     return -(-n // count)
 
 
@@ -62,13 +63,13 @@ def slices(n: int, size: int) -> list[slice]:
 def map_batch(function: Callable[[Item], Out], items: Item, size: int, rows: int) -> Out:
     """Map over the leading axis (size,) of all leaves, at most ``rows`` at a time.
 
-    In equal blocks where they can be, for what remains is compiled a second time.
+    Blocks are equal if possible, since a remainder is compiled a second time.
     """
     if size > 1:
         rows = min(rows, size)
-        even = max(each for each in range(1, rows + 1) if size % each == 0)
+        even = max(block for block in range(1, rows + 1) if size % block == 0)
         rows = even if 2 * even >= rows else rows
-        # Rows one by one are no batches of one: those compile to more, and run no faster.
+        # Map single rows without batches of one, which compile to more and run no faster.
         return jax.lax.map(function, items, batch_size=rows if rows > 1 else None)
     result = function(jax.tree.map(lambda leaf: leaf[0], items))
     return jax.tree.map(lambda leaf: leaf[None], result)

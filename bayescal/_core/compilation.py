@@ -1,4 +1,4 @@
-"""The persistent compilation cache of JAX, as one call."""
+"""``cache_compilations``: JAX's persistent compilation cache, in one call."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import jax
 
 
 def cache_compilations(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Keep what JAX compiles in a folder, so that later processes need not compile it again.
+    """Keep compiled programs of JAX in a folder, so that later processes need not compile them.
 
-    Call it before anything is computed. This is a setting of JAX in the whole process, and so
-    serves all that uses JAX there; bayescal changes none on its own. What compiles in less than
-    50 ms is not kept.
+    Call it before anything is computed. It changes a setting of JAX for the whole process, which
+    serves all code that uses JAX; bayescal never changes one by itself. Programs that compile in
+    less than 50 ms are not kept.
 
     Parameters
     ----------
     folder : str or path, optional
-        By default ``bayescal/jax`` in the user's cache folder: ``$XDG_CACHE_HOME`` or ``~/.cache``.
+        Folder of the cache, by default ``bayescal/jax`` in the user's cache folder:
+        ``$XDG_CACHE_HOME`` or ``~/.cache``.
 
     Returns
     -------
     Path
-        The folder, which is made if need be. Entries are never removed; to empty it, delete it.
+        The folder, created if it is missing. Entries are never removed; delete it to empty it.
 
     Examples
     --------

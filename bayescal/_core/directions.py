@@ -1,4 +1,4 @@
-"""Steps of Newton's method: what minimizes a quadratic model, with or without absolute penalties.
+"""Steps of Newton's method, which minimize a quadratic model with or without absolute penalties.
 
 Conjugate gradients, for Hessians that are never formed, are in ``newton_cg``.
 """
@@ -15,16 +15,16 @@ import numpy as np
 
 from bayescal._core.arrays import Array, Arrays, ArrayT
 
-#: So many equations are solved in the open, more by the library.
+#: Number of equations up to which they are solved without a library call.
 _UNROLLED = 4
 _SWEEPS, _SETTLED = 1000, 1e-12
 
 
 def solve_positive(matrix: Array, vector: Array, xp: ModuleType = jnp) -> Array:
-    """Solve for a symmetric positive definite ``matrix`` (p, p); NaN where it is not.
+    """Solve for a symmetric positive definite ``matrix`` (p, p); NaN if it is not.
 
-    Few unknowns are eliminated in the open, which under ``vmap`` is far faster than a library call
-    for each matrix.
+    A few unknowns are eliminated explicitly, which under ``vmap`` is much faster than a library
+    call for each matrix.
     """
     p = vector.shape[0]
     if xp is np:
@@ -60,13 +60,13 @@ Direction: TypeAlias = Callable[[ArrayT, ArrayT, ArrayT], tuple[ArrayT, ArrayT]]
 def newton_step(
     hessian: ArrayT, gradient: ArrayT, x: ArrayT, xp: ModuleType = jnp
 ) -> tuple[ArrayT, ArrayT]:
-    """Return the step to subtract, and what it promises to gain, to first order."""
+    """Compute the step to subtract, and the gain that it promises to first order."""
     step = cast(ArrayT, solve_positive(hessian, gradient, xp))
     return step, gradient @ step
 
 
 def lasso_step(strength: jax.Array) -> Direction[jax.Array]:
-    """Return the step of a quadratic model plus ``sum(strength * |x|)``, by coordinate descent."""
+    """Minimize a quadratic model plus ``sum(strength * |x|)``, by coordinate descent."""
 
     def direction(
         hessian: jax.Array, gradient: jax.Array, x: jax.Array

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-#: What names of unfinished files end in; they begin with a dot.
+#: Suffix of names of unfinished files; they begin with a dot.
 SUFFIX = ".partial"
 #: Bytes of a name that the name of its unfinished file keeps: file systems allow 255 in all.
 _STEM_BYTES = 100
 
 
 def partial_path(path: Path) -> Path:
-    """Return a name for an unfinished ``path``, in its folder, that nobody else uses."""
+    """Return a unique name for an unfinished ``path``, in its folder."""
     return path.with_name(f".{_stem(path)}.{uuid.uuid4().hex}{SUFFIX}")
 
 
 def delete_partials(path: Path) -> None:
-    """Delete what killed processes left unfinished of ``path``, which no other process may write.
+    """Delete unfinished files of ``path`` from killed processes; nobody else may be writing it.
 
-    Raises nothing where a file cannot be deleted.
+    Files that cannot be deleted are ignored.
     """
     pattern = glob.escape(f".{_stem(path)}.") + 32 * "[0-9a-f]" + SUFFIX
     for left in path.parent.glob(pattern):
@@ -39,9 +39,9 @@ def _stem(path: Path) -> str:
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
-    """Return the file that is written for ``path``, whose symbolic links are followed.
+    """Return the file that is written for ``path``, following symbolic links.
 
-    Raises OSError unless there is a regular file, or a folder in which there may be one.
+    Raises OSError unless there is a regular file, or a folder in which it can be created.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -63,13 +63,13 @@ def target_of(path: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``, which takes its place when the block ends.
+    """Yield a temporary path beside ``path``, which replaces ``path`` when the block ends.
 
-    Whatever happens before that, an interrupt too, leaves ``path`` as it was and no other file.
-    Any number of threads and processes may write one path: each has its own temporary file, readers
-    meet one of the finished ones, and the last that ends stays. A symbolic link is followed, and
-    the permissions of a file that is replaced are kept. The folder must exist, and devices, pipes
-    and sockets are refused.
+    If anything fails before that, even by an interrupt, ``path`` is unchanged and no other file
+    remains. Any number of threads and processes may write one path: they have separate temporary
+    files, readers see one of the finished files, and the last to finish stays. A symbolic link is
+    followed, and the permissions of a replaced file are kept. The folder must exist, and devices,
+    pipes and sockets are rejected.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     partial = partial_path(target)
     try:
         yield partial
-        # On disk before it has the name: a crash must not leave an empty file there.
+        # Flush it to disk before it gets the name, so that a crash leaves no empty file.
         with partial.open("r+b") as file:
             os.fsync(file.fileno())
         if target.exists():
@@ -95,7 +95,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
-    # The new name is made durable, where the system lets a folder be opened.
+    # Make the new name durable if the system can open a folder.
     with contextlib.suppress(OSError):
         descriptor = os.open(target.parent, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Processes of one computation (``jax.distributed``): each does a share, and all have the whole."""
+"""Division of work among the processes of one computation (``jax.distributed``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALONE: ContextVar[bool] = ContextVar("alone", default=False)
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Return a context in which this process shares nothing, as others may do other things."""
+    """Make this process work alone in the context, because others may do something else."""
     token = _ALONE.set(True)
     try:
         yield
@@ -29,15 +29,15 @@ def alone() -> Iterator[None]:
 
 
 def are_shared() -> bool:
-    """Return whether batches are shared with other processes: not where a user chose a device."""
+    """Return whether work is divided among processes: not if the user chose a device."""
     chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     return jax.process_count() > 1 and chosen is None and not _ALONE.get()
 
 
 def rows_of(count: int) -> np.ndarray | None:
-    """Return which of ``count`` rows are this process's; None where it does all by itself.
+    """Return the indices of this process's rows among ``count``, or None if it computes all.
 
-    Each has as many, so that all run the same programs: the last repeat the last row.
+    All processes have equally many, so that they run the same programs: the last row is repeated.
     """
     if count == 1 or not are_shared():
         return None
@@ -48,16 +48,16 @@ def rows_of(count: int) -> np.ndarray | None:
 def gather_rows(
     function: Callable[[], Out], rows: np.ndarray | None, length: int, arguments: object
 ) -> Out:
-    """Return what ``function`` gives of all rows, where in each process it gives its own.
+    """Compute all rows by calling ``function`` for the local rows in each process.
 
-    Leaves have a leading axis, of which all after ``rows`` is padding; the result's is of
-    ``length``, its last row repeated. Of single numbers the largest is taken. Errors are those of
-    :func:`gather`. Where ``rows`` is None the function gives all, and that is returned as it is.
+    Leaves have a leading axis, of which everything after ``rows`` is padding; that of the result
+    has ``length`` entries, with the last row repeated. Of scalars the largest is returned. Errors
+    are those of :func:`gather`. If ``rows`` is None, the function's result is returned unchanged.
     """
     if rows is None:
         return function()
 
-    def own(leaf: Any) -> Any:
+    def cut(leaf: Any) -> Any:
         if _is_key(leaf):
             return leaf[: len(rows)]
         return np.asarray(leaf)[: len(rows)] if leaf.ndim else np.asarray(leaf)
@@ -69,58 +69,59 @@ def gather_rows(
         whole = xp.concatenate(parts)
         return whole[np.minimum(np.arange(length), len(whole) - 1)]
 
-    return jax.tree.map(join, *gather(lambda: jax.tree.map(own, function()), arguments))
+    return jax.tree.map(join, *gather(lambda: jax.tree.map(cut, function()), arguments))
 
 
 def gather(function: Callable[[], Out], arguments: object) -> list[Out]:
-    """Return what ``function`` gives in each process; all must come here, in the same order.
+    """Call ``function`` in each process and return all results; all processes must call this.
 
-    An error in one is raised there, and a RuntimeError in the others: none waits for what will not
-    come. A ValueError says that ``arguments``, a pytree of arrays, numbers and text, differ.
+    They must call it in the same order. An error in one process is raised there, and as a
+    RuntimeError in the others, so that none waits in vain. A ValueError reports that ``arguments``,
+    a pytree of arrays, numbers and text, differ.
     """
-    error, own, said = None, None, None
+    error, local, digest = None, None, None
     try:
-        said = _digest(arguments)
-        own = function()
-    except Exception as e:  # Raised once the others know.
+        digest = _digest(arguments)
+        local = function()
+    except Exception as e:  # Raised after the others have been informed.
         error = e
-    told = None if error is None else f"{type(error).__name__}: {error}"
-    found = _exchange((said, told, own))
+    error_text = None if error is None else f"{type(error).__name__}: {error}"
+    results = _exchange((digest, error_text, local))
     if error is not None:
         raise error
-    for number, (others, told, _) in enumerate(found):
-        if told is not None:
-            raise RuntimeError(f"process {number} of {len(found)} failed: {told}")
-        if others != said:
+    for number, (other_digest, error_text, _) in enumerate(results):
+        if error_text is not None:
+            raise RuntimeError(f"process {number} of {len(results)} failed: {error_text}")
+        if other_digest != digest:
             raise ValueError(
                 "all processes must be given the same arguments, got others in process "
                 f"{number} than in process {jax.process_index()}; one works on data of its own "
                 "within jax.default_device(jax.local_devices()[0])"
             )
-    return [own for *_, own in found]
+    return [result for *_, result in results]
 
 
 def _digest(arguments: object) -> bytes:
-    found = []
+    digests = []
     for leaf in jax.tree.leaves(arguments):
         value = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
         text = f"{value.dtype} {value.shape} ".encode() + value.tobytes()
-        found.append(hashlib.sha256(text).digest())
-    # Sorted: the leaves of a distribution are in the order of a set, another in each process.
-    return hashlib.sha256(b"".join(sorted(found))).digest()
+        digests.append(hashlib.sha256(text).digest())
+    # Sort, because the leaves of a distribution are in the order of a set, which is random.
+    return hashlib.sha256(b"".join(sorted(digests))).digest()
 
 
 def _is_key(leaf: object) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _exchange(own: object) -> list[Any]:
-    """Return the objects of all processes, in their order."""
+def _exchange(value: object) -> list[Any]:
+    """Return the values of all processes, in their order."""
     from jax.experimental.multihost_utils import process_allgather
 
-    # Whole words: JAX would narrow float64, and a few times as many can be counted.
-    text = pickle.dumps(own)
+    # Send 32-bit words: JAX would narrow float64, and words allow four times the length.
+    text = pickle.dumps(value)
     words = np.frombuffer(text + bytes(-len(text) % 4), np.uint32)
-    most = int(np.max(np.asarray(process_allgather(np.uint32(len(words))))))
-    every = process_allgather(np.pad(words, (0, (1 << (most - 1).bit_length()) - len(words))))
-    return [pickle.loads(each.tobytes()) for each in np.asarray(every)]
+    longest = int(np.max(np.asarray(process_allgather(np.uint32(len(words))))))
+    every = process_allgather(np.pad(words, (0, (1 << (longest - 1).bit_length()) - len(words))))
+    return [pickle.loads(row.tobytes()) for row in np.asarray(every)]

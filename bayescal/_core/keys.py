@@ -1,4 +1,4 @@
-"""Random keys and seeds: from integers, JAX keys and states as of scikit-learn."""
+"""Random keys and seeds: from integers, JAX keys, and scikit-learn's random states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def as_key(key: int | jax.Array) -> jax.Array:
-    """Return a typed JAX key from an integer seed, a typed key or a raw ``uint32`` key."""
+    """Make a typed JAX key from an integer seed, a typed key or a raw ``uint32`` key."""
     if isinstance(key, jax.Array):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
             return key
@@ -28,7 +28,7 @@ def as_key(key: int | jax.Array) -> jax.Array:
 
 
 def seed_of(random_state: int | np.random.RandomState | None) -> int:
-    """Return a seed. None gives a fresh one: NumPy's global generator is left alone."""
+    """Make a seed. None gives a new one, without using NumPy's global generator."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**31 - 1))
     from sklearn.utils import check_random_state

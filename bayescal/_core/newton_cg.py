@@ -1,7 +1,7 @@
-"""Minimisation of convex functions of very many variables: Newton's method by conjugate gradients.
+"""Minimization of convex functions of very many variables: Newton's method by conjugate gradients.
 
 The Hessian is never formed: the caller multiplies by it. As in ``optimise``, everything is written
-for one problem, with ``xp=numpy`` on the host or else for ``vmap`` and one compilation.
+for one problem: on the host with ``xp=numpy``, otherwise for ``vmap`` and one compilation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.optimise import Minimum, State, Status, iterate, negligible, while_loop
 
-#: Of the residual of the linear system, in the norm of the preconditioner, at most.
+#: Largest and smallest relative residual of the linear system, in the preconditioner's norm.
 _LOOSEST, _TIGHTEST = 0.1, 1e-4
 _HALVINGS = 40
 _SLOW = 1e-2
@@ -28,7 +28,7 @@ Prepared = TypeVar("Prepared")
 
 
 class Point(NamedTuple, Generic[ArrayT, At]):
-    """A function's value and gradient (p,) at a point, and what products with its Hessian need."""
+    """A function's value and gradient (p,) at a point, and the state for Hessian products."""
 
     value: ArrayT
     gradient: ArrayT
@@ -36,17 +36,17 @@ class Point(NamedTuple, Generic[ArrayT, At]):
 
 
 class Curvature(NamedTuple, Generic[ArrayT, At, Prepared]):
-    """How to use the Hessian: products with it, and about with its inverse.
+    """The Hessian: products with it, and approximate products with its inverse.
 
-    ``patience`` is how many products in one step there are before ``prepare`` is called afresh,
-    ``most`` how many there are at most.
+    ``patience`` is the number of products in one step after which ``prepare`` is called again, and
+    ``max_products`` their largest number.
     """
 
     product: Callable[[At, ArrayT], ArrayT]
     prepare: Callable[[At], Prepared]
     precondition: Callable[[Prepared, ArrayT], ArrayT]
     patience: int
-    most: int
+    max_products: int
 
 
 def newton_cg(
@@ -62,22 +62,22 @@ def newton_cg(
     prepared: Prepared | None = None,
     xp: ModuleType = jnp,
 ) -> tuple[Minimum[ArrayT], Prepared]:
-    """Minimise a convex function by Newton steps that conjugate gradients find, each downhill.
+    """Minimize a convex function by Newton steps found by conjugate gradients, each downhill.
 
-    Returns also what is prepared for a next problem nearby, which may be given to begin with; the
-    minimum's ``decrement`` is g . H^-1 g there.
+    Returns also the prepared preconditioner for a similar problem, which may be passed as
+    ``prepared``. The ``decrement`` of the minimum is g . H^-1 g.
 
-    The last step was to gain less than ``tolerance``, times the value and a thousandth of
-    ``scale``, a size of the objective; the one before it was solved so precisely that the result is
-    far closer. ``unbounded(x, point)`` is asked at the end, however it came: whether the next step,
-    though it gains nothing, would still change what matters, so that there is no finite minimum.
-    So many steps as ``max_slow`` in a row that gain less than a hundredth, and yet do not arrive,
-    are the last: Newton's steps to a minimum soon gain nothing, those to infinity gain for ever.
+    The last step promised to gain less than ``tolerance`` times the value and a thousandth of
+    ``scale``, a size of the objective; the step before it was solved so precisely that the result
+    is much closer. ``unbounded(x, point)`` is called at the end in any case: it tells whether the
+    next step, though it gains nothing, would still change what matters, so that there is no finite
+    minimum. If ``max_slow`` steps in a row gain less than a hundredth without converging, they are
+    the last: Newton's steps to a minimum soon gain nothing, those to infinity gain for ever.
     """
     first = evaluate(start)
     used, then = xp.zeros((), int), first.value
     if prepared is None:
-        # Prepared in the first step, so that what prepares is compiled once.
+        # Prepare in the first step, so that the preparation is compiled only once.
         used = used + curvature.patience + 1
         if xp is not np:
             shapes = jax.eval_shape(curvature.prepare, first.state)
@@ -87,7 +87,7 @@ def newton_cg(
     def search(
         x: ArrayT, step: ArrayT, here: Point[ArrayT, At], slope: ArrayT
     ) -> tuple[ArrayT, Point[ArrayT, At]]:
-        """Return how much of the step to take, by halving, and the point there; or 0 and here."""
+        """Halve the step until it lowers the value; return its size and end, or 0 and here."""
 
         def lower(size: ArrayT, there: Point[ArrayT, At]) -> Array:
             slack = 8 * eps * (abs(here.value) + scale)
@@ -101,7 +101,7 @@ def newton_cg(
         def unfinished(carry: State) -> Array:
             return (carry[0] < _HALVINGS) & ((carry[0] == 0) | ~lower(carry[1], carry[2]))
 
-        # From twice the step, so that there is one place that evaluates.
+        # Start from twice the step, so that the evaluation occurs once in the program.
         begin = (xp.zeros((), int), xp.full((), 2.0, x.dtype), here)
         _, size, there = while_loop(unfinished, halve, begin, xp)
         if xp is np:
@@ -112,7 +112,7 @@ def newton_cg(
 
     def once(carry: State) -> State:
         x, here, prepared, then, used, slow, _, _ = carry
-        # Also where the loss has fallen far: then the curvature has too.
+        # The curvature has changed, too, if the loss has fallen far.
         stale = (used > curvature.patience) | (here.value < 0.5 * then)
         if xp is np:
             prepared = curvature.prepare(here.state) if stale else prepared
@@ -121,8 +121,8 @@ def newton_cg(
             prepared = jax.lax.cond(stale, lambda: curvature.prepare(state), lambda: old)
         then = xp.where(stale, here.value, then)
 
-        def share(power: ArrayT) -> ArrayT:
-            # Precise near the minimum, where precision is rewarded; but not beyond the tolerance.
+        def allowed_residual(power: ArrayT) -> ArrayT:
+            # Be precise near the minimum, where it pays, but not beyond the tolerance.
             promise = power / (abs(here.value) + 1e-3 * scale)
             needed = 0.01 * tolerance / xp.where(promise > tolerance, promise, 1.0)
             precise = xp.clip(xp.maximum(promise, needed), _TIGHTEST**2, _LOOSEST**2)
@@ -132,8 +132,8 @@ def newton_cg(
             partial(curvature.product, here.state),
             partial(curvature.precondition, prepared),
             -here.gradient,
-            share,
-            curvature.most,
+            allowed_residual,
+            curvature.max_products,
             xp,
         )
         slope = here.gradient @ step
@@ -154,8 +154,8 @@ def newton_cg(
     nothing = xp.zeros((), start.dtype)
     zero = xp.zeros((), int)
     state = (start, first, prepared, then, used, zero, nothing, status)
-    found = iterate(once, state, max_iterations, xp)
-    number, x, here, ready, *_, decrement, status = found
+    final = iterate(once, state, max_iterations, xp)
+    number, x, here, ready, *_, decrement, status = final
     if unbounded is not None and (xp is not np or status <= Status.LIMIT):
         runaway = (status <= Status.LIMIT) & unbounded(x, here)
         status = xp.where(runaway, Status.UNBOUNDED, status)
@@ -166,14 +166,14 @@ def conjugate_gradients(
     product: Callable[[ArrayT], ArrayT],
     precondition: Callable[[ArrayT], ArrayT],
     vector: ArrayT,
-    share: Callable[[ArrayT], ArrayT | float],
-    most: int,
+    allowed_residual: Callable[[ArrayT], ArrayT | float],
+    max_products: int,
     xp: ModuleType = jnp,
 ) -> tuple[ArrayT, ArrayT]:
-    """Return what a positive matrix turns into ``vector`` (p,), and how many products it took.
+    """Solve a positive definite system for ``vector`` (p,); return also the number of products.
 
-    Of the squared residual, in the norm of the preconditioner, ``share(power)`` may be left where
-    it is ``power`` at the start. There are at most ``most`` products.
+    The squared residual, in the preconditioner's norm, may end at ``allowed_residual(power)`` times
+    its initial value ``power``. There are at most ``max_products`` products.
     """
 
     def once(carry: State) -> State:
@@ -181,7 +181,7 @@ def conjugate_gradients(
         image = product(direction)
         curvature = direction @ image
         good = curvature > 0
-        # Where rounding hides that the first direction has curvature, it is better than no step,
+        # If rounding hides the curvature of the first direction, any step is better than none,
         # which would look like the minimum.
         otherwise = xp.where(number == 0, 1.0, 0.0).astype(step.dtype)
         length = xp.where(good, power / xp.where(good, curvature, 1), otherwise)
@@ -194,10 +194,10 @@ def conjugate_gradients(
 
     toward = precondition(vector)
     power = vector @ toward
-    enough = share(power) * power
+    enough = allowed_residual(power) * power
 
     def unfinished(carry: State) -> Array:
-        return (carry[0] < most) & (carry[4] > enough) & carry[5]
+        return (carry[0] < max_products) & (carry[4] > enough) & carry[5]
 
     begin = (xp.zeros((), int), xp.zeros_like(vector), vector, toward, power, power > 0)
     number, step, *_ = while_loop(unfinished, once, begin, xp)

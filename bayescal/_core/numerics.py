@@ -1,4 +1,4 @@
-"""Stable elementary functions: every logarithm, clip and normalisation of the package."""
+"""Stable elementary functions: every logarithm, clip and normalization of the package."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, on_host, torch_of, wide
 
-#: No probability counts as less where logarithms are taken: the least normal number of float32, of
-#: logarithm -87.3.
+#: Smallest probability in logarithms: the least normal number of float32, with logarithm -87.3.
 FLOOR = float(np.finfo(np.float32).tiny)
 F = TypeVar("F", bound=Callable[..., Any])
-_MOST = float(np.finfo(float).max)
+_MAX_FLOAT = float(np.finfo(float).max)
 
 
 def ignoring_underflow(function: F) -> F:
-    """Let a public function round numbers next to zero to zero, whatever ``np.errstate`` is set."""
+    """Let a public function round tiny numbers to zero, whatever ``np.errstate`` is set."""
 
     @wraps(function)
     def ignored(*given: Any, **options: Any) -> Any:
@@ -37,9 +36,9 @@ def ignoring_underflow(function: F) -> F:
 def two_class_probabilities(
     log_odds: jax.Array, scale: jax.Array | float = 1.0
 ) -> tuple[jax.Array, jax.Array]:
-    """Return sigmoid(log_odds) and sigmoid(-log_odds) times ``scale``, to full precision.
+    """Compute sigmoid(log_odds) and sigmoid(-log_odds) times ``scale``, to full precision.
 
-    One exponential serves both; neither is ever computed as one minus the other.
+    Both share one exponential; neither is computed as one minus the other.
     """
     small = jnp.exp(-jnp.abs(log_odds))
     larger = scale / (1 + small)
@@ -49,27 +48,27 @@ def two_class_probabilities(
 
 
 def sigmoid(log_odds: Any) -> Any:
-    """Return 1 / (1 + exp(-log_odds)) of arrays of any library, to full precision at both ends."""
+    """Compute 1 / (1 + exp(-log_odds)) for arrays of any library, precisely at both ends."""
     if on_host(log_odds):
         small = np.exp(-np.abs(log_odds))
         return np.where(log_odds >= 0, 1.0, small) / (1 + small)
     if torch := torch_of(log_odds):
         return torch.sigmoid(log_odds)
     xp = namespace(log_odds)
-    # One expression, as the derivative of two would be wrong where they meet.
-    most = math.log(float(xp.finfo(log_odds.dtype).max))
-    return 1 / (1 + xp.exp(-xp.clip(log_odds, -most, most)))
+    # Use one expression, since the derivative of two would be wrong where they meet.
+    largest = math.log(float(xp.finfo(log_odds.dtype).max))
+    return 1 / (1 + xp.exp(-xp.clip(log_odds, -largest, largest)))
 
 
 def sigmoids(log_odds: Any) -> Any:
-    """Return the probabilities (..., 2) of both classes: neither is one minus the other."""
+    """Compute the probabilities (..., 2) of both classes; neither is one minus the other."""
     return namespace(log_odds).stack([sigmoid(-log_odds), sigmoid(log_odds)], axis=-1)
 
 
 def log_sigmoids(log_odds: Any) -> tuple[Any, Any]:
-    """Return the logarithms of the probabilities of both classes."""
+    """Compute the logarithms of the probabilities of both classes."""
     if on_host(log_odds):
-        # In few arrays: of many numbers, more would not stay in the processor's cache.
+        # Use few arrays, since more would not fit in the processor's cache.
         small = np.asarray(np.abs(log_odds))
         np.log1p(np.exp(np.negative(small, out=small), out=small), out=small)
         zero = np.maximum(log_odds, 0) + small
@@ -83,45 +82,45 @@ def log_sigmoids(log_odds: Any) -> tuple[Any, Any]:
 
 
 def log_odds(logits: Any) -> Any:
-    """Return the finite difference (...,) of two logits (..., 2) of any size."""
+    """Compute the finite difference (...,) of two logits (..., 2) of any size."""
     xp = namespace(logits)
     with np.errstate(over="ignore") if on_host(logits) else nullcontext():
         difference = wide(logits[..., 1]) - wide(logits[..., 0])
-    most = float(xp.finfo(difference.dtype).max)
-    return xp.clip(difference, -most, most)
+    largest = float(xp.finfo(difference.dtype).max)
+    return xp.clip(difference, -largest, largest)
 
 
 def unit_of(largest: float, mild: float) -> float:
-    """Return the power of two by which to divide numbers of this size, or 1 if it is mild."""
+    """Return a power of two near ``largest`` by which to divide numbers, or 1 if it is mild."""
     if 1 / mild < largest < mild or largest == 0:
         return 1.0
     return float(2.0 ** np.round(np.log2(largest)))
 
 
 def differences(logits: Any, lowest: float | None = None) -> Any:
-    """Return logits (..., k) of any size less the greatest of their row.
+    """Subtract the greatest logit of each row from logits (..., k) of any size.
 
-    Differences come first, which huge logits would lose, or make infinite. NumPy's are finite, in
-    float64.
+    Subtracting first keeps differences of huge logits, and keeps them finite. NumPy arrays become
+    finite float64.
     """
     if on_host(logits):
         with np.errstate(over="ignore"):
             below = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
-        return np.maximum(below, -_MOST if lowest is None else lowest, out=below)
+        return np.maximum(below, -_MAX_FLOAT if lowest is None else lowest, out=below)
     xp = namespace(logits)
     top = xp.max(logits, axis=-1, keepdims=True)
     if isinstance(logits, jax.Array):
-        # What is made of differences has no slope by it, and compiled programs may round both
-        # ways to it apart, one of them to infinity.
+        # Functions of the differences do not depend on the maximum, and compiled programs may round
+        # its two derivatives differently, one of them to infinity.
         top = jax.lax.stop_gradient(top)
     below = logits - top
     return below if lowest is None else xp.maximum(below, lowest)
 
 
 def softmax(logits: Any) -> Any:
-    """Return probabilities (..., k) of logits (..., k) of any library; NumPy's in float64."""
+    """Compute probabilities (..., k) of logits (..., k) of any library; NumPy's in float64."""
     if logits.shape[-1] == 2:
-        # Several times faster than sums over so short an axis.
+        # This is several times faster than sums over such a short axis.
         return sigmoids(log_odds(logits))
     if torch := torch_of(logits):
         return torch.softmax(logits, -1)
@@ -129,7 +128,7 @@ def softmax(logits: Any) -> Any:
 
 
 def _shares(below: Any) -> Any:
-    """Return the same of logits whose greatest is zero; NumPy's array is overwritten."""
+    """Compute probabilities of logits whose greatest is zero; NumPy arrays are overwritten."""
     xp, host = namespace(below), on_host(below)
     small = np.exp(below, out=below) if host else xp.exp(below)
     total = xp.sum(small, axis=-1, keepdims=True)
@@ -137,7 +136,7 @@ def _shares(below: Any) -> Any:
 
 
 def log_softmax(logits: Any) -> Any:
-    """Return logarithms (..., k) of the probabilities of logits (..., k); NumPy's in float64."""
+    """Compute log probabilities (..., k) of logits (..., k) of any library; NumPy's in float64."""
     if torch := torch_of(logits):
         return torch.log_softmax(logits, -1)
     below = differences(logits)
@@ -150,24 +149,24 @@ def log_softmax(logits: Any) -> Any:
 
 
 def scaled_softmax(logits: Any, inverse: Any) -> Any:
-    """Return softmax(inverse * logits) of logits (m, k), for an inverse that is not negative.
+    """Compute softmax(inverse * logits) of logits (m, k), for a non-negative inverse.
 
-    An inverse (s, 1, 1) gives (s, m, k).
+    An inverse of shape (s, 1, 1) gives (s, m, k).
     """
     xp, two, torch = namespace(logits), logits.shape[-1] == 2, torch_of(logits)
     below = log_odds(logits)[:, None] if two else logits if torch else differences(logits)
-    most = float(xp.finfo(below.dtype).max)
-    # Of subnormal logits the inverse may be infinite, and zero times that is not a number.
+    largest = float(xp.finfo(below.dtype).max)
+    # For subnormal logits the inverse may be infinite, and zero times that is not a number.
     bounded = namespace(inverse).minimum if hasattr(inverse, "dtype") else min
     with np.errstate(over="ignore") if on_host(below) else nullcontext():
-        scaled = below * bounded(inverse, most)
+        scaled = below * bounded(inverse, largest)
     if two:
         return sigmoids(scaled[..., 0])
     return torch.softmax(scaled, -1) if torch else _shares(scaled)
 
 
 def normal_cdf(x: Any) -> Any:
-    """Return the standard normal distribution function, which the array API standard lacks."""
+    """Compute the standard normal distribution function, which the array API standard lacks."""
     if isinstance(x, jax.Array):
         return jax.scipy.special.ndtr(x)
     if torch := torch_of(x):
@@ -180,18 +179,18 @@ def normal_cdf(x: Any) -> Any:
 
 
 def subtract_maximum(values: jax.Array, top: jax.Array) -> jax.Array:
-    """Return values - top, where no value is larger than ``top``.
+    """Compute values - top, where no value is larger than ``top``.
 
-    A compiler may compute large values twice, and round them differently: once for their maximum,
-    once here. So the plain difference may be large, and its exponential infinite.
+    A compiler may compute large values twice and round them differently, once for their maximum and
+    once here. The plain difference might then be large and its exponential infinite.
     """
     return jnp.minimum(values - top, 0)
 
 
 def normalise_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return log weights that sum to one over the last axis, and the log of their sum.
+    """Normalize log weights to sum to one over the last axis; return also the log of their sum.
 
-    Weights that are all zero (all ``-inf``) come back as ``-inf`` with a log sum of ``-inf``.
+    Weights that are all zero (all ``-inf``) stay ``-inf``, with a log sum of ``-inf``.
     """
     top = jnp.max(log_weights, axis=-1, keepdims=True)
     anchor = jnp.where(jnp.isfinite(top), top, 0)
@@ -202,7 +201,7 @@ def normalise_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def effective_sample_size(normalised_log_weights: jax.Array) -> jax.Array:
-    """Return 1 / sum(w**2) over the last axis, w the normalised weights; 0 if all are zero."""
+    """Compute 1 / sum(w**2) over the last axis, w the normalized weights; 0 if all are zero."""
     squares = jnp.sum(jnp.exp(2 * normalised_log_weights), axis=-1)
     return jnp.where(squares > 0, 1 / jnp.where(squares > 0, squares, 1), 0)
 

@@ -1,4 +1,4 @@
-"""The no-U-turn sampler: chains side by side, in one compiled program for all data of a size."""
+"""The no-U-turn sampler, with chains side by side in one compiled program for each size of data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bayescal._core.arrays import Arrays
 if TYPE_CHECKING:
     from numpyro.infer.hmc import HMCState
 
-#: A start of a chain where the density is zero is drawn anew up to so many times.
+#: Number of times that the start of a chain is drawn again if the density there is zero.
 _TRIES = 20
 
 
@@ -31,17 +31,17 @@ def run_chains(
     adapt_mass_matrix: bool = False,
     starts: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return draws z (chains, draws, p) near standard normal ones.
+    """Draw z (chains, draws, p), which should be nearly standard normal.
 
-    Beside them are the number of divergent steps in each chain, and whether it started where the
+    Returns also the number of divergent steps in each chain, and whether it started where the
     density is positive. ``potential(*arguments)`` is a function of z (p,), the negative log
-    density; it is static: a function of a module, not a closure, so that the program is compiled
-    once. ``centre`` (p,) gives the shape and the type of z only. The warm-up finds the scale of
-    each coordinate if ``adapt_mass_matrix``: needless where all are one. Chains begin at ``starts``
-    (chains, p), or at standard normal draws.
+    density. It is static and must be a function of a module, not a closure, so that the program is
+    compiled once. ``centre`` (p,) only defines the shape and type of z. The warm-up adapts the
+    scale of each coordinate if ``adapt_mass_matrix``, which is unnecessary if all are one. Chains
+    start at ``starts`` (chains, p), or at standard normal draws.
 
-    Call it where dtypes are promoted as NumPy does (``jax.numpy_dtype_promotion("standard")``),
-    as NumPyro expects.
+    Call it where JAX promotes dtypes like NumPy (``jax.numpy_dtype_promotion("standard")``), as
+    NumPyro expects.
     """
     from numpyro.infer.hmc import hmc
 
@@ -53,12 +53,14 @@ def run_chains(
         value, slope = slope_at(z)
         return jnp.isfinite(value) & jnp.isfinite(slope).all()
 
-    def start(own: jax.Array, given: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    def start(chain_key: jax.Array, given: jax.Array | None) -> tuple[jax.Array, jax.Array]:
         def unfinished(carry: Arrays) -> jax.Array:
             return (carry[0] < _TRIES) & ~carry[2]
 
         def again(carry: Arrays) -> Arrays:
-            z = jax.random.normal(jax.random.fold_in(own, carry[0]), centre.shape, centre.dtype)
+            z = jax.random.normal(
+                jax.random.fold_in(chain_key, carry[0]), centre.shape, centre.dtype
+            )
             z = z if given is None else jnp.where(carry[0] == 0, given, z)
             return carry[0] + 1, z, usable(z)
 
@@ -66,15 +68,19 @@ def run_chains(
         _, z, positive = jax.lax.while_loop(unfinished, again, nothing)
         return z, positive
 
-    def chain(begin: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def chain(begin: jax.Array, chain_key: jax.Array) -> tuple[jax.Array, jax.Array]:
         def step(state: HMCState, _: None) -> tuple[HMCState, tuple[jax.Array, jax.Array]]:
             state = sample(state, arguments)
             return state, (state.z, state.diverging)
 
         state = init(
-            begin, warmup, adapt_mass_matrix=adapt_mass_matrix, model_args=arguments, rng_key=own
+            begin,
+            warmup,
+            adapt_mass_matrix=adapt_mass_matrix,
+            model_args=arguments,
+            rng_key=chain_key,
         )
-        # One loop for warm-up and draws, so that the sampler is compiled once.
+        # One loop for warm-up and draws compiles the sampler only once.
         z, diverging = jax.lax.scan(step, state, length=warmup + draws)[1]
         return z[warmup:], jnp.sum(diverging[warmup:])
 

@@ -1,4 +1,4 @@
-"""Padding to shared sizes, so that inputs of different lengths use one compilation."""
+"""Padding to common sizes, so that inputs of different lengths share a compilation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 def padded_length(n: int, smallest: int = 16) -> int:
     """Return the smallest of 16, 20, 24, 28, 32, 40, ... that is at least ``n`` and ``smallest``.
 
-    Four sizes to each doubling: at most a quarter is wasted, and nearby sizes are equal.
+    There are four sizes per doubling: at most a quarter is wasted, and similar sizes are equal.
     """
     n = max(n, smallest, 1)
     step = max(1, 1 << max(0, (n - 1).bit_length() - 3))

@@ -1,9 +1,9 @@
-"""Which floating-point type is used where, without touching JAX's global configuration.
+"""Choice of floating-point types, without changing JAX's global configuration.
 
 Likelihoods, weights and quadrature run in float64 inside :func:`float64`, a context of the calling
-thread.  Bulk evaluation runs in the dtype of the user's test points.  What is handed back for
-JAX arrays and narrow points is JAX's, of its default dtype: float32, or float64 where the user has
-enabled it.  For other points in float64 it is NumPy's, in float64.
+thread. Bulk evaluation runs in the dtype of the user's test points. Results for JAX arrays and
+narrow points are JAX arrays of its default dtype: float32, or float64 if the user has enabled it.
+Results for other points in float64 are NumPy arrays in float64.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-#: Whether transfers that users do not ask for are errors, or logged: most of them are ours.
+#: Settings that make transfers errors or log them, unless requested; most transfers here are not.
 _GUARDS = tuple(
     f"jax_transfer_guard_{way}" for way in ("host_to_device", "device_to_device", "device_to_host")
 )
@@ -40,14 +40,14 @@ def default_dtype() -> np.dtype:
 
 
 def bulk_dtype(x: object) -> np.dtype:
-    """Return the dtype in which points ``x`` are evaluated: float32 if they are, or float64."""
+    """Return the dtype in which points ``x`` are evaluated: float32 if narrow, else float64."""
     text = str(getattr(x, "dtype", "float64")).removeprefix("torch.")
     narrow = ("float32", "float16", jnp.bfloat16.__name__)
     return np.dtype(np.float32 if text in narrow else np.float64)
 
 
 def result_dtype(x: object) -> np.dtype:
-    """Return the dtype of predictions at points ``x``: float64, if ``x`` is and is not JAX's."""
+    """Return the dtype of predictions at points ``x``: float64 if ``x`` is, unless it is JAX's."""
     return (
         default_dtype()
         if isinstance(x, jax.Array)
@@ -56,7 +56,7 @@ def result_dtype(x: object) -> np.dtype:
 
 
 def as_result(values: np.ndarray | jax.Array, dtype: np.dtype) -> np.ndarray | jax.Array:
-    """Return an array of JAX, or of NumPy where JAX has no such dtype by default."""
+    """Convert to a JAX array, or to a NumPy array if JAX does not have that dtype by default."""
     if dtype == default_dtype():
         return jax.device_put(values.astype(dtype))
     return np.asarray(values, dtype)

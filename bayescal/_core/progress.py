@@ -1,4 +1,4 @@
-"""Progress of what takes long: a bar, or a function of the user's."""
+"""Progress of long computations: a bar, or a user's function."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-#: Called with what was done, and the numbers of steps done and in all.
+#: Called with what was done, the number of steps done, and their total.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 @contextlib.contextmanager
 def showing(progress: bool | Progress) -> Iterator[Progress | None]:
-    """Show a bar on standard error, or pass on the user's own function."""
+    """Show a bar on standard error, or pass on the user's function."""
     if callable(progress):
         yield progress
         return

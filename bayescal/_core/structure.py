@@ -1,4 +1,4 @@
-"""Remembering what depends on the structure of a pytree alone, not on its numbers."""
+"""A cache of facts that depend only on the structure of a pytree, not on its numbers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Rest = TypeVarTuple("Rest")
 def cached_by_structure(function: Callable[[Tree, *Rest], Out]) -> Callable[[Tree, *Rest], Out]:
     """Cache ``function(tree, *static)`` by the tree's structure, shapes and dtypes.
 
-    For facts found by abstract tracing, which costs milliseconds each time.
+    Use it for facts obtained by abstract tracing, which costs milliseconds each time.
     """
-    found: dict[Hashable, Out] = {}
+    results: dict[Hashable, Out] = {}
 
     @functools.wraps(function)
     def wrapper(tree: Tree, *static: *Rest) -> Out:
         leaves, structure = jax.tree.flatten(tree)
         shapes = tuple((np.shape(leaf), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves)
         key = structure, shapes, static
-        if key not in found:
-            if len(found) >= _MAX_ENTRIES:
-                found.clear()
-            found[key] = function(tree, *static)
-        return found[key]
+        if key not in results:
+            if len(results) >= _MAX_ENTRIES:
+                results.clear()
+            results[key] = function(tree, *static)
+        return results[key]
 
     return wrapper

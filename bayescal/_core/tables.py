@@ -10,12 +10,12 @@ from unicodedata import category
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Characters of a name in a table.
+#: Largest number of characters of a name in a table.
 _MAX_NAME = 80
 
 
 def printable(text: str) -> str:
-    """Return text in which characters that control a terminal are escaped, but for line ends."""
+    """Escape characters that control a terminal, except for line ends."""
     if text.isprintable():
         return text
     return "".join(
@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 
 def shorten(text: str, length: int = 40) -> str:
-    """Return a text of at most that length: what is longer loses its middle."""
+    """Shorten a text to ``length`` characters by replacing its middle."""
     if len(text) <= length:
         return text
     end = length // 4
@@ -34,16 +34,16 @@ def shorten(text: str, length: int = 40) -> str:
 def html_table(
     rows: Iterable[Sequence[object]], heads: Sequence[object] = (), caption: object = ""
 ) -> str:
-    """Return a table whose first column names the rows; names are text and nothing else.
+    """Make an HTML table whose first column names the rows; names are escaped.
 
-    The first column is on the left, and all others on the right if the table has heads.
+    The first column is left-aligned, and all others right-aligned if the table has headings.
     """
 
     def line(cells: Sequence[object], tags: Sequence[str]) -> str:
         inner = (
-            f"<{tag} style='text-align:{'right' if place and heads else 'left'}'>"
+            f"<{tag} style='text-align:{'right' if index and heads else 'left'}'>"
             f"{escape(str(value))}</{tag[:2]}>"
-            for place, (value, tag) in enumerate(zip(cells, tags, strict=True))
+            for index, (value, tag) in enumerate(zip(cells, tags, strict=True))
         )
         return f"<tr>{''.join(inner)}</tr>"
 
@@ -55,14 +55,14 @@ def html_table(
 
 
 def p_value(value: float | None) -> str:
-    """Return a p-value as tables have it."""
+    """Format a p-value for tables."""
     if value is None:
         return "–"
     return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
 
 
 class TextTable(NamedTuple):
-    """A title, headings, rows of cells and a caption; all but the first column are figures."""
+    """A title, headings, rows of cells and a caption; all columns but the first are figures."""
 
     title: str
     heads: list[str]
@@ -70,23 +70,23 @@ class TextTable(NamedTuple):
     caption: str
 
     def for_terminal(self) -> Table:
-        """Return a rich Table, whose names control no terminal."""
+        """Make a rich Table, in which names cannot control the terminal."""
         from rich.table import Table
         from rich.text import Text
 
         table = Table(title=Text(self.title), caption=Text(self.caption), caption_justify="left")
-        for place, head in enumerate(self.heads):
+        for index, head in enumerate(self.heads):
             table.add_column(
                 Text(shorten(printable(head), _MAX_NAME)),
-                justify="right" if place else "left",
-                overflow="ellipsis" if place else "fold",
+                justify="right" if index else "left",
+                overflow="ellipsis" if index else "fold",
             )
         for cells in self.rows:
             table.add_row(*(Text(printable(cell)) for cell in cells))
         return table
 
     def for_print(self, width: int) -> str:
-        """Return plain text of at most that width."""
+        """Make plain text of at most ``width`` columns."""
         from rich.console import Console
 
         console = Console(width=width, color_system=None)
@@ -95,6 +95,6 @@ class TextTable(NamedTuple):
         return capture.get().rstrip()
 
     def for_notebook(self) -> str:
-        """Return HTML, in which names are text and nothing else."""
+        """Make HTML, in which names are escaped."""
         table = html_table(self.rows, self.heads, self.title)
         return f"{table}<p>{escape(self.caption)}</p>"

@@ -1,4 +1,4 @@
-"""Warnings that the package gives, and their silence in threads."""
+"""Warning categories of the package, and suppression of warnings in threads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 
 class SamplingWarning(UserWarning):
-    """The draws describe the posterior badly; the message says what to do instead."""
+    """The draws describe the posterior badly; the message suggests a remedy."""
 
 
 class AccuracyWarning(UserWarning):
-    """A quadrature rule did not reach the accuracy that it aims at."""
+    """A quadrature rule did not reach its intended accuracy."""
 
 
 _lock = threading.Lock()
@@ -24,12 +24,12 @@ _outermost: warnings.catch_warnings[None] | None = None
 
 @contextmanager
 def ignored(category: type[Warning] = Warning) -> Iterator[None]:
-    """Ignore a category of warnings; several threads may overlap.
+    """Ignore a category of warnings, even if several threads overlap.
 
-    The filters are one list for all threads, so that two overlapping
-    ``warnings.catch_warnings`` may restore each other's. Here the first to enter keeps the
-    filters and the last to leave restores them: until then a warning is ignored in every thread.
-    Where each thread has filters of its own, they are changed in this one only.
+    All threads share one list of filters, so two overlapping ``warnings.catch_warnings`` may
+    restore each other's. Here the first thread to enter saves the filters and the last to leave
+    restores them; until then a warning is ignored in every thread. If threads have separate
+    filters, only those of the current thread are changed.
     """
     if getattr(sys.flags, "context_aware_warnings", False):
         with warnings.catch_warnings():
@@ -54,7 +54,7 @@ def ignored(category: type[Warning] = Warning) -> Iterator[None]:
 
 
 def frames_to_caller() -> int:
-    """Return the ``stacklevel`` of the first frame that is not of this package."""
+    """Return the ``stacklevel`` of the first frame outside this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("bayescal"):
         level, frame = level + 1, frame.f_back

@@ -1,7 +1,7 @@
-"""What this package has in the form that others ask for; these are imported when one is used.
+"""Adapters to other libraries, which are imported when an adapter is first used.
 
-``ProbmetricsCalibrator`` is any calibrator as one of probmetrics, and ``TorchMetric`` any metric as
-one of torchmetrics.
+``ProbmetricsCalibrator`` makes any calibrator one of probmetrics, and ``TorchMetric`` makes any
+metric one of torchmetrics.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     ProbmetricsCalibrator: type
     TorchMetric: type
 
-# Nothing that every installation has.
+# Empty, because no adapter is available in every installation.
 __all__: list[str] = []
 
-#: What makes a class, and what to install for it.
+#: The function that makes a class, and the packages to install for it.
 _CLASSES: dict[str, tuple[Callable[[], type], str]] = {
     "ProbmetricsCalibrator": (_probmetrics.make, "probmetrics numba"),
     "TorchMetric": (_torchmetrics.make, "torch torchmetrics"),

@@ -1,4 +1,4 @@
-"""Metrics as those of torchmetrics."""
+"""An adapter that makes metrics usable as those of torchmetrics."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ from bayescal.metrics.reading.predictions import Reading, check_anywhere, check_
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect, collect_there
 
-_OWN = ("probs", "y", "weights", "classes", "inputs", "outcomes")
+_OUR_ARGUMENTS = ("probs", "y", "weights", "classes", "inputs", "outcomes")
 
 
 @cache
 def make() -> type:
-    """Return the class, which is made when it is first asked for."""
+    """Make the class, on first use."""
     import torch  # type: ignore[import-not-found]
     from torchmetrics import Metric  # type: ignore[import-not-found]
     from torchmetrics.utilities import dim_zero_cat  # type: ignore[import-not-found]
 
     class TorchMetric(Metric):
-        """A metric of this package as one of torchmetrics.
+        """Adapter of a metric to torchmetrics.
 
-        What is a function of sums over cases keeps these, in float64, whatever the number of
-        cases; processes and merged metrics add them. The others (bins of equal mass, ``skce``,
-        ``canonical_ece``) keep all cases, which are concatenated. Either way the result is that of
-        the function of the same name for all cases at once.
+        Metrics that are functions of sums over rows store only these sums, in float64, for any
+        number of rows; processes and merged metrics add them. Other metrics (bins of equal mass,
+        ``skce``, ``canonical_ece``) store all rows, which are concatenated. In both cases the
+        result equals that of the function of the same name for all rows at once.
 
         Parameters
         ----------
         name : str
             A metric that compares probabilities with labels: "ece", "log_loss", ...
         classes : int, optional
-            Number of columns of ``preds``, of classes or of many labels; None for P(y = 1).
+            Number of columns of ``preds``, for classes or many labels; None for P(y = 1).
         inputs : {"probs", "logits"}
-            What ``preds`` are: nothing is guessed from values.
+            What ``preds`` contain; nothing is guessed from values.
         ignore_index : int, optional
-            Label of targets that do not count, as -100.
+            Label of targets that do not count, such as -100.
         **options
-            Of the metric, as ``bins``; all others go to ``torchmetrics.Metric``.
+            Options of the metric, such as ``bins``; others are passed to ``torchmetrics.Metric``.
 
         Notes
         -----
-        Each update goes to the host but for CUDA's probabilities, of which only sums leave it.
+        Updates are computed on the host, except for probabilities on CUDA devices, of which only
+        sums leave the device.
         """
 
         is_differentiable = False
@@ -67,21 +68,23 @@ def make() -> type:
         ) -> None:
             check_choice(name, "name", tuple(key for key, e in METRICS.items() if e.labels))
             entry = METRICS[name]
-            allowed = set(inspect.signature(entry.function).parameters) - set(_OWN)
-            own = {key: options.pop(key) for key in sorted(allowed & set(options))}
+            allowed = set(inspect.signature(entry.function).parameters) - set(_OUR_ARGUMENTS)
+            metric_options = {key: options.pop(key) for key in sorted(allowed & set(options))}
             super().__init__(**options)
             self.many = entry.shapes == ("multilabel",)
             if classes is not None:
                 check_count(classes, "classes", 1 if self.many else 2)
             elif self.many:
                 raise ValueError("classes must be the number of labels, got None")
-            self.name, self.classes, self.options = name, classes, own
+            self.name, self.classes, self.options = name, classes, metric_options
             self.ignore_index, self.reading = ignore_index, Reading(classes, inputs, whole=False)
-            metric = None if entry.make is None else entry.make(classes, **own)
+            metric = None if entry.make is None else entry.make(classes, **metric_options)
             self.metric = metric if isinstance(metric, SumMetric) else None
             # A collection lets metrics share states that are equal after the first batch, if they
-            # have the same names: those of other options may differ after the second.
-            configuration = repr((name, classes, inputs, ignore_index, sorted(own.items())))
+            # have the same names. Those of metrics with other options may differ after the second.
+            configuration = repr(
+                (name, classes, inputs, ignore_index, sorted(metric_options.items()))
+            )
             kinds = ("preds", "target", "weights") if self.metric is None else ("sums",)
             self.states = [f"{kind}_{crc32(configuration.encode()):08x}" for kind in kinds]
             for state in self.states:
@@ -93,18 +96,21 @@ def make() -> type:
 
         @property
         def higher_is_better(self) -> bool | None:  # pyright: ignore
-            """Whether larger values are better; None where zero is best, of both signs."""
+            """Whether larger values are better; None if zero is best and values have a sign."""
             entry = METRICS[self.name]
             return None if entry.signed else entry.best == "high"
 
         def update(self, preds: Any, target: Any, weights: Any = None) -> None:
-            """Add cases; a batch without rows, or with weights of zero only, adds nothing.
+            """Add rows; a batch without rows, or only with weights of zero, adds nothing.
 
             Parameters
             ----------
             preds : tensor of shape (..., classes), or (...) without classes
+                Probabilities or logits.
             target : tensor of shape (...), or of the same shape for many labels
+                Labels.
             weights : tensor of shape (...), optional
+                Row weights.
             """
             preds = preds.detach()
             given = (preds,) if weights is None else (preds, torch.as_tensor(weights))
@@ -132,27 +138,27 @@ def make() -> type:
                 self._add(collect(self.metric, checked))
 
         def _add(self, sums: np.ndarray) -> None:
-            own = getattr(self, self.states[0])
-            own += torch.as_tensor(sums, device=own.device)
+            state = getattr(self, self.states[0])
+            state += torch.as_tensor(sums, device=state.device)
 
         def compute(self) -> Any:
-            """Return the metric of all cases, a tensor of float64."""
+            """Compute the metric of all rows, a tensor of float64."""
             states = [getattr(self, state) for state in self.states]
             if not (states[0].any() if self.metric is not None else len(states[0])):
                 raise ValueError("a metric must have cases before it is computed: call update")
             if self.metric is not None:
-                found = float(self.metric.value(states[0].cpu().numpy(), np))
+                value = float(self.metric.value(states[0].cpu().numpy(), np))
             else:
-                probs, y, weights = (dim_zero_cat(own) for own in states)
+                probs, y, weights = (dim_zero_cat(state) for state in states)
                 how = {"weights": weights, "inputs": self.reading.inputs, **self.options}
-                found = METRICS[self.name].function(probs, y, classes=self.classes, **how)
-            return torch.tensor(found, dtype=torch.float64, device=self.device)
+                value = METRICS[self.name].function(probs, y, classes=self.classes, **how)
+            return torch.tensor(value, dtype=torch.float64, device=self.device)
 
         def extra_repr(self) -> str:
-            """Return the options, as modules show them."""
+            """Describe the options for the representation of modules."""
             return ", ".join([repr(self.name), *(f"{k}={v!r}" for k, v in self.options.items())])
 
-    # As if it stood at the top of the module: so it can be pickled.
+    # Pretend that the class is defined at the top of the module, so that it can be pickled.
     TorchMetric.__qualname__ = "TorchMetric"
     TorchMetric.__module__ = "bayescal.adapters"
     return TorchMetric

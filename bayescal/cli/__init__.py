@@ -1,6 +1,6 @@
 """The command line: ``bayescal demo``, ``fit``, ``apply``, ``methods``, ``predict``, ``evaluate``.
 
-Input errors end with one line on standard error and exit code 2.
+Input errors are reported in one line on standard error, with exit code 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bayescal.cli._examples import EXAMPLES
 __all__ = ["main"]
 
 _INTERRUPTED = 130
-#: Module and function of each command, imported when it is run, and what its docstring begins with.
+#: Module and function of each command, imported when it runs, and the first line of its docstring.
 _COMMANDS = {
     "demo": (
         "_demo.demo",
@@ -28,7 +28,7 @@ _COMMANDS = {
     ),
     "fit": (
         "_calibrate.fit_file",
-        "Learn to calibrate scores from a file, and say what to expect.",
+        "Fit a calibrator to scores from a file, and report what to expect.",
     ),
     "apply": ("_calibrate.apply_file", "Calibrate the scores in a file."),
     "methods": ("_calibrate.list_methods", "List the methods of fit, with a line for each."),
@@ -45,7 +45,7 @@ _COMMANDS = {
 
 
 class _Command(TyperCommand):
-    """Shows examples below the help, never wrapped or cut, so that they can be copied."""
+    """A command that shows examples below its help, never wrapped, so that they can be copied."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
@@ -53,16 +53,16 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """Says every input error in one line; lists commands before it has imported them."""
+    """The group of commands; it reports input errors in one line and imports commands lazily."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
             module, _, function = _COMMANDS[command.name or ""][0].partition(".")
-            own = typer.Typer(add_completion=False)
+            typer_app = typer.Typer(add_completion=False)
             run = getattr(import_module(f"{__name__}.{module}"), function)
-            own.command(command.name, cls=_Command)(run)
-            command = typer.main.get_command(own)
+            typer_app.command(command.name, cls=_Command)(run)
+            command = typer.main.get_command(typer_app)
         return name, command, rest
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
@@ -141,7 +141,7 @@ def main() -> None:
         app(prog_name="bayescal")
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
-            # JAX may still compute in other threads, and Python's own end under them is a crash.
+            # JAX may still compute in other threads, and Python's regular exit would crash.
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
                 sys.stderr.flush()

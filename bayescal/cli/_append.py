@@ -1,4 +1,4 @@
-"""Files with columns added: their rows as they are, and new numbers beside each."""
+"""Copies of files with columns added: the original rows, with new numbers beside them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from bayescal.cli._files import (
 from bayescal.cli._json_lines import is_json, with_members
 from bayescal.cli._streams import ParquetFile, RowFile
 
-#: Makes of numbers (n, k) those of the new columns (n, added).
+#: A function from numbers (n, k) to those of the new columns (n, added).
 Compute = Callable[[np.ndarray], np.ndarray]
 _ARROW = (".parquet", ".feather")
 
 
 def check_form(source: RowFile, out: Path) -> None:
-    """Raise if the rows of a file cannot be written in the form that a name asks for."""
+    """Raise if the rows of a file cannot be written in the format that the name implies."""
     if out.suffix.lower() in _ARROW and not isinstance(source, ParquetFile):
         raise CommandError(f"{out}: rows of text are written as text, CSV, TSV or JSON lines")
     if is_json(out) and not source.head.objects:
@@ -44,10 +44,10 @@ def append(
     show: Show,
     option: str,
 ) -> int:
-    """Write all rows with what is computed of some columns, and return how many there are.
+    """Write all rows with the columns computed from some of them, and return their number.
 
-    Rows are read and written in blocks; the option named the columns. The name of the new file
-    says its form, which :func:`check_form` allowed.
+    Rows are read and written in blocks; ``option`` is the option that named the columns. The name
+    of the new file implies its format, which :func:`check_form` has allowed.
     """
     if isinstance(source, ParquetFile) and out.suffix.lower() in _ARROW:
         return _append_in_arrow(source, out, names, added, compute, show, option)
@@ -61,30 +61,30 @@ def append(
             count += len(new)
             yield table, new
 
-    # What is wrong with the first block is said before anything is printed.
+    # Compute the first block first, so that its errors come before any output.
     made = blocks()
     made = chain([next(made)], made)
     if is_json(out) or (is_standard_output(out) and source.head.objects):
         write_lines(
             out,
             (
-                with_members(line, added, own)
+                with_members(line, added, numbers)
                 for table, new in made
-                for line, own in zip(table.objects, new, strict=True)
+                for line, numbers in zip(table.objects, new, strict=True)
             ),
         )
         return count
     rows = (
-        [*row, *map(source.form.print, own)]
+        [*row, *map(source.form.print, numbers)]
         for table, new in made
-        for row, own in zip(table.rows, new, strict=True)
+        for row, numbers in zip(table.rows, new, strict=True)
     )
     write_table(out, [*source.head.header, *added], rows, source.form.between(out))
     return count
 
 
 def _computed(compute: Compute, scores: np.ndarray, added: int) -> np.ndarray:
-    """Return what is computed of rows (n, k), and NaN of those that miss a number."""
+    """Compute columns for rows (n, k); rows with a missing number get NaN."""
     known = ~np.isnan(scores).any(axis=1)
     if known.all():
         return compute(scores)
@@ -117,7 +117,7 @@ def _append_in_arrow(
             for batch in source.batches(None, show):
                 read = [source.numbers(batch, name, option, count) for name in names]
                 probs = _computed(compute, source.stack(read, batch.num_rows), len(added))
-                made = [pyarrow.array(own, from_pandas=True) for own in probs.T]
+                made = [pyarrow.array(column, from_pandas=True) for column in probs.T]
                 columns = [*batch.columns, *made]
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
                 count += batch.num_rows

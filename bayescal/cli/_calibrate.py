@@ -1,9 +1,8 @@
-"""``bayescal fit``, ``apply``, ``export``: learn a calibration from a file, use it on others."""
+"""``bayescal fit``, ``apply``, ``export``: fit a calibrator to a file, and use it on others."""
 
 from __future__ import annotations
 
 import ast
-import pkgutil
 import re
 import time
 from collections.abc import Sequence
@@ -31,10 +30,10 @@ from bayescal.cli._labelled import Training
 from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
 
-#: Files of calibrators beside those that are made by their name alone, and of no calibrator.
+#: Exports of bayescal.calibrators that cannot be made by their name alone.
 _NO_METHODS = {
-    *("average", "classifier", "composition", "logistic_regression", "multi_label"),
-    *("multicalibration", "names"),
+    *("Average", "CalibratedClassifier", "Calibrator", "Composition", "LogisticRegression"),
+    *("MultiLabel", "Multicalibration", "PredictFunction", "Report", "TopProbs"),
 }
 
 
@@ -80,7 +79,7 @@ def fit_file(
     decimal: Decimal = ".",
     skip_missing: SkipMissing = False,
 ) -> None:
-    """Learn to calibrate scores from a file, and say what to expect."""
+    """Fit a calibrator to scores from a file, and report what to expect."""
     if inputs not in ("probs", "percent", "logits", "scores"):
         raise CommandError(f"--inputs must be probs, percent, logits or scores, got {inputs!r}")
     form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
@@ -140,7 +139,7 @@ def apply_file(
     inputs: Annotated[
         str | None,
         typer.Option(
-            help="percent if the columns hold percentages; by default what fit was told they hold."
+            help="percent if the columns hold percentages; by default as they were for fit."
         ),
     ] = None,
     sep: Sep = None,
@@ -165,7 +164,7 @@ def apply_file(
     del fitted.feature_names_in_
     added = [f"{prefix}{label}" for label in fitted.classes_]
     if interval is not None:
-        # Of two classes the ends are those of the second.
+        # For two classes the interval is that of the second.
         bounded = added if len(added) > 2 else added[1:]
         added += [f"{name}_{end}" for end in ("lower", "upper") for name in bounded]
     predicted = 0
@@ -198,20 +197,21 @@ def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndar
             lower, upper = fitted.predict_interval(scores, interval)
         except AttributeError:
             raise CommandError(
-                f"--interval needs a posterior, which {fitted!r} has not; fit it with --option "
-                "inference=laplace, if it has parameters, or take Auto"
+                f"--interval needs a posterior, which {fitted!r} does not have; fit it with "
+                "--option inference=laplace, if it has parameters, or use Auto"
             ) from None
-        ends = [own.reshape(len(probs), -1) for own in (lower, upper)]
+        ends = [end.reshape(len(probs), -1) for end in (lower, upper)]
         return np.concatenate([probs, *ends], axis=1)
 
 
 def _check_method(method: str) -> None:
-    """Raise if no calibrator has the name, which a look at their files tells at once."""
+    """Raise if no calibrator has this name, according to the source of the package."""
     spec = find_spec("bayescal.calibrators")
-    files = pkgutil.iter_modules(spec and spec.submodule_search_locations)
-    known = [file.name for file in files if file.name[0] != "_" and file.name not in _NO_METHODS]
-    known.append("sigmoid")
-    if re.sub(r"[\W_]", "", method).lower() not in [name.replace("_", "") for name in known]:
+    assert spec is not None
+    assert spec.origin is not None
+    exported = re.findall(r"\b([A-Z]\w*) as \1\b", Path(spec.origin).read_text("utf-8"))
+    known = [name for name in exported if name not in _NO_METHODS] + ["sigmoid"]
+    if re.sub(r"[\W_]", "", method).lower() not in [name.lower() for name in known]:
         raise CommandError(f"--method must be one of {', '.join(known)}, got {method!r}")
 
 
@@ -222,9 +222,9 @@ def list_methods() -> None:
     names = calibrator_names()
     width, lines = max(map(len, names)), []
     for name in names:
-        own = getattr(bc, name)
-        kind = "two classes" if getattr(own, "binary", False) else "any classes"
-        lines.append(f"{name:{width}}  {kind}  {(own.__doc__ or '').strip().splitlines()[0]}")
+        class_ = getattr(bc, name)
+        kind = "two classes" if getattr(class_, "binary", False) else "any classes"
+        lines.append(f"{name:{width}}  {kind}  {(class_.__doc__ or '').strip().splitlines()[0]}")
     show(*lines)
 
 
@@ -250,7 +250,7 @@ def export_file(
 def _make(
     method: str, inputs: str, classes: Sequence[str], seed: int, options: Sequence[str]
 ) -> Any:
-    """Return a calibrator by the name of its class, with options NAME=VALUE."""
+    """Make a calibrator by the name of its class, with options NAME=VALUE."""
     from bayescal.calibrators.names import make_calibrator
 
     made = make_calibrator(method, argument="--method", inputs=inputs, classes=tuple(classes))
@@ -259,10 +259,10 @@ def _make(
         made.set_params(random_state=seed)
     for entry in options:
         name, _, text = entry.partition("=")
-        own = sorted(known.keys() - {"inputs", "classes", "random_state"})
-        if name not in own or not text:
+        allowed = sorted(known.keys() - {"inputs", "classes", "random_state"})
+        if name not in allowed or not text:
             raise CommandError(
-                f"--option must be NAME=VALUE with one of {', '.join(own)} for "
+                f"--option must be NAME=VALUE with one of {', '.join(allowed)} for "
                 f"{type(made).__name__}, got {entry!r}"
             )
         try:

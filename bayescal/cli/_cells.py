@@ -1,4 +1,4 @@
-"""Columns of a table: found by name, and read as numbers with errors that show the cell."""
+"""Columns of a table: lookup by name, and conversion to numbers with errors that show the cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PERCENTAGE = re.compile(r"\d*[.,]?\d+ ?%")
 
 
 def find_column(table: Table, name: str, option: str) -> int:
-    """Return the place of a column; ``option`` is the option that named it."""
+    """Return the index of a column; ``option`` is the option that named it."""
     names = [column.strip() for column in table.header]
     count = names.count(name.strip())
     if count != 1:
@@ -35,7 +35,7 @@ def find_column(table: Table, name: str, option: str) -> int:
 def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
     """Return one column as finite numbers (n,); ``option`` is the option that named it.
 
-    Scores are NaN where they are missing, if such rows are to be skipped.
+    Missing scores are NaN if rows with missing scores are to be skipped.
     """
     index = find_column(table, name, option)
     parse = replace(
@@ -55,7 +55,7 @@ def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
             advice = _advise(cell, table.form, option)
             raise CommandError(
                 f"{table.path}: column {shorten(name)!r} must hold finite numbers, got "
-                f"{shorten(cell)!r} in {table.place(i)}{advice and f'; {advice}'}"
+                f"{shorten(cell)!r} in {table.position(i)}{advice and f'; {advice}'}"
             ) from None
     return values
 
@@ -69,15 +69,15 @@ def is_number(cell: str, form: Format = PLAIN) -> bool:
 
 
 def describe_text(table: Table, name: str, option: str) -> tuple[str, str]:
-    """Return what a column without numbers holds, and how it could be read, or nothing."""
+    """Describe a column without numbers by a cell, and how it could be read, or an empty text."""
     index = [column.strip() for column in table.header].index(name)
     cell = next((row[index] for row in table.rows if row[index].strip()), "")
-    held = f"column {shorten(name)!r} holds {shorten(cell)!r}, which is no number"
+    held = f"column {shorten(name)!r} holds {shorten(cell)!r}, which is not a number"
     return held, _advise(cell, table.form, option)
 
 
 def _advise(cell: str, form: Format, option: str) -> str:
-    """Return how to read a cell that is no number, if there is a way."""
+    """Suggest how to read a cell that is not a number, if there is a way."""
     cell = cell.strip()
     comma, point = _DECIMAL_COMMA.fullmatch(cell), _DECIMAL_POINT.fullmatch(cell)
     if form.decimal == "." and _THOUSANDS.fullmatch(cell):
@@ -95,25 +95,25 @@ def _advise(cell: str, form: Format, option: str) -> str:
 
 
 def label_column(table: Table, name: str, option: str) -> np.ndarray:
-    """Return one column as labels (n,), integers 0 or 1."""
+    """Return one column as integer labels (n,), 0 or 1."""
     values = numeric_column(table, name, option)
     check_values(table, name, values, (values == 0) | (values == 1), "labels 0 or 1")
     return values.astype(np.int64)
 
 
 def check_values(table: Table, name: str, values: np.ndarray, good: np.ndarray, what: str) -> None:
-    """Raise if not all numbers (n,) of a column are good; ``what`` it must hold."""
+    """Raise if not all numbers (n,) of a column are good; ``what`` says what it must contain."""
     if not good.all():
         i = int(np.argmin(good))
         raise CommandError(
             f"{table.path}: column {shorten(name)!r} must hold {what}, got {values[i]:g} in "
-            f"{table.place(i)}"
+            f"{table.position(i)}"
         )
 
 
 def enumerate_names(
-    names: Sequence[str], write: Callable[[str], str] = repr, most: int = 20
+    names: Sequence[str], write: Callable[[str], str] = repr, limit: int = 20
 ) -> str:
-    """Return names, by default in quotes: the first of them if they are many."""
-    shown = ", ".join(write(shorten(name)) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    """Join names, by default in quotes; at most ``limit`` of them are listed."""
+    shown = ", ".join(write(shorten(name)) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -1,4 +1,4 @@
-"""Which columns of a table are labels, weights and the probabilities of which model."""
+"""Roles of a table's columns: labels, weights, and the probabilities of each model."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from bayescal.cli._files import Table, advise_sep
 from bayescal.data.label_names import by_affixes
 from bayescal.data.tolerances import RANGE_TOLERANCE
 
-#: What is to be said which columns are meant, by the option that says it.
+#: How to name the columns, by option.
 ADVICE = {
-    "--model": "say which with --model NAME=COLUMN for the probability of the second class, or "
+    "--model": "pass --model NAME=COLUMN for the probability of the second class, or "
     "--model NAME=COLUMN,COLUMN,... with a column for each class; again for each further model",
-    "--columns": "say which with --columns COLUMN for the score of the second class, or --columns "
+    "--columns": "pass --columns COLUMN for the score of the second class, or --columns "
     "COLUMN,COLUMN,... with a column for each class",
 }
-#: Makes an error of the place of a row, of what is wrong with it and of what to do.
+#: A function that makes an error from the index of a row, the problem and the remedy.
 Wrong = Callable[[int, str, str], Exception]
-#: Columns of text that are looked at, at most, for numbers in another notation.
+#: Largest number of text columns that are checked for numbers in another notation.
 _DESCRIBED = 20
 
 
 class Columns(NamedTuple):
-    """A model and its columns: one of the second class, or one for each class in their order."""
+    """A model and its columns: that of the second class, or one for each class in their order."""
 
     name: str
     columns: list[str]
 
     def ordered(self, classes: Sequence[str]) -> list[str]:
-        """Return the columns, in the order of the classes where they are named like these."""
+        """Return the columns, in the order of the classes if their names contain these."""
         return (len(self.columns) > 1 and by_name(self.columns, classes)) or self.columns
 
 
@@ -50,53 +50,53 @@ def choose_models(
     classes: Sequence[str],
     option: str,
 ) -> list[Columns]:
-    """Return the models that were named, or the one that there is beside labels and ``others``."""
+    """Return the named models, or the only one possible beside labels and ``others``."""
     if given:
         return parse_models(given, classes, option)
-    apart = [name.strip() for name in (label, *others) if name is not None]
-    found, left_out = find_columns(table, apart, classes, option)
+    used = [name.strip() for name in (label, *others) if name is not None]
+    model, left_out = find_columns(table, used, classes, option)
     if left_out:
         say(f"columns without numbers are left out: {enumerate_names(left_out)}")
         for held, advice in (describe_text(table, name, option) for name in left_out[:_DESCRIBED]):
             if advice:
                 say(f"{held}; {advice}")
-    return [found]
+    return [model]
 
 
 def label_texts(table: Table, name: str) -> tuple[list[str], np.ndarray]:
-    """Return the different texts in a column of labels, and which of them each row has (n,)."""
+    """Return the distinct texts in a column of labels, and the index of each row's text (n,)."""
     column = find_column(table, name, "--label")
-    found: dict[str, int] = {}
+    index_of: dict[str, int] = {}
     cells = (row[column].strip() for row in table.rows)
-    place = np.fromiter((found.setdefault(cell, len(found)) for cell in cells), np.int64)
-    if "" in found:
-        row = int(np.argmax(place == found[""]))
+    index = np.fromiter((index_of.setdefault(cell, len(index_of)) for cell in cells), np.int64)
+    if "" in index_of:
+        row = int(np.argmax(index == index_of[""]))
         raise CommandError(empty_label(table, name, row))
-    return list(found), place
+    return list(index_of), index
 
 
 def empty_label(table: Table, name: str, row: int) -> str:
-    """Return what is said of a label that is not there."""
+    """Describe an empty label."""
     return (
         f"{table.path}: column {shorten(name)!r} must hold labels, got an empty cell in "
-        f"{table.place(row)}"
+        f"{table.position(row)}"
     )
 
 
 def find_classes(
     path: Path, name: str, cells: Collection[str], classes: str | None
 ) -> tuple[list[str], dict[str, int]]:
-    """Return names of the classes, and the code of each of the texts in a column of labels."""
+    """Return the names of the classes, and the code of each text in a column of labels."""
     listed = None if classes is None else split_names(classes, "--classes")
     texts = {*cells, *(listed or [])}
     numbers = {text: value for text in texts if (value := _exact(text)) is not None}
     numeric = len(numbers) == len(texts)
     values = {text: _plain(numbers[text]) if numeric else text for text in texts}
-    found = sorted({values[cell] for cell in cells}, key=Decimal if numeric else None)
-    order = found if listed is None else [values[cell] for cell in listed]
+    labels = sorted({values[cell] for cell in cells}, key=Decimal if numeric else None)
+    order = labels if listed is None else [values[cell] for cell in listed]
     if len(set(order)) < len(order):
         raise CommandError(f"--classes must be different labels, got {classes!r}")
-    strange = [label for label in found if label not in set(order)]
+    strange = [label for label in labels if label not in set(order)]
     if strange:
         raise CommandError(
             f"{path}: column {shorten(name)!r} must hold only the classes {enumerate_names(order)} "
@@ -113,8 +113,8 @@ def find_classes(
 
 
 def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> list[Columns]:
-    """Parse ``NAME=COLUMN,...`` of each option; the name may be left out."""
-    found = []
+    """Parse the entries ``NAME=COLUMN,...`` of an option; the name may be omitted."""
+    models_found = []
     for entry in models:
         name, equals, listed = entry.partition("=")
         columns = split_names(listed if equals else entry, option)
@@ -124,23 +124,24 @@ def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> 
                 f"{option} {entry!r} must name {number}, as there are {len(classes)} classes, "
                 f"{enumerate_names(classes)}; got {len(columns)}"
             )
-        found.append(Columns(name.strip() if equals else ", ".join(columns), columns))
-    names = [model.name for model in found]
+        models_found.append(Columns(name.strip() if equals else ", ".join(columns), columns))
+    names = [model.name for model in models_found]
     if "" in names or len(set(names)) < len(names):
         raise CommandError(f"{option} must have names that differ, got {enumerate_names(names)}")
-    return found
+    return models_found
 
 
 def find_columns(
-    table: Table, apart: Sequence[str], classes: Sequence[str], option: str
+    table: Table, used: Sequence[str], classes: Sequence[str], option: str
 ) -> tuple[Columns, list[str]]:
-    """Return the one model that the other columns can be, and the columns without numbers.
+    """Return the only model that the unused columns can be, and the columns without numbers.
 
-    One column of numbers is the probability of the second class; as many as there are classes, and
-    more than two or named like the classes, are their probabilities. Anything else is an error.
+    A single column of numbers is the probability of the second class. As many columns as classes
+    are their probabilities, if there are more than two or they are named like the classes. Anything
+    else is an error.
     """
     names = [column.strip() for column in table.header]
-    rest = [j for j, name in enumerate(names) if name not in apart]
+    rest = [j for j, name in enumerate(names) if name not in used]
     numeric = [j for j in rest if any(is_number(row[j], table.form) for row in table.rows)]
     left_out = [names[j] for j in rest if j not in numeric]
     columns = [names[j] for j in numeric]
@@ -151,9 +152,9 @@ def find_columns(
         return Columns("model", columns), left_out
     if not columns:
         described = [describe_text(table, name, option) for name in left_out[:_DESCRIBED]]
-        told = [each for each in described if each[1]][:1] or described[:3]
-        held = ", ".join(held for held, _ in told)
-        advice = next((advice for _, advice in told if advice), "there must be probabilities")
+        reported = [pair for pair in described if pair[1]][:1] or described[:3]
+        held = ", ".join(held for held, _ in reported)
+        advice = next((advice for _, advice in reported if advice), "there must be probabilities")
         raise CommandError(
             f"{table.path}: no column of numbers beside the label{held and f': {held}'}; {advice}"
             f"{advise_sep(names)}"
@@ -165,9 +166,9 @@ def find_columns(
 
 
 def by_name(columns: Sequence[str], classes: Sequence[str]) -> list[str] | None:
-    """Return the columns in the order of the classes, if each is one between the same texts."""
-    place = by_affixes(columns, classes)
-    return None if place is None else [columns[j] for j in place]
+    """Return the columns in the order of the classes, if the names differ only in these."""
+    index = by_affixes(columns, classes)
+    return None if index is None else [columns[j] for j in index]
 
 
 def as_probabilities(
@@ -178,9 +179,9 @@ def as_probabilities(
     normalise: bool,
     wrong: Wrong,
 ) -> np.ndarray:
-    """Return probabilities (n,) or (n, k) of columns (n, c) in the order of the classes.
+    """Convert columns (n, c) to probabilities (n,) or (n, k) in the order of the classes.
 
-    ``wrong`` makes an error of a row, of what is wrong with it and of what to do.
+    ``wrong`` makes an error from the index of a row, the problem and the remedy.
     """
     order = model.ordered(classes)
     if inputs == "logits":
@@ -209,7 +210,7 @@ def as_probabilities(
 
 
 def are_percentages(values: np.ndarray) -> bool:
-    """Whether numbers look like percentages: within [0, 100], and not all within [0, 1]."""
+    """Whether numbers look like percentages: within [0, 100], but not all within [0, 1]."""
     known = values[~np.isnan(values)]
     return bool(known.min(initial=0) >= 0 and 1 < known.max(initial=0) <= 100)
 
@@ -221,7 +222,7 @@ def check_probabilities(
     owner: str,
     option: str,
 ) -> None:
-    """Raise if columns (n, c) hold other numbers than probabilities; ``owner`` is their model."""
+    """Raise if columns (n, c) do not contain probabilities; ``owner`` is their model."""
     outside = np.argwhere((values < -RANGE_TOLERANCE) | (values > 1 + RANGE_TOLERANCE))
     if len(outside):
         i, j = map(int, outside[0])
@@ -235,7 +236,7 @@ def check_probabilities(
 
 
 def split_names(text: str, option: str) -> list[str]:
-    """Split names at commas; those that hold commas are quoted as in a CSV file."""
+    """Split names at commas; names that contain commas are quoted as in a CSV file."""
     try:
         (names,) = filter(None, csv.reader([text], strict=True, skipinitialspace=True))
     except (csv.Error, ValueError):
@@ -244,7 +245,7 @@ def split_names(text: str, option: str) -> list[str]:
 
 
 def _exact(text: str) -> Decimal | None:
-    """Return a number that is not rounded, or None if the text is no number."""
+    """Return the exact value of a number, or None if the text is not a number."""
     if is_number(text):
         with contextlib.suppress(InvalidOperation):
             return Decimal(text)
@@ -252,13 +253,13 @@ def _exact(text: str) -> Decimal | None:
 
 
 def _plain(value: Decimal) -> str:
-    """Return the text of a number; numbers that are exactly equal have one text."""
+    """Return the text of a number; exactly equal numbers have one text."""
     if value == value.to_integral_value():
         return str(int(value))
     short = repr(float(value))
     if Decimal(short) == value:
         return short
-    # Without trailing zeros; the methods of Decimal would round.
+    # Drop trailing zeros by hand; the methods of Decimal would round.
     sign, digits, exponent = value.as_tuple()
     text = "".join(map(str, digits)).rstrip("0")
     return f"{'-' * sign}{text}e{int(exponent) + len(digits) - len(text)}"

@@ -1,4 +1,4 @@
-"""``bayescal demo``: calibrate a support vector machine on a data set that comes along."""
+"""``bayescal demo``: calibrate a support vector machine on a built-in data set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BINS = 10
 
 
 class Scores(NamedTuple):
-    """Scores of the support vector machine and labels, to calibrate with and to test on."""
+    """Scores of the support vector machine, and labels, to calibrate with and to test on."""
 
     calibration: np.ndarray
     calibration_labels: np.ndarray
@@ -51,9 +51,9 @@ def demo(
         progress("training a linear SVM", 0, steps)
         raw = _svm_scores(seed)
         progress("conditioning the prior", 1, steps)
-        # On the scale that the prior speaks of.
+        # Standardize to the scale for which the prior was chosen.
         centre, spread = raw.calibration.mean(), raw.calibration.std()
-        known, points = ((own - centre) / spread for own in (raw.calibration, raw.test))
+        known, points = ((part - centre) / spread for part in (raw.calibration, raw.test))
         base_rate = float(raw.calibration_labels.mean())
         start = time.perf_counter()
         with library_call():
@@ -82,7 +82,7 @@ def demo(
 
 
 def _svm_scores(seed: int) -> Scores:
-    """Train on 170 of the breast-cancer cases, score 99 to calibrate and 300 to test."""
+    """Train on 170 of the breast-cancer rows; score 99 for calibration and 300 for the test."""
     from sklearn.datasets import load_breast_cancer
     from sklearn.model_selection import train_test_split
     from sklearn.pipeline import make_pipeline
@@ -120,7 +120,7 @@ def _explain(raw: Scores, base_rate: float) -> str:
 
 
 def _table(probs: dict[str, np.ndarray], y: np.ndarray, seconds: dict[str, float]) -> Table:
-    """Return the scores of each method on the test cases."""
+    """Make a table of the scores of each method on the test rows."""
     from rich.table import Table
 
     table = Table(caption="lower is better")

@@ -1,4 +1,4 @@
-"""The distributions that a prior on the command line may name, and arithmetic on them."""
+"""Distributions in priors on the command line, and arithmetic with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Name of the class in NumPyro, its arguments in order, and the optional ones with defaults."""
+    """NumPyro class of a distribution, its required and optional arguments, and their defaults."""
 
     numpyro: str
     required: tuple[str, ...]
@@ -49,7 +49,7 @@ class Scaled:
         return replace(self, shift=-self.shift, scale=-self.scale)
 
     def to_numpyro(self) -> Distribution:
-        """Return the NumPyro distribution."""
+        """Make the NumPyro distribution."""
         import numpyro.distributions as dist
 
         base = getattr(dist, DISTRIBUTIONS[self.name].numpyro)(**dict(self.arguments))
@@ -63,7 +63,7 @@ Value = float | Scaled
 
 
 def combine(sign: str, left: Value, right: Value) -> Value:
-    """Return the sum, difference, product or quotient, in which one distribution may be."""
+    """Compute a sum, difference, product or quotient; at most one operand may be a distribution."""
     if sign == "/":
         if isinstance(right, Scaled) or right == 0:
             raise ValueError("division must be by a number other than 0")
@@ -87,11 +87,11 @@ def combine(sign: str, left: Value, right: Value) -> Value:
 
 
 def build(name: str, positional: list[float], named: dict[str, float]) -> Scaled:
-    """Return a distribution, or raise ValueError if the arguments do not fit."""
+    """Make a distribution; raise ValueError if the arguments do not match."""
     entry = DISTRIBUTIONS[name]
     optional = dict(entry.optional)
     names = [*entry.required, *optional]
-    usage = f"{name}({', '.join([*entry.required, *(f'[{each}]' for each in optional)])})"
+    usage = f"{name}({', '.join([*entry.required, *(f'[{argument}]' for argument in optional)])})"
     if len(positional) > len(names):
         raise ValueError(f"{usage} has {len(names)} arguments, got {len(positional)}")
     values = dict(zip(names, positional, strict=False))
@@ -101,7 +101,7 @@ def build(name: str, positional: list[float], named: dict[str, float]) -> Scaled
         if key in values:
             raise ValueError(f"argument {key!r} of {usage} is given twice")
         values[key] = value
-    missing = [each for each in entry.required if each not in values]
+    missing = [argument for argument in entry.required if argument not in values]
     if missing:
         raise ValueError(f"{usage} lacks {', '.join(missing)}")
     defaults = {key: value for key, value in optional.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What is printed: results, progress, and errors and warnings in one line each.
+"""Output of the command line: results, progress, and one-line errors and warnings.
 
 All text goes through :func:`show` and :func:`say`, and rows through :func:`write_rows`.
 """
@@ -16,9 +16,9 @@ from typing import Any
 from bayescal._core.tables import printable, shorten
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 
-#: Between lines of progress.
+#: Seconds between lines of progress.
 SECONDS = 5.0
-#: Characters of one line on a terminal.
+#: Largest number of characters in a line on a terminal.
 _MAX_LINE = 2000
 _MAX_NAME = 80
 
@@ -28,7 +28,7 @@ class CommandError(Exception):
 
 
 def say(message: object, severity: str = "") -> None:
-    """Print one line to standard error, where that is open."""
+    """Print one line to standard error, if that is open."""
     prefix = f"bayescal: {severity}: " if severity else "bayescal: "
     line = shorten(printable(" ".join(str(message).split())), _MAX_LINE)
     with contextlib.suppress(OSError):
@@ -41,7 +41,7 @@ def show(*parts: object, wrap: bool = False) -> None:
     from rich.table import Table
 
     console = Console(color_system=None, highlight=False, markup=False, emoji=False)
-    # A table that is cut loses figures.
+    # Never cut a table, which would lose figures.
     wide = console.options.update(width=10_000)
     tables = [part for part in parts if isinstance(part, Table)]
     widths = [console.measure(table, options=wide).maximum for table in tables]
@@ -63,7 +63,7 @@ def plain(name: str) -> str:
 
 
 def write_rows(lines: Iterable[str]) -> None:
-    """Write lines to standard output: in UTF-8, as files are, but escaped on a terminal."""
+    """Write lines to standard output: in UTF-8, like files, but escaped on a terminal."""
     stream = sys.stdout
     if stream is None:
         raise CommandError("standard output is closed; write to a file")
@@ -81,7 +81,7 @@ def write_rows(lines: Iterable[str]) -> None:
 
 
 def end_output() -> None:
-    """Flush standard output, and give up what it does not take, without a traceback at the end."""
+    """Flush standard output, and discard what it does not accept, without a traceback."""
     stream = sys.stdout
     if stream is None:
         return
@@ -93,7 +93,7 @@ def end_output() -> None:
 
 
 def describe(error: Exception) -> str | None:
-    """Return what an error of the user, the system or the command line's parser says, or None."""
+    """Describe an error of the user, the system or the parser; return None for other errors."""
     # The parser's errors have no public base class.
     parser: Any = getattr(error, "format_message", None)
     if parser is not None:
@@ -109,11 +109,11 @@ def describe(error: Exception) -> str | None:
 
 @contextlib.contextmanager
 def _output() -> Iterator[None]:
-    """Make it an error of the command that standard output takes nothing."""
+    """Convert errors of standard output to errors of the command."""
     try:
         yield
     except BrokenPipeError:
-        raise  # whoever reads it has seen enough
+        raise  # the reader has closed the pipe
     except OSError as error:
         problem = error.strerror or error
         raise CommandError(f"cannot write to standard output: {problem}") from error
@@ -134,7 +134,7 @@ def _print(stream: Any, text: str) -> None:
 
 @contextlib.contextmanager
 def library_call() -> Iterator[None]:
-    """Make the library's input errors errors of the command, and its warnings single lines."""
+    """Convert the library's input errors to errors of the command, and warnings to single lines."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         say(message, "warning")
@@ -167,7 +167,7 @@ def running() -> Iterator[Callable[[str, int, int], None]]:
         task = progress.add_task("reading", total=None)
 
         def show(name: str, done: int, total: int) -> None:
-            # The resamples are one long step: until it ends nothing is known of its length.
+            # The resamples are one long step: its length is unknown until it ends.
             length = total if done else None
             progress.update(task, description=printable(name), completed=done, total=length)
 
@@ -183,19 +183,19 @@ def watched() -> Iterator[Callable[[str, int, int], None]]:
         with running() as bar:
             yield bar
         return
-    said = time.monotonic()
+    last_line = time.monotonic()
 
     def show(name: str, done: int, total: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= SECONDS:
-            said = time.monotonic()
+        nonlocal last_line
+        if time.monotonic() - last_line >= SECONDS:
+            last_line = time.monotonic()
             say(f"{name}: {done / max(total, 1):.0%}")
 
     yield show
 
 
 def quality(posterior: Any) -> str:
-    """Describe how trustworthy the integration is: what the integrator can tell, after commas."""
+    """Describe the quality of the integration by its diagnostics, each after a comma."""
     facts = [
         ("effective sample size", posterior.ess, ",.0f"),
         ("Pareto k", posterior.pareto_k, ".2f"),

@@ -1,4 +1,4 @@
-"""``bayescal evaluate``: judge the probabilities in a file, in the terminal and on an HTML page."""
+"""``bayescal evaluate``: judge the probabilities in a file, on the terminal and an HTML page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bayescal.cli._streams import open_rows
 if TYPE_CHECKING:
     from bayescal.evaluation import Evaluation
 
-#: Columns of one model that are named one by one.
+#: Largest number of columns of one model that are listed.
 _LISTED = 12
 
 
@@ -84,9 +84,9 @@ def evaluate_file(
         source = open_rows(file, form)
         data = Judged(source, label, weights, watch, groups)
         models = data.choose(model or [], classes)
-        columns = {each.name: each.ordered(data.classes) for each in models}
+        columns = {choice.name: choice.ordered(data.classes) for choice in models}
         with library_call():
-            found = data.evaluate(
+            evaluation = data.evaluate(
                 models,
                 inputs,
                 normalise,
@@ -100,11 +100,11 @@ def evaluate_file(
         data.say_skipped()
         about = _describe(data, file.name, label, columns, inputs, weights, groups)
         if html is not None:
-            page = found.to_html(about=about, progress=watch).encode()
+            page = evaluation.to_html(about=about, progress=watch).encode()
             write_atomically(html, lambda stream: stream.write(page))
     if json_file is not None:
-        values = {"file": str(file), "columns": columns, **found.to_dict()}
-        # What is printed is read in any encoding, and controls no terminal.
+        values = {"file": str(file), "columns": columns, **evaluation.to_dict()}
+        # Printed text must be readable in any encoding, and must not control the terminal.
         printed = is_standard_output(json_file)
         text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=printed) + "\n"
         if printed:
@@ -112,7 +112,7 @@ def evaluate_file(
         else:
             write_atomically(json_file, lambda stream: stream.write(text.encode()))
     if json_file is None or not is_standard_output(json_file):
-        _show(found, about)
+        _show(evaluation, about)
     for target in (html, json_file):
         if target is not None and not is_standard_output(target):
             say(f"written: {target}")
@@ -127,19 +127,19 @@ def _describe(
     weights: str | None,
     groups: str | None,
 ) -> dict[str, str]:
-    """Return what was read, by what it is called."""
+    """Describe what was read, by headings."""
     classes = data.classes
     about = {"File": name, "Rows": f"{data.count - data.skipped:,}", "Label column": label}
-    for name, own in columns.items():
-        if len(own) == 1:
+    for name, names in columns.items():
+        if len(names) == 1:
             what = "P" if inputs == "probs" else "log odds of P"
-            said = f"{plain(own[0])} is {what}({plain(label)} = {plain(classes[1])})"
+            text = f"{plain(names[0])} is {what}({plain(label)} = {plain(classes[1])})"
         else:
-            pairs = [f"{plain(c)} = {plain(k)}" for c, k in zip(own, classes, strict=True)]
+            pairs = [f"{plain(c)} = {plain(k)}" for c, k in zip(names, classes, strict=True)]
             more = f" and {len(pairs) - _LISTED} more" if len(pairs) > _LISTED else ""
             what = "probabilities" if inputs == "probs" else inputs
-            said = f"{what} of classes: {', '.join(pairs[:_LISTED])}{more}"
-        about[f"Model {plain(name)}" if len(columns) > 1 else "Columns"] = said
+            text = f"{what} of classes: {', '.join(pairs[:_LISTED])}{more}"
+        about[f"Model {plain(name)}" if len(columns) > 1 else "Columns"] = text
     if weights is not None:
         about["Weight column"] = weights
     if groups is not None:
@@ -147,9 +147,9 @@ def _describe(
     return about
 
 
-def _show(found: Evaluation, about: dict[str, str]) -> None:
+def _show(evaluation: Evaluation, about: dict[str, str]) -> None:
     """Print what was read, the findings and the table, wide enough for all its columns."""
-    lines = [f"{plain(name)}: {said}" for name, said in about.items()]
-    findings = [f"{plain(name)}: {said}" for name, said in found.summary().items()]
+    lines = [f"{plain(name)}: {text}" for name, text in about.items()]
+    findings = [f"{plain(name)}: {text}" for name, text in evaluation.summary().items()]
     show("\n".join(lines), "")
-    show(*findings, "", found.report.table(), wrap=True)
+    show(*findings, "", evaluation.report.table(), wrap=True)

@@ -1,8 +1,8 @@
-"""Examples of each command, shown below its help; tests run them, in this order."""
+"""Examples of each command, shown below its help; tests run them in this order."""
 
 from __future__ import annotations
 
-#: Lines end before the width of a terminal does, 80 characters, and go on with a backslash.
+#: Lines are shorter than the 80 characters of a terminal; a backslash continues a line.
 EXAMPLES = {
     "demo": """
 bayescal demo --out demo

@@ -1,4 +1,4 @@
-"""Files of text in columns: read in bounded memory, written whole or not at all."""
+"""Text files with columns: read in bounded memory, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from bayescal.cli._json_lines import is_json, parse_objects
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _QUOTE = '"'
 _PIECE = 1 << 20
-#: Cells without a number, in small letters.
+#: Cells without a number, in lower case.
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
-#: Bytes of what is no regular file, and can be read only once.
+#: Largest number of bytes of input that is not a regular file and can be read only once.
 PIPED = 1 << 28
-#: Characters of a line, and cells of a block.
+#: Largest number of characters of a line, and of cells of a block.
 LINE, CELLS = 1 << 26, 1 << 22
 
-#: Called with how much of a file was read, and with all that there is.
+#: Called with the amount of a file that was read, and with the total.
 Show = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
 class Format:
-    """How text is laid out: by default a tab separates cells in .tsv files, and else a comma."""
+    """Layout of text: by default a tab separates cells in .tsv files, and a comma in others."""
 
     sep: str | None = None
     encoding: str | None = None
@@ -67,20 +67,20 @@ class Format:
 
     @property
     def text(self) -> str:
-        """The encoding; a byte order mark is no text."""
+        """The encoding, without a byte order mark."""
         return self.encoding or "utf-8-sig"
 
     def parse(self, cell: str) -> float:
         """Return the finite number in a cell; raise ValueError if there is none.
 
-        Where missing numbers are skipped, they are NaN.
+        Missing numbers are NaN if they are to be skipped.
         """
         if self.skip_missing and cell.strip().lower() in _MISSING:
             return math.nan
         if self.percent:
             cell = cell.strip().removesuffix("%")
         if self.decimal == ",":
-            # A point would be a separator of thousands.
+            # A point would separate thousands.
             cell = cell.replace(".", "_").replace(",", ".")
         value = float(cell)
         if "_" in cell or not math.isfinite(value):  # Python reads 1_000, CSV files do not
@@ -89,11 +89,11 @@ class Format:
 
     @property
     def parse_as_python(self) -> bool:
-        """Whether Python reads numbers alike, but for underscores and infinities."""
+        """Whether Python parses numbers in the same way, except for underscores and infinities."""
         return self.decimal == "." and not self.percent
 
     def print(self, value: float) -> str:
-        """Return a cell with a number, or an empty one for NaN."""
+        """Return a cell with a number; NaN gives an empty cell."""
         return "" if math.isnan(value) else repr(value).replace(".", self.decimal)
 
 
@@ -105,7 +105,7 @@ def ignore(done: int, total: int) -> None:
 
 
 class Table(NamedTuple):
-    """Rows of a file: its name, column names, rows of text, and the line on which each row ends.
+    """Rows of a file: its name, column names, rows of text, and the line at which each row ends.
 
     ``first`` is the number of rows before them; ``lines`` is empty for files without lines.
     """
@@ -116,11 +116,11 @@ class Table(NamedTuple):
     lines: list[int]
     first: int = 0
     form: Format = PLAIN
-    #: The lines of rows that are JSON objects, as they stand in the file.
+    #: The lines of rows that are JSON objects, unchanged.
     objects: Sequence[str] = ()
 
-    def place(self, row: int) -> str:
-        """Return which row it is, for messages."""
+    def position(self, row: int) -> str:
+        """Describe the position of a row, for messages."""
         line = f" (line {self.lines[row]})" if self.lines else ""
         return f"row {self.first + row + 1}{line}"
 
@@ -128,7 +128,7 @@ class Table(NamedTuple):
 def read_table(path: Path, form: Format = PLAIN, limit: int = PIPED) -> Table | None:
     """Read text in columns with a header, plain or compressed with gzip or zstd; - is the input.
 
-    Returns None if there are more bytes than the limit, packed or unpacked.
+    Returns None if there are more bytes than the limit, compressed or not.
     """
     text = _read_text(path, form, limit)
     return None if text is None else next(_tables(path, io.StringIO(text, newline=""), form))
@@ -137,9 +137,9 @@ def read_table(path: Path, form: Format = PLAIN, limit: int = PIPED) -> Table | 
 def stream_tables(
     path: Path, size: int, show: Show = ignore, form: Format = PLAIN
 ) -> Iterator[Table]:
-    """Yield at most so many rows at a time of a CSV file that may be larger than memory.
+    """Yield at most ``size`` rows at a time of a CSV file that may be larger than memory.
 
-    Calls ``show`` with the bytes that were read, and with all that there are.
+    Calls ``show`` with the bytes that were read, and with the total.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -159,7 +159,7 @@ def stream_tables(
 
 
 def unpacked(path: Path, file: BinaryIO) -> Any:
-    """Return a stream of what a file that is compressed holds, or else the file."""
+    """Return a stream of the content of a compressed file, or the file if it is not compressed."""
     magic = file.read(len(_ZSTD_MAGIC))
     file.seek(0)
     if magic.startswith(_GZIP_MAGIC):
@@ -176,19 +176,21 @@ def _zstd(path: Path) -> Any:
 
 
 def _no_text(path: Path, form: Format, reason: object) -> CommandError:
-    said = f"not text in {form.encoding or 'UTF-8'}: {reason}"
-    return CommandError(f"{path}: {said}; say what it is in with --encoding, as utf-16 or latin-1")
+    problem = f"not text in {form.encoding or 'UTF-8'}: {reason}"
+    return CommandError(
+        f"{path}: {problem}; pass its encoding with --encoding, such as utf-16 or latin-1"
+    )
 
 
 def begins_with(path: Path, magic: bytes) -> bool:
-    """Whether a file begins with some bytes; one that cannot be read does not."""
+    """Whether a file begins with some bytes; False if it cannot be read."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         return file.read(len(magic)) == magic
     return False
 
 
 def _lines(path: Path, text: TextIO) -> Iterator[str]:
-    """Yield lines, of bounded length."""
+    """Yield lines of bounded length."""
     number = 0
     while line := text.readline(LINE):
         number += 1
@@ -207,7 +209,7 @@ def rows_of_block(size: int, columns: int) -> int:
 
 
 def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> Iterator[Table]:
-    """Yield at most so many rows at a time, or all at once."""
+    """Yield at most ``size`` rows at a time, or all at once."""
     lines_of_text = _lines(path, text)
     start = next(lines_of_text, "")
     lines_of_text = chain([start], lines_of_text)
@@ -245,14 +247,14 @@ def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> 
 def _object_tables(
     path: Path, lines: Iterable[str], form: Format, size: int | None
 ) -> Iterator[Table]:
-    """Yield rows of JSON lines. Those of the first block have all names of columns."""
+    """Yield rows of JSON lines. Objects in the first block must have all names of columns."""
     header: list[str] | None = None
-    found, first = parse_objects(path, lines, form.decimal), 0
-    for start in found:
+    parsed, first = parse_objects(path, lines, form.decimal), 0
+    for start in parsed:
         count = None if size is None else rows_of_block(size, len(start[2])) - 1
-        numbers, objects, values = zip(start, *islice(found, count), strict=True)
+        numbers, objects, values = zip(start, *islice(parsed, count), strict=True)
         header = [*dict.fromkeys(chain(*values))] if header is None else header
-        rows = [[own.get(name, "") for name in header] for own in values]
+        rows = [[values_by_name.get(name, "") for name in header] for values_by_name in values]
         yield Table(path, header, rows, list(numbers), first, form, objects)
         first += len(rows)
     if header is None:
@@ -260,18 +262,18 @@ def _object_tables(
 
 
 def is_standard_output(path: Path) -> bool:
-    """Whether the path is ``-``, which stands for standard output."""
+    """Whether the path is ``-``, which means standard output."""
     return str(path) == "-"
 
 
 def check_source(path: Path) -> None:
-    """Raise if there is no such file, before anything that takes long is imported."""
+    """Raise if there is no such file, before anything slow is imported."""
     if not path.exists():
         raise CommandError(f"{path}: no such file")
 
 
 def check_target(path: Path) -> None:
-    """Raise if a file cannot be written there, before any work is done."""
+    """Raise if a file cannot be written at that path, before any work is done."""
     if is_standard_output(path):
         return
     if path.exists() and not path.is_file():
@@ -285,7 +287,7 @@ def check_target(path: Path) -> None:
 
 
 def check_new_columns(table: Table, advice: Mapping[str, str]) -> None:
-    """Raise if the table has one of the columns already; ``advice`` says by name what to do."""
+    """Raise if the table already has one of the columns; ``advice`` maps names to remedies."""
     header = [column.strip() for column in table.header]
     for name, remedy in advice.items():
         if name in header:
@@ -295,13 +297,13 @@ def check_new_columns(table: Table, advice: Mapping[str, str]) -> None:
 def write_table(
     path: Path, header: Sequence[str], rows: Iterator[Sequence[str]], sep: str = ","
 ) -> None:
-    """Write text in columns, as :func:`write_lines` does."""
+    """Write text in columns; see :func:`write_lines`."""
     line = partial(_line, sep, re.compile(rf'[{re.escape(sep)}"\r\n]'))
     write_lines(path, map(line, chain([header], rows)))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines atomically, compressed where the name ends in .gz or .zst; - prints."""
+    """Write lines atomically, compressed if the name ends in .gz or .zst; - prints."""
     if is_standard_output(path):
         write_rows(lines)
         return
@@ -309,7 +311,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     def write(stream: BinaryIO) -> None:
         with contextlib.ExitStack() as stack:
             if path.suffix.lower() == ".gz":
-                # Without name and time, equal rows make equal files.
+                # Without name and time, equal rows give equal files.
                 zipped = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
                 stream = stack.enter_context(zipped)  # type: ignore[assignment]
             elif path.suffix.lower() == ".zst":
@@ -323,9 +325,10 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Have ``write`` fill a temporary file beside ``path`` and put it in place when it is complete.
+    """Let ``write`` fill a temporary file, and move it to ``path`` when it is complete.
 
-    Whatever happens before that, an interrupt too, leaves ``path`` as it was and no other file.
+    If anything fails before that, even by an interrupt, ``path`` is unchanged and no other file
+    remains.
     """
     check_target(path)
     try:
@@ -337,9 +340,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def _line(sep: str, special: re.Pattern[str], cells: Sequence[str]) -> str:
-    """Return one line of text in columns.
+    """Format one line of text in columns.
 
-    Python's own writer leaves a lone carriage return bare before 3.13, and readers then see two
+    Python's writer does not quote a lone carriage return before 3.13, and readers then see two
     rows.
     """
     quoted = [f'"{c.replace(_QUOTE, 2 * _QUOTE)}"' if special.search(c) else c for c in cells]
@@ -347,7 +350,7 @@ def _line(sep: str, special: re.Pattern[str], cells: Sequence[str]) -> str:
 
 
 def _read_text(path: Path, form: Format, limit: int) -> str | None:
-    """Return a text, or None if it has more bytes than the limit, packed or unpacked."""
+    """Read a text; return None if it has more bytes than the limit, compressed or not."""
     try:
         if str(path) == "-":
             if sys.stdin is None:
@@ -368,14 +371,14 @@ def _read_text(path: Path, form: Format, limit: int) -> str | None:
     try:
         return content.decode(form.text)
     except UnicodeError as error:
-        place = getattr(error, "start", None)
-        reason = error if place is None else f"byte {place + 1} is no text"
+        start = getattr(error, "start", None)
+        reason = error if start is None else f"byte {start + 1} is no text"
         raise _no_text(path, form, reason) from None
 
 
 def _read_bytes(stream: BinaryIO, limit: int) -> bytes | None:
-    """Return all bytes of a stream, or None if there are more than the limit."""
-    # In pieces, as a buffered stream reserves memory for all that it is asked for.
+    """Read all bytes of a stream; return None if there are more than the limit."""
+    # Read in pieces, because a buffered stream reserves memory for all that is requested.
     content = bytearray()
     while piece := stream.read(_PIECE):
         content += piece
@@ -385,6 +388,6 @@ def _read_bytes(stream: BinaryIO, limit: int) -> bytes | None:
 
 
 def advise_sep(header: Sequence[str]) -> str:
-    """Return what is to be added where one cell may hold all names."""
-    other = [own for own in ";\t|," if own in header[0]] if len(header) == 1 else []
-    return f"; if {other[0]!r} stands between cells, pass --sep" if other else ""
+    """Suggest another separator if one cell may contain all names."""
+    other = [sep for sep in ";\t|," if sep in header[0]] if len(header) == 1 else []
+    return f"; if {other[0]!r} separates cells, pass --sep" if other else ""

@@ -1,4 +1,4 @@
-"""JSON lines: an object in each line, whose names are those of columns."""
+"""JSON lines: one object per line, whose names are those of columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OBJECT = re.compile(r'\s*\{\s*"')
 
 
 def is_json(path: Path, line: str = "") -> bool:
-    """Whether a file holds JSON lines, by its name or by its first line."""
+    """Whether a file contains JSON lines, judged by its name or its first line."""
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
     return bool({".jsonl", ".ndjson"} & {*suffixes}) or bool(_OBJECT.match(line))
 
@@ -22,9 +22,9 @@ def is_json(path: Path, line: str = "") -> bool:
 def parse_objects(
     path: Path, lines: Iterable[str], decimal: str
 ) -> Iterator[tuple[int, str, dict[str, str]]]:
-    """Yield the number of each line that is not empty, the line, and the texts of its values.
+    """Yield the number of each non-empty line, the line, and the texts of its values.
 
-    Numbers keep their digits, with another decimal point; what is missing is an empty text.
+    Numbers keep their digits, with another decimal point; missing values are empty texts.
     """
     decoder = json.JSONDecoder(
         parse_float=lambda text: text.replace(".", decimal), parse_int=str, parse_constant=str
@@ -37,7 +37,7 @@ def parse_objects(
             values = decoder.decode(line)
         except (ValueError, RecursionError) as error:
             problem = getattr(error, "msg", error)
-            raise CommandError(f"{path}: line {number} is no JSON: {problem}") from None
+            raise CommandError(f"{path}: line {number} is not JSON: {problem}") from None
         if not isinstance(values, dict):
             raise CommandError(f"{path}: line {number} must be a JSON object, as {{...}}")
         yield number, line, {name: _text(value) for name, value in values.items()}
@@ -47,14 +47,14 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_text, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name}: {_text(own)}' for name, own in value.items())}}}"
+        return f"{{{', '.join(f'{name}: {_text(part)}' for name, part in value.items())}}}"
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else value
 
 
 def with_members(line: str, names: Sequence[str], values: Sequence[float]) -> str:
-    """Return a line with an object, with more members after its own."""
+    """Append members to a line with a JSON object."""
     body = line[:-1].rstrip()
     added = ", ".join(
         f"{json.dumps(name, ensure_ascii=False)}: {'null' if value != value else repr(value)}"

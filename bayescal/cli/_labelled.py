@@ -1,4 +1,4 @@
-"""Labelled rows of a file, as often as asked for: to fit a calibrator, or to judge models."""
+"""Labeled rows of a file, read as often as needed: to fit a calibrator, or to judge models."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from bayescal.cli._streams import RowFile, Rows, UnreadableError
 
 Result = TypeVar("Result")
 Read = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-#: Different labels at most, so that a column of something else does not fill memory.
-_MOST_LABELS = 1 << 20
+#: Largest number of distinct labels, so that a column of something else does not fill memory.
+_MAX_LABELS = 1 << 20
 
 
 class LabelledFile:
@@ -46,11 +46,11 @@ class LabelledFile:
         self.classes: list[str] = []
         self.count = self.passes = 0
         self._blocks = 0
-        #: Rows without predictions, in the last pass.
+        #: Number of rows without predictions in the last pass.
         self.skipped = 0
 
     def choose(self, columns: Sequence[str], classes: str | None) -> list[Columns]:
-        """Return models and their columns; find classes in the labels of all rows."""
+        """Return models and their columns; determine the classes from the labels of all rows."""
         source, label = self._source, self._label
         if self._groups is not None:
             find_column(source.head, self._groups, "--groups")
@@ -67,76 +67,78 @@ class LabelledFile:
         show = partial(self._show, f"{source.path.name}: labels")
         for rows in source.rows(self._label, [], None, show):
             texts.update(dict.fromkeys(rows.labels))
-            if source.large and len(texts) > _MOST_LABELS:
+            if source.large and len(texts) > _MAX_LABELS:
                 raise CommandError(
                     f"{source.path}: column {shorten(self._label)!r} must hold labels, got more "
-                    f"than {_MOST_LABELS:,} different ones"
+                    f"than {_MAX_LABELS:,} different ones"
                 )
-            self.count += len(rows.place)
+            self.count += len(rows.label_index)
             self._blocks += 1
         # A small file stays in memory.
         self.passes = int(source.large)
         return list(texts)
 
     def _codes(self, rows: Rows) -> np.ndarray:
-        return np.array([self._code[text] for text in rows.labels], dtype=np.int64)[rows.place]
+        return np.array([self._code[text] for text in rows.labels], dtype=np.int64)[
+            rows.label_index
+        ]
 
     def _in_blocks(self, rows: Callable[[], Iterator[Read]]) -> bc.Blocks:
         return bc.Blocks(rows, progress=self._watch)
 
     def _known(self, rows: Iterator[tuple[np.ndarray, Read]]) -> Iterator[Read]:
-        """Yield blocks without the rows that miss any of some scores (n, m)."""
+        """Yield blocks without the rows that lack any of some scores (n, m)."""
         skipped, kept = 0, []
-        for scores, (own, y, weights) in rows:
+        for scores, (values, y, weights) in rows:
             keep = ~np.isnan(scores).any(axis=1)
             skipped += len(scores) - int(keep.sum())
             if self._groups is not None:
                 kept.append(keep)
             if keep.any():
-                yield own[keep], y[keep], None if weights is None else weights[keep]
+                yield values[keep], y[keep], None if weights is None else weights[keep]
         self.skipped, self._kept = skipped, kept
         if skipped == self.count:
             raise CommandError(f"{self._source.path}: every row lacks a prediction")
 
     def say_skipped(self) -> None:
-        """Say how many rows were left out."""
+        """Report how many rows were omitted."""
         if self.skipped:
             say(f"{self.skipped:,} of {self.count:,} rows lack predictions and are left out")
 
     def _at_once(self, rows: Callable[[], Iterator[Read]]) -> Read:
         scores, y, weights = zip(*rows(), strict=True)
-        own = None if self._weights is None else np.concatenate(weights)
+        all_weights = None if self._weights is None else np.concatenate(weights)
         self.passes += 1
-        return np.concatenate(scores), np.concatenate(y), own
+        return np.concatenate(scores), np.concatenate(y), all_weights
 
     def _wrong(self, rows: Rows, row: int, problem: str, advice: str) -> Exception:
-        """Return the error of a row; a reader that does not know its line is given up."""
+        """Make the error of a row, or one that requests the slower reader, which knows lines."""
         if rows.where is None:
             return UnreadableError()
-        place = rows.where.place(row)
-        return CommandError(f"{self._source.path}: {problem} in {place}; {advice}")
+        position = rows.where.position(row)
+        return CommandError(f"{self._source.path}: {problem} in {position}; {advice}")
 
     def _watch(self, passed: int, done: int, count: int | None) -> None:
-        # The labels were the first.
+        # The pass over the labels was the first.
         self._show(f"{self._source.path.name}: pass {passed + 2}", done, count or self._blocks)
 
     def _read(self, function: Callable[[], Result]) -> Result:
         try:
             return function()
         except UnreadableError:
-            # Again by a reader that is slower, and takes what can be read or says what cannot.
+            # Use the slower reader, which reads more files and reports positions.
             self._source.fast = False
             return function()
 
 
 class Training(LabelledFile):
-    """Rows that a calibrator is fitted to."""
+    """Rows to which a calibrator is fitted."""
 
     _option = "--columns"
     names: list[str]
 
     def fit(self, calibrator: Any) -> None:
-        """Fit a calibrator, to blocks if it takes them, and else to all rows at once."""
+        """Fit a calibrator, to blocks if it accepts them, else to all rows at once."""
         self._read(partial(self._fit, calibrator))
 
     def _fit(self, calibrator: Any) -> None:
@@ -146,7 +148,7 @@ class Training(LabelledFile):
             try:
                 calibrator.fit(blocks)
             except TypeError:
-                # It needs all rows at once.
+                # This calibrator needs all rows at once.
                 if blocks.passes:
                     raise
             else:
@@ -174,51 +176,55 @@ class Judged(LabelledFile):
     def evaluate(
         self, models: Sequence[Columns], inputs: str, normalise: bool, **options: Any
     ) -> Any:
-        """Return what is found of the models, in blocks if the file is large."""
+        """Evaluate the models, in blocks if the file is large."""
         return self._read(partial(self._evaluate, models, inputs, normalise, options))
 
     def _evaluate(
         self, models: Sequence[Columns], inputs: str, normalise: bool, options: dict[str, Any]
     ) -> Any:
-        # Models are judged by the same rows.
-        names = list(dict.fromkeys(name for own in models for name in own.columns))
-        readers = {own.name: partial(self._rows, own, names, inputs, normalise) for own in models}
+        # All models are judged by the same rows.
+        names = list(dict.fromkeys(name for model in models for name in model.columns))
+        readers = {
+            model.name: partial(self._rows, model, names, inputs, normalise) for model in models
+        }
         if self._source.large and self._groups is None:
             blocks = {name: self._in_blocks(rows) for name, rows in readers.items()}
-            found = bc.evaluate(blocks, **options)
-            self.passes += sum(own.passes for own in blocks.values())
-            return found
+            evaluation = bc.evaluate(blocks, **options)
+            self.passes += sum(part.passes for part in blocks.values())
+            return evaluation
         read = {name: self._at_once(rows) for name, rows in readers.items()}
         _, y, weights = next(iter(read.values()))
-        probs = {name: own for name, (own, *_) in read.items()}
+        probs = {name: array for name, (array, *_) in read.items()}
         return bc.evaluate(probs, y, weights=weights, groups=self._clusters(), **options)
 
     def _clusters(self) -> np.ndarray | None:
-        """Return the text (n,) in the column of groups, of all rows at once."""
+        """Return the text (n,) in the column of groups, for all rows at once."""
         if self._groups is None:
             return None
         rows = self._source.rows(self._groups, [], None)
-        groups = np.concatenate([np.array(own.labels, object)[own.place] for own in rows])
+        groups = np.concatenate(
+            [np.array(block.labels, object)[block.label_index] for block in rows]
+        )
         return groups[np.concatenate(self._kept)]
 
     def _rows(self, model: Columns, names: list[str], *how: Any) -> Iterator[Read]:
         order = model.ordered(self.classes)
-        # All columns are read only where they say which rows are left out.
+        # All columns are read only if they determine which rows are omitted.
         read = names if self._source.form.skip_missing else order
         return self._known(self._all_rows(model, read, [read.index(name) for name in order], *how))
 
     def _all_rows(
-        self, model: Columns, names: list[str], place: list[int], inputs: str, normalise: bool
+        self, model: Columns, names: list[str], order: list[int], inputs: str, normalise: bool
     ) -> Iterator[tuple[np.ndarray, Read]]:
         given = self._source.rows(self._label, names, self._weights, option="--model")
         for rows in given:
-            own, wrong = rows.weights, partial(self._wrong, rows)
-            if own is not None and self._weights is not None and (own < 0).any():
+            weight, wrong = rows.weights, partial(self._wrong, rows)
+            if weight is not None and self._weights is not None and (weight < 0).any():
                 if rows.where is None:
                     raise UnreadableError
                 check_values(
-                    rows.where, self._weights, own, own >= 0, "weights that are not negative"
+                    rows.where, self._weights, weight, weight >= 0, "weights that are not negative"
                 )
-            scores = rows.scores[:, place]
+            scores = rows.scores[:, order]
             probs = as_probabilities(scores, model, self.classes, inputs, normalise, wrong)
-            yield rows.scores, (probs, self._codes(rows), own)
+            yield rows.scores, (probs, self._codes(rows), weight)

@@ -16,10 +16,10 @@ Scores = Annotated[
 Label = Annotated[str, typer.Option(help="Column of FILE with the labels, of any kind.")]
 Sep = Annotated[
     str | None,
-    typer.Option(help="What stands between cells of text; by default a tab in .tsv, else a comma."),
+    typer.Option(help="Separator of cells in text; by default a tab in .tsv, else a comma."),
 ]
 Encoding = Annotated[
-    str | None, typer.Option(help="Of text, as latin-1 or utf-16; by default UTF-8.")
+    str | None, typer.Option(help="Encoding of text, such as latin-1 or utf-16; default UTF-8.")
 ]
 SkipMissing = Annotated[
     bool,

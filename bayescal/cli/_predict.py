@@ -93,7 +93,7 @@ def predict(
     from bayescal.inference.result import METHODS
 
     start = time.perf_counter()
-    # Files are for keeping: all digits, at the speed that a file can be read.
+    # Files are kept, so compute all digits, at the speed at which a file can be read.
     with library_call(), jax.enable_x64(True):
         check_choice(method, "method", METHODS)
         posterior = bc.posterior(
@@ -109,7 +109,7 @@ def predict(
         with library_call(), jax.enable_x64(True):
             result = posterior.predict(points[:, 0], method=method)
             ends = () if interval is None else result.interval(interval)
-            columns = np.stack([np.asarray(own) for own in (result.probs, *ends)], axis=1)
+            columns = np.stack([np.asarray(part) for part in (result.probs, *ends)], axis=1)
         if not np.isfinite(columns).all():
             raise CommandError(
                 f"the integrator {integrator!r} did not reach finite probabilities with this "
@@ -121,5 +121,5 @@ def predict(
         show = partial(watch, wanted.path.name)
         count = append(wanted, out, [score], added, compute, show, "--score")
     seconds = time.perf_counter() - start
-    place = "standard output" if is_standard_output(out) else str(out)
-    say(f"{count:,} rows written to {place}; {integrator}{quality(posterior)}, {seconds:.1f} s")
+    target = "standard output" if is_standard_output(out) else str(out)
+    say(f"{count:,} rows written to {target}; {integrator}{quality(posterior)}, {seconds:.1f} s")

@@ -1,7 +1,7 @@
 """Priors written as text: ``gaussian:mu0=uniform(-2.5, 0),mu1=1+beta(2, 5),sigma=1``.
 
-What follows the family has the syntax of arguments in Python: numbers, distributions, and sums and
-products in which one distribution may be. Nothing of it is ever evaluated as Python.
+The part after the family has the syntax of arguments in Python: numbers, distributions, and sums
+and products with at most one distribution. It is never evaluated as Python.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 
 def parse_prior(text: str) -> Prior:
-    """Return the prior that the text describes; errors say at which character it is wrong."""
+    """Parse a prior; errors name the character at which the text is wrong."""
     return _make(*read_prior(text))
 
 
 def read_prior(text: str) -> tuple[str, dict[str, Value]]:
-    """Return a family and its parameters, which need no distributions yet; errors as above."""
+    """Parse a family and its parameters, without making distributions yet."""
     head, colon, rest = text.partition(":")
     family = head.strip().lower()
     if family not in _FAMILIES:
@@ -107,7 +107,7 @@ def _distribution(name: str, node: ast.Call) -> Scaled:
     key = name.lower().replace("_", "")
     if key not in DISTRIBUTIONS:
         _fail(f"unknown distribution {name!r}; known: {', '.join(DISTRIBUTIONS)}", node)
-    values, arguments = _named(node, "argument"), (_value(each) for each in node.args)
+    values, arguments = _named(node, "argument"), (_value(argument) for argument in node.args)
     positional = [value for value in arguments if isinstance(value, float)]
     named = {key: value for key, value in values.items() if isinstance(value, float)}
     if len(positional) + len(named) < len(node.args) + len(values):

@@ -1,4 +1,4 @@
-"""Files of scores and labels, text or Arrow's: small ones whole, large ones in blocks."""
+"""Files of scores and labels, as text or Arrow: small ones read at once, large ones in blocks."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from bayescal.cli._files import (
     unpacked,
 )
 
-#: Unpacked bytes, of Parquet 16 for each cell, up to which a file is read at once.
+#: Uncompressed bytes (for Parquet 16 per cell) up to which a file is read at once.
 LARGE = 1 << 26
-#: Rows of a block, and bytes of one that Arrow reads.
+#: Rows of a block, and bytes of a block that Arrow reads.
 ROWS, BYTES = 1 << 17, 1 << 23
-#: Rows of a Parquet file that say which of its columns hold numbers.
+#: Number of rows of a Parquet file by which columns of numbers are recognized.
 _HEAD = 1000
 
 
 class UnreadableError(Exception):
-    """Arrow does not read a CSV file, or finds what is no number: Python's reader says where."""
+    """Arrow cannot read a CSV file or finds no number in a cell; Python's reader reports where."""
 
 
 class Rows(NamedTuple):
-    """Some of the rows: labels that occur, which each row has (n,), scores (n, k), weights (n,).
+    """A block of rows: distinct labels, the index of each row's (n,), scores (n, k), weights (n,).
 
-    ``where`` says where they stand, for messages; Arrow does not know it of CSV files.
+    ``where`` gives positions for messages; Arrow does not know them for CSV files.
     """
 
     labels: list[str]
-    place: np.ndarray
+    label_index: np.ndarray
     scores: np.ndarray
     weights: np.ndarray | None
     where: Table | None = None
@@ -62,9 +62,9 @@ class RowFile(ABC):
     form: Format
     #: The names of columns, and all rows, or the first ones of a large file.
     head: Table
-    #: Whether it is rather read in blocks, more than once.
+    #: Whether the file is read in blocks, more than once.
     large: bool
-    #: Whether Arrow reads it.
+    #: Whether Arrow reads the file.
     fast = True
 
     @abstractmethod
@@ -76,14 +76,14 @@ class RowFile(ABC):
         show: Show = ignore,
         option: str = "--columns",
     ) -> Iterator[Rows]:
-        """Yield the rows of some columns, in blocks if many; an option named those of scores."""
+        """Yield the given columns, in blocks if rows are many; ``option`` named the scores."""
 
     @abstractmethod
     def tables(self, show: Show = ignore) -> Iterator[Table]:
         """Yield all columns as text."""
 
     def stack(self, columns: list[np.ndarray], n: int) -> np.ndarray:
-        """Return columns of scores as rows (n, k)."""
+        """Stack columns of scores to rows (n, k)."""
         if not columns:
             return np.empty((n, 0))
         scores = np.stack(columns, axis=1)
@@ -91,7 +91,7 @@ class RowFile(ABC):
 
 
 def open_rows(path: Path, form: Format = PLAIN) -> RowFile:
-    """Return a file in the form that it has; what is no regular file is read at once, as text."""
+    """Open a file in its format; input that is not a regular file is read at once, as text."""
     if path.is_file():
         for magic, kind in ((b"PAR1", ParquetFile), (b"ARROW1", FeatherFile)):
             if begins_with(path, magic):
@@ -100,7 +100,7 @@ def open_rows(path: Path, form: Format = PLAIN) -> RowFile:
 
 
 class CsvFile(RowFile):
-    """Text, plain or compressed; large CSV files are read by Arrow where it is installed."""
+    """Text, plain or compressed; large CSV files are read by Arrow if it is installed."""
 
     def __init__(self, path: Path, form: Format) -> None:
         self.path, self.form = path, form
@@ -109,12 +109,12 @@ class CsvFile(RowFile):
             table = read_table(path, form, LARGE) if fits else None
         elif (table := read_table(path, form, PIPED)) is None:
             raise CommandError(
-                f"{path}: what is no regular file must hold at most {PIPED >> 20} MiB, packed and "
-                "unpacked; save it as a file, which is read in blocks"
+                f"{path}: input that is not a regular file must have at most {PIPED >> 20} MiB, "
+                "packed and unpacked; save it as a file, which is read in blocks"
             )
         self.large = table is None
         self.head = next(self._stream()) if table is None else table
-        # Arrow reads objects in another way.
+        # Arrow parses JSON objects differently.
         self.fast = not self.head.objects
 
     def rows(
@@ -131,9 +131,9 @@ class CsvFile(RowFile):
             return
         for table in self.tables(show):
             numbers = [numeric_column(table, name, option) for name in scores]
-            own = None if weights is None else numeric_column(table, weights, "--weights")
-            found, place = label_texts(table, label)
-            yield Rows(found, place, self.stack(numbers, len(place)), own, table)
+            weight = None if weights is None else numeric_column(table, weights, "--weights")
+            labels, label_index = label_texts(table, label)
+            yield Rows(labels, label_index, self.stack(numbers, len(label_index)), weight, table)
 
     def tables(self, show: Show = ignore) -> Iterator[Table]:
         return self._stream(show) if self.large else iter([self.head])
@@ -153,7 +153,7 @@ class CsvFile(RowFile):
         from pyarrow import csv
 
         def named(name: str, option: str) -> str:
-            # As it stands in the file, with spaces.
+            # The name in the file, including spaces.
             return self.head.header[find_column(self.head, name, option)]
 
         marks = named(label, "--label")
@@ -180,13 +180,13 @@ class CsvFile(RowFile):
                 )
                 for batch in reader:
                     show(file.tell(), total)
-                    labels, place, empty = _labels(batch.column(marks))
+                    labels, label_index, empty = _labels(batch.column(marks))
                     read = [_numbers(batch.column(name)) for name in [*numbers, *heavy]]
                     if empty is not None or not np.isfinite(read).all():
                         raise UnreadableError
-                    own = read.pop() if heavy else None
-                    if len(place):
-                        yield Rows(labels, place, self.stack(read, len(place)), own)
+                    weight = read.pop() if heavy else None
+                    if len(label_index):
+                        yield Rows(labels, label_index, self.stack(read, len(label_index)), weight)
                 if checked.quotes % 2 or checked.zeros:
                     raise UnreadableError
         except (arrow.ArrowException, OSError, EOFError, zlib.error) as error:
@@ -194,7 +194,7 @@ class CsvFile(RowFile):
 
 
 class _Checked(io.RawIOBase):
-    """A stream that notices what Arrow takes for text: a quote that nothing ends, zero bytes."""
+    """A stream that detects what Arrow accepts as text: unmatched quotes and zero bytes."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self.quotes, self.zeros = stream, 0, False
@@ -203,10 +203,10 @@ class _Checked(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        found = self._stream.read(size)
-        self.quotes += found.count(b'"')
-        self.zeros |= b"\0" in found
-        return found
+        content = self._stream.read(size)
+        self.quotes += content.count(b'"')
+        self.zeros |= b"\0" in content
+        return content
 
 
 class ParquetFile(RowFile):
@@ -237,17 +237,19 @@ class ParquetFile(RowFile):
         options = dict.fromkeys(scores, option)
         if weights is not None:
             options[weights] = "--weights"
-        columns = {name: self._named(name, own) for name, own in options.items()}
+        columns = {
+            name: self._named(name, column_option) for name, column_option in options.items()
+        }
         first, marks = 0, self._named(label, "--label")
         for batch in self.batches(list(dict.fromkeys([marks, *columns.values()])), show):
-            labels, place, empty = _labels(batch.column(marks))
+            labels, label_index, empty = _labels(batch.column(marks))
             where = self.head._replace(first=first)
             if empty is not None:
                 raise CommandError(empty_label(where, label, empty))
-            read = [self.numbers(batch, *own, first) for own in options.items()]
-            own = None if weights is None else read[list(columns).index(weights)]
+            read = [self.numbers(batch, *column_of, first) for column_of in options.items()]
+            weight = None if weights is None else read[list(columns).index(weights)]
             read = [read[list(columns).index(name)] for name in scores]
-            yield Rows(labels, place, self.stack(read, len(place)), own, where)
+            yield Rows(labels, label_index, self.stack(read, len(label_index)), weight, where)
             first += batch.num_rows
 
     def tables(self, show: Show = ignore) -> Iterator[Table]:
@@ -257,7 +259,7 @@ class ParquetFile(RowFile):
             first += batch.num_rows
 
     def batches(self, columns: list[str] | None = None, show: Show = ignore) -> Iterator[Any]:
-        """Yield the rows as Arrow has them."""
+        """Yield the rows as batches of Arrow."""
         done = 0
         with self._open() as file:
             for batch in self._batches(file, columns):
@@ -271,29 +273,29 @@ class ParquetFile(RowFile):
 
     def numbers(self, batch: Any, name: str, option: str, first: int) -> np.ndarray:
         """Return a column as numbers (n,); ``first`` is the number of rows before it."""
-        own = batch.select([self._named(name, option)])
-        found = own.column(0)
+        selected = batch.select([self._named(name, option)])
+        column = selected.column(0)
         try:
-            values = None if _is_text(found.type) else _numbers(found)
+            values = None if _is_text(column.type) else _numbers(column)
         except (ValueError, NotImplementedError):
             values = None
         if values is None:
-            # Read as text, which may have another notation, or shows what it holds.
-            return numeric_column(self._text(own, first), name, option)
+            # Read it as text, which may have another notation, or is shown in the error.
+            return numeric_column(self._text(selected, first), name, option)
         skips = self.form.skip_missing and option != "--weights"
         good = np.isfinite(values) | (np.isnan(values) & skips)
         if not good.all():
             row = int(np.argmin(good))
-            place = self.head._replace(first=first).place(row)
+            position = self.head._replace(first=first).position(row)
             raise CommandError(
                 f"{self.path}: column {shorten(name)!r} must hold finite numbers, got "
-                f"{found[row]} in {place}"
+                f"{column[row]} in {position}"
             )
         return values
 
     def _text(self, batch: Any, first: int) -> Table:
-        """Return rows as text, and no lines; ``first`` is the number of rows before them."""
-        columns = [[self._cell(value) for value in own.to_pylist()] for own in batch.columns]
+        """Convert rows to text without lines; ``first`` is the number of rows before them."""
+        columns = [[self._cell(value) for value in column.to_pylist()] for column in batch.columns]
         rows = [list(row) for row in zip(*columns, strict=True)]
         return Table(self.path, list(batch.schema.names), rows, [], first, self.form)
 
@@ -318,7 +320,7 @@ class ParquetFile(RowFile):
 
 
 class FeatherFile(ParquetFile):
-    """A file of Arrow, which Feather is, too."""
+    """A file in Arrow's format, which Feather is."""
 
     def _size(self) -> tuple[Any, int]:
         with self._open() as file:
@@ -346,7 +348,7 @@ class FeatherFile(ParquetFile):
 
 
 def _arrow() -> Any:
-    """Return Arrow, or None where it is not installed."""
+    """Return Arrow, or None if it is not installed."""
     try:
         import pyarrow
     except ImportError:
@@ -355,24 +357,24 @@ def _arrow() -> Any:
 
 
 def _labels(column: Any) -> tuple[list[str], np.ndarray, int | None]:
-    """Return the texts that occur, which of them each row has, and the first row without one."""
+    """Return distinct texts, the index of each row's text, and the first row without one."""
     encoded = column if hasattr(column, "indices") else column.dictionary_encode()
-    place = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    used, place = np.unique(place, return_inverse=True)
+    index = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    used, index = np.unique(index, return_inverse=True)
     texts = ["" if j < 0 else str(encoded.dictionary[j].as_py()).strip() for j in used.tolist()]
-    empty = [int(np.argmax(place == j)) for j, text in enumerate(texts) if not text]
-    return texts, place, min(empty, default=None)
+    empty = [int(np.argmax(index == j)) for j, text in enumerate(texts) if not text]
+    return texts, index, min(empty, default=None)
 
 
 def _numbers(column: Any) -> np.ndarray:
-    """Return numbers (n,), NaN where there is nothing; single precision stays what it is."""
+    """Convert numbers (n,), with NaN for missing ones; single precision stays."""
     if str(column.type) == "float":
         return column.to_numpy(zero_copy_only=False)
     return column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether a column holds texts, also those of categories."""
+    """Whether a column contains text, including categories of text."""
     import pyarrow
 
     kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind

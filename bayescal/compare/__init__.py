@@ -1,9 +1,9 @@
-"""Compare methods over many data sets: ranks, tests of their differences, and probabilities.
+"""Comparison of methods over many data sets: ranks, tests of differences, and probabilities.
 
-Every function takes a table of scores, one row for each data set and one column for each method,
-or a mapping from names to columns, and returns plain arrays that are computed in float64 with
-NumPy. Columns whose data sets have names, as the index of a pandas Series, are matched by name.
-Scores on one data set that are equal up to rounding errors are ties in all tests.
+Functions take a table of scores with one row for each data set and one column for each method, or a
+mapping from names to columns, and return NumPy arrays in float64. Columns whose entries have names,
+such as the index of a pandas Series, are matched by name. Scores on one data set that are equal up
+to rounding errors are ties in all tests.
 """
 
 from bayescal.compare._bayes import SignedRankMatrix as SignedRankMatrix

@@ -12,14 +12,14 @@ from bayescal._core.arrays import ArrayLike
 from bayescal.compare.table import Scores, differences, in_one_order, read_table
 from bayescal.data.checks import check_count, check_finite
 
-#: Numbers of a block of weights: it and its sums stay in a processor's cache.
+#: Numbers in a block of weights: the block and its sums fit in a processor's cache.
 _BLOCK = 1 << 16
-# Decimal scores at the margin lie beside it in binary.
+# Decimal scores at the margin are slightly off it in binary.
 _AT_THE_MARGIN = 1 + 1e-9
 
 
 class SignedRankPosterior(NamedTuple):
-    """What is believed of two methods; the three probabilities sum to one.
+    """Posterior probabilities for two methods; the first three sum to one.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class SignedRankPosterior(NamedTuple):
     worse : float
         Probability that the first is worse by more than the margin.
     error : float
-        Largest Monte-Carlo standard error of the three; never zero.
+        Largest Monte Carlo standard error of the three; never zero.
     """
 
     better: float
@@ -40,7 +40,7 @@ class SignedRankPosterior(NamedTuple):
 
 
 class SignedRankMatrix(NamedTuple):
-    """What is believed of all pairs of methods.
+    """Posterior probabilities for all pairs of methods.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class SignedRankMatrix(NamedTuple):
     worse : array of shape (k, k)
         Transpose of ``better``.
     error : array of shape (k, k)
-        Largest Monte-Carlo standard error of the three.
+        Largest Monte Carlo standard error of the three.
     """
 
     better: np.ndarray
@@ -70,12 +70,14 @@ def bayesian_signed_rank(
     seed: int = 0,
     lower_is_better: bool = True,
 ) -> SignedRankPosterior:
-    r"""Return how probably ``a`` is better than ``b``, practically equal, or worse.
+    r"""Compute how probably ``a`` is better than ``b``, practically equal, or worse.
 
-    The differences of scores :math:`z_1, \dots, z_n`, positive where ``a`` is better, come from an
-    unknown distribution with a Dirichlet process as prior, of strength s, that sits on one
-    pseudo-observation :math:`z_0 = 0`. A draw of that distribution, given the data, has weights
+    Use it for two methods on several data sets. The differences of scores
+    :math:`z_1, \dots, z_n`, positive if ``a`` is better, come from an unknown distribution whose
+    prior is a Dirichlet process of strength s at one pseudo-observation :math:`z_0 = 0`. A draw of
+    that distribution, given the data, has weights
     :math:`w \sim \mathrm{Dirichlet}(s, 1, \dots, 1)` on :math:`z_0, \dots, z_n`. In it, the mean of
+    two random differences is above, within or below the margin r with probabilities
     two random differences lies above, within or below the margin r with probabilities
 
     .. math::
@@ -83,35 +85,42 @@ def bayesian_signed_rank(
         \theta_= = \sum_{ij} w_i w_j [|z_i + z_j| \le 2r], \quad
         \theta_- = \sum_{ij} w_i w_j [z_i + z_j < -2r].
 
-    The results are the probabilities that each of these is the largest, by Monte Carlo. Each draw
-    takes O(n) time, from sums of the weights in order of z; draws are streamed in blocks.
+    The results are the probabilities that each of these is the largest, by Monte Carlo. A draw
+    takes O(n) time, by sums of the weights in the order of z; draws are streamed in blocks.
 
     Parameters
     ----------
     a, b : arrays of shape (n,)
         Scores of the two methods on the same data sets.
     margin : float, default 0
-        Differences up to this, in the unit of the scores, are practically equal. At 0 only
-        differences that cancel are, among them that of the pseudo-observation with itself.
+        Differences up to this, in the unit of the scores, are practically equal. At 0 these are
+        only differences that cancel, such as that of the pseudo-observation with itself.
     prior_strength : float, default 0.5
-        s, the weight of the pseudo-observation: one data set weighs 1.
+        s, the weight of the pseudo-observation; a data set has weight 1.
     draws : int, default 20000
+        Number of Monte Carlo draws.
     seed : int, default 0
-        The same seed gives the same draws.
+        Seed; the same seed gives the same draws.
     lower_is_better : bool, default True
+        Whether a lower score is better.
 
     Returns
     -------
     SignedRankPosterior
-        ``better``, ``equal``, ``worse``, and ``error``, a Monte-Carlo standard error.
+        ``better``, ``equal``, ``worse``, and ``error``, a Monte Carlo standard error.
 
     Raises
     ------
     TypeError
-        If scores are not numbers, or ``draws`` no integer.
+        If scores are not numbers, or ``draws`` is not an integer.
     ValueError
-        If ``a`` and ``b`` are not of one shape (n,), hold NaN or infinities; if ``margin`` is
-        negative, ``prior_strength`` not positive or ``draws`` less than 1.
+        If ``a`` and ``b`` do not have one shape (n,), contain NaN or infinities; if ``margin`` is
+        negative, ``prior_strength`` is not positive or ``draws`` is less than 1.
+
+    See Also
+    --------
+    bayesian_signed_rank_matrix : All pairs of several methods.
+    wilcoxon : The frequentist test.
 
     References
     ----------
@@ -135,8 +144,8 @@ def bayesian_signed_rank(
     if len(arrays[0]) != len(arrays[1]):
         raise ValueError(f"a and b must have one length, got {len(arrays[0])} and {len(arrays[1])}")
     values = read_table(np.stack(arrays, axis=1), lower_is_better=lower_is_better).values
-    found = posterior_of(values, margin, prior_strength, draws, seed)
-    return SignedRankPosterior(*(float(matrix[0, 1]) for matrix in found))
+    result = posterior_of(values, margin, prior_strength, draws, seed)
+    return SignedRankPosterior(*(float(matrix[0, 1]) for matrix in result))
 
 
 def bayesian_signed_rank_matrix(
@@ -148,17 +157,25 @@ def bayesian_signed_rank_matrix(
     seed: int = 0,
     lower_is_better: bool = True,
 ) -> SignedRankMatrix:
-    """Return how probably each method is better than each other, practically equal, or worse.
+    """Compute for all pairs of methods how probably one is better, practically equal, or worse.
 
-    All pairs share the draws of the weights: an entry is that of :func:`bayesian_signed_rank`
+    All pairs share the draws of the weights: an entry equals that of :func:`bayesian_signed_rank`
     with the same seed.
 
     Parameters
     ----------
     scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
         One row for each data set, one column for each method.
-    margin, prior_strength, draws, seed, lower_is_better
-        As :func:`bayesian_signed_rank`.
+    margin : float, default 0
+        Differences up to this, in the unit of the scores, are practically equal.
+    prior_strength : float, default 0.5
+        Weight of the pseudo-observation at zero; a data set has weight 1.
+    draws : int, default 20000
+        Number of Monte Carlo draws.
+    seed : int, default 0
+        Seed; the same seed gives the same draws.
+    lower_is_better : bool, default True
+        Whether a lower score is better.
 
     Returns
     -------
@@ -168,11 +185,17 @@ def bayesian_signed_rank_matrix(
     Raises
     ------
     TypeError, ValueError
-        As :func:`bayesian_signed_rank` and :func:`wilcoxon`.
+        If :func:`bayesian_signed_rank` or :func:`wilcoxon` would raise.
+
+    See Also
+    --------
+    bayesian_signed_rank : Two methods; its docstring explains the model.
+    compare : All statistics of a table.
 
     References
     ----------
-    See :func:`bayesian_signed_rank`.
+    A. Benavoli, G. Corani, F. Mangili, M. Zaffalon and F. Ruggeri (2014), A Bayesian Wilcoxon
+    signed-rank test based on the Dirichlet process.
 
     Examples
     --------
@@ -189,7 +212,7 @@ def bayesian_signed_rank_matrix(
 def posterior_of(
     values: np.ndarray, margin: float, prior_strength: float, draws: int, seed: int
 ) -> SignedRankMatrix:
-    """Return the posterior of all pairs of columns of a checked table, lower is better."""
+    """Compute the posterior of all pairs of columns of a checked table, lower is better."""
     draws = check_count(draws, "draws")
     if not 0 <= float(margin) < math.inf:
         raise ValueError(f"margin must be finite and not negative, got {margin}")
@@ -203,22 +226,22 @@ def posterior_of(
         total = np.square(weights.sum(axis=0))
         work = np.empty((3, n + 2, weights.shape[1]))
         for (i, j), plan in zip(pairs, plans, strict=True):
-            above, below = plan.shares(weights, work)
+            above, below = plan.pair_weights(weights, work)
             within = total - above - below
             counts[i, j] += ((above > within) & (above > below)).sum()
             counts[j, i] += ((below > within) & (below > above)).sum()
     better = counts / draws
     equal = (draws - counts - counts.T) / draws
-    # With half a draw added on either side.
+    # Add half a draw on either side, so that the error is never zero.
     centre = (np.stack([better, equal, better.T]) * draws + 0.5) / (draws + 1)
     error = np.sqrt(centre * (1 - centre) / draws).max(axis=0)
     return SignedRankMatrix(better, equal, better.T.copy(), error)
 
 
 def _weights(n: int, strength: float, draws: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield blocks (n + 1, size) of Dirichlet weights, unnormalised; the last row is the prior's.
+    """Yield blocks (n + 1, size) of unnormalized Dirichlet weights; the last row is the prior's.
 
-    Each part has a stream of its own, so that draws do not depend on the blocks.
+    Data and prior have separate streams of random numbers, so draws do not depend on the blocks.
     """
     data, prior = np.random.default_rng(seed).spawn(2)
     size = max(_BLOCK // (n + 1), 16)
@@ -231,7 +254,7 @@ def _weights(n: int, strength: float, draws: int, seed: int) -> Iterator[np.ndar
 
 
 class _Plan:
-    """Where, in order of z, the partners of each difference begin and end that count."""
+    """The range of partners, in the order of z, with which each difference is beyond the margin."""
 
     def __init__(self, difference: np.ndarray, margin: float) -> None:
         z = np.append(difference, 0.0)
@@ -241,10 +264,10 @@ class _Plan:
         self.above = np.searchsorted(z, gap - z, side="right")
         self.below = np.searchsorted(z, -gap - z, side="left")
 
-    def shares(self, weights: np.ndarray, work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return unnormalised shares (draws,) of pairs above and below the margin.
+    def pair_weights(self, weights: np.ndarray, work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Compute the unnormalized weights (draws,) of pairs above and below the margin.
 
-        ``work`` is room for three arrays of n + 2 rows.
+        ``work`` is space for three arrays of n + 2 rows.
         """
         rows = len(weights)
         sums, (ordered, part) = work[0], work[1:, :rows]

@@ -1,4 +1,4 @@
-"""Groups of methods, adjacent in rank, that do not differ."""
+"""Cliques: groups of methods with adjacent ranks that do not differ."""
 
 from __future__ import annotations
 
@@ -12,31 +12,36 @@ from bayescal.data.checks import as_numpy, check_finite
 
 
 def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:
-    """Return the maximal groups of methods, adjacent in rank, of which no pair differs.
+    """Return the maximal groups of methods with adjacent ranks of which no pair differs.
 
-    These are what the bars of a critical-difference diagram join. A group may lie between two
-    methods that do not differ from each other but do from one in between: such two stay apart.
+    The bars of a critical-difference diagram join these groups. Two methods that do not differ from
+    each other, but do from one between them, are in no common group.
 
     Parameters
     ----------
     ranks : array of shape (k,)
         Average ranks; equal ones keep their order.
     significant : bool array of shape (k, k)
-        Which pairs differ: symmetric; the diagonal does not matter. Of a data frame that names the
-        methods as the index of ``ranks`` does, rows and columns may stand in any order.
+        Pairs that differ: symmetric; the diagonal does not matter. Rows and columns of a data frame
+        may have any order if they are named like the index of ``ranks``.
 
     Returns
     -------
     list of tuples of int
-        Indices of the methods of each group, best rank first; the groups too. Groups of one are
-        left out.
+        Indices of the methods of each group, best rank first, and groups in the same order. Groups
+        with a single method are omitted.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, ranks are not finite or ``significant`` is not symmetric.
+        If shapes do not match, ranks are not finite or ``significant`` is not symmetric.
     TypeError
         If ``significant`` is not boolean.
+
+    See Also
+    --------
+    bayescal.plots.critical_difference : The diagram.
+    Comparison.cliques : The groups by name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""All pairs of methods by the difference of their average ranks: Nemenyi's test."""
+"""Nemenyi's test: all pairs of methods by the difference of their average ranks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bayescal.data.checks import check_level
 
 
 class Nemenyi(NamedTuple):
-    """Nemenyi's test of all pairs.
+    """Result of Nemenyi's test of all pairs.
 
     Attributes
     ----------
     critical_difference : float
-        Average ranks that lie this far apart, or farther, differ at the level asked for.
+        Average ranks that are this far apart, or farther, differ at the requested level.
     p_value : array of shape (k, k)
-        Corrected for all pairs, one on the diagonal.
+        p-values corrected for all pairs, one on the diagonal.
     """
 
     critical_difference: float
@@ -28,12 +28,13 @@ class Nemenyi(NamedTuple):
 
 
 def nemenyi(scores: Scores, level: float = 0.05, *, lower_is_better: bool = True) -> Nemenyi:
-    r"""Test all pairs of methods by the difference of their average ranks.
+    r"""Test all pairs of methods by the difference of their average ranks (Nemenyi).
 
     .. math:: \mathrm{CD} = \frac{q_\alpha}{\sqrt 2} \sqrt{\frac{k(k+1)}{6n}},
 
     where :math:`q_\alpha` is the upper quantile of the range of k independent standard normal
-    variables. Ties are not corrected for, which makes the test conservative.
+    variables. Ties are not corrected for, which makes the test conservative. Its outcome for two
+    methods depends on the others; :func:`wilcoxon` considers every pair separately.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def nemenyi(scores: Scores, level: float = 0.05, *, lower_is_better: bool = True
     level : float, default 0.05
         Probability of any false alarm among all pairs.
     lower_is_better : bool, default True
-        The test does not depend on it.
+        Whether a lower score is better; the test does not depend on it.
 
     Returns
     -------
@@ -52,7 +53,12 @@ def nemenyi(scores: Scores, level: float = 0.05, *, lower_is_better: bool = True
     Raises
     ------
     TypeError, ValueError
-        As :func:`average_ranks`; if ``level`` is not strictly between 0 and 1.
+        If :func:`average_ranks` would raise, or ``level`` is not strictly between 0 and 1.
+
+    See Also
+    --------
+    wilcoxon : Signed-rank tests of all pairs, usually more powerful.
+    friedman : One test of all methods.
 
     References
     ----------
@@ -78,7 +84,7 @@ def nemenyi_of(ranks: np.ndarray, level: float) -> Nemenyi:
     n, k = ranks.shape
     unit = math.sqrt(k * (k + 1) / (12 * n))
     means = ranks.mean(axis=0)
-    gaps, place = np.unique(np.abs(means[:, None] - means[None, :]), return_inverse=True)
+    gaps, index = np.unique(np.abs(means[:, None] - means[None, :]), return_inverse=True)
     p_value = np.clip(studentized_range.sf(gaps / unit, k, np.inf), 0, 1)
     critical = float(studentized_range.isf(level, k, np.inf)) * unit
-    return Nemenyi(critical, p_value[place].reshape(k, k))
+    return Nemenyi(critical, p_value[index].reshape(k, k))

@@ -1,4 +1,4 @@
-"""Average ranks, and whether they differ at all: Friedman's test."""
+"""Average ranks, and Friedman's test of whether they differ at all."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from bayescal.compare.table import Scores, read_table
 
 
 class Friedman(NamedTuple):
-    """Friedman's test and its F version.
+    """Result of Friedman's test and of its F version.
 
     Attributes
     ----------
     statistic : float
         Chi square with ``dof[0]`` degrees of freedom, corrected for ties.
     p_value : float
+        p-value of the chi square.
     f_statistic : float
         Iman and Davenport's F with ``dof`` degrees of freedom; NaN for one data set.
     f_p_value : float
+        p-value of F.
     dof : tuple of two int
         k - 1 and (k - 1)(n - 1) for k methods on n data sets.
     """
@@ -32,28 +34,34 @@ class Friedman(NamedTuple):
 
 
 def average_ranks(scores: Scores, *, lower_is_better: bool = True) -> np.ndarray:
-    r"""Mean ranks of methods over data sets; 1 is best, and equals share the mean of their ranks.
+    r"""Compute the mean ranks of methods over data sets; 1 is best, and ties get their mean rank.
 
-    Scores on one data set that are equal up to rounding errors are equal, as in all tests here.
+    Scores on one data set that are equal up to rounding errors are ties.
 
     Parameters
     ----------
     scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
-        One row for each data set, one column for each method. Infinities are ranked as such.
+        One row for each data set, one column for each method. Infinities are ranked.
     lower_is_better : bool, default True
+        Whether a lower score is better.
 
     Returns
     -------
     array of shape (k,)
-        Their sum is k(k + 1) / 2.
+        Mean ranks; their sum is k(k + 1) / 2.
 
     Raises
     ------
     TypeError
         If scores are not numbers.
     ValueError
-        If the table has the wrong shape or holds NaN; the message says for which method and
-        data set.
+        If the table has the wrong shape or contains NaN; the message names the method and the data
+        set.
+
+    See Also
+    --------
+    friedman : Test whether the ranks differ.
+    compare : All statistics of a table.
 
     References
     ----------
@@ -69,7 +77,7 @@ def average_ranks(scores: Scores, *, lower_is_better: bool = True) -> np.ndarray
 
 
 def friedman(scores: Scores, *, lower_is_better: bool = True) -> Friedman:
-    r"""Test whether all methods rank alike (Friedman), with Iman and Davenport's F.
+    r"""Test whether all methods have equal ranks (Friedman), also with Iman and Davenport's F.
 
     With mean ranks :math:`R_j` of k methods on n data sets,
 
@@ -78,18 +86,17 @@ def friedman(scores: Scores, *, lower_is_better: bool = True) -> Friedman:
                  \Big(1 - \frac{\sum_t (t^3 - t)}{n k (k^2 - 1)}\Big),
         \qquad F = \frac{(n-1) \chi^2}{n(k-1) - \chi^2},
 
-    where t runs over the sizes of the groups of scores that are equal up to rounding errors.
-    Without ties the denominator is 1. F is less conservative. Where all scores of every data set
-    are equal, both statistics are 0 and both p-values 1. Where all data sets agree, F is infinite.
-    One data set leaves F undefined: NaN.
-    The chi square is an approximation that needs more than about ten data sets.
+    where t runs over the sizes of the groups of tied scores. Without ties the denominator is 1. F
+    is less conservative. If all scores of every data set are equal, both statistics are 0 and both
+    p-values 1. If all data sets agree, F is infinite. For one data set F is undefined: NaN. The chi
+    square is an approximation that needs more than about ten data sets.
 
     Parameters
     ----------
     scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
-        One row for each data set, one column for each method. Infinities are ranked as such.
+        One row for each data set, one column for each method. Infinities are ranked.
     lower_is_better : bool, default True
-        The tests do not depend on it.
+        Whether a lower score is better; the tests do not depend on it.
 
     Returns
     -------
@@ -99,7 +106,11 @@ def friedman(scores: Scores, *, lower_is_better: bool = True) -> Friedman:
     Raises
     ------
     TypeError, ValueError
-        As :func:`average_ranks`.
+        If :func:`average_ranks` would raise.
+
+    See Also
+    --------
+    wilcoxon, nemenyi : Which pairs of methods differ.
 
     References
     ----------
@@ -120,7 +131,7 @@ def friedman(scores: Scores, *, lower_is_better: bool = True) -> Friedman:
 
 
 def ranks_of(values: np.ndarray) -> np.ndarray:
-    """Return ranks along rows, 1 for the least; equals share the mean of theirs."""
+    """Rank along rows, 1 for the least; ties get their mean rank."""
     from scipy.stats import rankdata
 
     return rankdata(values, axis=1)
@@ -133,11 +144,11 @@ def friedman_of(ranks: np.ndarray) -> Friedman:
     n, k = ranks.shape
     dof = (k - 1, (k - 1) * (n - 1))
     centred = ranks - (k + 1) / 2
-    # Ranks are multiples of a half: sums of squares are exact, and 0 only where all is tied.
+    # Ranks are multiples of a half: sums of squares are exact, and 0 only if everything is tied.
     spread = np.square(centred).sum()
     if spread == 0:
         return Friedman(0.0, 1.0, *((0.0, 1.0) if n > 1 else (np.nan, np.nan)), dof)
-    # The correction for ties divides by the ranks' own variance, which is this.
+    # The correction for ties divides by the variance of the ranks, which is this.
     between = np.square(centred.sum(axis=0)).sum()
     within = n * spread - between
     chi_square = float((k - 1) * between / spread)

@@ -1,4 +1,4 @@
-"""All pairs of methods by Wilcoxon's signed-rank test, with Holm's correction."""
+"""Wilcoxon's signed-rank test of all pairs of methods, with Holm's correction."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import numpy as np
 
 from bayescal.compare.table import Scores, differences, read_table
 
-#: Up to this number of data sets the null distribution is counted out.
+#: Number of data sets up to which the null distribution is computed exactly.
 EXACT = 100
 
 
 class Wilcoxon(NamedTuple):
-    """Wilcoxon's signed-rank test of all pairs.
+    """Result of Wilcoxon's signed-rank test of all pairs.
 
     Attributes
     ----------
     p_value : array of shape (k, k)
-        Two-sided, one on the diagonal.
+        Two-sided p-values, one on the diagonal.
     adjusted : array of shape (k, k)
-        The same after Holm's correction for all pairs: a pair differs at a level if this is at
-        most the level.
+        p-values after Holm's correction for all pairs: a pair differs at a level if its adjusted
+        p-value is at most that level.
     better : array of shape (k, k)
-        Sum of the ranks of the data sets on which the row's method is better than the column's;
-        half of the ranks of zeros.
+        Sum of the ranks of the data sets on which the row's method is better than the column's,
+        plus half of the ranks of zeros.
     """
 
     p_value: np.ndarray
@@ -36,14 +36,13 @@ def wilcoxon(scores: Scores, *, lower_is_better: bool = True) -> Wilcoxon:
     r"""Test all pairs of methods by Wilcoxon's signed-rank test, with Holm's correction.
 
     For each pair, absolute differences are ranked over data sets; under the null hypothesis each
-    has either sign with probability one half. Equal ones share the mean of their ranks. Zeros are
-    ranked with the rest and take part on neither side (J. W. Pratt's method; splitting them between
-    the sides, as is also done, gives the same p-values). Differences that are equal up to rounding
-    errors of the scores count as equal.
+    has either sign with probability one half. Ties get their mean rank. Zeros are ranked with the
+    rest and count on neither side (J. W. Pratt's method; splitting them between both sides gives
+    the same p-values). Differences that are equal up to rounding errors of the scores are ties.
 
-    Up to 100 data sets the p-value is exact given the ranks, with ties and zeros as without;
-    beyond it is the normal approximation with the exact variance and no continuity correction.
-    If all differences are zero, or there is one data set, it is 1.
+    Up to 100 data sets the p-value is exact given the ranks, with or without ties and zeros; for
+    more it is the normal approximation with the exact variance and no continuity correction. If all
+    differences are zero, or there is one data set, it is 1.
 
     Holm's correction sorts the m p-values and takes
     :math:`\tilde p_{(i)} = \max_{j \le i} \min(1, (m - j + 1) p_{(j)})`.
@@ -53,7 +52,7 @@ def wilcoxon(scores: Scores, *, lower_is_better: bool = True) -> Wilcoxon:
     scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
         One row for each data set, one column for each method.
     lower_is_better : bool, default True
-        The p-values do not depend on it.
+        Whether a lower score is better; the p-values do not depend on it.
 
     Returns
     -------
@@ -65,8 +64,14 @@ def wilcoxon(scores: Scores, *, lower_is_better: bool = True) -> Wilcoxon:
     TypeError
         If scores are not numbers.
     ValueError
-        If the table has the wrong shape or holds NaN or infinities; the message says for which
-        method and data set.
+        If the table has the wrong shape or contains NaN or infinities; the message names the method
+        and the data set.
+
+    See Also
+    --------
+    bayesian_signed_rank_matrix : Probabilities instead of p-values.
+    nemenyi : A test by average ranks.
+    compare : All statistics of a table.
 
     References
     ----------
@@ -102,7 +107,7 @@ def wilcoxon_of(values: np.ndarray) -> Wilcoxon:
 
 
 def signed_rank_test(difference: np.ndarray) -> tuple[float, float, float]:
-    """Return the rank sums of positive and negative differences, and the two-sided p-value."""
+    """Compute the rank sums of positive and negative differences, and the two-sided p-value."""
     from scipy.special import ndtr
     from scipy.stats import rankdata
 
@@ -121,7 +126,7 @@ def signed_rank_test(difference: np.ndarray) -> tuple[float, float, float]:
 
 
 def _exact(ranks: np.ndarray, smaller: float) -> float:
-    """Return twice the probability that a random half of the signs sums to ``smaller`` or less."""
+    """Compute twice the probability that random signs of ranks sum to ``smaller`` or less."""
     doubled = np.rint(2 * ranks).astype(int)
     end = round(2 * smaller)
     chance = np.zeros(end + 1)
@@ -134,7 +139,7 @@ def _exact(ranks: np.ndarray, smaller: float) -> float:
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-    """Return p-values (m,) after Holm's correction."""
+    """Apply Holm's correction to p-values (m,)."""
     order = np.argsort(p_values, kind="stable")
     factors = np.arange(len(p_values), 0, -1)
     adjusted = np.empty_like(p_values)

@@ -1,4 +1,4 @@
-"""All statistics of a table of scores in one result."""
+"""``compare``: all statistics of a table of scores in one result."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ TESTS = ("wilcoxon", "nemenyi")
 
 
 class Improvement(NamedTuple):
-    """By how much methods are better than a baseline.
+    """Improvement of methods over a baseline.
 
     Attributes
     ----------
     mean, error : arrays of shape (k,)
-        Mean over data sets, positive where the method is better, and its standard error, NaN for a
+        Mean over data sets, positive if the method is better, and its standard error, NaN for a
         single data set.
     wins : array of shape (k,)
-        Share of data sets on which it is better, ties being half.
+        Proportion of data sets on which the method is better, with ties counting half.
     """
 
     mean: np.ndarray
@@ -44,24 +44,32 @@ class Improvement(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Comparison:
-    """Statistics of k methods on n data sets, made by :func:`compare`.
+    """Statistics of k methods on n data sets, returned by :func:`compare`.
 
     Attributes
     ----------
     names : tuple of str
-        Of the methods, in the order of the table's columns, as all arrays are.
+        Names of the methods, in the order of the table's columns and of all arrays.
     scores : array of shape (n, k)
+        The table.
     ranks : array of shape (k,)
         Average ranks, 1 is best.
     friedman : Friedman
+        Test of all methods.
     wilcoxon : Wilcoxon
+        Tests of all pairs.
     nemenyi : Nemenyi
+        Tests of all pairs by average ranks.
     bayesian : SignedRankMatrix
+        Probabilities of all pairs.
     level : float
         Level of the tests.
     margin : float
-        Differences of scores that are practically nothing.
+        Largest difference of scores that is practically zero.
     lower_is_better : bool
+        Whether a lower score is better.
+    baseline : str or None
+        The method to which ``improvement`` refers.
     """
 
     names: tuple[str, ...]
@@ -78,20 +86,20 @@ class Comparison:
 
     @property
     def win_rates(self) -> np.ndarray:
-        """How often a method beats another, of all others and data sets, ties being half (k,)."""
+        """Proportion of comparisons with other methods and data sets that a method wins, (k,)."""
         return (len(self.names) - self.ranks) / (len(self.names) - 1)
 
     @property
     def improvement(self) -> Improvement:
-        """By how much each method is better than the baseline.
+        """Improvement of the methods over the baseline.
 
-        If this is what classifiers give before calibration, and scores are a proper loss, it is
-        the post-hoc improvement.
+        If the baseline is the uncalibrated classifier and scores are a proper loss, this is the
+        post-hoc improvement.
 
         Raises
         ------
         AttributeError
-            If no baseline was named.
+            If there is no baseline.
 
         References
         ----------
@@ -107,19 +115,19 @@ class Comparison:
         return Improvement(gaps.mean(axis=0), error, (0.5 + 0.5 * np.sign(gaps)).mean(axis=0))
 
     def significant(self, test: str = "wilcoxon") -> np.ndarray:
-        """Return which pairs differ by "wilcoxon" (with Holm's correction) or "nemenyi", (k, k)."""
+        """Return which pairs (k, k) differ by "wilcoxon" (with Holm's correction) or "nemenyi"."""
         check_choice(test, "test", TESTS)
         if test == "nemenyi":
             return significant_gaps(self.ranks, self.nemenyi)
         return self.wilcoxon.adjusted <= self.level
 
     def cliques(self, test: str = "wilcoxon") -> list[tuple[str, ...]]:
-        """Return the names of the groups that do not differ; see :func:`cliques`."""
+        """Return the names of the groups of methods that do not differ; see :func:`cliques`."""
         groups = cliques(self.ranks, self.significant(test))
         return [tuple(self.names[i] for i in group) for group in groups]
 
     def table(self) -> Table:
-        """Return a rich Table: methods by rank, each compared with the best."""
+        """Make a rich Table of the methods by rank, each compared with the best."""
         return self._lines().for_terminal()
 
     def _lines(self) -> TextTable:
@@ -135,8 +143,8 @@ class Comparison:
             cells = [self.names[i], f"{self.ranks[i]:.2f}", f"{self.win_rates[i]:.2f}"]
             cells += [f"{means[i]:.4g}"]
             if self.baseline is not None:
-                found = self.improvement
-                cells += [f"{found.mean[i]:.2g} ± {found.error[i]:.1g}"]
+                gain = self.improvement
+                cells += [f"{gain.mean[i]:.2g} ± {gain.error[i]:.1g}"]
             if i == best:
                 cells += ["–"] * 5
             else:
@@ -144,8 +152,12 @@ class Comparison:
                     _p(float(p[i, best])) for p in (self.wilcoxon.adjusted, self.nemenyi.p_value)
                 ]
                 cells += [
-                    f"{share[i, best]:.2f}"
-                    for share in (self.bayesian.better, self.bayesian.equal, self.bayesian.worse)
+                    f"{probability[i, best]:.2f}"
+                    for probability in (
+                        self.bayesian.better,
+                        self.bayesian.equal,
+                        self.bayesian.worse,
+                    )
                 ]
             rows.append(cells)
         caption = (
@@ -183,37 +195,50 @@ def compare(
 ) -> Comparison:
     """Compare methods over data sets: ranks, tests, and probabilities of being better.
 
+    Use it for benchmarks with many data sets; it computes everything that a critical-difference
+    diagram shows.
+
     Parameters
     ----------
     scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
         One row for each data set, one column for each method.
     names : sequence of k names, optional
-        By default the mapping's keys or the data frame's columns, or "method 0" and so on.
+        Names of the methods, by default the mapping's keys or the data frame's columns, or
+        "method 0" and so on.
     level : float, default 0.05
         Level of the tests.
     margin : float, default 0
-        Differences up to this, in the unit of the scores, are practically nothing: for the
-        Bayesian test only.
+        Largest difference, in the unit of the scores, that is practically zero; for the Bayesian
+        test only.
     lower_is_better : bool, default True
+        Whether a lower score is better.
     baseline : str, optional
-        The method that the others improve on, as classifiers before calibration.
-    draws, seed
-        Of the Bayesian test, see :func:`bayesian_signed_rank`.
+        The method to which improvements refer, such as the uncalibrated classifier.
+    draws : int, default 20000
+        Number of Monte Carlo draws of the Bayesian test.
+    seed : int, default 0
+        Seed of these draws.
 
     Returns
     -------
     Comparison
-        ``ranks``, ``friedman``, ``wilcoxon``, ``nemenyi``, ``bayesian``, ``win_rates`` and, of a
-        baseline, ``improvement``; ``significant(test)``, ``cliques(test)``; ``table()`` for people.
+        Its attributes are ``ranks``, ``friedman``, ``wilcoxon``, ``nemenyi``, ``bayesian``,
+        ``win_rates`` and, with a baseline, ``improvement``; its methods ``significant(test)``,
+        ``cliques(test)``, and ``table()`` to print.
 
     Raises
     ------
     TypeError
         If scores are not numbers.
     ValueError
-        If the table has the wrong shape or holds NaN or infinities (the message says for which
-        method and data set), if names are too few or too many or one comes twice, or if ``level``,
-        ``margin`` or ``draws`` are out of range.
+        If the table has the wrong shape or contains NaN or infinities (the message names the method
+        and the data set), if there are too few or too many names or duplicates, or if ``level``,
+        ``margin`` or ``draws`` is out of range.
+
+    See Also
+    --------
+    bayescal.plots.critical_difference : A diagram of the result.
+    wilcoxon, nemenyi, friedman, bayesian_signed_rank_matrix : The tests one by one.
 
     References
     ----------
@@ -254,7 +279,7 @@ def compare(
 
 
 def significant_gaps(ranks: np.ndarray, result: Nemenyi) -> np.ndarray:
-    """Return which pairs (k, k) lie at least a critical difference apart."""
+    """Return which pairs (k, k) are at least a critical difference apart."""
     gaps = np.abs(ranks[:, None] - ranks[None, :])
     return gaps >= result.critical_difference
 

@@ -1,4 +1,4 @@
-"""Tables of scores: what users pass, made into one array and names."""
+"""Reading of tables of scores: user input becomes one array with names and consistent ties."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Scores = ArrayLike | Mapping[str, ArrayLike]
 
 
 class Table(NamedTuple):
-    """Scores (data sets, methods), float64 and lower is better, with the methods' names."""
+    """Scores (data sets, methods) in float64, where lower is better, and the methods' names."""
 
     values: np.ndarray
     names: tuple[str, ...]
@@ -29,9 +29,9 @@ def read_table(
     lower_is_better: bool = True,
     finite: bool = True,
 ) -> Table:
-    """Check a table of scores; infinities pass unless ``finite``, NaN never does.
+    """Check a table of scores; NaN is an error, and infinities are if ``finite``.
 
-    Named data sets are matched by their names. Scores on one data set that are equal up to rounding
+    Data sets with names are matched by name. Scores on one data set that are equal up to rounding
     are made equal.
     """
     if isinstance(scores, Mapping):
@@ -75,31 +75,31 @@ def read_table(
 
 
 def in_one_order(columns: Mapping[Any, ArrayLike], called: str) -> list[np.ndarray]:
-    """Return vectors as arrays, those with named entries in the order of the first of these.
+    """Convert vectors to arrays, those with named entries in the order of the first of them.
 
-    ``called`` is a format of what messages call them. Names are the index of a pandas Series or the
-    coordinate of an xarray DataArray. Vectors without names go by the place of their entries, and
-    so do those that are numbered 0, 1, ... beside others with names.
+    ``called`` is a format for their names in messages. Names are the index of a pandas Series or
+    the coordinate of an xarray DataArray. Vectors without names are taken in the order of their
+    entries, as are vectors whose names are 0, 1, ... if others have real names.
     """
     arrays = [as_numpy(column, called.format(key)) for key, column in columns.items()]
     names = [row_names(column) for column in columns.values()]
-    named = [own for own in names if own is not None]
-    if all(own == named[0] for own in named):
+    named = [labels for labels in names if labels is not None]
+    if all(labels == named[0] for labels in named):
         return arrays
     unnamed = len(named) < len(names)
-    if not unnamed and all(_are_same(named[0], own) for own in named):
-        places = ({name: place for place, name in enumerate(own)} for own in named)
+    if not unnamed and all(_are_same(named[0], labels) for labels in named):
+        positions = ({name: position for position, name in enumerate(labels)} for labels in named)
         return [
-            array[[place[name] for name in named[0]]]
-            for array, place in zip(arrays, places, strict=True)
+            array[[position[name] for name in named[0]]]
+            for array, position in zip(arrays, positions, strict=True)
         ]
-    labeled = [own for own in named if not _are_numbers(own)]
-    if all(own == labeled[0] for own in labeled) and not any(
-        set(own) == set(range(len(own))) for own in labeled
+    labeled = [labels for labels in named if not _are_numbers(labels)]
+    if all(labels == labeled[0] for labels in labeled) and not any(
+        set(labels) == set(range(len(labels))) for labels in labeled
     ):
         return arrays
-    first = [*columns][next(i for i, own in enumerate(names) if own is not None)]
-    other = next(key for key, own in zip(columns, names, strict=True) if own != named[0])
+    first = [*columns][next(i for i, labels in enumerate(names) if labels is not None)]
+    other = next(key for key, labels in zip(columns, names, strict=True) if labels != named[0])
     raise ValueError(
         f"{called.format(other)} must have entries named like those of {called.format(first)}, "
         f"each once, got other names or another order{' beside entries without names' * unnamed}; "
@@ -108,7 +108,7 @@ def in_one_order(columns: Mapping[Any, ArrayLike], called: str) -> list[np.ndarr
 
 
 def _are_numbers(names: list[object] | None) -> bool:
-    """Return whether names are those that pandas gives to what has none."""
+    """Return whether names are absent or those that pandas assigns by default."""
     return names is None or names == list(range(len(names)))
 
 
@@ -117,7 +117,7 @@ def _are_same(first: list[object], second: list[object]) -> bool:
 
 
 def row_names(column: Any) -> list[object] | None:
-    """Return the names of the entries of a vector, or None where it has none."""
+    """Return the names of the entries of a vector, or None if it has none."""
     dims = getattr(column, "dims", ())
     if len(dims) == 1 and dims[0] in getattr(column, "coords", ()):
         return np.asarray(column.coords[dims[0]]).tolist()
@@ -140,21 +140,21 @@ def _check_names(names: Any, count: int) -> tuple[str, ...]:
 
 
 def tied(values: np.ndarray) -> np.ndarray:
-    """Return scores (data sets, methods) of which those equal up to rounding are made equal.
+    """Make scores (data sets, methods) equal that are equal up to rounding on one data set.
 
-    So all tests agree on what a tie is: 0.1 + 0.2 and 0.3 on one data set.
+    Thus all tests agree on ties, for example 0.1 + 0.2 and 0.3.
     """
     order = np.argsort(values, axis=1, kind="stable")
     ranked = np.take_along_axis(values, order, axis=1)
     first = np.ones(values.shape, bool)
-    first[:, 1:] = _apart(ranked[:, :-1], ranked[:, 1:])
-    place = np.maximum.accumulate(np.where(first, np.arange(values.shape[1]), 0), axis=1)
-    found = np.empty_like(values)
-    np.put_along_axis(found, order, np.take_along_axis(ranked, place, axis=1), axis=1)
-    return found
+    first[:, 1:] = _differ(ranked[:, :-1], ranked[:, 1:])
+    index = np.maximum.accumulate(np.where(first, np.arange(values.shape[1]), 0), axis=1)
+    result = np.empty_like(values)
+    np.put_along_axis(result, order, np.take_along_axis(ranked, index, axis=1), axis=1)
+    return result
 
 
-def _apart(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def _differ(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Return whether scores differ by more than the rounding of both."""
     with np.errstate(invalid="ignore", over="ignore"):
         gap = upper - lower > _rounding(lower, upper)
@@ -162,15 +162,15 @@ def _apart(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
 
 
 def _rounding(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    # Decimals are stored to half a unit in the last place, and so is their difference.
+    # Decimals are stored to half a unit in the last place, and so are their differences.
     return np.finfo(np.float64).eps * np.abs(a) + np.finfo(np.float64).eps * np.abs(b)
 
 
 def differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return a - b (n,), where absolute differences equal up to rounding are made equal.
+    """Compute a - b (n,), making absolute differences equal that are equal up to rounding.
 
-    So that decimal scores tie as they do on paper: 0.8 - 0.7 with 0.7 - 0.6. The scores are those
-    of :func:`tied`, of which equal ones alone have the difference zero.
+    Thus decimal scores tie as on paper: 0.8 - 0.7 with 0.7 - 0.6. The scores must come from
+    :func:`tied`, so that only equal scores have the difference zero.
     """
     raw = a - b
     size, error = np.abs(raw), _rounding(a, b)

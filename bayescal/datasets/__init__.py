@@ -1,4 +1,4 @@
-"""Data sets with a known truth, to measure calibrators against what is possible."""
+"""Data sets with known true probabilities, to measure how close calibrators come to the optimum."""
 
 from bayescal.datasets import simplex, synthetic
 

@@ -1,4 +1,4 @@
-"""Predictions of three classes whose true probabilities are known: a smooth map of the simplex."""
+"""Predictions of three classes with known true probabilities: a smooth map of the simplex."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHIFT, _POWER, _WAVE = 0.003, 0.65, 0.15
 
 
 class SimplexData(NamedTuple):
-    """Predictions, labels, and the probabilities that the labels were drawn with.
+    """Predictions, labels, and the probabilities that the labels were drawn from.
 
     Attributes
     ----------
@@ -35,14 +35,15 @@ class SimplexData(NamedTuple):
 
 
 def true_probabilities(probs: ArrayLike) -> np.ndarray:
-    r"""Return the true class probabilities c(p) given predictions p.
+    r"""Compute the true class probabilities c(p) given predictions p.
 
-    Predictions are too certain, less so of class 2 than of class 3, and off along a wave:
+    The predictions are over-confident, less so for class 2 than for class 3, and distorted by a
+    wave:
 
     .. math:: c_j(p) \propto w_j \, (p_j + 0.003)^{0.65} \, e^{0.15 \sin 2 \pi p_{j + 1}}, \qquad
         w = (1, 1.15, 0.9),
 
-    normalised, with class 1 following class 3. The calibration error at p is c(p) - p. For
+    normalized, with class 1 following class 3. The calibration error at p is c(p) - p. For
     predictions of :func:`sample` its mean absolute value is 0.056 over classes, and 0.077 for the
     most probable class.
 
@@ -54,11 +55,16 @@ def true_probabilities(probs: ArrayLike) -> np.ndarray:
     Returns
     -------
     array of shape (n, 3), float64
+        True probabilities.
 
     Raises
     ------
     ValueError
         If rows are not probabilities of three classes.
+
+    See Also
+    --------
+    sample : Draw predictions and labels.
 
     Examples
     --------
@@ -79,32 +85,39 @@ def true_probabilities(probs: ArrayLike) -> np.ndarray:
 def sample(n: int, *, seed: int = 0) -> SimplexData:
     r"""Draw predictions from Dirichlet(1/2, 1/2, 1/2), and labels by their true probabilities.
 
+    Use it to compare calibrators with the optimum for three classes.
+
     Parameters
     ----------
     n : int
-        Number of cases.
+        Number of rows.
     seed : int
-        The same seed gives the same data.
+        Seed; the same seed gives the same data.
 
     Returns
     -------
     SimplexData
+        Predictions ``probs`` (n, 3), labels ``y`` (n,) and probabilities ``truth`` (n, 3).
 
     Raises
     ------
     TypeError, ValueError
-        If ``n`` is not a positive integer or ``seed`` no seed.
+        If ``n`` is not a positive integer or ``seed`` is not a seed.
+
+    See Also
+    --------
+    true_probabilities : The map from predictions to true probabilities.
 
     Notes
     -----
-    The least log loss and Brier score of any predictions have the expected values 0.816 and 0.486.
+    The lowest expected log loss of any predictions is 0.816, the lowest Brier score 0.486.
 
     References
     ----------
     K. Valk (2022), Calibration of multi-class probabilistic classifiers, University of Tartu,
-    section 4.2: the distribution of the predictions. The map there was another one, learnt from
-    five million images; calibration errors before and after temperature scaling, Dirichlet
-    calibration and kernels are alike.
+    section 4.2, for the distribution of the predictions. The map there was a different one, learned
+    from five million images; calibration errors before and after temperature scaling, Dirichlet
+    calibration and kernels are similar.
 
     Examples
     --------
@@ -118,5 +131,5 @@ def sample(n: int, *, seed: int = 0) -> SimplexData:
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet([_CONCENTRATION] * 3, n)
     truth = true_probabilities(probs)
-    place = rng.random(n)[:, None] > np.cumsum(truth, axis=1)[:, :2]
-    return SimplexData(probs, place.sum(axis=1), truth)
+    above = rng.random(n)[:, None] > np.cumsum(truth, axis=1)[:, :2]
+    return SimplexData(probs, above.sum(axis=1), truth)

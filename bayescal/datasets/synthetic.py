@@ -1,7 +1,7 @@
-"""Data sets drawn from known generative models, and the best log loss that they allow.
+"""Data sets drawn from known generative models, and the lowest log loss that these allow.
 
-Each data set has parameters of its own, drawn from a prior. As the prior and the parameters are
-known, so are the optimal predictions and their expected loss: no method can do better.
+The parameters of every data set are drawn from a prior. Since prior and parameters are known, so
+are the optimal predictions and their expected loss: no method can do better.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _STEP = 1 / 16
 
 
 class SyntheticData(NamedTuple):
-    """Data sets and the parameters that they were drawn with.
+    """Data sets and the parameters that they were drawn from.
 
     Attributes
     ----------
-    x : array of shape (B, n), or (B, n, d) for a family of d features
+    x : array of shape (B, n), or (B, n, d) for a family with d features
         Scores, float64.
     y : array of shape (B, n)
         Labels in {0, ..., k - 1}.
     parameters : dict of arrays of shape (B, ...)
-        One entry for each parameter of the family, fixed ones included.
+        One entry for each parameter of the family, including fixed ones.
     """
 
     x: np.ndarray
@@ -51,23 +51,27 @@ class SyntheticData(NamedTuple):
 
 
 def experiments() -> Mapping[str, Prior]:
-    r"""Return the priors of the five base experiments with univariate Gaussian classes.
+    r"""Return the priors of five base experiments with univariate Gaussian classes.
 
     Returns
     -------
     mapping from "a", ..., "e" to Prior
-        In all of them :math:`\sigma = 1`. The means are a priori independent, with
+        In all of them :math:`\sigma = 1`. The means are independent a priori, with
 
         - a: :math:`\mu_0 \sim U(-0.5, 0)`, :math:`\mu_1 \sim U(0, 0.5)`;
         - b: :math:`\mu_0 \sim U(-2.5, 0)`, :math:`\mu_1 \sim U(0, 2.5)`;
         - c, d, e: :math:`\mu_0 \sim \mathrm{Beta}(2, 5)`, and :math:`\mu_1` is
           :math:`\mathrm{Beta}(5, 2)` plus 1, 3 and 5.
 
+    See Also
+    --------
+    sample : Draw data sets from a prior.
+
     Notes
     -----
-    Figures printed in table 6 of the reference for its method ``bayes_preds``, 0.1846 for b and
-    0.0342 for d, lie below the lowest expected log loss that these models allow, 0.2829 and 0.1132
-    (see ``bayes_optimal_log_loss``), so no method can reach them.
+    Two figures in table 6 of the reference for its method ``bayes_preds``, 0.1846 for b and 0.0342
+    for d, are below the lowest expected log loss that these models allow, 0.2829 and 0.1132 (see
+    ``bayes_optimal_log_loss``), so no method can reach them.
 
     References
     ----------
@@ -104,7 +108,9 @@ def sample(
     parameters: Mapping[str, ArrayLike] | None = None,
     key: int | jax.Array = 0,
 ) -> SyntheticData:
-    """Draw data sets from a generative model, each with parameters of its own from the prior.
+    """Draw data sets from a generative model, with new parameters from the prior for every one.
+
+    Use it to compare methods with the optimum, which ``posterior_predict`` computes.
 
     Parameters
     ----------
@@ -113,15 +119,15 @@ def sample(
     num_datasets : int
         Number B of data sets.
     n : int
-        Observations in each.
+        Number of observations in each data set.
     class_ratio : float or array of shape (k,)
-        Share of class 1, or of each class. Class counts are not random: they are ``n`` times the
-        shares, rounded so that they sum to ``n``. Labels come in random order.
+        Proportion of class 1, or of every class. Class counts are not random: they are ``n`` times
+        the proportions, rounded so that they sum to ``n``. Labels are in random order.
     dim : int
         Number of features of a multivariate Gaussian family.
     parameters : mapping, optional
-        Parameters (B, ...) to use instead of draws from the prior: those of other data, to draw a
-        test set for each of its data sets.
+        Parameters (B, ...) to use instead of draws from the prior, for example those of other data
+        in order to draw a test set for each of its data sets.
     key : int or JAX key
         Seed; the same key gives the same data.
 
@@ -134,7 +140,12 @@ def sample(
     ------
     TypeError, ValueError
         If a count is not a positive integer, ``class_ratio`` is not strictly between 0 and 1,
-        ``parameters`` do not fit, or the prior gives invalid parameters.
+        ``parameters`` do not match, or the prior gives invalid parameters.
+
+    See Also
+    --------
+    experiments : Ready-made priors.
+    bayes_optimal_log_loss : The lowest expected log loss.
 
     Examples
     --------
@@ -149,10 +160,10 @@ def sample(
     num_datasets = checks.check_count(num_datasets, "num_datasets")
     n = checks.check_count(n, "n")
     family = prior.family
-    shares = checks.check_class_prior(class_ratio, family.classes)
-    # Class counts are rounded shares, the largest remainders up.
-    counts = np.floor(n * shares + 1e-9).astype(int)
-    order = np.argsort(counts - n * shares, kind="stable")
+    proportions = checks.check_class_prior(class_ratio, family.classes)
+    # Class counts are rounded proportions; those with the largest remainders are rounded up.
+    counts = np.floor(n * proportions + 1e-9).astype(int)
+    order = np.argsort(counts - n * proportions, kind="stable")
     counts[order[: n - counts.sum()]] += 1
     labels = np.repeat(np.arange(family.classes), counts)
     with float64():
@@ -202,14 +213,14 @@ def _observe(
 
 
 def bayes_optimal_log_loss(prior: Prior) -> float:
-    r"""Return the mean log loss of the optimal predictions that know the parameters.
+    r"""Compute the mean log loss of the optimal predictions if the parameters are known.
 
-    No method that has to learn them can have a lower expected loss on balanced test data. For
-    known parameters the loss depends on :math:`\delta = |\mu_1 - \mu_0| / \sigma` alone:
+    Methods that have to estimate the parameters cannot have a lower expected loss on balanced test
+    data. For known parameters the loss depends only on :math:`\delta = |\mu_1 - \mu_0| / \sigma`:
 
     .. math:: \int \ln\left(1 + e^{-\delta^2/2 - \delta z}\right) \varphi(z) \, dz ,
 
-    :math:`\varphi` the standard normal density. Its mean over the prior is returned.
+    where :math:`\varphi` is the standard normal density. The mean over the prior is returned.
 
     Parameters
     ----------
@@ -224,7 +235,11 @@ def bayes_optimal_log_loss(prior: Prior) -> float:
     Raises
     ------
     ValueError
-        If the prior is of another family or has too many random parameters.
+        If the prior is of another family or has more than three random parameters.
+
+    See Also
+    --------
+    sample : Draw data sets from the prior.
 
     Notes
     -----
@@ -244,7 +259,7 @@ def bayes_optimal_log_loss(prior: Prior) -> float:
     rule = Quadrature()
     with float64():
         rule.check(prior)
-        # Sums of no observations: the nodes are those of the prior.
+        # Sums over no observations: the nodes are those of the prior.
         sums, even = jnp.zeros((1, 2, 3)), Known(jnp.zeros(2))
         problem: Problem = Problem(prior, sums, jnp.zeros(()), even, None)
         boxes = rule.prepare(problem, as_key(0), 1, False)
@@ -257,7 +272,7 @@ def bayes_optimal_log_loss(prior: Prior) -> float:
 
 @jax.jit
 def _expected_loss(gap: jax.Array) -> jax.Array:
-    """Return the expected log loss for means ``gap`` (m,) deviations apart."""
+    """Compute the expected log loss for means that are ``gap`` (m,) standard deviations apart."""
     z = jnp.arange(-_REACH, _REACH + _STEP / 2, _STEP)
     density = _STEP * jnp.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     gap = jnp.abs(gap)[:, None]

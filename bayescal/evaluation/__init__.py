@@ -1,7 +1,7 @@
-"""How good the probabilities of one model or several are: numbers, verdicts and an HTML page.
+"""Evaluation of the probabilities of one or several models: numbers, verdicts and an HTML page.
 
-:func:`evaluate` measures; the result prints as a table, gives JSON-ready numbers, and writes one
-self-contained page with figures.
+:func:`evaluate` returns a result that prints as a table, converts to JSON-ready numbers, and writes
+one self-contained page with figures.
 """
 
 from bayescal.evaluation._evaluate import Evaluation, evaluate

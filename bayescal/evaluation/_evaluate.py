@@ -1,4 +1,4 @@
-"""Measure models on one data set, and hold what was found."""
+"""``evaluate`` and its result, ``Evaluation``."""
 
 from __future__ import annotations
 
@@ -34,48 +34,48 @@ from bayescal.metrics.registry import usual_metrics
 
 __all__ = ["Evaluation", "evaluate"]
 
-#: Cases in blocks that are put together: so many are judged as in memory.
-_FEW = 100_000
+#: Number of rows in blocks below which these are joined and evaluated as in memory.
+_MIN_ROWS_IN_CELLS = 100_000
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Measured):
-    """What :func:`evaluate` found.
+    """Result of :func:`evaluate`: metrics, tests and a verdict for every model.
 
     Attributes
     ----------
     report : Report
-        Metrics with intervals, differences to the first model, and tests.
+        Metrics with intervals, differences from the first model, and tests.
     findings : dict
-        By model, a :class:`Finding`.
+        A :class:`Finding` for each model.
     classes : tuple of str
         Names of the classes.
     bins : int
-        Of the calibration errors and diagrams.
+        Number of bins of the calibration errors and diagrams.
     replicates, seed : int
-        Of the bootstrap and of the labels drawn for tests.
+        Number of resamples, and of sets of labels drawn for tests, and their seed.
     events : dict
-        By model, :class:`Events`: what tests and figures look at.
+        The :class:`Events` of each model, the data of tests and figures.
     """
 
     def to_dict(self) -> dict[str, object]:
-        """Return the numbers as what JSON can hold; infinity is None."""
+        """Return the numbers in a form that JSON can represent; infinity is None."""
         totals = next(iter(self.events.values())).totals.tolist()
         models = {}
-        for name, found in self.findings.items():
-            parts = found.decomposition
+        for name, finding in self.findings.items():
+            parts = finding.decomposition
             models[name] = {
-                "verdict": found.verdict,
-                "strength": found.strength,
-                "size": found.size,
-                "mean_confidence": found.confidence,
-                "mean_predicted": found.predicted,
-                "observed": found.observed,
+                "verdict": finding.verdict,
+                "strength": finding.strength,
+                "size": finding.size,
+                "mean_confidence": finding.confidence,
+                "mean_predicted": finding.predicted,
+                "observed": finding.observed,
                 "metrics": _plain(self.report.intervals[name]),
                 "differences": _plain(self.report.differences.get(name, {})),
-                "spiegelhalter": _finite(found.spiegelhalter._asdict()),
-                "consistency": _finite(found.consistency._asdict()),
-                "calibration_in_the_large": found.bias and _finite(found.bias._asdict()),
+                "spiegelhalter": _finite(finding.spiegelhalter._asdict()),
+                "consistency": _finite(finding.consistency._asdict()),
+                "calibration_in_the_large": finding.bias and _finite(finding.bias._asdict()),
                 "brier_decomposition": {
                     key: getattr(parts, key)
                     for key in ("score", "miscalibration", "discrimination", "uncertainty")
@@ -100,32 +100,35 @@ class Evaluation(Measured):
         about: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> str:
-        """Return one self-contained HTML page with tables, figures and text.
+        """Make a self-contained HTML page with tables, figures and text.
 
         Nothing on it is loaded from elsewhere. It follows the reader's light or dark theme.
 
         Parameters
         ----------
         title : str
+            Title of the page.
         about : mapping from str to str, optional
-            What else to say of the data and how they were read.
+            Further facts about the data and how they were read.
         progress : callable, optional
-            Called with what is being drawn, the steps done, and the steps in all.
+            Called with what is being drawn, the number of steps done, and the total.
 
         Returns
         -------
         str
+            The page.
         """
         return _page.build(self, title, about or {}, progress or _quiet)
 
     def save_html(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Write the page of :meth:`to_html`, with its options.
+        """Write the page of :meth:`to_html` to a file.
 
         Parameters
         ----------
         path : str or path
+            The file.
         **options
-            Of :meth:`to_html`.
+            Options of :meth:`to_html`.
         """
         Path(path).write_text(self.to_html(**options), encoding="utf-8")
 
@@ -145,73 +148,83 @@ def evaluate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Judge the probabilities of one model, or of several on the same cases.
+    """Evaluate the probabilities of one model, or of several on the same rows.
 
+    It computes metrics with confidence intervals, tests of calibration, and a verdict in words.
     Call it with predictions and labels, ``evaluate(probs, y)``; with fitted classifiers, features
-    and labels, ``evaluate(model, X, y)``; or with blocks, which hold labels: ``evaluate(blocks)``.
+    and labels, ``evaluate(model, X, y)``; or with blocks, which contain labels:
+    ``evaluate(blocks)``.
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), fitted classifier, Blocks, or mapping from names to such
-        P(y = 1) for two classes, or one row of class probabilities per case. Rows for two classes
-        are judged by their second column, as shape (n,). A fitted classifier has
-        ``predict_proba`` and ``classes_``. Blocks of several models hold the same cases, cut alike.
+    probs : array of shape (n,) or (n, k), fitted classifier, Blocks, or mapping from names to them
+        P(y = 1) for two classes, or class probabilities in rows. Rows for two classes are evaluated
+        by their second column, like shape (n,). A fitted classifier has ``predict_proba`` and
+        ``classes_``. Blocks of several models must contain the same rows, cut in the same way.
     *data
-        The labels y, array of shape (n,); before them the features of fitted classifiers. Labels
-        are codes 0, ..., k - 1, or any values, as :func:`bayescal.metrics.log_loss` reads them.
+        The labels y, array of shape (n,), preceded for fitted classifiers by their features. Labels
+        are codes 0, ..., k - 1, or any values, as in :func:`bayescal.metrics.log_loss`.
     y : array of shape (n,), optional
-        The labels, by their name.
+        The labels, passed by keyword.
     classes : sequence, optional
-        The values that labels take, in the order of the columns, or names of codes; by default
-        those of the fitted classifiers, or the sorted ones. Columns of a data frame that are named
-        like them may stand in any order.
+        The values of labels in column order, or names of integer codes; by default those of the
+        fitted classifiers, or the sorted labels. Columns of a data frame that are named like the
+        classes may have any order.
     inputs : {"probs", "logits"}
-        What predictions are; those of fitted classifiers are probabilities.
+        What ``probs`` contain; predictions of fitted classifiers are probabilities.
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole ones are counts, the same as repeating cases. Cases of
-        weight zero are left out.
+        Non-negative row weights. Integers are counts, equal to repeating rows. Rows with weight
+        zero are ignored.
     groups : array of shape (n,), optional
-        Labels of clusters, of any hashable kind: rows with equal labels may be dependent, as the
-        days of one patient. Intervals and tests are those of :func:`bayescal.metrics.report` with
-        groups, and diagrams have no bands, which would take cases as independent. Not for Blocks.
+        Labels of clusters, of any hashable kind: rows with equal labels may be dependent, such as
+        the days of one patient. Intervals and tests are those of :func:`bayescal.metrics.report`
+        with groups, and diagrams have no bands, which assume independent rows. Not for Blocks.
     level : float
-        Coverage that the confidence intervals aim at, in (0, 1).
+        Nominal coverage of the confidence intervals, in (0, 1).
     replicates : int
-        Of the bootstrap; as many sets of labels are drawn for the test of the calibration error.
+        Number of bootstrap resamples, and of sets of labels drawn for the test of the calibration
+        error.
     bins : int
-        Of the calibration errors and of the reliability diagrams.
+        Number of bins of the calibration errors and of the reliability diagrams.
     seed : int
+        Seed of the resamples and the drawn labels.
     progress : callable, optional
-        Called with what is being done, the steps done, and the steps in all.
+        Called with what is being done, the number of steps done, and the total.
 
     Returns
     -------
     Evaluation
+        Metrics, tests and verdicts; prints as a table.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`bayescal.metrics.report`; if models have different numbers of classes, or there
-        are not as many names as classes.
+        If :func:`bayescal.metrics.report` would raise, models have different numbers of classes, or
+        there are not as many names as classes.
+
+    See Also
+    --------
+    bayescal.metrics.report : The metrics alone.
+    bayescal.plots.reliability : The diagram alone.
 
     Notes
     -----
     Metrics and intervals are those of :func:`bayescal.metrics.report`, with the given bins.
 
-    From 100,000 cases on that come in blocks, tests and figures look at cells of predictions that
-    differ by less than one part in 128 of P(y = 1) or P(y = 0) and lie in one bin, if there are no
-    more than 64. Means and bins are exact then; isotonic regression, hence the decomposition, is
-    of the cells' means, and p-values are those of :func:`bayescal.metrics.consistency_test` for so
-    many cases. Four passes for each model; memory does not depend on the number of cases.
+    For 100,000 and more rows in blocks, tests and figures use cells of predictions that differ by
+    less than one part in 128 of P(y = 1) or P(y = 0) and lie in one bin, if there are no more than
+    64 bins. Means and bins are then exact; isotonic regression, and hence the decomposition, uses
+    the cells' means, and p-values are those of :func:`bayescal.metrics.consistency_test` for so
+    many rows. It makes four passes for each model; memory does not depend on the number of rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> p, y = np.repeat([0.1, 0.9], 50), np.tile([0, 0, 0, 1, 1], 20)
-    >>> found = evaluate({"raw": p}, y, classes=["no", "yes"], replicates=100)
-    >>> found.findings["raw"].verdict
+    >>> result = evaluate({"raw": p}, y, classes=["no", "yes"], replicates=100)
+    >>> result.findings["raw"].verdict
     'over-confident'
-    >>> found.to_dict()["classes"]
+    >>> result.to_dict()["classes"]
     {'no': 60, 'yes': 40}
 
     Fitted classifiers with features and labels of any kind:
@@ -221,7 +234,7 @@ def evaluate(
     >>> model = GaussianNB().fit(x, labels)
     >>> evaluate({"bayes": model, "raw": p}, x, labels, replicates=100).classes
     ('no', 'yes')
-    >>> found.to_html().startswith("<!DOCTYPE html>")
+    >>> result.to_html().startswith("<!DOCTYPE html>")
     True
     """
     level, bins = check_level(level), check_count(bins, "bins")
@@ -230,38 +243,38 @@ def evaluate(
     given: Any = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not given:
         raise ValueError("probs must not be an empty mapping")
-    fitted = [name for name, own in given.items() if is_fitted(own)]
+    fitted = [name for name, model in given.items() if is_fitted(model)]
     given, y, classes = predictions(given, data, y, classes, "evaluate")
     check_names(given, "probs")
     models = {}
-    for name, own in given.items():
+    for name, model in given.items():
         reading = Reading(classes, "probs" if name in fitted else inputs)
-        models[str(name)] = _read(own, y, weights, reading)
-    columns = {own.columns for own in models.values()}
+        models[str(name)] = _read(model, y, weights, reading)
+    columns = {model.columns for model in models.values()}
     if len(columns) > 1:
         raise ValueError("probs must have one number of classes for all models")
     k = columns.pop() or 2
     names = [label_name(name) for name in next(iter(models.values())).classes]
     if len(set(names)) < k:
         raise ValueError(f"classes must be {k} names that differ as text, got {names}")
-    read = [own.blocks for own in models.values() if isinstance(own, PredictionBlocks)]
+    read = [model.blocks for model in models.values() if isinstance(model, PredictionBlocks)]
     if groups is not None:
-        models = {name: _in_clusters(own, groups, weights) for name, own in models.items()}
+        models = {name: _in_clusters(data, groups, weights) for name, data in models.items()}
     steps, events = 1 + len(models), {}
-    for done, (name, own) in enumerate(models.items()):
+    for done, (name, loaded) in enumerate(models.items()):
         progress(f"tests: {name}", done, steps)
-        if isinstance(own, PredictionBlocks):
-            events[name] = events_of_blocks(own, bins, replicates, seed)
-            if events[name].rows >= _FEW:
+        if isinstance(loaded, PredictionBlocks):
+            events[name] = events_of_blocks(loaded, bins, replicates, seed)
+            if events[name].rows >= _MIN_ROWS_IN_CELLS:
                 continue
-            own = models[name] = own.gather()
-        events[name] = events_of(own, bins, replicates, seed)
+            loaded = models[name] = loaded.gather()
+        events[name] = events_of(loaded, bins, replicates, seed)
     rows = next(iter(events.values())).rows
     progress(f"{replicates:,} resamples of {rows:,} cases", len(models), steps)
-    arrays: Any = {name: own for name, own in models.items() if isinstance(own, Predictions)}
+    arrays: Any = {name: array for name, array in models.items() if isinstance(array, Predictions)}
     first: Any = next(iter(arrays.values()), None)
-    for own in arrays.values():
-        if not (np.array_equal(own.y, first.y) and np.array_equal(own.weights, first.weights)):
+    for array in arrays.values():
+        if not (np.array_equal(array.y, first.y) and np.array_equal(array.weights, first.weights)):
             raise ValueError("models must have the same cases in the same order")
     measured = report(
         models,
@@ -274,8 +287,8 @@ def evaluate(
         blocks.finish()
     progress("tests", steps, steps)
     findings = {
-        name: find(own, measured.intervals[name], measured.tests[name])
-        for name, own in events.items()
+        name: find(event, measured.intervals[name], measured.tests[name])
+        for name, event in events.items()
     }
     return Evaluation(measured, findings, tuple(names), bins, replicates, seed, events)
 
@@ -283,7 +296,7 @@ def evaluate(
 def _read(
     probs: Any, y: ArrayLike | None, weights: ArrayLike | None, reading: Reading
 ) -> Predictions | PredictionBlocks:
-    """Return checked predictions, (n,) of two classes."""
+    """Check predictions; those of two classes become (n,)."""
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
         return PredictionBlocks(blocks, second=True, reading=reading)
@@ -302,7 +315,7 @@ def _in_clusters(
 
 
 def _plain(intervals: Mapping[str, Interval]) -> dict[str, object]:
-    return {metric: _finite(found._asdict()) for metric, found in intervals.items()}
+    return {metric: _finite(interval._asdict()) for metric, interval in intervals.items()}
 
 
 def _finite(values: Mapping[str, object]) -> dict[str, object]:
@@ -313,4 +326,4 @@ def _finite(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _quiet(*_: object) -> None:
-    """Show nothing."""
+    """Ignore progress."""

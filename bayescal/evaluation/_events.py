@@ -1,4 +1,4 @@
-"""What tests and figures look at: events, and the probabilities that one model gave them."""
+"""Events, the data of tests and figures: what happened, and its predicted probability."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bayescal.metrics.uncertainty.consistency import Consistency
 
 __all__ = ["STRIPS", "Cases", "Events", "events_of", "events_of_blocks"]
 
-#: Bars of the histograms on top of reliability diagrams.
+#: Number of bars of the histograms on top of reliability diagrams.
 STRIPS = 20
-#: By which the means of bins are kept away from their borders.
+#: Distance by which means of bins are kept away from borders.
 _INSIDE = 1e-12
 
 
 class Cases(NamedTuple):
-    """Probabilities (m,) of events, whether these happened, and weights or None for ones."""
+    """Probabilities (m,) of events, whether they happened, and weights, or None for ones."""
 
     predicted: np.ndarray
     happened: np.ndarray
@@ -35,30 +35,31 @@ class Cases(NamedTuple):
 
 @dataclass(frozen=True)
 class Events:
-    """Events of one model: of two classes that y = 1, of more that the most probable happened.
+    """Events of one model: that y = 1 for two classes, else that the most probable class happened.
 
     Attributes
     ----------
     cases : Cases
-        Of very many there are cells of nearly equal probability, each with those of both outcomes.
+        The events; for very many, cells of nearly equal probability with both outcomes.
     drawn : Cases
-        The same for figures. Weights that are no counts are worth fewer cases: ``size``.
+        The events for figures. Weights that are not counts are rescaled to ``size`` rows.
     classes : array of shape (3, k, bins) or None
-        Of more than two classes, sums by class and bin of its probability: of weights, and of
-        these times probabilities and outcomes.
+        For more than two classes, sums by class and bin of its probability: of weights, and of
+        weights times probabilities and times outcomes.
     totals : array of shape (k,)
         Sums of weights by class.
     rows : int
+        Number of rows.
     size : float or None
-        The effective sample size, of weights that are no counts.
+        The effective sample size if weights are not counts.
     consistency : float
         The p-value of the consistency test of the expected calibration error.
     excess, variance : float
-        The sum of predictions less outcomes, and its variance if predictions are calibrated.
+        The sum of predictions minus outcomes, and its variance if predictions are calibrated.
     precision : float
-        Machine epsilon of the type in which probabilities were given.
+        Machine epsilon of the type of the given probabilities.
     clustered : tuple of float or None
-        Where cases lie in clusters, a statistic and a p-value of that sum.
+        A statistic and a p-value of that sum if rows are in clusters.
     """
 
     cases: Cases
@@ -74,24 +75,24 @@ class Events:
     clustered: tuple[float, float] | None = None
 
     def mean(self, values: np.ndarray) -> float:
-        """Return the weighted mean over cases."""
+        """Compute the weighted mean over the events."""
         return float(np.average(values, weights=self.cases.weights))
 
     def curve(self, bins: int) -> list[tuple[float, ...]]:
-        """Return mean prediction, frequency and weight of each bin that holds cases."""
+        """Compute mean prediction, frequency and weight of every bin that is not empty."""
         predicted, happened, weights = self.cases
         predicted = as_given(predicted, self.precision)
         curve = reliability_curve(predicted, happened, bins=bins, weights=weights)
         return [*zip(*curve, strict=True)]
 
     def class_errors(self) -> np.ndarray:
-        """Return the expected calibration error of each of more than two classes, (k,)."""
+        """Compute the expected calibration error of each of more than two classes, (k,)."""
         assert self.classes is not None
         mass, predicted, happened = self.classes
         return np.abs(predicted - happened).sum(axis=1) / mass.sum(axis=1)
 
     def of_class(self, label: int) -> Cases:
-        """Return cases that have the sums of one of more than two classes."""
+        """Return events that have the sums of one of more than two classes."""
         assert self.classes is not None
         sums = self.classes[:, label]
         used = np.flatnonzero(sums[0])
@@ -101,7 +102,7 @@ class Events:
 
 
 def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Events:
-    """Return the events of cases in memory."""
+    """Collect the events of rows in memory."""
     event = _of_each(data)
     predicted, happened, weights = event[:3]
     plain = bool((weights == 1).all())
@@ -127,39 +128,39 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
 
 
 def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: int) -> Events:
-    """Return the events of cases that come in blocks, in cells, after one pass."""
+    """Collect the events of rows in blocks, in cells, in one pass."""
     make = METRICS["ece"].make
     assert make is not None
     test = Consistency(make(None, bins=bins), replicates, seed, whole=True, strips=STRIPS)
     metric = _by_class(data.columns, bins)
-    found = data.total(partial(_look, test, metric))
-    whole = bool(found["fractions"] == 0)
+    sums = data.total(partial(_first_pass, test, metric))
+    whole = bool(sums["fractions"] == 0)
     test = replace(test, whole=whole)
-    predicted, mass, happened, squares = test.points(found["events"])
-    size = None if whole else float(mass.sum() ** 2 / found["squares"])
+    predicted, mass, happened, squares = test.points(sums["events"])
+    size = None if whole else float(mass.sum() ** 2 / sums["squares"])
     return Events(
         _cells(predicted, mass, happened, None),
         _cells(predicted, mass, happened, size),
-        None if metric is None else found["classes"].reshape(3, -1, bins),
-        found["totals"],
-        int(found["rows"]),
+        None if metric is None else sums["classes"].reshape(3, -1, bins),
+        sums["totals"],
+        int(sums["rows"]),
         size,
-        float(test.value(found["events"], np)),
+        float(test.value(sums["events"], np)),
         float((mass * predicted - happened).sum()),
         float(squares @ (predicted * (1 - predicted))),
     )
 
 
-def _look(test: Consistency, metric: SumMetric | None, data: Predictions) -> Sums:
+def _first_pass(test: Consistency, metric: SumMetric | None, data: Predictions) -> Sums:
     weights = data.weights
-    found = {
+    sums = {
         "events": collect(test, _of_each(data)),
         "totals": np.bincount(data.y, weights, data.columns or 2),
         "rows": np.asarray(len(weights)),
         "squares": weights @ weights,
         "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
     }
-    return found if metric is None else {**found, "classes": collect(metric, data)}
+    return sums if metric is None else {**sums, "classes": collect(metric, data)}
 
 
 def _by_class(columns: int | None, bins: int) -> SumMetric | None:
@@ -171,7 +172,7 @@ def _by_class(columns: int | None, bins: int) -> SumMetric | None:
 
 
 def _of_each(data: Predictions) -> Predictions:
-    """Return the events of cases as predictions of two classes."""
+    """Convert rows to predictions of two classes: the most probable class, or another."""
     if data.columns is None:
         return data
     happened = (data.probs.argmax(axis=1) == data.y).astype(np.int64)
@@ -181,7 +182,7 @@ def _of_each(data: Predictions) -> Predictions:
 def _cells(
     predicted: np.ndarray, mass: np.ndarray, happened: np.ndarray, size: float | None
 ) -> Cases:
-    """Return cells (m,) as events that happened and that did not, as many as a size says."""
+    """Convert cells (m,) to events that happened and that did not, for ``size`` rows."""
     weights = np.concatenate([happened, np.maximum(mass - happened, 0)])
     probs, outcomes = np.tile(predicted, 2), np.repeat([1, 0], len(mass))
     if size is not None:

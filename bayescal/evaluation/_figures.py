@@ -1,4 +1,4 @@
-"""The figures of the page, as SVG."""
+"""The figures of the HTML page, as SVG."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Sizes in inches.
 _DIAGRAM, _PANEL, _WIDE = (3.4, 3.9), (2.0, 2.0), (3.4, 2.8)
-#: Classes whose diagrams are drawn at most.
-MOST_CLASSES = 12
+#: Largest number of classes whose diagrams are drawn.
+MAX_CLASSES = 12
 
 
 class Picture(NamedTuple):
@@ -33,54 +33,57 @@ class Picture(NamedTuple):
     caption: str
 
 
-def overview(found: Measured) -> Picture:
-    """Return the reliability diagram of all models together."""
+def overview(evaluation: Measured) -> Picture:
+    """Draw the reliability diagram of all models together."""
     figure, ax = _new(_DIAGRAM)
-    single = len(found.events) == 1 and found.report.clusters is None
-    for events in found.events.values():
+    single = len(evaluation.events) == 1 and evaluation.report.clusters is None
+    for events in evaluation.events.values():
         probs, happened, weights = events.drawn
         probs = as_given(probs, events.precision)
-        how: dict[str, Any] = {"bins": found.bins, "level": found.report.level if single else None}
+        how: dict[str, Any] = {
+            "bins": evaluation.bins,
+            "level": evaluation.report.level if single else None,
+        }
         plots.reliability(probs, happened, weights=weights, ax=ax, **how)
         _name_axes(ax, events, "Mean confidence")
-    names = ", ".join(f"{name}, {own.verdict}" for name, own in found.findings.items())
-    described = f"Reliability diagram in {found.bins} bins: {names}."
-    caption = f"In {found.bins} bins; calibrated predictions lie on the diagonal."
+    names = ", ".join(f"{name}, {finding.verdict}" for name, finding in evaluation.findings.items())
+    described = f"Reliability diagram in {evaluation.bins} bins: {names}."
+    caption = f"In {evaluation.bins} bins; calibrated predictions lie on the diagonal."
     if single:
-        caption += f" Pale: where {found.report.level:.0%} of them fall by chance."
+        caption += f" Pale: where {evaluation.report.level:.0%} of them fall by chance."
     return Picture(to_svg(figure, described, "all"), "", caption)
 
 
 def _name_axes(ax: Axes, events: Events, across: str) -> None:
-    """Name the axes where the event is that the most probable class happened."""
+    """Label the axes if the event is that the most probable class happened."""
     if events.classes is not None:
         ax.set_xlabel(across)
         ax.set_ylabel("Accuracy", y=ax.yaxis.label.get_position()[1])
 
 
-def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
-    """Return reliability diagrams and the distribution of the confidence of one model."""
-    events, facts = found.events[name], found.findings[name]
+def diagrams(evaluation: Measured, name: str, index: int) -> list[Picture]:
+    """Draw reliability diagrams and the distribution of the confidence of one model."""
+    events, facts = evaluation.events[name], evaluation.findings[name]
     probs, happened, weights = events.drawn
     probs = as_given(probs, events.precision)
     binary = events.classes is None
-    curve = reliability_curve(probs, happened, bins=found.bins, weights=weights)
+    curve = reliability_curve(probs, happened, bins=evaluation.bins, weights=weights)
     trend = (
         f"in the lowest of {len(curve.weight)} bins that hold cases {curve.predicted[0]:.2f} was "
         f"predicted and {curve.observed[0]:.2f} observed, in the highest {curve.predicted[-1]:.2f} "
         f"and {curve.observed[-1]:.2f}"
     )
-    # Bands take cases as independent.
-    level = found.report.level if found.report.clusters is None else None
+    # Bands assume independent rows.
+    level = evaluation.report.level if evaluation.report.clusters is None else None
     pictures = []
-    headings = {"binned": f"In {found.bins} bins", "corp": "By isotonic regression"}
-    how: dict[str, Any] = {"bins": found.bins, "level": level, "seed": found.seed}
+    headings = {"binned": f"In {evaluation.bins} bins", "corp": "By isotonic regression"}
+    how: dict[str, Any] = {"bins": evaluation.bins, "level": level, "seed": evaluation.seed}
     for method, heading in headings.items():
         figure, ax = _new(_DIAGRAM)
         plots.reliability(probs, happened, weights=weights, method=method, ax=ax, **how)
         _name_axes(ax, events, "Mean confidence" if method == "binned" else "Confidence")
         described = f"Reliability diagram of {name}, {heading.lower()}; {trend}."
-        svg = to_svg(figure, described, f"d{place}{method[0]}", place)
+        svg = to_svg(figure, described, f"d{index}{method[0]}", index)
         caption = ""
         if level is not None:
             caption = f"Pale: where {level:.0%} of estimates fall if {name} is calibrated."
@@ -99,46 +102,46 @@ def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
         f"Solid line: mean confidence {facts.confidence:.3f}; dashed: accuracy "
         f"{facts.accuracy:.3f}."
     )
-    pictures.append(Picture(to_svg(figure, described, f"h{place}", place), "Confidence", caption))
+    pictures.append(Picture(to_svg(figure, described, f"h{index}", index), "Confidence", caption))
     return pictures
 
 
 def _histogram(
-    ax: Axes, place: np.ndarray, weights: np.ndarray | None, mean: float, accuracy: float
+    ax: Axes, bars: np.ndarray, weights: np.ndarray | None, mean: float, accuracy: float
 ) -> None:
-    """Draw the shares of cases in bins (n,) of the confidence, its mean, and the accuracy."""
+    """Draw the distribution of the confidence, given by bars (n,), its mean, and the accuracy."""
     edges = np.arange(STRIPS + 1) / STRIPS
-    share = np.bincount(place, weights, STRIPS)
-    share = share / share.sum()
+    proportions = np.bincount(bars, weights, STRIPS)
+    proportions = proportions / proportions.sum()
     color = style_of(0).color
-    ax.stairs(share, edges, fill=True, color=color, alpha=0.25)
-    ax.stairs(share, edges, color=color, linewidth=1.1)
+    ax.stairs(proportions, edges, fill=True, color=color, alpha=0.25)
+    ax.stairs(proportions, edges, color=color, linewidth=1.1)
     for at, line in ((mean, "-"), (accuracy, (0, (4, 2)))):
         ax.axvline(at, color="black", linewidth=1.3, linestyle=line)
-    ax.set(xlim=(edges[place.min()], 1.01), ylim=(0, 1.05 * share.max()))
+    ax.set(xlim=(edges[bars.min()], 1.01), ylim=(0, 1.05 * proportions.max()))
     label_axes(ax, "Confidence", "Share of cases")
     tidy(ax)
 
 
-def classwise(found: Measured) -> list[Picture]:
-    """Return small reliability diagrams of single classes, those with the largest error first."""
-    k, models = len(found.classes), found.events.values()
-    errors = np.stack([own.class_errors() for own in models], axis=1)
+def classwise(evaluation: Measured) -> list[Picture]:
+    """Draw small reliability diagrams of single classes, those with the largest error first."""
+    k, models = len(evaluation.classes), evaluation.events.values()
+    errors = np.stack([events.class_errors() for events in models], axis=1)
     shown = np.arange(k)
-    if k > MOST_CLASSES:
-        shown = np.argsort(-errors.mean(axis=1), kind="stable")[:MOST_CLASSES]
-    single = len(models) == 1 and found.report.clusters is None
-    level = found.report.level if single else None
+    if k > MAX_CLASSES:
+        shown = np.argsort(-errors.mean(axis=1), kind="stable")[:MAX_CLASSES]
+    single = len(models) == 1 and evaluation.report.clusters is None
+    level = evaluation.report.level if single else None
     pictures = []
-    for place, label in enumerate(shown):
+    for index, label in enumerate(shown):
         figure, ax = _new(_PANEL)
-        for own in models:
-            probs, happened, weights = own.of_class(int(label))
+        for events in models:
+            probs, happened, weights = events.of_class(int(label))
             plots.reliability(
                 probs,
                 happened,
                 weights=weights,
-                bins=found.bins,
+                bins=evaluation.bins,
                 level=level,
                 histogram=False,
                 ax=ax,
@@ -148,43 +151,43 @@ def classwise(found: Measured) -> list[Picture]:
         ax.set(xlabel="Predicted", ylabel="Observed")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_ticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize="small")
-        heading = found.classes[label]
-        error = "ECE " + " / ".join(f"{each:.3f}" for each in errors[label])
+        heading = evaluation.classes[label]
+        error = "ECE " + " / ".join(f"{value:.3f}" for value in errors[label])
         described = f"Reliability diagram of class {heading}: {error}."
-        pictures.append(Picture(to_svg(figure, described, f"c{place}"), heading, error))
+        pictures.append(Picture(to_svg(figure, described, f"c{index}"), heading, error))
     return pictures
 
 
-def errors_by_class(found: Measured) -> Picture:
-    """Return the distribution of the errors of very many classes."""
+def errors_by_class(evaluation: Measured) -> Picture:
+    """Draw the distribution of the errors of very many classes."""
     figure, ax = _new(_WIDE)
     quantiles = []
-    for name, own in found.events.items():
-        errors = np.sort(own.class_errors())
+    for name, events in evaluation.events.items():
+        errors = np.sort(events.class_errors())
         next_style(ax).draw(ax, errors, np.arange(1, len(errors) + 1) / len(errors), linewidth=1.5)
-        half, most = np.quantile(errors, [0.5, 0.9])
-        quantiles.append(f"{name}: median {half:.2g}, 90% up to {most:.2g}, most {errors[-1]:.2g}")
+        half, high = np.quantile(errors, [0.5, 0.9])
+        quantiles.append(f"{name}: median {half:.2g}, 90% up to {high:.2g}, high {errors[-1]:.2g}")
     ax.set(xscale="log", ylim=(0, 1.02))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.set_minor_formatter(lambda value, _: "")
     label_axes(ax, "ECE of a class", "Share of classes")
     tidy(ax)
-    said = "; ".join(quantiles)
-    described = f"Distribution of the ECE over {len(found.classes)} classes: {said}."
-    return Picture(to_svg(figure, described, "errors"), "", f"{said}.")
+    text = "; ".join(quantiles)
+    described = f"Distribution of the ECE over {len(evaluation.classes)} classes: {text}."
+    return Picture(to_svg(figure, described, "errors"), "", f"{text}.")
 
 
-def costs(found: Measured) -> Picture:
-    """Return the expected costs of decisions, of two classes."""
+def costs(evaluation: Measured) -> Picture:
+    """Draw the expected costs of decisions, for two classes."""
     figure, ax = _new(_WIDE)
-    for events in found.events.values():
+    for events in evaluation.events.values():
         probs, happened, weights = events.cases
         plots.decision_cost(probs, happened, weights=weights, ax=ax)
     ax.get_legend().remove()  # type: ignore[union-attr]
     top = max(float(np.max(line.get_ydata())) for line in ax.lines)
     ax.set(xlim=(0, 1), ylim=(0, 1.05 * max(top, 1e-3)))
     tidy(ax)
-    names = ", ".join(found.events)
+    names = ", ".join(evaluation.events)
     described = (
         f"Expected cost of decisions by {names}, over the ratio of the costs of both errors."
     )
@@ -192,7 +195,7 @@ def costs(found: Measured) -> Picture:
 
 
 def dashes(series: int) -> str:
-    """Return the dashes, as SVG writes them, of a model's line in figures that show several."""
+    """Return the dashes, in SVG's notation, of a model's line in figures with several models."""
     line = style_of(series).linestyle
     return "none" if isinstance(line, str) else " ".join(f"{2 * part:g}" for part in line[1])
 

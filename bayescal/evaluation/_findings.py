@@ -1,4 +1,4 @@
-"""What is to be said of one model: whether it is calibrated, and if not, how it errs."""
+"""Findings about one model: whether it is calibrated, and if not, how it errs."""
 
 from __future__ import annotations
 
@@ -18,39 +18,40 @@ Verdict = Literal[
     "over-confident", "under-confident", "too high", "too low", "miscalibrated", "no evidence"
 ]
 Strength = Literal["none", "slight", "clear", "strong"]
-#: Below this p-value a test speaks against calibration.
+#: p-value below which a test rejects calibration.
 SIGNIFICANCE = 0.05
-#: Errors below the first are slight, from the second on strong.
+#: Errors below the first value are slight, from the second on strong.
 SLIGHT, STRONG = 0.02, 0.1
 
 
 class Finding(NamedTuple):
-    """What tests and averages say of one model.
+    """Conclusions from the tests and averages of one model.
 
     Attributes
     ----------
     verdict : {"over-confident", "under-confident", "too high", "too low", "miscalibrated", ...}
-        Of tests at the level 0.05. Too high or too low: of two classes, where calibration in the
-        large is rejected and the mean probability lies farther from the frequency than the
-        confidence from the accuracy. Over- or under-confident where Spiegelhalter's test rejects
-        and the confidence lies on the same side of the accuracy. Miscalibrated where any test
-        rejects otherwise, and else "no evidence".
+        Result of tests at the level 0.05. "too high" or "too low", for two classes: calibration in
+        the large is rejected, and the mean probability is farther from the frequency than the
+        confidence from the accuracy. "over-confident" or "under-confident": Spiegelhalter's test
+        rejects, and the confidence is on the same side of the accuracy. "miscalibrated": any test
+        rejects otherwise. Else "no evidence".
     size : float
-        How large the error is: the difference of confidence and accuracy, of mean probability and
-        frequency, or else the expected calibration error beyond that of chance.
+        Size of the error: the difference between confidence and accuracy, or between mean
+        probability and frequency, or else the expected calibration error above chance.
     confidence : float
         Mean of the largest probability.
     accuracy : float
+        Proportion of rows whose most probable class is the label.
     predicted, observed : float or None
-        Of two classes: the mean of P(y = 1), and the share of cases with y = 1.
+        For two classes, the mean of P(y = 1), and the proportion of rows with y = 1.
     spiegelhalter : CalibrationTest
-        Of the Brier score.
+        Test of the Brier score.
     consistency : CalibrationTest
-        Of the expected calibration error.
+        Test of the expected calibration error.
     bias : CalibrationTest or None
-        Of two classes, calibration in the large: a z, positive where probabilities are too high.
+        For two classes, calibration in the large: a z, positive if probabilities are too high.
     decomposition : Corp
-        Of the Brier score: of P(y = 1), or of the confidence where there are more classes.
+        Decomposition of the Brier score: of P(y = 1), or of the confidence for more classes.
     """
 
     verdict: Verdict
@@ -66,14 +67,14 @@ class Finding(NamedTuple):
 
     @property
     def strength(self) -> Strength:
-        """By size: slight below .02, strong from .1 on; none without evidence."""
+        """Grade of the size: slight below 0.02, strong from 0.1 on; none without evidence."""
         if self.verdict == "no evidence":
             return "none"
         return "slight" if self.size < SLIGHT else "strong" if self.size >= STRONG else "clear"
 
 
 def find(events: Events, measured: Mapping[str, Interval], test: CalibrationTest) -> Finding:
-    """Return what there is to say of events, of the metrics of a model and of Spiegelhalter's z."""
+    """Conclude from events, the metrics of a model and Spiegelhalter's test."""
     probs, happened, weights = events.cases
     binary = events.classes is None
     mean = events.mean(np.maximum(probs, 1 - probs) if binary else probs)
@@ -101,7 +102,7 @@ def find(events: Events, measured: Mapping[str, Interval], test: CalibrationTest
 
 
 def _bias_test(events: Events) -> CalibrationTest:
-    """Test whether the mean probability is the frequency; whole weights are counts."""
+    """Test whether the mean probability equals the frequency; integer weights are counts."""
     if events.clustered is not None:
         return CalibrationTest(*events.clustered)
     excess, variance = events.excess, events.variance
@@ -131,8 +132,8 @@ def _verdict(
     return "miscalibrated" if shifted or consistency.p_value < SIGNIFICANCE else "no evidence"
 
 
-def describe(found: Finding, ece: Interval, event: str, cases: str, level: float) -> str:
-    """Return a finding in plain sentences; ``event`` is the name of the second of two classes."""
+def describe(finding: Finding, ece: Interval, event: str, cases: str, level: float) -> str:
+    """Describe a finding in plain sentences; ``event`` is the name of the second of two classes."""
     words = {
         "too high": ("too high", f"probabilities of {event} exceed its frequency on the whole"),
         "too low": (
@@ -143,33 +144,33 @@ def describe(found: Finding, ece: Interval, event: str, cases: str, level: float
         "under-confident": ("under-confident", "predictions are less extreme than they could be"),
         "miscalibrated": ("miscalibrated", "but not simply over- or under-confident"),
     }
-    if found.verdict == "no evidence":
-        said = (
+    if finding.verdict == "no evidence":
+        text = (
             f"Calibrated as far as {cases} can tell: no test finds an error; beyond chance "
             f"the ECE is {ece.estimate:.3f}, at most {ece.upper:.3f} ({level:.0%} interval)"
         )
     else:
-        verdict, meaning = words[found.verdict]
-        strength = {"slight": "slightly ", "strong": "strongly "}.get(found.strength, "")
-        said = f"{strength}{verdict}, by {found.size:.3f}: {meaning}"
-        said = said[0].upper() + said[1:]
-    z, p = found.spiegelhalter
-    said += (
-        f"; mean confidence {found.confidence:.3f}, accuracy {found.accuracy:.3f}, "
+        verdict, meaning = words[finding.verdict]
+        strength = {"slight": "slightly ", "strong": "strongly "}.get(finding.strength, "")
+        text = f"{strength}{verdict}, by {finding.size:.3f}: {meaning}"
+        text = text[0].upper() + text[1:]
+    z, p = finding.spiegelhalter
+    text += (
+        f"; mean confidence {finding.confidence:.3f}, accuracy {finding.accuracy:.3f}, "
         f"ECE {ece.value:.3f}; Spiegelhalter's z = {z + 0.0:.2f} ({p_text(p)})"
     )
-    if found.verdict in ("miscalibrated", "no evidence"):
-        said += f"; consistency of the ECE {p_text(found.consistency.p_value)}"
-    said += "."
-    if found.predicted is not None:
-        said += (
-            f" The mean predicted probability of {event} is {found.predicted:.3f}, "
-            f"its frequency {found.observed:.3f}"
+    if finding.verdict in ("miscalibrated", "no evidence"):
+        text += f"; consistency of the ECE {p_text(finding.consistency.p_value)}"
+    text += "."
+    if finding.predicted is not None:
+        text += (
+            f" The mean predicted probability of {event} is {finding.predicted:.3f}, "
+            f"its frequency {finding.observed:.3f}"
         )
-        said += "." if found.bias is None else f" ({p_text(found.bias.p_value)})."
-    return said
+        text += "." if finding.bias is None else f" ({p_text(finding.bias.p_value)})."
+    return text
 
 
 def p_text(value: float) -> str:
-    """Return a p-value as sentences have it."""
+    """Format a p-value for sentences."""
     return f"p {p_value(value)}" if value < 0.001 else f"p = {p_value(value)}"

@@ -1,4 +1,4 @@
-"""What was found of models on one data set: what numbers, text and page are made from."""
+"""Base of ``Evaluation``: the attributes from which numbers, text and page are made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayescal.metrics import Report
 
 @dataclass(frozen=True, repr=False)
 class Measured(ABC):
-    """The attributes of an :class:`Evaluation`, which knows its page, as the page knows these."""
+    """The attributes of an :class:`Evaluation`, without its page, which is made from them."""
 
     report: Report
     findings: dict[str, Finding]
@@ -27,16 +27,16 @@ class Measured(ABC):
         """Return, by model, the finding in plain sentences."""
         return {
             name: describe(
-                found,
+                finding,
                 self.report.intervals[name]["ECE"],
                 f"class {self.classes[-1]}",
                 f"{self.report.cases:,} cases"
                 + ("" if self.report.clusters is None else f" in {self.report.clusters:,} groups"),
                 self.report.level,
             )
-            for name, found in self.findings.items()
+            for name, finding in self.findings.items()
         }
 
     def __repr__(self) -> str:
-        said = (f"{name}: {text}" for name, text in self.summary().items())
-        return "\n".join([printable("\n".join(said)), repr(self.report)])
+        lines = (f"{name}: {text}" for name, text in self.summary().items())
+        return "\n".join([printable("\n".join(lines)), repr(self.report)])

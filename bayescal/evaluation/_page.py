@@ -1,4 +1,4 @@
-"""The page: what is found and drawn, put into one HTML file that needs nothing else."""
+"""The HTML page: results and figures in one file that needs nothing else."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from bayescal.plots.style import COLORS
 
 
 def build(
-    found: Measured,
+    evaluation: Measured,
     title: str,
     about: Mapping[str, str],
     progress: Callable[[str, int, int], None],
 ) -> str:
-    """Return the page: the template ``page.html``, with ``page.css`` and ``page.js`` in it."""
+    """Render the template ``page.html``, with ``page.css`` and ``page.js`` inserted."""
     from jinja2 import Environment, StrictUndefined
 
-    names, binary = list(found.findings), len(found.classes) == 2
-    first = found.events[names[0]]
+    names, binary = list(evaluation.findings), len(evaluation.classes) == 2
+    first = evaluation.events[names[0]]
     steps = len(names) + 2
     diagrams = {}
     with plain_style():
-        overview = _figures.overview(found)
-        for place, name in enumerate(names):
-            progress(f"figures: {name}", place, steps)
-            pictures = _figures.diagrams(found, name, place)
-            diagrams[name] = pictures, found.events[name].curve(found.bins)
+        overview = _figures.overview(evaluation)
+        for index, name in enumerate(names):
+            progress(f"figures: {name}", index, steps)
+            pictures = _figures.diagrams(evaluation, name, index)
+            diagrams[name] = pictures, evaluation.events[name].curve(evaluation.bins)
         progress("figures: costs" if binary else "figures: classes", len(names), steps)
-        many = len(found.classes) > _figures.MOST_CLASSES
-        errors = _figures.errors_by_class(found) if many else None
-        last = [_figures.costs(found)] if binary else _figures.classwise(found)
+        many = len(evaluation.classes) > _figures.MAX_CLASSES
+        errors = _figures.errors_by_class(evaluation) if many else None
+        last = [_figures.costs(evaluation)] if binary else _figures.classwise(evaluation)
     progress("page", len(names) + 1, steps)
     files = resources.files("bayescal.evaluation")
     template, style, script = (
@@ -51,7 +51,7 @@ def build(
     return (
         environment.from_string(template)
         .render(
-            found=found,
+            evaluation=evaluation,
             title=title,
             about=about,
             overview=overview,
@@ -60,18 +60,18 @@ def build(
             last=last,
             size=first.size,
             weighted=first.cases.weights is not None,
-            summary={name: _emphasise(said) for name, said in found.summary().items()},
-            best=min(names, key=lambda name: found.report.intervals[name]["log loss"].value),
+            summary={name: _emphasise(text) for name, text in evaluation.summary().items()},
+            best=min(names, key=lambda name: evaluation.report.intervals[name]["log loss"].value),
             eps=EPS,
             significance=SIGNIFICANCE,
             slight=SLIGHT,
             strong=STRONG,
-            totals=list(zip(found.classes, first.totals, strict=True)),
+            totals=list(zip(evaluation.classes, first.totals, strict=True)),
             weight=first.totals.sum(),
             colors=len(COLORS),
             style=style,
             script=script,
-            # No other script runs, whatever a name in the data says, and nothing is fetched.
+            # No other script may run, whatever a name in the data contains, and nothing is fetched.
             digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             versions={name: _version(name) for name in ("bayescal", "jax", "numpy", "matplotlib")},
             python=platform.python_version(),
@@ -80,15 +80,15 @@ def build(
     )
 
 
-def _emphasise(said: str) -> tuple[str, str]:
-    """Cut a finding after its first words, the verdict; p-values and z shall not break."""
-    verdict = re.split("[:;]", said)[0]
-    rest = re.sub("p ([=<]) ", "p\xa0\\1\xa0", said[len(verdict) :])
+def _emphasise(text: str) -> tuple[str, str]:
+    """Split a finding after its first words, the verdict; keep p-values and z unbroken."""
+    verdict = re.split("[:;]", text)[0]
+    rest = re.sub("p ([=<]) ", "p\xa0\\1\xa0", text[len(verdict) :])
     return verdict, rest.replace("z = -", "z = \N{MINUS SIGN}")
 
 
 def _number(value: float, form: str = ".4f") -> str:
-    """Return a number with a true minus sign, and without one where it is rounded to zero."""
+    """Format a number with a true minus sign, and without a sign if it is rounded to zero."""
     shown = format(value, form)
     if float(shown.replace(",", "")) == 0:
         shown = shown.lstrip("-+")

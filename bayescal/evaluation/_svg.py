@@ -1,4 +1,4 @@
-"""Matplotlib figures as SVG that lies within HTML and takes its colours from the page's theme."""
+"""Conversion of Matplotlib figures to SVG within HTML, with the colors of the page's theme."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _POINT = re.compile(r"([ML]) (\S+) (\S+)\s*")
 _LINK = re.compile(r"url\(#([^)]+)\)")
 _SIZE = re.compile(r"([\d.]+)px")
 _DROPPED = "metadata", "style"
-#: A path of more points than this is thinned to points that lie at least so far apart, in points
-#: of 1/72 inch: finer than a screen shows.
+#: Number of points of a path above which it is thinned, and the distance of the remaining points in
+#: points of 1/72 inch: finer than a screen shows.
 _MANY_POINTS, _NEAR = 300, 0.2
 
 
 @contextlib.contextmanager
 def plain_style() -> Iterator[None]:
-    """Draw with Matplotlib's own defaults, whatever the user's are, and keep text as text."""
+    """Draw with Matplotlib's defaults, whatever the user's settings are, and keep text as text."""
     import matplotlib.style
 
-    own = {"svg.fonttype": "none", "svg.hashsalt": "bayescal", "font.size": 10}
-    with matplotlib.style.context(["default", own]):
+    options = {"svg.fonttype": "none", "svg.hashsalt": "bayescal", "font.size": 10}
+    with matplotlib.style.context(["default", options]):
         yield
 
 
 def to_svg(figure: Figure, description: str, prefix: str, series: int = 0) -> str:
-    """Return a figure as an SVG element, with a description for readers who do not see it.
+    """Convert a figure to an SVG element, with a description for readers who cannot see it.
 
-    The prefix makes the names of its parts unique within the page; the series is the place of the
-    figure's first colour among the page's colours.
+    The prefix makes the names of its parts unique within the page; the series is the index of the
+    figure's first color among the page's colors.
     """
     from matplotlib.text import Text
 
@@ -58,7 +58,7 @@ def to_svg(figure: Figure, description: str, prefix: str, series: int = 0) -> st
 
 
 def theme_color(color: str, series: int = 0) -> str:
-    """Return the name in the page's theme of a colour that was drawn with, given in hex."""
+    """Return the theme's name of a color given in hex."""
     if color.upper() in COLORS[:-1]:
         return f"var(--series-{(COLORS.index(color.upper()) + series) % len(COLORS)})"
     shade = color[1:3]
@@ -68,18 +68,18 @@ def theme_color(color: str, series: int = 0) -> str:
 
 
 def _used(root: ElementTree.Element) -> set[str]:
-    """Return the names of parts that others refer to."""
-    found = set()
+    """Return the names of parts that are referred to."""
+    names = set()
     for element in root.iter():
         for key, value in element.attrib.items():
-            found |= set(_LINK.findall(value))
+            names |= set(_LINK.findall(value))
             if key.endswith("href"):
-                found.add(value.removeprefix("#"))
-    return found
+                names.add(value.removeprefix("#"))
+    return names
 
 
 def _write(element: ElementTree.Element, prefix: str, series: int, used: set[str]) -> str:
-    """Return an element and what it holds as text."""
+    """Convert an element and its content to text."""
     tag = element.tag.split("}")[1]
     if tag in _DROPPED:
         return ""
@@ -118,7 +118,7 @@ def _attributes(
 
 
 def _declarations(style: str, series: int) -> Iterator[str]:
-    """Yield the declarations of a style, with the page's colours and without names of fonts."""
+    """Yield the declarations of a style, with the page's colors and without font names."""
     for declaration in style.split(";"):
         key, _, value = (part.strip() for part in declaration.partition(":"))
         if key == "font" and (size := _SIZE.search(value)):
@@ -128,24 +128,24 @@ def _declarations(style: str, series: int) -> Iterator[str]:
 
 
 def _thin(path: str) -> str:
-    """Return a path of lines without the points that no eye can separate from those before them."""
+    """Remove points of a path of lines that cannot be distinguished from the previous one."""
     if path.count("L") <= _MANY_POINTS or path.count("M") > 1 or "C" in path or "Q" in path:
         return " ".join(path.split())
     kept: list[str] = []
     last, skipped = (float("inf"), 0.0), ""
     for letter, x, y in _POINT.findall(path):
-        place = (float(x), float(y))
-        if abs(place[0] - last[0]) + abs(place[1] - last[1]) >= _NEAR:
+        point = (float(x), float(y))
+        if abs(point[0] - last[0]) + abs(point[1] - last[1]) >= _NEAR:
             kept.append(f"{letter} {x} {y}")
-            last, skipped = place, ""
+            last, skipped = point, ""
         else:
             skipped = f"{letter} {x} {y}"
-    # The end stays where it is.
+    # Keep the last point.
     end = "z" if path.rstrip().endswith("z") else ""
     return " ".join(part for part in (*kept, skipped, end) if part)
 
 
 def _shorten(number: re.Match[str]) -> str:
-    """Return a number to a hundredth of a point."""
+    """Round a number to a hundredth of a point."""
     short = f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
     return "0" if short in ("-0", "") else short

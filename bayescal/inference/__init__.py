@@ -4,7 +4,7 @@ from bayescal.inference._arviz import to_arviz
 from bayescal.inference._class_prior import Known, make_class_prior, read_class_prior
 from bayescal.inference.engine.condition import Setup, Summary
 from bayescal.inference.engine.diagnostics import pareto_k
-from bayescal.inference.engine.layout import Layout
+from bayescal.inference.engine.layout import BatchLayout
 from bayescal.inference.engine.share import condition_all, padded_batch
 from bayescal.inference.integrators.base import Integrator, Problem
 from bayescal.inference.integrators.closed_form import ClosedForm
@@ -22,11 +22,11 @@ INTEGRATORS: dict[str, Integrator] = {
 
 __all__ = [
     "INTEGRATORS",
+    "BatchLayout",
     "ClosedForm",
     "Importance",
     "Integrator",
     "Known",
-    "Layout",
     "MonteCarlo",
     "Nuts",
     "Problem",

@@ -1,11 +1,15 @@
-"""The bridge to ArviZ; the only file that knows it, and both of its lines."""
+"""Conversion of draws to ArviZ's container, for ArviZ 0.x and 1.x."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import arviz
+    import xarray as xr
 
 
 def to_arviz(
@@ -13,15 +17,15 @@ def to_arviz(
     prior: Mapping[str, np.ndarray] | None,
     attributes: Mapping[str, object],
     priors: Sequence[str] | None = None,
-) -> Any:
-    """Put draws, each of shape (chains, draws, ...), into ArviZ's container.
+) -> arviz.InferenceData | xr.DataTree:
+    """Convert draws, each of shape (chains, draws, ...), to ArviZ's container.
 
-    With names of ``priors`` the third axis is the dimension ``prior``.
+    If names of ``priors`` are passed, the third axis is the dimension ``prior``.
 
     Returns
     -------
     arviz.InferenceData or xarray.DataTree
-        The first with ArviZ below 1.0, the second from 1.0 on.
+        InferenceData with ArviZ below 1.0, DataTree from 1.0 on.
     """
     import arviz
 

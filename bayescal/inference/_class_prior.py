@@ -1,7 +1,8 @@
-"""Shares of the classes where predictions are wanted: known, or estimated from the labels.
+"""Class probabilities where predictions are wanted: known, or estimated from the labels.
 
-Given the labels, the shares are independent of the densities' parameters. So what is averaged over
-both needs no joint sampler: shares are drawn, or integrated by a rule, beside the parameters.
+Given the labels, the class probabilities are independent of the parameters of the densities. An
+average over both needs no joint sampler: class probabilities are drawn, or integrated by a rule,
+separately from the parameters.
 """
 
 from __future__ import annotations
@@ -9,93 +10,104 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import digamma
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.padding import pad_axis
 from bayescal.data import checks
 from bayescal.models.prior import is_distribution
 
-__all__ = ["ClassPrior", "Estimated", "Known", "Shares", "make_class_prior", "read_class_prior"]
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
 
-#: The least concentration from which so many Gauss nodes, and so many of a coarser rule, serve:
-#: the first miss 1e-12, the last 1e-8 for a single observation.
+__all__ = [
+    "ClassPrior",
+    "ClassProbRule",
+    "Estimated",
+    "Known",
+    "make_class_prior",
+    "read_class_prior",
+]
+
+#: For each least concentration, the numbers of Gauss nodes of a rule and of its coarser companion:
+#: the first is accurate to 1e-12, the last to 1e-8 for a single observation.
 _NODES = (6.0, 24, 16), (3.0, 48, 32), (0.0, 64, 42)
-#: Quasi-random points for more than two classes, and how many of them stand for a coarser rule.
-_POINTS, _FEWER = 512, 256
+#: Quasi-random points for more than two classes, and the number of them in the coarser rule.
+_NUM_POINTS, _NUM_COARSE = 512, 256
 _FINE = 512
 
 
-class Shares(NamedTuple):
-    """A rule over the shares of the classes.
+class ClassProbRule(NamedTuple):
+    """A rule that integrates over the class probabilities.
 
     Attributes
     ----------
     log_probs : array of shape (j, classes, n)
-        For ``preds`` n is the number of draws of parameters, each with its own shares, or one; for
-        ``predictive`` the number of data sets, or one.
+        For ``preds``, n is the number of draws of parameters, each paired with a draw of class
+        probabilities, or one; for ``predictive`` it is the number of data sets, or one.
     log_weights : array of shape (j,)
-        Of nodes, to each of which all draws go.
+        Weights of the nodes; every node is combined with all draws.
     """
 
     log_probs: jax.Array
     log_weights: jax.Array
 
     @classmethod
-    def at(cls, log_probs: jax.Array) -> Shares:
-        """Return the rule of one node (classes, n)."""
+    def at(cls, log_probs: jax.Array) -> ClassProbRule:
+        """Return the rule with a single node (classes, n)."""
         return cls(log_probs[None], jnp.zeros(1, log_probs.dtype))
 
 
 class ClassPrior(abc.ABC):
-    """The shares of the classes; a pytree."""
+    """The class probabilities where predictions are wanted; a pytree."""
 
     #: Whether leaves have a leading axis of data sets.
-    each: bool
+    per_data_set: bool
 
     @property
     @abc.abstractmethod
     def log_mean(self) -> jax.Array:
-        """Log of the mean shares ([batch,] classes)."""
+        """Log of the mean class probabilities ([batch,] classes)."""
 
     @property
     @abc.abstractmethod
     def mean_log(self) -> jax.Array:
-        """Mean of the log shares ([batch,] classes)."""
+        """Mean of the log class probabilities ([batch,] classes)."""
 
     @abc.abstractmethod
     def drawn(self, n: int) -> jax.Array:
-        """Return log shares (classes, n) for the draws of one data set, or (classes, 1)."""
+        """Return log probabilities (classes, n) for the draws of one data set, or (classes, 1)."""
 
     def fixed(self, method: str) -> jax.Array:
-        """Return log shares ([batch,] classes) that go with one vector of parameters.
+        """Return log class probabilities ([batch,] classes) for one vector of parameters.
 
-        ``coeffs`` averages coefficients, and log shares are among these. ``map`` takes the mode of
-        the density of the log odds between shares, which is their mean, and never 0 or 1.
+        ``coeffs`` averages coefficients, which include the log class probabilities. ``map`` takes
+        the mode of their density in log odds, which is their mean and never 0 or 1.
         """
         return self.mean_log if method == "coeffs" else self.log_mean
 
-    def rule(self, method: str, n: int, coarse: bool = False) -> Shares:
-        """Return the shares to average over, for ``n`` draws or nodes of one data set."""
+    def rule(self, method: str, n: int, coarse: bool = False) -> ClassProbRule:
+        """Return the rule to average over, for ``n`` draws or nodes of one data set."""
         if method == "preds":
             return self._for_preds(n, coarse)
-        return Shares.at(jnp.atleast_2d(self.log_mean).T)
+        return ClassProbRule.at(jnp.atleast_2d(self.log_mean).T)
 
-    def _for_preds(self, n: int, coarse: bool) -> Shares:
-        return Shares.at(self.drawn(n))
+    def _for_preds(self, n: int, coarse: bool) -> ClassProbRule:
+        return ClassProbRule.at(self.drawn(n))
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["log_probs"], meta_fields=[])
 @dataclass(frozen=True)
 class Known(ClassPrior):
-    """Shares (classes,) that the user says."""
+    """Class probabilities (classes,) that the user passed."""
 
     log_probs: jax.Array
-    each = False
+    per_data_set = False
 
     @property
     def log_mean(self) -> jax.Array:
@@ -116,17 +128,18 @@ class Known(ClassPrior):
 )
 @dataclass(frozen=True)
 class Estimated(ClassPrior):
-    """Shares with a Dirichlet posterior (batch, classes): concentrations and counts of labels.
+    """Class probabilities with a Dirichlet posterior (batch, classes).
 
-    For deterministic rules ``nodes`` and ``coarse`` are rules over the shares, with a leading axis
-    of data sets; else they are None, and shares are drawn with ``key`` (batch,).
+    ``concentration`` is the prior's concentration plus the counts of labels. For deterministic
+    rules, ``nodes`` and ``coarse`` are rules over the probabilities with a leading axis of data
+    sets; otherwise they are None and probabilities are drawn with ``key`` (batch,).
     """
 
     concentration: jax.Array
     key: jax.Array
-    nodes: Shares | None = None
-    coarse: Shares | None = None
-    each = True
+    nodes: ClassProbRule | None = None
+    coarse: ClassProbRule | None = None
+    per_data_set = True
 
     @property
     def log_mean(self) -> jax.Array:
@@ -141,13 +154,15 @@ class Estimated(ClassPrior):
         logs = jax.random.loggamma(self.key, alpha, (n, alpha.shape[0]), alpha.dtype)
         return jax.nn.log_softmax(logs, axis=1).T
 
-    def _for_preds(self, n: int, coarse: bool) -> Shares:
+    def _for_preds(self, n: int, coarse: bool) -> ClassProbRule:
         nodes = self.coarse if coarse else self.nodes
-        return Shares.at(self.drawn(n)) if nodes is None else nodes
+        return ClassProbRule.at(self.drawn(n)) if nodes is None else nodes
 
 
-def read_class_prior(value: Any, classes: int) -> tuple[bool, np.ndarray]:
-    """Return whether shares are to be estimated, and concentrations or the shares (classes,)."""
+def read_class_prior(
+    value: ArrayLike | Distribution | None, classes: int
+) -> tuple[bool, np.ndarray]:
+    """Return whether to estimate class probabilities, and concentrations or the probabilities."""
     if value is None:
         return True, np.ones(classes)
     if not is_distribution(value):
@@ -155,20 +170,20 @@ def read_class_prior(value: Any, classes: int) -> tuple[bool, np.ndarray]:
     import numpyro.distributions as dist
 
     if isinstance(value, dist.Beta):
-        found = np.stack(np.broadcast_arrays(value.concentration0, value.concentration1))
+        concentrations = np.stack(np.broadcast_arrays(value.concentration0, value.concentration1))
     elif isinstance(value, dist.Dirichlet):
-        found = np.asarray(value.concentration)
+        concentrations = np.asarray(value.concentration)
     else:
         raise TypeError(
             "class_prior must be a Beta or Dirichlet distribution, probabilities, or None, got "
             f"{type(value).__name__}"
         )
-    if found.shape != (classes,):
+    if concentrations.shape != (classes,):
         raise ValueError(
             f"class_prior must be a distribution over {classes} classes without batch dimensions, "
-            f"got concentrations of shape {found.shape}"
+            f"got concentrations of shape {concentrations.shape}"
         )
-    return True, found.astype(np.float64)
+    return True, concentrations.astype(np.float64)
 
 
 def make_class_prior(
@@ -179,26 +194,28 @@ def make_class_prior(
     key: jax.Array,
     by_rule: bool,
 ) -> ClassPrior:
-    """Return the shares for a batch, padded to so many data sets; in double precision."""
+    """Make the class probabilities of a batch padded to ``padded`` data sets, in float64."""
     if not estimated:
         return Known(jax.device_put(np.log(values)))
     member = (labels.y[..., None] == np.arange(len(values))) & labels.mask[..., None]
     alpha = pad_axis(values + member.sum(axis=1), padded, 0)
-    rules: list[Shares] = []
+    rules: list[ClassProbRule] = []
     if by_rule:
-        different, place = np.unique(alpha, axis=0, return_inverse=True)
-        place = place.ravel()
+        different, index = np.unique(alpha, axis=0, return_inverse=True)
+        index = index.ravel()
         for logs, weights in (_gauss if len(values) == 2 else _quasi_random)(different):
-            rules.append(Shares(*jax.device_put((logs[place][..., None], weights[place]))))
-    # Other numbers than those of the parameters.
+            arrays = jax.device_put((logs[index][..., None], weights[index]))
+            rules.append(ClassProbRule(*arrays))
+    # A stream of random numbers other than that of the parameters.
     keys = jnp.broadcast_to(jax.random.fold_in(key, 0x5A5E), (padded,))
     return Estimated(jax.device_put(alpha), keys, *rules)
 
 
 def _gauss(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return Gauss rules for the log odds of a Beta variable: log shares (b, j, 2), weights (b, j).
+    """Return Gauss rules for the log odds of a Beta variable.
 
-    Predictions are analytic in these log odds in a strip of width pi.
+    They hold log class probabilities (b, j, 2) and log weights (b, j). Predictions are analytic in
+    these log odds in a strip of width pi.
     """
     from scipy.special import log_expit
 
@@ -208,7 +225,7 @@ def _gauss(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     def height(u: np.ndarray) -> np.ndarray:
         return one * log_expit(u) + zero * log_expit(-u)
 
-    # Where the density has fallen by e**-40; it falls the faster the farther out.
+    # Where the density has fallen by e**-40; it falls faster farther out.
     low, high = np.zeros((2, len(alpha), 1)), np.full((2, len(alpha), 1), 1e4)
     side = np.array([-1.0, 1.0])[:, None, None]
     for _ in range(60):
@@ -246,18 +263,20 @@ def _gauss(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _quasi_random(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return Dirichlet variables made of Sobol points: log shares (b, j, k), weights (b, j)."""
+    """Map Sobol points to Dirichlet variables: log probabilities (b, j, k), weights (b, j)."""
     from scipy.special import betaincinv
     from scipy.stats import qmc
 
     k = alpha.shape[1]
-    points = qmc.Sobol(k - 1, rng=0).random(_POINTS)
+    points = qmc.Sobol(k - 1, rng=0).random(_NUM_POINTS)
     rest = np.cumsum(alpha[:, ::-1], axis=1)[:, ::-1]
-    # What remains of a stick after each break.
+    # The part of a stick that remains after each break.
     taken = betaincinv(alpha[:, None, :-1], rest[:, None, 1:], points)
     tiny = np.finfo(float).tiny
     logs = np.log(np.maximum(taken, tiny))
     left = np.cumsum(np.log1p(-np.minimum(taken, 1 - np.finfo(float).epsneg)), axis=2)
-    found = np.concatenate([logs, np.zeros_like(logs[..., :1])], axis=2)
-    found[..., 1:] += left
-    return [(found[:, :n], np.full((len(alpha), n), -np.log(n))) for n in (_POINTS, _FEWER)]
+    log_probs = np.concatenate([logs, np.zeros_like(logs[..., :1])], axis=2)
+    log_probs[..., 1:] += left
+    return [
+        (log_probs[:, :n], np.full((len(alpha), n), -np.log(n))) for n in (_NUM_POINTS, _NUM_COARSE)
+    ]

@@ -1,11 +1,11 @@
-"""What is known of a posterior whatever is predicted from it: evidence, weights, draws, modes."""
+"""The part of a posterior that does not depend on predictions: evidence, weights, draws, modes."""
 
 from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -18,23 +18,29 @@ from bayescal.data import checks
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._uncertainty import sample_posterior, sample_prior, weighted_draws
 from bayescal.inference.engine.condition import Setup, Summary, alone, find_modes
-from bayescal.inference.engine.layout import Index, Layout
+from bayescal.inference.engine.layout import BatchLayout, Index
 from bayescal.inference.engine.share import Work
 from bayescal.inference.integrators.base import Problem
 from bayescal.models import Prior
 
+if TYPE_CHECKING:
+    import arviz
+    import xarray as xr
+
+    from bayescal.inference.prediction import Prediction
+
 
 class Conditioned(ABC):
-    """The attributes and draws of a :class:`Posterior`, on which predictions stand.
+    """Base class of :class:`Posterior` with its attributes and draws.
 
-    Beside what the user sees, ``data``, ``setup`` and ``problem`` are what the compiled programs
-    take, and ``work`` what this process does of it.
+    Apart from the public attributes, ``data``, ``setup`` and ``problem`` are the inputs of the
+    compiled programs, and ``work`` is the part that this process computes.
     """
 
     def __init__(
         self,
         prior: Prior | list[Prior] | dict[str, Prior],
-        layout: Layout,
+        layout: BatchLayout,
         setup: Setup,
         work: Work,
         summary: Summary[np.ndarray],
@@ -46,7 +52,7 @@ class Conditioned(ABC):
         self.layout, self.data, self.setup = layout, layout.flat(), setup
         self.problem, self.work = work.problem, work
         self._summary = summary
-        #: Between these points the box of a rule leaves nothing out.
+        #: Between these points the integration box leaves nothing out.
         self._near = np.inf, -np.inf
         self.log_evidence = self._per_data_set(summary.log_evidence)
         self.ess = self._per_data_set(summary.ess)
@@ -65,20 +71,20 @@ class Conditioned(ABC):
 
     @property
     def class_prior(self) -> float | np.ndarray:
-        """Probability of class 1 where predictions are wanted, or of all of more than two classes.
+        """Probability of class 1 in the population to predict for, or of all of three and more.
 
-        For a batch one for each data set, along the first axis. Of shares that are estimated the
+        For a batch the first axis holds the data sets. Estimated probabilities are given by their
         posterior mean.
         """
         count, classes = len(self.data.x), self.problem.prior.family.classes
         with float64():
-            found = np.exp(np.asarray(self.problem.class_prior.log_mean))
-        found = np.broadcast_to(found[:count], (count, classes)) if found.ndim == 2 else found
-        found = np.broadcast_to(found, (count, classes))
-        return self._per_data_set(found[:, 1]) if classes == 2 else self.layout.shaped(found)
+            probs = np.exp(np.asarray(self.problem.class_prior.log_mean))
+        probs = np.broadcast_to(probs[:count], (count, classes)) if probs.ndim == 2 else probs
+        probs = np.broadcast_to(probs, (count, classes))
+        return self._per_data_set(probs[:, 1]) if classes == 2 else self.layout.shaped(probs)
 
     @abstractmethod
-    def predict(self, x: ArrayLike | None = None, *, method: str = "predictive") -> Any:
+    def predict(self, x: ArrayLike | None = None, *, method: str = "predictive") -> Prediction:
         """Predict the class probabilities at points ``x``."""
 
     @functools.cached_property
@@ -87,42 +93,42 @@ class Conditioned(ABC):
             return find_modes(self.setup, self.problem)
 
     @functools.cached_property
-    def _own_modes(self) -> Params:
+    def _local_modes(self) -> Params:
         with float64():
-            return find_modes(self.setup, self.work.own)
+            return find_modes(self.setup, self.work.local)
 
     @property
     def mode(self) -> dict[str, np.ndarray]:
-        """Parameters with the highest posterior density: exact by quadrature, else the best draw.
+        """Parameters with the highest posterior density: exact for quadrature, else the best draw.
 
-        The density is the one over the prior's own random sites.
+        The density is with respect to the random sites of the prior as they are parametrized.
         """
         count = len(self.data.x)
         modes = {name: np.asarray(value)[:count] for name, value in self._modes.items()}
         return {name: self.layout.shaped(value) for name, value in modes.items()}
 
     def draws(self, index: Index = 0) -> Params:
-        """Return the parameters drawn for data set ``index``, each with a leading axis of draws.
+        """Return the draws of the parameters for data set ``index``, with a leading axis of draws.
 
-        They describe the posterior together with ``log_weights``. Quadrature gives its nodes.
-        Of a grid the index is the name of a prior, or a name and the number of a data set.
+        Together with ``log_weights`` they describe the posterior. Quadrature returns its nodes.
+        For a grid, the index is the name of a prior, or a name and the number of a data set.
         """
         return self._weighted(index)[0]
 
     def log_weights(self, index: Index = 0) -> jax.Array:
-        """Return the normalised log weights (n,) of ``draws`` for data set ``index``."""
+        """Return the normalized log weights (n,) of ``draws`` for data set ``index``."""
         return self._weighted(index)[1]
 
     def _weighted(self, index: Index) -> tuple[Params, jax.Array]:
         out = default_dtype()
         with float64():
-            found = weighted_draws(*self.alone(index))
-            return jax.tree.map(lambda leaf: leaf.astype(out), found)
+            draws = weighted_draws(*self.alone(index))
+            return jax.tree.map(lambda leaf: leaf.astype(out), draws)
 
     def sample(self, num_draws: int, *, key: int | jax.Array = 0, index: Index = 0) -> Params:
-        """Return ``num_draws`` equally weighted draws from the posterior, each (num_draws, ...).
+        """Sample ``num_draws`` equally weighted draws from the posterior, each (num_draws, ...).
 
-        Weighted draws are resampled, so draws repeat where the effective sample size is small.
+        Weighted draws are resampled, so draws repeat if the effective sample size is small.
         """
         num_draws, out = checks.check_count(num_draws, "num_draws"), default_dtype()
         with float64():
@@ -134,11 +140,11 @@ class Conditioned(ABC):
         return sample_posterior(*problem, key, num_draws, size, shuffled)
 
     def posterior_size(self) -> int:
-        """Return the number of draws that describe the posterior, also where a rule has nodes."""
+        """Return the number of draws that describe the posterior, even if a rule uses nodes."""
         return self.setup.integrator.sample_size(self.num_samples)
 
     def alone(self, index: Index) -> tuple[Setup, Problem]:
-        """Return the setup and the problem of data set ``index`` alone."""
+        """Return the setup and the problem of the single data set ``index``."""
         return alone(self.setup, self.problem, self.layout.position(index))
 
     def to_arviz(
@@ -148,21 +154,23 @@ class Conditioned(ABC):
         chains: int = 4,
         key: int | jax.Array = 0,
         index: Index | None = None,
-    ) -> Any:
-        """Return equally weighted draws in ArviZ's container, for ``az.summary`` and plots.
+    ) -> arviz.InferenceData | xr.DataTree:
+        """Convert equally weighted draws to ArviZ's container, for ``az.summary`` and plots.
 
         Parameters
         ----------
         num_draws : int
-            Draws in all, spread over ``chains``, resampled by their weights in the order in which
-            they were drawn: repeated ones stand together, so that ArviZ's effective sample size
-            and R-hat judge the weights, as ``ess`` and ``pareto_k`` do.
+            Total number of draws, divided among ``chains``. They are resampled by their weights in
+            the order in which they were drawn, so that repeated draws are adjacent and ArviZ's
+            effective sample size and R-hat judge the weights, as ``ess`` and ``pareto_k`` do.
         chains : int
+            Number of chains.
         key : int or JAX key
+            Seed of the resampling.
         index : int, str or tuple, optional
-            Which data set of a batch, by default the first; or which prior of a grid, by name, and
-            data set. Left out, draws of a grid have a dimension ``prior`` behind ``draw``, for the
-            first data set.
+            A data set of a batch, by default the first; or a prior of a grid by name, or a name and
+            a data set. By default the draws of a grid have a dimension ``prior`` after ``draw``,
+            for the first data set.
 
         Returns
         -------
@@ -182,29 +190,29 @@ class Conditioned(ABC):
         per_chain = -(-checks.check_count(num_draws, "num_draws") // chains)
         total = per_chain * chains
         names = self.layout.names if index is None else None
-        places = [self.layout.position(each) for each in names or [0 if index is None else index]]
+        indices = [self.layout.position(i) for i in names or [0 if index is None else index]]
         with float64():
             first, second = jax.random.split(as_key(key))
-            after = [self._sample(total, first, place, shuffled=False) for place in places]
-            before = [sample_prior(self.alone(p)[1].prior, second, total) for p in places]
+            after = [self._sample(total, first, i, shuffled=False) for i in indices]
+            before = [sample_prior(self.alone(i)[1].prior, second, total) for i in indices]
 
         # Parameters that the prior fixes are left out.
         free = [n for n in before[0] if any(np.any(one[n] != one[n][:1]) for one in before)]
 
         def shape(params: list[Params]) -> dict[str, np.ndarray]:
-            found = {}
+            arrays = {}
             for name in free or params[0]:
-                each = np.stack([np.asarray(one[name]) for one in params], axis=1)
-                each = each if names is not None else each[:, 0]
-                found[name] = each.reshape(chains, per_chain, *each.shape[1:])
-            return found
+                stacked = np.stack([np.asarray(one[name]) for one in params], axis=1)
+                stacked = stacked if names is not None else stacked[:, 0]
+                arrays[name] = stacked.reshape(chains, per_chain, *stacked.shape[1:])
+            return arrays
 
         attributes: dict[str, object] = {
             "inference_library": "bayescal",
             "integrator": self.integrator,
         }
         for name in ("log_evidence", "ess", "pareto_k", "r_hat", "divergences"):
-            values = getattr(self._summary, name)[places]
+            values = getattr(self._summary, name)[indices]
             attributes[name] = float(values[0]) if names is None else values.tolist()
         return to_arviz(shape(after), shape(before), attributes, names)
 
@@ -214,7 +222,7 @@ class Conditioned(ABC):
         return self.prior.values() if isinstance(self.prior, dict) else self.prior
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return what ``repr`` and the notebook's table say."""
+        """Return labels and values for ``repr`` and the table in notebooks."""
         one = next(iter(self._priors()))
         name = one.family.name if one.closed_form is None else one.closed_form.name
         if self.layout.names is not None:

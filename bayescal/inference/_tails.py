@@ -1,7 +1,7 @@
-"""Predictions far from the data, where draws, or the box of a rule, say little.
+"""Predictions far from the data, where draws, or the box of a quadrature rule, are unreliable.
 
-The density of a new point is a ratio of evidences, with one more observation and without. Far away
-its integrand lies elsewhere than the posterior.
+The density of a new point is a ratio of two evidences: with one more observation, and without it.
+Far away, the integrand of the first lies elsewhere than the posterior.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.data.checks import Batch
-from bayescal.inference._uncertainty import unseen
+from bayescal.inference._uncertainty import unresolved_mass
 from bayescal.inference.engine.averages import (
     finite_features,
     in_chunks,
@@ -31,25 +31,27 @@ from bayescal.inference.integrators.base import Problem
 from bayescal.inference.integrators.quadrature.rule import Quadrature
 from bayescal.models import Family
 
-#: In log odds: where a box's ends and rounding may matter more, points get boxes of their own.
+#: Error in log odds above which the ends of a box or rounding matter, so that a point is integrated
+#: in a box of its own.
 CLOSE = 1e-7
-#: Errors of log odds (relative to 1 + their size) and of probabilities that warn.
-_LARGE, _VISIBLE = 1e-6, 0.01
-#: So many data sets are looked at before draws warn, and so many points integrated at once.
-_LOOKED_AT, _AT_ONCE = 16, 1024
-#: Nodes for each parameter that tell whether a rule's box is closed.
-_FEW = 16
+#: Errors of log odds (relative to 1 + their size) and of probabilities above which users are
+#: warned.
+_MAX_LOG_ODDS_ERROR, _MAX_PROB_ERROR = 1e-6, 0.01
+#: Number of data sets checked for sparse draws, and of points integrated together.
+_MAX_CHECKED_SETS, _POINTS_PER_CALL = 16, 1024
+#: Nodes for each parameter with which a box is checked for mass at its ends.
+_NODES_FOR_CHECK = 16
 
 
 def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
-    """Return the two points farthest out on either side of each row (rows, m[, d]).
+    """Return the outermost point on either side in each row (rows, m[, d]).
 
-    None if all are within the data's range and as much again on each side.
+    None if all points are inside the data's range extended by its width on both sides.
     """
-    seen = data.x[data.mask]
-    if not len(seen):
-        seen = points[0]
-    low, high = seen.min(axis=0), seen.max(axis=0)
+    observed = data.x[data.mask]
+    if not len(observed):
+        observed = points[0]
+    low, high = observed.min(axis=0), observed.max(axis=0)
     with np.errstate(over="ignore"):
         out = (points - (low + high) / 2) / np.where(high > low, high - low, 1)
     sides = np.stack([out, -out]).reshape(2, *points.shape[:2], -1).max(axis=-1)
@@ -62,19 +64,23 @@ def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
 def deepest(points: np.ndarray, data: Batch, family: Family) -> np.ndarray | None:
     """Return the point (batch, 1[, d]) that is farthest from all classes of each data set.
 
-    None if all are within the widest class's range, once more, of a class: in gaps between tight
-    classes, too, the densities hang on parameters that are hardly drawn.
+    None if every point is within the width of the widest class of some class. In gaps between
+    narrow classes the densities depend on parameters that are rarely drawn.
     """
     index, far, points = np.zeros(len(data.x), int), False, points[: len(data.x)]
-    rows, own = points, data.x
+    rows, values = points, data.x
     if family.univariate:
-        rows, own = family.coordinate(points, np)[..., None], family.coordinate(own, np)[..., None]
+        rows, values = (
+            family.coordinate(points, np)[..., None],
+            family.coordinate(values, np)[..., None],
+        )
     member = (data.y[..., None] == np.arange(family.classes)) & data.mask[..., None]
-    inside = [np.where(member[..., None], own[:, :, None], end) for end in (np.inf, -np.inf)]
+    inside = [np.where(member[..., None], values[:, :, None], end) for end in (np.inf, -np.inf)]
     low, high = inside[0].min(axis=1), inside[1].max(axis=1)
     width = np.max(np.where(high >= low, high - low, 0), axis=1, keepdims=True)
     least, most = rows.min(axis=1), rows.max(axis=1)
-    # Within one width of the outermost classes, which are no more than two apart, all are near.
+    # All points are near if they are within one width of the outermost classes and those are at
+    # most two widths apart.
     first, last = np.where(high >= low, high, np.inf), np.where(high >= low, low, -np.inf)
     near = last.max(axis=1) - first.min(axis=1) <= 2 * width[:, 0]
     near &= (least >= low.min(axis=1) - width[:, 0]) & (most <= high.max(axis=1) + width[:, 0])
@@ -94,7 +100,7 @@ def deepest(points: np.ndarray, data: Batch, family: Family) -> np.ndarray | Non
 def at_ends(
     setup: Setup, problem: Problem, points: np.ndarray, deep: np.ndarray | None
 ) -> np.ndarray:
-    """Return ``left_out`` at the ends of univariate points and in gaps, elsewhere at all points."""
+    """Return ``left_out`` at the ends of univariate points and in gaps, else at all points."""
     if points.ndim > 2:
         return left_out(setup, problem, points)
     ends = np.stack([points.min(axis=1), points.max(axis=1)], 1)
@@ -103,35 +109,35 @@ def at_ends(
     return left_out(setup, problem, ends)
 
 
-def improve(
+def refine_tails(
     setup: Setup, problem: Problem, values: np.ndarray, points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Integrate anew where the ends of quadrature's box matter.
+    """Integrate again where the ends of the quadrature box matter.
 
     Values are log odds (batch, m), or log probabilities (batch, m, k), at points (1 or batch, m[,
-    d]). Returns better ones, and the errors (batch, m) of log odds by ends and rounding.
+    d]). Returns improved values, and the errors (batch, m) of log odds due to ends and rounding.
     """
     count, m = values.shape[:2]
     nats = np.array(left_out(setup, problem, points)[:count, :m])
     rows, columns = np.nonzero(~(nats <= CLOSE))
     values = np.array(values, np.float64)
-    for start in range(0, len(rows), _AT_ONCE):
-        at = rows[start : start + _AT_ONCE], columns[start : start + _AT_ONCE]
+    for start in range(0, len(rows), _POINTS_PER_CALL):
+        at = rows[start : start + _POINTS_PER_CALL], columns[start : start + _POINTS_PER_CALL]
         x = points[np.minimum(at[0], len(points) - 1), at[1]]
         log_probs, error = _observe(setup, problem, at[0], x)
         with np.errstate(invalid="ignore"):
             new = log_probs[:, 1] - log_probs[:, 0] if values.ndim == 2 else log_softmax(log_probs)
         better = ~(error >= nats[at]) & (error < np.inf)
         values[at] = np.where(better if values.ndim == 2 else better[:, None], new, values[at])
-        # Much at an end says that the whole integrand may lie beyond.
+        # Much mass at an end means that the whole integrand may lie outside.
         nats[at] = np.where(better, error, np.where(nats[at] < 1e-3, nats[at], np.inf))
     return values, nats
 
 
 def warn_of_large(nats: np.ndarray, values: np.ndarray, points: np.ndarray) -> None:
-    """Warn of values that may be off by so much, as ``improve`` returns them."""
+    """Warn about values whose errors ``nats``, as returned by ``refine_tails``, are large."""
     size = np.abs(values if values.ndim == 2 else values.max(axis=-1))
-    bad = ~(nats <= _LARGE * (1 + size))
+    bad = ~(nats <= _MAX_LOG_ODDS_ERROR * (1 + size))
     if bad.any():
         most = np.max(nats[bad])
         what = f"log odds may be off by {most:.1g}" if most < np.inf else "log odds are unknown"
@@ -144,7 +150,7 @@ def warn_of_large(nats: np.ndarray, values: np.ndarray, points: np.ndarray) -> N
 
 
 def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:
-    """Return about how much of the log odds (batch, m) lies outside a rule's box, and rounding."""
+    """Estimate how much of the log odds (batch, m) is outside the box or lost to rounding."""
     padded = pad_axis(x.astype(np.float64), padded_length(x.shape[1]), 1)
     if len(x) > 1:
         padded = pad_axis(padded, len(problem.sums), 0)
@@ -157,10 +163,10 @@ def _height_at_ends(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
     assert isinstance(rule, Quadrature)
 
     def one(problem: Problem, row: jax.Array | None) -> jax.Array:
-        nodes = rule.realise(problem, _FEW)
+        nodes = rule.realise(problem, _NODES_FOR_CHECK)
         log_weights = weigh(family, nodes, problem.sums, problem.origin)[0]
         natural = natural_block(family, nodes.params, problem.origin, log_weights.dtype)
-        outermost = rule.outermost(problem, _FEW)[:, None]
+        outermost = rule.outermost(problem, _NODES_FOR_CHECK)[:, None]
 
         def part(points: jax.Array) -> jax.Array:
             phi = finite_features(family, points, problem.origin, log_weights.dtype)
@@ -168,7 +174,7 @@ def _height_at_ends(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
             top = jnp.max(heights, axis=1)
             end = jnp.max(jnp.where(outermost, heights, -jnp.inf), axis=1)
             rounding = jnp.finfo(top.dtype).eps * jnp.max(jnp.abs(top), axis=0)
-            # What lies beyond is about as much as the outermost cell: four times is safe.
+            # About as much as in the outermost cell lies outside: four times that is safe.
             return 4 * jnp.exp(end - top).sum(axis=0) + rounding
 
         return in_chunks(part, x[0] if row is None else row, 64)
@@ -179,10 +185,10 @@ def _height_at_ends(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
 def _observe(
     setup: Setup, problem: Problem, rows: np.ndarray, points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Integrate anew with each point (n[, d]) as one more observation of each class.
+    """Integrate again with each point (n[, d]) as one more observation of each class.
 
-    Returns the log of the class probabilities (n, classes), unnormalised, and the error of their
-    differences (n,), infinite where the rule fails.
+    Returns the unnormalized log class probabilities (n, classes), and the error (n,) of their
+    differences, infinite if the rule fails.
     """
     rule, family, n = setup.integrator, problem.prior.family, len(rows)
     assert isinstance(rule, Quadrature)
@@ -195,43 +201,48 @@ def _observe(
     size = max(16, 1 << (n * k - 1).bit_length())
     prior = problem.prior
     if setup.stacked:
-        own = pad_axis(np.repeat(rows, k), size, 0)
-        prior = jax.tree.map(lambda leaf: np.asarray(leaf)[own], prior)
+        index = pad_axis(np.repeat(rows, k), size, 0)
+        prior = jax.tree.map(lambda leaf: np.asarray(leaf)[index], prior)
     arrays = jax.device_put((prior, pad_axis(sums, size, 0)))
     again = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
     log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(again, setup.stacked))
-    log_shares = np.asarray(problem.class_prior.log_mean)
-    log_evidence = log_evidence + (log_shares[rows] if problem.class_prior.each else log_shares)
-    # Rounding of sums of terms that are larger than their sum.
+    log_class_probs = np.asarray(problem.class_prior.log_mean)
+    log_evidence = log_evidence + (
+        log_class_probs[rows] if problem.class_prior.per_data_set else log_class_probs
+    )
+    # Rounding of sums whose terms are larger than the sum.
     error = np.where(error < 0.5, error + 1e-13 * np.abs(log_evidence), np.inf).sum(axis=1)
     return log_evidence, np.where(np.isnan(error), np.inf, error)
 
 
 def shift(log_odds: np.ndarray, nats: np.ndarray) -> np.ndarray:
-    """Return how far probabilities move, at most, if log odds are wrong by so many ``nats``."""
+    """Return the largest change of probabilities if log odds are wrong by ``nats``."""
     log_odds, p = log_odds.astype(np.float64), sigmoid(log_odds.astype(np.float64))
     moved = np.maximum(sigmoid(log_odds + nats) - p, p - sigmoid(log_odds - nats))
     return np.where(nats < np.inf, moved, np.maximum(p, 1 - p))
 
 
-def look(setup: Setup, problem: Problem, points: np.ndarray, data: Batch) -> bool:
-    """Warn of points where few draws carry densities, and say whether any are far."""
-    count = min(len(data.x), _LOOKED_AT)
+def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: Batch) -> bool:
+    """Warn about points whose densities few draws determine; return whether any point is far."""
+    count = min(len(data.x), _MAX_CHECKED_SETS)
     some = Batch(data.x[:count], data.y[:count], data.mask[:count], data.single)
-    found = [farthest(points, data), deepest(points, some, problem.prior.family)]
-    found = [own for own in found if own is not None]
-    if not found:
+    checked = [farthest(points, data), deepest(points, some, problem.prior.family)]
+    checked = [rows for rows in checked if rows is not None]
+    if not checked:
         return False
-    rows = max(len(own) for own in found)
-    far = np.concatenate([own[np.minimum(np.arange(rows), len(own) - 1)] for own in found], axis=1)
+    length = max(len(rows) for rows in checked)
+    index = np.arange(length)
+    far = np.concatenate([rows[np.minimum(index, len(rows) - 1)] for rows in checked], axis=1)
     with float64():
         error = np.stack(
             [
-                np.asarray(unseen(setup, select(problem, setup, b), far[min(b, len(far) - 1)]))
+                np.asarray(
+                    unresolved_mass(setup, select(problem, setup, b), far[min(b, len(far) - 1)])
+                )
                 for b in range(count)
             ]
         ).max(axis=1)
-    bad = ~(error <= _VISIBLE)
+    bad = ~(error <= _MAX_PROB_ERROR)
     if bad.any():
         warnings.warn(
             f"few draws carry the densities at {_first(bad, far, of='farthest ')}: probabilities "
@@ -244,7 +255,7 @@ def look(setup: Setup, problem: Problem, points: np.ndarray, data: Batch) -> boo
 
 
 def _first(bad: np.ndarray, x: np.ndarray, of: str = "") -> str:
-    """Say at how many points (batch, m), and at which first."""
+    """Describe how many points (batch, m) are bad, and the first of them."""
     row, column = (int(i) for i in np.argwhere(bad)[0])
     point = x[min(row, len(x) - 1), column]
     shown = f"{point:g}" if np.ndim(point) == 0 else str(point)

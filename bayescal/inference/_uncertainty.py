@@ -1,10 +1,10 @@
-"""Monte-Carlo standard errors, credible bounds of the optimal model, and draws to hand out."""
+"""Monte Carlo standard errors, credible bounds of the optimal model, and posterior samples."""
 
 from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from bayescal._core.arrays import Params
 from bayescal._core.chunks import block_elements, even_block
 from bayescal._core.numerics import normalise_log_weights, two_class_probabilities
-from bayescal.inference._class_prior import Shares
+from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
     Draws,
     draw_blocks,
@@ -31,18 +31,21 @@ from bayescal.inference.integrators.base import Problem
 from bayescal.models import Prior
 from bayescal.models.prior import draw
 
+#: A block of draws: parameters with an array for each draw, and another such array.
+_DrawBlock: TypeAlias = tuple[tuple[Params, jax.Array], jax.Array]
+
 _CHUNK = 256
 _BISECTIONS = 45
-#: Effective draws in the average of a class's density: with fewer their spread says little.
-_FEW = 50
+#: Effective draws of a class's average density below which their spread is unreliable.
+_MIN_EFFECTIVE = 50
 
 
 def _posterior_draws(
     setup: Setup, problem: Problem, key: jax.Array, num_samples: int
 ) -> tuple[Draws, jax.Array]:
-    """Return draws that describe the posterior, and their normalised log weights.
+    """Return draws that describe the posterior, and their normalized log weights.
 
-    Predictions may use nodes of a rule; these are draws there, too.
+    If predictions use the nodes of a rule, these are draws nevertheless.
     """
     drawn = setup.integrator.posterior_draws(problem, key, num_samples)
     if drawn is None:
@@ -53,12 +56,12 @@ def _posterior_draws(
 
 @partial(jax.jit, static_argnums=(0, 1))
 def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) -> jax.Array:
-    """Return the standard error (k, m) of the predictions of one data set at points ``x``.
+    """Estimate the standard error (k, m) of the predictions of one data set at points ``x``.
 
-    For independent weighted draws the delta method for a ratio of means gives
-    sum_i w_i**2 (f_i - p)**2, where f_i - p is for ``predictive`` the influence of draw i on the
-    ratio. Replicated designs use the spread between replicates, rules the difference from a coarser
-    one.
+    For independent weighted draws, the delta method for a ratio of means gives
+    sum_i w_i**2 (f_i - p)**2, where for ``predictive`` f_i - p is the influence of draw i on the
+    ratio. Replicated designs use the spread between replicates, quadrature rules the difference
+    from a coarser rule.
     """
     draws = realise(setup, problem)
     log_weights = weights_of(problem, draws)
@@ -73,27 +76,30 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) ->
 def _between_replicates(
     setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
 ) -> jax.Array:
-    """Predict from each replicate alone, and take the error of their mean.
+    """Predict from each replicate separately, and return the standard error of their mean.
 
-    Parts of chains say little where chains disagree: twice as large an error between these counts.
+    Parts of one chain understate the error if chains disagree: twice as large an error between
+    whole chains takes precedence.
     """
     n = len(log_weights)
-    log_shares = problem.class_prior.rule(method, n).log_probs[0].T
-    log_shares = jnp.broadcast_to(log_shares, (n, log_shares.shape[1]))
+    log_class_probs = problem.class_prior.rule(method, n).log_probs[0].T
+    log_class_probs = jnp.broadcast_to(log_class_probs, (n, log_class_probs.shape[1]))
 
     def between(count: int) -> jax.Array:
         block = -(-n // count)
 
-        def one(item: Any) -> jax.Array:
-            (params, log_shares), log_weights = item
+        def one(item: _DrawBlock) -> jax.Array:
+            (params, log_class_probs), log_weights = item
             weights, _ = normalise_log_weights(log_weights)
             part = Draws(params, weights, weights)
-            shares = Shares.at(log_shares.T if method == "preds" else log_shares.T[:, :1])
-            return _probabilities(method, problem, part, weights[None], shares, x)[:, 0]
+            class_probs = ClassProbRule.at(
+                log_class_probs.T if method == "preds" else log_class_probs.T[:, :1]
+            )
+            return _probabilities(method, problem, part, weights[None], class_probs, x)[:, 0]
 
-        parts = in_blocks((draws.params, log_shares), n, block)
-        found = jax.lax.map(one, (parts, weight_blocks(log_weights[None], block)[:, 0]))
-        return jnp.std(found, axis=0, ddof=1) / math.sqrt(len(found))
+        parts = in_blocks((draws.params, log_class_probs), n, block)
+        parts_probs = jax.lax.map(one, (parts, weight_blocks(log_weights[None], block)[:, 0]))
+        return jnp.std(parts_probs, axis=0, ddof=1) / math.sqrt(len(parts_probs))
 
     count, chains = setup.integrator.replicates, setup.integrator.chains(setup.size)
     error = between(count)
@@ -119,25 +125,27 @@ def _probabilities(
     problem: Problem,
     draws: Draws,
     log_weights: jax.Array,
-    shares: Shares,
+    class_probs: ClassProbRule,
     x: jax.Array,
 ) -> jax.Array:
-    """Return the class probabilities (k, b, m) by each row of log weights (b, n)."""
+    """Return class probabilities (k, b, m) for each row of log weights (b, n)."""
     if method == "coeffs":
         return jnp.stack([_mean_model(problem, draws, w, x)[0] for w in log_weights], axis=1)
     family, dtype = problem.prior.family, log_weights.dtype
-    found = mixture(family, method, draws.params, log_weights, x, problem.origin, shares, dtype)
-    return jax.nn.softmax(found, axis=0)
+    log_probs = mixture(
+        family, method, draws.params, log_weights, x, problem.origin, class_probs, dtype
+    )
+    return jax.nn.softmax(log_probs, axis=0)
 
 
 @partial(jax.jit, static_argnums=0)
-def unseen(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
-    """Return by how much ``predictive`` probabilities (k, m) may be off where few draws speak.
+def unresolved_mass(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+    """Bound the error of ``predictive`` probabilities (k, m) where few draws determine them.
 
-    Far from the data the average of a class's density hangs on parameters that are hardly drawn.
-    Where fewer than fifty draws are effective in it, its logarithm may be too low by the
-    difference to mean plus half the variance of the log densities, as if these were normal.
-    Zero elsewhere; all is unknown where rounding hides the densities.
+    Far from the data, the average density of a class depends on parameters that are rarely drawn.
+    If fewer than fifty draws are effective, its logarithm may be too low by the difference to the
+    mean plus half the variance of the log densities, which would be exact if these were normal. The
+    bound is zero elsewhere, and vacuous where rounding hides the densities.
     """
     family, origin = problem.prior.family, problem.origin
     draws = realise(setup, problem)
@@ -150,7 +158,7 @@ def unseen(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
         top = jnp.max(jnp.where(weights > 0, z, -jnp.inf), axis=1, keepdims=True)
         ratio = jnp.where(weights > 0, weights * jnp.exp(z - top), 0)
         total = ratio.sum(axis=1)
-        few = jnp.square(ratio).sum(axis=1) * _FEW > total**2
+        few = jnp.square(ratio).sum(axis=1) * _MIN_EFFECTIVE > total**2
         z = jnp.where(weights > 0, z - top, 0)
         mean = (weights * z).sum(axis=1)
         gain = mean + (weights * jnp.square(z - mean[:, None])).sum(axis=1) / 2 - jnp.log(total)
@@ -171,7 +179,7 @@ def unseen(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
 def _mean_model(
     problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the class probabilities (k, m) at the mean coefficients, those, and the features."""
+    """Return class probabilities (k, m) at the mean coefficients, these, and the features."""
     family = problem.prior.family
     mean = mean_natural(family, draws, log_weights, problem.origin)
     phi = finite_features(family, x, problem.origin, mean.dtype)
@@ -182,28 +190,28 @@ def _mean_model(
 def _delta_method(
     setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
 ) -> jax.Array:
-    """Sum squared influences of independent draws, in blocks."""
+    """Sum the squared influences of independent draws, in blocks."""
     family, origin, dtype = problem.prior.family, problem.origin, log_weights.dtype
     n = log_weights.shape[0]
-    shares = problem.class_prior.rule(method, n)
+    class_probs = problem.class_prior.rule(method, n)
     if method == "coeffs":
         probs, mean, phi = _mean_model(problem, draws, log_weights, x)
         log_total = jnp.zeros(())
     else:
         log_sums = mixture(
-            family, method, draws.params, log_weights[None], x, origin, shares, dtype
+            family, method, draws.params, log_weights[None], x, origin, class_probs, dtype
         )[:, 0]
         log_total = jax.nn.logsumexp(log_sums, axis=0)
         probs, phi = jnp.exp(log_sums - log_total), finite_features(family, x, origin, dtype)
         mean = jnp.zeros(())
 
-    def influence(natural: jax.Array, log_shares: jax.Array) -> jax.Array:
+    def influence(natural: jax.Array, log_class_probs: jax.Array) -> jax.Array:
         """Return the influence (k, n, m) of each draw on each class probability."""
         if method == "coeffs":
             shift = linear(natural - mean[:, None], phi)
             average = jnp.einsum("km,knm->nm", probs, shift)
             return probs[:, None] * (shift - average)
-        logits = linear(natural, phi) + log_shares[..., None]
+        logits = linear(natural, phi) + log_class_probs[..., None]
         if method == "preds":
             return jax.nn.softmax(logits, axis=0) - probs[:, None]
         ratio = jnp.exp(logits - log_total)
@@ -211,16 +219,16 @@ def _delta_method(
 
     block = even_block(n, block_elements() // (x.shape[0] * family.classes))
 
-    def add(total: jax.Array, item: Any) -> tuple[jax.Array, None]:
-        (params, logs), log_shares = item
-        change = influence(natural_block(family, params, origin, dtype), log_shares.T)
+    def add(total: jax.Array, item: _DrawBlock) -> tuple[jax.Array, None]:
+        (params, logs), log_class_probs = item
+        change = influence(natural_block(family, params, origin, dtype), log_class_probs.T)
         weights = jnp.exp(logs)[None, :, None]
         # A draw of weight zero may have an infinite density ratio: it has no influence.
         part = jnp.where(weights > 0, weights * change, 0)
         return total + jnp.sum(part**2, axis=1), None
 
-    each = jnp.broadcast_to(shares.log_probs[0].T, (n, family.classes))
-    items = draw_blocks(draws, log_weights, block), in_blocks(each, n, block)
+    per_draw = jnp.broadcast_to(class_probs.log_probs[0].T, (n, family.classes))
+    items = draw_blocks(draws, log_weights, block), in_blocks(per_draw, n, block)
     total, _ = jax.lax.scan(add, jnp.zeros((family.classes, x.shape[0])), items)
     return jnp.sqrt(total)
 
@@ -229,20 +237,21 @@ def _delta_method(
 def credible_bounds(
     setup: Setup, problem: Problem, x: jax.Array, levels: jax.Array, num_samples: int
 ) -> jax.Array:
-    """Return the posterior quantiles (levels, k, m) of f*(x; theta, shares) for one data set.
+    """Return the posterior quantiles (levels, k, m) of f*(x; theta, pi) for one data set.
 
-    Weighted quantiles by bisection on the distribution function; O(45 * draws * points) work and
-    no sorting. For two classes in log odds, so that small probabilities keep their digits.
+    Weighted quantiles are found by bisection on the distribution function: O(45 * draws * points)
+    work and no sorting. For two classes it bisects log odds, so that small probabilities keep their
+    digits.
     """
     family, origin = problem.prior.family, problem.origin
     draws, log_weights = _posterior_draws(setup, problem, jax.random.key(0), num_samples)
     weights = jnp.exp(log_weights)
     natural = natural_block(family, draws.params, origin, weights.dtype)
-    log_shares = problem.class_prior.drawn(len(weights))
+    log_class_probs = problem.class_prior.drawn(len(weights))
 
     def chunk(part: jax.Array) -> jax.Array:
         phi = finite_features(family, part, origin, weights.dtype)
-        logits = linear(natural, phi) + log_shares[..., None]
+        logits = linear(natural, phi) + log_class_probs[..., None]
         if family.classes == 2:
             values = (logits[1] - logits[0])[None]
         else:
@@ -273,7 +282,7 @@ def _quantile(values: jax.Array, weights: jax.Array, level: jax.Array) -> jax.Ar
 
 @partial(jax.jit, static_argnums=0)
 def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, jax.Array]:
-    """Return the parameters drawn for one data set, and their normalised log weights."""
+    """Return the parameters drawn for one data set, and their normalized log weights."""
     draws = realise(setup, problem)
     log_weights = weights_of(problem, draws)
     return draws.params, log_weights
@@ -290,19 +299,19 @@ def sample_posterior(
 ) -> Params:
     """Resample ``num_draws`` parameter vectors with equal weights, systematically.
 
-    Without a shuffle repeated ones stand together, and draws of chains in their order.
+    Without a shuffle, repeated draws are adjacent, and draws of chains keep their order.
     """
     pool, first, second = jax.random.split(key, 3)
-    own, log_weights = _posterior_draws(setup, problem, pool, num_samples)
+    draws, log_weights = _posterior_draws(setup, problem, pool, num_samples)
     order = jnp.arange(log_weights.shape[0])
-    if setup.integrator.weighted:  # low-discrepancy points and cells have an order of their own
+    if setup.integrator.weighted:  # nodes and low-discrepancy points are ordered
         order = jax.random.permutation(second, order)
     cumulative = jnp.cumsum(jnp.exp(log_weights[order]))
     ticks = (jnp.arange(num_draws, dtype=cumulative.dtype) + jax.random.uniform(first)) / num_draws
     index = jnp.searchsorted(cumulative, ticks * cumulative[-1])
     index = order[jnp.clip(index, 0, log_weights.shape[0] - 1)]
     index = jax.random.permutation(second, index) if shuffled else index
-    return jax.tree.map(lambda leaf: leaf[index], own.params)
+    return jax.tree.map(lambda leaf: leaf[index], draws.params)
 
 
 @partial(jax.jit, static_argnums=2)

@@ -1,11 +1,15 @@
-"""The posterior of a calibrator's parameters, as users hold it."""
+"""Posterior draws of a calibrator's parameters, the object that users hold."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import arviz
+    import xarray as xr
 
 from bayescal.inference._arviz import to_arviz
 
@@ -14,19 +18,21 @@ __all__ = ["ParameterPosterior"]
 
 @dataclass(frozen=True, repr=False)
 class ParameterPosterior:
-    """Draws of the parameters of a calibrator.
+    """Posterior draws of the parameters of a calibrator.
+
+    The attribute ``posterior_`` of a calibrator fitted with ``inference="laplace"`` or ``"nuts"``.
 
     Attributes
     ----------
     draws : dict of arrays of shape (chains, draws, ...)
-        Under the names of the parameters.
+        Draws by the name of the parameter.
     inference : str
         ``"laplace"`` or ``"nuts"``.
     ess, r_hat : arrays of shape (p,)
-        Effective sample size and split R-hat of each fitted coefficient: by ``nuts`` measured,
-        by ``laplace`` the number of independent draws or that of sequential Monte Carlo, and one.
+        Effective sample size and split R-hat of each fitted coefficient: measured for ``nuts``;
+        for ``laplace`` the number of independent draws, or that of sequential Monte Carlo, and one.
     divergences : int
-        Divergent transitions of ``nuts``.
+        Number of divergent transitions of ``nuts``.
     """
 
     draws: dict[str, np.ndarray]
@@ -44,11 +50,11 @@ class ParameterPosterior:
         return {name: values.std(axis=(0, 1)) for name, values in self.draws.items()}
 
     def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
-        """Return central credible intervals, lower and upper end along the first axis."""
+        """Return central credible intervals; the first axis holds the lower and the upper end."""
         tails = (1 - level) / 2, (1 + level) / 2
         return {name: np.quantile(v, tails, axis=(0, 1)) for name, v in self.draws.items()}
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self) -> arviz.InferenceData | xr.DataTree:
         """Return the draws in ArviZ's container, for ``az.summary`` and plots."""
         return to_arviz(self.draws, None, {"inference": self.inference})
 

@@ -1,4 +1,4 @@
-"""Predictions, with their Monte-Carlo errors and credible intervals."""
+"""The ``Prediction`` that users hold: probabilities, Monte Carlo errors and credible intervals."""
 
 from __future__ import annotations
 
@@ -16,44 +16,50 @@ from bayescal._core.tables import html_table
 from bayescal.data import checks
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._tails import CLOSE, left_out, shift
-from bayescal.inference._uncertainty import credible_bounds, standard_error, unseen
+from bayescal.inference._uncertainty import credible_bounds, standard_error, unresolved_mass
 from bayescal.inference.engine.condition import Setup
 from bayescal.inference.integrators.base import Problem
 from bayescal.models import Family
 
 if TYPE_CHECKING:
+    import arviz
     import xarray as xr
 
 __all__ = ["Prediction"]
 
-#: From how many points on curves are interpolated between nodes.
+#: Number of points from which curves are interpolated between nodes.
 LONG = 512
 
 
 class Prediction:
-    """Class probabilities at points, with what can be said of their uncertainty.
+    """Class probabilities at points, with their Monte Carlo errors and credible intervals.
 
-    Made by ``bayescal.posterior_predict`` and ``Posterior.predict``.
+    Returned by ``bayescal.posterior_predict`` and ``Posterior.predict``. Arrays are NumPy arrays in
+    float64 if the points are in float64. They are JAX arrays of JAX's default type if the points
+    are JAX arrays or in single precision, or 64-bit types are enabled.
 
     Attributes
     ----------
     posterior : Posterior
-    x : array
+        The posterior that was averaged over.
+    x : array of shape (m[, d]) or (batch, m[, d])
         The points.
     method : str
-        Arrays that follow are NumPy's in float64 where the points are in float64; they are JAX's,
-        of its default type, for JAX arrays, points in single precision and where 64-bit types are
-        enabled.
+        ``"predictive"``, ``"preds"``, ``"coeffs"`` or ``"map"``.
     probs : array of shape (m,) or (batch, m); (m, k) or (batch, m, k) for more than two classes
-        Of a grid of priors all that follows has one more axis in front, of priors.
-        Probability of class 1, or of every class.
+        Probability of class 1, or of every class. For a grid of priors this and the following
+        arrays have an additional leading axis of priors.
     log_odds : array of shape (m,) or (batch, m)
         log p / (1 - p) of class 1, for two classes; keeps the digits of extreme probabilities.
     log_probs : array of shape (m, k) or (batch, m, k)
         Log probabilities of all classes.
     interpolation_error : float or None
-        Largest miss in probability when half of the nodes are left out; the interpolant on all of
-        them is closer by about 64. None where every point was evaluated by itself.
+        Largest error in probability if half of the nodes are left out; the interpolant on all
+        nodes is about 64 times as accurate. None if every point was evaluated.
+
+    See Also
+    --------
+    Posterior : The conditioned model, which predicts at other points.
 
     Examples
     --------
@@ -78,7 +84,7 @@ class Prediction:
         self.posterior = posterior
         self.method = method
         self.interpolation_error = interpolation_error
-        #: Errors (batch, m) of log odds beside that of nodes or draws; None near the data.
+        #: Errors (batch, m) of log odds beyond that of nodes or draws; None near the data.
         self._nats = nats
         self._points = x
         self._values = values
@@ -87,7 +93,7 @@ class Prediction:
 
     @property
     def x(self) -> np.ndarray:
-        """The points: (m[, d]), or (batch, m[, d]) where each data set has its own."""
+        """The points: (m[, d]), or (batch, m[, d]) if every data set has different points."""
         points = self._points
         return points[0] if len(points) == 1 else points[: len(self.posterior.layout.given.x)]
 
@@ -108,12 +114,12 @@ class Prediction:
 
     @functools.cached_property
     def mcse(self) -> np.ndarray | jax.Array:
-        """Monte-Carlo standard error of ``probs``; NaN for ``map``, zeros for closed forms.
+        """Monte Carlo standard error of ``probs``; NaN for ``map``, zeros for closed forms.
 
-        By quadrature the difference from a coarser rule, and what rounding, that to the type of
-        ``probs``, too, and the ends of the box leave unknown. Far from the data, where few draws
-        carry a class's density, how far the probabilities may move: up to 1.
-        Computed when first asked for: O(draws * points), at nodes where there are many points.
+        For quadrature it is the difference from a coarser rule, plus what rounding (also to the
+        type of ``probs``) and the ends of the integration box leave unresolved. Far from the data,
+        where few draws determine a class's density, it is how far the probabilities may move, up to
+        1. It is computed on first access in O(draws * points), at nodes if there are many points.
         """
         error = self._error()
         if self.posterior.integrator == "quadrature":
@@ -121,7 +127,7 @@ class Prediction:
         return as_result(np.asarray(error), self.probs.dtype)
 
     def _error(self) -> np.ndarray | jax.Array:
-        """Return the error of probabilities before rounding."""
+        """Return the error of the probabilities before rounding."""
         post = self.posterior
         if self.method == "map":
             return np.full(self.probs.shape, np.nan)
@@ -133,7 +139,7 @@ class Prediction:
         if post.integrator != "quadrature":
             if self._nats is None:
                 return error
-            return np.fmax(error, self._rows(lambda *at: unseen(*at)[None])[0])
+            return np.fmax(error, self._rows(lambda *at: unresolved_mass(*at)[None])[0])
         nats = self._nats
         if nats is None:
             with float64():
@@ -145,12 +151,12 @@ class Prediction:
             with np.errstate(divide="ignore"):
                 log_odds = log_odds - np.log(-np.expm1(log_odds))
             nats = nats[..., None]
-        # Where a point had a box of its own, the nodes of the other tell nothing.
+        # For points integrated in a box of their own, the rule on the common box says nothing.
         error = np.where(nats > CLOSE, 0, error)
         return np.fmax(error, shift(log_odds, nats))
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray | jax.Array, np.ndarray | jax.Array]:
-        """Return the ends of the central credible interval of f*(x; theta) at each point.
+        """Compute the central credible interval of f*(x; theta) at each point.
 
         Parameters
         ----------
@@ -160,14 +166,15 @@ class Prediction:
         Returns
         -------
         tuple of arrays, shaped as ``probs``
-            Lower and upper ends, for the optimal model's prediction if theta were known.
+            Lower and upper ends for the prediction of the optimal model if theta were known.
 
         Notes
         -----
-        Weighted quantiles of the draws; at nodes, interpolated linearly in x, for many points. Of n
-        effective draws an end is off in posterior probability by sqrt(tail (1 - tail) / n), in one
-        direction for all data sets of a batch, for these have the same random numbers: with 4,000
-        draws intervals of 80 % held 79 to 81 % in simulations, by the key, with 100,000 80.0 %.
+        Ends are weighted quantiles of the draws, interpolated linearly in x between nodes if there
+        are many points. With n effective draws, the posterior probability below an end has a
+        standard error of sqrt(tail (1 - tail) / n), in one direction for all data sets of a batch,
+        because they share random numbers. In simulations, 80 % intervals covered 79 to 81 % with
+        4,000 draws, depending on the key, and 80.0 % with 100,000.
 
         Examples
         --------
@@ -186,9 +193,9 @@ class Prediction:
         return as_result(lower, self.probs.dtype), as_result(upper, self.probs.dtype)
 
     def _rows(self, function: Callable[[Setup, Problem, jax.Array], jax.Array]) -> list[np.ndarray]:
-        """Apply ``function`` of a data set's setup, problem and points, giving (r, classes, m).
+        """Apply ``function(setup, problem, points)`` to every data set; it returns (r, classes, m).
 
-        Returns ``r`` arrays shaped as ``probs``.
+        Returns ``r`` arrays shaped like ``probs``.
         """
         post = self.posterior
         family = post.problem.prior.family
@@ -198,59 +205,58 @@ class Prediction:
                 points = self._points[0 if len(self._points) == 1 else b]
                 use, weights = _nodes(points, family)
                 padded = pad_axis(use, padded_length(len(use)), 0).astype(np.float64)
-                found = np.asarray(function(*post.alone(b), jax.device_put(padded)))
-                found = found[..., : len(use)]
+                result = np.asarray(function(*post.alone(b), jax.device_put(padded)))
+                result = result[..., : len(use)]
                 if weights is not None:
-                    left, share = weights
-                    found = found[..., left] * (1 - share) + found[..., left + 1] * share
+                    left, fraction = weights
+                    result = result[..., left] * (1 - fraction) + result[..., left + 1] * fraction
                 # (r, classes, m) becomes (r, m[, classes]).
-                rows.append(found[:, 1] if self._binary else found.transpose(0, 2, 1))
+                rows.append(result[:, 1] if self._binary else result.transpose(0, 2, 1))
         return [post.layout.shaped(part) for part in np.stack(rows, axis=1)]
 
     @property
     def ess(self) -> float | np.ndarray:
-        """Effective sample size of the weights or chains, for each data set."""
+        """Effective sample size of the weights or chains of each data set."""
         return self.posterior.ess
 
     @property
     def pareto_k(self) -> float | np.ndarray:
-        """Shape of the weights' tail, for each data set."""
+        """Pareto shape of the weights' tail of each data set."""
         return self.posterior.pareto_k
 
     @property
     def r_hat(self) -> float | np.ndarray:
-        """Largest R-hat of chains, for each data set; NaN for other integrators."""
+        """Largest R-hat of the chains of each data set; NaN for other integrators."""
         return self.posterior.r_hat
 
     @property
     def log_evidence(self) -> float | np.ndarray:
-        """Log marginal likelihood, for each data set."""
+        """Log marginal likelihood of each data set."""
         return self.posterior.log_evidence
 
     @property
     def draws(self) -> Params:
-        """Draws of the first data set; ``posterior.draws(index)`` for another."""
+        """Draws for the first data set; use ``posterior.draws(index)`` for another."""
         return self.posterior.draws()
 
     @property
     def log_weights(self) -> jax.Array:
-        """Log weights of the first data set; ``posterior.log_weights(index)`` for another."""
+        """Log weights for the first data set; use ``posterior.log_weights(index)`` for another."""
         return self.posterior.log_weights()
 
-    def to_arviz(self, **options: Any) -> Any:
+    def to_arviz(self, **options: Any) -> arviz.InferenceData | xr.DataTree:
         """Return the posterior's draws in ArviZ's container; see ``Posterior.to_arviz``."""
         return self.posterior.to_arviz(**options)
 
     def to_xarray(self) -> xr.Dataset:
-        """Return predictions and diagnostics with named dimensions.
+        """Return predictions and diagnostics as an xarray Dataset with named dimensions.
 
         Returns
         -------
         xarray.Dataset
-            ``probs`` with dimensions ``prior`` where there is a grid, by name; ``dataset`` where
-            there is a batch; ``point``; and ``class`` where there are more than two. Beside it
-            ``log_odds`` or ``log_probs``, ``log_evidence``, ``ess``, ``pareto_k`` and the points
-            ``x``.
+            ``probs`` with the dimensions ``prior`` (for a grid, labeled by name), ``dataset`` (for
+            a batch), ``point``, and ``class`` (for more than two classes); also ``log_odds`` or
+            ``log_probs``, ``log_evidence``, ``ess``, ``pareto_k``, and the points ``x``.
 
         Examples
         --------
@@ -261,8 +267,8 @@ class Prediction:
         ...     for w in (1.0, 4.0)
         ... }
         >>> data = ([-1.2, 0.3, 1.1], [0, 0, 1])
-        >>> found = bc.posterior_predict(grid, data, [2.0], integrator="quadrature").to_xarray()
-        >>> found.probs.sel(prior="width 4.0").values.round(3).tolist()
+        >>> result = bc.posterior_predict(grid, data, [2.0], integrator="quadrature").to_xarray()
+        >>> result.probs.sel(prior="width 4.0").values.round(3).tolist()
         [0.918]
         """
         import xarray as xr
@@ -270,16 +276,16 @@ class Prediction:
         post, layout = self.posterior, self.posterior.layout
         lead = tuple(layout.dims)
         last = (*lead, "point") if self._binary else (*lead, "point", "class")
-        own = ("dataset",) if len(self._points) > 1 else ()
-        more = () if self.x.ndim == len(own) + 1 else ("feature",)
+        point_dims = ("dataset",) if len(self._points) > 1 else ()
+        more = () if self.x.ndim == len(point_dims) + 1 else ("feature",)
         name = "log_odds" if self._binary else "log_probs"
-        values: dict[str, Any] = {
+        values: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
             "probs": (last, np.asarray(self.probs)),
             name: (last, np.asarray(self._values)),
         }
-        for one in ("log_evidence", "ess", "pareto_k", "r_hat"):
-            values[one] = (lead, np.asarray(getattr(post, one)))
-        coords: dict[str, Any] = {"x": ((*own, "point", *more), self.x)}
+        for statistic in ("log_evidence", "ess", "pareto_k", "r_hat"):
+            values[statistic] = (lead, np.asarray(getattr(post, statistic)))
+        coords: dict[str, Any] = {"x": ((*point_dims, "point", *more), self.x)}
         if layout.names is not None:
             coords["prior"] = list(layout.names)
         about = {"method": self.method, "integrator": post.integrator}
@@ -303,9 +309,10 @@ class Prediction:
 
 
 def _rounding(probs: np.ndarray) -> np.ndarray:
-    """Return by how much probabilities may be off in their type: few digits of log odds, and two.
+    """Return the largest rounding error of probabilities in their type.
 
-    The entropy is larger than p (1 - p) times the size of the log odds.
+    It allows a few units in the last place of the log odds and two of the probability. The entropy
+    is larger than p (1 - p) times the absolute log odds.
     """
     from scipy.special import entr
 
@@ -316,7 +323,7 @@ def _rounding(probs: np.ndarray) -> np.ndarray:
 def _nodes(
     points: np.ndarray, family: Family
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
-    """Return the points to evaluate, and how to interpolate between them where they are many."""
+    """Return the points to evaluate, and how to interpolate between them if there are many."""
     if not family.univariate or len(points) < LONG:
         return points, None
     z = np.asarray(family.coordinate(points.astype(np.float64), np))
@@ -325,5 +332,5 @@ def _nodes(
     left = np.clip(np.searchsorted(nodes, z) - 1, 0, max(len(nodes) - 2, 0))
     if len(nodes) == 1:
         return points, None
-    share = (z - nodes[left]) / (nodes[left + 1] - nodes[left])
-    return np.asarray(family.from_coordinate(nodes, np)), (left, share)
+    fraction = (z - nodes[left]) / (nodes[left + 1] - nodes[left])
+    return np.asarray(family.from_coordinate(nodes, np)), (left, fraction)

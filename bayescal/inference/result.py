@@ -1,4 +1,4 @@
-"""The posterior that the user holds: predict from it, look at it, hand it to ArviZ."""
+"""The ``Posterior`` that users hold: it predicts, and describes the parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import as_result, bulk_dtype, float64, result_dtype
 from bayescal.data import checks
 from bayescal.inference._conditioned import Conditioned
-from bayescal.inference._tails import CLOSE, at_ends, deepest, improve, look, warn_of_large
+from bayescal.inference._tails import (
+    CLOSE,
+    at_ends,
+    deepest,
+    refine_tails,
+    warn_of_large,
+    warn_sparse_tails,
+)
 from bayescal.inference.engine.condition import Setup, mean_coefficients, natural_rows
 from bayescal.inference.engine.interpolate import centre_and_scale
 from bayescal.inference.engine.predict import (
@@ -42,29 +49,36 @@ _LOG_TOLERANCE = 1e-3
 
 
 class Posterior(Conditioned):
-    """A generative model conditioned on one data set, or on each of a batch.
+    """A generative model conditioned on one data set or on a batch of data sets.
 
-    Made by ``bayescal.posterior``.
+    Returned by ``bayescal.posterior``; ``predict`` computes class probabilities at new points.
 
     Attributes
     ----------
-    prior : Prior, list of Prior, or dict of them by name
+    prior : Prior, list of Prior, or dict of Prior by name
+        The prior or priors that were passed.
     integrator : str
+        Name of the integrator.
     num_samples : int
         Number of draws, after rounding by the integrator.
     log_evidence : float, or array of shape (batch,), (prior,) or (prior, batch)
-        log p(data | prior); NaN for ``nuts``, which does not give it.
+        log p(data | prior); NaN for ``nuts``, which does not estimate it.
     ess : float, or array of shape (batch,)
-        Effective sample size 1 / sum(w**2) of the weights; of chains that of the parameter that
-        mixes worst. NaN for rules and closed forms.
+        Effective sample size 1 / sum(w**2) of the weights; for chains, that of the parameter that
+        mixes worst. NaN for quadrature rules and closed forms.
     pareto_k : float, or array of shape (batch,)
-        Shape of the weights' tail; above 0.7 averages are unreliable.
+        Pareto shape of the weights' tail; above 0.7 averages are unreliable.
     quadrature_error : float, or array of shape (batch,)
-        Estimated relative error of the evidence, and of the density of a typical new point, by
+        Estimated relative error of the evidence and of the density of a typical new point, for
         quadrature; NaN for other integrators.
     r_hat, divergences : float, or array of shape (batch,)
-        By ``nuts``: the largest R-hat of a parameter (above 1.05 chains disagree), and the number
+        For ``nuts``, the largest R-hat of a parameter (above 1.05 chains disagree) and the number
         of divergent steps; NaN for other integrators.
+
+    See Also
+    --------
+    posterior_predict : Condition and predict in one call.
+    Prediction : What ``predict`` returns.
 
     Examples
     --------
@@ -87,18 +101,19 @@ class Posterior(Conditioned):
         Parameters
         ----------
         x : array of shape (m,) or (m, d), optional
-            Points; for a batch also (batch, m[, d]), one row for each data set. The training
-            points if left out.
+            Points; for a batch also (batch, m[, d]), one row for each data set. By default the
+            training points.
         method : str
             ``"predictive"``, ``"preds"``, ``"coeffs"`` or ``"map"``; see ``posterior_predict``.
         interpolate : bool, optional
-            Whether to evaluate univariate averages at nodes and interpolate between them. Left out,
-            this is done from 512 points on. Points whose curve is too rough are always evaluated
-            one by one.
+            Whether to evaluate univariate averages at nodes and interpolate between them. By
+            default this happens from 512 points on. Data sets whose curve is too rough to
+            interpolate are always evaluated at every point.
 
         Returns
         -------
         Prediction
+            Probabilities, log odds and their uncertainty.
 
         Raises
         ------
@@ -127,27 +142,31 @@ class Posterior(Conditioned):
         if len(points) > 1:
             points = self.layout.spread(points)
             mask = None if mask is None else self.layout.spread(mask)
-        shares = are_shared()
-        found, error = self._evaluate(points, method, (dtype, out), interpolate, shares)
+        divided = are_shared()
+        result, error = self._evaluate(points, method, (dtype, out), interpolate, divided)
         nats = None
         if method == "predictive" and self.integrator == "quadrature":
-            found, nats = self._improve(found, points, shares)
+            result, nats = self._refine(result, points, divided)
         elif method == "predictive" and self.integrator != "closed_form":
-            nats = np.zeros(()) if look(self.setup, self.problem, points, self.data) else None
+            far = warn_sparse_tails(self.setup, self.problem, points, self.data)
+            nats = np.zeros(()) if far else None
         values, probs = (
             _trim(v, len(self.data.x), points.shape[1], self.layout.shape, mask, out)
-            for v in (found.values, found.probs)
+            for v in (result.values, result.probs)
         )
         return Prediction(self, points, method, values, probs, error, nats)
 
-    def _share(
-        self, points: np.ndarray, shares: bool, *arguments: object
+    def _local_part(
+        self, points: np.ndarray, divided: bool, *arguments: object
     ) -> tuple[Problem, np.ndarray | None, np.ndarray, Callable[[Callable[[], Out]], Out]]:
-        """Return this process's problem, rows and points, and what gathers results of all rows."""
-        problem, rows = (self.work.own, self.work.rows) if shares else (self.problem, None)
-        own = points if rows is None or len(points) == 1 else points[rows]
-        said = points, *arguments
-        return problem, rows, own, lambda f: gather_rows(f, rows, len(self.data.x), said)
+        """Return this process's problem, its rows and points, and a function that gathers results.
+
+        ``divided`` tells whether several processes share the data sets.
+        """
+        problem, rows = (self.work.local, self.work.rows) if divided else (self.problem, None)
+        local = points if rows is None or len(points) == 1 else points[rows]
+        compared = points, *arguments
+        return problem, rows, local, lambda f: gather_rows(f, rows, len(self.data.x), compared)
 
     def _evaluate(
         self,
@@ -155,18 +174,18 @@ class Posterior(Conditioned):
         method: str,
         dtypes: tuple[np.dtype, np.dtype],
         interpolate: bool | None,
-        shares: bool,
+        divided: bool,
     ) -> tuple[Predicted, float | None]:
-        """Return predictions at padded points, and the error of interpolation.
+        """Predict at padded points; return also the error of interpolation.
 
-        The types are those that averages are calculated in, and that of the result.
+        ``dtypes`` are the type in which averages are computed and the type of the result.
         """
         setup, (dtype, out) = self.setup, dtypes
-        problem, _, own, gather = self._share(points, shares, method, interpolate, str(out))
+        problem, _, local, gather = self._local_part(points, divided, method, interpolate, str(out))
         family = problem.prior.family
         count, m = len(self.data.x), points.shape[1]
         shared = len(points) == 1
-        padded = pad_axis(own, padded_length(m), 1)
+        padded = pad_axis(local, padded_length(m), 1)
         if not shared:
             padded = pad_axis(padded, len(problem.sums), 0)
         padded = padded.astype(np.float64, copy=False)
@@ -181,7 +200,7 @@ class Posterior(Conditioned):
 
                 return jax.device_put(gather(linear)), None
 
-            def each(program: Callable[..., Predicted], *options: Any) -> Callable[[], Predicted]:
+            def run(program: Callable[..., Predicted], *options: Any) -> Callable[[], Predicted]:
                 def predict(setup: Setup, problem: Problem, x: jax.Array) -> Predicted:
                     return program(setup, method, problem, x, *options)
 
@@ -197,51 +216,51 @@ class Posterior(Conditioned):
                     if interpolate is None and intervals >= max(LONG, together):
                         break
                     options = shared, intervals, dtype, out
-                    found = gather(each(predict_by_nodes, ends, bulk, *options))
-                    miss, log_miss = float(found.miss), float(found.log_miss)
+                    result = gather(run(predict_by_nodes, ends, bulk, *options))
+                    miss, log_miss = float(result.miss), float(result.log_miss)
                     if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
-                        return jax.device_put(found), miss
+                        return jax.device_put(result), miss
 
             def exactly() -> Predicted:
-                found = each(predict_exactly, shared, True, dtype, out)()
-                if len(problem.sums) > 1 and np.isnan(float(found.miss)):
-                    found = each(predict_exactly, shared, False, dtype, out)()
-                return found
+                result = run(predict_exactly, shared, True, dtype, out)()
+                if len(problem.sums) > 1 and np.isnan(float(result.miss)):
+                    result = run(predict_exactly, shared, False, dtype, out)()
+                return result
 
             return jax.device_put(gather(exactly)), None
 
-    def _improve(
-        self, found: Predicted, points: np.ndarray, shares: bool
+    def _refine(
+        self, result: Predicted, points: np.ndarray, divided: bool
     ) -> tuple[Predicted, np.ndarray | None]:
-        """Integrate far points anew, and return the error (batch, m) that remains, None if none."""
+        """Integrate far points again; return also the remaining error (batch, m), None if nil."""
         (low, high), family = self._near, self.problem.prior.family
         deep = deepest(points, self.data, family) if points.ndim == 2 else None
         if points.ndim == 2 and deep is None and low <= points.min() and points.max() <= high:
-            return found, None
+            return result, None
         count, m = len(self.data.x), points.shape[1]
-        problem, rows, own, gather = self._share(points, shares)
+        problem, rows, local, gather = self._local_part(points, divided)
         gaps = deep if deep is None or rows is None else deep[rows]
         with float64():
-            nats = gather(lambda: at_ends(self.setup, problem, own, gaps))[:count]
+            nats = gather(lambda: at_ends(self.setup, problem, local, gaps))[:count]
             if (nats <= CLOSE).all():
-                # All processes that share data sets must remember the same.
+                # All processes that share data sets must remember equal bounds.
                 if points.ndim == 2 and deep is None and rows is self.work.rows:
                     self._near = min(low, points.min()), max(high, points.max())
-                return found, None
-            old = np.asarray(found.values)[slice(count) if rows is None else rows, :m]
-            values, nats = gather(lambda: improve(self.setup, problem, old, own))
+                return result, None
+            old = np.asarray(result.values)[slice(count) if rows is None else rows, :m]
+            values, nats = gather(lambda: refine_tails(self.setup, problem, old, local))
         warn_of_large(nats, values, points)
         one = sigmoid if values.ndim == 2 else np.exp
         with float64():
-            return found._replace(
+            return result._replace(
                 values=jax.device_put(values), probs=jax.device_put(one(values))
             ), nats
 
     def _natural(self, method: str, problem: Problem) -> np.ndarray:
-        """Return the coefficients (padded batch, classes, p) of ``coeffs`` or ``map``."""
+        """Return the coefficients (padded batch, classes, p) for ``coeffs`` or ``map``."""
         if method == "coeffs":
             return np.asarray(mean_coefficients(self.setup, problem))
-        modes = self._modes if problem is self.problem else self._own_modes
+        modes = self._modes if problem is self.problem else self._local_modes
         return np.asarray(natural_rows(problem.prior.family, modes, problem.origin))
 
 
@@ -253,9 +272,9 @@ def _trim(
     mask: np.ndarray | None,
     out: np.dtype,
 ) -> np.ndarray | jax.Array:
-    """Cut padding off a result, and put NaN where the mask hides an observation.
+    """Cut padding off a result, and set masked observations to NaN.
 
-    On a processor through NumPy, which compiles nothing for each new size.
+    On a CPU this uses NumPy, which compiles nothing for new sizes.
     """
     on_processor = all(device.platform == "cpu" for device in array.devices())
     xp: ModuleType = np if on_processor else jnp

@@ -1,7 +1,7 @@
-"""Losses for training networks, pure functions of logits for any loop around JAX.
+"""Losses for training networks: pure functions of logits for any training loop in JAX.
 
-Each takes logits (..., k) and targets, row weights and a mask, works under ``jit``, ``grad`` and
-``vmap``, and is finite with a finite gradient for all logits up to 1e4 in size.
+They take logits (..., k) and targets, row weights and a mask, work under ``jit``, ``grad`` and
+``vmap``, and are finite with a finite gradient for all logits up to 1e4 in size.
 """
 
 from bayescal.losses._calibration import mmce as mmce

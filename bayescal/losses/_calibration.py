@@ -1,4 +1,4 @@
-"""Calibration errors of a batch, differentiable, to be added to a proper loss."""
+"""Differentiable calibration errors of a batch, to be added to a proper loss."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ def mmce(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Maximum mean calibration error of a batch.
+    r"""Compute the maximum mean calibration error (MMCE) of a batch.
 
-    With the confidence :math:`r_i`, the largest probability of row i, and :math:`c_i = 1` where its
-    class is the label and 0 elsewhere,
+    Add it to a proper loss to penalize miscalibration during training. With the confidence
+    :math:`r_i`, the largest probability of row i, and :math:`c_i = 1` if its class is the label and
+    0 otherwise,
 
     .. math:: \left(\sum_{ij} \frac{w_i w_j}{W^2} (c_i - r_i)(c_j - r_j)
               e^{-|r_i - r_j| / h}\right)^{1/2}, \qquad W = \sum_i w_i ,
 
-    where h is ``bandwidth``. This is the square root, as in the objective of the source.
+    where h is ``bandwidth``. Like the objective of the reference, this is the square root.
 
     Parameters
     ----------
@@ -37,26 +38,32 @@ def mmce(
     labels : array of shape (...)
         Integers in {0, ..., k - 1}.
     bandwidth : float or scalar array, default 0.4
-        Positive, in units of probability. May be traced.
-    weights, mask
-        As in :func:`cross_entropy`.
+        Width of the kernel in units of probability, positive. May be traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
 
     Returns
     -------
     scalar array
-        In [0, 1], float32 at least. 0 if the total weight is 0.
+        In [0, 1], in float32 or wider. 0 if the total weight is 0.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`cross_entropy`, and for a ``bandwidth`` that is a number of zero or less, or no
-        scalar.
+        If :func:`cross_entropy` would raise, or ``bandwidth`` is not a scalar or, as a number, not
+        positive.
+
+    See Also
+    --------
+    soft_ece : A differentiable binned calibration error, in linear time.
 
     Notes
     -----
     O(n^2) time and memory for n rows. The gradient flows through the confidences; which class is
-    the most likely, and so :math:`c_i`, is held fixed. Where the value is 0, its minimum, the root
-    has no derivative: the gradient is then 0.
+    the most likely, and so :math:`c_i`, is treated as constant. At its minimum 0 the root has no
+    derivative; the gradient is then 0.
 
     References
     ----------
@@ -65,7 +72,7 @@ def mmce(
 
     Examples
     --------
-    It is no proper loss, so it is added to one:
+    It is not a proper loss, so add it to one:
 
     >>> import jax.numpy as jnp
     >>> from bayescal.losses import cross_entropy
@@ -77,8 +84,8 @@ def mmce(
     """
     rows = read_rows(logits, labels, weights, mask, soft=False)
     width = scalar(bandwidth, "bandwidth", rows.logits)
-    confidence, gap, share = _confidences(rows)
-    gap = share * gap
+    confidence, gap, weight = _confidences(rows)
+    gap = weight * gap
     kernel = jnp.exp(-jnp.abs(confidence[:, None] - confidence) / width)
     return root((gap[:, None] * gap * kernel).sum(), 2)
 
@@ -93,11 +100,12 @@ def soft_ece(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Soft-binned expected calibration error of a batch.
+    r"""Compute the soft-binned expected calibration error of a batch.
 
-    With the confidence :math:`r_i`, the largest probability of row i, :math:`c_i = 1` where its
-    class is the label and 0 elsewhere, and the centres :math:`\xi_j` of M = ``bins`` bins of equal
-    width, row i belongs to bin j by
+    Add it to a proper loss to penalize miscalibration during training. With the confidence
+    :math:`r_i`, the largest probability of row i, :math:`c_i = 1` if its class is the label and 0
+    otherwise, and the centers :math:`\xi_j` of M = ``bins`` bins of equal width, row i belongs to
+    bin j by
 
     .. math:: u_{ij} = \operatorname{softmax}_j\left(-(r_i - \xi_j)^2 / T\right)
 
@@ -106,8 +114,8 @@ def soft_ece(
     .. math:: \left(\sum_j \frac{S_j}{\sum_i w_i} \left|
               \frac{\sum_i w_i u_{ij} (c_i - r_i)}{S_j} \right|^q\right)^{1/q}
 
-    where q is ``order``. As T goes to 0 this becomes :func:`bayescal.metrics.ece` of kind
-    "confidence" with ``norm=order``.
+    where q is ``order``. As T goes to 0 this becomes :func:`bayescal.metrics.ece` with
+    ``kind="confidence"`` and ``norm=order``.
 
     Parameters
     ----------
@@ -118,26 +126,33 @@ def soft_ece(
     bins : int, default 15
         Number of bins.
     temperature : float or scalar array, default 0.01
-        Positive, in units of squared probability. May be traced.
+        Width of the membership in units of squared probability, positive. May be traced.
     order : float, default 2
-        Of the norm, at least 1 and finite. Not traced.
-    weights, mask
-        As in :func:`cross_entropy`.
+        Order of the norm, at least 1 and finite. Not traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
 
     Returns
     -------
     scalar array
-        In [0, 1], float32 at least. 0 if the total weight is 0.
+        In [0, 1], in float32 or wider. 0 if the total weight is 0.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`cross_entropy`, and for ``bins``, ``temperature`` or ``order`` out of range.
+        If :func:`cross_entropy` would raise, or ``bins``, ``temperature`` or ``order`` is out of
+        range.
+
+    See Also
+    --------
+    mmce : A calibration error without bins, in quadratic time.
 
     Notes
     -----
     O(n M) time and memory for n rows. The gradient flows through the confidences and the
-    memberships; :math:`c_i` is held fixed. Where the value is 0, its minimum, the gradient is 0.
+    memberships; :math:`c_i` is treated as constant. At the minimum 0 the gradient is 0.
 
     References
     ----------
@@ -146,7 +161,7 @@ def soft_ece(
 
     Examples
     --------
-    It is no proper loss, so it is added to one:
+    It is not a proper loss, so add it to one:
 
     >>> import jax.numpy as jnp
     >>> from bayescal.losses import cross_entropy
@@ -162,23 +177,23 @@ def soft_ece(
     if not 1 <= order < math.inf:
         raise ValueError(f"order must be at least 1 and finite, got {order:g}")
     temperature = scalar(temperature, "temperature", rows.logits)
-    confidence, gap, share = _confidences(rows)
+    confidence, gap, weight = _confidences(rows)
     centres = (jnp.arange(bins, dtype=confidence.dtype) + 0.5) / bins
     belongs = jax.nn.log_softmax(-((confidence[:, None] - centres) ** 2) / temperature)
-    # Means within bins on a log scale: those of empty bins are finite, and weigh nothing.
-    kept = share > 0
-    least = jnp.finfo(share.dtype).min / 2
-    log_share = jnp.where(kept, jnp.log(jnp.where(kept, share, 1)), least)
-    within = jax.nn.softmax(belongs + log_share[:, None], axis=0)
-    mass = (jnp.exp(belongs) * share[:, None]).sum(axis=0)
+    # Means within bins are computed on a log scale: those of empty bins are finite, without weight.
+    kept = weight > 0
+    least = jnp.finfo(weight.dtype).min / 2
+    log_weight = jnp.where(kept, jnp.log(jnp.where(kept, weight, 1)), least)
+    within = jax.nn.softmax(belongs + log_weight[:, None], axis=0)
+    mass = (jnp.exp(belongs) * weight[:, None]).sum(axis=0)
     gaps = jnp.abs((within * gap[:, None]).sum(axis=0))
     return root((mass * gaps ** float(order)).sum(), float(order))
 
 
 def _confidences(rows: Rows) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return confidences r (n,), gaps c - r, and shares of the total weight, leading axes merged.
+    """Return confidences r (n,), gaps c - r, and normalized weights, with leading axes merged.
 
-    A label that is no class makes the gap NaN.
+    The gap is NaN if the label is no class.
     """
     probs = jax.nn.softmax(rows.logits).reshape(-1, rows.logits.shape[-1])
     targets = rows.targets.reshape(probs.shape)

@@ -1,4 +1,4 @@
-"""Cross-entropy, and what changes its targets or adds to it."""
+"""Cross-entropy with labels, soft targets, smoothed labels, an entropy penalty, or a teacher."""
 
 from __future__ import annotations
 
@@ -17,48 +17,55 @@ def cross_entropy(
     mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
-    r"""Cross-entropy of softmax probabilities with labels or soft targets.
+    r"""Compute the cross-entropy of softmax probabilities with labels or soft targets.
 
     .. math:: \ell = -\sum_k t_k \ln p_k, \qquad p = \operatorname{softmax}(z)
 
-    where z are the logits, and t is one at the label and zero elsewhere, or the soft target.
+    where z are the logits, and t is one at the label and zero elsewhere, or the soft target. This
+    is the standard loss for training classifiers.
 
     Parameters
     ----------
     logits : array of shape (..., k)
-        Outputs before the softmax, floating-point, k at least two.
+        Outputs before the softmax, floating-point; k is at least two.
     targets : array of shape (...) or (..., k)
-        With one dimension less than the logits: integer labels in {0, ..., k - 1}. With as many:
-        soft targets, floating-point, rows that sum to one. The number of dimensions decides.
+        If it has one dimension less than the logits: integer labels in {0, ..., k - 1}. If it has
+        as many: soft targets, floating-point, in rows that sum to one.
     weights : array of shape (...), optional
-        Non-negative weights of the rows. A whole weight is the same as repeating the row.
+        Non-negative weights of the rows. An integer weight equals repeating the row.
     mask : array of shape (...), optional
-        False, or 0 of integers 0 and 1 as tokenizers give them, leaves a row out, as a weight of
-        zero does: neither its loss nor its gradient is used, even if its logits, targets or weight
-        are NaN or infinite, or its label is no class.
+        False leaves a row out, as does 0 in a mask of integers 0 and 1 from a tokenizer, or a
+        weight of zero. Neither its loss nor its gradient is used, even if its logits, targets or
+        weight are NaN or infinite, or its label is no class.
     reduction : {"mean", "sum", "none"}
-        The sum of weight times loss divided by the total weight, which is 0 with zero gradient if
-        the total weight is 0; that sum itself; or weight times loss for each row.
+        "mean" is the sum of weight times loss divided by the total weight (0 with zero gradient if
+        the total weight is 0), "sum" is that sum, and "none" is weight times loss of every row.
 
     Returns
     -------
     array of shape (), or (...) for ``reduction="none"``
-        In nats, in the dtype of the logits, float32 at least: logits of float16 or bfloat16 are
-        converted to float32 before anything is computed.
+        In nats, in the dtype of the logits or float32 if that is wider: float16 and bfloat16 logits
+        are converted to float32 first.
 
     Raises
     ------
     TypeError
-        If logits or soft targets are not floating-point, labels not integers, weights not real, or
-        the mask is neither boolean nor of integers. Like all errors here, when the function is
-        called or traced.
+        If logits or soft targets are not floating-point, labels are not integers, weights are not
+        real, or the mask is neither boolean nor of integers. All errors are raised when the
+        function is called or traced.
     ValueError
         If shapes do not match, or the reduction is unknown.
 
+    See Also
+    --------
+    smoothed_cross_entropy : With label smoothing.
+    focal, brier : Other losses of single rows.
+    bayescal.metrics.log_loss : The metric, for probabilities.
+
     Notes
     -----
-    Values cannot be checked in a traced function. A label that is no class, in a row that counts,
-    makes the loss NaN.
+    Values cannot be checked in a traced function. A label that is no class makes the loss NaN if
+    its row is not masked.
 
     Examples
     --------
@@ -97,13 +104,13 @@ def smoothed_cross_entropy(
     mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
-    r"""Cross-entropy with targets moved from the labels by a constant.
+    r"""Compute the cross-entropy with label smoothing.
 
     .. math:: t_k = (1 - \epsilon) [k = y] + \epsilon / K
 
     where :math:`\epsilon` is ``smoothing`` and K the number of classes: the targets of
-    :func:`bayescal.smoothing.constant_targets` with ``num_classes``. Those of the other convention,
-    :math:`1 - a` at the label and :math:`a / (K - 1)` elsewhere, are the same for
+    :func:`bayescal.smoothing.constant_targets` with ``num_classes``. The other convention,
+    :math:`1 - a` at the label and :math:`a / (K - 1)` elsewhere, corresponds to
     :math:`\epsilon = a K / (K - 1)`.
 
     Parameters
@@ -113,20 +120,29 @@ def smoothed_cross_entropy(
     labels : array of shape (...)
         Integers in {0, ..., k - 1}.
     smoothing : float or scalar array
-        In [0, 1). May be traced, and so be mapped over.
-    weights, mask, reduction
-        As in :func:`cross_entropy`.
+        Smoothing factor in [0, 1). May be traced, and thus mapped over.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
     array of shape (), or (...) for ``reduction="none"``
-        In nats, float32 at least.
+        In nats, in float32 or wider.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`cross_entropy`, and for a ``smoothing`` that is a number outside [0, 1) or no
-        scalar; values of arrays are not checked.
+        If :func:`cross_entropy` would raise, or ``smoothing`` is not a scalar or, as a number,
+        outside [0, 1); values of arrays are not checked.
+
+    See Also
+    --------
+    instance_cross_entropy : Smoothing by a teacher's logits.
+    confidence_penalty : A penalty on confident predictions instead of smoothing.
 
     References
     ----------
@@ -142,8 +158,8 @@ def smoothed_cross_entropy(
 
     Several factors at once:
 
-    >>> each = jax.vmap(smoothed_cross_entropy, in_axes=(None, None, 0))
-    >>> each(logits, labels, jnp.array([0.0, 0.1, 0.2])).round(3).tolist()
+    >>> losses = jax.vmap(smoothed_cross_entropy, in_axes=(None, None, 0))
+    >>> losses(logits, labels, jnp.array([0.0, 0.1, 0.2])).round(3).tolist()
     [0.22, 0.295, 0.37]
     """
     rows = read_rows(logits, labels, weights, mask, soft=False)
@@ -161,11 +177,12 @@ def confidence_penalty(
     mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
-    r"""Cross-entropy less a multiple of the entropy of the prediction.
+    r"""Compute cross-entropy minus a multiple of the entropy of the prediction.
 
     .. math:: \ell = -\sum_k t_k \ln p_k + \beta \sum_k p_k \ln p_k
 
-    where :math:`\beta` is ``strength``. It can be negative.
+    where :math:`\beta` is ``strength``. It discourages over-confident predictions. The loss can be
+    negative.
 
     Parameters
     ----------
@@ -174,19 +191,28 @@ def confidence_penalty(
     targets : array of shape (...) or (..., k)
         Integer labels or soft targets, as in :func:`cross_entropy`.
     strength : float or scalar array, default 0.1
-        Not negative; 0 leaves the cross-entropy. May be traced.
-    weights, mask, reduction
-        As in :func:`cross_entropy`.
+        Weight of the entropy, not negative; 0 is cross-entropy. May be traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
     array of shape (), or (...) for ``reduction="none"``
-        In nats, float32 at least.
+        In nats, in float32 or wider.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`cross_entropy`, and for a ``strength`` that is a negative number or no scalar.
+        If :func:`cross_entropy` would raise, or ``strength`` is not a scalar or, as a number,
+        negative.
+
+    See Also
+    --------
+    smoothed_cross_entropy : Label smoothing instead of a penalty.
 
     References
     ----------
@@ -219,16 +245,16 @@ def distillation(
     mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
-    r"""Cross-entropy with the softened predictions of a teacher, and with the targets.
+    r"""Compute the cross-entropy with a teacher's softened predictions and with the targets.
 
-    With the logits z, those v of the teacher, the targets t, T = ``temperature`` and
-    :math:`\alpha` = ``share``,
+    Use it to train a network (the student) to imitate another one. With the logits z, those v of
+    the teacher, the targets t, T = ``temperature`` and :math:`\alpha` = ``share``,
 
     .. math:: \ell = -\alpha T^2 \sum_k \operatorname{softmax}(v / T)_k
               \ln \operatorname{softmax}(z / T)_k
               - (1 - \alpha) \sum_k t_k \ln \operatorname{softmax}(z)_k .
 
-    The factor :math:`T^2` keeps the gradient of the first part at one size for all temperatures.
+    The factor :math:`T^2` keeps the gradient of the first term at one size for all temperatures.
 
     Parameters
     ----------
@@ -237,24 +263,32 @@ def distillation(
     targets : array of shape (...) or (..., k)
         Integer labels or soft targets, as in :func:`cross_entropy`.
     teacher_logits : array of shape (..., k)
-        Outputs of the teacher, floating-point. They are constants: no gradient flows into them.
+        Outputs of the teacher, floating-point, treated as constants: no gradient flows into them.
     temperature : float or scalar array, default 2
-        Positive. May be traced.
+        Positive number by which both logits are divided. May be traced.
     share : float or scalar array, default 0.5
-        Of the teacher, in [0, 1]. May be traced.
-    weights, mask, reduction
-        As in :func:`cross_entropy`.
+        Weight of the teacher in [0, 1]. May be traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
     array of shape (), or (...) for ``reduction="none"``
-        In nats, float32 at least.
+        In nats, in float32 or wider.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`cross_entropy`, for teacher logits of another shape, and for a ``temperature`` or
-        ``share`` that is a number out of range or no scalar.
+        If :func:`cross_entropy` would raise, the teacher's logits have another shape, or
+        ``temperature`` or ``share`` is not a scalar or, as a number, out of range.
+
+    See Also
+    --------
+    instance_cross_entropy : Label smoothing by a teacher's logits.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Instance-based smoothing with a teacher's logits: targets, the loss, and a stream of batches."""
+"""Label smoothing by a teacher's logits: targets, the loss, and a stream of batches."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def instance_targets(
     smoothing: float | Array,
     offset: float | Array = 0.0,
 ) -> jax.Array:
-    r"""Smooth labels by the logits of a network that was trained without smoothing.
+    r"""Smooth labels by the logits of a teacher network trained without smoothing.
 
-    The targets of :func:`bayescal.smoothing.network_instance_targets`, in JAX: with the shifted
+    The targets of :func:`bayescal.smoothing.network_instance_targets`, in JAX. With the shifted
     logits :math:`f'_k = f_k - \min_l f_l + c`, where c is ``offset``, the label y and
     :math:`\epsilon` = ``smoothing``,
 
@@ -45,30 +45,36 @@ def instance_targets(
     Parameters
     ----------
     teacher_logits : array of shape (..., k)
-        Outputs before the softmax, floating-point and finite, k at least two.
+        Outputs before the softmax, floating-point and finite; k is at least two.
     labels : array of shape (...)
         Integers in {0, ..., k - 1}.
     smoothing : float or scalar array
-        In [0, 1): the most that a label is moved. May be traced, and so be mapped over.
+        Largest amount by which a label moves, in [0, 1). May be traced, and thus mapped over.
     offset : float or scalar array, default 0
-        Not negative, in the units of the logits. May be traced. It takes the place of the source's
-        scale of logits, which cancels out: see the notes of
+        Added to the shifted logits, in their units; not negative. May be traced. It replaces the
+        scale of logits in the reference, which cancels: see the notes of
         :func:`bayescal.smoothing.network_instance_targets`.
 
     Returns
     -------
     array of shape (..., k)
-        Rows that sum to one, in the dtype of the logits, float32 at least. Where all other classes
-        have :math:`f' = 0` they share the moved mass equally; where all classes have, their ratios
-        are those of equal positive logits. NaN for labels that are no class.
+        Rows that sum to one, in the dtype of the logits or float32 if that is wider. If
+        :math:`f' = 0` for all other classes, they get equal parts of the moved mass. If
+        :math:`f' = 0` for all classes, the ratios are those of equal positive logits. NaN for
+        labels that are no class.
 
     Raises
     ------
     TypeError
-        If logits are not floating-point, labels not integers, or a parameter is no number.
+        If logits are not floating-point, labels are not integers, or a parameter is not a number.
     ValueError
         If shapes do not match, or a parameter is a number out of range; values of arrays are not
         checked.
+
+    See Also
+    --------
+    instance_cross_entropy : The loss with these targets.
+    with_instance_targets : Replace the labels of a stream of batches.
 
     References
     ----------
@@ -100,37 +106,47 @@ def instance_cross_entropy(
     mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
-    r"""Cross-entropy with labels smoothed by a teacher's logits.
+    r"""Compute the cross-entropy with labels smoothed by a teacher's logits.
 
     .. math:: \ell = -\sum_k t_k \ln \operatorname{softmax}(z)_k
 
-    with the logits z and the targets t of :func:`instance_targets`.
+    with the logits z and the targets t of :func:`instance_targets`. Use it if the teacher's logits
+    are available in the training loop.
 
     Parameters
     ----------
     logits : array of shape (..., k)
-        Outputs of the network in training, before the softmax, floating-point.
+        Outputs of the network being trained, before the softmax, floating-point.
     labels : array of shape (...)
         Integers in {0, ..., k - 1}.
     teacher_logits : array of shape (..., k)
-        Outputs of a network trained without smoothing. They are constants: no gradient flows into
-        them.
+        Outputs of a network trained without smoothing, treated as constants: no gradient flows
+        into them.
     smoothing : float or scalar array
-        In [0, 1). May be traced.
+        Largest amount by which a label moves, in [0, 1). May be traced.
     offset : float or scalar array, default 0
-        Not negative. May be traced.
-    weights, mask, reduction
-        As in :func:`cross_entropy`.
+        Added to the teacher's shifted logits; not negative. May be traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
     array of shape (), or (...) for ``reduction="none"``
-        In nats, float32 at least.
+        In nats, in float32 or wider.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`cross_entropy` and :func:`instance_targets`.
+        If :func:`cross_entropy` or :func:`instance_targets` would raise.
+
+    See Also
+    --------
+    smoothed_cross_entropy : Smoothing by a constant.
+    distillation : Cross-entropy with the teacher's probabilities.
 
     References
     ----------
@@ -159,31 +175,37 @@ def with_instance_targets(
     smoothing: float | Array,
     offset: float | Array = 0.0,
 ) -> Iterator[tuple[Inputs, jax.Array]]:
-    r"""Replace the labels of a stream of batches by instance-based targets.
+    r"""Replace the labels in a stream of batches by targets smoothed by a teacher's logits.
 
-    One batch is taken, passed through the teacher and handed on at a time, so that memory does not
-    grow with their number: O(n k) for a batch of n rows and k classes, beside what the teacher
-    needs.
+    Use it with training loops that accept soft targets. One batch at a time is read, passed through
+    the teacher and handed on, so memory does not grow with the number of batches: O(n k) for a
+    batch of n rows and k classes, plus what the teacher needs.
 
     Parameters
     ----------
     batches : iterable of pairs (inputs, labels)
-        Labels of shape (n,), integers in {0, ..., k - 1}. Read as far as the result is.
+        Labels of shape (n,), integers in {0, ..., k - 1}. Read lazily.
     teacher : callable
         Called with the inputs of a batch; returns logits of shape (n, k).
-    smoothing, offset
-        As in :func:`instance_targets`.
+    smoothing : float or scalar array
+        Largest amount by which a label moves, in [0, 1).
+    offset : float or scalar array, default 0
+        Added to the teacher's shifted logits; not negative.
 
     Returns
     -------
     iterator of pairs (inputs, targets)
-        Inputs as they came, and soft targets of shape (n, k), which :func:`cross_entropy` takes.
+        The unchanged inputs, and soft targets of shape (n, k) for :func:`cross_entropy`.
 
     Raises
     ------
     TypeError, ValueError
-        At once for parameters that are no number or out of range; and as :func:`instance_targets`
-        when a batch is reached whose logits and labels do not match.
+        Immediately if a parameter is not a number or out of range; when a batch is reached, if its
+        logits and labels do not match.
+
+    See Also
+    --------
+    instance_targets : The targets of one batch.
 
     References
     ----------

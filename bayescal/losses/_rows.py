@@ -1,4 +1,4 @@
-"""What all losses share: checks at trace time, rows left out, probabilities, the reduction."""
+"""Shared parts of all losses: checks at trace time, masked rows, and the reduction."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _BOUNDS: dict[str, tuple[str, Callable[[float], bool]]] = {
 
 
 class Rows(NamedTuple):
-    """Logits (..., k), targets (..., k), weights (...) and which rows (...) count.
+    """Logits (..., k), targets (..., k), weights (...), and a mask (...) of the rows that count.
 
-    Rows that do not count have logits and weights of zero. ``targets`` is differentiable with
-    respect to soft targets; labels outside {0, ..., k - 1} make it NaN.
+    Masked rows have logits and weights of zero. ``targets`` is differentiable with respect to soft
+    targets; labels outside {0, ..., k - 1} make it NaN.
     """
 
     logits: jax.Array
@@ -48,7 +48,7 @@ def read_rows(
     *,
     soft: bool,
 ) -> Rows:
-    """Check the arguments of a loss; ``soft`` says whether targets may be probabilities."""
+    """Check the arguments of a loss; ``soft`` tells whether targets may be probabilities."""
     name = "targets" if soft else "labels"
     logits = read_logits(logits, "logits")
     shape = logits.shape[:-1]
@@ -87,7 +87,7 @@ def read_rows(
 
 
 def _read_mask(mask: ArrayLike) -> jax.Array:
-    """Return a mask of booleans, or of integers 0 and 1 as tokenizers give it, as booleans."""
+    """Convert a mask of booleans, or of integers 0 and 1 from a tokenizer, to booleans."""
     given = jnp.asarray(mask)
     if given.dtype == bool:
         return given
@@ -99,7 +99,7 @@ def _read_mask(mask: ArrayLike) -> jax.Array:
 
 
 def read_logits(value: ArrayLike, name: str) -> jax.Array:
-    """Return logits (..., k), k at least two, in float32 or wider."""
+    """Check logits (..., k) with k at least two, and convert them to float32 or wider."""
     logits = jnp.asarray(value)
     if not jnp.issubdtype(logits.dtype, jnp.floating):
         raise TypeError(f"{name} must be floating-point, got dtype {logits.dtype}")
@@ -109,7 +109,7 @@ def read_logits(value: ArrayLike, name: str) -> jax.Array:
 
 
 def read_labels(value: ArrayLike, logits: jax.Array) -> jax.Array:
-    """Return integer labels (...) for logits (..., k)."""
+    """Check that integer labels (...) match logits (..., k)."""
     labels = jnp.asarray(value)
     _check_integer(labels, "labels")
     _check_shape(labels, "labels", logits.shape[:-1])
@@ -117,7 +117,7 @@ def read_labels(value: ArrayLike, logits: jax.Array) -> jax.Array:
 
 
 def read_teacher(value: ArrayLike, rows: Rows) -> jax.Array:
-    """Return logits of a teacher for ``rows``, as constants; zeros for rows that do not count."""
+    """Read a teacher's logits as constants that match ``rows``, with zeros in masked rows."""
     logits = read_logits(value, "teacher_logits")
     _check_shape(logits, "teacher_logits", rows.logits.shape)
     logits = jax.lax.stop_gradient(logits).astype(rows.logits.dtype)
@@ -125,7 +125,7 @@ def read_teacher(value: ArrayLike, rows: Rows) -> jax.Array:
 
 
 def check_number(value: float | Array, name: str) -> None:
-    """Raise if ``value`` is a Python number outside its bounds, or neither number nor scalar."""
+    """Raise if ``value`` is neither a number in its bounds nor a scalar array."""
     wanted, inside = _BOUNDS[name]
     if isinstance(value, (jax.Array, np.ndarray)):
         if not _is_real(value):
@@ -139,25 +139,25 @@ def check_number(value: float | Array, name: str) -> None:
 
 
 def scalar(value: float | Array, name: str, like: jax.Array) -> jax.Array:
-    """Return a checked number, which may be traced, in the dtype of ``like``."""
+    """Check a number, which may be traced, and convert it to the dtype of ``like``."""
     check_number(value, name)
     return jnp.asarray(value).astype(like.dtype)
 
 
 def one_hot(labels: jax.Array, classes: int) -> jax.Array:
-    """Return booleans (..., classes): True at the label, nowhere if it is no class."""
+    """Return booleans (..., classes), True at the label and all False if it is no class."""
     labels = labels.astype(jnp.int32) if labels.dtype.itemsize < 4 else labels
     return labels[..., None] == jnp.arange(classes, dtype=labels.dtype)
 
 
-def weighted_log(share: jax.Array, log_probs: jax.Array) -> jax.Array:
-    """Return the sums (...) of share times log probability, with 0 log 0 = 0."""
-    nothing = (share == 0) & (log_probs == -jnp.inf)
-    return (share * jnp.where(nothing, 0, log_probs)).sum(axis=-1)
+def weighted_log(weights: jax.Array, log_probs: jax.Array) -> jax.Array:
+    """Compute the sums (...) of weight times log probability, with 0 log 0 = 0."""
+    nothing = (weights == 0) & (log_probs == -jnp.inf)
+    return (weights * jnp.where(nothing, 0, log_probs)).sum(axis=-1)
 
 
 def reduce(losses: jax.Array, rows: Rows, reduction: Reduction) -> jax.Array:
-    """Return weight times loss for each row, their sum, or that by the total weight."""
+    """Compute weight times loss of every row, their sum, or their weighted mean."""
     check_choice(reduction, "reduction", ("mean", "sum", "none"))
     losses = losses * rows.weights
     if reduction == "none":
@@ -167,12 +167,12 @@ def reduce(losses: jax.Array, rows: Rows, reduction: Reduction) -> jax.Array:
 
 
 def ratio(part: jax.Array, total: jax.Array) -> jax.Array:
-    """Return part / total, and zero with zero gradient where the total is zero."""
+    """Compute part / total, or zero with zero gradient if the total is zero."""
     return jnp.where(total != 0, part / jnp.where(total != 0, total, 1), 0)
 
 
 def root(value: jax.Array, order: float) -> jax.Array:
-    """Return value ** (1 / order), and zero with zero gradient where the value is zero or less."""
+    """Compute value ** (1 / order), or zero with zero gradient if the value is not positive."""
     nothing = value <= 0
     return jnp.where(nothing, 0, jnp.where(nothing, 1, value) ** (1 / order))
 

@@ -1,4 +1,4 @@
-"""Losses of single rows other than cross-entropy: Brier score and focal loss."""
+"""Losses of single rows other than cross-entropy: the Brier score and the focal loss."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ def brier(
     mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
-    r"""Brier score: the squared distance of probabilities and targets.
+    r"""Compute the Brier score: the squared distance between probabilities and targets.
 
     .. math:: \ell = \sum_k (p_k - t_k)^2, \qquad p = \operatorname{softmax}(z)
 
-    This is the score of :func:`bayescal.metrics.brier_score` for rows of probabilities: between 0
-    and 2, and for two classes twice the square of one probability's error.
+    A proper loss whose gradient is bounded. It equals :func:`bayescal.metrics.brier_score` for rows
+    of probabilities: it lies between 0 and 2, and for two classes is twice the squared error of one
+    probability.
 
     Parameters
     ----------
@@ -30,18 +31,26 @@ def brier(
         Outputs z before the softmax, floating-point.
     targets : array of shape (...) or (..., k)
         Integer labels or soft targets t, as in :func:`cross_entropy`.
-    weights, mask, reduction
-        As in :func:`cross_entropy`.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
     array of shape (), or (...) for ``reduction="none"``
-        Float32 at least.
+        In float32 or wider.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`cross_entropy`.
+        If :func:`cross_entropy` would raise.
+
+    See Also
+    --------
+    cross_entropy : The logarithmic score.
 
     References
     ----------
@@ -68,11 +77,12 @@ def focal(
     mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
-    r"""Focal loss: cross-entropy that counts less where the label is already likely.
+    r"""Compute the focal loss: cross-entropy that counts less where the label is already likely.
 
     .. math:: \ell = -(1 - p_y)^\gamma \ln p_y
 
-    where :math:`p_y` is the probability of the label.
+    where :math:`p_y` is the probability of the label. Networks trained with it are less
+    over-confident than with cross-entropy.
 
     Parameters
     ----------
@@ -81,24 +91,33 @@ def focal(
     labels : array of shape (...)
         Integers in {0, ..., k - 1}.
     gamma : float or scalar array, default 2
-        Not negative; 0 is cross-entropy. May be traced.
-    weights, mask, reduction
-        As in :func:`cross_entropy`.
+        Exponent, not negative; 0 is cross-entropy. May be traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
     array of shape (), or (...) for ``reduction="none"``
-        In nats, float32 at least.
+        In nats, in float32 or wider.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`cross_entropy`, and for a ``gamma`` that is a negative number or no scalar.
+        If :func:`cross_entropy` would raise, or ``gamma`` is not a scalar or, as a number,
+        negative.
+
+    See Also
+    --------
+    cross_entropy : The proper loss that this one modifies.
 
     Notes
     -----
-    Both logarithms are computed from the log odds of the other classes against the label. So value
-    and gradient are accurate where :math:`p_y` rounds to one, also for :math:`\gamma` below one.
+    Both logarithms are computed from the log odds of the other classes against the label, so value
+    and gradient are accurate where :math:`p_y` rounds to one, even for :math:`\gamma` below one.
     The focal loss is not proper: its minimum is not at the true probabilities.
 
     References

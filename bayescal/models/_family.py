@@ -1,6 +1,6 @@
-"""What a generative family is: exponential-family densities of each class.
+"""The contract of a generative family: exponential-family densities for each class.
 
-Every family here has class-conditional densities of the form
+Class-conditional densities have the form
 
     log p(x | y, theta) = features(x) . natural_y(theta),
 
@@ -21,11 +21,11 @@ from bayescal._core.arrays import Array, ArrayT, Params
 
 
 class Family(abc.ABC):
-    """A family of class-conditional densities; a subclass has no state but static sizes.
+    """A family of class-conditional densities; subclasses have no state except static sizes.
 
-    A new family writes ``name``, ``parameters``, ``features``, ``natural``, ``sample`` and, where
+    A new family implements ``name``, ``parameters``, ``features``, ``natural``, ``sample`` and, if
     they differ from the defaults, ``classes``, ``univariate``, ``check_support``, ``coordinate``,
-    ``origin`` and ``event_shapes``.  ``xp`` is NumPy or ``jax.numpy``: features run on either.
+    ``origin`` and ``event_shapes``. ``xp`` is NumPy or ``jax.numpy``: features work with both.
     """
 
     name: str
@@ -33,7 +33,8 @@ class Family(abc.ABC):
     classes: int = 2
     univariate: bool = True
 
-    # Families are static arguments of compiled programs: a copy from another process is the same.
+    # Families are static arguments of compiled programs, so copies from other processes must be
+    # equal.
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 
@@ -42,29 +43,29 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
-        """Return the features (..., p) of points ``x`` (...) or (..., d); the first is 1."""
+        """Compute the features (..., p) of points ``x`` (...) or (..., d); the first is 1."""
 
     @abc.abstractmethod
     def natural(self, params: Params, origin: jax.Array) -> jax.Array:
-        """Return the (classes, p) coefficients of the features for one parameter vector.
+        """Compute the coefficients (classes, p) of the features for one parameter vector.
 
         Parameters outside their domain give NaN, which counts as a likelihood of zero.
         """
 
     @abc.abstractmethod
     def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:
-        """Draw one observation for each of the ``labels`` (n,)."""
+        """Draw one observation for each label in ``labels`` (n,)."""
 
     @staticmethod
     def of_label(params: Params, name: str, labels: jax.Array) -> jax.Array:
-        """Return ``name`` with 0 or 1 at its end, the parameter of each label's class (n,)."""
+        """Select parameter ``name`` of each label's class (n,), whose name ends with 0 or 1."""
         return jnp.where(labels == 1, params[f"{name}1"], params[f"{name}0"])
 
     def check_support(self, x: np.ndarray, name: str) -> None:  # noqa: B027
-        """Raise ``ValueError`` if a point lies outside the densities' support."""
+        """Raise ``ValueError`` if a point is outside the support of the densities."""
 
     def coordinate(self, x: ArrayT, xp: ModuleType) -> ArrayT:
-        """Map univariate ``x`` to the line on which log odds are smooth with bounded slope."""
+        """Map univariate ``x`` to a line on which log odds are smooth with bounded slope."""
         return x
 
     def from_coordinate(self, z: ArrayT, xp: ModuleType) -> ArrayT:
@@ -72,12 +73,12 @@ class Family(abc.ABC):
         return z
 
     def origin(self, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the point from which features are measured, against cancellation."""
+        """Return the point that features are measured from, which avoids cancellation."""
         return np.zeros(x.shape[2:])
 
     def event_shapes(self, dim: int) -> dict[str, tuple[tuple[int, ...], ...]]:
         """Return the shapes that each parameter may have for ``dim`` features.
 
-        A scalar where none is allowed is repeated to the first shape.
+        A scalar is repeated to the first shape if scalars are not among them.
         """
         return {name: ((),) for name in self.parameters}

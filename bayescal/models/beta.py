@@ -1,4 +1,4 @@
-"""Beta classes on scores in (0, 1): log odds of the form of beta calibration."""
+"""The family of beta densities on scores in (0, 1), with the log odds of beta calibration."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BetaFamily(Family):
         return xp.log(x) - xp.log1p(-x)
 
     def from_coordinate(self, z: ArrayT, xp: ModuleType) -> ArrayT:
-        # Kept off the ends, where the features have no finite value.
+        # Stay off the ends, where the features are infinite.
         tiny = xp.finfo(z.dtype).eps / 4
         return xp.clip(1 / (1 + xp.exp(-z)), tiny, 1 - 2 * tiny)
 
@@ -68,31 +68,37 @@ def BetaPrior(
     model: Callable[..., None] | None = None,
     hyperparameters: Mapping[str, object] | None = None,
 ) -> Prior:
-    r"""Prior over two beta-distributed classes of scores in (0, 1).
+    r"""Prior for two beta-distributed classes of scores in (0, 1).
 
-    The classes are :math:`x \mid y \sim \mathrm{Beta}(\alpha_y, \beta_y)`. For known parameters
-    the Bayes-optimal log odds are
-    :math:`(\alpha_1 - \alpha_0) \ln x - (\beta_0 - \beta_1) \ln(1 - x) + c`, the map of beta
-    calibration.
+    Use it for scores that are probabilities. The classes are
+    :math:`x \mid y \sim \mathrm{Beta}(\alpha_y, \beta_y)`. For known parameters the Bayes-optimal
+    log odds are :math:`(\alpha_1 - \alpha_0) \ln x - (\beta_0 - \beta_1) \ln(1 - x) + c`, the map
+    of beta calibration.
 
     Parameters
     ----------
     alpha0, beta0, alpha1, beta1 : number or NumPyro distribution
-        Shape parameters of class 0 and class 1, positive, without unit.
+        Shape parameters of class 0 and class 1; positive and dimensionless.
     model : callable, optional
-        A NumPyro model with sites named as the parameters, for a joint prior.
+        A NumPyro model whose sites have the names of the parameters, for a joint prior.
     hyperparameters : mapping, optional
         Keyword arguments of ``model``.
 
     Returns
     -------
     Prior
-        Goes into ``posterior`` and ``posterior_predict``.
+        To be passed to ``posterior`` or ``posterior_predict``.
 
     Raises
     ------
     TypeError, ValueError
         If a parameter is missing, of the wrong kind or, as a number, not positive.
+
+    See Also
+    --------
+    GaussianPrior : For scores on the whole line, such as logits.
+    DirichletPrior : For probabilities of more than two classes.
+    Beta : The calibrator with this map, for scores whose generative model is unknown.
 
     References
     ----------

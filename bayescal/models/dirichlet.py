@@ -1,4 +1,4 @@
-"""Dirichlet classes of probability vectors: log odds of the form of Dirichlet calibration."""
+"""The family of Dirichlet densities on the simplex, with the log odds of Dirichlet calibration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DirichletFamily(Family):
 
     @property
     def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
-        """One vector of concentrations for each class."""
+        """Names of the concentration vectors, one for each class."""
         return tuple(f"alpha{y}" for y in range(self.classes))
 
     def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
@@ -48,12 +48,12 @@ class DirichletFamily(Family):
     def check_support(self, x: np.ndarray, name: str) -> None:
         if x.shape[-1] != self.classes:
             raise ValueError(
-                f"{name} must hold {self.classes} probabilities in each row, got {x.shape[-1]}"
+                f"{name} must have {self.classes} probabilities in each row, got {x.shape[-1]}"
             )
         if (x <= 0).any():
             raise ValueError(
                 f"{name} must be positive for Dirichlet densities, got {x.min():g}; clip the "
-                "probabilities and normalise them"
+                "probabilities and normalize them"
             )
         check_row_sums(x.reshape(-1, self.classes), name)
 
@@ -68,33 +68,39 @@ def DirichletPrior(
     model: Callable[..., None] | None = None,
     hyperparameters: Mapping[str, object] | None = None,
 ) -> Prior:
-    r"""Prior over k Dirichlet-distributed classes of probability vectors.
+    r"""Prior for k Dirichlet-distributed classes of probability vectors.
 
-    Class y has :math:`x \mid y \sim \mathrm{Dirichlet}(\alpha_y)` on the simplex of k classes; for
-    known parameters the Bayes-optimal prediction is
-    :math:`\mathrm{softmax}(W \ln x + b)`, the map of Dirichlet calibration.
+    Use it for probabilities of two or more classes. Class y has
+    :math:`x \mid y \sim \mathrm{Dirichlet}(\alpha_y)` on the simplex of k classes. For known
+    parameters the Bayes-optimal prediction is :math:`\mathrm{softmax}(W \ln x + b)`, the map of
+    Dirichlet calibration.
 
     Parameters
     ----------
     alpha : sequence of k entries
         For each class a NumPyro distribution of event shape (k,), a scalar distribution (k
-        independent entries), an array of shape (k,) or a number. All positive.
+        independent entries), an array of shape (k,) or a number; all positive.
     classes : int, optional
-        Number of classes; needed with ``model``, otherwise the length of ``alpha``.
+        Number of classes; required with ``model``, otherwise the length of ``alpha``.
     model : callable, optional
-        A NumPyro model with sites ``alpha0``, ..., each of shape (k,).
+        A NumPyro model with sites ``alpha0``, ``alpha1``, ..., each of shape (k,).
     hyperparameters : mapping, optional
         Keyword arguments of ``model``.
 
     Returns
     -------
     Prior
-        Goes into ``posterior`` and ``posterior_predict``, whose predictions are then (m, k).
+        To be passed to ``posterior`` or ``posterior_predict``, whose predictions are then (m, k).
 
     Raises
     ------
     TypeError, ValueError
         If an entry is missing or of the wrong kind, or there are fewer than two classes.
+
+    See Also
+    --------
+    BetaPrior : For the scores of class 1 of two classes.
+    Dirichlet : The calibrator with this map, for scores whose generative model is unknown.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Gaussian classes on the line, with one shared variance or with two."""
+"""The families of Gaussian densities on the line, with one shared variance or with two."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class _Gaussian(Family):
-    """Common to both: features 1, r, r**2 of r = x - origin."""
+    """Base of both families, with features 1, r and r**2 of r = x - origin."""
 
     name = "GaussianPrior"
 
@@ -50,7 +50,7 @@ class _Gaussian(Family):
 
 
 class SharedGaussian(_Gaussian):
-    """x | y ~ N(mu_y, sigma**2): log odds linear in x, that is logistic calibration."""
+    """x | y ~ N(mu_y, sigma**2): log odds linear in x, as in logistic calibration."""
 
     parameters = ("mu0", "mu1", "sigma")
 
@@ -75,11 +75,11 @@ def GaussianPrior(
     model: Callable[..., None] | None = None,
     hyperparameters: Mapping[str, object] | None = None,
 ) -> Prior:
-    r"""Prior over two Gaussian classes on the line.
+    r"""Prior for two Gaussian classes on the line.
 
-    With a shared ``sigma`` the classes are :math:`x \mid y \sim N(\mu_y, \sigma^2)`, and the
-    Bayes-optimal prediction for known parameters is logistic,
-    :math:`f^*(x) = \mathrm{sigmoid}(a x + b + \log(\pi_1/\pi_0))` with
+    Use it for scores on the whole line, such as logits. With a shared ``sigma`` the classes are
+    :math:`x \mid y \sim N(\mu_y, \sigma^2)`, and the Bayes-optimal prediction for known parameters
+    is logistic, :math:`f^*(x) = \mathrm{sigmoid}(a x + b + \log(\pi_1/\pi_0))` with
     :math:`a = (\mu_1 - \mu_0)/\sigma^2` and :math:`b = (\mu_0^2 - \mu_1^2)/(2\sigma^2)`.
     With ``sigma0`` and ``sigma1`` the log odds are quadratic in x.
 
@@ -89,26 +89,32 @@ def GaussianPrior(
         Means of class 0 and class 1, in the units of the scores. A number is a point mass.
     sigma : number or NumPyro distribution
         Standard deviation of both classes, in the units of the scores. A distribution that allows
-        negative values is cut off at zero, with a warning; of other kinds than normal, Cauchy,
-        Laplace, logistic and uniform ones the negative part counts for nothing.
+        negative values raises a warning. Normal, Cauchy, Laplace, logistic and uniform
+        distributions are truncated at zero; the negative part of any other has no weight.
     sigma0, sigma1 : number or NumPyro distribution
-        Standard deviations of each class, instead of ``sigma``.
+        Standard deviations of class 0 and class 1, instead of ``sigma``.
     model : callable, optional
-        A NumPyro model with sites named as the parameters, for a joint prior; then no other
-        parameter is given. Sites may be sampled or deterministic.
+        A NumPyro model whose sites, sampled or deterministic, have the names of the parameters,
+        for a joint prior; no other parameter may be passed then.
     hyperparameters : mapping, optional
-        Keyword arguments of ``model``; numbers given here can differ between calls without
-        compiling anew.
+        Keyword arguments of ``model``. If only their numbers change between calls, nothing is
+        compiled again.
 
     Returns
     -------
     Prior
-        Goes into ``posterior`` and ``posterior_predict``.
+        To be passed to ``posterior`` or ``posterior_predict``.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is missing, of the wrong kind, or a point mass of sigma is not positive.
+        If a parameter is missing or of the wrong kind, or a number for sigma is not positive.
+
+    See Also
+    --------
+    NormalInverseGammaPrior : A conjugate prior with closed forms.
+    MultivariateGaussianPrior : For several features.
+    BetaPrior : For scores in (0, 1).
 
     References
     ----------

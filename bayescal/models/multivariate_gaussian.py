@@ -1,4 +1,4 @@
-"""Gaussian classes in d dimensions with one covariance: multivariate logistic log odds."""
+"""The family of Gaussian densities in d dimensions with one covariance matrix."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class MultivariateGaussian(Family):
         cov = params["cov"]
         if cov.ndim == 0:
             cov = cov * jnp.eye(dim, dtype=cov.dtype)
-        # A matrix that is not positive definite has no Cholesky factor: NaN, so weight zero.
+        # A matrix that is not positive definite has no Cholesky factor: NaN, which means weight
+        # zero.
         factor = jnp.linalg.cholesky(cov)
         precision = jax.scipy.linalg.cho_solve((factor, True), jnp.eye(dim, dtype=cov.dtype))
         log_norm = jnp.sum(jnp.log(jnp.diagonal(factor))) + 0.5 * dim * math.log(2 * math.pi)
@@ -71,18 +72,20 @@ def MultivariateGaussianPrior(
     model: Callable[..., None] | None = None,
     hyperparameters: Mapping[str, object] | None = None,
 ) -> Prior:
-    r"""Prior over two Gaussian classes in d dimensions with one covariance matrix.
+    r"""Prior for two Gaussian classes in d dimensions with one covariance matrix.
 
-    The classes are :math:`x \mid y \sim N(\mu_y, \Sigma)`; for known parameters the Bayes-optimal
-    log odds are linear in x with slope :math:`\Sigma^{-1}(\mu_1 - \mu_0)`.
+    Use it for several features, or the scores of several classifiers. The classes are
+    :math:`x \mid y \sim N(\mu_y, \Sigma)`. For known parameters the Bayes-optimal log odds are
+    linear in x with slope :math:`\Sigma^{-1}(\mu_1 - \mu_0)`.
 
     Parameters
     ----------
     mu0, mu1 : number, array of shape (d,) or NumPyro distribution
-        Class means. A scalar distribution stands for d independent entries; a distribution with
-        event shape (d,) is taken as it is.
+        Class means, in the units of the features. A scalar distribution means d independent
+        entries; a distribution with event shape (d,) is used as it is.
     cov : number, array of shape (d, d) or NumPyro distribution
-        Covariance matrix. A number, or a scalar distribution, is a multiple of the identity.
+        Covariance matrix, in squared units. A number or a scalar distribution multiplies the
+        identity.
     model : callable, optional
         A NumPyro model with sites ``mu0``, ``mu1`` and ``cov`` (sampled or deterministic).
     hyperparameters : mapping, optional
@@ -91,7 +94,7 @@ def MultivariateGaussianPrior(
     Returns
     -------
     Prior
-        Goes into ``posterior`` and ``posterior_predict``.
+        To be passed to ``posterior`` or ``posterior_predict``.
 
     Raises
     ------
@@ -99,9 +102,13 @@ def MultivariateGaussianPrior(
         If a parameter is missing or of the wrong kind, or ``cov`` is not symmetric and positive
         definite.
 
+    See Also
+    --------
+    GaussianPrior : For a single score.
+
     Notes
     -----
-    The features are 1, x and the d * d products, so a block of draws takes O(d**2) each.
+    The features are 1, x and the d * d products, so every draw in a block costs O(d**2).
 
     Examples
     --------

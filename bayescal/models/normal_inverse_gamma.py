@@ -1,4 +1,4 @@
-"""The conjugate prior of two Gaussian classes with one variance, and its closed forms."""
+"""The conjugate prior for two Gaussian classes with one variance, and its closed forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["NormalInverseGammaForms", "NormalInverseGammaPrior"]
 def _model(
     mean0: float, mean1: float, kappa0: float, kappa1: float, alpha: float, beta: float
 ) -> None:
-    """NumPyro model of the prior: the variance first, then the means given the variance."""
+    """Sample the variance first, then the means given the variance (a NumPyro model)."""
     import numpyro
     import numpyro.distributions as dist
 
@@ -33,7 +33,7 @@ def _model(
 
 
 class _Updated(NamedTuple):
-    """Parameters after seeing data; ``mean`` and ``kappa`` have one entry for each class."""
+    """Parameters updated by data; ``mean`` and ``kappa`` have one entry for each class."""
 
     mean: jax.Array
     kappa: jax.Array
@@ -48,7 +48,7 @@ class NormalInverseGammaForms:
     name: str = "NormalInverseGammaPrior"
 
     def update(self, values: Params, sums: jax.Array, origin: jax.Array) -> _Updated:
-        """Return the posterior's parameters; means are relative to ``origin``."""
+        """Compute the posterior's parameters; means are relative to ``origin``."""
         mean = _pair(values, "mean") - origin
         kappa = _pair(values, "kappa")
         count, total, square = sums[:, 0], sums[:, 1], sums[:, 2]
@@ -62,7 +62,7 @@ class NormalInverseGammaForms:
         return _Updated(new_mean, new_kappa, alpha, beta)
 
     def log_evidence(self, values: Params, sums: jax.Array, origin: jax.Array) -> jax.Array:
-        """Return log p(data)."""
+        """Compute log p(data)."""
         new = self.update(values, sums, origin)
         kappa = _pair(values, "kappa")
         alpha, beta = values["alpha"], values["beta"]
@@ -76,10 +76,10 @@ class NormalInverseGammaForms:
         )
 
     def log_predictive(self, new: _Updated, r: jax.Array) -> jax.Array:
-        """Return log p(x | y, data) of shape (2, m): Student densities with 2 alpha degrees."""
+        """Compute log p(x | y, data) of shape (2, m): Student densities with 2 alpha degrees."""
         scale = jnp.sqrt(2 * new.beta * (new.kappa + 1) / new.kappa)[:, None]
         constant = gammaln(new.alpha + 0.5) - gammaln(new.alpha) - 0.5 * math.log(math.pi)
-        # Squares of far points would be infinite.
+        # Squares of points far away would overflow.
         log_square = 2 * jnp.log(jnp.abs(r - new.mean[:, None]) / scale)
         return constant - jnp.log(scale) - (new.alpha + 0.5) * jnp.logaddexp(0.0, log_square)
 
@@ -107,13 +107,13 @@ class NormalInverseGammaForms:
         return params, log_means + log_variance
 
     def mode(self, new: _Updated, origin: jax.Array) -> Params:
-        """Return the mode of the joint density of the means and the variance."""
+        """Compute the mode of the joint density of the means and the variance."""
         sigma = jnp.sqrt(new.beta / (new.alpha + 2))
         return {"mu0": new.mean[0] + origin, "mu1": new.mean[1] + origin, "sigma": sigma}
 
 
 def _pair(values: Params, name: str) -> jax.Array:
-    """Return a hyperparameter (2,) of the classes 0 and 1."""
+    """Stack a hyperparameter (2,) of the classes 0 and 1."""
     return jnp.stack([values[f"{name}0"], values[f"{name}1"]])
 
 
@@ -123,14 +123,15 @@ FORMS = NormalInverseGammaForms()
 def NormalInverseGammaPrior(
     mean0: float, mean1: float, kappa0: float, kappa1: float, alpha: float, beta: float
 ) -> Prior:
-    r"""Conjugate prior over two Gaussian classes with one unknown variance.
+    r"""Conjugate prior for two Gaussian classes with one unknown variance.
 
     .. math::
         \sigma^2 \sim \mathrm{InverseGamma}(\alpha, \beta), \qquad
         \mu_y \mid \sigma^2 \sim N(m_y, \sigma^2 / \kappa_y)
 
-    ``integrator="closed_form"`` gives the exact predictive (a ratio of Student densities), the
-    posterior mean of the coefficients and the mode; every other integrator works as well.
+    Use it for exact results without sampling: ``integrator="closed_form"`` computes the exact
+    predictive (a ratio of Student densities), the posterior mean of the coefficients, and the mode.
+    All other integrators work as well.
 
     Parameters
     ----------
@@ -144,12 +145,16 @@ def NormalInverseGammaPrior(
     Returns
     -------
     Prior
-        Goes into ``posterior`` and ``posterior_predict``.
+        To be passed to ``posterior`` or ``posterior_predict``.
 
     Raises
     ------
     TypeError, ValueError
         If a value is not a finite number, or one that must be positive is not.
+
+    See Also
+    --------
+    GaussianPrior : Other priors for two Gaussian classes.
 
     References
     ----------

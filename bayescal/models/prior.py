@@ -1,7 +1,7 @@
-"""A prior over the parameters of a family: independent distributions, or a NumPyro model.
+"""Priors over the parameters of a family: independent distributions, or a NumPyro model.
 
-Both are walked alike: ``walk`` visits each random site in order, lets a callback choose
-its value, and returns the parameters.  Drawing, densities and changes of variables are callbacks.
+Both are traversed by ``walk``, which visits the random sites in order, lets a callback choose their
+values, and returns the parameters. Drawing, densities and changes of variables are callbacks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from bayescal.models._family import Family
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
+    from typing_extensions import TypeIs
 
 __all__ = [
     "Choose",
@@ -45,17 +46,16 @@ __all__ = [
 ]
 
 
-#: Draws that tell whether a prior of a positive parameter reaches zero.
-_DRAWS = 4096
-
-#: From users; None where it is left out.
+#: Number of draws with which a prior is checked for values that are not positive.
+_NUM_CHECKED_DRAWS = 4096
+#: A parameter as users pass it; None if it is left out.
 Parameter: TypeAlias = "Distribution | ArrayLike | None"
-#: Of a site's name and distribution: its value.
+#: A function of a site's name and distribution that returns its value.
 Choose: TypeAlias = "Callable[[str, Distribution], jax.Array]"
 
 
 class Site(NamedTuple):
-    """One random site met on a walk: its distribution and the value chosen."""
+    """A random site visited on a walk: its distribution and the chosen value."""
 
     name: str
     distribution: Distribution
@@ -71,9 +71,10 @@ class Site(NamedTuple):
 class Prior:
     """A family of densities with a prior over its parameters.
 
-    Made by ``GaussianPrior``, ``BetaPrior``, ``MultivariateGaussianPrior``, ``DirichletPrior`` and
-    ``NormalInverseGammaPrior``. It is a pytree: numbers inside are leaves, so priors that differ in
-    numbers alone share one compilation.
+    Returned by ``GaussianPrior``, ``BetaPrior``, ``MultivariateGaussianPrior``, ``DirichletPrior``
+    and ``NormalInverseGammaPrior``; pass it to ``posterior`` or ``posterior_predict``. It is a
+    pytree whose leaves are numbers, so priors that differ only in their numbers share one
+    compilation.
 
     Attributes
     ----------
@@ -84,7 +85,7 @@ class Prior:
     model : callable or None
         NumPyro model of a joint prior, called with ``values`` as keyword arguments.
     closed_form : object or None
-        Formulas of a conjugate prior, where there are any.
+        Formulas of a conjugate prior, or None.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def make_prior(
     hyperparameters: Mapping[str, object] | None,
     positive: Sequence[str] = (),
 ) -> Prior:
-    """Check the arguments of a public prior and build it; ``positive`` names scale parameters."""
+    """Check a public prior's arguments and build it; ``positive`` names the scale parameters."""
     if model is None:
         if hyperparameters is not None:
             raise ValueError("hyperparameters must come with model")
@@ -136,19 +137,19 @@ def make_prior(
         )
     made = Prior(family, hyper, model)
     if unsafe := [name for name in positive if sites.get(name)]:
-        params = draw(made, jax.random.key(0), _DRAWS)[0]
+        params = draw(made, jax.random.key(0), _NUM_CHECKED_DRAWS)[0]
         for name in unsafe:
             _warn_of_negative(name, "the model", params[name], cut=False)
     return made
 
 
-def cut_at_zero(name: str, value: Any) -> Any:
-    """Return the prior of a positive parameter, cut off at zero with a warning where it is not."""
+def cut_at_zero(name: str, value: Distribution) -> Distribution:
+    """Truncate the prior of a positive parameter at zero, with a warning, if it is not positive."""
     if not _may_be_negative(value.support):
         return value
     import numpyro.distributions as dist
 
-    cut, draws = value, value.sample(jax.random.key(0), (_DRAWS,))
+    cut, draws = value, value.sample(jax.random.key(0), (_NUM_CHECKED_DRAWS,))
     if type(value) is dist.Uniform:
         cut = dist.Uniform(0.0, value.high)
     elif type(value) in (dist.Normal, dist.Cauchy, dist.Laplace, dist.Logistic):
@@ -157,7 +158,7 @@ def cut_at_zero(name: str, value: Any) -> Any:
 
 
 def _may_be_negative(support: Any) -> bool:
-    """Return whether a support is not known to hold positive numbers only."""
+    """Return whether a support may contain numbers that are not positive."""
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
     kind, low = type(support).__name__.lower(), getattr(support, "lower_bound", None)
@@ -166,14 +167,15 @@ def _may_be_negative(support: Any) -> bool:
     return low is None or isinstance(low, Tracer) or not bool(np.all(np.asarray(low) >= 0))
 
 
-def _warn_of_negative(name: str, what: str, draws: Any, cut: bool) -> bool:
-    """Warn of draws that are not positive, and say whether there are any."""
-    share = float(np.mean(np.asarray(draws) <= 0))
-    if not 0 < share < 1:  # of none that is positive the posterior says that the data exclude it
+def _warn_of_negative(name: str, what: str, draws: ArrayLike, cut: bool) -> bool:
+    """Warn about draws that are not positive; return whether there are any."""
+    fraction = float(np.mean(np.asarray(draws) <= 0))
+    # If no draw is positive, conditioning reports that the prior excludes the data.
+    if not 0 < fraction < 1:
         return False
     done = "is cut off at zero" if cut else "counts for nothing there, which lowers the evidence"
     warnings.warn(
-        f"{name} must be positive, but {share:.1%} of the draws from {what} are not: the prior "
+        f"{name} must be positive, but {fraction:.1%} of the draws from {what} are not: the prior "
         f"{done}; use a distribution of positive numbers, such as HalfNormal or LogNormal",
         UserWarning,
         stacklevel=frames_to_caller(),
@@ -181,8 +183,8 @@ def _warn_of_negative(name: str, what: str, draws: Any, cut: bool) -> bool:
     return True
 
 
-def _check_value(name: str, value: Any, positive: Sequence[str]) -> object:
-    """Return a distribution or a finite number or array given for one parameter."""
+def _check_value(name: str, value: Parameter, positive: Sequence[str]) -> object:
+    """Check the distribution, finite number or array that was passed for a parameter."""
     if value is None:
         raise TypeError(f"{name} must be given: a number or a NumPyro distribution")
     if is_distribution(value):
@@ -208,17 +210,18 @@ def _check_value(name: str, value: Any, positive: Sequence[str]) -> object:
     return float(array) if array.ndim == 0 else array
 
 
-def is_distribution(value: object) -> bool:
+def is_distribution(value: object) -> TypeIs[Distribution]:
     """Whether ``value`` is a NumPyro distribution; imports nothing."""
     return callable(getattr(value, "log_prob", None)) and hasattr(value, "batch_shape")
 
 
 def _describe(value: Any) -> str:
-    """Return a short name for a distribution or a number."""
+    """Describe a distribution or a number briefly."""
     if not is_distribution(value):
         if np.ndim(value) == 0:
             return f"{float(value):g}" if float(value) != int(value) else f"{float(value)}"
         return f"array{np.shape(value)}"
+    value = cast(Any, value)  # attributes of particular distributions follow
     if type(value).__name__ == "TransformedDistribution":
         steps = ", ".join(type(t).__name__ for t in value.transforms)
         return f"{steps}({_describe(value.base_dist)})"
@@ -257,7 +260,7 @@ def walk(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
 
 
 def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
-    """Run the NumPyro model with the values that ``choose`` gives."""
+    """Run the NumPyro model with the values that ``choose`` returns."""
     from numpyro import handlers
     from numpyro.primitives import Messenger
 
@@ -267,7 +270,7 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
                 msg["value"] = choose(msg["name"], msg["fn"])
 
     assert prior.model is not None
-    # Blocked, so that a sampler that runs this model inside its own does not see the sites.
+    # Block the sites, so that a sampler that runs this model inside another does not see them.
     with handlers.block(), handlers.trace() as trace, Chooser():
         prior.model(**prior.values)
     sites, params = [], {}
@@ -286,7 +289,7 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
 def model_sites(
     model: Callable[..., None], hyperparameters: Mapping[str, object]
 ) -> dict[str, bool]:
-    """Return a model's sites, and whether they may be negative, without running it on numbers."""
+    """List a model's sites, and whether they may be negative, without computing values."""
     from numpyro import handlers
 
     names: dict[str, bool] = {}
@@ -321,7 +324,7 @@ def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[Params, jax.Ar
 
     if prior.model is not None:
         return jax.vmap(one)(jax.random.split(key, num_samples))
-    # Independent sites are drawn all at once, which compiles to less.
+    # Draw all independent sites at once, which compiles to less.
     params, sites = walked(key, (num_samples,))
     random = {site.name for site in sites}
     params = {
@@ -336,7 +339,7 @@ def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[Params, jax.Ar
 
 
 def log_density(sites: Sequence[Site]) -> jax.Array:
-    """Return the log prior density at the chosen values; ``-inf`` outside the support."""
+    """Compute the log prior density at the chosen values; ``-inf`` outside the support."""
     with jax.numpy_dtype_promotion("standard"):
         total = jnp.zeros(())
         for site in sites:
@@ -345,7 +348,7 @@ def log_density(sites: Sequence[Site]) -> jax.Array:
 
 
 def fit_shapes(prior: Prior, dim: int) -> Prior:
-    """Give every parameter the shape that ``dim`` features ask for.
+    """Give every parameter the shape that ``dim`` features require.
 
     A scalar distribution for a vector parameter means independent, identically distributed entries.
     """
@@ -369,9 +372,9 @@ def fit_shapes(prior: Prior, dim: int) -> Prior:
 
 
 def widen(prior: Prior) -> Prior:
-    """Return the prior with float64 numbers, so that its densities are computed in float64.
+    """Convert the numbers of a prior to float64, so that densities are computed in float64.
 
-    Distributions built without 64-bit types hold some of their arguments as float32 arrays.
+    Distributions built without 64-bit types store some of their arguments as float32 arrays.
     """
 
     def cast(leaf: object) -> object:
@@ -384,7 +387,7 @@ def widen(prior: Prior) -> Prior:
 
 
 def stack_priors(priors: Sequence[Prior]) -> Prior:
-    """Stack priors that differ in numbers alone into one whose leaves have a leading axis."""
+    """Stack priors that differ only in their numbers into one with a leading axis on its leaves."""
     for i, prior in enumerate(priors):
         if not isinstance(prior, Prior):
             raise TypeError(f"prior[{i}] must be a prior, got {type(prior).__name__}")

@@ -1,7 +1,7 @@
-"""Figures: reliability diagrams, calibration curves, parameters, costs, comparisons of methods.
+"""Figures: reliability diagrams, calibration maps, parameters, costs, comparisons of methods.
 
-Matplotlib is imported when a figure is drawn. Colour-blind readers can distinguish the colours,
-and markers and lines differ also in grey.
+Matplotlib is imported when a figure is drawn. Color-blind readers can distinguish the colors, and
+markers and lines also differ in gray.
 """
 
 from bayescal.plots._by_model import by_model as by_model

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.label_names import Classes
 from bayescal.metrics import ece
-from bayescal.plots._inputs import Inputs, Models, read_models
+from bayescal.plots._inputs import Inputs, Models, ReliabilityOptions, read_models
 from bayescal.plots._panels import Panel, draw_panels
 
 if TYPE_CHECKING:
@@ -21,49 +21,59 @@ _FIXED = "label", "legend", "ax"
 
 def by_model(
     probs: Models,
-    *data: Any,
+    *data: object,
     y: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
-    kind: str | None = None,
+    kind: Literal["binary", "confidence"] | None = None,
     columns: int | None = None,
     axes: Axes | Sequence[Axes] | np.ndarray | None = None,
-    **options: Any,
+    **options: Unpack[ReliabilityOptions],
 ) -> np.ndarray:
-    r"""Draw one small reliability diagram for each model, on the same scale.
+    r"""Draw a small reliability diagram for every model, on the same scale.
 
-    Where lines of several models would cover each other in one :func:`reliability` diagram. The
-    title of each has the model's name and its expected calibration error.
+    Use it if the lines of several models would cover one another in one :func:`reliability`
+    diagram. The title of a diagram has the model's name and its expected calibration error.
 
     Parameters
     ----------
     probs : mapping from names to arrays of shape (n,) or (n, k), or to fitted models
-        As :func:`reliability`; also one of them without a name.
+        Predictions or models, see :func:`reliability`; a single one needs no name.
     *data
-        The labels y, array of shape (n,); before them, where there is a model, what it predicts
-        from: ``by_model(probs, y)``, ``by_model(models, X, y)``.
+        The labels y, array of shape (n,), preceded for models by the data that they predict from:
+        ``by_model(probs, y)``, ``by_model(models, X, y)``.
     y : array of shape (n,), optional
-        The labels, by their name.
-    weights, classes, inputs, kind : optional
-        As :func:`reliability`.
+        The labels, passed by keyword.
+    weights : array of shape (n,), optional
+        Non-negative row weights.
+    classes, inputs : optional
+        The labels in column order, and what ``probs`` contain: {"probs", "logits"}.
+    kind : {"binary", "confidence"}, optional
+        What is predicted, see :func:`reliability`.
     columns : int, optional
-        Diagrams side by side, by default at most three.
+        Number of diagrams side by side, by default at most three.
     axes : array of matplotlib Axes, optional
-        Where to draw, in order, as many as there are models or more. By default on a new figure.
+        Where to draw, in order; at least as many as models. By default on a new figure.
     **options
-        As :func:`reliability`: ``bins``, ``binning``, ``method``, ``band``, ``level``,
+        Options of :func:`reliability`: ``bins``, ``binning``, ``method``, ``band``, ``level``,
         ``bandwidth``, ``seed``, and ``histogram``, here False by default. The errors in the titles
-        have the same bins and kind.
+        use the same bins and kind.
 
     Returns
     -------
     array of matplotlib Axes, shape (models,)
+        The axes of the diagrams.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`reliability`; if there are too few axes.
+        If :func:`reliability` would raise, or there are too few axes.
+
+    See Also
+    --------
+    reliability : One diagram of several models.
+    classwise : One diagram for every class.
 
     References
     ----------
@@ -78,15 +88,15 @@ def by_model(
     for name in _FIXED:
         if name in options:
             raise TypeError(f"{name} is not an option of by_model")
-    reading: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
-    models = read_models(probs, data, "by_model", **reading)
-    how: Any = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}
-    how["kind"] = kind
+    models = read_models(
+        probs, data, "by_model", y=y, weights=weights, classes=classes, inputs=inputs
+    )
+    bins, binning = options.get("bins", 10), options.get("binning", "equal_width")
     panels = []
-    for own in models:
-        cases = own.second_of_fitted
-        error = ece(cases.probs, cases.y, weights=cases.weights, **how)
-        title = f"ECE {error:.3f}" if own.name is None else f"{own.name}\nECE {error:.3f}"
-        panels.append(Panel(cases.probs, cases.y, title))
+    for model in models:
+        rows = model.second_of_fitted
+        error = ece(rows.probs, rows.y, weights=rows.weights, bins=bins, binning=binning, kind=kind)
+        title = f"ECE {error:.3f}" if model.name is None else f"{model.name}\nECE {error:.3f}"
+        panels.append(Panel(rows.probs, rows.y, title))
     drawn = {**options, "kind": kind, "weights": models[0].data.weights}
     return draw_panels(panels, axes, columns, drawn)

@@ -1,4 +1,4 @@
-"""Curves of a metric over the size of the data, one for each method."""
+"""Curves of a metric over the size of the data, one for every method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import as_numpy, check_names
 from bayescal.plots._inputs import Arrays, read_vector
-from bayescal.plots.style import grey, label_axes, literal, new_axes, next_style, tidy, write
+from bayescal.plots.style import (
+    grey,
+    label_axes,
+    literal,
+    new_axes,
+    next_style,
+    tidy,
+    write,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,19 +26,21 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.offsetbox import AnnotationBbox
     from matplotlib.transforms import Bbox
+    from matplotlib.typing import LineStyleType
 
 _FLOOR = "bayescal-floor"
 _DASHED = (0, (4, 3))
 _FONT = 9.0
 #: Height of a line of text as a multiple of its font size.
 _LINE = 1.25
-#: Widths in points: from the axes to the names, and of the piece of line beside each.
+#: Widths in points: from the axes to the names, and of the piece of line beside a name.
 _LEADER, _KEY = 14.0, 22.0
-#: Widths in inches, of a figure, and of the names that it has room for.
+#: Widths in inches: of a figure, and of the names that fit in it.
 _WIDTH, _NAME = 4.6, 0.9
-#: Shares of the figure's width that a name has at most, and of their width that the axes keep.
-_NAMES, _LEAST = 0.4, 0.4
-#: Width in points that a label of a tick needs.
+#: Largest fraction of the figure's width for a name; smallest fraction of their width that the axes
+#: keep.
+_MAX_NAME_FRACTION, _MIN_AXES_FRACTION = 0.4, 0.4
+#: Width in points that the label of a tick needs.
 _TICK = 36.0
 
 
@@ -46,38 +56,42 @@ def by_size(
 ) -> Axes:
     """Draw how a metric changes with the size of the data, for several methods.
 
-    Names stand at the right of the axes, in the order of the values at the ends of the lines, each
-    with a piece of its line and marker. They keep clear of each other at any size of the figure:
-    text shrinks where room is short.
+    Use it for learning curves. Names are at the right of the axes, in the order of the values at
+    the ends of the lines, each with a piece of its line and marker. They do not overlap at any size
+    of the figure: text shrinks if there is little space.
 
     Parameters
     ----------
     sizes : array of shape (s,)
         Sizes of the data sets, positive if ``logx``, in any order.
     values : array of shape (s, k), or mapping from names to arrays of shape (s,)
-        The metric: one row for each size, one column for each method. NaN leaves a point out.
+        The metric: one row for each size, one column for each method. NaN omits a point.
     names : sequence of k names, optional
-        By default the mapping's keys; without names the lines have no label.
+        Names of the methods, by default the mapping's keys; without names the lines have no label.
     errors : array of shape (s, k), or mapping from the same names, optional
         Half the heights of bands around the lines, such as standard errors; not negative.
     floor : float, optional
-        The best value that can be reached, such as the loss of the true probabilities; a dashed
-        line.
+        The best possible value, such as the loss of the true probabilities, drawn as a dashed line.
     logx : bool, default True
         Whether the axis of sizes is logarithmic.
     ax : matplotlib Axes, optional
-        Where to draw, by default on a new figure. Drawing on the same axes again goes on with the
-        next colour, marker and line.
+        Where to draw, by default on a new figure. Drawing on the same axes again continues with the
+        next color, marker and line.
 
     Returns
     -------
     matplotlib Axes
+        ``ax``, or the axes of the new figure.
 
     Raises
     ------
     TypeError, ValueError
         If shapes or names do not match, sizes are not finite and positive, an error is negative
         or the floor is not finite.
+
+    See Also
+    --------
+    bayescal.compare.compare : Tests of the differences between methods.
 
     Examples
     --------
@@ -97,7 +111,7 @@ def by_size(
             raise ValueError(f"floor must be finite, got {floor}")
     order = np.argsort(x, kind="stable")
     x, table = x[order], table[order]
-    own = ax is None
+    new_figure = ax is None
     if ax is None:
         ax = new_axes(_WIDTH, 3.0)
         tidy(ax)
@@ -125,7 +139,7 @@ def by_size(
         line.set(gid=_FLOOR, label="best possible")
         ends.add(ax, line, _DASHED, floor)
     ends(ax, None)
-    if own and ends.texts:
+    if new_figure and ends.texts:
         figure: Any = ax.figure
         longest = max(text.get_window_extent().width for text in ends.texts) / figure.dpi
         figure.set_figwidth(_WIDTH + max(0.0, longest - _NAME))
@@ -136,7 +150,7 @@ def by_size(
 def _table(
     values: Arrays, names: Sequence[object] | None, s: int
 ) -> tuple[list[str] | None, np.ndarray]:
-    """Return names and values (s, k)."""
+    """Read the names and the values (s, k)."""
     if isinstance(values, Mapping):
         if names is not None:
             raise ValueError("names must be left out where values is a mapping: its keys are them")
@@ -149,7 +163,7 @@ def _table(
 
 
 def _errors(errors: Any, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return half heights (s, k) of bands."""
+    """Read the half heights (s, k) of bands."""
     if isinstance(errors, Mapping) != isinstance(values, Mapping):
         raise TypeError("errors must be a mapping if and only if values is one")
     if isinstance(errors, Mapping):
@@ -165,16 +179,16 @@ def _errors(errors: Any, values: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _columns(given: Arrays, name: str, s: int) -> np.ndarray:
-    """Return an array (s, k), or the columns (s,) of a mapping side by side."""
+    """Read an array (s, k), or a mapping of columns (s,) side by side."""
     if isinstance(given, Mapping):
         if not given:
             raise ValueError(f"{name} must not be an empty mapping")
         columns = {f"{name}[{key!r}]": column for key, column in given.items()}
-        arrays = [as_numpy(column, place) for place, column in columns.items()]
-        for place, array in zip(columns, arrays, strict=True):
+        arrays = [as_numpy(column, label) for label, column in columns.items()]
+        for label, array in zip(columns, arrays, strict=True):
             if array.shape != (s,):
                 raise ValueError(
-                    f"{place} must have shape ({s},) to match sizes, got {array.shape}"
+                    f"{label} must have shape ({s},) to match sizes, got {array.shape}"
                 )
         table = np.stack(arrays, axis=1)
     else:
@@ -189,7 +203,7 @@ def _columns(given: Arrays, name: str, s: int) -> np.ndarray:
 
 
 def _tick_sizes(ax: Any, sizes: np.ndarray) -> None:
-    """Put ticks at the sizes, in plain numbers, but for those too near to the one before."""
+    """Put ticks at the sizes, in plain numbers, except those too close to the next one."""
     from matplotlib.ticker import FixedLocator, NullFormatter
 
     if isinstance(ax.xaxis.get_minor_locator(), FixedLocator):
@@ -207,9 +221,9 @@ def _tick_sizes(ax: Any, sizes: np.ndarray) -> None:
 
 
 class _Labels:
-    """Names at the right border, moved apart whenever the axes are placed.
+    """Names at the right border, spread out whenever the axes are positioned.
 
-    Matplotlib asks for the place of the axes before it draws them, and after each change of size.
+    Matplotlib asks for the position of the axes before drawing them, and after a change of size.
     """
 
     def __init__(self) -> None:
@@ -219,14 +233,14 @@ class _Labels:
         self.written: tuple[float, ...] = ()
         self.values: list[float] = []
 
-    def add(self, ax: Axes, line: Line2D, dashes: Any, value: float) -> None:
-        """Add the name of a line that ends at ``value``, and a thin line that leads there."""
+    def add(self, ax: Axes, line: Line2D, dashes: LineStyleType, value: float) -> None:
+        """Add the name of a line that ends at ``value``, and a thin line that connects the two."""
         from matplotlib.lines import Line2D
         from matplotlib.offsetbox import AnnotationBbox, DrawingArea, HPacker, TextArea
 
         key = DrawingArea(_KEY, 8)
-        look = ("color", "linewidth", "markersize", "markeredgecolor", "markeredgewidth")
-        style: dict[str, Any] = {part: getattr(line, f"get_{part}")() for part in look}
+        properties = ("color", "linewidth", "markersize", "markeredgecolor", "markeredgewidth")
+        style: dict[str, Any] = {part: getattr(line, f"get_{part}")() for part in properties}
         key.add_artist(Line2D([0, _KEY], [4, 4], linestyle=dashes, **style))
         key.add_artist(Line2D([_KEY / 2], [4], marker=line.get_marker(), **style))
         name = TextArea("")
@@ -259,13 +273,13 @@ class _Labels:
     def __call__(self, ax: Any, renderer: RendererBase | None) -> Bbox:
         from matplotlib.transforms import Bbox
 
-        place = ax.get_position(original=True)
+        position = ax.get_position(original=True)
         if not self.boxes:
-            return place
+            return position
         figure = ax.get_figure(root=True)
-        width, most = figure.bbox.width, _NAMES * figure.bbox.width
-        height = place.height * ax.figure.get_size_inches()[1] * 72
-        # Asking for limits settles those that are still to be found from the data.
+        width, most = figure.bbox.width, _MAX_NAME_FRACTION * figure.bbox.width
+        height = position.height * ax.figure.get_size_inches()[1] * 72
+        # Limits that depend on the data are computed when they are requested.
         ax.get_ylim()
         ends = ax.transLimits.transform(ax.transScale.transform([(1, v) for v in self.values]))
         wanted = height * ends[:, 1]
@@ -277,29 +291,33 @@ class _Labels:
                 text.set_fontsize(size)
                 write(text, name, most, lines=1)
         if figure.get_layout_engine() is None:
-            # Names end within the figure, for which no layout makes room.
+            # Keep names inside the figure, since no layout makes space for them.
             beside += max(text.get_window_extent(renderer).width for text in self.texts)
-            right = max(min(place.x1, 1 - beside / width), place.x0 + _LEAST * place.width)
-            place = Bbox.from_extents(place.x0, place.y0, right, place.y1)
-        moved = _apart(wanted, _LINE * size, height) - wanted
+            right = max(
+                min(position.x1, 1 - beside / width),
+                position.x0 + _MIN_AXES_FRACTION * position.width,
+            )
+            position = Bbox.from_extents(position.x0, position.y0, right, position.y1)
+        moved = _spread(wanted, _LINE * size, height) - wanted
         for box, shift in zip(self.boxes, moved, strict=True):
             if abs(box.xybox[1] - shift) > 1e-6:
                 box.xybox = (_LEADER, float(shift))
                 box.stale = True
-        return place
+        return position
 
 
-def _apart(wanted: np.ndarray, distance: float, height: float) -> np.ndarray:
-    """Return the places nearest to those wanted that are at least so far apart, in [0, height].
+def _spread(wanted: np.ndarray, distance: float, height: float) -> np.ndarray:
+    """Return the heights nearest to those wanted that are at least ``distance`` apart.
 
-    In order, places less multiples of the distance must not fall: an isotonic regression.
+    They lie in [0, height]. In order, heights minus multiples of the distance must not decrease: an
+    isotonic regression.
     """
     from scipy.optimize import isotonic_regression
 
     order = np.argsort(wanted, kind="stable")
     steps = distance * np.arange(len(wanted))
-    found = isotonic_regression(wanted[order] - steps).x
+    fitted = isotonic_regression(wanted[order] - steps).x
     highest = max(height - distance / 2 - steps[-1], distance / 2)
-    placed = np.empty(len(wanted))
-    placed[order] = np.clip(found, distance / 2, highest) + steps
-    return placed
+    heights = np.empty(len(wanted))
+    heights[order] = np.clip(fitted, distance / 2, highest) + steps
+    return heights

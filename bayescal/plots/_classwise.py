@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from bayescal.data.checks import check_count
 from bayescal.data.fitted import is_fitted
 from bayescal.data.label_names import Classes
 from bayescal.metrics import ece
-from bayescal.plots._inputs import Inputs, Models, class_names, read_models
+from bayescal.plots._inputs import Inputs, Models, ReliabilityOptions, class_names, read_models
 from bayescal.plots._panels import Panel, draw_panels
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _FIXED = "kind", "label", "legend", "ax"
 
 def classwise(
     probs: Models,
-    *data: Any,
+    *data: object,
     y: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     classes: Classes = None,
@@ -31,53 +31,61 @@ def classwise(
     columns: int | None = None,
     max_classes: int = 12,
     axes: Axes | Sequence[Axes] | np.ndarray | None = None,
-    **options: Any,
+    **options: Unpack[ReliabilityOptions],
 ) -> np.ndarray:
-    r"""Draw one small reliability diagram for each class: its probability against its frequency.
+    r"""Draw a small reliability diagram for every class: its probability against its frequency.
 
-    The title of each has the class's name and its expected calibration error, that of
-    :math:`p_{ij}` and :math:`[y_i = j]` over all cases. Of more than ``max_classes`` classes those
-    with the largest error are drawn, the largest first; as errors are averages over all cases,
-    these are classes that are both frequent and badly calibrated.
+    Use it to see which classes are badly calibrated. The title of a diagram has the class's name
+    and its expected calibration error, that of :math:`p_{ij}` and :math:`[y_i = j]` over all rows.
+    If there are more than ``max_classes`` classes, those with the largest errors are drawn, in
+    descending order. Since errors are averages over all rows, these classes are both frequent and
+    badly calibrated.
 
     Parameters
     ----------
-    probs : array of shape (n, k), fitted model, or mapping from names to such
-        One row of class probabilities per case, or what has ``predict_proba``: a calibrator or a
-        classifier. A mapping draws several models of the same cases, with their errors in its
+    probs : array of shape (n, k), fitted model, or mapping from names to them
+        Class probabilities in rows, or an object with ``predict_proba``: a calibrator or a
+        classifier. A mapping draws several models of the same rows, with their errors in its
         order; classes are chosen by the mean error.
     *data
-        The labels y, array of shape (n,); before them, where there is a model, what it predicts
-        from: ``classwise(probs, y)``, ``classwise(model, X, y)``.
+        The labels y, array of shape (n,), preceded for models by the data that they predict from:
+        ``classwise(probs, y)``, ``classwise(model, X, y)``.
     y : array of shape (n,), optional
-        The labels, by their name.
+        The labels, passed by keyword.
     weights : array of shape (n,), optional
-        Non-negative case weights, see :func:`reliability`.
+        Non-negative row weights, see :func:`reliability`.
     classes : sequence of k labels or names, optional
-        As :func:`bayescal.metrics.log_loss` reads them: labels in the order of the columns, or
-        names of codes. By default those of the model, or those found; numbers are called
-        "class 0", "class 1", ...
+        Labels in column order, or names of integer labels, as in
+        :func:`bayescal.metrics.log_loss`. By default those of the model, or those in ``y``; numbers
+        are called "class 0", "class 1", ...
     inputs : {"probs", "logits"}
+        What ``probs`` contain.
     columns : int, optional
-        Diagrams side by side, by default at most three.
+        Number of diagrams side by side, by default at most three.
     max_classes : int, default 12
-        How many classes are drawn at most.
+        Largest number of classes to draw.
     axes : array of matplotlib Axes, optional
-        Where to draw, in order, as many as there are diagrams or more. By default on a new figure.
+        Where to draw, in order; at least as many as diagrams. By default on a new figure.
     **options
-        As :func:`reliability`: ``bins``, ``binning``, ``method``, ``band``, ``level``,
+        Options of :func:`reliability`: ``bins``, ``binning``, ``method``, ``band``, ``level``,
         ``bandwidth``, ``seed``, and ``histogram``, here False by default. The errors in the titles
-        have the same bins.
+        use the same bins.
 
     Returns
     -------
     array of matplotlib Axes, shape (drawn,)
+        The axes of the diagrams.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`reliability`; if probabilities have shape (n,), models differ in their number of
-        classes, or there are not k names or too few axes.
+        If :func:`reliability` would raise, probabilities have shape (n,), models differ in their
+        number of classes, there are not k names, or there are too few axes.
+
+    See Also
+    --------
+    reliability : One diagram of all classes, by their confidence.
+    by_model : One diagram for every model.
 
     References
     ----------
@@ -94,33 +102,40 @@ def classwise(
     for name in _FIXED:
         if name in options:
             raise TypeError(f"{name} is not an option of classwise")
-    most = check_count(max_classes, "max_classes")
-    reading: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
-    for own in probs.values() if isinstance(probs, Mapping) else [probs]:
-        if not is_fitted(own) and np.ndim(own) != 2:
-            raise ValueError(f"probs must have shape (n, k), got {np.shape(own)}")
-    models = read_models(probs, data, "classwise", **reading)
-    sizes = {own.data.probs.shape[1] for own in models}
+    limit = check_count(max_classes, "max_classes")
+    for model in probs.values() if isinstance(probs, Mapping) else [probs]:
+        shape = None if is_fitted(model) else np.shape(cast("ArrayLike", model))
+        if shape is not None and len(shape) != 2:
+            raise ValueError(f"probs must have shape (n, k), got {shape}")
+    models = read_models(
+        probs, data, "classwise", y=y, weights=weights, classes=classes, inputs=inputs
+    )
+    sizes = {model.data.probs.shape[1] for model in models}
     if len(sizes) != 1:
         raise ValueError(f"probs must have one number of classes, got {sorted(sizes)}")
     (k,) = sizes
     first = models[0].data
     names = class_names(first.classes)
     labels, weights = first.y, first.weights
-    arrays = {own.name: own.data.probs for own in models}
-    how: Any = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}
-    how["weights"] = weights
+    arrays = {model.name: model.data.probs for model in models}
+    bins, binning = options.get("bins", 10), options.get("binning", "equal_width")
     errors = np.array(
-        [[ece(p[:, j], labels == j, **how) for p in arrays.values()] for j in range(k)]
+        [
+            [
+                ece(p[:, j], labels == j, weights=weights, bins=bins, binning=binning)
+                for p in arrays.values()
+            ]
+            for j in range(k)
+        ]
     )
     shown = np.arange(k)
-    if k > most:
-        shown = np.argsort(-errors.mean(axis=1), kind="stable")[:most]
+    if k > limit:
+        shown = np.argsort(-errors.mean(axis=1), kind="stable")[:limit]
     panels = []
     for j in shown:
         given: Any = {name: array[:, j] for name, array in arrays.items()}
-        shares = " / ".join(f"{error:.3f}" for error in errors[j])
-        title = f"{names[j]}\nECE {shares}"
+        class_errors = " / ".join(f"{error:.3f}" for error in errors[j])
+        title = f"{names[j]}\nECE {class_errors}"
         panels.append(Panel(given if None not in given else given[None], labels == j, title))
     few = f"\n({len(shown)} of {k} classes, those with the largest error)"
     note = few if len(shown) < k else ""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
-# Vertical distances in points, where there is room; with less, all shrink alike.
+# Vertical distances in points if there is enough space; otherwise all shrink by one factor.
 _FONT = 9.0
 _SMALL_FONT = 8.0
 _PAD = 3.0
@@ -33,12 +33,12 @@ _BAR = 3.6
 _BAR_STEP = 6.5
 _ROW = 13.5
 _TALLEST = 1.6
-#: Least share of the width that the axis of ranks keeps beside long names; and once they are small.
-_AXIS_SHARE, _LEAST_SHARE = 0.3, 0.15
+#: Smallest fraction of the width for the axis of ranks beside long names, and after these shrank.
+_AXIS_FRACTION, _MIN_AXIS_FRACTION = 0.3, 0.15
 _SMALLEST = 6.0
 #: Space between a name and its line, in points.
 _GAP = 4.0
-#: What lines to names stand out beyond the axis, and bars beyond their methods: shares of the axis.
+#: Fractions of the axis by which lines to names extend beyond it, and bars beyond their methods.
 _STUB = 0.03
 _OVERHANG = 0.005
 _GREY = 0.35
@@ -53,11 +53,11 @@ def critical_difference(
     lower_is_better: bool | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw average ranks of methods, and bars that join those that do not differ.
+    """Draw the average ranks of methods, with bars that join methods that do not differ.
 
-    The best methods are at the left. A bar joins methods, adjacent in rank, of which no two differ
-    significantly. Names keep clear of each other and of the borders at any size of the axes: text
-    shrinks where room is short.
+    Use it to compare several methods over many data sets. The best methods are at the left. A bar
+    joins methods with adjacent ranks of which no two differ significantly. Names do not overlap at
+    any size of the axes: text shrinks if there is little space.
 
     Parameters
     ----------
@@ -65,26 +65,32 @@ def critical_difference(
         The result of :func:`bayescal.compare.compare`, or a table of scores: one row for each data
         set, one column for each method.
     names : sequence of k names, optional
-        By default the mapping's keys or the data frame's columns.
+        Names of the methods, by default the mapping's keys or the data frame's columns.
     level : float, default 0.05
-        Level of the test.
+        Significance level of the test.
     test : {"wilcoxon", "nemenyi"}
-        Wilcoxon's signed-rank test with Holm's correction for all pairs, which looks at each pair
-        alone; or Nemenyi's, by the distance of average ranks, which is drawn above the axis. An
-        arrow at its end says that it is longer than the axis.
+        Wilcoxon's signed-rank test with Holm's correction over all pairs, which considers every
+        pair separately; or Nemenyi's test, by the distance of average ranks, which is drawn above
+        the axis. An arrow at its end means that it is longer than the axis.
     lower_is_better : bool, default True
+        Whether a lower score is better.
     ax : matplotlib Axes, optional
         Where to draw, by default on a new figure.
 
     Returns
     -------
     matplotlib Axes
+        ``ax``, or the axes of the new figure.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`bayescal.compare.wilcoxon` or :func:`bayescal.compare.nemenyi`; for an unknown
-        test; if a ``Comparison`` comes with names, level or direction, which it has already.
+        If :func:`bayescal.compare.wilcoxon` or :func:`bayescal.compare.nemenyi` would raise; for an
+        unknown test; if a ``Comparison`` comes with names, a level or a direction, which it has.
+
+    See Also
+    --------
+    bayescal.compare.compare : Compute the tests.
 
     References
     ----------
@@ -127,9 +133,9 @@ def critical_difference(
         )  # fmt: skip
     sides: tuple[list[Text], list[Text]] = ([], [])
     shown: tuple[list[str], list[str]] = ([], [])
-    for place, method in enumerate(order):
-        right = place >= rows
-        y = -first_row - _ROW * (len(order) - 1 - place if right else place)
+    for position, method in enumerate(order):
+        right = position >= rows
+        y = -first_row - _ROW * (len(order) - 1 - position if right else position)
         edge = high + stub if right else low - stub
         x = float(ranks[method])
         ax.plot([x, x, edge], [-head, y, y], color=grey(ax, _GREY), linewidth=0.9, zorder=2)
@@ -156,7 +162,7 @@ def _statistics(
     test: str,
     lower_is_better: bool | None,
 ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, float | None]:
-    """Return names, average ranks, which pairs differ, and Nemenyi's critical difference."""
+    """Return names, average ranks, the pairs that differ, and Nemenyi's critical difference."""
     if isinstance(scores, Comparison):
         if names is not None or level is not None or lower_is_better is not None:
             raise ValueError(
@@ -176,18 +182,18 @@ def _statistics(
 
 
 def _levels(intervals: list[tuple[float, float]]) -> list[tuple[float, float, int]]:
-    """Give each interval the first row in which it meets no other; they come sorted."""
+    """Assign every interval to the first row in which it overlaps no other; they must be sorted."""
     ends: list[float] = []
-    placed = []
+    assigned = []
     for start, end in intervals:
         row = next((i for i, last in enumerate(ends) if last < start), len(ends))
         ends[row : row + 1] = [end]
-        placed.append((start, end, row))
-    return placed
+        assigned.append((start, end, row))
+    return assigned
 
 
 def _range(ranks: np.ndarray, critical: float | None) -> tuple[int, int]:
-    """Return whole ranks between which the axis lies: all methods and, if it can, the bar."""
+    """Return integer ranks for the ends of an axis for all methods and, if possible, the bar."""
     low, high = math.floor(ranks.min()), math.ceil(ranks.max())
     length = min(max(critical or 0, 1), len(ranks) - 1)
     while high - low < length:
@@ -217,9 +223,9 @@ def _draw_critical(ax: Axes, low: int, high: int, critical: float) -> Text:
 
 @dataclass(eq=False)
 class _Fit:
-    """Gives names their room: sizes of text and limits of the axes, whenever they are placed.
+    """Fits the sizes of texts and the limits of the axes whenever the axes are positioned.
 
-    Matplotlib asks for the place of the axes before it draws them, and after each change of size.
+    Matplotlib asks for the position of the axes before drawing them, and after a change of size.
     """
 
     axes: Axes
@@ -233,23 +239,23 @@ class _Fit:
     cut_to: float | None = None
 
     def get_subplotspec(self) -> SubplotSpec | None:
-        """Return the place in a grid, which a tight layout asks for here."""
+        """Return the axes' cell of the grid, which a tight layout asks for."""
         return self.axes.get_subplotspec()
 
     def __call__(self, ax: Any, renderer: RendererBase | None) -> Bbox:
-        place = ax.get_position(original=True)
+        position = ax.get_position(original=True)
         points = 72 / ax.get_figure(root=True).dpi
-        width, height = place.size * ax.figure.bbox.size * points
+        width, height = position.size * ax.figure.bbox.size * points
         upright = min(1.0, height / self.height)
         _resize(self.small, upright * _SMALL_FONT)
-        # Small letters are wider than in proportion, as they are fitted to pixels: so measured.
+        # Letters are fitted to pixels, so small ones are wider than in proportion: measure them.
         scale, widths = upright, [0.0, 0.0]
         if self.cut_to not in (None, width):
             self._write(None)
         for _ in range(5):
             widths = [_resize(side, scale * _FONT, renderer) for side in self.sides]
-            share = _AXIS_SHARE if scale * _FONT > _SMALLEST else _LEAST_SHARE
-            excess = (sum(widths) + 2 * _PAD) / ((1 - share) * width)
+            fraction = _AXIS_FRACTION if scale * _FONT > _SMALLEST else _MIN_AXIS_FRACTION
+            excess = (sum(widths) + 2 * _PAD) / ((1 - fraction) * width)
             if excess <= 1:
                 break
             smaller = scale / excess
@@ -257,10 +263,10 @@ class _Fit:
             scale = _SMALLEST / _FONT if crosses else smaller
         least = min(upright, _SMALLEST / _FONT)
         if scale < least and self.cut_to != width:
-            # Names of letters too small to be read are abbreviated.
+            # Abbreviate names whose letters would be too small to read.
             for side in self.sides:
                 _resize(side, least * _FONT, renderer)
-            self._write(((1 - _LEAST_SHARE) * width / 2 - _PAD - _GAP) / points)
+            self._write(((1 - _MIN_AXIS_FRACTION) * width / 2 - _PAD - _GAP) / points)
             self.cut_to = width
             widths = [_resize(side, least * _FONT, renderer) for side in self.sides]
         axis = max(width - sum(widths) - 2 * _PAD, 0.1 * width)
@@ -281,18 +287,18 @@ class _Fit:
         for i, text in enumerate(self.ticks):
             if text.get_visible() != (i % step == 0):
                 text.set_visible(not text.get_visible())
-        return place
+        return position
 
-    def _write(self, most: float | None) -> None:
-        """Write names, of at most so many pixels."""
+    def _write(self, max_pixels: float | None) -> None:
+        """Write the names, abbreviated to ``max_pixels``."""
         self.cut_to = None
         for side, names in zip(self.sides, self.names, strict=True):
             for text, name in zip(side, names, strict=True):
-                write(text, name, most, lines=1)
+                write(text, name, max_pixels, lines=1)
 
 
 def _resize(texts: list[Text], size: float, renderer: RendererBase | None = None) -> float:
-    """Give texts a size, and return the width of the widest with its gap, in points."""
+    """Set the size of texts; return the width of the widest with its gap, in points."""
     for text in texts:
         if text.get_fontsize() != size:
             text.set_fontsize(size)

@@ -1,4 +1,4 @@
-"""Calibration curves with credible bands."""
+"""Calibration maps with credible bands, as curves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import check_level, check_names
 from bayescal.data.fitted import is_fitted
-from bayescal.plots._inputs import read_vector
+from bayescal.plots._inputs import Predictor, read_vector
 from bayescal.plots._maps import Map, common_scores
 from bayescal.plots.style import draw_legend, grey, label_axes, literal, new_axes, next_style, tidy
 
@@ -22,7 +22,7 @@ _IDENTITY = "bayescal-identity"
 
 
 def curve(
-    x: Any,
+    x: Predictor | Mapping[str, Predictor] | ArrayLike,
     mean: ArrayLike | None = None,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
@@ -32,32 +32,31 @@ def curve(
     ax: Axes | None = None,
     label: str | None = None,
 ) -> Axes:
-    """Draw the map of a calibrator of two classes, or a curve that is given, with its band.
+    """Draw the map of a binary calibrator, or a given curve, with its credible band.
 
-    ``curve(calibrator)`` draws the calibrated probability of the second class over what the
-    calibrator takes, which its ``inputs`` says: probabilities of the second class, its log odds, or
-    scores; the band is that of its ``predict_interval``. The thin line is the map that changes
-    nothing. ``curve(x, mean, lower, upper)`` draws numbers.
+    ``curve(calibrator)`` draws the calibrated probability of the second class over the
+    calibrator's input, which depends on its ``inputs``: probabilities of the second class, their
+    log odds, or scores. The band is that of its ``predict_interval``. The thin line is the
+    identity. ``curve(x, mean, lower, upper)`` draws numbers.
 
     Parameters
     ----------
-    x : fitted calibrator, mapping from names to such, or array of shape (n,)
-        What has ``predict_proba`` is a calibrator, or a classifier of one feature. A mapping draws
-        several with the same ``inputs``. Of an array, scores in any order.
+    x : fitted calibrator, mapping from names to calibrators, or array of shape (n,)
+        A calibrator, or a classifier of one feature, with ``predict_proba``. A mapping draws
+        several with the same ``inputs``. An array contains scores in any order.
     mean : array of shape (n,), for an array only
         Probability at each score.
     lower, upper : array of shape (n,), optional, for an array only
         Ends of the credible interval at each score, both or neither.
     scores : array of shape (m,), optional, for calibrators only
-        Where to draw the map. By default the interval [0, 1] of probabilities; of log odds and
-        scores where the map does 99 % of its way, and a little beyond.
+        Where to draw the map. By default the interval [0, 1] of probabilities; for log odds and
+        scores, the interval with 99 % of the map's change, and a little more.
     level : float or None, default 0.9
-        Posterior probability of the bands of calibrators, in (0, 1); None leaves them out. A
-        calibrator without posterior has none. Of ``VennAbers`` the band is its pair of
-        probabilities.
+        Posterior probability of the bands of calibrators, in (0, 1); None omits them. A calibrator
+        without posterior has none. For ``VennAbers`` the band is its pair of probabilities.
     ax : matplotlib Axes, optional
-        Where to draw, by default on a new figure. Drawing on the same axes again goes on with the
-        next colour and line.
+        Where to draw, by default on a new figure. Drawing on the same axes again continues with the
+        next color and line.
     label : str, optional
         Name in the legend.
 
@@ -69,10 +68,15 @@ def curve(
     Raises
     ------
     TypeError, ValueError
-        If shapes differ, a value is not finite, one end of the band is missing, or ``lower`` lies
-        above ``upper``; if a calibrator is of more than two classes or of several features,
-        ``inputs`` differ, the mapping is empty or comes with a label, or with what is for arrays
-        only.
+        If shapes differ, a value is not finite, one end of the band is missing, or ``lower`` is
+        above ``upper``; if a calibrator has more than two classes or several features, ``inputs``
+        differ, or the mapping is empty; if a mapping comes with a label, or a calibrator with
+        arguments for arrays.
+
+    See Also
+    --------
+    reliability : Observed frequencies instead of the map.
+    simplex : The map of three classes.
 
     Examples
     --------
@@ -99,7 +103,7 @@ def curve(
     if (lower is None) != (upper is None):
         raise ValueError("lower and upper must be given together")
     given = {"x": x, "mean": mean, "lower": lower, "upper": upper}
-    arrays = {name: read_vector(each, name) for name, each in given.items() if each is not None}
+    arrays = {name: read_vector(part, name) for name, part in given.items() if part is not None}
     n = len(arrays["x"])
     for name, array in arrays.items():
         if len(array) != n:
@@ -126,8 +130,8 @@ def _draw_maps(
         check_names(given, "x")
     if level is not None:
         level = check_level(level)
-    maps = {name: Map(own) for name, own in (given if several else {label: given}).items()}
-    kinds = {own.inputs for own in maps.values()}
+    maps = {name: Map(map_) for name, map_ in (given if several else {label: given}).items()}
+    kinds = {map_.inputs for map_ in maps.values()}
     if len(kinds) > 1:
         raise ValueError(f"x must be calibrators with the same inputs, got {sorted(kinds)}")
     (inputs,) = kinds
@@ -135,14 +139,14 @@ def _draw_maps(
         at = common_scores(list(maps.values()))
     else:
         at = np.sort(read_vector(scores, "scores", "m"))
-    # All before any drawing: what is wrong leaves the axes as they were.
-    drawn = [(name, [at, own(at), *own.ends(at, level)]) for name, own in maps.items()]
+    # Compute everything before drawing, so that errors leave the axes unchanged.
+    drawn = [(name, [at, map_(at), *map_.ends(at, level)]) for name, map_ in maps.items()]
     ax = _axes(ax)
     label_axes(ax, _X_LABELS[inputs], f"Probability of {next(iter(maps.values())).event}")
     literal(ax.yaxis.label, ax.get_ylabel())
     if inputs != "scores" and not any(line.get_gid() == _IDENTITY for line in ax.lines):
-        same = at if inputs == "probs" else 1 / (1 + np.exp(-at))
-        ax.plot(at, same, color=grey(ax, 0.55), linewidth=0.9, zorder=1, gid=_IDENTITY)
+        identity = at if inputs == "probs" else 1 / (1 + np.exp(-at))
+        ax.plot(at, identity, color=grey(ax, 0.55), linewidth=0.9, zorder=1, gid=_IDENTITY)
     for name, arrays in drawn:
         _draw(ax, arrays, None if name is None else str(name))
     return ax
@@ -158,7 +162,7 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def _draw(ax: Axes, arrays: list[np.ndarray], label: str | None) -> None:
-    """Draw a line at places in order, and the band if its ends are there."""
+    """Draw a line at ascending positions, and the band if its ends are given."""
     at, middle, *band = arrays
     style = next_style(ax)
     if band:

@@ -1,14 +1,16 @@
-"""A reliability diagram as a display of scikit-learn."""
+"""``ReliabilityDisplay``: reliability diagrams with the interface of scikit-learn's displays."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import check_choice
 from bayescal.data.label_names import label_list
+from bayescal.plots._inputs import Predictor
 from bayescal.plots._reliability import reliability
 
 if TYPE_CHECKING:
@@ -16,46 +18,60 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-_BINNINGS: dict[str, Any] = {"uniform": "equal_width", "quantile": "equal_mass"}
+_BINNINGS: dict[str, Literal["equal_width", "equal_mass"]] = {
+    "uniform": "equal_width",
+    "quantile": "equal_mass",
+}
+
+
+class Classifier(Predictor, Protocol):
+    """A fitted classifier."""
+
+    classes_: Any
 
 
 class ReliabilityDisplay:
     """A reliability diagram with the interface of scikit-learn's displays.
 
-    Make it by :meth:`from_estimator` or :meth:`from_predictions`, as scikit-learn's
-    ``CalibrationDisplay``: labels come before predictions, and ``n_bins``, ``strategy``,
-    ``pos_label`` and ``sample_weight`` have its names. What is drawn is :func:`reliability`, whose
-    other options these take, too; more than two classes are drawn by their confidence.
+    Use it in place of scikit-learn's ``CalibrationDisplay``: create it by :meth:`from_estimator` or
+    :meth:`from_predictions`. Labels come before predictions, and ``n_bins``, ``strategy``,
+    ``pos_label`` and ``sample_weight`` have the same names. The diagram is that of
+    :func:`reliability`, whose other options are accepted, too. For more than two classes it shows
+    the confidence.
 
     Parameters
     ----------
     y_true : array of shape (n,)
-        Labels, of any kind.
+        Labels of any kind.
     y_prob : array of shape (n,) or (n, k)
-        Probabilities of the positive class, or one row of class probabilities per case.
+        Probabilities of the positive class, or class probabilities in rows.
     n_bins : int, default 10
+        Number of bins.
     strategy : {"uniform", "quantile"}
         Bins of equal width, or of equal mass.
     pos_label : label, optional
-        The label that ``y_prob`` of shape (n,) is about; by default 1, or the second of sorted
-        texts.
+        The label whose probability ``y_prob`` of shape (n,) is; by default 1, or the second in
+        alphabetical order.
     estimator_name : str, optional
         Name in the legend.
     **options
-        Of :func:`reliability`, but ``ax`` and ``label``.
+        Options of :func:`reliability`, except ``ax`` and ``label``.
 
     Attributes
     ----------
     prob_true, prob_pred : array of shape (m,)
-        Observed frequency and prediction at the points of the line: one for each bin that holds a
-        case. Like the next ones, once it is drawn.
+        Observed frequency and prediction at the points of the line, one for every bin that is not
+        empty. Like the following attributes, it exists after drawing.
     line_ : matplotlib Line2D
+        The curve.
     ax_ : matplotlib Axes
+        The axes.
     figure_ : matplotlib Figure
+        The figure.
 
     See Also
     --------
-    reliability : The same as a function of predictions, then labels.
+    reliability : A function of predictions, then labels.
 
     Examples
     --------
@@ -78,7 +94,7 @@ class ReliabilityDisplay:
         *,
         n_bins: int = 10,
         strategy: Literal["uniform", "quantile"] = "uniform",
-        pos_label: Any = None,
+        pos_label: Hashable = None,
         estimator_name: str | None = None,
         **options: Any,
     ) -> None:
@@ -90,38 +106,42 @@ class ReliabilityDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Classifier,
+        X: object,
         y: ArrayLike,
         *,
         n_bins: int = 10,
         strategy: Literal["uniform", "quantile"] = "uniform",
-        pos_label: Any = None,
+        pos_label: Hashable = None,
         name: str | None = None,
         ax: Axes | None = None,
         sample_weight: ArrayLike | None = None,
         **options: Any,
     ) -> Self:
-        """Draw what a fitted classifier or calibrator predicts.
+        """Draw the diagram of a fitted classifier or calibrator.
 
         Parameters
         ----------
         estimator : fitted classifier or calibrator
-            With ``predict_proba`` and ``classes_``.
+            An object with ``predict_proba`` and ``classes_``.
         X : array of shape (n, features)
-            What it predicts from; of a calibrator the scores.
+            The data to predict from; for a calibrator, the scores.
         y : array of shape (n,)
             Labels.
-        n_bins, strategy, pos_label
-            As of the class; the positive label is by default the second of two.
+        n_bins : int, default 10
+            Number of bins.
+        strategy : {"uniform", "quantile"}
+            Bins of equal width, or of equal mass.
+        pos_label : label, optional
+            The positive label, by default the second of two.
         name : str, optional
-            In the legend, by default that of the estimator's class.
+            Name in the legend, by default that of the estimator's class.
         ax : matplotlib Axes, optional
             Where to draw, by default on a new figure.
         sample_weight : array of shape (n,), optional
-            Case weights, which :func:`reliability` calls ``weights``.
+            Row weights, which :func:`reliability` calls ``weights``.
         **options
-            Of :func:`reliability`.
+            Options of :func:`reliability`.
 
         Returns
         -------
@@ -130,8 +150,8 @@ class ReliabilityDisplay:
         Raises
         ------
         TypeError, ValueError
-            As :func:`reliability`; if ``pos_label`` is none of two classes, or if both
-            ``sample_weight`` and ``weights`` are given.
+            If :func:`reliability` would raise, ``pos_label`` is not one of the two classes, or both
+            ``sample_weight`` and ``weights`` are passed.
         """
         probs, classes = estimator.predict_proba(X), list(estimator.classes_)
         if len(classes) == 2:
@@ -161,30 +181,35 @@ class ReliabilityDisplay:
         *,
         n_bins: int = 10,
         strategy: Literal["uniform", "quantile"] = "uniform",
-        pos_label: Any = None,
+        pos_label: Hashable = None,
         name: str | None = None,
         ax: Axes | None = None,
         sample_weight: ArrayLike | None = None,
         **options: Any,
     ) -> Self:
-        """Draw predictions that are given.
+        """Draw the diagram of given predictions.
 
         Parameters
         ----------
         y_true : array of shape (n,)
             Labels.
         y_prob : array of shape (n,) or (n, k)
-            Probabilities of the positive class, or one row of class probabilities per case.
-        n_bins, strategy, pos_label
-            As of the class.
+            Probabilities of the positive class, or class probabilities in rows.
+        n_bins : int, default 10
+            Number of bins.
+        strategy : {"uniform", "quantile"}
+            Bins of equal width, or of equal mass.
+        pos_label : label, optional
+            The label whose probability ``y_prob`` of shape (n,) is; by default 1, or the second in
+            alphabetical order.
         name : str, optional
-            In the legend.
+            Name in the legend.
         ax : matplotlib Axes, optional
             Where to draw, by default on a new figure.
         sample_weight : array of shape (n,), optional
-            Case weights, which :func:`reliability` calls ``weights``.
+            Row weights, which :func:`reliability` calls ``weights``.
         **options
-            Of :func:`reliability`.
+            Options of :func:`reliability`.
 
         Returns
         -------
@@ -193,36 +218,45 @@ class ReliabilityDisplay:
         Raises
         ------
         TypeError, ValueError
-            As :func:`reliability`; if labels and predictions are exchanged, or if both
-            ``sample_weight`` and ``weights`` are given.
+            If :func:`reliability` would raise, labels and predictions are swapped, or both
+            ``sample_weight`` and ``weights`` are passed.
         """
-        bins: Any = {"n_bins": n_bins, "strategy": strategy, "pos_label": pos_label}
         if sample_weight is not None:
             if options.get("weights") is not None:
                 raise TypeError("sample_weight and weights must not both be given: they are one")
             options["weights"] = sample_weight
-        return cls(y_true, y_prob, estimator_name=name, **bins, **options).plot(ax=ax)
+        display = cls(
+            y_true,
+            y_prob,
+            n_bins=n_bins,
+            strategy=strategy,
+            pos_label=pos_label,
+            estimator_name=name,
+            **options,
+        )
+        return display.plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None, name: str | None = None, **options: Any) -> Self:
-        """Draw it, again.
+        """Draw the diagram, again if it was drawn before.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             Where to draw, by default on a new figure.
         name : str, optional
-            In the legend, by default ``estimator_name``.
+            Name in the legend, by default ``estimator_name``.
         **options
-            Of :func:`reliability`, in the place of those given before.
+            Options of :func:`reliability`, which replace those passed before.
 
         Returns
         -------
-        self
+        ReliabilityDisplay
+            This object.
 
         Raises
         ------
         TypeError, ValueError
-            As :func:`reliability`.
+            If :func:`reliability` would raise.
         """
         how: dict[str, Any] = {"bins": self.n_bins, "binning": _BINNINGS[self.strategy]}
         label = self.estimator_name if name is None else name
@@ -233,8 +267,8 @@ class ReliabilityDisplay:
         self.prob_pred, self.prob_true = (np.asarray(part) for part in self.line_.get_data())
         return self
 
-    def _labels(self) -> Any:
-        """Return the labels, or whether each is the positive one if that is given."""
+    def _labels(self) -> ArrayLike:
+        """Return the labels, or with ``pos_label`` whether they equal it."""
         y = np.asarray(self.y_true)
         if y.dtype.kind == "f" and (y != np.floor(y)).any():
             raise ValueError(

@@ -1,9 +1,9 @@
-"""Checks that several figures share."""
+"""Reading of the arguments that several figures share: predictions, models, labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, cast
 
 import numpy as np
 
@@ -15,22 +15,43 @@ from bayescal.metrics.reading.predictions import Predictions, Reading, check_arr
 
 #: One array, or several by name.
 Arrays = ArrayLike | Mapping[str, ArrayLike]
-#: Predictions or a fitted classifier, or several of them by name.
-Models = Any
 Inputs = Literal["probs", "logits"]
 
 
+class Predictor(Protocol):
+    """A fitted classifier or calibrator."""
+
+    def predict_proba(self, X: Any, /) -> Any: ...
+
+
+#: Predictions, a fitted classifier or calibrator, or a mapping from names to them.
+Models: TypeAlias = ArrayLike | Predictor | Mapping[str, ArrayLike | Predictor]
+
+
+class ReliabilityOptions(TypedDict, total=False):
+    """Options of :func:`reliability` that small diagrams accept, too."""
+
+    bins: int
+    binning: Literal["equal_width", "equal_mass"]
+    method: str
+    band: str
+    level: float | None
+    bandwidth: float | None
+    seed: int
+    histogram: bool
+
+
 class Model(NamedTuple):
-    """Predictions that are drawn: of cases with positive weight, the labels as codes."""
+    """Checked predictions of one model: rows with positive weight, labels as integer codes."""
 
     name: str | None
     data: Predictions
-    #: Whether a classifier predicted them.
+    #: Whether they were predicted by a fitted model.
     fitted: bool
 
     @property
     def second_of_fitted(self) -> Predictions:
-        """Predictions, of a classifier of two classes those of the second alone."""
+        """The predictions; if a fitted model has two classes, those of the second class."""
         if self.fitted and self.data.columns == 2:
             return self.data._replace(probs=self.data.probs[:, 1])
         return self.data
@@ -38,7 +59,7 @@ class Model(NamedTuple):
 
 def read_models(
     probs: Models,
-    data: tuple[Any, ...],
+    data: tuple[object, ...],
     called: str,
     *,
     y: ArrayLike | None,
@@ -47,9 +68,9 @@ def read_models(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> list[Model]:
-    """Return the checked predictions of one model, or of the models in a mapping.
+    """Check the predictions of one model, or of the models in a mapping.
 
-    ``data`` and ``y`` are what the user gave to the function ``called`` beside them.
+    ``data`` and ``y`` are the further arguments of the public function ``called``.
     """
     several = isinstance(probs, Mapping)
     if several and label is not None:
@@ -67,13 +88,13 @@ def read_models(
     for name, array in arrays.items():
         fitted = is_fitted(given[name])
         reading = Reading(classes, "probs" if fitted else inputs)
-        known = check_arrays(array, labels, weights, reading)
-        models.append(Model(str(name) if several else label, known, fitted))
+        checked = check_arrays(array, labels, weights, reading)
+        models.append(Model(str(name) if several else label, checked, fitted))
     return models
 
 
 def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
-    """Return a finite float64 vector; messages call its length ``size``."""
+    """Check a finite vector and convert it to float64; messages call its length ``size``."""
     array = as_numpy(value, name)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must have shape ({size},) with {size} > 0, got {array.shape}")
@@ -82,5 +103,5 @@ def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
 
 
 def class_names(classes: Iterable[object]) -> list[str]:
-    """Return what figures call classes: texts as they are, "class 0" what are numbers."""
+    """Return the names of classes in figures: strings unchanged, numbers as "class 0"."""
     return [str(c) if isinstance(c, str) else f"class {label_name(c)}" for c in classes]

@@ -1,4 +1,4 @@
-"""Small reliability diagrams side by side."""
+"""Small reliability diagrams side by side, with a common legend and labels."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
-#: Sizes of one diagram and of the labels around all, in inches.
+#: Sizes of one diagram and of the labels around all of them, in inches.
 _PANEL, _LABELS = 1.6, 0.35
-#: Share of its row that a title may take before letters are made smaller, and by how much.
+#: Fraction of its row that a title may take before its letters shrink, and by which factors.
 _HEIGHT, _FONTS = 0.35, (1, 0.85, 0.7, 0.55)
-#: Lines of titles that a diagram has room for, and the height of another in inches.
+#: Lines of title that fit in a diagram, and the height of another line in inches.
 _LINES, _LINE = 2, 0.15
-#: Width of a title for one of the axes: some room is between these.
+#: Largest widths of a title, in widths of the axes and of the cell of the grid.
 _TITLE, _CELL = 1.05, 0.86
 
 
 class Panel(NamedTuple):
-    """What is drawn in one diagram, and its title."""
+    """The data of one diagram, and its title."""
 
     probs: Any
     y: np.ndarray
@@ -42,42 +42,42 @@ def draw_panels(
     options: dict[str, Any],
     note: str = "",
 ) -> np.ndarray:
-    """Draw diagrams on the axes (panels,), of a new figure if none are given, and return these."""
+    """Draw diagrams on the given axes, or on a new figure, and return the axes (panels,)."""
     options = {"histogram": False, **options}
-    places = _places(axes, len(panels), columns, options["histogram"])
-    own = places[0].figure if axes is None else None
+    all_axes = _places(axes, len(panels), columns, options["histogram"])
+    new_figure = all_axes[0].figure if axes is None else None
     try:
-        for ax, panel in zip(places, panels, strict=True):
+        for ax, panel in zip(all_axes, panels, strict=True):
             reliability(panel.probs, panel.y, ax=ax, **options)
     except Exception:
-        if own is not None:
+        if new_figure is not None:
             import matplotlib.pyplot as plt
 
-            plt.close(own)
+            plt.close(new_figure)
         raise
-    # What the axes are, and whose the lines, is said once for all.
-    x_label, y_label = places[0].get_xlabel(), places[0].get_ylabel()
-    legend = legend_entries(places[0]) if places[0].get_legend() else None
-    for place, (ax, panel) in enumerate(zip(places, panels, strict=True)):
-        _simplify(ax, panel.title, first=place == 0, legend=own is None)
-        if own is not None:
+    # Common labels and the legend are drawn only once.
+    x_label, y_label = all_axes[0].get_xlabel(), all_axes[0].get_ylabel()
+    legend = legend_entries(all_axes[0]) if all_axes[0].get_legend() else None
+    for index, (ax, panel) in enumerate(zip(all_axes, panels, strict=True)):
+        _simplify(ax, panel.title, first=index == 0, legend=new_figure is None)
+        if new_figure is not None:
             ax.set(xlabel="", ylabel="")
             ax.label_outer()
-    if own is not None:
-        # Above a place that is empty an axis is the last one.
-        across = places[0].get_subplotspec().get_gridspec().ncols
-        for ax in places[-across:]:
+    if new_figure is not None:
+        # The axis above an empty cell is the last in its column.
+        across = all_axes[0].get_subplotspec().get_gridspec().ncols
+        for ax in all_axes[-across:]:
             ax.tick_params(labelbottom=True)
-        rows = -(-len(places) // across)
-        lines = [ax.get_title().count("\n") + 1 for ax in places]
+        rows = -(-len(all_axes) // across)
+        lines = [ax.get_title().count("\n") + 1 for ax in all_axes]
         tallest = [max(lines[row * across : (row + 1) * across]) for row in range(rows)]
-        more = sum(max(0, most - _LINES) for most in tallest)
-        own.set_figheight(own.get_figheight() + _LINE * more)
-        own.supxlabel(x_label + note, fontsize="medium")
-        own.supylabel(y_label, fontsize="medium")
+        more = sum(max(0, height - _LINES) for height in tallest)
+        new_figure.set_figheight(new_figure.get_figheight() + _LINE * more)
+        new_figure.supxlabel(x_label + note, fontsize="medium")
+        new_figure.supylabel(y_label, fontsize="medium")
         if legend is not None:
-            _draw_legend(own, *legend)
-    return places
+            _draw_legend(new_figure, *legend)
+    return all_axes
 
 
 def _places(
@@ -86,7 +86,7 @@ def _places(
     columns: int | None,
     histogram: bool,
 ) -> np.ndarray:
-    """Return the axes (count,), of a new figure if none are given."""
+    """Return the axes (count,), by default those of a new figure."""
     if axes is not None:
         flat = np.asarray(axes, dtype=object).ravel()
         if len(flat) < count:
@@ -114,36 +114,39 @@ def _places(
 
 
 def _draw_legend(figure: Any, handles: list[Any], names: list[str]) -> None:
-    """Draw the legend above all diagrams, in rows of its own."""
-    look = {"loc": "outside upper center", "fontsize": "small", "frameon": False}
+    """Draw the legend above all diagrams, in rows of its entries."""
+    appearance = {"loc": "outside upper center", "fontsize": "small", "frameon": False}
     width = (figure.get_figwidth() - 0.1) * figure.dpi
-    legend = figure.legend(handles, ["."] * len(names), **look, handlelength=2.6)
+    legend = figure.legend(handles, ["."] * len(names), **appearance, handlelength=2.6)
     fill_legend(legend, names, width, lines=2)
     columns = max(1, min(len(names), int(width / legend.get_window_extent().width)))
     if columns > 1:
         legend.remove()
-        own = figure.legend(handles, ["."] * len(names), ncols=columns, **look, handlelength=2.6)
-        fill_legend(own, names, width / columns, lines=2)
-        legend = own
+        legend = figure.legend(
+            handles, ["."] * len(names), ncols=columns, **appearance, handlelength=2.6
+        )
+        fill_legend(legend, names, width / columns, lines=2)
     high = legend.get_window_extent().height / figure.dpi
     figure.set_figheight(figure.get_figheight() + high)
 
 
 class _Title:
-    """A title and labels that are fitted to the size of axes, whenever these are placed."""
+    """A title and labels fitted to the size of the axes whenever these are positioned."""
 
     def __init__(self, ax: Axes, title: str) -> None:
         self.title, self.labels = title, (ax.get_xlabel(), ax.get_ylabel())
         self.font, self.sizes = float(ax.title.get_fontsize()), (-1.0, -1.0)
 
     def __call__(self, ax: Any, renderer: RendererBase | None) -> Bbox:
-        place = ax.get_position(original=True)
-        spec, share, rows = ax.get_subplotspec(), _TITLE * place.width, 1
+        position = ax.get_position(original=True)
+        spec, fraction, rows = ax.get_subplotspec(), _TITLE * position.width, 1
         if spec is not None and ax.figure.get_layout_engine() is not None:
             grid = spec.get_gridspec()
-            # A layout that has not been made yet leaves no more than this.
-            share, rows = min(share, _CELL * len(spec.colspan) / grid.ncols), grid.nrows
-        width, height = (round(part, 1) for part in ax.figure.bbox.size * (share, _HEIGHT / rows))
+            # Before the layout is computed, no more than this is certain.
+            fraction, rows = min(fraction, _CELL * len(spec.colspan) / grid.ncols), grid.nrows
+        width, height = (
+            round(part, 1) for part in ax.figure.bbox.size * (fraction, _HEIGHT / rows)
+        )
         if (width, height) != self.sizes:
             self.sizes = width, height
             for smaller in _FONTS:
@@ -151,11 +154,11 @@ class _Title:
                 self._write(ax.title, width)
                 if ax.title.get_window_extent().height <= height:
                     break
-            # Where a figure has none for all diagrams.
+            # Axis labels, if the figure has none for all diagrams.
             for axis, label in zip((ax.xaxis, ax.yaxis), self.labels, strict=True):
                 if axis.label.get_text():
                     write(axis.label, label, width, lines=3)
-        return place
+        return position
 
     def _write(self, text: Text, width: float) -> None:
         name, _, error = self.title.rpartition("\n")
@@ -166,11 +169,11 @@ class _Title:
             text.set_text(f"{text.get_text()}\n{error}")
 
     def get_subplotspec(self) -> None:
-        """Return no place in a grid; Matplotlib asks the axes for theirs."""
+        """Return no cell of a grid; Matplotlib asks the axes for theirs."""
 
 
 def _simplify(ax: Axes, title: str, first: bool, legend: bool) -> None:
-    """Make a diagram fit for a small place; the first alone says what holds for all."""
+    """Make a diagram fit in a small space; only the first one keeps the common parts."""
     ax.set_title(title, fontsize="small")
     literal(ax.title, title)
     fit = _Title(ax, title)
@@ -182,9 +185,9 @@ def _simplify(ax: Axes, title: str, first: bool, legend: bool) -> None:
     ax.tick_params(labelsize="small")
     for line in ax.lines:
         line.set_markersize(min(line.get_markersize(), 4))
-    known = ax.get_legend()
-    if known is not None and not (first and legend):
-        known.remove()
+    legend_ = ax.get_legend()
+    if legend_ is not None and not (first and legend):
+        legend_.remove()
     if not first:
         for strip in ax.child_axes:
             strip.set_ylabel("")

@@ -14,9 +14,9 @@ from bayescal.plots.style import COLORS, grey, literal, literal_options, new_axe
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Matrices of at most so many entries are rows of intervals.
-_MOST_ROWS_OF_MATRIX = 16
-#: Beyond so many rows, lines thin and labels are left to those that find room.
+#: Largest number of entries of a matrix that is drawn as rows of intervals.
+_MAX_INTERVAL_ENTRIES = 16
+#: Number of rows from which lines are thin and some labels are omitted.
 _MANY_ROWS = 40
 #: Heights in inches: of a row, of an image, and between rows and images.
 _ROW, _IMAGE, _GAP = 0.2, 2.6, 0.75
@@ -28,24 +28,24 @@ def parameters(
     level: float = 0.9,
     ax: Axes | None = None,
 ) -> Axes:
-    r"""Draw the posterior of a map's parameters: one row with median and interval for each number.
+    r"""Draw the posterior of a map's parameters: a median and an interval for every number.
 
     The line of a row goes from the (1 - level) / 2 to the (1 + level) / 2 quantile of the draws,
     its thick part between the quartiles. Entries of vectors have the label ``name[j]``, those of
-    matrices with at most 16 entries ``name[i, j]``. The values 0 and 1, at which most maps change
-    nothing, are marked by thin lines where they are in range.
+    matrices with at most 16 entries ``name[i, j]``. Thin lines mark the values 0 and 1, the
+    identity of most maps, if they are in range.
 
-    A larger matrix is an image: the colour of an entry is its posterior mean less the reference,
+    A larger matrix is an image: the color of an entry is its posterior mean minus the reference,
     which is the identity for a square matrix and 0 for others. A triangle marks entries whose
-    interval excludes the reference: it points up where the interval lies above, down where below.
+    interval excludes the reference: it points up if the interval is above it, down if below.
 
     Parameters
     ----------
     posterior : ParameterPosterior
-        As ``calibrator.posterior_`` of a calibrator that was fitted with ``inference="laplace"``
-        or ``"nuts"``.
+        The attribute ``posterior_`` of a calibrator that was fitted with ``inference="laplace"`` or
+        ``"nuts"``.
     names : sequence of str, optional
-        Which parameters, in which order; by default all.
+        Parameters to draw, in this order; by default all.
     level : float, default 0.9
         Probability of the intervals, in (0, 1).
     ax : matplotlib Axes, optional
@@ -54,16 +54,20 @@ def parameters(
     Returns
     -------
     matplotlib Axes
-        ``ax``, or the axes of the new figure. Where rows and images, or several images, come
-        together, its ``child_axes`` hold them, one below the other, rows first.
+        ``ax``, or the axes of the new figure. If there are rows and images, or several images, its
+        ``child_axes`` contain them, one below the other, rows first.
 
     Raises
     ------
     TypeError
-        If ``posterior`` is not of that kind.
+        If ``posterior`` is not a ``ParameterPosterior``.
     ValueError
-        For a level outside (0, 1), a name that is no parameter, no names, parameters with more
+        For a level outside (0, 1), a name that is not a parameter, no names, parameters with more
         than two axes, or draws that are not finite.
+
+    See Also
+    --------
+    curve : The map itself with its credible band.
 
     References
     ----------
@@ -90,28 +94,28 @@ def parameters(
     total = sum(heights) + _GAP * (len(heights) - 1)
     if ax is None:
         ax = new_axes(3.6, total + 0.5)
-    places = [ax]
+    axes = [ax]
     if len(heights) > 1:
         ax.set_axis_off()
         tops = total - np.cumsum([0, *(height + _GAP for height in heights[:-1])])
-        places = [
+        axes = [
             ax.inset_axes((0, (top - height) / total, 1, height / total))
             for top, height in zip(tops, heights, strict=True)
         ]
     if rows:
         flat = np.concatenate([value.reshape(len(value), -1) for value in rows.values()], axis=1)
-        _draw_rows(places.pop(0), flat, labels, level)
-    for place, (name, value) in zip(places, images.items(), strict=True):
-        _draw_image(place, name, value, level)
+        _draw_rows(axes.pop(0), flat, labels, level)
+    for child, (name, value) in zip(axes, images.items(), strict=True):
+        _draw_image(child, name, value, level)
     return ax
 
 
 def _chosen(draws: dict[str, np.ndarray], names: Sequence[str] | None) -> dict[str, np.ndarray]:
-    """Return draws (s, ...) of the parameters that are wanted."""
+    """Select the draws (s, ...) of the parameters in ``names``."""
     wanted = list(draws) if names is None else [names] if isinstance(names, str) else list(names)
     if not wanted:
         raise ValueError("names must not be empty")
-    found = {}
+    selected = {}
     for name in wanted:
         if name not in draws:
             options = ", ".join(repr(one) for one in draws)
@@ -120,22 +124,22 @@ def _chosen(draws: dict[str, np.ndarray], names: Sequence[str] | None) -> dict[s
         if values.ndim > 4:
             raise ValueError(f"{name} must have at most two axes, got shape {values.shape[2:]}")
         check_finite(values, name)
-        found[name] = values.reshape(-1, *values.shape[2:])
-    return found
+        selected[name] = values.reshape(-1, *values.shape[2:])
+    return selected
 
 
 def _is_image(values: np.ndarray) -> bool:
-    return values.ndim == 3 and values[0].size > _MOST_ROWS_OF_MATRIX
+    return values.ndim == 3 and values[0].size > _MAX_INTERVAL_ENTRIES
 
 
 def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
     if not shape:
         return [name]
-    return [f"{name}[{', '.join(str(i) for i in place)}]" for place in np.ndindex(*shape)]
+    return [f"{name}[{', '.join(str(i) for i in index)}]" for index in np.ndindex(*shape)]
 
 
 def _draw_rows(ax: Axes, draws: np.ndarray, labels: list[str], level: float) -> None:
-    """Draw medians and intervals of draws (s, rows), from the top down."""
+    """Draw medians and intervals of draws (s, rows), from top to bottom."""
     tails = (1 - level) / 2, 0.25, 0.5, 0.75, (1 + level) / 2
     lower, low, median, high, upper = np.quantile(draws, tails, axis=0)
     at = np.arange(len(labels))
@@ -146,7 +150,7 @@ def _draw_rows(ax: Axes, draws: np.ndarray, labels: list[str], level: float) -> 
         if ends[0] <= mark <= ends[1]:
             ax.axvline(mark, color=grey(ax, 0.7), linewidth=0.8, zorder=1)
     ax.hlines(at, lower, upper, color=color, linewidth=1.2, zorder=2)
-    # The narrower of both intervals is the thick one.
+    # The thick line is the narrower of both intervals.
     inner = (low, high) if level > 0.5 else (lower, upper)
     ax.hlines(at, *inner, color=color, linewidth=1.8 if many else 3.2, zorder=2)
     ax.plot(
@@ -164,7 +168,7 @@ def _draw_rows(ax: Axes, draws: np.ndarray, labels: list[str], level: float) -> 
 
 
 def _draw_image(ax: Axes, name: str, draws: np.ndarray, level: float) -> None:
-    """Draw the mean of draws (s, k, m) less the reference, and which intervals exclude it."""
+    """Draw the mean of draws (s, k, m) minus the reference, and mark intervals that exclude it."""
     k, m = draws.shape[1:]
     square = k == m
     change = draws - (np.eye(k) if square else 0)
@@ -173,8 +177,8 @@ def _draw_image(ax: Axes, name: str, draws: np.ndarray, level: float) -> None:
     limit = max(float(np.abs(mean).max()), 1e-9)
     image = ax.imshow(mean, cmap="PuOr_r", vmin=-limit, vmax=limit, interpolation="nearest")
     size = float(np.clip(50 / max(k, m), 1.5, 5))
-    for marker, found in (("^", lower > 0), ("v", upper < 0)):
-        i, j = np.nonzero(found)
+    for marker, excluded in (("^", lower > 0), ("v", upper < 0)):
+        i, j = np.nonzero(excluded)
         ax.plot(
             j, i, marker, color="black", markeredgecolor="white", markeredgewidth=0.5,
             markersize=size, linestyle="none",

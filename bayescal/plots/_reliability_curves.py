@@ -1,9 +1,9 @@
-"""Estimates of the observed frequency as a function of the prediction, with bands."""
+"""Estimates, with bands, of the observed frequency as a function of the prediction."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -12,24 +12,23 @@ from bayescal.data.weights import as_counts
 from bayescal.metrics import ReliabilityCurve, reliability_curve, smooth_ece
 from bayescal.metrics.reading.predictions import Predictions, as_given
 
-#: Data sets drawn for a band.
+#: Number of data sets drawn for a band.
 RESAMPLES = 200
-#: Bands of more distinct predictions than this are computed with neighbours pooled.
-_MOST_CELLS = 4096
-#: Cells of the grid for kernels; every _STRIDE-th node is drawn.
+#: Number of distinct predictions above which bands are computed with neighbors pooled.
+_MAX_CELLS = 4096
+#: Number of cells of the grid for kernels; every _STRIDE-th node is drawn.
 _GRID, _STRIDE = 2000, 5
 #: The narrowest default kernel, in cells, so that the grid resolves it.
 _NARROWEST = 2
-#: A smooth curve ends where the kernels of the cases add up to less than one case, but rounding.
-_LEAST_CASES = 1 - 1e-9
+#: A smooth curve ends where the kernels add up to less than one row, except for rounding.
+_MIN_ROWS = 1 - 1e-9
 
-
-_NOWHERE = np.empty(0)
+_EMPTY = np.empty(0)
 
 
 @dataclass(frozen=True)
 class Options:
-    """How the frequency is estimated; what does not depend on the data is checked."""
+    """Options of an estimate; what does not depend on the data is checked here."""
 
     method: str
     band: str
@@ -49,37 +48,37 @@ class Options:
 
 
 class Estimate(NamedTuple):
-    """A curve (m,), NaN where it is not known, and the ends of its band (r,) at other places.
+    """A curve (m,), NaN where it is unknown, and the ends (r,) of its band at other predictions.
 
     Without a level the band is empty.
     """
 
     x: np.ndarray
     y: np.ndarray
-    at: np.ndarray = _NOWHERE
-    lower: np.ndarray = _NOWHERE
-    upper: np.ndarray = _NOWHERE
+    at: np.ndarray = _EMPTY
+    lower: np.ndarray = _EMPTY
+    upper: np.ndarray = _EMPTY
 
 
 class _Cells(NamedTuple):
-    """Mean predictions (m,) of cells in ascending order, their cases and those that happened."""
+    """Cells in ascending order: mean predictions (m,), numbers of rows and of events in them."""
 
-    place: np.ndarray
+    predicted: np.ndarray
     cases: np.ndarray
     happened: np.ndarray
 
 
 class Events(NamedTuple):
-    """Probabilities (n,) of events, whether these happened, as numbers, and how many they are."""
+    """Probabilities (n,) of events, whether they happened (as numbers), and counts of rows."""
 
     predicted: np.ndarray
     happened: np.ndarray
     counts: np.ndarray
-    #: Machine epsilon of the type in which probabilities were given.
+    #: Machine epsilon of the type of the given probabilities.
     precision: float
 
     def curve(self, bins: int, binning: Literal["equal_width", "equal_mass"]) -> ReliabilityCurve:
-        """Return the reliability curve; bands need the number of cases in a bin, so ties stay."""
+        """Compute the reliability curve; ties stay together, since bands need counts in bins."""
         happened = self.happened.astype(int)
         return reliability_curve(
             as_given(self.predicted, self.precision),
@@ -91,11 +90,11 @@ class Events(NamedTuple):
         )
 
 
-def read_events(data: Predictions, kind: Any) -> Events:
-    """Return the events of one model."""
+def read_events(data: Predictions, kind: str) -> Events:
+    """Read the events of one model."""
     probs, y = data.probs, data.y
-    # What is wrong with the kind is said as by metrics.
-    reliability_curve(probs, y, kind=kind, weights=data.weights)
+    # Let the metric raise for a wrong kind.
+    reliability_curve(probs, y, kind=cast("Any", kind), weights=data.weights)
     if kind == "binary":
         predicted, happened = (probs if probs.ndim == 1 else probs[:, 1]), y == 1
     else:
@@ -109,7 +108,7 @@ def read_events(data: Predictions, kind: Any) -> Events:
 
 
 def estimate(events: Events, options: Options) -> Estimate:
-    """Return the curve of one model."""
+    """Estimate the curve of one model."""
     methods = {"binned": _binned, "corp": _corp, "smooth": _smooth}
     return methods[options.method](events, options)
 
@@ -128,37 +127,41 @@ def _binned(events: Events, options: Options) -> Estimate:
     return Estimate(x, observed, x, lower, upper)
 
 
-def _wilson(share: np.ndarray, cases: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of Wilson's intervals, which also hold for fractions of a case."""
+def _wilson(
+    frequency: np.ndarray, cases: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the ends of Wilson's intervals, which are also valid for fractional counts."""
     from scipy.special import ndtri
 
     z = float(ndtri((1 + level) / 2))
-    centre = (share * cases + z**2 / 2) / (cases + z**2)
-    half = z * np.sqrt(share * (1 - share) * cases + z**2 / 4) / (cases + z**2)
-    # At 0 and 1 they end there, but for rounding.
-    return np.clip(centre - half, 0, share), np.clip(centre + half, share, 1)
+    centre = (frequency * cases + z**2 / 2) / (cases + z**2)
+    half = z * np.sqrt(frequency * (1 - frequency) * cases + z**2 / 4) / (cases + z**2)
+    # At 0 and 1 they end exactly there, except for rounding.
+    return np.clip(centre - half, 0, frequency), np.clip(centre + half, frequency, 1)
 
 
 def _corp(events: Events, options: Options) -> Estimate:
-    place, index = np.unique(events.predicted, return_inverse=True)
-    cells = _count(events, index, len(place))
+    predicted, index = np.unique(events.predicted, return_inverse=True)
+    cells = _count(events, index, len(predicted))
     curve = _pool_adjacent_violators(cells.happened, cells.cases)
-    # Of each block, its ends are enough.
+    # The ends of a block are enough to draw it.
     change = np.diff(curve) != 0
     ends = np.append(True, change) | np.append(change, True)
-    x, y = place[ends], curve[ends]
+    x, y = predicted[ends], curve[ends]
     if options.level is None:
         return Estimate(x, y)
-    if len(place) > _MOST_CELLS:
+    if len(predicted) > _MAX_CELLS:
         before = np.cumsum(cells.cases) - cells.cases
-        pool = np.unique(before * _MOST_CELLS // cells.cases.sum(), return_inverse=True)[1]
+        pool = np.unique(before * _MAX_CELLS // cells.cases.sum(), return_inverse=True)[1]
         cells = _count(events, pool[index], int(pool[-1]) + 1)
-    drawn = np.empty((RESAMPLES, len(cells.place)))
-    for row, (cases, hits) in zip(drawn, zip(*_resample(cells, options), strict=True), strict=True):
+    resampled = np.empty((RESAMPLES, len(cells.predicted)))
+    for row, (cases, hits) in zip(
+        resampled, zip(*_resample(cells, options), strict=True), strict=True
+    ):
         filled = cases > 0
         values = _pool_adjacent_violators(hits[filled], cases[filled])
-        row[:] = np.interp(cells.place, cells.place[filled], values)
-    return Estimate(x, y, cells.place, *np.quantile(drawn, _tails(options.level), axis=0))
+        row[:] = np.interp(cells.predicted, cells.predicted[filled], values)
+    return Estimate(x, y, cells.predicted, *np.quantile(resampled, _tails(options.level), axis=0))
 
 
 def _pool_adjacent_violators(happened: np.ndarray, cases: np.ndarray) -> np.ndarray:
@@ -178,63 +181,63 @@ def _smooth(events: Events, options: Options) -> Estimate:
     factors = np.exp(-((np.pi * width * np.arange(_GRID + 1)) ** 2) / 2)
     x = np.linspace(0, 1, _GRID + 1)[::_STRIDE]
     mass, curve = _regress(cells.cases, cells.happened, factors)
-    known = mass * _GRID * width * np.sqrt(2 * np.pi) >= _LEAST_CASES
+    known = mass * _GRID * width * np.sqrt(2 * np.pi) >= _MIN_ROWS
     y = np.where(known, curve, np.nan)
     if options.level is None:
         return Estimate(x, y)
-    drawn = _regress(*_resample(cells, options), factors)[1]
+    resampled = _regress(*_resample(cells, options), factors)[1]
     ends = np.full((2, len(x)), np.nan)
-    # A resample may have no case near a place where there is one.
-    ends[:, known] = np.nanquantile(drawn[:, known], _tails(options.level), axis=0)
+    # A resample may have no row near a node that has one in the data.
+    ends[:, known] = np.nanquantile(resampled[:, known], _tails(options.level), axis=0)
     return Estimate(x, y, x, *ends)
 
 
 def _regress(
     cases: np.ndarray, happened: np.ndarray, factors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mass (..., m) of cases around the nodes drawn, and the share that happened."""
+    """Compute the mass (..., m) of rows around the drawn nodes, and the fraction of events."""
     mass, hits = (_smoothed(part, factors)[..., ::_STRIDE] for part in (cases, happened))
-    # Less is rounding.
-    found = mass > 1e-12 * mass.max(axis=-1, keepdims=True)
-    share = np.where(found, hits, np.nan) / np.where(found, mass, 1)
-    return mass, np.minimum(share, 1)
+    # Smaller masses are rounding errors.
+    positive = mass > 1e-12 * mass.max(axis=-1, keepdims=True)
+    fraction = np.where(positive, hits, np.nan) / np.where(positive, mass, 1)
+    return mass, np.minimum(fraction, 1)
 
 
 def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Apply a kernel to masses (..., m) at nodes, reflected at 0 and 1.
 
-    ``factors`` (m,) of the Fourier coefficients are the kernel's characteristic function.
+    The factors (m,) of the Fourier coefficients are the kernel's characteristic function.
     """
     from scipy.fft import dct, idct
 
     # A mass at an end coincides with its image.
     values = values.astype(float)
     values[..., [0, -1]] *= 2
-    found: Any = idct(np.asarray(dct(values, type=1)) * factors, type=1)
-    return np.maximum(found, 0)
+    smoothed: Any = idct(np.asarray(dct(values, type=1)) * factors, type=1)
+    return np.maximum(smoothed, 0)
 
 
 def _count(events: Events, index: np.ndarray, cells: int) -> _Cells:
     predicted, happened, counts = events[:3]
     cases = np.bincount(index, counts, cells)
     total = np.bincount(index, counts * predicted, cells)
-    place = np.clip(total / np.maximum(cases, 1), 0, 1)
-    return _Cells(place, cases, np.bincount(index, counts * happened, cells))
+    mean = np.clip(total / np.maximum(cases, 1), 0, 1)
+    return _Cells(mean, cases, np.bincount(index, counts * happened, cells))
 
 
 def _resample(cells: _Cells, options: Options) -> tuple[np.ndarray, np.ndarray]:
-    """Return cases and what happened (resamples, m), of many data sets.
+    """Draw numbers of rows and of events (resamples, m) in many data sets.
 
-    For consistency the labels are drawn from the predictions, for confidence cases are drawn anew.
+    For consistency the labels are drawn from the predictions; for confidence rows are resampled.
     """
     rng = np.random.default_rng(options.seed)
-    m = len(cells.place)
+    m = len(cells.predicted)
     if options.band == "consistency":
         cases = cells.cases.astype(np.int64)
-        hits = rng.binomial(cases, cells.place, size=(RESAMPLES, m))
+        hits = rng.binomial(cases, cells.predicted, size=(RESAMPLES, m))
         return np.broadcast_to(cases, hits.shape), hits
-    shares = np.concatenate([cells.happened, cells.cases - cells.happened]) / cells.cases.sum()
-    drawn = rng.multinomial(int(cells.cases.sum()), shares, size=RESAMPLES)
+    proportions = np.concatenate([cells.happened, cells.cases - cells.happened]) / cells.cases.sum()
+    drawn = rng.multinomial(int(cells.cases.sum()), proportions, size=RESAMPLES)
     hits, misses = drawn[:, :m], drawn[:, m:]
     return hits + misses, hits
 

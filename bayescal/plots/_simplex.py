@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import as_numpy, check_count, check_finite
-from bayescal.plots._inputs import class_names
+from bayescal.plots._inputs import Predictor, class_names
 from bayescal.plots.style import grey, literal, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The first class at the left, the second at the right, the third on top.
+#: The first class is at the left, the second at the right, the third on top.
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
 _FINE = 60
-#: Of arrows, as a share of the distance of neighbours.
+#: Largest length of arrows as a fraction of the distance between neighbors.
 _LONGEST = 0.9
 _SUM_TOLERANCE = 1e-6
 
 
 def simplex(
-    calibration: Any,
+    calibration: Predictor | Callable[[np.ndarray], ArrayLike],
     *,
     arrows: int = 12,
     labels: Sequence[object] | None = None,
@@ -35,34 +35,42 @@ def simplex(
     """Draw where a calibration map of three classes moves predictions, and how far.
 
     An arrow starts at a prediction and points to its calibrated probabilities. It ends there, or,
-    where it would cross others, on the way, at nine tenths of the distance to the next arrow.
-    Colours show half the sum of absolute changes (the total variation distance), dark where it is
-    large; those at the sides are of predictions that are just inside.
+    if it would cross others, at nine tenths of the distance to the next arrow. Colors show half the
+    sum of absolute changes (the total variation distance), dark where it is large; those at the
+    sides are for predictions just inside.
 
     Parameters
     ----------
     calibration : fitted calibrator or callable
-        With ``inputs="probs"``; or a function from probabilities (m, 3) to probabilities (m, 3).
+        A calibrator with ``inputs="probs"``, or a function from probabilities (m, 3) to
+        probabilities (m, 3).
     arrows : int
-        Arrows along each side; the fewer, the longer they may be.
+        Number of arrows along each side; the fewer, the longer they may be.
     labels : sequence of three names, optional
-        By default those of the calibrator's classes; numbers are called "class 0", "class 1", ...
+        Names of the corners, by default those of the calibrator's classes; numbers are called
+        "class 0", "class 1", ...
     limit : float, optional
-        Change of the darkest colour, by default the largest one: give it to compare maps.
+        Change with the darkest color, by default the largest one; pass it to compare maps.
     colorbar : bool
+        Whether to draw the scale of colors.
     ax : matplotlib Axes, optional
         Where to draw, by default on a new figure.
 
     Returns
     -------
     matplotlib Axes
+        ``ax``, or the axes of the new figure.
 
     Raises
     ------
     TypeError
-        If ``calibration`` is neither.
+        If ``calibration`` is neither a calibrator nor a function.
     ValueError
         If it does not return probabilities of three classes, or takes other inputs.
+
+    See Also
+    --------
+    curve : The map of two classes.
 
     Examples
     --------
@@ -111,7 +119,7 @@ def simplex(
         scale_units="xy",
         scale=1,
         width=0.005,
-        # Seen on the colour below.
+        # Visible on the color below.
         color=["white" if far else "black" for far in change > 0.5 * max(highest, 1e-9)],
         headwidth=3.2,
         headlength=3.6,
@@ -121,8 +129,8 @@ def simplex(
     )
     outline = np.vstack([_CORNERS, _CORNERS[:1]])
     ax.plot(outline[:, 0], outline[:, 1], color=grey(ax, 0), linewidth=1, zorder=2)
-    places = (("right", "top"), ("left", "top"), ("center", "bottom"))
-    for corner, name, (across, along) in zip(_CORNERS, names, places, strict=True):
+    alignments = (("right", "top"), ("left", "top"), ("center", "bottom"))
+    for corner, name, (across, along) in zip(_CORNERS, names, alignments, strict=True):
         away = corner + 0.025 * (corner - _CORNERS.mean(axis=0))
         literal(ax.text(away[0], away[1], "", ha=across, va=along), name)
     ax.set(xlim=(-0.1, 1.1), ylim=(-0.1, 0.97), aspect="equal")
@@ -131,7 +139,7 @@ def simplex(
 
 
 def _lattice(steps: int) -> np.ndarray:
-    """Return the points (m, 3) of the simplex whose entries are multiples of 1 / steps."""
+    """Return the points (m, 3) of the simplex whose coordinates are multiples of 1 / steps."""
     i, j = (part.ravel() for part in np.mgrid[: steps + 1, : steps + 1])
     inside = i + j <= steps
     i, j = i[inside], j[inside]
@@ -139,32 +147,34 @@ def _lattice(steps: int) -> np.ndarray:
 
 
 def _inner(side: int) -> np.ndarray:
-    """Return points (m, 3), ``side`` along each side, as far from it as it takes to part them.
+    """Return points (m, 3), ``side`` along each side, just inside the simplex.
 
-    At a probability of exactly zero maps of logarithms show no more than what they put in its
-    place.
+    At a probability of exactly zero, maps of logarithms would only show the value that they
+    substitute for zero.
     """
     return (_lattice(side - 1) * (side - 1) + 1 / 3) / side if side > 1 else np.full((1, 3), 1 / 3)
 
 
-def _function(calibration: Any) -> Callable[[np.ndarray], Any]:
+def _function(
+    calibration: Predictor | Callable[[np.ndarray], ArrayLike],
+) -> Callable[[np.ndarray], ArrayLike]:
     if hasattr(calibration, "predict_proba"):
         inputs = getattr(calibration, "inputs", "probs")
         if inputs != "probs":
             raise ValueError(f"calibration must take inputs='probs', got {inputs!r}")
-        return calibration.predict_proba
+        return cast("Predictor", calibration).predict_proba
     if not callable(calibration):
         raise TypeError(f"calibration must be a calibrator or a function, got {calibration!r}")
     return calibration
 
 
 def _apply(apply: Callable[[np.ndarray], ArrayLike], points: np.ndarray) -> np.ndarray:
-    found = as_numpy(apply(points.copy()), "calibration")
-    if found.shape != points.shape:
+    mapped = as_numpy(apply(points.copy()), "calibration")
+    if mapped.shape != points.shape:
         raise ValueError(
-            f"calibration must return probabilities of shape {points.shape}, got {found.shape}"
+            f"calibration must return probabilities of shape {points.shape}, got {mapped.shape}"
         )
-    check_finite(found, "calibration")
-    if (found < -_SUM_TOLERANCE).any() or np.abs(found.sum(axis=1) - 1).max() > _SUM_TOLERANCE:
+    check_finite(mapped, "calibration")
+    if (mapped < -_SUM_TOLERANCE).any() or np.abs(mapped.sum(axis=1) - 1).max() > _SUM_TOLERANCE:
         raise ValueError("calibration must return rows of probabilities that sum to one")
-    return found.astype(float)
+    return mapped.astype(float)

@@ -1,4 +1,4 @@
-"""Colours, markers and lines that colour-blind readers can distinguish, also in grey."""
+"""Colors, markers and lines that color-blind readers can distinguish, also in gray."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
+    from matplotlib.typing import LineStyleType
 
 __all__ = [
     "COLORS",
@@ -33,29 +34,29 @@ __all__ = [
     "write",
 ]
 
-# The palette of Okabe and Ito without its yellow, which is too faint for lines on white. Black
-# is white on dark axes.
+# The palette of Okabe and Ito without its yellow, which is too faint for lines on white. Black is
+# replaced by white on dark axes.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 
-# Marks the lines that take part in the count, so that later calls go on with the next style.
+# Marks the lines that count as series, so that later calls continue with the next style.
 _GROUP = "bayescal-series"
-# What Matplotlib calls lines without a name.
+# Matplotlib's labels of lines without a name.
 _UNNAMED = re.compile(r"_child\d+")
-# A font that comes with Matplotlib, with frames for all letters.
+# A font that is installed with Matplotlib and has a placeholder for every letter.
 _LAST_RESORT = "Last Resort High-Efficiency"
-#: Size in points of letters that are made smaller.
+#: Smallest font size in points to which text is reduced.
 _SMALLEST = 4.0
 
 
 class Style(NamedTuple):
-    """Look of one series."""
+    """Color, marker and line style of one series."""
 
     color: str
     marker: str
-    linestyle: str | tuple
-    #: Of what lies behind, around markers.
+    linestyle: LineStyleType
+    #: Color of the background, used around markers.
     ground: str = "1"
 
     @property
@@ -64,20 +65,20 @@ class Style(NamedTuple):
         return {"marker": self.marker, "markeredgecolor": self.ground, "markeredgewidth": 0.6}
 
     def draw(self, ax: Axes, x: np.ndarray, y: np.ndarray, **options: Any) -> Line2D:
-        """Draw the line of the series, which takes part in the count."""
-        look = {"color": self.color, "linestyle": self.linestyle, "zorder": 3}
-        return ax.plot(x, y, gid=_GROUP, **look, **options)[0]
+        """Draw the line of the series, which is counted by ``next_style``."""
+        properties = {"color": self.color, "linestyle": self.linestyle, "zorder": 3}
+        return ax.plot(x, y, gid=_GROUP, **properties, **options)[0]
 
     def fill(
         self, ax: Axes, x: np.ndarray, lower: np.ndarray, upper: np.ndarray, alpha: float
     ) -> None:
         """Draw a band without an edge."""
-        look: dict[str, Any] = {"color": self.color, "alpha": faded(ax, alpha)}
-        ax.fill_between(x, lower, upper, linewidth=0, zorder=2, **look)
+        properties: dict[str, Any] = {"color": self.color, "alpha": faded(ax, alpha)}
+        ax.fill_between(x, lower, upper, linewidth=0, zorder=2, **properties)
 
 
 def next_style(ax: Axes) -> Style:
-    """Return the style that follows those already drawn on ``ax`` by this package."""
+    """Return the style that follows those that this package has drawn on ``ax``."""
     style = style_of(sum(line.get_gid() == _GROUP for line in ax.lines))
     if not is_dark(ax):
         return style
@@ -86,15 +87,15 @@ def next_style(ax: Axes) -> Style:
 
 
 def style_of(series: int) -> Style:
-    """Return the style of the series of that number, from 0, on light axes."""
+    """Return the style of series number ``series``, counted from 0, on light axes."""
     color, marker = COLORS[series % len(COLORS)], _MARKERS[series % len(_MARKERS)]
     return Style(color, marker, _LINES[series % len(_LINES)])
 
 
 def is_dark(ax: Axes) -> bool:
-    """Return whether what is drawn on ``ax`` lies on a dark ground.
+    """Return whether the background of ``ax`` is dark.
 
-    Where axes and figure are transparent, the ground is taken for dark if text is light.
+    If axes and figure are transparent, the background counts as dark if text is light.
     """
     import matplotlib
     from matplotlib.colors import to_rgba
@@ -107,22 +108,22 @@ def is_dark(ax: Axes) -> bool:
     return _brightness(to_rgba(matplotlib.rcParams["text.color"])[:3]) > 0.5
 
 
-def _brightness(rgb: Any) -> float:
+def _brightness(rgb: Sequence[float]) -> float:
     return float(0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2])
 
 
 def grey(ax: Axes, level: float) -> str:
-    """Return a grey between black, 0, and white, 1, as on white; on dark axes its opposite."""
+    """Return a gray between 0 (black) and 1 (white); on dark axes its opposite."""
     return f"{1 - level if is_dark(ax) else level:g}"
 
 
 def faded(ax: Axes, alpha: float) -> float:
-    """Return the opacity of a pale area; on dark axes more, as dim colours vanish there."""
+    """Return the opacity of a pale area, larger on dark axes, where dim colors vanish."""
     return min(1.0, 2 * alpha) if is_dark(ax) else alpha
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Return the axes of a new figure of that size in inches."""
+    """Create a figure of that size in inches and return its axes."""
     import matplotlib.pyplot as plt
 
     _, ax = plt.subplots(figsize=(width, height), layout="constrained")
@@ -130,27 +131,29 @@ def new_axes(width: float, height: float) -> Axes:
 
 
 def label_axes(ax: Axes, x: str, y: str) -> None:
-    """Write what the axes are, where nothing is written yet."""
+    """Label the axes unless they have labels."""
     ax.set_xlabel(ax.get_xlabel() or x)
     ax.set_ylabel(ax.get_ylabel() or y)
 
 
 def tidy(ax: Axes) -> None:
-    """Take away the frame where it carries no scale."""
+    """Remove the sides of the frame that carry no scale."""
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def draw_legend(ax: Axes, width: float | None = None, height: float = 0.95, **options: Any) -> Any:
-    """Draw the legend where it covers least, and return it; what it covers shines through.
+    """Draw a half-transparent legend where it covers least, and return it.
 
-    Names are wrapped, abbreviated and made smaller where they need more than ``width`` pixels, by
-    default that of the axes, or more than a share ``height`` of the axes.
+    Names are wrapped, abbreviated and reduced in size if they need more than ``width`` pixels (by
+    default the width of the axes) or more than a fraction ``height`` of the height of the axes.
     """
-    look = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "framealpha": 0.6}
+    appearance = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "framealpha": 0.6}
     handles, names = legend_entries(ax)
     order = options.pop("order", range(len(names)))
     handles, names = [handles[i] for i in order], [names[i] for i in order]
-    legend = ax.legend(handles, _placeholders(names), **{"handlelength": 2.6, **look, **options})
+    legend = ax.legend(
+        handles, _placeholders(names), **{"handlelength": 2.6, **appearance, **options}
+    )
     ax.apply_aspect()
     box = ax.get_window_extent()
     room = box.width if width is None else width
@@ -166,17 +169,17 @@ def draw_legend(ax: Axes, width: float | None = None, height: float = 0.95, **op
 
 
 def legend_entries(ax: Axes) -> tuple[list[Any], list[str]]:
-    """Return artists that have names, and these: Matplotlib hides names that begin with "_"."""
+    """Return the artists with names, and their names, even names that begin with "_"."""
     handles, _ = ax.get_legend_handles_labels()
     hidden = [line for line in ax.lines if line.get_gid() == _GROUP and line not in handles]
     known: list[Any] = [line for line in hidden if not _UNNAMED.fullmatch(str(line.get_label()))]
     lines: list[Any] = [line for line in ax.lines if line in [*handles, *known]]
-    handles = [*lines, *(own for own in handles if own not in lines)]
-    return handles, [str(own.get_label()) for own in handles]
+    handles = [*lines, *(handle for handle in handles if handle not in lines)]
+    return handles, [str(handle.get_label()) for handle in handles]
 
 
 def fill_legend(legend: Any, names: Sequence[str], width: float, lines: int = 3) -> None:
-    """Write names beside the keys of a legend, of which one may have ``width`` pixels."""
+    """Write names beside the keys of a legend; an entry may have ``width`` pixels."""
     texts = legend.get_texts()
     figure = legend.get_figure(root=True)
     size = texts[0].get_fontsize() * figure.dpi / 72
@@ -193,9 +196,9 @@ def _placeholders(names: Sequence[str]) -> list[str]:
 
 
 def write(text: Text, name: str, width: float | None = None, lines: int = 3) -> None:
-    """Show a name as it is, wrapped and abbreviated to so many pixels along it, and lines.
+    """Write a name literally, wrapped and abbreviated to ``width`` pixels and ``lines`` lines.
 
-    Dollar signs are no formulas, and letters that the font lacks are taken from other fonts.
+    Dollar signs do not start formulas, and letters that the font lacks are taken from other fonts.
     """
     literal(text, name)
     if width is None:
@@ -216,35 +219,35 @@ def write(text: Text, name: str, width: float | None = None, lines: int = 3) -> 
     text.set_text(_cut(shown.split("\n"), max(lines, name.count("\n") + 1), letters))
 
 
-def _cut(lines: Sequence[str], most: int, letters: int) -> str:
-    """Return at most so many lines; if there are more, dots stand before the end of the last."""
-    if len(lines) > most:
-        end = "".join(lines[most - 1 :])
+def _cut(lines: Sequence[str], max_lines: int, letters: int) -> str:
+    """Limit the number of lines; if there are more, dots replace the middle of the rest."""
+    if len(lines) > max_lines:
+        end = "".join(lines[max_lines - 1 :])
         first, last = letters // 3, letters - 1 - letters // 3
-        lines = [*lines[: most - 1], f"{end[:first]}…{end[len(end) - last :]}"]
+        lines = [*lines[: max_lines - 1], f"{end[:first]}…{end[len(end) - last :]}"]
     return "\n".join(lines)
 
 
 def literal(text: Text, name: str) -> None:
-    """Let a text show a name as it is, in fonts that have its letters."""
+    """Make a text show a name literally, in fonts that have its letters."""
     text.set_text(name)
     text.set(**literal_options(name, text.get_fontfamily()))
 
 
 def literal_options(name: str, family: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return options of a text that show a name as it is."""
+    """Return options of a text that show a name literally."""
     import matplotlib
 
     given = matplotlib.rcParams["font.family"] if family is None else family
     families = [given] if isinstance(given, str) else list(given)
     others = _fonts_with(frozenset(name) - {"\n"}, tuple(families))
-    found: dict[str, Any] = {"parse_math": False}
-    return {**found, "fontfamily": [*families, *others]} if others else found
+    options: dict[str, Any] = {"parse_math": False}
+    return {**options, "fontfamily": [*families, *others]} if others else options
 
 
 @lru_cache(maxsize=256)
 def _fonts_with(letters: frozenset[str], families: tuple[str, ...]) -> list[str]:
-    """Return families of fonts that have what these lack, in the end that which has no letters."""
+    """Return font families with the letters that ``families`` lack; the last has placeholders."""
     from matplotlib import font_manager
     from matplotlib.font_manager import FontProperties
 
@@ -254,9 +257,9 @@ def _fonts_with(letters: frozenset[str], families: tuple[str, ...]) -> list[str]
     missing = {ord(letter) for letter in letters}
     for family in families:
         missing = lacking(missing, font_manager.findfont(FontProperties(family=[family])))
-    found: list[str] = []
+    fallbacks: list[str] = []
     if not missing:
-        return found
+        return fallbacks
     entries = font_manager.fontManager.ttflist
     for entry in entries:
         if entry.name == _LAST_RESORT or not missing:
@@ -267,7 +270,7 @@ def _fonts_with(letters: frozenset[str], families: tuple[str, ...]) -> list[str]
             continue
         if rest != missing:
             missing = rest
-            found.append(entry.name)
+            fallbacks.append(entry.name)
     if missing and any(entry.name == _LAST_RESORT for entry in entries):
-        found.append(_LAST_RESORT)
-    return found
+        fallbacks.append(_LAST_RESORT)
+    return fallbacks

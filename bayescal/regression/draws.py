@@ -1,4 +1,4 @@
-"""Draws from a posterior of which Laplace's approximation is known."""
+"""Draws from a posterior for which Laplace's approximation is known."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Particles of more parameters are too few: Laplace's draws are left as they are.
+#: Number of parameters above which particles would be too few: Laplace's draws are not improved.
 MAX_TEMPERED = 30
-#: Draws that tell whether the posterior is normal, and how far its logarithm may be from that,
-#: times the root of the number of parameters, among which this is shared.
+#: Number of draws with which normality is checked, and the largest standard deviation of the
+#: difference of log densities that counts as normal, per root of the number of parameters.
 _PILOT, _NORMAL = 64, 0.05
-#: Of log densities with an error of 1e-7 for each row, the weight of rows that tells them apart.
-_HEAVY = 1e5
-#: Of Student's t, from which particles start: the least and the largest scale, how far from normal
-#: a posterior must be for the latter, and the degrees of freedom.
+#: Total weight above which log densities, whose error is 1e-7 per row, are too inaccurate.
+_MAX_WEIGHT = 1e5
+#: Of the Student's t from which particles start: smallest and largest scale, the deviation from
+#: normality that requires the latter, and the degrees of freedom.
 _WIDTHS, _FAR, _FREEDOM = (1.1, 5.0), 0.3, 5
 _PARTICLES, _MOVES, _STAGES, _ENOUGH = 256, 4, 30, 0.2
-#: Standard deviations of the beginning that the mean of particles may move.
+#: Largest plausible move of the particles' mean, in standard deviations of their start.
 _LOST = 4
-#: Numbers in memory at once, and the least log density, less that at the mode.
-_BLOCK, _LEAST = 1 << 16, -1000.0
+#: Numbers in memory at once, and the least log density relative to the mode.
+_BLOCK, _MIN_LOG_DENSITY = 1 << 16, -1000.0
 
 
 class Draws(NamedTuple):
-    """Draws (chains, draws, p) of coefficients, and what is known of their quality.
+    """Draws (chains, draws, p) of coefficients, and diagnostics of their quality.
 
-    ``ess`` and ``r_hat`` (p,) are those of NUTS. Others have no more chains than one, of which
-    ``r_hat`` is one; ``ess`` of independent draws is their number. ``status`` says how the search
-    for the mode ended, on which all rest.
+    For NUTS, ``ess`` and ``r_hat`` (p,) are those of the chains. Other draws are a single chain
+    with ``r_hat`` one; the ``ess`` of independent draws is their number. ``status`` is that of the
+    search for the mode, on which all draws depend.
     """
 
     coefficients: np.ndarray
@@ -40,13 +40,13 @@ class Draws(NamedTuple):
 
 
 def one_chain(draws: np.ndarray, status: int = 0) -> Draws:
-    """Return independent draws (num_samples, p), and what is known of them."""
+    """Wrap independent draws (num_samples, p) as one chain with its diagnostics."""
     n, p = draws.shape
     return Draws(draws[None], np.full(p, float(n)), np.ones(p), 0, status)
 
 
 def antithetic(mode: np.ndarray, factor: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-    """Return draws (num_samples, p) of N(mode, factor factor') in pairs on both sides of it."""
+    """Draw (num_samples, p) from N(mode, factor factor') in pairs on both sides of the mode."""
     p = len(factor)
     half = np.random.default_rng(seed).normal(size=(-(-num_samples // 2), p))
     noise = np.concatenate([half, -half])[:num_samples]
@@ -63,43 +63,46 @@ def tempered_draws(
     status: int = 0,
     weight: float = 0.0,
 ) -> Draws:
-    """Return draws (1, num_samples, p) by sequential Monte Carlo, or by Laplace's approximation.
+    """Draw (1, num_samples, p) by Laplace's approximation, or by sequential Monte Carlo.
 
-    Where this is the posterior, as far as 64 draws of it say (log densities differ with a standard
-    deviation below 0.05 sqrt(p)), for more than 30 parameters, and for rows of more ``weight`` than
-    1e5, of which single precision says too little, draws are its own, in pairs on both sides of the
-    mode. Otherwise particles start from a wide Student's t, and reach the posterior by stages: they
-    are resampled by importance weights, a power of the density's ratio of which half are effective,
-    and, unless that suffices, moved by Metropolis-Hastings steps along differences of others. The
-    effective size is that of means, from sums over particles of one origin. O(num_samples)
-    densities, and for each of four moves in each of up to 30 stages.
+    Draws come from Laplace's approximation, in pairs on both sides of the mode, if 64 of them show
+    that it is accurate (log densities differ with a standard deviation below 0.05 sqrt(p)), if
+    there are more than 30 parameters, or if the rows have more ``weight`` than 1e5, for which
+    single precision is too inaccurate. Otherwise particles start from a wide Student's t and reach
+    the posterior in stages. In a stage they are resampled by importance weights, a power of the
+    density ratio that leaves half of them effective, and, unless that suffices, moved by
+    Metropolis-Hastings steps along differences of other particles. The effective size is that of
+    means, from sums over particles with a common origin. It takes O(num_samples) densities, and as
+    many for each of four moves in each of up to 30 stages.
 
-    ``log_density`` takes (s, p), returns (s,), up to a constant, by ``numbers`` numbers in memory
-    for each; ``factor`` is F (p, p) of the covariance F F'.
+    ``log_density`` maps (s, p) to (s,), up to a constant, with ``numbers`` numbers in memory for
+    each; ``factor`` is F (p, p) of the covariance F F'.
 
     Stages are those of Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers, moves
-    of ter Braak (2006), sizes of Lee and Whiteley (2018), Variance estimation in particle filters.
+    those of ter Braak (2006), sizes those of Lee and Whiteley (2018), Variance estimation in
+    particle filters.
     """
     p, block = len(mode), max(1, _BLOCK // numbers)
 
     def measure(z: np.ndarray) -> np.ndarray:
         u = mode + z @ factor.T
         value = np.concatenate([log_density(u[i : i + block]) for i in range(0, len(u), block)])
-        return np.fmax(value - top, _LEAST)
+        return np.fmax(value - top, _MIN_LOG_DENSITY)
 
     with np.errstate(all="ignore"):
         top = log_density(mode[None])
         pilot = antithetic(np.zeros(p), np.eye(p), _PILOT, seed)
         excess = np.std(measure(pilot) + 0.5 * np.sum(pilot**2, axis=1)) / np.sqrt(p)
-        if excess < _NORMAL or p > MAX_TEMPERED or weight > _HEAVY:
+        if excess < _NORMAL or p > MAX_TEMPERED or weight > _MAX_WEIGHT:
             return one_chain(antithetic(mode, factor, num_samples, seed), status)
         rng = np.random.default_rng(seed)
-        # As wide as the posterior is far from normal; of many parameters width costs more stages.
+        # The start is the wider, the less normal the posterior is; with many parameters width costs
+        # more stages.
         far = excess / _FAR if excess < _FAR else 1.0
         width = max(_WIDTHS[0], 1 + (_WIDTHS[1] - 1) * (far * min(1, 3 / p)) ** 2)
         z, ess = _particles(measure, factor, width, max(num_samples, _PARTICLES), rng)
-    known = one_chain(mode + rng.permutation(z)[:num_samples] @ factor.T, status)
-    return known._replace(ess=np.minimum(ess, num_samples))
+    draws = one_chain(mode + rng.permutation(z)[:num_samples] @ factor.T, status)
+    return draws._replace(ess=np.minimum(ess, num_samples))
 
 
 def _particles(
@@ -109,7 +112,7 @@ def _particles(
     n: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return particles (n, p), and effective sizes (p,) of means of their products with F'."""
+    """Run the stages; return particles (n, p), and effective sizes (p,) of means of z F'."""
     p = len(factor)
 
     def begin(z: np.ndarray) -> np.ndarray:
@@ -127,11 +130,11 @@ def _particles(
         total = np.cumsum(np.exp(step * (last - first - np.max(last - first))))
         chosen = np.searchsorted(total, (np.arange(n) + rng.random()) / n * total[-1])
         z, origin, first, last = z[chosen], origin[chosen], first[chosen], last[chosen]
-        apart = (z - z.mean(axis=0)) @ factor.T
-        together = np.zeros((n, p))
-        np.add.at(together, origin, apart)
-        ess = n * np.sum(apart**2, axis=0) / np.maximum(np.sum(together**2, axis=0), 1e-300)
-        # Few origins are close to their own mean.
+        deviation = (z - z.mean(axis=0)) @ factor.T
+        by_origin = np.zeros((n, p))
+        np.add.at(by_origin, origin, deviation)
+        ess = n * np.sum(deviation**2, axis=0) / np.maximum(np.sum(by_origin**2, axis=0), 1e-300)
+        # The mean of few origins is close to each of them.
         ess *= 1 - np.sum((np.bincount(origin) / n) ** 2)
         if heat == 1 and ess.min() > _ENOUGH * n:
             break
@@ -142,7 +145,7 @@ def _particles(
             gain = (1 - heat) * (ends[0] - first) + heat * (ends[1] - last)
             taken = np.log(rng.random(n)) < gain
             z[taken], first[taken], last[taken] = new[taken], ends[0][taken], ends[1][taken]
-    # So far from where they began they have not arrived.
+    # Particles that moved this far have not converged.
     lost = np.abs(z.mean(axis=0)).max() > _LOST * width
     return z, np.ones(p) if lost else np.maximum(ess, 1)
 

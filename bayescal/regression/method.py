@@ -1,4 +1,4 @@
-"""A method of logistic regression: its options, its targets, its fit and its posterior."""
+"""A method of logistic regression: its options, targets, fit and posterior."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bayescal.regression.binary.objective import BinaryDesign, Distribution, Pri
 from bayescal.regression.binary.posterior import Draws, Target, sample
 from bayescal.smoothing import instance_targets, platt_targets
 
-#: The methods of the study by their names there.
+#: Options of the study's methods, by the names that the study uses.
 PRESETS: dict[str, dict[str, str]] = {
     "normal": {},
     "platt": {"smoothing": "platt"},
@@ -29,7 +29,7 @@ PRESETS: dict[str, dict[str, str]] = {
     "cauchy_map": {"coef_prior": "cauchy"},
     "cauchy": {"coef_prior": "cauchy", "inference": "nuts"},
 }
-#: What cross-validation chooses from.
+#: Candidates of cross-validation.
 STRENGTHS = np.geomspace(1e-5, 1e3, 9)
 SMOOTHINGS = np.geomspace(1e-5, 1e-1, 40)
 #: Gelman et al. (2008).
@@ -38,17 +38,17 @@ INTERCEPT = Prior(0.0, 10.0, 1.0)
 
 
 class Scaling(NamedTuple):
-    """What is taken from features (d,), and what they are then divided by (d,)."""
+    """Center (d,) that is subtracted from features, and scale (d,) that they are divided by."""
 
     mean: np.ndarray
     scale: np.ndarray
 
     def apply(self, x: np.ndarray) -> np.ndarray:
-        """Return scaled features (n, d)."""
+        """Scale features (n, d)."""
         return (x - self.mean) / self.scale
 
     def back(self, beta: np.ndarray) -> np.ndarray:
-        """Return intercept and coefficients (..., 1 + d) for the features as they were."""
+        """Convert intercept and coefficients (..., 1 + d) to those of the unscaled features."""
         beta = np.array(beta)
         beta[..., 1:] /= self.scale
         beta[..., 0] -= beta[..., 1:] @ self.mean
@@ -56,20 +56,20 @@ class Scaling(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What is left to fit once targets (n,) and strengths are known, as chosen or given."""
+    """Inputs of the fit once targets (n,) and strengths are chosen or given."""
 
     targets: np.ndarray
     l1: float
     l2: float
     smoothing: float | None
     strength: float | None
-    #: Mean log losses (candidates, folds) of the rows held out.
+    #: Mean log losses (candidates, folds) of the held-out rows.
     losses: np.ndarray | None
 
 
 @dataclass(frozen=True)
 class Method:
-    """Options of logistic regression; see ``bayescal.LogisticRegression``, which documents them."""
+    """Options of logistic regression, as documented in ``bayescal.LogisticRegression``."""
 
     smoothing: float | Literal["platt", "cv", "instance"] | None = None
     penalty: Literal["l1", "l2", "elasticnet"] | None = None
@@ -108,12 +108,12 @@ class Method:
         improper = self.coef_prior is None and (self.penalty != "l2" or self.strength == 0)
         if self.inference != "map" and improper:
             raise ValueError(
-                f"inference={self.inference!r} must have a prior; say coef_prior='cauchy' "
+                f"inference={self.inference!r} must have a prior; pass coef_prior='cauchy' "
                 "or penalty='l2' with a positive strength"
             )
 
     def settle(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Settled:
-        """Find the targets and the strength of the penalty, cross-validated where asked."""
+        """Determine the targets and the strength of the penalty, by cross-validation if asked."""
         x = scaling_for(x, weights, "centered").apply(x)
         smoothing = self.smoothing if isinstance(self.smoothing, int | float) else None
         targets = self._targets(x, y, weights)[None]
@@ -123,18 +123,18 @@ class Method:
         if self.smoothing == "cv":
             targets = y + SMOOTHINGS[:, None] * (1 - 2 * y)
             strengths = np.repeat(strengths, len(SMOOTHINGS))
-        share = {"l1": 1.0, "elasticnet": self.l1_ratio}.get(self.penalty or "", 0.0)
+        l1_fraction = {"l1": 1.0, "elasticnet": self.l1_ratio}.get(self.penalty or "", 0.0)
         best, losses = 0, None
         if len(strengths) > 1:
-            grid = Grid(targets, share * strengths, (1 - share) * strengths)
+            grid = Grid(targets, l1_fraction * strengths, (1 - l1_fraction) * strengths)
             best, losses = self._cross_validate(x, y, weights, grid)
         if self.smoothing == "cv":
             smoothing = float(SMOOTHINGS[best])
         strength = float(strengths[best])
         return Settled(
             targets[min(best, len(targets) - 1)],
-            share * strength,
-            (1 - share) * strength,
+            l1_fraction * strength,
+            (1 - l1_fraction) * strength,
             smoothing,
             None if self.penalty is None else strength,
             losses,
@@ -151,7 +151,7 @@ class Method:
     def _cross_validate(
         self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, grid: Grid[np.ndarray]
     ) -> tuple[int, np.ndarray]:
-        """Return the best candidate, and the losses of all on the rows held out."""
+        """Return the best candidate, and the held-out losses of all candidates."""
         folds = fold_features(x, y, weights, self.folds)
         fold, grid = folds.fold, grid._replace(targets=np.asarray(grid.targets)[:, folds.index])
         x, y, weights = folds.take(x, y)
@@ -159,7 +159,7 @@ class Method:
             return choose_on_host(x, y, weights, fold, grid, self.folds)
         length = padded_length(len(x))
         with float64():
-            found = choose(
+            choice = choose(
                 pad_axis(x, length, 0),
                 pad_axis(y.astype(float), length, 0),
                 np.pad(weights, (0, length - len(x))),
@@ -168,24 +168,24 @@ class Method:
                 self.folds,
                 lasso=bool(np.any(grid.l1)),
             )
-            return int(found.best), np.asarray(found.losses)
+            return int(choice.best), np.asarray(choice.losses)
 
     def fit(self, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Minimum[np.ndarray]:
-        """Return the optimum, at coefficients (1 + d,) of the features as they are."""
+        """Find the optimum, with coefficients (1 + d,) for the unscaled features."""
         scaling = scaling_for(x, weights, self.coef_prior)
         problem = Regression(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
         if self.coef_prior is not None:
             prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
             problem = problem._replace(prior=prior, intercept_prior=INTERCEPT)
-        found = fit_single(problem, lasso=settled.l1 > 0)
-        return found._replace(x=scaling.back(np.asarray(found.x)))
+        minimum = fit_single(problem, lasso=settled.l1 > 0)
+        return minimum._replace(x=scaling.back(np.asarray(minimum.x)))
 
     def sample(self, x: np.ndarray, weights: np.ndarray, settled: Settled, seed: int) -> Draws:
-        """Return draws of coefficients (chains, draws, 1 + d) of the features as they are."""
+        """Draw coefficients (chains, draws, 1 + d) for the unscaled features."""
         n, d = x.shape
         scaling = scaling_for(x, weights, self.coef_prior or "centered")
         columns = np.concatenate([np.ones((1, n)), scaling.apply(x).T])
-        # The prior of the coefficients: Cauchy, or normal as the squared penalty says.
+        # The prior of the coefficients: Cauchy, or the normal one that equals the squared penalty.
         spread = CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5
         heavy = 1.0 if settled.l2 == 0 else 0.0
         prior = Prior(
@@ -195,29 +195,29 @@ class Method:
         )
         target = Target(BinaryDesign(columns, settled.targets, weights), np.zeros(1 + d), prior)
         if self.coef_prior is not None and not isinstance(self.coef_prior, str):
-            own = np.concatenate([[0.0], np.ones(d)])
-            target = target._replace(distribution=self.coef_prior, distributed=own)
+            is_coefficient = np.concatenate([[0.0], np.ones(d)])
+            target = target._replace(distribution=self.coef_prior, distributed=is_coefficient)
         draws = sample(target, self.inference, self.num_samples, seed)
         return draws._replace(coefficients=scaling.back(draws.coefficients))
 
 
 def scaling_for(x: np.ndarray, weights: np.ndarray, prior: str | Distribution | None) -> Scaling:
-    """Return the scaling of features (n, d) for a prior.
+    """Choose the scaling of features (n, d) for a prior.
 
-    None leaves them as they are; "cauchy" centres them and makes their standard deviation 1/2, or
-    the range of those with two values 1; any other prior has them centred.
+    None leaves them unchanged. "cauchy" centers them and makes their standard deviation 1/2, or the
+    range of features with two values 1. Any other prior has them centered.
     """
     d = x.shape[1]
     if prior is None:
         return Scaling(np.zeros(d), np.ones(d))
     low, high = x.min(axis=0), x.max(axis=0)
     spread = np.where(high > low, high - low, 1.0)
-    share = weights / weights.sum()
+    proportion = weights / weights.sum()
     inside = (x - low) / spread
-    middle = share @ inside
+    middle = proportion @ inside
     mean = low + spread * middle
     if not isinstance(prior, str) or prior != "cauchy":
         return Scaling(mean, np.ones(d))
-    sd = np.sqrt(share @ (inside - middle) ** 2)
+    sd = np.sqrt(proportion @ (inside - middle) ** 2)
     two = ((inside == 0) | (inside == 1)).all(axis=0)
     return Scaling(mean, spread * np.where(two | (sd == 0), 1.0, 2 * sd))

@@ -1,4 +1,4 @@
-"""NumPyro models of what regressions and calibrators maximize, or sample."""
+"""NumPyro models of the densities that regressions and calibrators maximize or sample."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from bayescal.regression.softmax.objective import Design, evaluate
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
-#: A NumPyro model: all data are its own.
+#: A NumPyro model that contains its data.
 Model: TypeAlias = Callable[[], None]
-#: What makes a distribution of a site.
+#: A function that makes the distribution of a site.
 Law: TypeAlias = "Callable[[], Distribution]"
-#: Values of its sites by name.
+#: Values of a model's sites by name.
 Values: TypeAlias = dict[str, Any]
-#: What users call the parameters, of the values.
+#: A function from site values to public parameters.
 Describe: TypeAlias = Callable[[Values], Values]
 
 
 class Flat(NamedTuple):
-    """A density of one, of a vector of a size; ``None`` is a number."""
+    """A density of one, of a vector of the given size or, for ``None``, of a number."""
 
     size: int | None = None
     positive: bool = False
 
     def __call__(self) -> Distribution:
-        """Return it for NumPyro."""
+        """Make the NumPyro distribution."""
         import numpyro.distributions as dist
 
         if self.size is not None:
@@ -46,9 +46,9 @@ class Flat(NamedTuple):
 def as_model(
     laws: dict[str, Law], loss: Callable[[Values], jax.Array], describe: Describe
 ) -> Model:
-    """Return a model of sites with these laws, whose log likelihood is minus the loss.
+    """Make a model with sites of these laws, whose log likelihood is minus the loss.
 
-    What makes a law is called by the model, in the precision that JAX then has.
+    The model calls the laws, in the precision that JAX has at that time.
     """
 
     def model() -> None:
@@ -64,16 +64,16 @@ def as_model(
 
 
 def regression_model(method: Method, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Model:
-    """Return the model of a logistic regression, for coefficients of features as they are.
+    """Make the model of a logistic regression, for coefficients of the unscaled features.
 
-    Its sites are ``coef`` (d,) and ``intercept``, or, where the prior is on the log odds at the
-    middle of the features, ``intercept_at_center``.
+    Its sites are ``coef`` (d,) and ``intercept``. If the prior is on the log odds at the center of
+    the features, the latter is ``intercept_at_center``.
     """
     import numpyro.distributions as dist
 
     d, prior = x.shape[1], method.coef_prior
     sampled = method.inference != "map"
-    scaling = scaling_for(x, weights, prior or ("centred" if sampled else None))
+    scaling = scaling_for(x, weights, prior or ("centered" if sampled else None))
     centered = prior is not None or sampled
     middle = "intercept_at_center" if centered else "intercept"
 
@@ -116,15 +116,15 @@ def log_odds_model(
     positive: np.ndarray,
     describe: Callable[[jax.Array], Values],
 ) -> Model:
-    """Return the model of log odds that are linear in parameters ``theta_0``, ``theta_1``, ...
+    """Make the model of log odds that are linear in parameters ``theta_0``, ``theta_1``, ...
 
-    Without a prior it is the penalized likelihood. A prior is that of the logarithms of parameters
-    that must be ``positive`` (p,); others are counted in units of its scale.
+    Without a prior it is the penalized likelihood. A prior is on the logarithm of parameters that
+    must be ``positive`` (p,); the other parameters are in units of its scale.
     """
     import numpyro.distributions as dist
 
     scale = np.ones(len(positive)) if prior is None else np.asarray(prior.scale)
-    # Samplers do not find their way from one to scales of 1e-5.
+    # From a start near one, samplers do not find scales of 1e-5.
     unit = np.where(positive, 1.0, scale)
 
     def law(j: int) -> Law:
@@ -138,47 +138,47 @@ def log_odds_model(
 
     laws = {f"theta_{j}": law(j) for j in range(len(positive))}
 
-    def together(values: Values) -> jax.Array:
+    def theta_of(values: Values) -> jax.Array:
         return jnp.asarray(unit) * jnp.stack([values[name] for name in laws])
 
     def loss(values: Values) -> jax.Array:
-        line = together(values) @ jnp.asarray(design.columns)
+        line = theta_of(values) @ jnp.asarray(design.columns)
         return cross_entropy(line, design.targets, design.weights)
 
-    return as_model(laws, loss, lambda values: describe(together(values)))
+    return as_model(laws, loss, lambda values: describe(theta_of(values)))
 
 
 def softmax_model(
     design: Design[np.ndarray], penalty: np.ndarray, describe: Callable[[jax.Array], Values]
 ) -> Model:
-    """Return the model of logits that are linear in parameters.
+    """Make the model of logits that are linear in parameters.
 
-    Its sites are ``theta``, of the normal prior that a penalty (p,) is, and ``theta_free`` of those
-    that have none.
+    Its sites are ``theta``, with the normal prior that equals the penalty (p,), and ``theta_free``
+    for parameters without penalty.
     """
     import numpyro.distributions as dist
 
-    held = penalty > 0
+    penalized = penalty > 0
     laws: dict[str, Law] = {}
-    if held.any():
-        scale = penalty[held] ** -0.5
+    if penalized.any():
+        scale = penalty[penalized] ** -0.5
         laws["theta"] = lambda: dist.Normal(0.0, jnp.asarray(scale)).to_event(1)
-    if not held.all():
-        laws["theta_free"] = Flat(int((~held).sum()))
-    places = {"theta": np.flatnonzero(held), "theta_free": np.flatnonzero(~held)}
+    if not penalized.all():
+        laws["theta_free"] = Flat(int((~penalized).sum()))
+    indices = {"theta": np.flatnonzero(penalized), "theta_free": np.flatnonzero(~penalized)}
 
-    def together(values: Values) -> jax.Array:
+    def theta_of(values: Values) -> jax.Array:
         parts = jnp.concatenate([values[name] for name in laws])
-        order = np.argsort(np.concatenate([places[name] for name in laws]))
+        order = np.argsort(np.concatenate([indices[name] for name in laws]))
         return parts[order]
 
     def loss(values: Values) -> jax.Array:
-        theta, given = together(values), cast(Any, design).each(jnp.asarray)
+        theta, given = theta_of(values), cast(Any, design).map_arrays(jnp.asarray)
         return evaluate(given, jnp.zeros_like(theta), theta).value
 
-    return as_model(laws, loss, lambda values: describe(together(values)))
+    return as_model(laws, loss, lambda values: describe(theta_of(values)))
 
 
 def cross_entropy(line: jax.Array, targets: np.ndarray, weights: np.ndarray) -> jax.Array:
-    """Return the weighted cross-entropy of log odds (n,) to targets (n,)."""
+    """Compute the weighted cross-entropy of log odds (n,) with targets (n,)."""
     return jnp.asarray(weights) @ (jax.nn.softplus(line) - jnp.asarray(targets) * line)

@@ -1,6 +1,6 @@
-"""Soft targets: labels moved off 0 and 1 before a model is fitted to them.
+"""Soft targets: labels moved away from 0 and 1 before a model is fitted to them.
 
-Every function takes arrays of any kind, computes in float64 and returns a new NumPy array.
+Every function accepts arrays of any library, computes in float64 and returns a new NumPy array.
 """
 
 from bayescal.smoothing._constant import constant_targets as constant_targets

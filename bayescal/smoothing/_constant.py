@@ -1,4 +1,4 @@
-"""Targets that are the same for all cases of a class."""
+"""Soft targets that are equal for all rows of a class: Platt's targets and constant smoothing."""
 
 from __future__ import annotations
 
@@ -10,32 +10,38 @@ from bayescal.smoothing._inputs import check_smoothing, check_targets
 
 
 def platt_targets(y: ArrayLike, sample_weight: ArrayLike | None = None) -> np.ndarray:
-    r"""Platt's targets, which move further from 0 and 1 the fewer cases a class has.
+    r"""Compute Platt's targets, which are the further from 0 and 1 the fewer rows a class has.
 
     .. math:: t^+ = 1 - \frac{1}{N^+ + 2}, \qquad t^- = \frac{1}{N^- + 2}
 
-    These are the posterior means of each class's label under a uniform prior.
+    Use them to fit a calibration map to few labels. They are the posterior mean of the label of
+    each class under a uniform prior.
 
     Parameters
     ----------
     y : array of shape (n,)
         Labels in {0, 1}.
     sample_weight : array of shape (n,), optional
-        Non-negative weights. The class sizes N are sums of weights: a whole weight is the same as
-        repeating the case.
+        Non-negative weights. The class sizes N are sums of weights: an integer weight equals
+        repeating the row.
 
     Returns
     -------
     array of shape (n,), float64
-        In (0, 1), the positive class above 1/2 and the negative below where the class has weight.
+        Targets in (0, 1); above 1/2 for class 1 and below 1/2 for class 0 if the class has weight.
 
     Raises
     ------
     TypeError
         If an argument is not numeric.
     ValueError
-        If ``y`` is empty, not one-dimensional or holds anything but 0 and 1, or if the weights are
-        negative, all zero, not finite or of another length.
+        If ``y`` is empty, not one-dimensional or contains other values than 0 and 1, or if the
+        weights are negative, all zero, not finite or of another length.
+
+    See Also
+    --------
+    constant_targets : Move all labels by a constant.
+    instance_targets : Move labels by an amount that depends on the features.
 
     References
     ----------
@@ -56,31 +62,31 @@ def platt_targets(y: ArrayLike, sample_weight: ArrayLike | None = None) -> np.nd
 
 
 def smoothing_by_class(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return Platt's smoothing factors 1 / (N + 2) of the classes 0 and 1."""
+    """Compute Platt's smoothing factors 1 / (N + 2) of the classes 0 and 1."""
     return 1 / (np.bincount(y, weights, minlength=2) + 2)
 
 
 def constant_targets(y: ArrayLike, smoothing: float, num_classes: int | None = None) -> np.ndarray:
-    r"""Targets moved from the labels by a constant.
+    r"""Move labels towards the other classes by a constant (label smoothing).
 
     Without ``num_classes``, labels are binary, and with :math:`\epsilon` = ``smoothing``
 
     .. math:: t^+ = 1 - \epsilon, \qquad t^- = \epsilon.
 
-    With it, the moved mass is spread over all K classes, the true one included:
+    With ``num_classes``, the moved mass is spread over all K classes including the true one:
 
     .. math:: t_k = (1 - \epsilon) [k = y] + \epsilon / K
 
-    So rows for two classes move by half as much as binary targets of the same ``smoothing``. The
-    other convention, :math:`1 - a` for the true class and :math:`a / (K - 1)` for each other, is
-    that of :math:`\epsilon = a K / (K - 1)`.
+    Thus rows for two classes move half as far as binary targets with the same ``smoothing``. The
+    other convention, :math:`1 - a` for the true class and :math:`a / (K - 1)` for every other
+    class, corresponds to :math:`\epsilon = a K / (K - 1)`.
 
     Parameters
     ----------
     y : array of shape (n,)
         Labels in {0, 1}, or in {0, ..., num_classes - 1}.
     smoothing : float
-        In [0, 1); 0 leaves the labels as they are.
+        Smoothing factor in [0, 1); 0 leaves the labels unchanged.
     num_classes : int, optional
         Number of classes K, at least two.
 
@@ -92,17 +98,22 @@ def constant_targets(y: ArrayLike, smoothing: float, num_classes: int | None = N
     Raises
     ------
     TypeError
-        If ``y`` or ``smoothing`` is not numeric, or ``num_classes`` is no integer.
+        If ``y`` or ``smoothing`` is not numeric, or ``num_classes`` is not an integer.
     ValueError
-        If ``y`` is empty, not one-dimensional or holds another label, if ``smoothing`` lies outside
-        [0, 1), or if ``num_classes`` is below two.
+        If ``y`` is empty, not one-dimensional or contains another label, if ``smoothing`` is
+        outside [0, 1), or if ``num_classes`` is below two.
+
+    See Also
+    --------
+    platt_targets : Choose the amount from the class sizes.
+    bayescal.losses.smoothed_cross_entropy : Cross-entropy with these targets, for training.
 
     References
     ----------
     C. Szegedy, V. Vanhoucke, S. Ioffe, J. Shlens and Z. Wojna (2016), Rethinking the Inception
     architecture for computer vision; R. Müller, S. Kornblith and G. Hinton (2019), When does label
-    smoothing help?, for the same; J. Mukhoti et al. (2020), Calibrating deep neural networks using
-    focal loss, for the other convention.
+    smoothing help?; both for this convention. J. Mukhoti et al. (2020), Calibrating deep neural
+    networks using focal loss, for the other convention.
 
     Examples
     --------
@@ -111,7 +122,7 @@ def constant_targets(y: ArrayLike, smoothing: float, num_classes: int | None = N
     >>> constant_targets([0, 2], 0.3, num_classes=3).round(2).tolist()
     [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]
 
-    0.1 moved to the others alone:
+    Move 0.1 to the other classes only:
 
     >>> constant_targets([0], 0.1 * 3 / 2, num_classes=3).round(2).tolist()
     [[0.9, 0.05, 0.05]]

@@ -1,4 +1,4 @@
-"""Checks that all kinds of smoothing share: what comes from a user leaves as NumPy arrays."""
+"""Checks that all kinds of smoothing share; they convert user input to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RULES = ("silverman", "scott", "cv")
 
 
 def check_targets(y: ArrayLike, classes: int) -> np.ndarray:
-    """Return the (n,) labels as integers in {0, ..., classes - 1}."""
+    """Check the (n,) labels and convert them to integers in {0, ..., classes - 1}."""
     array = as_numpy(y, "y")
     if array.ndim != 1:
         raise ValueError(f"y must have shape (n,), got {array.shape}")
@@ -25,7 +25,7 @@ def check_targets(y: ArrayLike, classes: int) -> np.ndarray:
 
 
 def check_smoothing(smoothing: float) -> float:
-    """Return a smoothing factor as a float in [0, 1)."""
+    """Check a smoothing factor and convert it to a float in [0, 1)."""
     check_real(smoothing, "smoothing")
     if not 0 <= smoothing < 1:
         raise ValueError(f"smoothing must lie in [0, 1), got {smoothing:g}")
@@ -33,7 +33,7 @@ def check_smoothing(smoothing: float) -> float:
 
 
 def check_offset(offset: float) -> float:
-    """Return an offset as a finite float of at least zero."""
+    """Check an offset and convert it to a finite, non-negative float."""
     check_real(offset, "offset")
     if not 0 <= offset < math.inf:
         raise ValueError(f"offset must be finite and not negative, got {offset:g}")
@@ -41,7 +41,7 @@ def check_offset(offset: float) -> float:
 
 
 def check_bandwidth(bandwidth: Named | float) -> Named | float:
-    """Return the name of a rule, or a bandwidth factor as a positive float."""
+    """Check a bandwidth: the name of a rule, or a factor, which becomes a positive float."""
     wanted = "'silverman', 'scott', 'cv' or a positive number"
     if isinstance(bandwidth, str):
         if bandwidth not in RULES:
@@ -54,7 +54,7 @@ def check_bandwidth(bandwidth: Named | float) -> Named | float:
 
 
 def check_features(x: ArrayLike, n: int) -> np.ndarray:
-    """Return finite features (n, d), in float32 if they came so or narrower, else in float64."""
+    """Check features (n, d); return them in float32 if they are no wider, else float64."""
     array = as_numpy(x, "x")
     if array.ndim not in (1, 2) or array.shape[1:] == (0,):
         raise ValueError(f"x must have shape (n,) or (n, d), got {array.shape}")

@@ -1,9 +1,9 @@
 """Gaussian kernel density estimates, streamed in blocks of observations and of points.
 
-An estimate is described by data (n, d), weights (n,) of which zeros are padding, and a scale:
-the standard deviations (d,) of the kernel along the features, or the lower triangular Cholesky
-factor (d, d) of its covariance.  All functions but :func:`kernel_log_density` are pure JAX, to be
-mapped and compiled by the caller.  Nothing of size (n, m) is held: memory is O(block + n + m).
+An estimate is described by data (n, d); weights (n,), where zeros mark padding; and a scale: the
+standard deviations (d,) of the kernel along the features, or the lower triangular Cholesky factor
+(d, d) of its covariance. All functions except :func:`kernel_log_density` are pure JAX, to be mapped
+and compiled by the caller. No array of size (n, m) is stored: memory is O(block + n + m).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bayescal._core.precision import bulk_dtype, float64
 Rule = Literal["silverman", "scott", "cv", "number"]
 Covariance = Literal["full", "diagonal", "unit"]
 
-#: Up to this many features distances are one fused expression; beyond, a loop over features.
+#: Number of features up to which distances are one fused expression instead of a loop.
 _UNROLLED_FEATURES = 8
-#: Multiples of Silverman's factor among which cross-validation chooses, a fifth apart.
+#: Multiples of Silverman's factor that cross-validation compares, in steps of a factor 2**(1/4).
 _GRID = 2.0 ** np.linspace(-3, 3, 25)
 
 
 def effective_size(weights: jax.Array) -> jax.Array:
-    """Return Kish's (sum w)**2 / sum w**2, the size where weights are shares; 0 without weight."""
+    """Compute Kish's size (sum w)**2 / sum w**2, for weights with any sum; 0 without weight."""
     top = jnp.max(weights)
     relative = weights / jnp.where(top > 0, top, 1)
     squares = jnp.sum(relative**2)
@@ -41,20 +41,20 @@ def effective_size(weights: jax.Array) -> jax.Array:
 
 
 def counted_size(weights: jax.Array) -> jax.Array:
-    """Return the size where weights count repetitions: their sum, or Kish's size if larger.
+    """Compute the size if weights count repetitions: their sum, or Kish's size if that is larger.
 
-    The latter only where weights are below one, as when they sum to one.
+    Kish's size is larger only if weights are below one, for example if they sum to one.
     """
     return jnp.maximum(jnp.sum(weights), effective_size(weights))
 
 
 def silverman_bandwidth(size: jax.Array, dimensions: int) -> jax.Array:
-    """Return Silverman's factor (N (d + 2) / 4)**(-1 / (d + 4)); N counts as one at least."""
+    """Compute Silverman's factor (N (d + 2) / 4)**(-1 / (d + 4)), where N is at least one."""
     return (jnp.maximum(size, 1) * ((dimensions + 2) / 4)) ** (-1 / (dimensions + 4))
 
 
 def scott_bandwidth(size: jax.Array, dimensions: int) -> jax.Array:
-    """Return Scott's factor N**(-1 / (d + 4)); N counts as one at least."""
+    """Compute Scott's factor N**(-1 / (d + 4)), where N is at least one."""
     return jnp.maximum(size, 1) ** (-1 / (dimensions + 4))
 
 
@@ -66,36 +66,36 @@ def data_scale(
     covariance: Covariance = "full",
     xp: ModuleType = jnp,
 ) -> ArrayT:
-    """Return the scale of data (n, d) with weights (n,), which a bandwidth factor multiplies.
+    """Compute the scale of data (n, d) with weights (n,), which a bandwidth factor multiplies.
 
-    "full" gives the lower Cholesky factor (d, d) of the covariance if d is more than one; otherwise
-    and with "diagonal" it is standard deviations (d,), with "unit" ``unit`` (d,) itself, which is
-    also the scale of a feature that does not vary, as of a single observation. ``size`` is N in the
-    unbiased variance, the weighted mean square divided by 1 - 1/N. Where features depend on each
-    other, or are more than the observations, a ridge of eps**0.75 on the correlations keeps the
-    factor regular. ``xp`` is JAX's NumPy, or NumPy itself for standard deviations.
+    "full" returns the lower Cholesky factor (d, d) of the covariance if d is more than one.
+    Otherwise, and for "diagonal", the scale is standard deviations (d,); for "unit" it is ``unit``
+    (d,). ``unit`` is also the scale of a constant feature, such as that of a single observation.
+    ``size`` is N in the unbiased variance: the weighted mean square divided by 1 - 1/N. If features
+    are linearly dependent or outnumber the observations, a ridge of eps**0.75 on the correlations
+    keeps the factor regular. ``xp`` is ``jax.numpy``, or NumPy for standard deviations.
     """
     if covariance == "unit":
         return cast(ArrayT, unit)
     real = weights > 0
     total = xp.sum(weights)
-    share = weights / xp.where(total > 0, total, 1)
+    proportion = weights / xp.where(total > 0, total, 1)
     low, high = _range(x, weights, xp)
     varies = high > low
-    # In units of the range no square underflows, and what is constant is so exactly.
+    # In units of the range no square underflows, and constant features are exactly constant.
     spread = xp.where(varies, high - low, 1)
     inside = xp.where(real[:, None] & varies, (x - low) / spread, 0)
-    gap = xp.where(real[:, None], inside - share @ inside, 0)
+    gap = xp.where(real[:, None], inside - proportion @ inside, 0)
     unbiased = 1 / xp.where(size > 1, 1 - 1 / size, 1)
-    variance = xp.where(varies, unbiased * (share @ gap**2), 1)
-    # Weights that differ beyond all digits would leave no variance.
+    variance = xp.where(varies, unbiased * (proportion @ gap**2), 1)
+    # If weights differ beyond all digits, no variance would remain.
     deviation = xp.sqrt(xp.maximum(variance, xp.finfo(x.dtype).tiny))
     scale = xp.where(varies, deviation * spread, unit)
     d = x.shape[1]
     if covariance == "diagonal" or d == 1:
         return scale
     standard = gap / deviation
-    products = jnp.matmul((standard * share[:, None]).T, standard, precision="highest")
+    products = jnp.matmul((standard * proportion[:, None]).T, standard, precision="highest")
     ridge = float(jnp.finfo(x.dtype).eps) ** 0.75
     correlation = jnp.where(jnp.eye(d, dtype=bool), 1, (1 - ridge) * unbiased * products)
     return scale[:, None] * jnp.linalg.cholesky(correlation)
@@ -104,18 +104,18 @@ def data_scale(
 def cross_validated_bandwidth(
     x: jax.Array, weights: jax.Array, scale: jax.Array, grid: jax.Array
 ) -> jax.Array:
-    """Return the factor in ``grid`` of largest leave-one-out log likelihood, in O(grid n**2).
+    """Choose the factor in ``grid`` with the largest leave-one-out log likelihood, in O(grid n**2).
 
-    What is left out is all that equals the observation: tied observations would otherwise vouch
-    for each other at any small bandwidth. So a whole weight is the same as repetition. Where all
-    observations are equal it is the middle one of the grid.
+    All observations equal to the one being predicted are left out, because tied observations would
+    support one another at any small bandwidth. Thus an integer weight equals repetition. If all
+    observations are equal, the middle of the grid is chosen.
     """
     points = _whitened(x, scale, _centre(x, weights), x.dtype)
 
     def score(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found = _log_sums(points, jnp.log(weights), points, left_out_factor=factor)
-        counted = (weights > 0) & jnp.isfinite(found)
-        log_density = found - x.shape[1] * jnp.log(factor)
+        log_sums = _log_sums(points, jnp.log(weights), points, left_out_factor=factor)
+        counted = (weights > 0) & jnp.isfinite(log_sums)
+        log_density = log_sums - x.shape[1] * jnp.log(factor)
         return jnp.sum(jnp.where(counted, weights * log_density, 0)), jnp.any(counted)
 
     scores, counted = jax.lax.map(score, grid)
@@ -131,7 +131,7 @@ def bandwidth_factor(
     size: jax.Array,
     number: jax.Array,
 ) -> jax.Array:
-    """Return the factor that a rule chooses, or ``number`` itself for the rule "number"."""
+    """Return the factor that a rule chooses, or ``number`` for the rule "number"."""
     if rule == "number":
         return number
     if rule == "scott":
@@ -145,12 +145,12 @@ def bandwidth_factor(
 def gaussian_log_density(
     x: jax.Array, weights: jax.Array, scale: jax.Array, x_new: jax.Array
 ) -> jax.Array:
-    """Return the log density (m,) of a weighted mixture of Gaussian kernels at points (m, d).
+    """Compute the log density (m,) of a weighted mixture of Gaussian kernels at points (m, d).
 
-    It is finite however far the points are, and ``-inf`` only where no kernel has weight. The
-    centres ``x`` (n, d) of the kernels are finite where their weight is zero, too; weights may have
-    any sum; ``scale`` is bandwidth factor times scale of the data. Sums over kernels have the dtype
-    of ``x_new``, all else that of ``x``.
+    It is finite at any distance, and ``-inf`` only if no kernel has weight. The centers ``x``
+    (n, d) must be finite even where their weight is zero; weights may have any sum; ``scale`` is
+    the bandwidth factor times the scale of the data. Sums over kernels have the dtype of ``x_new``,
+    everything else that of ``x``.
     """
     dtype = x_new.dtype
     centre = _centre(x, weights)
@@ -174,10 +174,10 @@ def fitted_log_density(
     covariance: Covariance,
     counts: bool,
 ) -> jax.Array:
-    """Return the log density (m,) of an estimate whose scale and bandwidth the data choose.
+    """Compute the log density (m,) of an estimate whose scale and bandwidth depend on the data.
 
     The arguments are those of :func:`data_scale`, :func:`bandwidth_factor` and
-    :func:`gaussian_log_density`; ``counts`` tells weights that repeat observations from shares.
+    :func:`gaussian_log_density`; ``counts`` tells whether weights count repetitions.
     """
     size = counted_size(weights) if counts else effective_size(weights)
     scale = data_scale(x, weights, size, unit, covariance)
@@ -197,19 +197,19 @@ def kernel_log_density(
     unit: np.ndarray | None = None,
     counts: bool = False,
 ) -> np.ndarray:
-    """Fit an estimate to observations (n, d) and return its log density (m,) at points (m, d).
+    """Fit a density estimate to observations (n, d); return its log density (m,) at points (m, d).
 
-    By default it is the estimate of :class:`scipy.stats.gaussian_kde`. Sums over kernels are in
-    float32 if the points are. ``bandwidth`` is a factor on the scale of the data, or the rule that
-    gives it; ``unit`` (d,) the scale of features that do not vary, by default one; ``counts`` says
-    whether weights (n,) count repetitions: otherwise they are shares, and only ratios matter.
+    The defaults match :class:`scipy.stats.gaussian_kde`. Sums over kernels are in float32 if the
+    points are. ``bandwidth`` is a factor on the scale of the data, or the rule that chooses it;
+    ``unit`` (d,) is the scale of constant features, by default one; ``counts`` tells whether the
+    weights (n,) count repetitions; otherwise only their ratios matter.
     """
     n, d = x.shape
     weights = np.ones(n) if weights is None else weights
     length = padded_length(n)
     rule = bandwidth if isinstance(bandwidth, str) else "number"
     with float64():
-        found = _fitted_log_density(
+        log_density = _fitted_log_density(
             pad_axis(np.asarray(x, np.float64), length, 0),
             np.pad(np.asarray(weights, np.float64), (0, length - n)),
             pad_axis(np.asarray(x_new, bulk_dtype(x_new)), padded_length(len(x_new)), 0),
@@ -219,30 +219,30 @@ def kernel_log_density(
             covariance=covariance,
             counts=counts,
         )
-        return np.asarray(found)[: len(x_new)]
+        return np.asarray(log_density)[: len(x_new)]
 
 
 def _range(x: ArrayT, weights: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
-    """Return the smallest and largest value of each feature, inf and -inf without weight."""
+    """Return the smallest and largest value of each feature; inf and -inf without weight."""
     real = (weights > 0)[:, None]
     low = xp.min(xp.where(real, x, xp.inf), axis=0)
     return low, xp.max(xp.where(real, x, -xp.inf), axis=0)
 
 
 def _centre(x: jax.Array, weights: jax.Array) -> jax.Array:
-    """Return the middle of the range.
+    """Return the middle of the range of each feature.
 
-    A mean would be rounded differently where it is fused into different programs, and points far
-    from zero would move relative to each other.
+    A mean would be rounded differently in different compiled programs, and points far from zero
+    would move relative to each other.
     """
     low, high = _range(x, weights)
     return jnp.where(high >= low, low + high, 0) / 2
 
 
 def _whitened(x: jax.Array, scale: jax.Array, centre: jax.Array, dtype: np.dtype) -> jax.Array:
-    """Return points between which a kernel is exp(-distance**2), relative to the centre.
+    """Transform points so that a kernel is exp(-distance**2), relative to the center.
 
-    Points too far for the square of their distance to be a number are drawn nearer.
+    Points whose squared distance would overflow are moved closer.
     """
     diagonal = scale if scale.ndim == 1 else jnp.diagonal(scale)
     most = float(jnp.finfo(dtype).max) ** 0.4
@@ -260,11 +260,11 @@ def _log_sums(
     queries: jax.Array,
     left_out_factor: jax.Array | None = None,
 ) -> jax.Array:
-    """Return log sum_i w_i exp(-|points_i - query|**2) for each query, on a running scale.
+    """Compute log sum_i w_i exp(-|points_i - query|**2) for each query, on a running scale.
 
-    With a factor the kernels are so much wider, and those at the query itself are left out.
+    ``left_out_factor`` widens the kernels by that factor and leaves out those at the query.
     """
-    # Equal points may be rounded differently on their way here.
+    # Equal points may have been rounded differently.
     reach = 64 * float(jnp.finfo(points.dtype).eps) * jnp.max(jnp.abs(points))
     at_query = points.shape[1] * reach**2
     m = queries.shape[0]
@@ -294,7 +294,7 @@ def _log_sums(
 
 
 def _squared_distance(points: jax.Array, queries: jax.Array) -> jax.Array:
-    """Return squared distances (n, m) by differences: the expanded square would lose digits."""
+    """Compute squared distances (n, m) by differences: the expanded square would lose digits."""
     d = points.shape[1]
     if d <= _UNROLLED_FEATURES:
         return functools.reduce(

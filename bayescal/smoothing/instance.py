@@ -1,4 +1,4 @@
-"""Targets of logistic regression that are smoothed most where their class is most certain."""
+"""Soft targets for logistic regression, smoothed most where the class is most certain."""
 
 from __future__ import annotations
 
@@ -46,55 +46,61 @@ def instance_targets(
     scale: Scale = "full",
     mask: ArrayLike | None = None,
 ) -> np.ndarray:
-    r"""Smooth each binary label in proportion to how certain its class is at that point.
+    r"""Smooth binary labels in proportion to how certain their class is at each point.
 
     .. math:: t^+(x) = 1 - \epsilon^+ \frac{f^+(x)}{f^+(x) + f^-(x)}, \qquad
               t^-(x) = \epsilon^- \frac{f^-(x)}{f^+(x) + f^-(x)}
 
-    with the factors :math:`\epsilon^\pm = 1 / (N^\pm + 2)` of :func:`platt_targets`, which are the
-    most that a label is moved. The densities are Gaussian kernel estimates of each class. Their
-    ratio is computed from log densities, so it is right in tails where both are zero in floating
-    point. Where a class has no weight its density is zero: the ratio of the other is one.
+    Use these targets to fit a logistic map to few labels. A label moves by at most the factor
+    :math:`\epsilon^\pm = 1 / (N^\pm + 2)` of :func:`platt_targets`. The densities are Gaussian
+    kernel estimates for each class. Their ratio is computed from log densities, so it is accurate
+    in the tails, where both underflow. A class without weight has density zero, so that the ratio
+    for the other class is one.
 
     Parameters
     ----------
-    x : array of shape (n,) or (n, d); of several data sets (B, n) or (B, n, d)
+    x : array of shape (n,) or (n, d); (B, n) or (B, n, d) for several data sets
         Scores or features. Features in float32 are compared in float32.
     y : array of shape (n,) or (B, n)
         Labels in {0, 1}.
     sample_weight : array of shape (n,) or (B, n), optional
-        Non-negative weights that count cases: a whole weight is the same as repeating the case.
+        Non-negative weights that count rows: an integer weight equals repeating the row.
     bandwidth : {"silverman", "scott", "cv"}, float or sequence of G floats
         Factor on the scale of each class: (N (d + 2) / 4)**(-1 / (d + 4)), N**(-1 / (d + 4)), the
-        best of 25 multiples of Silverman's by leave-one-out likelihood, or a number. "cv" takes
-        25 times as long; tied cases are left out together.
+        best of 25 multiples of Silverman's factor by leave-one-out likelihood, or a number. "cv"
+        takes 25 times as long; tied rows are left out together.
     scale : {"full", "diagonal", "pooled"}
         What the factor multiplies: the covariance of the class, as in SciPy; the standard
         deviations of its features; or those of both classes together, which is the published
-        algorithm on standardised features. Features that do not vary within a class, as where it
-        has one case, have the pooled scale, or one if they do not vary at all.
+        algorithm on standardized features. A feature that is constant within a class, for example
+        because the class has one row, gets the pooled scale, or one if it is constant overall.
     mask : array of bool of shape (n,) or (B, n), optional
-        Which cases there are, where data sets have fewer than n. Of others nothing is read, and
-        their target is 0.
+        True for the rows that exist, if data sets have fewer than n. Other rows are ignored and get
+        the target 0.
 
     Returns
     -------
     array of shape (n,) or (B, n), float64
-        Targets in [0, 1], at most :math:`\epsilon^\pm` from the label. With a sequence of
-        bandwidths (G, n) or (G, B, n).
+        Targets in [0, 1], within :math:`\epsilon^\pm` of the label. For a sequence of bandwidths
+        the shape is (G, n) or (G, B, n).
 
     Raises
     ------
     TypeError
         If an argument is not numeric.
     ValueError
-        If ``x`` has another shape or values that are not finite, for unknown bandwidths and scales,
-        and as :func:`platt_targets`.
+        If ``x`` has another shape or values that are not finite, for an unknown bandwidth or scale,
+        and if :func:`platt_targets` would raise.
+
+    See Also
+    --------
+    platt_targets : Targets that depend only on the class sizes.
+    network_instance_targets : Targets from a network's logits, for several classes.
 
     Notes
     -----
-    O(n^2 d) for each data set and bandwidth. Several are one compiled call, in blocks, on JAX's
-    default device.
+    O(n^2 d) work for each data set and bandwidth. Several data sets or bandwidths are one compiled
+    call, in blocks, on JAX's default device.
 
     References
     ----------
@@ -103,12 +109,12 @@ def instance_targets(
 
     Examples
     --------
-    Platt's targets would be 0.8 and 0.2. Cases among those of the other class are moved less:
+    Platt's targets would be 0.8 and 0.2. Rows among those of the other class move less:
 
     >>> instance_targets([-2.0, -1.0, 1.5, -1.5, 1.0, 2.0], [0, 0, 0, 1, 1, 1]).round(2).tolist()
     [0.13, 0.12, 0.08, 0.92, 0.88, 0.87]
 
-    Two data sets, the second of two cases:
+    Two data sets, the second with two rows:
 
     >>> x, y = [[-1.0, 1.0, 0.5], [0.0, 1.0, 0.0]], [[0, 1, 1], [0, 1, 0]]
     >>> instance_targets(x, y, mask=[[True] * 3, [True, True, False]]).round(2).tolist()
@@ -125,12 +131,12 @@ def instance_targets(
     unit = data_scale(features, weights, np.inf, 1.0, "diagonal", np)
     log_density = np.full((2, len(y)), -np.inf)
     for label in (0, 1):
-        own = (y == label) & (weights > 0)
-        if own.any():
+        rows = (y == label) & (weights > 0)
+        if rows.any():
             log_density[label] = kernel_log_density(
-                features[own],
+                features[rows],
                 features.astype(bulk_dtype(points)),
-                weights[own],
+                weights[rows],
                 bandwidth=rule,
                 covariance=_COVARIANCE[scale],
                 unit=unit,
@@ -140,9 +146,9 @@ def instance_targets(
 
 
 def _in_range(x: np.ndarray) -> np.ndarray:
-    """Return features (..., n, d) in float64, and in a unit in which no square overflows or is 0.
+    """Convert features (..., n, d) to float64, in units in which squares do not over- or underflow.
 
-    The ratio of densities has no unit.
+    The ratio of densities does not depend on the units.
     """
     features = x.astype(np.float64)
     top = np.abs(features).max(axis=-2, keepdims=True)
@@ -157,7 +163,7 @@ def _many(
     scale: Scale,
     mask: ArrayLike | None,
 ) -> np.ndarray:
-    """Return the targets of several data sets, or by several bandwidths."""
+    """Compute the targets of several data sets, or for several bandwidths."""
     points, labels = as_numpy(x, "x"), as_numpy(y, "y")
     shape = labels.shape
     if labels.ndim not in (1, 2) or not labels.size:
@@ -171,15 +177,15 @@ def _many(
     if given.shape != shape:
         raise ValueError(f"sample_weight must have shape {shape} to match y, got {given.shape}")
     batch, n = (1, *shape)[-2:]
-    real, given, labels = (own.reshape(batch, n) for own in (real, given, labels))
+    real, given, labels = (values.reshape(batch, n) for values in (real, given, labels))
     features = np.zeros((batch, n, points.size // labels.size), bulk_dtype(points))
     weights, targets = np.zeros((batch, n)), np.zeros((batch, n), np.int64)
     for row in np.flatnonzero(real.any(axis=1)):
-        own = real[row]
-        targets[row, own] = check_targets(labels[row, own], 2)
-        weights[row, own] = check_weights(given[row, own], int(own.sum()))
-        features[row, own] = _in_range(
-            check_features(points.reshape(batch, n, -1)[row, own], own.sum())
+        rows = real[row]
+        targets[row, rows] = check_targets(labels[row, rows], 2)
+        weights[row, rows] = check_weights(given[row, rows], int(rows.sum()))
+        features[row, rows] = _in_range(
+            check_features(points.reshape(batch, n, -1)[row, rows], rows.sum())
         )
     rule: Rule = "number"
     numbers = np.ones(1)
@@ -188,11 +194,11 @@ def _many(
     else:
         numbers = np.array([check_bandwidth(one) for one in np.ravel(bandwidth).tolist()])
     length = padded_length(n)
-    padded = [pad_axis(own, length, 1) for own in (features, targets)]
+    padded = [pad_axis(values, length, 1) for values in (features, targets)]
     padded.append(np.pad(weights, ((0, 0), (0, length - n))))
     with float64() if features.dtype == np.float64 else nullcontext():
-        found = np.asarray(_compiled(*padded, numbers, rule, scale))[:, :, :n]
-    return found.reshape(*np.shape(bandwidth), *shape).astype(np.float64, copy=False)
+        result = np.asarray(_compiled(*padded, numbers, rule, scale))[:, :, :n]
+    return result.reshape(*np.shape(bandwidth), *shape).astype(np.float64, copy=False)
 
 
 @partial(jax.jit, static_argnames=("rule", "scale"))
@@ -207,10 +213,10 @@ def _compiled(
 
 
 def soften(y: np.ndarray, eps: np.ndarray, log_odds: np.ndarray) -> np.ndarray:
-    """Return targets from the factors of the classes 0 and 1 and log f+ - log f-."""
+    """Compute targets from the smoothing factors of the classes 0 and 1 and log f+ - log f-."""
     small = np.exp(-np.abs(log_odds))
-    own_is_denser = (log_odds >= 0) == (y == 1)
-    moved = eps[y] * np.where(own_is_denser, 1.0, small) / (1 + small)
+    label_is_denser = (log_odds >= 0) == (y == 1)
+    moved = eps[y] * np.where(label_is_denser, 1.0, small) / (1 + small)
     return np.where(y == 1, 1 - moved, moved)
 
 
@@ -222,11 +228,11 @@ def masked_instance_targets(
     rule: Rule = "silverman",
     scale: Scale = "full",
 ) -> jax.Array:
-    """Return the targets of :func:`instance_targets` for one data set with padding, in pure JAX.
+    """Compute the targets of :func:`instance_targets` for one padded data set, in pure JAX.
 
-    To be mapped and compiled by the caller, who checks the input; rule and scale are static. Masked
-    cases have weight zero, any ``x``, NaN too, and the label itself as target. ``number`` is the
-    bandwidth factor for the rule "number", otherwise not used.
+    The caller checks the input, and maps and compiles the function; rule and scale are static.
+    Masked rows have weight zero, any ``x`` (even NaN), and get their label as target. ``number`` is
+    the bandwidth factor for the rule "number", and unused otherwise.
     """
     x = x if x.ndim == 2 else x[:, None]
     real = weights > 0
@@ -234,12 +240,14 @@ def masked_instance_targets(
     unit = data_scale(x, weights, jnp.inf, 1.0, "diagonal")
     log_density, eps = [], []
     for label in (0, 1):
-        own = jnp.where(y == label, weights, 0)
-        eps.append(1 / (jnp.sum(own) + 2))
+        class_weights = jnp.where(y == label, weights, 0)
+        eps.append(1 / (jnp.sum(class_weights) + 2))
         log_density.append(
-            fitted_log_density(x, own, x, number, unit, rule, _COVARIANCE[scale], counts=True)
+            fitted_log_density(
+                x, class_weights, x, number, unit, rule, _COVARIANCE[scale], counts=True
+            )
         )
-    # Without weight there is no density at all: the difference would be NaN.
+    # Without any weight there is no density, and the difference would be NaN.
     log_odds = jnp.where(jnp.any(real), log_density[1] - log_density[0], 0)
     positive, negative = two_class_probabilities(log_odds)
     targets = jnp.where(y == 1, 1 - eps[1] * positive, eps[0] * negative)
@@ -254,10 +262,10 @@ def batched_instance_targets(
     rule: Rule = "silverman",
     scale: Scale = "full",
 ) -> jax.Array:
-    """Return the targets (batch, n) of many data sets, as many at a time as a block holds.
+    """Compute the targets (batch, n) of many data sets, as many at a time as fit in a block.
 
-    The arguments are those of :func:`masked_instance_targets`, all but ``number`` with a leading
-    axis for the data sets.
+    The arguments are those of :func:`masked_instance_targets`; all except ``number`` have a leading
+    axis of data sets.
     """
     batch, n = y.shape
     together = max(1, min(batch, block_elements() // (n * min(n, 512))))

@@ -1,4 +1,4 @@
-"""Targets of a neural network that keep what another network says of the other classes."""
+"""Soft targets for neural networks that keep a teacher's similarities between classes."""
 
 from __future__ import annotations
 
@@ -25,50 +25,57 @@ def network_instance_targets(
               t_t = 1 - \epsilon_{ILS}, \qquad
               t_k = \epsilon_{ILS} \frac{f'_k}{\sum_{l \ne t} f'_l} \quad (k \ne t).
 
-    So labels move most where that network is certain, towards the classes that it finds similar.
+    Use these targets to train a network with another network as teacher. A label moves most where
+    the teacher is certain, and towards the classes that the teacher considers similar.
 
     Parameters
     ----------
     logits : array of shape (n, k)
-        Outputs before the softmax, k at least two.
+        Outputs of the teacher before the softmax; k is at least two.
     y : array of shape (n,)
         Class codes in {0, ..., k - 1}.
     smoothing : float
-        In [0, 1): the most that a label is moved.
+        Largest amount by which a label moves, in [0, 1).
     offset : float, default 0
-        Added to the shifted logits, in their units; the larger, the more alike the classes, up to
-        constant smoothing by ``smoothing`` / (k - 1).
+        Added to the shifted logits, in their units. The larger it is, the more equal the classes
+        become, up to constant smoothing by ``smoothing`` / (k - 1).
 
     Returns
     -------
     array of shape (n, k), float64
-        Rows that sum to one. Where all other classes have :math:`f' = 0` they share the moved mass
-        equally; where all classes have, their ratios are those of equal positive logits.
+        Rows that sum to one. If :math:`f' = 0` for all other classes, they get equal parts of the
+        moved mass. If :math:`f' = 0` for all classes, the ratios are those of equal positive
+        logits.
 
     Raises
     ------
     TypeError
         If an argument is not numeric.
     ValueError
-        If arrays have other shapes, logits are not finite, a label is not a column, ``smoothing``
-        lies outside [0, 1), or ``offset`` is negative.
+        If shapes do not match, logits are not finite, a label is not a column, ``smoothing`` is
+        outside [0, 1), or ``offset`` is negative.
+
+    See Also
+    --------
+    constant_targets : Smooth without a teacher.
+    bayescal.losses.instance_targets : These targets in JAX, for training loops.
 
     Notes
     -----
-    The source has :math:`f'_k = u f_k - q` with a scale u and a shift q to be tuned. Only ratios of
-    f' count, so that is an offset, of each row its own,
+    The reference uses :math:`f'_k = u f_k - q` with a scale u and a shift q to be tuned. Only
+    ratios of f' matter, so this is an offset that depends on the row,
 
     .. math:: c = \min_l f_l - q / u.
 
-    - q the minimum of the scaled logits: c = 0 whatever u is.
-    - q the minimum of the logits themselves, as printed: :math:`c = (1 - 1/u) \min_l f_l`, negative
-      for u > 1 where a logit is. Then f' is negative too, against its purpose, and targets are no
-      probabilities.
-    - The source's published code subtracts the minimum of the scaled logits where it is negative:
-      :math:`c = \max(\min_l f_l, 0)`, whatever u is.
+    - If q is the minimum of the scaled logits, c = 0 for every u.
+    - If q is the minimum of the logits, as printed, :math:`c = (1 - 1/u) \min_l f_l`, which is
+      negative for u > 1 if a logit is negative. Then f' is negative too, contrary to its purpose,
+      and the targets are not probabilities.
+    - The reference's published code subtracts the minimum of the scaled logits if it is negative:
+      :math:`c = \max(\min_l f_l, 0)` for every u.
 
-    So u tunes nothing, and there is none here; ``offset`` is one c for all rows, never negative.
-    The minimum is always subtracted, also from logits that are all positive.
+    So u tunes nothing and is absent here; ``offset`` is one non-negative c for all rows. The
+    minimum is always subtracted, even if all logits are positive.
 
     References
     ----------
@@ -94,16 +101,16 @@ def network_instance_targets(
 def move(
     logits: ArrayT, hot: ArrayT, eps: ArrayT | float, offset: ArrayT | float, xp: ModuleType
 ) -> ArrayT:
-    """Return the targets (..., k) by logits (..., k); ``hot`` is True at the label."""
-    # Only ratios matter. Of sixteenths neither a difference nor its reciprocal leaves the normal
-    # numbers, which is all that some devices have.
+    """Compute the targets (..., k) from logits (..., k); ``hot`` is True at the label."""
+    # Only ratios matter. After division by 16, neither a difference nor its reciprocal leaves the
+    # range of normal numbers; some devices have no subnormal numbers.
     shifted = (logits / 16 - logits.min(axis=-1, keepdims=True) / 16) + offset / 16
     top = shifted.max(axis=-1, keepdims=True)
     shifted = xp.where(top > 0, shifted / xp.where(top > 0, top, 1), 1)
-    own = xp.where(hot, shifted, 0).sum(axis=-1, keepdims=True)
+    label_logit = xp.where(hot, shifted, 0).sum(axis=-1, keepdims=True)
     rest = xp.where(hot, 0, shifted)
     others = rest.sum(axis=-1, keepdims=True)
-    moved = eps * own / (own + others)
+    moved = eps * label_logit / (label_logit + others)
     alone = others == 0
-    share = xp.where(alone, 1 / (logits.shape[-1] - 1), rest / xp.where(alone, 1, others))
-    return xp.where(hot, 1 - moved, moved * share)
+    proportion = xp.where(alone, 1 / (logits.shape[-1] - 1), rest / xp.where(alone, 1, others))
+    return xp.where(hot, 1 - moved, moved * proportion)

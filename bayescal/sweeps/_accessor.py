@@ -1,4 +1,4 @@
-"""``.bayescal``: tables, ranks and plots of a sweep's result."""
+"""The accessor ``.bayescal`` with tables, ranks and plots of a sweep's result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-#: So many sizes have room beside each other in a panel.
+#: Number of sizes up to which all are labeled on the axis of a panel.
 _TICKS = 5
 
 
@@ -30,7 +30,7 @@ class SweepTable:
         self._lines = lines
 
     def table(self) -> Table:
-        """Return a rich Table."""
+        """Make a rich Table."""
         return self._lines.for_terminal()
 
     def __repr__(self) -> str:
@@ -48,15 +48,15 @@ class SweepAccessor:
         self._dataset = dataset
 
     def table(self, metric: str | None = None) -> SweepTable:
-        """Return means over data sets and their standard errors, by method and configuration.
+        """Compute means over data sets and standard errors, by method and configuration.
 
         Parameters
         ----------
         metric : str, optional
-            By default the first.
+            Name of a metric, by default the first.
         """
         name, values = self._metric(metric)
-        methods = [str(each) for each in values.method.values]
+        methods = [str(method) for method in values.method.values]
         rows = []
         for heading, cell in _cells(values):
             some = cell.transpose("method", "dataset").values
@@ -79,9 +79,10 @@ class SweepAccessor:
         Parameters
         ----------
         metric : str, optional
-            By default the first.
+            Name of a metric, by default the first.
         margin, level : float
-            As for :func:`bayescal.compare.compare`.
+            Largest practically zero difference, and level of the tests, as for
+            :func:`bayescal.compare.compare`.
         **where
             Coordinates to select: ``prior="b"``, ``n_train=50``.
         """
@@ -94,23 +95,24 @@ class SweepAccessor:
     def plot(
         self, metric: str | None = None, *, columns: int | None = None, **where: object
     ) -> np.ndarray:
-        """Draw the whole sweep: a panel for each prior, means over sizes in it, a line a method.
+        """Draw the whole sweep: a panel for each prior with a line for each method over sizes.
 
         Bands are standard errors. Panels share both axes, and the figure has one legend. Several
-        class ratios have panels of their own.
+        class ratios are in separate panels.
 
         Parameters
         ----------
         metric : str, optional
-            By default the first.
+            Name of a metric, by default the first.
         columns : int, optional
-            Panels side by side, by default at most three.
+            Number of panels side by side, by default at most three.
         **where
             Coordinates to select, as for :meth:`compare`.
 
         Returns
         -------
         array of matplotlib Axes, shape (panels,)
+            The axes of the panels.
         """
         import matplotlib.pyplot as plt
 
@@ -119,7 +121,7 @@ class SweepAccessor:
         values = self._metric(metric)[1].sel(_as_lists(where))
         dims = [dim for dim in ("prior", "class_ratio") if dim in values.dims]
         settings = itertools.product(*(values[dim].values for dim in dims))
-        panels = [dict(zip(dims, each, strict=True)) for each in settings]
+        panels = [dict(zip(dims, setting, strict=True)) for setting in settings]
         vary = [dim for dim in dims if values.sizes[dim] > 1]
         across = 2 if len(panels) == 4 else 3
         across = min(len(panels), across if columns is None else check_count(columns, "columns"))
@@ -144,11 +146,11 @@ class SweepAccessor:
             ax.label_outer()
         for ax in axes[len(panels) :]:
             figure.delaxes(ax)
-        # Panels that have none below them say what the sizes are.
+        # Label the sizes below panels that have no panel underneath.
         for ax in axes[max(0, len(panels) - across) : len(panels)]:
             ax.tick_params(labelbottom=True)
             ax.set_xlabel("Training cases")
-        methods = [str(each) for each in values.method.values]
+        methods = [str(method) for method in values.method.values]
         across = min(len(methods), 2 * across)
         figure.legend(axes[0].lines, methods, loc="outside lower center", ncols=across)
         return axes[: len(panels)]
@@ -158,14 +160,14 @@ class SweepAccessor:
     ) -> Axes:
         """Draw means of a metric over the size of the training set, with standard errors.
 
-        What else was varied is averaged over; :meth:`plot` draws a panel for each prior.
+        It averages over all other settings; :meth:`plot` draws a panel for each prior.
         """
         return self._draw(ax, metric, where, named=True)
 
     def _draw(
         self, ax: Axes | None, metric: str | None, where: Mapping[str, object], named: bool
     ) -> Axes:
-        """Draw one panel, with names at the ends of the lines or without."""
+        """Draw one panel, with or without names at the ends of the lines."""
         from bayescal import plots
 
         name, values = self._metric(metric)
@@ -188,13 +190,13 @@ class SweepAccessor:
     def critical_difference(
         self, metric: str | None = None, *, ax: Axes | None = None, **where: Any
     ) -> Axes:
-        """Draw average ranks, and bars that join methods that do not differ."""
+        """Draw average ranks, with bars that join methods that do not differ."""
         from bayescal import plots
 
         return plots.critical_difference(self.compare(metric, **where), ax=ax)
 
     def _metric(self, metric: str | None) -> tuple[str, xr.DataArray]:
-        names = [str(each) for each in self._dataset.metric.values]
+        names = [str(metric_name) for metric_name in self._dataset.metric.values]
         name = names[0] if metric is None else metric
         if name not in names:
             raise ValueError(f"metric must be one of {', '.join(names)}, got {name!r}")
@@ -202,17 +204,17 @@ class SweepAccessor:
 
 
 def _as_lists(where: Mapping[str, object]) -> dict[str, object]:
-    """Select lists, so that dimensions stay where one setting is selected."""
-    return {dim: [each] if np.ndim(each) == 0 else each for dim, each in where.items()}  # type: ignore[arg-type]
+    """Turn single settings into lists, so that selection keeps their dimensions."""
+    return {dim: [value] if np.ndim(value) == 0 else value for dim, value in where.items()}  # type: ignore[arg-type]
 
 
 def _cells(values: xr.DataArray) -> Iterator[tuple[str, xr.DataArray]]:
-    """Yield configurations by what tells them apart, and their values (method, dataset)."""
+    """Yield configurations by their distinguishing settings, and their values (method, dataset)."""
     dims = [dim for dim in ("prior", "n_train", "class_ratio") if dim in values.dims]
     vary = [dim for dim in dims if values.sizes[dim] > 1] or dims[:1]
     stacked = values.stack(cell=dims) if dims else values.expand_dims("cell")
-    for place in range(stacked.sizes["cell"]):
-        cell = stacked.isel(cell=place)
+    for index in range(stacked.sizes["cell"]):
+        cell = stacked.isel(cell=index)
         parts = [
             str(cell[dim].item()) if dim == "prior" else f"{dim} {cell[dim].item():g}"
             for dim in vary

@@ -1,4 +1,4 @@
-"""The work of a sweep, block by block: what a worker is sent, and what it sends back."""
+"""Work of a sweep by blocks: the task sent to a worker, and the result that it returns."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from bayescal.metrics.sums import Metric, compute
 from bayescal.sweeps._cells import Cell, draw_block, fold_in_text, keys_of
 from bayescal.sweeps._methods import Recipe
 
-#: Data sets of a block. Programs are compiled for this number, which may change results only in
-#: the last digits of float64.
+#: Number of data sets in a block. Programs are compiled for this number, which may change results
+#: only in the last digits of float64.
 SIZE = 125
-#: Of probabilities, for metrics that take logarithms: log_loss itself is computed from log odds.
+#: Precision of probabilities, for metrics that take logarithms; log_loss is computed from log odds.
 _EPS = 0.0
 
 
 class Task(NamedTuple):
-    """A block of data sets of one configuration, and what is to be computed for them."""
+    """A block of data sets of one configuration, and what to compute for them."""
 
     cell: Cell
     #: Data and algorithm of the JAX key of the whole sweep.
     key: np.ndarray
     key_impl: str
-    #: The first data set, how many there are in the block, and how many of them count.
+    #: Index of the first data set, number of them in the block, and number of those that count.
     first: int
     size: int
     wanted: int
@@ -54,7 +54,7 @@ class Result(NamedTuple):
 
 
 def run_block(task: Task) -> Result:
-    """Draw the data of a block, let each method learn and predict, and measure that."""
+    """Draw the data of a block; fit, predict and measure each method."""
     seconds: defaultdict[str, float] = defaultdict(float)
     start = time.perf_counter()
 
@@ -66,7 +66,7 @@ def run_block(task: Task) -> Result:
 
     values, status, shared = {}, {}, {}
     # The user's setting would change the random numbers, and workers do not know it. Blocks are
-    # dealt to processes: what is done within one is shared no further.
+    # divided among processes, so within a block nothing is shared between them.
     with jax.threefry_partitionable(True), alone():
         key = jax.random.wrap_key_data(jnp.asarray(task.key), impl=task.key_impl)
         keys = keys_of(task.cell, key, task.first, task.size)
@@ -75,19 +75,19 @@ def run_block(task: Task) -> Result:
         stop("data")
         draws = fold_in_text(key, f"draws {task.cell.sizes}")
         for name, recipe in task.recipes.items():
-            found = recipe.answer(task.cell, block, draws, shared)
-            jax.block_until_ready(found.log_odds)
+            answer = recipe.answer(task.cell, block, draws, shared)
+            jax.block_until_ready(answer.log_odds)
             stop(name)
-            values[name] = measure(task.metrics, found.log_odds, block.test_y)
-            wrong = np.isnan(found.log_odds).any(axis=1)
-            status[name] = np.where(wrong, Status.INVALID, found.status).astype(np.int8)
+            values[name] = measure(task.metrics, answer.log_odds, block.test_y)
+            wrong = np.isnan(answer.log_odds).any(axis=1)
+            status[name] = np.where(wrong, Status.INVALID, answer.status).astype(np.int8)
             stop("metrics")
     return Result(values, status, dict(seconds))
 
 
 def make_metric(name: str, options: Mapping[str, object]) -> Metric:
-    """Return the metric of one column of probabilities."""
-    able = [key for key, each in METRICS.items() if each.make and "binary" in each.shapes]
+    """Make the metric of one column of probabilities."""
+    able = [key for key, entry in METRICS.items() if entry.make and "binary" in entry.shapes]
     if name not in able:
         raise ValueError(f"metrics must be among {', '.join(able)}, got {name!r}")
     make = METRICS[name].make
@@ -96,7 +96,7 @@ def make_metric(name: str, options: Mapping[str, object]) -> Metric:
 
 
 def measure(chosen: Choices, log_odds: Array, y: np.ndarray) -> np.ndarray:
-    """Return metrics (b, metrics) of log odds (b, m) with labels (m,)."""
+    """Compute metrics (b, metrics) of log odds (b, m) with labels (m,)."""
     # Compiled programs are distinguished by the metrics.
     made = tuple(
         name if name == "log_loss" and not options else make_metric(name, options)
@@ -108,16 +108,16 @@ def measure(chosen: Choices, log_odds: Array, y: np.ndarray) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=0)
 def _measure(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> jax.Array:
-    def one(own: jax.Array) -> jax.Array:
-        data = Predictions(jax.nn.sigmoid(own), y, jnp.ones(len(y)), _EPS)
+    def one(row: jax.Array) -> jax.Array:
+        data = Predictions(jax.nn.sigmoid(row), y, jnp.ones(len(y)), _EPS)
         values = [
-            jax.nn.softplus(jnp.where(y == 1, -own, own)).mean()
+            jax.nn.softplus(jnp.where(y == 1, -row, row)).mean()
             if isinstance(metric, str)
             else jnp.asarray(compute(metric, data, jnp), float)
             for metric in made
         ]
-        # NaN lies in no bin, and would be no error there.
-        return jnp.where(jnp.isnan(own).any(), jnp.nan, jnp.stack(values))
+        # NaN lies in no bin, and would count as no error.
+        return jnp.where(jnp.isnan(row).any(), jnp.nan, jnp.stack(values))
 
     return jax.lax.map(one, log_odds)
 

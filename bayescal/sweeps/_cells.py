@@ -1,4 +1,4 @@
-"""Configurations of a sweep, the random keys of their data sets, and these, drawn at once."""
+"""Configurations of a sweep, the random keys of their data sets, and the data drawn from them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bayescal.models import Family, Prior
 from bayescal.models.prior import draw, is_distribution
 from bayescal.sweeps._identity import digest_of_captured
 
-#: Attributes of distributions that are made of others.
+#: Attributes of distributions that contain other distributions.
 _INSIDE = "base_dist", "transforms", "mixing_distribution", "component_distribution"
 
 
 class Cell(NamedTuple):
-    """One configuration: where data come from, and how many of them there are.
+    """One configuration: the prior of the data, and the numbers of rows.
 
-    ``class_ratio`` is the share of class 1 among the training data; test data have as many of both.
+    ``class_ratio`` is the proportion of class 1 in the training data; test data are balanced.
     """
 
     prior: Prior
@@ -47,7 +47,7 @@ class Keys(NamedTuple):
 
 
 def digest_of(prior: Prior) -> str:
-    """Return a digest of all that a prior is made of, the same in every process."""
+    """Compute a digest of everything that defines a prior, the same in every process."""
     facts = [type(prior.family).__name__, *prior.family.parameters, _described(prior.values)]
     model = prior.model
     if model is not None:
@@ -60,13 +60,13 @@ def digest_of(prior: Prior) -> str:
 
 
 def _described(value: Any) -> object:
-    """Return a number, a distribution or a transform as names and numbers."""
+    """Describe a number, a distribution or a transform by names and numbers."""
     if isinstance(value, dict):
-        return {str(name): _described(each) for name, each in value.items()}
+        return {str(name): _described(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_described(each) for each in value]
+        return [_described(part) for part in value]
     if is_distribution(value):
-        # Not all attributes: distributions keep there what was once computed.
+        # Not all attributes, because distributions cache computed values there.
         names = [*getattr(value, "arg_constraints", {}), *_INSIDE]
         inside = {name: getattr(value, name, None) for name in names}
         shapes = list(value.batch_shape), list(value.event_shape)
@@ -79,16 +79,17 @@ def _described(value: Any) -> object:
 
 
 def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> Keys:
-    """Return the keys of data sets ``first`` and on.
+    """Make the keys of the data sets from number ``first`` on.
 
-    They depend on the configuration itself, not on its place among others, and each on its number:
-    so a larger sweep holds the numbers of a smaller one. Parameters and test data of one number are
-    the same for all sizes and ratios of training sets, which are thus compared without noise.
+    They depend on the configuration and the number, not on the position among other configurations,
+    so that a larger sweep contains the numbers of a smaller one. For a given number, parameters and
+    test data are the same for all sizes and ratios of training sets, which removes noise from their
+    comparison.
     """
-    own = fold_in_text(key, digest_of(cell.prior))
+    prior_key = fold_in_text(key, digest_of(cell.prior))
 
     def one(number: Any) -> Keys:
-        parameters, train, test = jax.random.split(jax.random.fold_in(own, number), 3)
+        parameters, train, test = jax.random.split(jax.random.fold_in(prior_key, number), 3)
         return Keys(parameters, fold_in_text(train, cell.sizes), test)
 
     with float64():
@@ -96,34 +97,34 @@ def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> Keys:
 
 
 def fold_in_text(key: jax.Array, text: str) -> jax.Array:
-    """Return a key made from another and a text."""
+    """Make a key from another key and a text."""
     return jax.random.fold_in(key, int(hashlib.sha256(text.encode()).hexdigest()[:7], 16))
 
 
 def class_counts(n: int, ratio: float) -> tuple[int, int]:
-    """Return the numbers of both classes among n: at least one of each."""
+    """Return the numbers of both classes among n rows, at least one of each."""
     ones = int(np.clip(round(n * ratio), 1, n - 1))
     return n - ones, ones
 
 
 class Block(NamedTuple):
-    """Some data sets of a configuration: scores (b, n) and (b, m), labels (n,) and (m,).
+    """Data sets of a configuration: scores (b, n) and (b, m), labels (n,) and (m,).
 
-    All have the same labels: class counts are fixed, and the rows of a class exchangeable. Of the
-    data sets the first ``wanted`` count; the others only fill the block.
+    All have the same labels, since class counts are fixed and the rows of a class exchangeable.
+    Only the first ``wanted`` data sets count; the others fill the block.
     """
 
     x: jax.Array
     y: np.ndarray
     test_x: jax.Array
     test_y: np.ndarray
-    #: Arrays (b, ...) that the data were drawn with.
+    #: Arrays (b, ...) of the parameters of the data sets.
     parameters: dict[str, jax.Array]
     wanted: int
 
 
 def draw_block(cell: Cell, keys: Keys, wanted: int | None = None) -> Block:
-    """Draw a data set for each of the keys, which alone decide about it."""
+    """Draw a data set for each key; the result depends on nothing else."""
     y = _labels(*class_counts(cell.n_train, cell.class_ratio))
     test_y = _labels(*class_counts(cell.n_test, 0.5))
     with float64():
@@ -156,7 +157,7 @@ def _observe(
 
 
 def describe(value: object) -> object:
-    """Return options in a form that JSON can hold and that differs where they do."""
+    """Convert options to a form that JSON can represent and that differs if they do."""
     if isinstance(value, dict):
         return {str(key): describe(inside) for key, inside in sorted(value.items())}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What distinguishes functions: their code, and the values that they carry."""
+"""Digests of functions, from their code and the values that they carry."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import numpy as np
 
 
 def digest_of_function(function: Callable[..., object]) -> str:
-    """Return a digest of a function, the same in every process with the same version of Python.
+    """Compute a digest of a function, the same in every process with the same version of Python.
 
     It covers code, defaults, and variables of enclosing functions, so that functions made in a
-    loop differ; but not global variables, nor the code of the functions that it calls.
+    loop differ; but neither global variables nor the code of functions that it calls.
     """
     return hashlib.sha256(json.dumps(_described(function, ())).encode()).hexdigest()
 
 
 def digest_of_captured(function: Callable[..., object]) -> str:
-    """Return a digest of the values that a function carries, but not of its own code."""
+    """Compute a digest of the values that a function carries, without its code."""
     return hashlib.sha256(json.dumps(_described(_captured(function), ())).encode()).hexdigest()
 
 
@@ -32,7 +32,7 @@ def _captured(function: object) -> list[object]:
         try:
             cells.append(cell.cell_contents)
         except ValueError:
-            # Of a variable that has no value yet.
+            # The variable has no value yet.
             cells.append(None)
     names = "__defaults__", "__kwdefaults__", "__self__", "func", "args", "keywords"
     return [*cells, *(getattr(function, name, None) for name in names)]
@@ -42,12 +42,12 @@ def _described(value: object, around: tuple[int, ...]) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return [type(value).__name__, repr(value)]
     if id(value) in around:
-        # A function that calls itself.
+        # The function calls itself.
         return "itself"
     inside = (*around, id(value))
 
     def many(values: Iterable[object]) -> list[object]:
-        return [_described(each, inside) for each in values]
+        return [_described(part, inside) for part in values]
 
     if isinstance(value, list | tuple):
         return [type(value).__name__, *many(value)]
@@ -71,5 +71,5 @@ def _described(value: object, around: tuple[int, ...]) -> object:
     try:
         return [type(value).__qualname__, hashlib.sha256(pickle.dumps(value)).hexdigest()]
     except Exception:
-        # With an address, which no other process has: then nothing is ever taken for the same.
+        # The text contains an address that no other process has, so it never counts as equal.
         return repr(value)

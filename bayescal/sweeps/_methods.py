@@ -1,4 +1,4 @@
-"""What a sweep can compare: logistic regressions, informed predictions, the optimum, estimators."""
+"""Methods that a sweep can compare: logistic regressions, informed predictions, estimators."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from bayescal.sweeps._identity import digest_of_function
 LOGISTIC = "normal", "platt", "smoothed", "L1", "L2", "ibls", "cauchy_map"
 INFORMED = "predictive", "preds", "coeffs", "map"
 OPTIMAL = "optimal"
-#: Of the cross-validated methods.
+#: Number of folds of the cross-validated methods.
 FOLDS = 10
 
 
 class Answer(NamedTuple):
-    """Log odds (b, m) of the test points of a block of data sets, and a ``Status`` (b,) each."""
+    """Log odds (b, m) of the test points of a block of data sets, and statuses (b,) of the fits."""
 
     log_odds: Array
     status: np.ndarray | Status = Status.CONVERGED
@@ -45,17 +45,17 @@ class Answer(NamedTuple):
 class Recipe(ABC):
     """A method; equal recipes give equal answers."""
 
-    #: Whether it answers for the wanted data sets only, one after the other; else for all at once.
+    #: Whether it handles data sets one by one, and only those that count.
     one_by_one: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def identity(self) -> list[object]:
-        """What distinguishes it from others, as JSON can hold it."""
+        """What distinguishes it from other recipes, in a form that JSON can represent."""
 
     @abstractmethod
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
-        """Learn from each training set, and predict at its test points.
+        """Fit each training set, and predict at its test points.
 
         ``shared`` keeps what other recipes for the same block can use.
         """
@@ -72,15 +72,15 @@ class Logistic(Recipe):
         return ["logistic", self.name]
 
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
-        found = fit_lines(self.name, block.x, block.y)
+        lines = fit_lines(self.name, block.x, block.y)
         with float64():
-            log_odds = found.intercept[:, None] + found.slope[:, None] * block.test_x
-        return Answer(log_odds, np.asarray(found.status))
+            log_odds = lines.intercept[:, None] + lines.slope[:, None] * block.test_x
+        return Answer(log_odds, np.asarray(lines.status))
 
 
 @dataclass(frozen=True)
 class Informed(Recipe):
-    """Predictions that know the prior, or believe another one."""
+    """Predictions that know the prior, or assume another one."""
 
     method: str = "predictive"
     integrator: str = "quadrature"
@@ -102,16 +102,16 @@ class Informed(Recipe):
         options = {"integrator": self.integrator, "num_samples": self.num_samples, "key": key}
         options["class_prior"] = 0.5  # test sets are balanced, whatever training sets are
         prior = cell.prior if self.prior is None else self.prior
-        place = ("posterior", digest_of(prior), self.integrator, self.num_samples)
-        # Of thousands of data sets some are hard; statuses say which.
+        cache_key = ("posterior", digest_of(prior), self.integrator, self.num_samples)
+        # Among thousands of data sets some are hard; statuses tell which.
         with ignored(AccuracyWarning), ignored(SamplingWarning):
-            if place not in shared:
+            if cache_key not in shared:
                 x = np.asarray(block.x)
                 data = x, np.broadcast_to(block.y, x.shape)
-                shared[place] = posterior(prior, data, **options)
+                shared[cache_key] = posterior(prior, data, **options)
             with float64():
-                found = shared[place].predict(block.test_x, method=self.method)
-        return Answer(found.log_odds)
+                prediction = shared[cache_key].predict(block.test_x, method=self.method)
+        return Answer(prediction.log_odds)
 
 
 @dataclass(frozen=True)
@@ -146,17 +146,17 @@ class Estimator(Recipe):
 
         x, test = np.asarray(block.x), np.asarray(block.test_x)
         log_odds, status = np.zeros(test.shape), np.zeros(len(x), int)
-        for i, own in enumerate(x[: block.wanted]):
-            model = _seeded(clone(self.estimator), own)
+        for i, scores in enumerate(x[: block.wanted]):
+            model = _seeded(clone(self.estimator), scores)
             with ignored():
-                model.fit(own[:, None], block.y)
+                model.fit(scores[:, None], block.y)
             status[i] = Status[str(getattr(model, "status_", "converged")).upper()]
             log_odds[i] = _log_odds_of(model, test[i][:, None])
         return Answer(log_odds, status)
 
 
 class Function(Recipe):
-    """The user's own: log odds from training scores, labels and test scores of one data set."""
+    """A user's function of training scores, labels and test scores that returns log odds."""
 
     one_by_one = True
 
@@ -169,17 +169,17 @@ class Function(Recipe):
 
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         x, test = np.asarray(block.x), np.asarray(block.test_x)
-        found = [
-            np.asarray(self.function(own, block.y, points), float)
-            for own, points in zip(x[: block.wanted], test, strict=False)
+        results = [
+            np.asarray(self.function(scores, block.y, points), float)
+            for scores, points in zip(x[: block.wanted], test, strict=False)
         ]
-        if any(each.shape != test.shape[1:] for each in found):
+        if any(result.shape != test.shape[1:] for result in results):
             raise ValueError(
                 f"{getattr(self.function, '__name__', self.function)} must return log odds of "
-                f"shape {test.shape[1:]}, got {found[0].shape}"
+                f"shape {test.shape[1:]}, got {results[0].shape}"
             )
         log_odds = np.zeros(test.shape)
-        log_odds[: block.wanted] = found
+        log_odds[: block.wanted] = results
         return Answer(log_odds)
 
 
@@ -195,7 +195,7 @@ def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
     """Fit a preset of logistic regression to scores (b, n), all with the labels (n,)."""
     with float64():
         if name in ("smoothed", "L1", "L2"):
-            # Classes are spread evenly over folds: rows of a class are in any order.
+            # Spread the classes evenly over the folds; rows of a class are exchangeable.
             folds = jnp.arange(len(y)) % FOLDS
             return _cross_validated(x, jnp.asarray(y, float), _grid(name, y), folds, name == "L1")
         scores, mean, scale = _standardise(x) if name == "cauchy_map" else (x, 0.0, 1.0)
@@ -203,15 +203,15 @@ def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
             labels = jnp.broadcast_to(jnp.asarray(y), x.shape)
             targets = _instance(x[..., None], labels, jnp.ones(x.shape))
         else:
-            own = platt_targets(y) if name == "platt" else y.astype(float)
-            targets = jnp.broadcast_to(jnp.asarray(own), x.shape)
+            row_targets = platt_targets(y) if name == "platt" else y.astype(float)
+            targets = jnp.broadcast_to(jnp.asarray(row_targets), x.shape)
         zero = jnp.zeros(len(x))
         problem = Regression(scores[..., None], targets, jnp.ones(x.shape), zero, zero)
         if name == "cauchy_map":
             problem = problem._replace(prior=CAUCHY, intercept_prior=INTERCEPT)
-        found = fit_many(problem)
-        slope = found.coef[:, 0] / scale
-        return Lines(found.intercept - slope * mean, slope, found.status)
+        fits = fit_many(problem)
+        slope = fits.coef[:, 0] / scale
+        return Lines(fits.intercept - slope * mean, slope, fits.status)
 
 
 def _grid(name: str, y: np.ndarray) -> Grid:
@@ -225,9 +225,9 @@ def _grid(name: str, y: np.ndarray) -> Grid:
 
 @partial(jax.jit, static_argnames="lasso")
 def _cross_validated(x: jax.Array, y: jax.Array, grid: Grid, fold: jax.Array, lasso: bool) -> Lines:
-    def one(own: jax.Array) -> Lines:
-        found = choose(own[:, None], y, jnp.ones(len(own)), fold, grid, FOLDS, lasso).fit
-        return Lines(found.intercept[0], found.coef[0, 0], found.status[0])
+    def one(row: jax.Array) -> Lines:
+        fit = choose(row[:, None], y, jnp.ones(len(row)), fold, grid, FOLDS, lasso).fit
+        return Lines(fit.intercept[0], fit.coef[0, 0], fit.status[0])
 
     return jax.lax.map(one, x)
 
@@ -239,7 +239,7 @@ def _instance(x: jax.Array, y: jax.Array, weights: jax.Array) -> jax.Array:
 
 @jax.jit
 def _standardise(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return scores with mean 0 and standard deviation 1/2, and what makes them so."""
+    """Scale scores to mean 0 and standard deviation 1/2; return also both scaling constants."""
     mean = x.mean(axis=1)
     scale = 2 * x.std(axis=1)
     scale = jnp.where(scale > 0, scale, 1)
@@ -247,7 +247,7 @@ def _standardise(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def as_recipes(methods: Sequence[object] | Mapping[str, object]) -> dict[str, Recipe]:
-    """Return the methods by name, checked."""
+    """Check the methods and return them by name."""
     if isinstance(methods, str):
         raise TypeError(f"methods must be in a sequence or mapping, got the text {methods!r}")
     pairs = list(methods.items()) if isinstance(methods, Mapping) else [(m, m) for m in methods]
@@ -290,7 +290,7 @@ def _as_recipe(method: Any) -> Recipe:
 
 
 def _seeded(model: Any, x: np.ndarray) -> Any:
-    """Set the seeds left open, from the training scores: results depend on no other chance."""
+    """Set unset seeds from the training scores, so that results depend on no other randomness."""
     seed = int.from_bytes(hashlib.sha256(x.tobytes()).digest()[:4], "little")
     open_ = [
         name
@@ -301,7 +301,7 @@ def _seeded(model: Any, x: np.ndarray) -> Any:
 
 
 def _log_odds_of(model: Any, x: np.ndarray) -> np.ndarray:
-    """Return log odds (m,), from the decision function where there is one, as it keeps digits."""
+    """Compute log odds (m,), from the decision function if there is one, which keeps digits."""
     if hasattr(model, "decision_function"):
         return np.asarray(model.decision_function(x), float)
     p = np.asarray(model.predict_proba(x), float)
@@ -311,12 +311,12 @@ def _log_odds_of(model: Any, x: np.ndarray) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=0)
 def _known(family: Family, parameters: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-    """Return log odds (b, m) for known parameters."""
+    """Compute log odds (b, m) for known parameters."""
 
     def one(item: tuple[dict[str, jax.Array], jax.Array]) -> jax.Array:
-        own, points = item
+        row, points = item
         origin = points.mean()
-        natural = family.natural(own, origin)
+        natural = family.natural(row, origin)
         return family.features(points, origin, jnp) @ (natural[1] - natural[0])
 
     return jax.lax.map(one, (parameters, x))

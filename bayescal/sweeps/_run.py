@@ -1,4 +1,4 @@
-"""Blocks run by an executor, kept in a store, and resumed."""
+"""Runs of a sweep's blocks by an executor, with a store from which they can be resumed."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from bayescal.sweeps._methods import Recipe
 from bayescal.sweeps._store import Store
 
 Folder = str | os.PathLike[str]
-#: A configuration by prior, training size and share of class 1.
+#: A configuration by prior, training size and proportion of class 1.
 Name = tuple[str, int, float]
-#: Its name, itself, and the first data set.
+#: Name and configuration, and the index of the first data set.
 _Block = tuple[Name, Cell, int]
 
 
 class Run:
-    """All blocks of some configurations, of ``num_datasets`` data sets each."""
+    """All blocks of some configurations, with ``num_datasets`` data sets each."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class Run:
         self.values = filled(np.nan, num_datasets, len(self._metrics))
         self.status = filled(np.int8(-1), num_datasets)
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        # All are whole, the last of a configuration too: so they share compiled programs, numbers
-        # do not depend on how many data sets there are, and longer runs use what shorter ones kept.
-        # What is done one by one is not done for data sets that only fill a block.
+        # All blocks are full, even the last of a configuration. Thus they share compiled programs,
+        # numbers do not depend on the number of data sets, and longer runs reuse the blocks of
+        # shorter ones. Methods that work one by one skip the data sets that only fill a block.
         self._blocks = [
             (name, cell, first)
             for name, cell in cells.items()
@@ -72,24 +72,24 @@ class Run:
     def finish(
         self, executor: Executor | None, folder: Folder | None, report: Progress | None
     ) -> None:
-        """Compute what the store does not hold; errors are those of :func:`bayescal.sweep`."""
+        """Compute what the store does not contain; errors are those of :func:`bayescal.sweep`."""
         if not are_shared():
             self._finish(self._blocks, executor, folder, report)
             return
-        # Processes of one computation share the work by turns.
-        own = self._blocks[jax.process_index() :: jax.process_count()]
+        # Processes of one computation take blocks in turns.
+        local = self._blocks[jax.process_index() :: jax.process_count()]
 
         def share() -> tuple[Any, Any]:
-            self._finish(own, executor, folder, report)
+            self._finish(local, executor, folder, report)
             return self.values, self.status
 
-        # Of methods and metrics only names: not all that they are made of can be compared.
+        # Compare only the names of methods and metrics, since their definitions may not compare.
         names = list(self.values), list(self._recipes), list(self._metrics)
         for values, status in gather(share, (names, self._key, self._num_datasets)):
             for name, method in itertools.product(values, self._recipes):
-                there = status[name][method] >= 0
-                self.values[name][method][there] = values[name][method][there]
-                self.status[name][method][there] = status[name][method][there]
+                computed = status[name][method] >= 0
+                self.values[name][method][computed] = values[name][method][computed]
+                self.status[name][method][computed] = status[name][method][computed]
 
     def _finish(
         self,
@@ -125,7 +125,7 @@ class Run:
                     if report:
                         report(f"{block[0]}", done, total)
             except BaseException as error:
-                # What has not begun is cancelled, but what has ended well is kept.
+                # Cancel what has not begun, but keep what has ended well.
                 for future, block in waiting.items():
                     if not future.cancel() and future.done() and not future.exception():
                         kept_in = None if isinstance(error, OSError) else store
@@ -135,7 +135,7 @@ class Run:
                 raise
 
     def _recall(self, block: _Block, store: Store | None) -> list[str]:
-        """Take what the store has of a block; return the methods it lacks."""
+        """Read what the store has of a block; return the methods that it lacks."""
         missing = []
         for method in self._recipes:
             kept = None if store is None else store.get(self._question(block, method))
@@ -145,20 +145,20 @@ class Run:
                 self._set(block, method, kept["values"], kept["status"])
         return missing
 
-    def _keep(self, block: _Block, found: Result, store: Store | None) -> None:
-        for method, values in found.values.items():
-            status = found.status[method]
+    def _keep(self, block: _Block, result: Result, store: Store | None) -> None:
+        for method, values in result.values.items():
+            status = result.status[method]
             self._set(block, method, values, status)
             if store is not None:
                 store.put(self._question(block, method), {"values": values, "status": status})
-        for stage, seconds in found.seconds.items():
+        for stage, seconds in result.seconds.items():
             self.seconds[stage] += seconds
 
     def _set(self, block: _Block, method: str, values: np.ndarray, status: np.ndarray) -> None:
         name, _, first = block
-        for all_, own in ((self.values, values), (self.status, status)):
+        for all_, array in ((self.values, values), (self.status, status)):
             part = all_[name][method][first : first + SIZE]
-            part[:] = own[: len(part)]
+            part[:] = array[: len(part)]
 
     def _question(self, block: _Block, method: str) -> dict[str, object]:
         _, cell, first = block
@@ -179,7 +179,7 @@ class Run:
 
 @contextlib.contextmanager
 def _workers(executor: Executor | None) -> Iterator[Callable[[Task], Future[Result]]]:
-    """Yield a function that starts a task: on the user's executor, or on all devices here."""
+    """Yield a function that starts a task on the user's executor, or on all local devices."""
     if executor is not None:
         yield partial(executor.submit, run_block)
         return
@@ -211,12 +211,12 @@ def _cores() -> int:
 
 
 def _check(executor: Executor | None, tasks: Sequence[Task]) -> None:
-    """Refuse pools of processes that would hang or cannot be sent the tasks."""
+    """Reject pools of processes that would hang or cannot be sent the tasks."""
     if not isinstance(executor, ProcessPoolExecutor):
         return
     context = getattr(executor, "_mp_context", None)
     if context is not None and context.get_start_method() == "fork":
-        # JAX has threads, which a fork does not copy.
+        # JAX uses threads, which a fork does not copy.
         raise ValueError(
             "executor must not fork processes, as JAX has threads: pass "
             'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
@@ -234,7 +234,7 @@ def _check(executor: Executor | None, tasks: Sequence[Task]) -> None:
 
 
 def _is_lost(error: BaseException, executor: Executor | None) -> bool:
-    """Whether a worker failed, not the work: then the executor's own package says so."""
+    """Whether a worker failed, rather than the work; then the executor's package raised."""
 
     def home(value: object) -> str:
         return type(value).__module__.partition(".")[0]

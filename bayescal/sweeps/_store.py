@@ -1,4 +1,4 @@
-"""A folder of finished blocks: each a file that is whole, or is done again."""
+"""A folder of finished blocks, in files that are either complete or computed again."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _FORMAT = 1
 _SUFFIX = ".npz"
 _DIGEST = hashlib.sha256().digest_size
 _PARTIAL = re.compile(r"\.([0-9a-f]{32}\.npz|probe)\.[0-9a-f]{32}\.partial")
-#: Seconds after which a partial file is no running process's: writing one takes milliseconds.
+#: Seconds after which a partial file belongs to no running process; writing takes milliseconds.
 _ABANDONED = 24 * 3600
 
 
 class Store:
-    """Blocks by what they answer, in files of arrays.
+    """Blocks by the question that they answer, in files of arrays.
 
-    A file's name is a digest of its question. Its content is an archive that ``numpy.load`` reads,
-    followed by a digest of the question and of the archive, which is checked before anything is
-    read. It is written beside its place and moved there in one step: whoever reads sees all of it
-    or nothing. Two writers of one block write the same; the last to come replaces the other's.
+    The name of a file is a digest of its question. Its content is an archive that ``numpy.load``
+    reads, followed by a digest of the question and of the archive, which is checked before anything
+    else is read. Files are written under another name and renamed in one step, so that readers see
+    all of a file or nothing. If two writers write one block, the later file replaces the other.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -42,15 +42,15 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def prepare(self) -> None:
-        """See that files can be written, and remove what killed processes left half-written.
+        """Check that files can be written, and remove the partial files of killed processes.
 
-        An error comes at once, not after the first hour.
+        Thus errors are raised at once, not after the first hour.
         """
         probe = partial_path(self.folder / "probe")
         with self._explained():
             try:
                 probe.write_bytes(b"probe")
-                # By the clock of the folder's machine, which need not be this one.
+                # Use the clock of the folder's machine, which may be another one.
                 now = probe.stat().st_mtime
             finally:
                 _remove(probe)
@@ -61,9 +61,9 @@ class Store:
                         _remove(left)
 
     def get(self, question: Mapping[str, object]) -> dict[str, np.ndarray] | None:
-        """Return the arrays kept for a question, or None if there are none, or they are broken."""
+        """Return the arrays stored for a question, or None if they are missing or damaged."""
         try:
-            content = self._place(question).read_bytes()
+            content = self._path(question).read_bytes()
         except OSError:
             return None
         archive, digest = content[:-_DIGEST], content[-_DIGEST:]
@@ -73,40 +73,40 @@ class Store:
             return {name: file[name] for name in file.files}
 
     def put(self, question: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays for a question; where this fails, what was kept before stays."""
+        """Store arrays for a question; if this fails, the previous file remains."""
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         archive = buffer.getvalue()
-        place = self._place(question)
+        path = self._path(question)
         written = False
         with self._explained():
             try:
-                if place.is_dir():
-                    # Not ours, and perhaps of value to someone.
-                    place.rename(place.with_name(f"{place.stem}.{uuid.uuid4().hex}.aside"))
-                with write_atomically(place) as partial:
+                if path.is_dir():
+                    # The folder is not ours, and may be valuable to someone.
+                    path.rename(path.with_name(f"{path.stem}.{uuid.uuid4().hex}.aside"))
+                with write_atomically(path) as partial:
                     partial.write_bytes(archive + _digest(question, archive))
                     written = True
             except OSError:
-                # Where an open file cannot be replaced, another run may have kept the same.
+                # If an open file cannot be replaced, another run may have stored the same arrays.
                 if not written or self.get(question) is None:
                     raise
 
-    def _place(self, question: Mapping[str, object]) -> Path:
+    def _path(self, question: Mapping[str, object]) -> Path:
         return self.folder / f"{hashlib.sha256(_text(question)).hexdigest()[:32]}{_SUFFIX}"
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say of an error which folder it is about."""
+        """Add the folder to the message of an error."""
         try:
             yield
         except OSError as error:
-            said = f"store must be a folder in which files can be written: {error.strerror}"
-            raise OSError(error.errno, said, str(self.folder)) from error
+            message = f"store must be a folder in which files can be written: {error.strerror}"
+            raise OSError(error.errno, message, str(self.folder)) from error
 
 
 def _remove(path: Path) -> None:
-    # What cannot be removed does no harm: it is never read.
+    # A file that cannot be removed does no harm, because it is never read.
     with contextlib.suppress(OSError):
         path.unlink()
 
@@ -116,5 +116,5 @@ def _text(question: Mapping[str, object]) -> bytes:
 
 
 def _digest(question: Mapping[str, object], archive: bytes) -> bytes:
-    # The question has a digest of its own, so that no bytes can belong to either.
+    # The question is hashed separately, so that its end is unambiguous.
     return hashlib.sha256(hashlib.sha256(_text(question)).digest() + archive).digest()

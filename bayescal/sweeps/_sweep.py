@@ -1,4 +1,4 @@
-"""Methods compared on data sets drawn from known priors, for all combinations of settings."""
+"""``sweep``: methods compared on data sets drawn from known priors, for all settings."""
 
 from __future__ import annotations
 
@@ -47,57 +47,57 @@ def sweep(
 ) -> xr.Dataset:
     """Compare methods on many data sets from each of many known generative models.
 
-    For every combination of prior, size and class ratio, data sets are drawn, each with parameters
-    of its own from the prior; every method learns from each training set and is measured on a
-    balanced test set from the same parameters.
+    Use it to learn how close methods come to the optimum. For every combination of prior, size and
+    class ratio it draws data sets, with new parameters from the prior for each; fits every method
+    to each training set; and measures it on a balanced test set with the same parameters.
 
     Parameters
     ----------
     priors : Prior, sequence of Prior, or mapping from names to Prior
-        Of univariate families with two classes. Without names they are "0", "1" and so on.
+        Priors of univariate families with two classes. Without names they are "0", "1" and so on.
     n_train : int or sequence of int
         Sizes of training sets, at least 2.
     class_ratio : float or sequence of float
-        Shares of class 1 in training sets, in (0, 1). Class counts are not random.
+        Proportions of class 1 in training sets, in (0, 1). Class counts are not random.
     methods : sequence of names, or mapping from names to methods
         A method is a name: one of the study's logistic regressions "normal", "platt", "smoothed",
         "L1", "L2", "ibls" and "cauchy_map"; a prediction that knows the prior, "predictive",
-        "preds", "coeffs" or "map", by quadrature; or "optimal", which knows the parameters. Or a
-        dict of ``method``, ``integrator`` and ``num_samples`` for predictions that know the prior,
-        or with ``prior`` believe another one, as a Prior on its own does; a scikit-learn
-        classifier, or a calibrator with ``inputs="scores"``, which is fitted to each data set in
-        turn; or a function of training scores (n,), labels (n,) and test scores (m,)
-        that returns log odds (m,).
+        "preds", "coeffs" or "map", by quadrature; or "optimal", which knows the parameters. It may
+        also be a dict with ``method``, ``integrator`` and ``num_samples`` for predictions that know
+        the prior, or assume another one given by ``prior``; a Prior to assume; a scikit-learn
+        classifier, or a calibrator with ``inputs="scores"``, which is fitted to every data set; or
+        a function of training scores (n,), labels (n,) and test scores (m,) that returns log odds
+        (m,).
     num_datasets : int
-        For each combination. They are computed 125 at a time, so that few take as long as 125;
-        estimators and functions of the user take them one by one.
+        Number of data sets for each combination. They are computed 125 at a time, so fewer take as
+        long as 125; estimators and functions process them one by one.
     n_test : int
         Size of each test set, half of each class.
     metrics : sequence of str, or mapping
-        Names of metrics of :mod:`bayescal.metrics`; or pairs of such a name and options, under what
-        they are to be called. By default log loss, and the calibration error in ten bins.
+        Names of metrics of :mod:`bayescal.metrics`; or a mapping from titles to pairs of such a
+        name and options. By default log loss, and the calibration error in ten bins.
     key : int or JAX key
-        Seed. The result depends on it and on nothing else.
+        Seed; the result depends on no other randomness.
     executor : concurrent.futures.Executor, optional
-        Where blocks of data sets are run: a pool of processes that are spawned, not forked; Dask's
+        Where blocks of data sets run: a pool of processes that are spawned, not forked; Dask's
         ``client.get_executor()``; or an adapter for MPI or Ray. By default threads, on all devices
         of this process.
     store : path, optional
-        Folder in which each finished block is kept, made if it is missing. What is there is not
-        computed again, so that a run that was killed goes on where it was; more methods, sizes or
-        data sets may be added later.
+        Folder in which finished blocks are stored, created if it is missing. Stored blocks are not
+        computed again, so a run that was killed resumes where it stopped; methods, sizes or data
+        sets may be added later.
     progress : bool or callable
         Whether to show a bar on standard error; or a function that is called with what was done,
-        and the numbers of blocks done and in all.
+        and the numbers of blocks done and in total.
 
     Returns
     -------
     xarray.Dataset
         ``value`` with dimensions prior, n_train, class_ratio, method, dataset and metric; and
         ``status``, how each fit ended: 0 converged, 1 stopped early, 2 without a finite optimum, 3
-        where a method predicts NaN: all its values are NaN there.
-        Attributes name versions, device and key, and the seconds that each stage took. Its accessor
-        ``.bayescal`` has tables, ranks and plots.
+        if a method predicts NaN, which makes all its values NaN. Attributes contain versions,
+        device and key, and the seconds that each stage took. The accessor ``.bayescal`` has tables,
+        ranks and plots.
 
     Raises
     ------
@@ -105,34 +105,39 @@ def sweep(
         For arguments of the wrong type, empty or repeated settings, families of several features
         or classes, and methods that cannot be sent to the executor's processes.
     concurrent.futures.BrokenExecutor
-        If the executor loses a worker and cannot replace it. With ``store``, another run goes on
+        If the executor loses a worker and cannot replace it. With ``store``, another run resumes
         from there.
     OSError
         If files cannot be written to ``store``.
+
+    See Also
+    --------
+    bayescal.compare.compare : Tests of the differences between methods.
+    bayescal.datasets.synthetic.sample : Draw data sets yourself.
 
     Notes
     -----
     Data sets are drawn and fitted 125 at a time in compiled programs that configurations of one
     shape share, so memory does not grow with their number: about 100 MB for each worker at 1e4 test
-    points. A data set's random key is made from ``key``, the configuration's own description and
-    the data set's number: results do not depend on what else is in the sweep, on executors,
-    devices, or interruptions. Parameters and test data of a number are the same for all sizes and
+    points. A data set's random key is made from ``key``, a description of the configuration and the
+    data set's number. Thus results do not depend on the rest of the sweep, on executors, devices,
+    or interruptions. For a given number, parameters and test data are the same for all sizes and
     class ratios, so that these are compared without the noise between data sets.
 
-    Several devices are dealt whole blocks, each the next when it is free, not shards of one block:
-    a block's fits end at different times and are partly prepared on the host, so devices never wait
-    for each other, and a data set is computed by the same program on one device as on many. Blocks
-    of one type of device and one version of JAX are equal to the last bit. In a computation of
-    several JAX processes (``jax.distributed``) all must make the same call; each does its share of
-    the blocks, on its own devices or ``executor``, and all return the whole result. An error in one
-    is raised there at once and in the others, as a RuntimeError, when they have done their share.
-    They wait for the slowest as long as JAX's collectives do, half an hour on processors; a
-    ``store`` that all share keeps what was done if that is too short, or if a process dies, which
-    ends the others. Within ``jax.default_device(...)`` a process does all by itself.
+    Several devices receive whole blocks, the next one when they are free, not shards of one block:
+    the fits of a block end at different times and are partly prepared on the host, so devices never
+    wait for one another, and a data set is computed by the same program on one device or on many.
+    Blocks computed by one type of device and one version of JAX are equal to the last bit. In a
+    computation of several JAX processes (``jax.distributed``) all must make the same call; each
+    computes some of the blocks, on its devices or ``executor``, and all return the whole result. An
+    error in one process is raised there at once, and in the others as a RuntimeError when they have
+    finished their blocks. They wait for the slowest as long as JAX's collectives do, half an hour
+    on CPUs; a ``store`` that all share keeps finished blocks if that is too short, or if a process
+    dies, which ends the others. Within ``jax.default_device(...)`` a process computes everything.
 
-    A file of ``store`` has a digest of its content: what is cut short or damaged is computed again.
+    A file of ``store`` has a digest of its content: truncated or damaged files are computed again.
     Two runs may use one store at once. Functions are distinguished by their code and by the values
-    that they carry, not by the functions that they call: remove the store if those change.
+    that they carry, not by the functions that they call: delete the store if those change.
 
     References
     ----------
@@ -143,7 +148,7 @@ def sweep(
     >>> import numpyro.distributions as dist
     >>> import bayescal as bc
     >>> prior = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
-    >>> found = bc.sweep(
+    >>> result = bc.sweep(
     ...     {"wide": prior},
     ...     n_train=[20, 80],
     ...     methods=["platt", "optimal"],
@@ -151,9 +156,9 @@ def sweep(
     ...     n_test=500,
     ...     progress=False,
     ... )
-    >>> dict(found.sizes)["dataset"], found.method.values.tolist()
+    >>> dict(result.sizes)["dataset"], result.method.values.tolist()
     (30, ['platt', 'optimal'])
-    >>> loss = found.value.sel(metric="log_loss").mean("dataset").squeeze()
+    >>> loss = result.value.sel(metric="log_loss").mean("dataset").squeeze()
     >>> bool((loss.sel({"method": "platt"}) > loss.sel({"method": "optimal"})).all())
     True
     """
@@ -202,11 +207,11 @@ def sweep(
         "n_test": n_test,
         "priors": json.dumps({name: repr(prior) for name, prior in named.items()}),
         "methods": json.dumps({name: recipe.identity for name, recipe in recipes.items()}),
-        "metrics": json.dumps({name: repr(each) for name, each in chosen.items()}),
+        "metrics": json.dumps({name: repr(choice) for name, choice in chosen.items()}),
         "seconds": json.dumps({name: round(s, 3) for name, s in run.seconds.items()}),
     }
     assert _accessor  # registers ``.bayescal``
-    dims, shape = list(coordinates), [len(each) for each in coordinates.values()]
+    dims, shape = list(coordinates), [len(coordinate) for coordinate in coordinates.values()]
     pairs = list(itertools.product(cells, recipes))
     values = np.stack([run.values[cell][method] for cell, method in pairs]).reshape(shape)
     status = np.stack([run.status[cell][method] for cell, method in pairs]).reshape(shape[:-1])
@@ -220,7 +225,7 @@ def _priors(priors: object) -> dict[str, Prior]:
     if isinstance(priors, Mapping):
         named = dict(priors)
     elif isinstance(priors, Sequence):
-        named = {str(place): prior for place, prior in enumerate(priors)}
+        named = {str(i): prior for i, prior in enumerate(priors)}
     else:
         raise TypeError(f"priors must be one prior or several, got {type(priors).__name__}")
     if not named:
@@ -235,13 +240,13 @@ def _priors(priors: object) -> dict[str, Prior]:
 
 
 def _settings(value: ArrayLike, name: str, number: type) -> list[Any]:
-    """Return one setting or several as a list of different numbers."""
+    """Convert one setting or several to a list of different numbers."""
     many = np.atleast_1d(np.asarray(value))
     if many.ndim != 1 or many.size == 0 or many.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be a number or a sequence of numbers, got {value!r}")
     if number is int and not (many == np.floor(many)).all():
         raise ValueError(f"{name} must hold whole numbers, got {value!r}")
-    found = [number(each) for each in many]
-    if len(set(found)) < len(found):
+    settings = [number(element) for element in many]
+    if len(set(settings)) < len(settings):
         raise ValueError(f"{name} must hold different numbers, got {value!r}")
-    return found
+    return settings

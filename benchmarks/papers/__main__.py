@@ -18,11 +18,11 @@ from benchmarks.papers._common import ROOT, Page
 
 FOLDER = ROOT / "docs" / "papers"
 PAPERS = (maher, valk, lucena, weight_scaling, histogram_binning, kull_jung)
-WRITTEN = "This page is written by `python -m benchmarks.papers` from `benchmarks/results`."
+WRITTEN = "`python -m benchmarks.papers` writes this page from `benchmarks/results`."
 AGREES = """\
-A figure *agrees* if it differs by one unit of its last printed digit at most; where it does not, it
-is bold, or has the difference beside it. Reasons that experiments showed stand below each table; a
-difference without one is unexplained."""
+A figure *agrees* if it differs from the published one by at most one unit of the last printed
+digit. Otherwise it is bold, or the difference is given. Explanations that experiments confirmed are
+below each table; differences without an explanation are unexplained."""
 
 
 def summary(pages: list[Page]) -> str:
@@ -34,8 +34,9 @@ def summary(pages: list[Page]) -> str:
     return f"""\
 # The papers, figure by figure
 
-What five papers print, and two on whose predictions they build, beside what this library computes
-from the same predictions and data, where these can be had. Each has a page of its own.
+This page compares the figures of five papers, and of two papers whose predictions they use, with
+those that bayescal computes from the same predictions and data, where these are available. Each
+paper also has a page with details.
 
 {AGREES}
 

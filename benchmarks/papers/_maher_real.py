@@ -39,7 +39,9 @@ def means() -> dict[str, list[Row]]:
 def text() -> str:
     rows = [row for own in means().values() for row in own]
     found = experiments()
-    remarks = [line for own in found.values() for line in own["remarks"]]
+    remarks = [
+        f"{EXPERIMENTS[name]}: {line}" for name, study in found.items() for line in study["remarks"]
+    ]
     pictures = "\n\n".join(
         f"![Critical-difference diagrams, {EXPERIMENTS[name]}]({path})"
         for name, path in PICTURES.items()
@@ -47,8 +49,8 @@ def text() -> str:
     return f"""\
 ## Real tables (section 7.2)
 
-Tables 9 and 10. Published are means over 40 tables, of which {len(read("real")["tables"])} are at
-hand: means need not agree, and what they cannot both be is said.
+Tables 9 and 10 of the thesis are means over 40 tables, of which {len(read("real")["tables"])} are
+available. The means may therefore differ. The list below points out contradictions.
 
 {crossed(rows)}
 
@@ -56,12 +58,12 @@ hand: means need not agree, and what they cannot both be is said.
 
 ### Ranks (figures 26 and 27)
 
-Average ranks of the seven methods over the tables at hand, each table's value a mean over
-{read("real")["splits"]} splits; 1 is best. p: Wilcoxon's signed-rank test against the method of the
-best rank, with Holm's correction for all 21 pairs. Published ranks are read by eye off two pictures
-published with the thesis's code, which say "higher rank is better": here they are 8 minus theirs,
-so that 1 is best too. The right panel of the picture for features, ECE, is a copy of the left one,
-so there is none of it.
+The tables show average ranks of the seven methods over the available data sets, whose values are
+means over {read("real")["splits"]} splits; 1 is best. p-values are from Wilcoxon's signed-rank test
+against the method with the best rank, with Holm's correction for all 21 pairs. We read the
+published ranks from two pictures that come with the code of the thesis. There, "higher rank is
+better", so we show 8 minus the rank. In the picture for features, the right panel (ECE) is a copy
+of the left one, so it has no ranks.
 
 {_ranks(found)}
 
@@ -71,10 +73,10 @@ Bars join methods that do not differ.
 
 ### What section 7.2 concludes
 
-A claim of order *holds* if all the pairs that it is about differ as it says, at a level of 0.05
-after correction; it *does not hold* if the closest of them differs the other way; else it is *not
-clear*. A claim that methods do not differ holds if no pair does. Of {len(read("real")["tables"])}
-tables only large differences are seen.
+A claim about a ranking *holds* if all its pairs differ as claimed, at a level of 0.05 after
+correction. It *does not hold* if the closest pair differs in the opposite direction. Otherwise it
+is *not clear*. A claim that methods do not differ holds if no pair differs.
+{len(read("real")["tables"])} tables can show only large differences.
 
 {_conclusions()}
 
@@ -89,8 +91,8 @@ this unit: two stronger penalties, and not the two weakest. The intercept is nev
 published code stops its optimizers at a tolerance of 0.1 where none is given; here they go on until
 no step lowers the objective.
 
-In that code Platt's targets have the counts of the wrong class: 1 - 1 / (N⁻ + 2) for class 1 and
-1 / (N⁺ + 2) for class 0. With equal counts that is no matter.
+In that code, Platt's targets use the counts of the wrong class: 1 - 1 / (N⁻ + 2) for class 1 and
+1 / (N⁺ + 2) for class 0. With equal counts this makes no difference.
 """
 
 

@@ -1,4 +1,4 @@
-"""Histogram binning of several labels (anonymous)."""
+"""Histogram binning for multi-label problems (anonymous)."""
 
 from __future__ import annotations
 
@@ -43,26 +43,28 @@ def page() -> Page:
     better = {metric: _lower(data, "histogram", metric) for metric in _METRICS}
     prior = _lower(data, "histogram_prior", "log_loss")
     text = f"""\
-The paper's data cannot be had. Ours are two tables with two classifiers each and predictions of a
-network for electrocardiograms, means over {study["splits"]} splits, so that figures need not
-agree; before and after, in {study["bins"]} bins of equal width as in the paper.
+The data of the paper are not available. We use two tables with two classifiers each, and
+predictions of a network for electrocardiograms, and report means over {study["splits"]} splits. The
+figures are therefore not expected to agree. They show the metrics before and after calibration, in
+{study["bins"]} bins of equal width as in the paper.
 
 ## Tables 1 and 2
 
 {_tables(data)}
 
-The text says that both errors fall in all three of its data sets. The weighted one of PASCAL-VOC,
-as it is printed, rises from 0.03819 to .22; with .022 it would be as the text says.
+The paper says that both errors fall in all three of its data sets. As printed, the weighted ECE of
+PASCAL-VOC rises from 0.03819 to 0.22. With 0.022 it would agree with the text.
 
-Here the total ECE falls in {better["ece_total"]} of {len(data)} cases, the weighted one in
-{better["ece_weighted"]}, the Hamming loss in {better["hamming_loss"]}, the log loss in
+Here the total ECE falls in {better["ece_total"]} of {len(data)} cases, the weighted ECE in
+{better["ece_weighted"]}, the Hamming loss in {better["hamming_loss"]}, and the log loss in
 {better["log_loss"]}.
 
 ## Theorems 2 and 4
 
-They say that binned probabilities are always better calibrated and at least as accurate. The proof
-takes a bin's share of class 1 for its limit in infinitely many rows. Of {labels} labels (each of
-each case and split), so many have a greater value after binning:
+The theorems say that binned probabilities are always better calibrated and at least as accurate.
+The proof treats the frequency of class 1 in a bin as its limit for infinitely many rows. The table
+shows how many of {labels} labels (one for each label, case and split) have a greater value after
+binning:
 
 {_rises(bins, labels)}
 
@@ -70,23 +72,27 @@ each case and split), so many have a greater value after binning:
 
 ## When the log loss rises
 
-A bin whose fitted rows are all of one class says 0 or 1, and a new row of the other class there
-costs 34.5 nats (1e-15). Sums of log losses over the labels of new rows, by the kind of bin:
+If all fitted rows of a bin belong to one class, the bin predicts 0 or 1, and a new row of the other
+class in it has a loss of 34.5 nats (1e-15). The table shows sums of log losses over the labels of
+new rows, by the kind of bin:
 
 {_kinds(bins)}
 
 {_share(bins)}
 
-## A prior mends it
+## A prior solves the problem
 
-`Histogram(prior_weight=1)` adds one row of the bin's center to each bin: none says 0 or 1.
+`Histogram(prior_weight=1)` adds one row with the bin's center to each bin, so that no bin predicts
+0 or 1.
 
 {_prior(data)}
 
-The log loss falls in {prior} of {len(data)} cases instead of {better["log_loss"]}; beta calibration
+The log loss falls in {prior} of {len(data)} cases instead of {better["log_loss"]}. Beta calibration
 lowers it in {_lower(data, "beta", "log_loss")}.
 """
-    return Page("histogram-binning", "Histogram binning of several labels", text, _findings(study))
+    return Page(
+        "histogram-binning", "Histogram binning for multi-label problems", text, _findings(study)
+    )
 
 
 def _lower(data: dict[str, Any], method: str, metric: str) -> int:
@@ -118,23 +124,24 @@ def _statements(bins: dict[str, Any], exact: dict[str, Any]) -> list[str]:
     """Say for which rows the theorems hold, and why."""
     greatest = max(own["fitted_ece"] for own in bins.values())
     return [
-        "On the fitted rows the calibration error is zero, whatever the scores: within a bin the "
-        f"sums of shares and of labels are the same. The greatest found is {greatest:.0e}.",
-        "On the fitted rows the Hamming loss cannot rise if 1/2 is a border of bins, as with ten: "
-        "before, all rows of a bin were predicted alike, and after, as most of them are. With an "
-        "odd number of bins it can. Two rows of scores 0.4 and 0.6, with labels 0 and 1, in one "
-        f"bin: {_odd(exact, 'hamming_loss')}.",
-        "On the fitted rows the Brier score can rise, as one share for all forgets how the scores "
-        f"of a bin tell its rows apart. The same two rows: {_odd(exact, 'brier_score')}. The "
-        "theorems do not speak of it.",
-        "For new rows none of it holds for sure. If scores are calibrated already, the error is "
-        f"zero before. After, with {', '.join(exact['rows'])} rows in a bin of share "
-        f"{exact['share']}, it is {_errors(exact)} on average, and with probability "
-        f"{_chances(exact)} the bin says the wrong side of 1/2: sums over the binomial "
-        "distribution.",
-        "The claim of accuracy rests on a lemma: rows of one bin are near to each other. It needs "
-        "classifiers that are injective and bins whose rows form convex sets. Binning sees scores "
-        "only, and the Hamming loss of new rows shows what follows.",
+        "On the fitted rows the calibration error is zero for any scores, because the predicted "
+        f"frequencies and the labels of a bin have the same sum. The largest error is "
+        f"{greatest:.0e}.",
+        "On the fitted rows the Hamming loss cannot rise if 1/2 is a border of bins, as it is with "
+        "ten bins: all rows of a bin had the same predicted label before, and have the label of "
+        "the majority after. With an odd number of bins it can rise. For two rows in one bin, with "
+        f"scores 0.4 and 0.6 and labels 0 and 1, it is {_odd(exact, 'hamming_loss')}.",
+        "On the fitted rows the Brier score can rise, because one frequency replaces the scores "
+        f"that separated the rows of the bin. For the same two rows it is "
+        f"{_odd(exact, 'brier_score')}. The theorems make no claim about it.",
+        "For new rows nothing is guaranteed. If the scores are already calibrated, the error is "
+        f"zero before binning. After binning, with {', '.join(exact['rows'])} rows in a bin with "
+        f"frequency {exact['share']}, it is {_errors(exact)} on average, and with probability "
+        f"{_chances(exact)} the bin is on the wrong side of 1/2 (computed from the binomial "
+        "distribution).",
+        "The claim about accuracy rests on a lemma that rows of one bin are close to each other. "
+        "It needs injective classifiers, and bins whose rows form convex sets. Binning only sees "
+        "scores, and the Hamming loss of new rows shows the consequence.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""M. Kull et al. (2019) and S. Jung et al. (2023), whose networks' predictions can be had."""
+"""M. Kull et al. (2019) and S. Jung et al. (2023), whose networks' predictions are available."""
 
 from __future__ import annotations
 
@@ -25,41 +25,42 @@ def page() -> Page:
     text = f"""\
 ## Kull et al. (2019)
 
-Penalties chosen by cross-validation here:
+With penalties that cross-validation chooses here:
 
 {network_tables("Kull")}
 
 {bullets(remarks("Kull"))}
 
-With the strengths that the source prints for this network (off-diagonal and intercept: Dirichlet
-{_strengths("dirichlet_odir")}, matrix {_strengths("matrix_odir")}), fitted to all rows, and as
-the source did: mean probabilities of five fits to four of five folds, least and greatest of
-{len(_study()["methods"]["temperature"]["folds"])} divisions. Which division it used is not
-published. `python -m benchmarks.studies kull`.
+The next table uses the penalties that the paper prints for this network (off-diagonal and
+intercept: Dirichlet {_strengths("dirichlet_odir")}, matrix {_strengths("matrix_odir")}). "All rows"
+is one fit to all rows. "Five folds" follows the paper: it averages the probabilities of five fits,
+each to four of five folds, and the table shows the smallest and largest value over
+{len(_study()["methods"]["temperature"]["folds"])} divisions. The division that the paper used is
+not published. To repeat the study, run `python -m benchmarks.studies kull`.
 
 {_by_folds()}
 
-- The class-wise error is the sum over classes, in 14 bins: the source's 15 borders make so many.
+- The class-wise error is the sum over classes, in 14 bins, because the paper has 15 borders.
 - {_explained()}
 
-The other networks of tables 3, 4 and 13 to 18 are not among those that can be had.
+The other networks of tables 3, 4 and 13 to 18 are not available.
 
 ## Jung et al. (2023)
 
 {network_tables("SCTL")}
 
-Temperature and ensemble temperature scaling fitted by cross-entropy ("CE"), and accuracy, of the
-three networks that can be had:
+Temperature and ensemble temperature scaling fitted by cross-entropy ("CE"), and accuracy, for the
+three networks that are available:
 
 {compared(_logs())}
 
-- Temperatures: the logged ones are not at the minimum of the log loss. Ours are: that of
-  DenseNet-40 gives the six figures of Kull et al. above.
-- Ensemble temperature: the logged errors are within .0001 of those of one temperature, as if all
-  weight were on the scaled part. At the minimum of the log loss it has
+- Temperatures: the logged temperatures do not minimize the log loss. Ours do; that of DenseNet-40
+  gives the six figures of Kull et al. above.
+- Ensemble temperature: the logged errors are within 0.0001 of those of one temperature, as if all
+  weight were on the scaled probabilities. At the minimum of the log loss their weight is
   {_mixtures()}.
-- Class-wise and parametrized temperatures, and the fits by losses that the source proposes, are not
-  in this library.
+- bayescal does not have class-wise and parametrized temperatures, nor fits by the losses that the
+  paper proposes.
 """
     first = [row for row, _ in _rows() if row.what.startswith(("`uncal", "`temp"))]
     others = [pair for pair in _rows() if not pair[0].what.startswith(("`uncal", "`temp"))]
@@ -75,7 +76,7 @@ three networks that can be had:
             if inside == len(others)
             else f"others by up to {max(_apart(row) for row, within in others if not within):.1%}",
         ),
-        Finding("Kull et al., other networks", "13 networks", "none", "not to be had"),
+        Finding("Kull et al., other networks", "13 networks", "none", "not available"),
         counted("Jung et al., temperature scaling", every("SCTL")),
         counted("Jung et al., ensemble temperature and accuracy", _logs()),
         Finding("Jung et al., losses by class", "logged", "none", "not in this library"),
@@ -143,7 +144,7 @@ def _explained() -> str:
             f"objective is {own['excess']:.0e} above its least there, where the log loss is "
             f"{own['least_log_loss']:.6f}."
         )
-    return f"{found} So what is left is as much as a fit makes out that stops early."
+    return f"{found} A fit that stops early therefore explains the remaining difference."
 
 
 def _logs() -> list[Row]:

@@ -57,11 +57,12 @@ def page() -> Page:
 
 {bullets(adult["remarks"])}
 
-What the table says of the order of methods, judged on the same test rows: differences of log
-losses, and their standard errors over test rows, which stand for all that is random but the
-training. A claim *holds* or *fails* where the difference is beyond two of them. Splines of one
-strength, and chosen by cross-validation as the algorithm says; all calibrated by cross-validation
-(algorithm 4), and on a quarter of the training rows held out.
+The next table tests the ranking of the methods in table 1, on the same test rows. It shows
+differences of log losses, with standard errors over the test rows, which cover all randomness
+except that of the training. A claim *holds* or *fails* if the difference exceeds two standard
+errors. The splines have one fixed strength, or a strength chosen by cross-validation as the
+algorithm says. All methods are calibrated by cross-validation (algorithm 4), and on a held-out
+quarter of the training rows.
 
 {_claims(adult)}
 
@@ -69,13 +70,14 @@ strength, and chosen by cross-validation as the algorithm says; all calibrated b
 
 ## Table 1, MIMIC-III
 
-Records of patients are not free. On the votes of another forest (Adult, {study["forest"]["rows"]:,}
-rows, each half calibrated on the other) the claims are judged instead:
+The patient records are not freely available. We test the claims on the votes of another forest
+instead (Adult, {study["forest"]["rows"]:,} rows, each half calibrated on the other):
 
 {_forest(study["forest"])}
 
-Votes of exactly 0 and 1 are wrong {study["forest"]["impossible"]["uncalibrated"]} times; the
-published forest of 1,000 trees cannot have had many, or its log loss would not be the second best.
+Votes of exactly 0 and 1 are wrong {study["forest"]["impossible"]["uncalibrated"]} times. The
+published forest of 1,000 trees cannot have had many such votes, because its log loss is the second
+best.
 
 ## Figure 1
 
@@ -83,27 +85,27 @@ published forest of 1,000 trees cannot have had many, or its log loss would not 
 
 ## Figure 2
 
-Log loss and accuracy by epoch. The images of CIFAR-10 are not among the data here. So small
-networks were trained on digits with noise, such that about as many are wrong:
-{training["rows"]["train"]:,} rows to train on, {training["rows"]["test"]} to test,
-{len(training["seeds"])} seeds. With a fifth of these rows to calibrate, a class has some 24
-positive ones, where the paper has 1,000. Above a fifth of the training rows calibrates, below
-predictions of five folds do.
+The figure shows log loss and accuracy by epoch. The images of CIFAR-10 are not among our data.
+Instead, we trained small networks on digits with enough noise to give about the same error rate:
+{training["rows"]["train"]:,} training rows, {training["rows"]["test"]} test rows and
+{len(training["seeds"])} seeds. With one fifth of the rows for calibration, a class has about 24
+positive rows; in the paper it has 1,000. In the upper panels one fifth of the training rows
+calibrates, in the lower ones the predictions of five folds do.
 
 ![Log loss and accuracy by epoch](lucena-figure-2.svg)
 
 {ends_table(ends)}
 
-Differences of means over seeds and their standard errors; what is told apart is so by Student's t
-at 95%:
+Differences of means over seeds, with standard errors. "Told apart" means by Student's t test at
+95 %:
 
 {bullets(epochs(training))}
 
-## Several classes: predictions of networks
+## Multi-class: predictions of networks
 
-Algorithm 3 on predictions that can be had; for those without validation rows each half of the test
-rows calibrates the other. Clipping is the best of four minimal probabilities on the test rows, as
-published. Log losses:
+Algorithm 3 on the predictions that are available. For networks without validation rows, each half
+of the test rows calibrates the other. Clipping uses the best of four minimal probabilities on the
+test rows, as in the paper. Log losses:
 
 {_networks(study, "log_loss", 4)}
 
@@ -113,13 +115,13 @@ Accuracies:
 
 {_networks(study, "accuracy", 4)}
 
-Claims, by differences on the same rows and their standard errors. In long-tailed CIFAR-10 (`_LT`)
-the rows that calibrate have other shares of the classes than those that test.
+The claims, tested by differences on the same rows with standard errors. In long-tailed CIFAR-10
+(`_LT`) the class frequencies of the calibration rows differ from those of the test rows.
 
 {_network_claims(study)}
 
-The curve of each class of DenseNet-40 on CIFAR-10, in log odds; below the diagonal at the right and
-above it at the left the network is overconfident.
+The curve of each class of DenseNet-40 on CIFAR-10, in log odds. Where the curve is below the
+diagonal on the right and above it on the left, the network is over-confident.
 
 ![Calibration curves of ten classes](lucena-classes.svg)
 
@@ -174,8 +176,8 @@ def _claims(adult: dict[str, Any]) -> str:
 def _schemes(adult: dict[str, Any]) -> str:
     lines = [f"{name}: {difference(own)}" for name, own in adult["cross_validation"].items()]
     return f"""\
-Calibration by cross-validation against rows held out, which the classifier then lacks: the paper
-claims the lower loss.
+The paper claims that calibration by cross-validation has a lower loss than calibration on held-out
+rows, which the classifier then lacks.
 
 {bullets(lines)}"""
 

@@ -21,12 +21,12 @@ def page() -> Page:
     text = f"""\
 {_maher_real.text()}
 {_maher_networks.text()}
-## Known generative models (section 7.1)
+## Generative models (section 7.1)
 
-The synthetic study has [a page of its own](reproduction.md), with an experiment for every
-difference that was found. Means of table 6 are over 1,000 data sets, there and here; they are said
-to agree if they differ by three standard errors of the difference at most. Means of `normal` where
-its optimum is often infinite say nothing and are left out.
+[The synthetic study](reproduction.md) has a separate page, with an experiment for every difference.
+The means of table 6 are over 1,000 data sets, there and here. They agree if they differ by at most
+three standard errors of the difference. Means of `normal` are left out where its optimum is often
+infinite, because they are meaningless.
 
 {table(heads, [list(finding) for finding in synthetic])}
 """

@@ -1,4 +1,4 @@
-"""K. Valk (2022): calibration of several classes by neighbors.
+"""K. Valk (2022): multi-class calibration by neighbors.
 
 Its results: `python -m benchmarks.studies cnn` and `valk`, and `simplex --datasets 10 --test-rows
 20000` with the maps of table 1 (study_simplex_table1.json).
@@ -41,23 +41,23 @@ def page() -> Page:
     text = f"""\
 ## Tables 4 to 16: networks
 
-Of the six networks DenseNet-40 on CIFAR-10 can be had. Ours are the library's defaults, which
-choose what is to be chosen by cross-validation. Tables 5 to 16: the thesis's own methods after
-temperature scaling.
+One of the six networks, DenseNet-40 on CIFAR-10, is available. Our figures use the defaults of
+bayescal, which choose hyperparameters by cross-validation. In tables 5 to 16 the methods of the
+thesis follow temperature scaling:
 
 {network_tables(_AFTER)}
 
-Table 4: without.
+In table 4 they do not:
 
 {network_tables(_ALONE)}
 
 {bullets(_remarks())}
 
-## The same with the options of the published code
+## With the options of the published code
 
-The code that the thesis names does in places something else than its text says. With what it does,
-{sum(row.agrees for row in _as_published())} of {len(_as_published())} figures agree, where by our \
-own options {_agreeing()} do; these do not:
+The published code of the thesis differs from its text in places. With the options of the code,
+{sum(row.agrees for row in _as_published())} of {len(_as_published())} figures agree; with our \
+options {_agreeing()} do. These do not agree:
 
 {compared([row for row in _as_published() if not row.agrees])}
 
@@ -65,30 +65,33 @@ own options {_agreeing()} do; these do not:
 
 ## Hard and soft borders of decision calibration
 
-Algorithm 1 divides the simplex by planes; its code, and `Decision` by default, by soft ones. Means
-over {_sets()} held-out folds of DenseNet-40's calibration rows (after temperature scaling), and
-over {_sets()} data sets with a known truth; differences are hard minus soft, with standard errors
-of pairs (folds share rows, which these do not know). "Worst violation" is that of the worst hard
-partition that was found for the held-out rows.
+Algorithm 1 divides the simplex by planes. The published code, and `Decision` by default, use soft
+borders. The table shows means over {_sets()} held-out folds of the calibration rows of DenseNet-40
+(after temperature scaling), and over {_sets()} data sets with a known truth. Differences are hard
+minus soft, with standard errors of pairs, which ignore that folds share rows. "Worst violation" is
+that of the worst hard partition that we found for the held-out rows.
 
 {_borders()}
 
-Where the truth is smooth and probabilities are everywhere soft borders lose less; with predictions
-in the corners, as the network's, the two are alike. Hence "soft" is the default.
+Soft borders have the lower loss if the truth is smooth and the predictions cover the simplex. If
+the predictions are near the corners, as those of the network, there is no difference. Therefore
+"soft" is the default.
 
 ## Table 1: three classes with a known truth
 
-The published true map, a forest fitted to five million predictions, is not to be had; ours is
-another, smooth one, with the same distribution of predictions and the same sizes. So numbers
-differ, and orders of methods can be compared. Published / ours with the published fixed options,
-± standard errors over {table_1.count()} data sets; below, what cross-validation chooses.
+The published true map, a forest fitted to five million predictions, is not available. We use a
+different, smooth map with the same distribution of predictions and the same sizes. The numbers
+therefore differ, but the rankings of the methods can be compared. The first table shows published /
+our figures with the published fixed options, ± standard errors over {table_1.count()} data sets.
+The second shows what cross-validation chooses.
 
 {table_1.values()}
 
 {table_1.chosen()}
 
-Mean ranks over the six metrics, of eight methods with the published options: ours are means over
-data sets, ± the standard deviation of a single data set, which is what the published one is.
+The next table shows mean ranks over the six metrics, for eight methods with the published options.
+Ours are means over data sets, ± the standard deviation of a single data set, because the published
+ranks are those of one data set.
 
 {table_1.ranks()}
 
@@ -104,7 +107,7 @@ data sets, ± the standard deviation of a single data set, which is what the pub
         counted("tables 4 to 16, with the options of the published code", _as_published()),
         *_claims(),
     ]
-    return Page("valk", "Valk (2022): calibration of several classes", text, findings)
+    return Page("valk", "Valk (2022): multi-class calibration", text, findings)
 
 
 # --- networks -----------------------------------------------------------------------------------

@@ -22,31 +22,32 @@ def page() -> Page:
     rows = study("losses")["rows"]
     splits = max(own["splits"] for own in study("weight_scaling")["networks"].values())
     text = f"""\
-Errors are in percent, ± a standard error. A difference is *lower* or *higher* if Student's interval
-of 95 % lacks zero, else *not clear*. Where repeats split the same rows the standard error is
-that of Nadeau and Bengio (2003), which covers what the splits have in common: simulated, it is
-right for systematic errors, and up to three times too wide where chance is most of them.
+Errors are in percent, ± a standard error. A difference is *lower* or *higher* if Student's 95 %
+interval excludes zero, and *not clear* otherwise. If repeats split the same rows, the standard
+error is that of Nadeau and Bengio (2003), which accounts for the overlap of the splits. In
+simulations it is right for systematic errors, and up to three times too large if most of the error
+is chance.
 
 ## Table 1: losses of training
 
-The networks and their logits cannot be had. Published, before / after TS / after WS (weight), ECE
-in 15 bins:
+The networks and their logits are not available. The published ECE in 15 bins, before / after TS /
+after WS (weight):
 
 {tables.published_1()}
 
-Ours are networks of the same kind on other images: three convolutions (width 8) or two hidden
-layers of 128, {study("losses")["epochs"]} epochs, all of them made, so that calibration rows have
-no part in training. "digits" are 8 x 8 ({_sizes(rows["digits"])}; {repeats} splits), "made" are
-images of ten classes that are alike in pairs ({_sizes(rows["made"])}; {repeats} sets of their own).
-LS is the paper's, .95 for the label and .05 / 9 for each other class; MMCE is cross-entropy plus
-twice that error; the focal loss is not in the paper's table. Temperatures and weights have the
-least ECE on the calibration rows, on grids of .1 and of .1 %.
-`python -m benchmarks.studies losses`.
+We train networks of the same kind on other images: three convolutions (width 8) or two hidden
+layers of 128, for {study("losses")["epochs"]} epochs without early stopping, so that calibration
+rows play no part in training. "digits" are 8 x 8 images ({_sizes(rows["digits"])}; {repeats}
+splits). "made" are synthetic images of ten classes that are similar in pairs
+({_sizes(rows["made"])}; {repeats} data sets). LS is label smoothing as in the paper, 0.95 for the
+label and 0.05 / 9 for each other class. MMCE is cross-entropy plus twice that error. The focal loss
+is not in the paper's table. Temperatures and weights minimize the ECE on the calibration rows, on
+grids with steps of 0.1 and 0.1 %. To repeat the study, run `python -m benchmarks.studies losses`.
 
 {tables.ours_1()}
 
-WS can only lower confidences: where training leaves a network underconfident, as label smoothing
-may, its weight is 100 % and nothing changes, in the paper's table too.
+WS can only lower confidences. If training leaves a network under-confident, as label smoothing may,
+the weight is 100 % and nothing changes. The paper's table shows this as well.
 
 ## Table 2: methods
 
@@ -58,23 +59,23 @@ may, its weight is 100 % and nothing changes, in the paper's table too.
 
 {tables.knots()}
 
-The other twelve networks of the table are not to be had:
+The other twelve networks of the table are not available:
 
 {tables.published_2()}
 
-What can be had; where there are test rows only, one random half of {splits} calibrates. Orders of
-such errors, of one split each, are partly chance, here as there:
+These networks are available. If there are only test rows, one random half calibrates ({splits}
+splits). Rankings of errors from a single split are partly due to chance, here as in the paper:
 
 {tables.ours_2()}
 
 ## Table 3: bins
 
-ECE in 25 bins after weights of 5 to 35 bins of equal width (ECWS) / of equal mass (CWS). None of
-these networks is to be had.
+ECE in 25 bins, after weights in 5 to 35 bins of equal width (ECWS) / of equal mass (CWS). None of
+these networks is available.
 
 {tables.published_3()}
 
-Ours, means over halves; ↓ and ↑ where CWS is lower or higher:
+Our figures, means over halves; ↓ and ↑ mark where CWS is lower or higher:
 
 {tables.ours_3()}
 
@@ -82,23 +83,24 @@ Ours, means over halves; ↓ and ↑ where CWS is lower or higher:
 
 ![Figure 1](weight-scaling-figure-1.svg)
 
-Figure 1: from (.6, .3, .1) to equal probabilities, as published.
+Figure 1: from (0.6, 0.3, 0.1) to equal probabilities, as published.
 
 ![Figure 2](weight-scaling-figure-2.svg)
 
-Figure 2, of other networks than the paper's ResNet-110: weights of CWS beside reciprocal
-temperatures of CTS by bin of the confidence, and confidence less accuracy.
+Figure 2, for other networks than the paper's ResNet-110: weights of CWS and reciprocal temperatures
+of CTS by bin of the confidence, and confidence minus accuracy.
 
 ![Figure 3](weight-scaling-figure-3.svg)
 
-Figure 3, of VGG-16 on CIFAR-100 rather than ResNet-110: reliability on the test rows before, after
-CTS and after CWS.
+Figure 3, for VGG-16 on CIFAR-100 instead of ResNet-110: reliability on the test rows before
+calibration, after CTS and after CWS.
 
 ## Equation 10: one weight
 
-Weight in percent; mean squared error in 15 bins of equal mass, which equation 10 minimizes
-(`WeightScaling(norm=2)`), on the calibration rows; ECE in 15 bins of equal width on the test rows.
-Equation 9 is the same of absolute errors (`WeightScaling()`), the grid is of the ECE as in table 1.
+The table shows the weight in percent; the mean squared error in 15 bins of equal mass on the
+calibration rows, which equation 10 minimizes (`WeightScaling(norm=2)`); and the ECE in 15 bins of
+equal width on the test rows. Equation 9 minimizes absolute errors (`WeightScaling()`). The grid
+minimizes the ECE as in table 1.
 
 {tables.one_weight()}
 """

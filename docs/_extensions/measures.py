@@ -1,7 +1,7 @@
-"""What each metric says of predictions that are too sure or not sure enough, and each loss of one.
+"""Pictures of metrics for over- and under-confident predictions, and of losses.
 
-Both are drawn for all public functions of ``bayescal.metrics`` and ``bayescal.losses`` in one form,
-on cases of three classes (or labels that do not exclude each other) whose truth is known.
+All public functions of ``bayescal.metrics`` and ``bayescal.losses`` are drawn in one form, on rows
+of three classes (or three labels) with a known truth.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ ROWS = (30, 100, 300, 1000)
 SAMPLES = 20
 COSTS = [[0, 1, 0.3], [1, 0, 0.3], [1, 1, 0.3]]  # one class, another, or neither
 METRIC_CAPTION = (
-    "Left: 300 cases of three classes, or labels, from not sure enough to too sure; at 1 (dotted) "
-    "predictions are the truth. Right: the truth, by the number of cases. Lines are means over "
-    f"{SAMPLES} samples, bands hold 90 % of them."
+    "Left: 300 rows of three classes, or labels, from under-confident to over-confident "
+    "predictions; at 1 (dotted) the predictions are the true probabilities. Right: the true "
+    "probabilities, by the number of rows. Lines are means over "
+    f"{SAMPLES} samples; bands contain 90 % of the samples."
 )
 GIVEN = np.linspace(-5, 5, 200)  # without 0, where classes tie
 SHARE = 0.7
 LOSS_CAPTION = (
-    "Left: the loss of ten equal rows by the probability that they give a class; all are of it "
-    "(blue), or seven of ten are (orange; dotted: their share). Right: its derivative by the logit "
-    "of the class."
+    "Left: the loss of ten equal rows, by the predicted probability of a class. All ten rows "
+    "(blue) or seven of them (orange; dotted: 0.7) belong to the class. Right: the derivative of "
+    "the loss with respect to the logit of the class."
 )
 
 
@@ -93,7 +94,7 @@ def draw_metric(name: str, path: Path) -> None:
     """Draw a metric by over-confidence, and by the number of cases."""
     panels = (
         ("predicted / true log odds", SHARPNESS, [(300, s) for s in SHARPNESS], [1 / 3, 1, 3]),
-        ("cases", ROWS, [(n, 1.0) for n in ROWS], ROWS),
+        ("rows", ROWS, [(n, 1.0) for n in ROWS], ROWS),
     )
     with pictures.panels(path, 2) as axes:
         for ax, (label, x, cases, ticks) in zip(axes, panels, strict=True):

@@ -21,9 +21,9 @@ HEAD = """---
 file_format: mystnb
 kernelspec: {name: python3}
 ---
-# Each plot
+# Plots
 
-The examples of their docstrings. All take and return Axes of matplotlib.
+These are the examples of the docstrings. Every plot accepts and returns Matplotlib axes.
 
 ```{code-cell} ipython3
 :tags: [remove-cell]

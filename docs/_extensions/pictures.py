@@ -1,8 +1,8 @@
-"""What each calibrator does to the same three models, whose truth is known.
+"""Pictures of each calibrator for three models with a known truth.
 
-The models: a network that is too sure (its log odds are 2.5 times too large), a forest that is not
-sure enough (half as large as they should be), and a margin whose curve is bent. Each gives 1,000
-rows to calibrate on. ``draw`` makes one picture of three panels.
+The models are an over-confident network (its log odds are 2.5 times too large), an under-confident
+forest (its log odds are half as large as they should be), and a margin whose curve is bent. Each
+has 1,000 calibration rows. ``draw`` makes one picture with three panels.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def draw(calibrator: Any, path: Path) -> None:
 def drawings() -> dict[str, tuple[Callable[[Path], None], str]]:
     """Return what draws each calibrator, and what is said of the picture, by its public name."""
     caption = (
-        "Calibrated probability (orange) by predicted probability, of three models with "
-        f"{ROWS:,} rows each. Dashed: the truth."
+        "Calibrated probability (orange) by predicted probability, for three models with "
+        f"{ROWS:,} calibration rows each. Dashed: the truth."
     )
     return {name: (partial(draw, each), caption) for name, each in calibrators().items()}

@@ -184,7 +184,7 @@ def show_picture(app: Sphinx, what: str, name: str, *rest: Any) -> None:
     place = lines.index("") + 1
     lines[place:place] = [
         f".. figure:: /reference/pictures/{own}.svg",
-        f"   :alt: What {own} does",
+        f"   :alt: Picture of {own}",
         "",
         f"   {CAPTIONS[own]}",
         "",
@@ -244,9 +244,9 @@ def write(path: Path, text: str) -> None:
 
 
 METHODS = (
-    f"What it makes (orange) of three models with {pictures.ROWS:,} rows to calibrate on: a "
-    "network that is too sure, a forest that is not sure enough, and a bent margin. Across: "
-    "the predicted probability; up: the calibrated one. Dashed: the truth."
+    f"Each picture shows the calibrated probability (orange) by the predicted probability, for "
+    f"three models with {pictures.ROWS:,} calibration rows each: an over-confident network, an "
+    "under-confident forest, and a bent margin. Dashed: the truth."
 )
 
 
@@ -260,7 +260,7 @@ def cards(names: Iterable[str]) -> list[str]:
             f":link: /reference/{name}",
             ":link-type: doc",
             f"```{{image}} /reference/pictures/{name}.svg",
-            f":alt: What {name} does",
+            f":alt: Picture of {name}",
             "```",
             ":::",
         ]
@@ -274,8 +274,8 @@ def gallery_pages() -> dict[str, str]:
     both = ["## Metrics", "", measures.METRIC_CAPTION, "", *cards(metrics)]
     both += ["## Losses", "", measures.LOSS_CAPTION, "", *cards(losses)]
     return {
-        "methods": "\n".join(["# Each method", "", METHODS, "", *cards(pictures.drawings())]),
-        "measures": "\n".join(["# Each metric and loss", "", *both]),
+        "methods": "\n".join(["# Calibrators", "", METHODS, "", *cards(pictures.drawings())]),
+        "measures": "\n".join(["# Metrics and losses", "", *both]),
     }
 
 
@@ -291,7 +291,7 @@ def generate(app: Sphinx) -> None:
     for path in folder.glob("*.rst"):
         if path.stem not in (*names, "index"):
             path.unlink()
-    head = ["Reference", "=" * 9, "", ":doc:`command-line`, and all names for Python:", ""]
+    head = ["Reference", "=" * 9, "", "The :doc:`command-line`, and all public names:", ""]
     more = ["", ".. toctree::", "   :hidden:", "", "   command-line", ""]
     write(folder / "index.rst", "\n".join([*head, *index(found), *more]))
     write(folder / "command-line.md", command_line())

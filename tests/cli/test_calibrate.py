@@ -111,7 +111,7 @@ def test_errors(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
     file, *_ = binary
     out = ["--out", str(tmp_path / "c.npz")]
     fit = ["fit", str(file), "--label", "truth", "--columns", "p"]
-    check_error([*fit, "--method", "Magic", *out], "--method must be one of auto, average")
+    check_error([*fit, "--method", "Magic", *out], "--method must be one of Auto, AveragedBeta")
     check_error([*fit, "--inputs", "odds", *out], "--inputs must be")
     check_error([*fit, "--seed", "-1", *out], "Invalid value for '--seed'")
     check_error([*fit, "--out", "-"], "--out must be a file")

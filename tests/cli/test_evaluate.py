@@ -251,7 +251,7 @@ def test_page_is_that_of_the_library(folder: Path) -> None:
         (("probs.csv", "--label", "z"), "no column named 'z' (--label); the columns are"),
         (("probs.csv", "--label", "y", "--model", "q"), "no column named 'q' (--model)"),
         (("probs.csv", "--label", "y"), "2 columns of numbers, 'p', 'n', and 2 classes, '0', '1'"),
-        (("probs.csv", "--label", "y"), "say which with --model NAME=COLUMN"),
+        (("probs.csv", "--label", "y"), "pass --model NAME=COLUMN"),
         (("probs.csv", "--label", "y", "--model", "n"), "column 'n' of model 'n' must hold prob"),
         (("probs.csv", "--label", "y", "--model", "n"), "got 10 in row 1 (line 2)"),
         (("probs.csv", "--label", "y", "--model", "a=p,p,p"), "must name one column or two"),
@@ -287,7 +287,7 @@ def test_errors_take_one_line_and_write_nothing(
 ) -> None:
     (folder / "probs.csv").write_text("p,n,y,t,one,m\n.5,10,0,a,7,-1\n.2,20,1,,7,-1\n")
     (folder / "texts.csv").write_text("p,y\na,0\nb,1\n")
-    if "'p', 'n'" in message or "say which" in message:
+    if "'p', 'n'" in message or "pass --model" in message:
         (folder / "probs.csv").write_text("p,n,y\n.5,10,0\n.2,20,1\n")
     check_error(run(*line), message)
     assert sorted(path.name for path in folder.iterdir()) == ["probs.csv", "texts.csv"]

@@ -56,7 +56,7 @@ def test_columns_are_read(write: Callable, content: str | bytes) -> None:
         ('y,s\n0,"1\n', "not a CSV file: unexpected end of data"),
         (
             b"\x89PNG\r\n\x1a\n\0\0",
-            "not text in UTF-8: byte 1 is no text; say what it is in with --encoding",
+            "not text in UTF-8: byte 1 is no text; pass its encoding with --encoding",
         ),
         (b"y,s\n0,\0\n", "not a CSV file: it holds zero bytes"),
         (gzip.compress(b"y,s\n0,1\n" * 50, mtime=0)[:30], "damaged gzip file"),

@@ -168,16 +168,16 @@ def test_intervals(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     file, _ = put(tmp_path, "csv:;")
     fit = ["--label", "truth", "--out", tmp_path / "m.npz"]
-    check_error("if ';' stands between cells, pass --sep", "fit", file, *fit)
+    check_error("if ';' separates cells, pass --sep", "fit", file, *fit)
     check_error("--sep must be one character, got ';;'", "fit", file, *fit, "--sep", ";;")
     check_error("--encoding must be one that Python knows", "fit", file, *fit, "--encoding", "x")
     other, _ = put(tmp_path, "csv:latin-1")
-    check_error("say what it is in with --encoding", "fit", other, *fit)
+    check_error("pass its encoding with --encoding", "fit", other, *fit)
     plain = tmp_path / "two.csv"
     frame().assign(q=0.5).to_csv(plain, index=False)
-    check_error("say which with --columns COLUMN for the score", "fit", plain, *fit)
+    check_error("pass --columns COLUMN for the score", "fit", plain, *fit)
     line = ["fit", plain, *fit, "--columns", "p"]
-    check_error("--method must be one of auto, averaged_beta", *line, "--method", "bet")
+    check_error("--method must be one of Auto, AveragedBeta", *line, "--method", "bet")
     wrong = "--option must be NAME=VALUE with one of inference, num_samples, parameters"
     check_error(wrong, *line, "--method", "beta", "--option", "parameter=2")
     check_error("parameters must be", *line, "--method", "beta", "--option", "parameters=7")
@@ -371,12 +371,18 @@ def test_logits_are_not_taken_for_percentages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        ("0,9", "column 'p' holds '0,9', which is no number; for decimal commas pass --decimal ,"),
+        (
+            "0,9",
+            "column 'p' holds '0,9', which is not a number; for decimal commas pass --decimal ,",
+        ),
         ("4,327", "commas between thousands must be removed"),
-        ("90%", "column 'p' holds '90%', which is no number; for percentages pass --inputs perc"),
+        (
+            "90%",
+            "column 'p' holds '90%', which is not a number; for percentages pass --inputs perc",
+        ),
         ("90,5%", "for percentages pass --inputs percent and --decimal ,"),
-        ("[0.1 0.9]", "holds '[0.1 0.9]', which is no number; write one number in each cell"),
-        ("high", "column 'p' holds 'high', which is no number; there must be probabilities"),
+        ("[0.1 0.9]", "holds '[0.1 0.9]', which is not a number; write one number in each cell"),
+        ("high", "column 'p' holds 'high', which is not a number; there must be probabilities"),
     ],
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -462,7 +468,7 @@ def test_what_unpacks_to_much_is_read_in_blocks(
     monkeypatch.setattr(_streams, "PIPED", 1 << 16)
     result = invoke("evaluate", "-", "--label", "y", input=packed)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "-: what is no regular file must hold at most" in result.stderr
+    assert "-: input that is not a regular file must have at most" in result.stderr
 
 
 def test_lines_and_blocks_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -531,11 +537,11 @@ def test_json_lines(tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch
     ("content", "message"),
     [
         ("", "the file must not be empty"),
-        ('{"p": 0.5, "y": 1}\n{"p": 0.5,', "line 2 is no JSON: "),
+        ('{"p": 0.5, "y": 1}\n{"p": 0.5,', "line 2 is not JSON: "),
         ("[1]", "line 1 must be a JSON object"),
         ('{"p": 0.5, "y": 1}\n{"y": 0}', "must hold finite numbers, got '' in row 2 (line 2)"),
         ('{"p": [0.5, 0.5], "y": 1}\n{"p": [1, 0], "y": 0}', "write one number in each cell"),
-        ('{"p": 0.5, "y": ' + 100_000 * "[", "line 1 is no JSON: "),
+        ('{"p": 0.5, "y": ' + 100_000 * "[", "line 1 is not JSON: "),
         ('{"p": NaN, "y": 1}\n{"p": 1, "y": 0}', "finite numbers, got 'NaN' in row 1"),
     ],
 )

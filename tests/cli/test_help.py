@@ -94,8 +94,7 @@ def test_methods_are_known_before_they_are_imported() -> None:
     (listed,) = re.findall(r"one of (.*), got", str(caught.value))
     *found, sigmoid = listed.split(", ")
     assert sigmoid == "sigmoid"
-    plain = {name.replace("_", "") for name in found}
-    assert plain == {name.lower() for name in calibrator_names()}
+    assert sorted(found) == sorted(calibrator_names())
     for name in ("Venn_Abers", "VENNABERS", *calibrator_names(), *found, "sigmoid"):
         _check_method(name)
 

@@ -135,9 +135,9 @@ def test_models_are_judged(
     file, page = write(tmp_path / f"new.{form}", columns), tmp_path / "page.html"
     if many:
         # As of a hundred million rows.
-        monkeypatch.setattr("bayescal.evaluation._evaluate._FEW", 100)
-        monkeypatch.setattr("bayescal.metrics._uncertainty.measured_blocks.MANY", 100)
-        monkeypatch.setattr("bayescal.metrics._uncertainty.calibration_tests.MANY", 100)
+        monkeypatch.setattr("bayescal.evaluation._evaluate._MIN_ROWS_IN_CELLS", 100)
+        monkeypatch.setattr("bayescal.metrics.uncertainty.measured_blocks.MANY", 100)
+        monkeypatch.setattr("bayescal.metrics.uncertainty.calibration_tests.MANY", 100)
     line = ["evaluate", file, "--label", "truth", "--model", "p", "--model", "b=q"]
     line += ["--json", "-", "--html", page, "--replicates", "30"]
     found = json.loads(run(*line, *(["--weights", weights] if weights else [])).stdout)
@@ -374,7 +374,7 @@ def test_progress_is_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_column_that_is_no_label_does_not_fill_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bayescal.cli._labelled._MOST_LABELS", 100)
+    monkeypatch.setattr("bayescal.cli._labelled._MAX_LABELS", 100)
     file = write(tmp_path / "cal.csv", table())
     line = ["fit", str(file), "--label", "p", "--out", str(tmp_path / "m.npz")]
     check_error(line, "column 'p' must hold labels, got more than 100 different ones")

@@ -48,7 +48,7 @@ def svgs(page: str) -> list[np.ndarray]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge thousands of cases as one would a hundred million."""
-    monkeypatch.setattr(_evaluate, "_FEW", 100)
+    monkeypatch.setattr(_evaluate, "_MIN_ROWS_IN_CELLS", 100)
     monkeypatch.setattr(_measured_blocks, "MANY", 100)
     monkeypatch.setattr(_significance, "MANY", 100)
 

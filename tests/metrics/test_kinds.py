@@ -94,7 +94,7 @@ def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> 
         for weights in (None, rng.integers(0, 3, 3000), rng.exponential(size=3000)):
             found = []
             for many in (10, 10**6):
-                monkeypatch.setattr(bins_of, "_MANY", many)
+                monkeypatch.setattr(bins_of, "_MAX_SORTED_ROWS", many)
                 curve = metrics.reliability_curve(
                     probs, y, binning=binning, bins=13, weights=weights
                 )

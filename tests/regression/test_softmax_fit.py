@@ -15,7 +15,7 @@ from bayescal.regression.softmax.choose import _side_by_side, out_of_fold_losses
 from bayescal.regression.softmax.fit import fit_many, fit_on_host
 from bayescal.regression.softmax.objective import (
     Design,
-    Host,
+    HostEvaluator,
     Parameters,
     evaluate,
     full_hessian,
@@ -78,7 +78,7 @@ def test_derivatives_against_differences(kind: str, k: int) -> None:
     design = make(60, k, 1, kind)
     rng = np.random.default_rng(0)
     theta, penalty = 0.1 * rng.normal(size=size(design)), rng.uniform(0, 2, size(design))
-    with Host(design, penalty) as host:
+    with HostEvaluator(design, penalty) as host:
         point = host.evaluate(theta)
         assert point.value == pytest.approx(value(theta, design, penalty), rel=1e-13)
         np.testing.assert_allclose(point.gradient, gradient(theta, design, penalty), atol=1e-11)
@@ -103,7 +103,7 @@ def test_jax_computes_the_same(kind: str, x64: None) -> None:
     theta, penalty = 0.1 * rng.normal(size=size(design)), rng.uniform(0, 2, size(design))
     compiled = jax.jit(evaluate)(design, penalty, theta)
     vector = rng.normal(size=len(theta))
-    with Host(design, penalty) as host:
+    with HostEvaluator(design, penalty) as host:
         point = host.evaluate(theta)
         np.testing.assert_allclose(compiled.value, point.value, rtol=1e-13)
         np.testing.assert_allclose(compiled.gradient, point.gradient, atol=1e-11)

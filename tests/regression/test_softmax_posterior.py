@@ -8,17 +8,17 @@ from scipy.special import softmax
 
 from bayescal._core.optimise import Status
 from bayescal.regression.softmax import posterior as softmax_posterior
-from bayescal.regression.softmax.objective import Design, change, full_hessian, split
+from bayescal.regression.softmax.objective import Design, full_hessian, logit_update, split
 from tests.regression.problems import KINDS, make, size
 
 
 def covariance(design: Design, penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Return the inverse of the Hessian, row by row from its definition."""
-    logits = design.offset + change(design, theta)
+    logits = design.offset + logit_update(design, theta)
     probs = softmax(logits, axis=1)
     hessian = np.diag(penalty)
     unit = np.eye(len(theta))
-    moved = np.stack([change(design, direction) for direction in unit], axis=2)
+    moved = np.stack([logit_update(design, direction) for direction in unit], axis=2)
     for j, p, w in zip(moved, probs, design.weights, strict=True):
         hessian += w * j.T @ (np.diag(p) - np.outer(p, p)) @ j
     np.testing.assert_allclose(

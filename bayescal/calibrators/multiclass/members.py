@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import device, matmul, namespace
 from bayescal._core.numerics import scaled_softmax
-from bayescal.regression.softmax.objective import Design, change, split
+from bayescal.regression.softmax.objective import Design, logit_update, split
 
 #: Factors of probabilities, so that their coefficients are of the size of the others.
 _PROBABILITY = 4.0
@@ -182,7 +182,7 @@ def member_logits(member: Member, theta: Any, x: Any, basis: Any) -> Any:
     )
     features, shared = make_features(x, own, basis, member.shared is not None)
     design = Design(x, x[..., 0], x[..., 0], features, x, shared)
-    return x + change(design, theta, member.sizes(k, rank))
+    return x + logit_update(design, theta, member.sizes(k, rank))
 
 
 def make_features(x: Any, layout: Layout, basis: Any, confidence: bool = True) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from bayescal.calibrators.multiclass.members import Layout, main_directions, mak
 from bayescal.calibrators.stack.fold_fits import Losses, Place, Scale
 from bayescal.data.folds.deal import score_keys
 from bayescal.data.rows import Rows
-from bayescal.regression.softmax.objective import Design, change, evaluate
+from bayescal.regression.softmax.objective import Design, evaluate, logit_update
 
 #: Of a sum of losses.
 _ROUNDING = 1e-13
@@ -119,7 +119,7 @@ def _held_out(
     folds: jax.Array,
     basis: jax.Array,
 ) -> jax.Array:
-    logs = log_softmax(x + change(_design(layout, x, y, weights, basis), theta))
+    logs = log_softmax(x + logit_update(_design(layout, x, y, weights, basis), theta))
     return jnp.where(folds == fold, logs[jnp.arange(len(y)), y], 0)
 
 

@@ -1,1 +1,1 @@
-"""The compiled programs that condition on data sets and predict."""
+"""Compiled programs that condition on data sets and predict."""

@@ -8,7 +8,7 @@ O(draws * points); memory O(block + data sets * points).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,20 +22,23 @@ from bayescal._core.numerics import (
     subtract_maximum,
     two_class_probabilities,
 )
-from bayescal.inference._class_prior import Shares
+from bayescal.inference._class_prior import ClassProbRule
 from bayescal.models import Family
 
-_DIRECT = 1 << 24
+#: Numbers of products up to which likelihoods are computed in one piece.
+_MAX_UNBLOCKED = 1 << 24
 
 Tree = TypeVar("Tree")
-#: Largest exponents (classes, m), and sums on their scale (classes, b, m).
+#: Largest exponents (classes, m), and sums relative to them (classes, b, m).
 _Sums: TypeAlias = tuple[jax.Array, jax.Array]
+#: A block of draws: parameters, relative and reference log weights, and log class probabilities.
+_Block: TypeAlias = tuple[Params, tuple[jax.Array | None, jax.Array], jax.Array | None]
 
 
 class Draws(NamedTuple):
-    """Parameters (n, ...), their log prior density, for the mode, and their log weights (n,).
+    """Parameters (n, ...), their log prior density, used for the mode, and log weights (n,).
 
-    These are without the likelihood, scaled so that with it they sum to the evidence.
+    The weights exclude the likelihood; multiplied by it, they sum to the evidence.
     """
 
     params: Params
@@ -44,7 +47,7 @@ class Draws(NamedTuple):
 
 
 def log_likelihood(family: Family, params: Params, sums: jax.Array, origin: jax.Array) -> jax.Array:
-    """Return the log likelihood (n,) of the parameters given the sums (classes, p) of features.
+    """Compute the log likelihood (n,) of parameters given sums (classes, p) of features.
 
     O(n * classes * p), whatever the number of observations; ``-inf`` where parameters are invalid.
     """
@@ -56,16 +59,16 @@ def log_likelihood(family: Family, params: Params, sums: jax.Array, origin: jax.
         return jnp.matmul(jax.vmap(one)(params), sums.ravel(), precision="highest")
 
     n = jax.tree.leaves(params)[0].shape[0]
-    if n * sums.size <= _DIRECT:
+    if n * sums.size <= _MAX_UNBLOCKED:
         return nan_to_minus_inf(rows(params))
-    block = max(1, _DIRECT // (8 * sums.size))
+    block = max(1, _MAX_UNBLOCKED // (8 * sums.size))
     return nan_to_minus_inf(jax.lax.map(rows, in_blocks(params, n, block)).ravel()[:n])
 
 
 def weigh(
     family: Family, draws: Draws, sums: jax.Array, origin: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return normalised log weights (n,) of draws given a data set, and the log evidence."""
+    """Return the normalized log weights (n,) of draws given a data set, and the log evidence."""
     log_lik = log_likelihood(family, draws.params, sums, origin)
     total = jnp.where(jnp.isneginf(log_lik), -jnp.inf, draws.log_base + log_lik)
     return normalise_log_weights(total)
@@ -83,7 +86,7 @@ def in_blocks(tree: Tree, n: int, block: int) -> Tree:
 
 
 def broadcast_params(params: Params, n: int, sampled: set[str]) -> Params:
-    """Repeat the fixed parameters ``n`` times, beside those that are sampled."""
+    """Repeat the fixed parameters ``n`` times, so that they match the sampled ones."""
     return {
         name: value if name in sampled else jnp.broadcast_to(value, (n, *jnp.shape(value)))
         for name, value in params.items()
@@ -91,7 +94,7 @@ def broadcast_params(params: Params, n: int, sampled: set[str]) -> Params:
 
 
 def linear(natural: jax.Array, phi: jax.Array) -> jax.Array:
-    """Return natural (..., n, p) times phi (m, p) as (..., n, m), elementwise where p is small."""
+    """Multiply natural (..., n, p) by phi (m, p) to (..., n, m), elementwise if p is small."""
     if phi.shape[-1] > 4:
         return jnp.matmul(natural, phi.T, precision="highest")
     terms = [natural[..., :, j, None] * phi[:, j] for j in range(1, phi.shape[-1])]
@@ -99,7 +102,7 @@ def linear(natural: jax.Array, phi: jax.Array) -> jax.Array:
 
 
 def weighted_sum(weights: jax.Array, values: jax.Array) -> jax.Array:
-    """Return weights (b, n) times values (..., n, m) as (..., b, m)."""
+    """Multiply weights (b, n) by values (..., n, m) to (..., b, m)."""
     if weights.shape[0] == 1:
         return jnp.sum(weights[0][:, None] * values, axis=-2, keepdims=True)
     return jnp.matmul(weights, values, precision="highest")
@@ -119,13 +122,13 @@ def draw_blocks(draws: Draws, log_weights: jax.Array, block: int) -> tuple[Param
 
 
 def natural_block(family: Family, params: Params, origin: jax.Array, dtype: np.dtype) -> jax.Array:
-    """Return the finite coefficients (classes, n, p) of a block; invalid draws weigh nothing."""
+    """Return the finite coefficients (classes, n, p) of a block; invalid draws have no weight."""
     natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
     return jnp.where(jnp.isfinite(natural), natural, 0).astype(dtype).swapaxes(0, 1)
 
 
 def finite_features(family: Family, x: jax.Array, origin: jax.Array, dtype: np.dtype) -> jax.Array:
-    """Return the features (m, p), so far from overflow that sums of products are finite."""
+    """Return the features (m, p), clipped so that sums of products are finite."""
     most = float(jnp.finfo(dtype).max) * 2.0**-20
     return jnp.clip(family.features(x, origin, jnp), -most, most).astype(dtype)
 
@@ -137,23 +140,22 @@ def mixture(
     log_weights: jax.Array,
     x: jax.Array,
     origin: jax.Array,
-    shares: Shares,
+    rule: ClassProbRule,
     dtype: np.dtype,
 ) -> jax.Array:
-    """Return logs of class probabilities (classes, b, m), unnormalised, at a chunk of points x.
+    """Return unnormalized log class probabilities (classes, b, m) at a chunk of points x.
 
-    They average the optimal predictions of draws ("preds"), or are ratios of averaged densities
-    ("predictive"). The normalised weights (b, n) are those of b data sets that share n draws.
+    They average the optimal predictions of the draws ("preds"), or are ratios of averaged densities
+    ("predictive"). The normalized weights (b, n) are those of b data sets that share n draws.
     """
 
-    def at(log_shares: jax.Array) -> jax.Array:
-        given = family, method, params, log_weights, x, origin, log_shares, dtype
-        return _mixture_at(*given)
+    def at(log_class_probs: jax.Array) -> jax.Array:
+        return _mixture_at(family, method, params, log_weights, x, origin, log_class_probs, dtype)
 
-    if shares.log_weights.shape[0] == 1:
-        return at(shares.log_probs[0])
-    parts = jax.lax.map(at, shares.log_probs)
-    return jax.nn.logsumexp(parts + shares.log_weights[:, None, None, None], axis=0)
+    if rule.log_weights.shape[0] == 1:
+        return at(rule.log_probs[0])
+    parts = jax.lax.map(at, rule.log_probs)
+    return jax.nn.logsumexp(parts + rule.log_weights[:, None, None, None], axis=0)
 
 
 def _mixture_at(
@@ -163,33 +165,36 @@ def _mixture_at(
     log_weights: jax.Array,
     x: jax.Array,
     origin: jax.Array,
-    log_shares: jax.Array,
+    log_class_probs: jax.Array,
     dtype: np.dtype,
 ) -> jax.Array:
-    """Do so for shares (classes, n) of draws or (classes, b) of data sets, or of all."""
+    """As ``mixture``, for one node of class probabilities.
+
+    These are (classes, n) for draws, (classes, b) for data sets, or (classes, 1).
+    """
     phi = finite_features(family, x, origin, dtype)
     b, n = log_weights.shape
     k, m = family.classes, phi.shape[0]
     block = even_block(n, block_elements() // (m * k))
-    log_shares = log_shares.astype(dtype)
-    own_shares = None
-    if method == "preds" and log_shares.shape[1] > 1:
-        own_shares = in_blocks(log_shares.T, n, block)
-    # The envelope over data sets keeps what is shared between them free of their weights.
+    log_class_probs = log_class_probs.astype(dtype)
+    drawn_class_probs = None
+    if method == "preds" and log_class_probs.shape[1] > 1:
+        drawn_class_probs = in_blocks(log_class_probs.T, n, block)
+    # Relative to their maximum over data sets, the draws' densities can be shared by all of them.
     envelope = jnp.max(log_weights, axis=0, keepdims=True)
     safe = jnp.where(jnp.isfinite(envelope), envelope, 0)
     relative = weight_blocks(log_weights - safe, block) if b > 1 else None
     weights = relative, weight_blocks(envelope, block)[:, 0]
-    inputs = in_blocks(params, n, block), weights, own_shares
+    inputs = in_blocks(params, n, block), weights, drawn_class_probs
 
-    def body(carry: _Sums, item: Any) -> tuple[_Sums, None]:
-        blk, (relative, ref), own_shares = item
-        natural = natural_block(family, blk, origin, dtype)
-        own = None if relative is None else jnp.exp(relative).astype(dtype)
+    def body(carry: _Sums, item: _Block) -> tuple[_Sums, None]:
+        block_params, (relative, reference), drawn = item
+        natural = natural_block(family, block_params, origin, dtype)
+        scale = None if relative is None else jnp.exp(relative).astype(dtype)
         if method == "predictive":
-            return _predictive_step(carry, natural, phi, own, ref), None
-        each = log_shares if own_shares is None else own_shares.T
-        return _preds_step(each[..., None], carry, natural, phi, own, ref), None
+            return _predictive_step(carry, natural, phi, scale, reference), None
+        log_prior = log_class_probs if drawn is None else drawn.T
+        return _preds_step(log_prior[..., None], carry, natural, phi, scale, reference), None
 
     lowest = jnp.full((k, m), jnp.finfo(dtype).min, dtype)
     start = (lowest, jnp.zeros((k, b, m), dtype))
@@ -197,11 +202,11 @@ def _mixture_at(
         (top, total), _ = body(start, jax.tree.map(lambda leaf: leaf[0], inputs))
     else:
         (top, total), _ = jax.lax.scan(body, start, inputs)
-    # A sum near the smallest number has lost terms: NaN says so, and the caller goes row by row.
+    # A sum near the smallest float has lost terms. NaN marks it, and the caller goes row by row.
     faint = total < jnp.finfo(dtype).tiny * 1e8
     log_total = jnp.log(jnp.where(faint & (b > 1), jnp.nan, total))
     if method == "predictive":
-        return log_total + (top[:, None, :] + log_shares[..., None])
+        return log_total + (top[:, None, :] + log_class_probs[..., None])
     return log_total
 
 
@@ -215,7 +220,7 @@ def _preds_step(
 ) -> _Sums:
     """Add a block to the weighted sums of the optimal predictions.
 
-    ``log_prior`` (classes, n or 1, 1) are the log shares of the draws.
+    ``log_prior`` (classes, n or 1, 1) are the log class probabilities of the draws.
     """
     top, total = carry
     weights = jnp.exp(ref).astype(phi.dtype)[None]
@@ -238,7 +243,7 @@ def _preds_step(
 def _predictive_step(
     carry: _Sums, natural: jax.Array, phi: jax.Array, relative: jax.Array | None, ref: jax.Array
 ) -> _Sums:
-    """Add a block to the weighted sums of the densities of each class, on a running scale."""
+    """Add a block to the weighted sums of the density of every class, on a running scale."""
     top, total = carry
     log_density = linear(natural, phi) + ref.astype(phi.dtype)[:, None]
     new_top = jnp.maximum(top, jnp.max(log_density, axis=1))
@@ -252,7 +257,7 @@ def _predictive_step(
 def in_chunks(
     function: Callable[[jax.Array], jax.Array], x: jax.Array, width: int = POINTS_PER_CHUNK
 ) -> jax.Array:
-    """Apply ``function`` to chunks of points ``x`` (m, ...) and join results on their last axis."""
+    """Apply ``function`` to chunks of points ``x`` (m, ...) and join results on the last axis."""
     m = x.shape[0]
     if m <= width:
         return function(x)
@@ -264,7 +269,7 @@ def in_chunks(
 def mean_natural(
     family: Family, draws: Draws, log_weights: jax.Array, origin: jax.Array
 ) -> jax.Array:
-    """Return the weighted mean (classes, p) of the coefficients, summed in blocks."""
+    """Compute the weighted mean (classes, p) of the coefficients, in blocks."""
     first = jax.tree.map(lambda leaf: leaf[0], draws.params)
     one = jax.eval_shape(lambda: family.natural(first, origin))
     block = min(log_weights.shape[0], max(1, (1 << 22) // one.size))

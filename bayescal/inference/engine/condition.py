@@ -1,13 +1,13 @@
-"""The compiled programs that condition on data, for a batch of data sets at once.
+"""Compiled programs that condition a batch of data sets at once.
 
-Each is one ``jit`` over the whole batch.  Draws that data sets share are made once.
+Each is one ``jit`` over the whole batch. Draws that data sets share are made once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +24,14 @@ from bayescal.models import Family
 
 _ROWS_TIMES_DRAWS = 1 << 23
 _KEPT_NUMBERS = 1 << 25
-#: Of many data sets, to write weights down costs more than a later prediction gains: of 64 with
-#: 100,000 draws, 0.9 s instead of 0.5 to condition, and nothing in what follows; of one, nothing,
-#: and 12 to 28 ms instead of 31 to predict.
+#: With many data sets, storing the weights costs more than a later prediction gains: for 64 with
+#: 100,000 draws, conditioning takes 0.9 s instead of 0.5 s and predicting is no faster. For one
+#: data set it costs nothing and predicting takes 12 to 28 ms instead of 31 ms.
 _KEPT_WEIGHTS = 1 << 20
 
 Row = TypeVar("Row")
+Extra = TypeVar("Extra")
+Common = TypeVar("Common")
 
 
 class Setup(NamedTuple):
@@ -38,26 +40,26 @@ class Setup(NamedTuple):
     integrator: Integrator
     size: int
     stacked: bool
-    #: Devices over which data sets are split.
+    #: Number of devices over which data sets are split.
     parts: int = 1
 
     @property
     def common_draws(self) -> bool:
-        """Whether all data sets have the same draws."""
+        """Whether all data sets use the same draws."""
         return self.integrator.shared and not self.stacked
 
 
 class Summary(NamedTuple, Generic[ArrayT]):
-    """One entry for each data set.
+    """Evidence and diagnostics, one entry for each data set.
 
     Attributes
     ----------
     log_evidence, ess, pareto_k : arrays of shape (batch,)
-        The compiled program gives the tails (batch, tail + 1) of log weights in place of k.
+        The compiled program returns the tails (batch, tail + 1) of log weights in place of k.
     quadrature_error : array of shape (batch,)
-        What a rule says of itself; NaN for draws.
+        Error estimated by a quadrature rule; NaN for draws.
     r_hat, divergences : arrays of shape (batch,)
-        Of chains; NaN for other draws and rules.
+        Diagnostics of chains; NaN for other draws and for rules.
     """
 
     log_evidence: ArrayT
@@ -69,45 +71,45 @@ class Summary(NamedTuple, Generic[ArrayT]):
 
 
 def rows_at_once(size: int, batch: int) -> int:
-    """Return how many data sets' weights are held at once."""
+    """Return for how many data sets weights are held in memory at once."""
     return int(np.clip(_ROWS_TIMES_DRAWS // size, 1, min(batch, 64)))
 
 
 def select(problem: Problem, setup: Setup, b: int | np.ndarray) -> Problem:
-    """Return the problem of data set ``b`` alone, or of several."""
+    """Return the problem of the single data set ``b``, or of an array of them."""
     mapped = _mapped(problem, setup)
     return _rejoin(problem, setup, jax.tree.map(lambda leaf: leaf[b], mapped))
 
 
 def sizes_differ(setup: Setup, problem: Problem) -> bool:
-    """Whether some data sets need much less than what the whole batch does."""
-    sizes = setup.integrator.own_sizes(problem.state)
+    """Return whether some data sets need far fewer nodes than the batch as a whole."""
+    sizes = setup.integrator.sizes_per_data_set(problem.state)
     return sizes is not None and bool((sizes != setup.size).any())
 
 
 def alone(setup: Setup, problem: Problem, b: int | np.ndarray) -> tuple[Setup, Problem]:
-    """Return setup and problem of data set ``b`` alone, or of an array of one, of its own size."""
+    """Return setup and problem of the single data set ``b`` (or of an array of one) at its size."""
     one = select(problem, setup, b)
     if not sizes_differ(setup, problem):
         return setup, one
-    sizes = setup.integrator.own_sizes(problem.state)
+    sizes = setup.integrator.sizes_per_data_set(problem.state)
     assert sizes is not None
     return setup._replace(size=int(sizes[b].max())), one._replace(draws=None, log_weights=None)
 
 
 def _mapped(problem: Problem, setup: Setup) -> Problem:
-    """Return the parts of a problem that have an axis of data sets; None for the others."""
+    """Return the parts of a problem that have an axis of data sets, and None for the others."""
     return problem._replace(
         prior=problem.prior if setup.stacked else None,
         state=None if setup.integrator.shared else problem.state,
         origin=None,
-        class_prior=problem.class_prior if problem.class_prior.each else None,
+        class_prior=problem.class_prior if problem.class_prior.per_data_set else None,
         draws=None if setup.common_draws else problem.draws,
     )
 
 
 def _rejoin(problem: Problem, setup: Setup, row: Problem) -> Problem:
-    """Put one data set's parts beside those that all data sets share."""
+    """Combine the parts of one data set with those that all data sets share."""
     return problem._replace(
         prior=row.prior if setup.stacked else problem.prior,
         state=problem.state if setup.integrator.shared else row.state,
@@ -125,38 +127,38 @@ def map_rows(
     mapped = _mapped(problem, setup), extra
 
     def one(item: tuple[Problem, Row]) -> Out:
-        row, own = item
-        return function(_rejoin(problem, setup, row), own)
+        row, extra = item
+        return function(_rejoin(problem, setup, row), extra)
 
     return map_batch(one, mapped, problem.sums.shape[0], rows)
 
 
 def split_problem(
-    function: Callable[[Problem, Any, Any], Out],
+    function: Callable[[Problem, Extra, Common], Out],
     problem: Problem,
     setup: Setup,
-    extra: Any,
-    common: Any,
+    extra: Extra,
+    common: Common,
 ) -> Out:
-    """Return ``function(problem, extra, common)``, with some of the data sets on each device.
+    """Compute ``function(problem, extra, common)``, splitting the data sets over devices.
 
-    Leaves of ``extra``, and of what is returned, have a leading axis of data sets, too.
+    The leaves of ``extra``, and of the result, must have a leading axis of data sets.
     """
     if problem.sums.shape[0] % setup.parts:
         return function(problem, extra, common)
-    # What is single data sets' does not go to all devices.
+    # The parts of single data sets must not be copied to all devices.
     rest = problem._replace(
         prior=None if setup.stacked else problem.prior,
         state=problem.state if setup.integrator.shared else None,
         sums=None,
-        class_prior=None if problem.class_prior.each else problem.class_prior,
+        class_prior=None if problem.class_prior.per_data_set else problem.class_prior,
         draws=problem.draws if setup.common_draws else None,
         log_weights=None,
     )
 
-    def part(each: Any, shared: Any) -> Out:
-        (own, extra), (rest, common) = each, shared
-        return function(_rejoin(rest, setup, own), extra, common)
+    def part(rows: tuple[Problem, Extra], shared: tuple[Problem, Common]) -> Out:
+        (row, extra), (rest, common) = rows, shared
+        return function(_rejoin(rest, setup, row), extra, common)
 
     return split(part, (_mapped(problem, setup), extra), (rest, common), setup.parts)
 
@@ -186,7 +188,7 @@ def map_draws(function: Callable[[Problem, Draws], Out], problem: Problem, setup
 
 
 def keep_draws(setup: Setup, problem: Problem) -> Problem:
-    """Make the draws now, where all of them fit in memory, and data sets need as many."""
+    """Make the draws now if all of them fit in memory and all data sets need as many."""
     if sizes_differ(setup, problem) or _numbers_drawn(problem, setup) > _KEPT_NUMBERS:
         return problem
     return problem._replace(draws=_make_draws(setup, problem))
@@ -194,7 +196,7 @@ def keep_draws(setup: Setup, problem: Problem) -> Problem:
 
 @cached_by_structure
 def _numbers_drawn(problem: Problem, setup: Setup) -> int:
-    """Return how many numbers the draws of a whole batch hold."""
+    """Return how many numbers the draws of a whole batch contain."""
     draws = jax.eval_shape(lambda p: realise(setup, select(p, setup, 0)), problem)
     size = sum(leaf.size for leaf in jax.tree.leaves(draws))
     return size if setup.common_draws else size * problem.sums.shape[0]
@@ -212,14 +214,14 @@ def _make_draws(setup: Setup, problem: Problem) -> Draws:
 
 
 def weights_of(problem: Problem, draws: Draws) -> jax.Array:
-    """Return the normalised log weights (n,) of the draws of one data set, kept or made."""
+    """Return the normalized log weights (n,) of the draws of one data set, stored or computed."""
     if problem.log_weights is not None:
         return problem.log_weights
     return weigh(problem.prior.family, draws, problem.sums, problem.origin)[0]
 
 
 def condition(setup: Setup, problem: Problem) -> tuple[Problem, Summary]:
-    """Weigh all draws: keep the weights where all fit in memory, and sum them up."""
+    """Weigh all draws, summarize the weights, and store them if all fit in memory."""
     keep = problem.draws is not None and problem.sums.shape[0] * setup.size <= _KEPT_WEIGHTS
     summary, log_weights = _weigh_all(setup, keep, problem)
     return problem._replace(log_weights=log_weights), summary
@@ -227,7 +229,7 @@ def condition(setup: Setup, problem: Problem) -> tuple[Problem, Summary]:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax.Array | None]:
-    """Return evidence and diagnostics for each data set, and the weights (batch, n) to keep."""
+    """Return evidence and diagnostics of every data set, and the weights (batch, n) to store."""
     integrator = setup.integrator
 
     def one(problem: Problem, draws: Draws) -> tuple[Summary, jax.Array | None]:
@@ -247,7 +249,7 @@ def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax
 
 @partial(jax.jit, static_argnums=0)
 def mean_coefficients(setup: Setup, problem: Problem) -> jax.Array:
-    """Return the posterior mean (batch, classes, p) of the coefficients."""
+    """Compute the posterior mean (batch, classes, p) of the coefficients."""
 
     def one(problem: Problem, draws: Draws) -> jax.Array:
         log_weights = weights_of(problem, draws)
@@ -258,7 +260,7 @@ def mean_coefficients(setup: Setup, problem: Problem) -> jax.Array:
 
 @partial(jax.jit, static_argnums=0)
 def find_modes(setup: Setup, problem: Problem) -> Params:
-    """Return the parameters (batch, ...) at which likelihood times prior density is largest."""
+    """Find the parameters (batch, ...) with the largest likelihood times prior density."""
 
     def one(problem: Problem, draws: Draws) -> Params:
         best = setup.integrator.mode(problem)
@@ -274,5 +276,5 @@ def find_modes(setup: Setup, problem: Problem) -> Params:
 
 @partial(jax.jit, static_argnums=0)
 def natural_rows(family: Family, params: Params, origin: jax.Array) -> jax.Array:
-    """Return the coefficients (batch, classes, p) of one parameter vector for each data set."""
+    """Return the coefficients (batch, classes, p) of one parameter vector per data set."""
     return jax.vmap(family.natural, in_axes=(0, None))(params, origin)

@@ -1,4 +1,4 @@
-"""How far draws can be trusted: Pareto-smoothed importance sampling's k, R-hat of chains."""
+"""Diagnostics of draws: Pareto k of importance weights, R-hat and effective size of chains."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_AT_ONCE = 64
-#: Effective weighted draws with which chains are compared, at least, and the standard errors of the
-#: difference of means that count as one.
-_COMPARABLE, _APART = 100, 4
+_SETS_AT_ONCE = 64
+#: Fewest effective weighted draws with which chains are compared, and the number of standard errors
+#: by which means must differ to count as different.
+_MIN_EFFECTIVE, _SIGNIFICANT = 100, 4
 
 
 def largest_log_weights(log_weights: jax.Array) -> jax.Array:
-    """Return the tail of log weights (n,) and the weight below it, descending, largest at zero.
+    """Return the tail of log weights (n,) and the next weight, descending from zero.
 
-    So many count as the tail: min(n / 5, 3 sqrt(n)).
+    The tail has min(n / 5, 3 sqrt(n)) entries.
     """
     n = log_weights.shape[0]
     top = jnp.max(log_weights)
     shifted = log_weights - jnp.where(jnp.isfinite(top), top, 0)
-    # Selection needs no more than float32, where it is fast.
+    # float32 is enough for selection, and fast.
     count = min(math.ceil(min(0.2 * n, 3 * math.sqrt(n))) + 1, n)
     return jax.lax.top_k(shifted.astype(jnp.float32), count)[0]
 
 
 def pareto_k(largest: np.ndarray) -> np.ndarray:
-    """Estimate the shape k of the generalised Pareto tail of importance weights.
+    """Estimate the shape k of the generalized Pareto tail of importance weights.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ def pareto_k(largest: np.ndarray) -> np.ndarray:
     Returns
     -------
     array of shape (batch,)
-        k; above 0.7 averages over the weights are unreliable. NaN for tails of fewer than five,
-        ``-inf`` where the weights of the tail are equal, ``inf`` where so few have any that a
-        quarter of the tail is zero.
+        k; above 0.7 averages over the weights are unreliable. NaN for tails of fewer than five
+        weights, ``-inf`` if the weights of the tail are equal, ``inf`` if at least a quarter of the
+        tail is zero.
 
     References
     ----------
@@ -50,7 +50,7 @@ def pareto_k(largest: np.ndarray) -> np.ndarray:
     batch, count = largest.shape
     if count < 6:
         return np.full(batch, np.nan)
-    parts = [_shapes(largest[i : i + _AT_ONCE]) for i in range(0, batch, _AT_ONCE)]
+    parts = [_shapes(largest[i : i + _SETS_AT_ONCE]) for i in range(0, batch, _SETS_AT_ONCE)]
     return np.concatenate(parts)
 
 
@@ -76,7 +76,7 @@ def _shapes(largest: np.ndarray) -> np.ndarray:
     weights /= weights.sum(axis=1, keepdims=True)
     best = np.sum(np.where(weights > 0, theta * weights, 0), axis=1)
     k = np.log1p(-best[:, None] * x).mean(axis=1)
-    # A weak prior of ten observations at one half steadies small tails.
+    # A weak prior of ten observations at one half stabilizes small tails.
     k = np.where(alone, np.inf, (n * k + 10 * 0.5) / (n + 10))
     return np.where(equal, -np.inf, k)
 
@@ -90,14 +90,15 @@ def judge_chains(
     ----------
     chains : array of shape (chains, n, d)
     weighted, log_weights : arrays of shape (m, d) and (m,)
-        Weighted draws from the same posterior. Where chains have other means, as if all had missed
-        a mode, they are worth as few draws as would be as far off.
+        Weighted draws from the same posterior. If the means of the chains differ from theirs, as
+        when all chains missed a mode, the chains count as no more draws than would have such an
+        error by chance.
 
     Returns
     -------
     tuple
-        Both of normal scores of ranks, and of their distances from the median. NaN where a
-        coordinate does not move.
+        Both are computed from normal scores of ranks, and of the ranks of distances from the
+        median. NaN if a coordinate does not move.
 
     References
     ----------
@@ -107,29 +108,31 @@ def judge_chains(
 
     weights = np.exp(log_weights)
     with np.errstate(all="ignore"):
-        comparable = 1 / np.sum(weights**2) >= _COMPARABLE
+        comparable = 1 / np.sum(weights**2) >= _MIN_EFFECTIVE
         scores = np.concatenate([chains.reshape(-1, chains.shape[2]), weighted])
         sizes, ratios = [], []
         for fold in (False, True):
             if fold:
                 scores = np.abs(scores - np.median(scores[: -len(weighted)], axis=0))
             scores = _normal_scores(scores, len(weighted))
-            own = scores[: -len(weighted)].reshape(chains.shape)
-            ess = np.asarray(effective_sample_size(own))
-            ratios.append(np.asarray(split_gelman_rubin(own)))
+            chain_scores = scores[: -len(weighted)].reshape(chains.shape)
+            ess = np.asarray(effective_sample_size(chain_scores))
+            ratios.append(np.asarray(split_gelman_rubin(chain_scores)))
             if comparable:
                 other = scores[-len(weighted) :]
                 mean = weights @ other
-                spread = own.var(axis=(0, 1)) + weights @ (other - mean) ** 2
-                apart = (own.mean(axis=(0, 1)) - mean) ** 2 / spread * 2
+                spread = chain_scores.var(axis=(0, 1)) + weights @ (other - mean) ** 2
+                difference = (chain_scores.mean(axis=(0, 1)) - mean) ** 2 / spread * 2
                 error = 1 / ess + np.sum(weights**2)
-                ess = np.where(apart > _APART**2 * error, np.minimum(ess, 1 / apart), ess)
+                ess = np.where(
+                    difference > _SIGNIFICANT**2 * error, np.minimum(ess, 1 / difference), ess
+                )
             sizes.append(ess)
     return float(np.min(sizes)), float(np.max(ratios))
 
 
 def _normal_scores(values: np.ndarray, extra: int) -> np.ndarray:
-    """Return normal scores of ``values`` (n, d) by their ranks among all but the last ``extra``."""
+    """Return normal scores of ``values`` (n, d) by their rank among all but the last ``extra``."""
     from scipy.special import ndtri
 
     ranked = np.sort(values[: len(values) - extra], axis=0)

@@ -1,9 +1,9 @@
 """Piecewise polynomial interpolation of a smooth function on nodes, with a check of its error.
 
-Nodes are equally spaced in t = asinh((z - centre) / scale): nearly uniform where most points lie,
-ever wider towards outliers, which do not move centre and scale.  Between nodes the polynomial of
-degree five through the six nearest values is used, so that halving the spacing divides the error
-by about 64.
+Nodes are equally spaced in t = asinh((z - center) / scale): nearly uniform where most points lie,
+and ever wider towards outliers, which do not move center and scale. Between nodes it evaluates the
+polynomial of degree five through the six nearest values, so that halving the spacing divides the
+error by about 64.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Grid(NamedTuple):
 
 
 def centre_and_scale(z: np.ndarray) -> np.ndarray:
-    """Return the median of the points ``z`` and their scale, of at most about 4,096 of them.
+    """Return the median and the scale of the points ``z``, from at most about 4,096 of them.
 
-    The scale is the median distance from the median, ties left out, times 1.4826 so that it is the
+    The scale is the median distance from the median, without ties, times 1.4826, so that it is the
     standard deviation of a normal sample.
     """
     sample = z.ravel()[:: -(-z.size // _SAMPLE)].astype(np.float64)
@@ -43,7 +43,7 @@ def centre_and_scale(z: np.ndarray) -> np.ndarray:
 
 
 def make_grid(z: jax.Array, bulk: jax.Array, intervals: int) -> tuple[Grid, jax.Array]:
-    """Return a grid that covers the points ``z``, and its ``intervals + 1`` nodes.
+    """Make a grid that covers the points ``z``; return it and its ``intervals + 1`` nodes.
 
     ``bulk`` is what ``centre_and_scale`` returns.
     """
@@ -80,8 +80,8 @@ def interpolation_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Estimate the interpolant's largest errors, in probability and in log odds, from its nodes.
 
     ``values`` are log odds (nodes,) on a grid whose number of intervals is a multiple of four. The
-    errors are those at half of the nodes, each times the factor by which they fell when the spacing
-    was halved before, or a quarter at least: for a smooth curve the next halving divides by 64.
+    errors are those with half of the nodes, times the factor by which they fell when the spacing
+    was last halved, at least a quarter: for a smooth curve the next halving divides them by 64.
     """
     pairs = zip(left_out_error(values), left_out_error(values[::2]), strict=True)
     miss, log_miss = (
@@ -91,9 +91,9 @@ def interpolation_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def left_out_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Interpolate log odds (nodes,) from every other node; return the largest misses in between.
+    """Interpolate log odds (nodes,) from every other node; return the largest errors in between.
 
-    The first is in probability, the second in log odds; the number of intervals is even.
+    The first error is in probability, the second in log odds; the number of intervals is even.
     """
     truth = values[1::2]
     guess = _evaluate(values[::2], jnp.arange(truth.shape[0], dtype=values.dtype) + 0.5)

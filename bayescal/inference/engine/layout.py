@@ -1,6 +1,6 @@
-"""Where the data sets of a batch, and the priors of a grid, stand in what the user sees.
+"""Leading axes of results: the priors of a grid and the data sets of a batch.
 
-Programs know one axis: of data sets, or of all pairs of a prior of the grid and a data set.
+The compiled programs have one leading axis: data sets, or pairs of a prior and a data set.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import numpy as np
 
 from bayescal.data.checks import Batch
 
-__all__ = ["Index", "Layout"]
+__all__ = ["BatchLayout", "Index"]
 
-#: Of a data set; of a grid's prior, by name; or of both.
+#: A data set by number, a prior of a grid by name, or both.
 Index = int | str | tuple[str, int]
 
 
-class Layout(NamedTuple):
-    """Names of a grid's priors, None where there is no grid, and the data that the user gave."""
+class BatchLayout(NamedTuple):
+    """Names of a grid's priors (None without a grid), and the data that the user passed."""
 
     names: tuple[str, ...] | None
     given: Batch
@@ -35,22 +35,22 @@ class Layout(NamedTuple):
         return tuple(self.dims.values())
 
     def spread(self, rows: np.ndarray) -> np.ndarray:
-        """Repeat rows, one for each data set, for each prior."""
+        """Repeat the rows of all data sets for every prior."""
         if self.names is None:
             return rows
         return np.tile(rows, (len(self.names), *(1,) * (rows.ndim - 1)))
 
     def flat(self) -> Batch:
-        """Return the data of all pairs."""
+        """Return the data of all pairs of a prior and a data set."""
         x, y, mask, _ = self.given
         return Batch(self.spread(x), self.spread(y), self.spread(mask), not self.dims)
 
     def shaped(self, rows: np.ndarray) -> np.ndarray:
-        """Give entries for all pairs the leading axes that the user sees."""
+        """Reshape entries for all pairs to the leading axes that the user sees."""
         return rows.reshape(self.shape + rows.shape[1:])
 
     def position(self, index: Index) -> int:
-        """Return which pair is meant; a number alone counts them all."""
+        """Return the number of the pair that ``index`` means; an integer counts all pairs."""
         names, sets = self.names, len(self.given.x)
         if isinstance(index, int | np.integer):
             count = sets * len(names or ("",))
@@ -65,9 +65,9 @@ class Layout(NamedTuple):
             raise IndexError(f"index must have a data set in [0, {sets}), got {number}")
         return names.index(name) * sets + number
 
-    def label(self, place: int) -> str:
-        """Name a pair in a message."""
+    def label(self, index: int) -> str:
+        """Describe a pair in a message."""
         sets = len(self.given.x)
-        parts = [] if self.names is None else [f"prior {self.names[place // sets]!r}"]
-        parts += [] if self.given.single else [f"data set {place % sets}"]
+        parts = [] if self.names is None else [f"prior {self.names[index // sets]!r}"]
+        parts += [] if self.given.single else [f"data set {index % sets}"]
         return ", ".join(parts)

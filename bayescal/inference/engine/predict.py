@@ -1,21 +1,21 @@
-"""The compiled programs that predict, for a batch of data sets at once.
+"""Compiled programs that predict for a batch of data sets at once.
 
-What data sets share is computed once: an average over shared draws is a matrix product. Otherwise
-data sets are taken a few at a time.
+What data sets share is computed once: an average over shared draws is a matrix product. Otherwise a
+few data sets are processed at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.chunks import map_batch, parts_of, split
-from bayescal.inference._class_prior import Shares
+from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
     Draws,
     finite_features,
@@ -36,7 +36,12 @@ from bayescal.inference.engine.condition import (
     split_problem,
     weights_of,
 )
-from bayescal.inference.engine.interpolate import interpolate, interpolation_error, make_grid
+from bayescal.inference.engine.interpolate import (
+    Grid,
+    interpolate,
+    interpolation_error,
+    make_grid,
+)
 from bayescal.inference.integrators.base import Problem
 from bayescal.models import Family
 
@@ -50,23 +55,28 @@ def _log_class_probabilities(
     common_rows: bool,
     dtype: np.dtype,
 ) -> jax.Array:
-    """Return unnormalised log class probabilities (batch, classes, m), averaged over draws.
+    """Average unnormalized log class probabilities (batch, classes, m) over draws.
 
-    ``x`` is (m, ...) where ``shared_x``, else (batch, m, ...).
+    ``x`` is (m, ...) if ``shared_x``, else (batch, m, ...).
     """
     common = realise(setup, problem) if setup.common_draws else None
 
-    def part(problem: Problem, own: jax.Array | None, rest: Any) -> jax.Array:
-        common, shared = rest
-        points = shared if own is None else own
-        given = setup, problem, method, points, own is None, common_rows, dtype
-        return _of_some(*given, common)
+    def part(
+        problem: Problem,
+        own_x: jax.Array | None,
+        rest: tuple[Draws | None, jax.Array | None],
+    ) -> jax.Array:
+        common, common_x = rest
+        points = common_x if own_x is None else own_x
+        assert points is not None
+        given = setup, problem, method, points, own_x is None, common_rows, dtype
+        return _average_part(*given, common)
 
-    own, shared = (None, x) if shared_x else (x, None)
-    return split_problem(part, problem, setup, own, (common, shared))
+    own_x, common_x = (None, x) if shared_x else (x, None)
+    return split_problem(part, problem, setup, own_x, (common, common_x))
 
 
-def _of_some(
+def _average_part(
     setup: Setup,
     problem: Problem,
     method: str,
@@ -76,32 +86,32 @@ def _of_some(
     dtype: np.dtype,
     common: Draws | None,
 ) -> jax.Array:
-    """Do so for the data sets that are there."""
+    """As `_log_class_probabilities`, for the data sets on one device."""
     family = problem.prior.family
     batch = problem.sums.shape[0]
-    # Shares that are averaged over with the draws are each data set's own.
-    alike = method != "preds" or not problem.class_prior.each
+    # Class probabilities that are averaged together with the draws differ between data sets.
+    alike = method != "preds" or not problem.class_prior.per_data_set
     if common is not None and shared_x and common_rows and batch > 1 and alike:
         rows = rows_at_once(setup.size, batch)
 
         def chunk(item: tuple[jax.Array, jax.Array | None]) -> jax.Array:
-            block, log_shares = item
+            block, log_class_probs = item
             weights = block
-            shares = problem.class_prior.rule(method, setup.size)
-            if log_shares is not None:
-                shares = Shares.at(log_shares.T)
+            rule = problem.class_prior.rule(method, setup.size)
+            if log_class_probs is not None:
+                rule = ClassProbRule.at(log_class_probs.T)
             if problem.log_weights is None:
                 weights = jax.vmap(lambda s: weigh(family, common, s, problem.origin)[0])(block)
             return in_chunks(
                 lambda part: mixture(
-                    family, method, common.params, weights, part, problem.origin, shares, dtype
+                    family, method, common.params, weights, part, problem.origin, rule, dtype
                 ),
                 x,
             )
 
-        each = problem.sums if problem.log_weights is None else problem.log_weights
-        own = problem.class_prior.log_mean if problem.class_prior.each else None
-        parts = jax.lax.map(chunk, in_blocks((each, own), batch, rows))
+        rows_of = problem.sums if problem.log_weights is None else problem.log_weights
+        log_mean = problem.class_prior.log_mean if problem.class_prior.per_data_set else None
+        parts = jax.lax.map(chunk, in_blocks((rows_of, log_mean), batch, rows))
         return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
 
     def one(problem: Problem, row: jax.Array | None) -> jax.Array:
@@ -113,10 +123,10 @@ def _of_some(
             return exact + problem.class_prior.log_mean[:, None]
         draws = realise(setup, problem) if common is None else common
         weights = weights_of(problem, draws)[None]
-        shares = problem.class_prior.rule(method, weights.shape[1])
+        rule = problem.class_prior.rule(method, weights.shape[1])
         return in_chunks(
             lambda part: mixture(
-                family, method, draws.params, weights, part, problem.origin, shares, dtype
+                family, method, draws.params, weights, part, problem.origin, rule, dtype
             )[:, 0],
             points,
         )
@@ -128,11 +138,12 @@ def _of_some(
 
 
 class Predicted(NamedTuple):
-    """What the programs return.
+    """The result of the prediction programs.
 
-    Values are log odds (batch, m), or log probabilities (batch, m, k) of more than two classes;
-    then come probabilities of class 1, or of all, and the errors in probability and in log odds of
-    interpolation, NaN where a point failed.
+    ``values`` are log odds (batch, m), or log probabilities (batch, m, k) for more than two
+    classes. ``probs`` are the probabilities of class 1, or of all classes. ``miss`` and
+    ``log_miss`` are the errors of interpolation in probability and in log odds, NaN if a point
+    failed.
     """
 
     values: jax.Array
@@ -142,7 +153,7 @@ class Predicted(NamedTuple):
 
 
 def normalise(log_probs: jax.Array, out: np.dtype) -> Predicted:
-    """Normalise log class probabilities (batch, classes, m)."""
+    """Normalize log class probabilities (batch, classes, m)."""
     if log_probs.shape[1] == 2:
         return _from_log_odds(log_probs[:, 1] - log_probs[:, 0], out)
     values = jnp.moveaxis(jax.nn.log_softmax(log_probs, axis=1), 1, 2)
@@ -162,14 +173,14 @@ def predict_each(
     x: jax.Array,
     shared_x: bool,
 ) -> Predicted:
-    """Call ``predict`` for the batch, or one by one where data sets differ much in size."""
+    """Call ``predict`` once for the batch, or for every data set if their sizes differ much."""
     if not sizes_differ(setup, problem):
         return predict(setup, problem, x)
-    found = []
+    results = []
     for b in range(problem.sums.shape[0]):
         row = np.array([b])
-        found.append(predict(*alone(setup, problem, row), x if shared_x else x[row]))
-    values, probs, *misses = zip(*found, strict=True)
+        results.append(predict(*alone(setup, problem, row), x if shared_x else x[row]))
+    values, probs, *misses = zip(*results, strict=True)
     worst = [np.max(np.stack(miss)) for miss in misses]
     return Predicted(*jax.device_put((np.concatenate(values), np.concatenate(probs), *worst)))
 
@@ -206,8 +217,8 @@ def predict_by_nodes(
 ) -> Predicted:
     """Average over the draws at nodes only, and interpolate the log odds between them.
 
-    ``ends`` are the lowest and highest point of all data sets, those of other processes, too, and
-    ``bulk`` is what ``centre_and_scale`` says of the points' coordinates.
+    ``ends`` are the lowest and the highest point of all data sets, including those of other
+    processes; ``bulk`` is the result of ``centre_and_scale`` for the points' coordinates.
     """
     family = problem.prior.family
     z = family.coordinate(x.astype(jnp.result_type(float)), jnp)
@@ -221,19 +232,22 @@ def predict_by_nodes(
     z = z.astype(dtype)
     grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
 
-    def some(each: Any, common: Any) -> tuple[jax.Array, jax.Array]:
-        grid, z = common
+    def some(
+        rows: tuple[jax.Array, jax.Array | None], common: tuple[Grid, jax.Array | None]
+    ) -> tuple[jax.Array, jax.Array]:
+        grid, common_z = common
 
         def one(item: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
-            row, own = item
-            points = z if own is None else own
-            found = _from_log_odds(interpolate(grid, row.astype(dtype), points), out)
-            return found.values, found.probs
+            row, own_z = item
+            points = common_z if own_z is None else own_z
+            assert points is not None
+            result = _from_log_odds(interpolate(grid, row.astype(dtype), points), out)
+            return result.values, result.probs
 
-        return map_batch(one, each, each[0].shape[0], 16)
+        return map_batch(one, rows, rows[0].shape[0], 16)
 
-    own, shared = (None, z) if shared_x else (z, None)
-    log_odds, probs = split(some, (values, own), (grid, shared), setup.parts)
+    own_z, common_z = (None, z) if shared_x else (z, None)
+    log_odds, probs = split(some, (values, own_z), (grid, common_z), setup.parts)
     return Predicted(log_odds, probs, jnp.max(miss), jnp.max(log_miss))
 
 
@@ -243,31 +257,36 @@ def predict_linear(
     natural: jax.Array,
     x: jax.Array,
     origin: jax.Array,
-    log_shares: jax.Array,
+    log_class_probs: jax.Array,
     shared_x: bool,
     dtype: np.dtype,
     out: np.dtype,
 ) -> Predicted:
-    """Evaluate the optimal model at coefficients (batch, classes, p) and shares (classes,).
+    """Evaluate the optimal model at coefficients (batch, classes, p) at points ``x``.
 
-    Or at shares (batch, classes) of each data set.
+    Log class probabilities are (classes,), or (batch, classes) if they differ between data sets.
     """
 
-    def some(each: Any, common: Any) -> jax.Array:
-        shared, origin = common
+    def some(
+        rows: tuple[jax.Array, jax.Array, jax.Array | None],
+        common: tuple[jax.Array | None, jax.Array],
+    ) -> jax.Array:
+        common_x, origin = common
 
         def one(item: tuple[jax.Array, jax.Array, jax.Array | None]) -> jax.Array:
-            coefficients, log_shares, own = item
+            coefficients, log_class_probs, own_x = item
+            points = common_x if own_x is None else own_x
+            assert points is not None
 
             def chunk(points: jax.Array) -> jax.Array:
                 phi = finite_features(family, points, origin, coefficients.dtype)
                 centred = coefficients - coefficients[:1]
-                return (linear(centred, phi) + log_shares[:, None]).astype(dtype)
+                return (linear(centred, phi) + log_class_probs[:, None]).astype(dtype)
 
-            return in_chunks(chunk, shared if own is None else own, 1 << 14)
+            return in_chunks(chunk, points, 1 << 14)
 
-        return jax.lax.map(one, each)
+        return jax.lax.map(one, rows)
 
-    own, shared = (None, x) if shared_x else (x, None)
-    each = natural, jnp.broadcast_to(log_shares, natural.shape[:2]), own
-    return normalise(split(some, each, (shared, origin), parts_of(natural.shape[0])), out)
+    own_x, common_x = (None, x) if shared_x else (x, None)
+    rows = natural, jnp.broadcast_to(log_class_probs, natural.shape[:2]), own_x
+    return normalise(split(some, rows, (common_x, origin), parts_of(natural.shape[0])), out)

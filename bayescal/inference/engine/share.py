@@ -1,4 +1,4 @@
-"""A batch conditioned by one process, or by several of which each does some of the data sets."""
+"""Conditioning of a batch by one process, or by several that divide the data sets among them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from bayescal.inference.integrators.base import Integrator, Problem
 
 
 class Work(NamedTuple):
-    """What a process knows of all data sets, and what it works on.
+    """The problem of all data sets, and the part that this process computes.
 
     Attributes
     ----------
     problem : Problem
-        Of all data sets; without kept draws and weights of single ones if processes share them.
-    own : Problem
-        Of the data sets ``rows``, padded; ``problem`` itself if this process does all.
+        All data sets; without stored draws and weights of single ones if processes share them.
+    local : Problem
+        The data sets ``rows``, padded; ``problem`` itself if this process computes all.
     rows : array of ints, or None
-        None if this process does all.
+        Indices of the local data sets; None if this process computes all.
     """
 
     problem: Problem
-    own: Problem
+    local: Problem
     rows: np.ndarray | None
 
 
 def padded_batch(integrator: Integrator, count: int) -> int:
-    """Return for how many data sets programs are compiled, so that batches share them."""
+    """Return the number of data sets to compile programs for, so that batches share them."""
     if not integrator.vectorised:
         return count
     return 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
@@ -42,10 +42,10 @@ def padded_batch(integrator: Integrator, count: int) -> int:
 def condition_all(
     setup: Setup, problem: Problem, count: int, key: jax.Array, arguments: object
 ) -> tuple[Setup, Work, Summary[np.ndarray]]:
-    """Prepare and weigh the data sets of a padded problem; the first ``count`` are no padding.
+    """Prepare and weigh the data sets of a padded problem; only the first ``count`` are real.
 
-    ``setup`` has the number of samples as its size, and is returned with the one that is needed.
-    Processes that share the data sets must be given the same ``arguments``.
+    ``setup`` has the number of samples as its size; it is returned with the size that is needed.
+    Processes that share the data sets must pass the same ``arguments``.
     """
     rule, num_samples, stacked = setup.integrator, setup.size, setup.stacked
     rows, numbers = rows_of(count), None
@@ -64,27 +64,27 @@ def condition_all(
         state = gather_rows(prepare, rows, len(problem.sums), arguments)
     problem = problem._replace(state=jax.device_put(state))
     size = rule.realised_size(problem.state, num_samples)
-    own = some()
-    setup = setup._replace(size=size, parts=parts_of(own.sums.shape[0]))
+    local = some()
+    setup = setup._replace(size=size, parts=parts_of(local.sums.shape[0]))
 
     def weigh() -> Summary:
-        nonlocal own
-        own = keep_draws(setup, own)
-        stated = rule.stated(own.state)
-        if stated is None:
-            own, found = condition(setup, own)
-            return found
-        none = np.full(len(own.sums), np.nan)
-        return Summary(stated[0], none, none, stated[1], none, none)
+        nonlocal local
+        local = keep_draws(setup, local)
+        reported = rule.reported(local.state)
+        if reported is None:
+            local, summary = condition(setup, local)
+            return summary
+        none = np.full(len(local.sums), np.nan)
+        return Summary(reported[0], none, none, reported[1], none, none)
 
-    found = gather_rows(weigh, rows, count, arguments)
+    weighed = gather_rows(weigh, rows, count, arguments)
     if rows is None:
-        problem = own
+        problem = local
     elif setup.common_draws:
-        problem = problem._replace(draws=own.draws)
-    summary = Summary(*(np.asarray(value)[:count] for value in found))
+        problem = problem._replace(draws=local.draws)
+    summary = Summary(*(np.asarray(value)[:count] for value in weighed))
     chains = rule.mixing(problem.state)
     if chains is not None:
         ess, r_hat, divergences = (values[:count] for values in chains)
         summary = summary._replace(ess=ess, r_hat=r_hat, divergences=divergences)
-    return setup, Work(problem, own, rows), summary
+    return setup, Work(problem, local, rows), summary

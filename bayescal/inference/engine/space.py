@@ -1,8 +1,9 @@
 """Coordinates of the parameter space, read off the priors' supports.
 
 ``constrain`` maps an unconstrained vector to parameters, for samplers that move freely.
-``line_value`` maps a scalar coordinate to one parameter, for rules on intervals: a cubic on bounded
-supports, the exponential of a hyperbolic sine on half lines, a hyperbolic sine on the whole line.
+``line_value`` maps a scalar coordinate to one parameter, for rules on intervals: by a cubic for
+bounded supports, the exponential of a hyperbolic sine for half lines, and a hyperbolic sine for the
+whole line.
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ if TYPE_CHECKING:
     from numpyro.distributions import Distribution
     from numpyro.distributions.transforms import Transform
 
-#: The range of the coordinate of a bounded support; its ends are the support's.
+#: The range of the coordinate of a bounded support; its ends map to the ends of the support.
 UNIT_RANGE = 0.0, 1.0
-#: Half lines are covered from exp(-100) to exp(100) times the distance of their centre.
+#: Half lines are covered from exp(-100) to exp(100) times the distance of their center.
 _HALF_LINE = math.asinh(100.0)
-#: Beyond this unconstrained coordinates are the end of a support.
+#: Absolute unconstrained coordinate beyond which a value counts as the end of its support.
 _END = 100.0
 
 
 class SiteInfo(NamedTuple):
-    """A random site: its name and shape, the number of its unconstrained coordinates."""
+    """A random site: its name, shape, and number of unconstrained coordinates."""
 
     name: str
     shape: tuple[int, ...]
     size: int
-    #: Whether the support has ends, which unconstrained coordinates reach at infinity.
+    #: Whether the support has ends, which correspond to infinite unconstrained coordinates.
     ends: bool
 
 
 def _unscaled(distribution: Distribution) -> tuple[Distribution, list[Transform]]:
-    """Return the distribution under shifts and scales, and these, in the order of application.
+    """Return the distribution beneath shifts and scales, and these in their order of application.
 
     NumPyro reports the whole line as the support of any shifted or scaled distribution.
     """
@@ -80,36 +81,36 @@ def _bounds(support: object) -> tuple[jax.Array | float, jax.Array | float] | No
 
 @cached_by_structure
 def random_sites(prior: Prior) -> list[SiteInfo]:
-    """List the random sites, in the order of the walk, without computing anything."""
-    found: list[SiteInfo] = []
+    """List the random sites, in the order of the walk, without computing values."""
+    sites: list[SiteInfo] = []
 
     def run(key: jax.Array) -> int:
         def choose(name: str, d: Distribution) -> jax.Array:
             shape = tuple(d.shape())
             inner = _bijection(d).inverse_shape(shape)
             ends = "real" not in type(_unscaled(d)[0].support).__name__.lower()
-            found.append(SiteInfo(name, shape, math.prod(inner), ends))
-            return jnp.asarray(d.sample(jax.random.fold_in(key, len(found))))
+            sites.append(SiteInfo(name, shape, math.prod(inner), ends))
+            return jnp.asarray(d.sample(jax.random.fold_in(key, len(sites))))
 
         walk(prior, choose)
         return 0
 
     jax.eval_shape(run, jax.random.key(0))
-    return found
+    return sites
 
 
 def names_at_ends(prior: Prior, sizes: np.ndarray) -> list[str]:
-    """Return the sites that lie at the ends of their supports, by sizes (batch, d) of coordinates.
+    """Return the sites at the ends of their supports, given absolute coordinates (batch, d).
 
     A posterior that reaches the last e**-100 of a support has no density there: it is improper.
     """
-    found, start = [], 0
+    names, start = [], 0
     for site in random_sites(prior):
         inside = sizes[:, start : start + site.size]
         start += site.size
         if site.ends and not (inside <= _END).all():
-            found.append(site.name)
-    return found
+            names.append(site.name)
+    return names
 
 
 def constrain(prior: Prior, vector: jax.Array) -> tuple[Params, jax.Array, jax.Array]:
@@ -118,8 +119,8 @@ def constrain(prior: Prior, vector: jax.Array) -> tuple[Params, jax.Array, jax.A
     Returns
     -------
     tuple
-        The parameters; their log prior density; and the log density of the vector, which is the
-        prior's times the Jacobian and so is normalised over vectors.
+        The parameters; their log prior density; and the log density of the vector, which is that
+        of the prior times the Jacobian and therefore normalized over vectors.
     """
     start = 0
     log_jacobian = jnp.zeros((), vector.dtype)
@@ -141,14 +142,14 @@ def constrain(prior: Prior, vector: jax.Array) -> tuple[Params, jax.Array, jax.A
 
 
 def unconstrain(sites: Sequence[Site]) -> jax.Array:
-    """Return the unconstrained vector (d,) of values chosen on a walk."""
+    """Return the unconstrained vector (d,) of the values chosen on a walk."""
     with jax.numpy_dtype_promotion("standard"):
         pieces = [_bijection(s.distribution).inv(s.value) for s in sites]
     return jnp.concatenate([jnp.ravel(p) for p in pieces])
 
 
 def line_range(distribution: Distribution) -> tuple[float, float]:
-    """Return the range of the coordinate of a scalar site; depends on the kind of support only."""
+    """Return the range of the coordinate of a scalar site, which depends only on its support."""
     support = _unscaled(distribution)[0].support
     if _bounds(support) is not None:
         return UNIT_RANGE
@@ -163,7 +164,7 @@ def line_range(distribution: Distribution) -> tuple[float, float]:
 
 
 def line_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Map coordinate ``t`` to a value of a scalar site; return also log |dvalue / dt|."""
+    """Map the coordinate ``t`` to a value of a scalar site; return also log |dvalue / dt|."""
     base, steps = _unscaled(distribution)
     value, log_slope = _base_value(base, t)
     for step in steps:
@@ -186,8 +187,8 @@ def _base_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, ja
         centre, scale = _centre_and_scale(distribution, t.dtype)
         sinh, log_cosh = _hyperbolic(t)
         return centre + scale * sinh, jnp.log(scale) + log_cosh
-    # A density that stays positive at the end of a half line would fall off no faster than exp(t)
-    # in the logarithm; in this coordinate every tail is short.
+    # A density that is positive at the end of a half line would fall off no faster than exp(t) in
+    # the logarithm; in this coordinate every tail is short.
     upper = getattr(support, "upper_bound", None)
     end, sign = (getattr(support, "lower_bound", 0.0), 1) if upper is None else (upper, -1)
     centre, _ = _centre_and_scale(distribution, t.dtype)
@@ -199,14 +200,14 @@ def _base_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, ja
 
 
 def _hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return sinh t and log cosh t to rounding of the larger term; they compile to little."""
+    """Return sinh t and log cosh t to rounding of the larger term, in few instructions."""
     grown = jnp.exp(t)
     shrunk = 1 / grown
     return 0.5 * (grown - shrunk), jnp.log(0.5 * (grown + shrunk))
 
 
 def _centre_and_scale(distribution: Distribution, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
-    """Return mean and deviation where they are finite, else location and scale, or 0 and 1."""
+    """Return mean and standard deviation if finite, else location and scale, or 0 and 1."""
 
     def first_finite(values: list[jax.Array], default: float) -> jax.Array:
         result = jnp.asarray(default, dtype)

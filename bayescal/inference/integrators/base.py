@@ -1,4 +1,4 @@
-"""What an integrator is: how to find where the posterior lies, and draws or nodes there."""
+"""The contract of an integrator: locate the posterior, then supply draws or nodes."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ State = TypeVar("State")
 
 
 class Problem(NamedTuple, Generic[State]):
-    """What integrators and the compiled programs take.
+    """The input of integrators and of the compiled programs.
 
-    Drawing is compiled once where the draws fit in memory; what follows takes them as arrays.
+    Making the draws is compiled once if they fit in memory; later programs take them as arrays.
 
     Attributes
     ----------
     prior : Prior
-        With a leading axis of data sets on its leaves where ``Setup.stacked``.
+        Its leaves have a leading axis of data sets if ``Setup.stacked``.
     sums : array of shape (batch, classes, p)
         Sums of the features by class.
     origin : array
+        Subtracted from the features' coordinates.
     class_prior : ClassPrior
-        The shares of the classes where predictions are wanted.
+        The class probabilities where predictions are wanted.
     state : pytree
-        The integrator's, with a leading axis of data sets unless it is shared.
+        State of the integrator, with a leading axis of data sets unless it is shared.
     draws : Draws or None
-        Draws already made, with a leading axis of data sets unless they are common.
+        Stored draws, with a leading axis of data sets unless they are common.
     log_weights : array of shape (batch, n) or None
-        Normalised log weights of the draws, where they are kept.
+        Stored normalized log weights of the draws.
     numbers : array of shape (batch,) or None
-        For ``prepare``: which data sets of the user's batch these are, where they are not all.
+        For ``prepare``: the indices of these data sets in the user's batch if they are a part of
+        it.
     """
 
     prior: Prior
@@ -56,19 +58,19 @@ class Problem(NamedTuple, Generic[State]):
 class Integrator(abc.ABC, Generic[State]):
     """A method of integration over the posterior; stateless, so it can be static under ``jit``.
 
-    All objects of a class are equal, and so share what is compiled. A new integrator writes
-    ``prepare`` for a batch, once, and ``realise`` for one data set in pure JAX; streaming,
-    predictions, errors and diagnostics come from elsewhere.
+    Instances of a class are equal and share compiled programs. A new integrator implements
+    ``prepare`` for a batch, called once, and ``realise`` for one data set in pure JAX. Streaming,
+    predictions, errors and diagnostics are implemented elsewhere.
     """
 
     name: str
-    #: Whether the draws are the same for all data sets that share a prior.
+    #: Whether all data sets that share a prior use the same draws.
     shared: bool = False
     #: Whether effective sample size and Pareto-k describe the weights.
     weighted: bool = True
-    #: Number of equal parts that are independent replicates; 0 for independent draws.
+    #: Number of equal parts that are independent replicates; 0 if the draws are independent.
     replicates: int = 0
-    #: Whether one call prepares the whole batch, so that padding it costs little.
+    #: Whether one call prepares the whole batch, so that padding the batch costs little.
     vectorised: bool = True
     #: Whether log weights sum to the evidence.
     has_evidence: bool = True
@@ -83,72 +85,74 @@ class Integrator(abc.ABC, Generic[State]):
         """Raise ``ValueError`` if this integrator cannot handle ``prior``."""
 
     def sample_size(self, num_samples: int) -> int:
-        """Return the number of draws made when ``num_samples`` are asked for."""
+        """Return the number of draws that are made if ``num_samples`` are requested."""
         return num_samples
 
     def chains(self, num_samples: int) -> int:
-        """Return how many of the replicates, or groups of them, are independent beyond doubt."""
+        """Return how many of the replicates, or groups of them, are certainly independent."""
         return self.replicates
 
     def realised_size(self, state: State, num_samples: int) -> int:
-        """Return the static size argument of ``realise``, once ``state`` is known."""
+        """Return the static size argument of ``realise``, given ``state``."""
         return num_samples
 
-    def own_sizes(self, state: State) -> np.ndarray | None:
-        """Return the size that each data set (batch,) needs; None where one size does for all."""
+    def sizes_per_data_set(self, state: State) -> np.ndarray | None:
+        """Return the size that each data set (batch,) needs; None if one size fits all."""
         return None
 
     @abc.abstractmethod
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> State:
-        """Return what ``realise`` needs to know, a pytree.
+        """Compute the state, a pytree, from which ``realise`` makes draws or nodes.
 
         Parameters
         ----------
         problem : Problem
             The batch, without a state.
-        key : JAX key, the same for all data sets, so that each has the numbers that it has alone.
+        key : JAX key
+            The same for all data sets, so that a data set gets the draws that it gets alone.
         num_samples : int
+            Number of draws.
         stacked : bool
-            Whether leaves of the prior have a leading axis of data sets.
+            Whether the leaves of the prior have a leading axis of data sets.
 
         Returns
         -------
         pytree
-            With a leading axis of data sets unless ``shared``.
+            It has a leading axis of data sets unless ``shared``.
         """
 
     def batched(
         self,
-        each: Callable[[Prior, jax.Array], Out],
+        function: Callable[[Prior, jax.Array], Out],
         prior: Prior,
         sums: jax.Array,
         stacked: bool,
         rows: int = 16,
     ) -> Out:
-        """Map ``each(prior, sums)`` of one data set over the batch, ``rows`` at a time.
+        """Map ``function(prior, sums)`` over the data sets of the batch, ``rows`` at a time.
 
-        Few are taken one by one: they take as long, and compile to less.
+        Small batches are mapped one by one, which is as fast and compiles to less.
         """
         items = prior if stacked else None, sums
         rows = rows if len(sums) > 16 else 1
 
         def one(item: tuple[Prior | None, jax.Array]) -> Out:
-            return each(prior if item[0] is None else item[0], item[1])
+            return function(prior if item[0] is None else item[0], item[1])
 
         return map_batch(one, items, len(sums), rows)
 
     @abc.abstractmethod
     def realise(self, problem: Problem[State], num_samples: int) -> Draws:
-        """Return draws or nodes for one data set; called wherever they are needed."""
+        """Make the draws or nodes of one data set; called wherever they are needed."""
 
     def posterior_draws(
         self, problem: Problem[State], key: jax.Array, num_samples: int
     ) -> Draws | None:
-        """Return draws in place of a rule's nodes, or None where ``realise`` gives draws."""
+        """Make draws in place of a rule's nodes, or return None if ``realise`` makes draws."""
         return None
 
-    def stated(self, state: State) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return a rule's log evidence and its relative error (batch,), None for random draws."""
+    def reported(self, state: State) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return a rule's log evidence and its relative error (batch,), or None for draws."""
         return None
 
     def mixing(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
@@ -160,7 +164,7 @@ class Integrator(abc.ABC, Generic[State]):
         return []
 
     def mode(self, problem: Problem[State]) -> Params | None:
-        """Return the exact posterior mode, or None: then the best draw stands for it."""
+        """Return the exact posterior mode, or None to use the best draw."""
         return None
 
     def log_predictive(self, problem: Problem[State], x: jax.Array) -> jax.Array | None:
@@ -169,5 +173,5 @@ class Integrator(abc.ABC, Generic[State]):
 
 
 def equal_base(num_samples: int) -> jax.Array:
-    """Return the log base weights of draws from the prior: one over their number."""
+    """Return the log base weights of draws from the prior: minus the log of their number."""
     return jnp.full(num_samples, -jnp.log(float(num_samples)))

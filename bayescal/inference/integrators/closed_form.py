@@ -1,4 +1,4 @@
-"""Closed forms of a conjugate prior: no error but rounding."""
+"""The integrator for conjugate priors, by closed forms without error other than rounding."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["ClosedForm"]
 
 
 class ClosedForm(Integrator[jax.Array]):
-    """The normal-inverse-gamma prior's Student predictive and mode; its draws are exact.
+    """Student predictive and mode of the normal-inverse-gamma prior; its draws are exact.
 
-    ``preds`` and ``coeffs`` are averages over independent draws from the posterior itself.
+    ``preds`` and ``coeffs`` are averages over independent draws from the posterior.
     """
 
     name = "closed_form"

@@ -26,7 +26,7 @@ __all__ = ["Importance", "Proposal"]
 _PILOT = 4096
 _ROUNDS = 64
 _LOWEST_POWER = 1e-30
-#: Of freedom of the Student proposal; an even number.
+#: Degrees of freedom of the Student proposal; must be even.
 _DEGREES = 6
 _DEFENSIVE = 0.1
 
@@ -40,7 +40,7 @@ class Proposal(NamedTuple):
 
 
 def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> jax.Array:
-    """Draw from the prior in unconstrained coordinates, (n, d)."""
+    """Draw vectors (n, d) from the prior in unconstrained coordinates."""
 
     def one(key: jax.Array) -> jax.Array:
         count = iter(range(1 << 30))
@@ -55,7 +55,7 @@ def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> jax.Array:
 
 
 def _student_vectors(proposal: Proposal, key: jax.Array, n: int) -> jax.Array:
-    """Draw from the proposal, (n, d)."""
+    """Draw vectors (n, d) from the proposal."""
     normal, chi = jax.random.split(key)
     dtype = proposal.centre.dtype
     z = jax.random.normal(normal, (n, proposal.centre.shape[0]), dtype)
@@ -65,7 +65,7 @@ def _student_vectors(proposal: Proposal, key: jax.Array, n: int) -> jax.Array:
 
 
 def _student_log_density(proposal: Proposal, v: jax.Array) -> jax.Array:
-    """Return the proposal's log density at rows of ``v`` (n, d)."""
+    """Compute the proposal's log density at the rows of ``v`` (n, d)."""
     d = v.shape[1]
     z = jax.scipy.linalg.solve_triangular(proposal.factor, (v - proposal.centre).T, lower=True)
     constant = (
@@ -109,9 +109,9 @@ def _soften(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
 class Importance(Integrator[Proposal]):
     """Importance sampling from a Student proposal fitted to the posterior in rounds.
 
-    Each round makes 4,096 draws and refits centre and covariance, in unconstrained coordinates, to
-    the draws weighted by a power of their importance: the largest that keeps a fifth of them
-    effective. So the proposal moves from the prior to the posterior as fast as draws can follow.
+    Each round makes 4,096 draws in unconstrained coordinates and refits center and covariance to
+    the draws, weighted by a power of their importance: the largest that keeps a fifth of them
+    effective. Thus the proposal moves from the prior to the posterior as fast as the draws allow.
     The final draws mix 90 % of that proposal with 10 % of the prior, so the weights are bounded.
     """
 
@@ -154,7 +154,7 @@ class Importance(Integrator[Proposal]):
         def one_round(
             carry: tuple[jax.Array, jax.Array, Proposal],
         ) -> tuple[jax.Array, jax.Array, Proposal]:
-            # The round before the first has the prior's draws: in the same loop, they compile once.
+            # The first round uses the prior's draws; in the same loop it is compiled only once.
             number, settled, proposal = carry
             adapted = number >= 0
             drawn = _student_vectors(proposal, jax.random.fold_in(rounds, number), _PILOT)
@@ -173,7 +173,7 @@ class Importance(Integrator[Proposal]):
         return self.mixed(problem.prior, problem.state, num_samples)[1]
 
     def mixed(self, prior: Prior, state: Proposal, num_samples: int) -> tuple[jax.Array, Draws]:
-        """Return unconstrained draws (n, d) of the proposal and the prior, and what they are."""
+        """Draw (n, d) unconstrained vectors from proposal and prior; return them and the draws."""
         from_prior = max(1, round(_DEFENSIVE * num_samples)) if num_samples > 1 else 0
         defensive, adapted = jax.random.split(state.key)
         v = _student_vectors(state, adapted, num_samples - from_prior)
@@ -181,10 +181,10 @@ class Importance(Integrator[Proposal]):
             v = jnp.concatenate([v, _prior_vectors(prior, defensive, from_prior)])
 
         params, log_prior, log_vector = jax.vmap(partial(constrain, prior))(v)
-        share = from_prior / num_samples
-        log_proposal = jnp.log1p(-share) + _student_log_density(state, v)
+        fraction = from_prior / num_samples
+        log_proposal = jnp.log1p(-fraction) + _student_log_density(state, v)
         if from_prior:
-            log_proposal = jnp.logaddexp(log_proposal, math.log(share) + log_vector)
+            log_proposal = jnp.logaddexp(log_proposal, math.log(fraction) + log_vector)
         log_base = log_vector - log_proposal - math.log(num_samples)
         return v, Draws(params, log_prior, log_base)
 

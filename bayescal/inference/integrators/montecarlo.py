@@ -12,9 +12,9 @@ __all__ = ["MonteCarlo"]
 
 
 class MonteCarlo(Integrator[jax.Array]):
-    """Draws theta_i from the prior have weights p(data | theta_i).
+    """Draws theta_i from the prior, weighted by p(data | theta_i).
 
-    The prior density is not multiplied in again: it is in the draws already.
+    The prior density is no factor of the weights, because the draws follow it already.
     """
 
     name = "montecarlo"

@@ -22,19 +22,19 @@ __all__ = ["Chains", "Nuts"]
 
 _REPLICATES = 32
 _WARMUP = 500
-#: Draws of importance sampling with which chains are compared.
+#: Number of importance-sampling draws with which chains are compared.
 _COMPARED = 16384
 
 
 class Chains(NamedTuple):
-    """Draws of each data set, and what they say of themselves.
+    """Draws of every data set and their diagnostics.
 
     Attributes
     ----------
     vectors : array of shape (batch, n, d)
         Unconstrained draws, chain after chain.
     ess, r_hat, divergences : arrays of shape (batch,)
-        Of the worst coordinate; divergent steps of all chains.
+        Those of the worst coordinate, and the number of divergent steps of all chains.
     """
 
     vectors: jax.Array
@@ -44,11 +44,11 @@ class Chains(NamedTuple):
 
 
 class Nuts(Integrator[Chains]):
-    """The no-U-turn sampler from NumPyro, its chains run side by side.
+    """NumPyro's no-U-turn sampler, with its chains run side by side.
 
-    There are 4 chains, and more (up to 32) for more than 4,000 draws. They start at draws of
-    adaptive importance sampling, with which they are compared at the end: a chain does not find
-    its way from one mode to another. Draws have equal weights, and give no evidence.
+    There are 4 chains, and up to 32 for more than 4,000 draws. They start from draws of adaptive
+    importance sampling and are compared with those at the end, because a chain rarely moves from
+    one mode to another. Draws have equal weights and give no evidence.
     """
 
     name = "nuts"
@@ -62,7 +62,7 @@ class Nuts(Integrator[Chains]):
             raise ValueError("integrator='nuts' needs at least one random parameter")
 
     def sample_size(self, num_samples: int) -> int:
-        """Round up to a multiple of the chains."""
+        """Round up to a multiple of the number of chains."""
         chains = self.chains(num_samples)
         return chains * -(-num_samples // chains)
 
@@ -75,23 +75,23 @@ class Nuts(Integrator[Chains]):
         proposals = Importance().prepare(problem, start_key, num_samples, stacked)
         prior, sums, origin = problem[:3]
         chains = self.chains(num_samples)
-        found = []
+        results = []
         numbers = range(len(sums)) if problem.numbers is None else problem.numbers.tolist()
         for b, number in enumerate(numbers):
-            each = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
+            one_prior = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
             proposal = jax.tree.map(lambda leaf: leaf[b], proposals)  # noqa: B023
             centre, factor = proposal.centre, proposal.factor
-            own = jax.random.fold_in(run_key, number)
-            pilot = _pilot(each, sums[b], origin, proposal)
+            own_key = jax.random.fold_in(run_key, number)
+            pilot = _pilot(one_prior, sums[b], origin, proposal)
             weighted, log_weights = np.asarray(pilot[0]), np.asarray(pilot[1])
-            u = float(jax.random.uniform(own))
+            u = float(jax.random.uniform(own_key))
             starts = _resample(weighted, log_weights, u, chains)
             with jax.numpy_dtype_promotion("standard"):
                 z, diverging, positive = run_chains(
                     _potential,
-                    (each, sums[b], origin, centre, factor),
+                    (one_prior, sums[b], origin, centre, factor),
                     centre,
-                    own,
+                    own_key,
                     chains=chains,
                     warmup=_WARMUP,
                     draws=num_samples // chains,
@@ -106,13 +106,13 @@ class Nuts(Integrator[Chains]):
             vectors = centre + z @ factor.T
             ess, r_hat = judge_chains(np.asarray(vectors), weighted, log_weights)
             flat = vectors.reshape(-1, len(centre))
-            found.append(Chains(flat, jnp.asarray(ess), jnp.asarray(r_hat), jnp.sum(diverging)))
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+            results.append(Chains(flat, jnp.asarray(ess), jnp.asarray(r_hat), jnp.sum(diverging)))
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
     def realise(self, problem: Problem[Chains], num_samples: int) -> Draws:
         prior, sums, origin = problem[:3]
         params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(problem.state.vectors)
-        # Taking the likelihood out leaves equal weights once it is multiplied in again.
+        # Dividing by the likelihood leaves equal weights once it is multiplied in again.
         log_lik = log_likelihood(prior.family, params, sums, origin)
         return Draws(params, log_prior, equal_base(num_samples) - log_lik)
 
@@ -128,13 +128,13 @@ class Nuts(Integrator[Chains]):
 def _pilot(
     prior: Prior, sums: jax.Array, origin: jax.Array, proposal: Proposal
 ) -> tuple[jax.Array, jax.Array]:
-    """Return draws (n, d) of importance sampling, and their normalised log weights (n,)."""
+    """Draw (n, d) by importance sampling; return draws and normalized log weights (n,)."""
     vectors, draws = Importance().mixed(prior, proposal, _COMPARED)
     return vectors, weigh(prior.family, draws, sums, origin)[0]
 
 
 def _resample(v: np.ndarray, log_weights: np.ndarray, u: float, count: int) -> np.ndarray:
-    """Return draws (count, d) by their weights, spread evenly over the most bimodal coordinate."""
+    """Resample draws (count, d), spread evenly along the most bimodal coordinate."""
     weights = np.exp(log_weights)
     centred = v - weights @ v
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Quantile function of any continuous distribution on an interval, from its density alone."""
+"""Quantile functions of continuous distributions on an interval, from their densities."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 _PANELS = 512
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _STEPS = 40
-#: A step that moves no further than this share of a panel is the last.
+#: A step shorter than this fraction of a panel is the last.
 _CLOSE = 1e-13
 
 
 def quantile(distribution: Distribution, u: jax.Array) -> jax.Array:
-    """Return the values at which the distribution function reaches ``u`` (n,).
+    """Compute the values at which the distribution function reaches ``u`` (n,).
 
-    The density is integrated by Gauss rules on 512 panels of the range that holds all but about
-    1e-14 of the mass, and the equation is solved by bisection and Newton steps inside a panel.
-    O(n) memory; ten steps as a rule, 40 at most, of 9 densities for each value.
+    The density is integrated by Gauss rules on 512 panels of the range that contains all but about
+    1e-14 of the mass, and the equation is solved by bisection and Newton steps inside a panel. It
+    needs O(n) memory and, usually after ten steps and after at most 40, nine densities per value
+    and step.
     """
 
     def density(t: jax.Array) -> jax.Array:
@@ -65,8 +66,8 @@ def quantile(distribution: Distribution, u: jax.Array) -> jax.Array:
         newton = s - excess / jnp.where(slope > 0, slope, 1)
         inside = (newton >= below) & (newton <= above) & (slope > 0)
         new = jnp.where(inside, newton, 0.5 * (below + above))
-        # The mass is known to rounding of the target: what the formula says from here on is noise,
-        # by which it may leave the bracket.
+        # The mass is known only to rounding of the target. Further steps are noise and might leave
+        # the bracket.
         known = jnp.abs(excess) <= 4 * jnp.finfo(s.dtype).eps * target
         new = jnp.where(known, s, new)
         settled = (known | (jnp.abs(new - s) <= _CLOSE * width)).all()

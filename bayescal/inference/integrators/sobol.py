@@ -41,13 +41,13 @@ class Sobol(Integrator[jax.Array]):
 
     def sample_size(self, num_samples: int) -> int:
         """Round up to sixteen sequences, each with a power of two of points."""
-        each = -(-num_samples // _SCRAMBLES)
-        return _SCRAMBLES * (1 << (each - 1).bit_length())
+        per_scramble = -(-num_samples // _SCRAMBLES)
+        return _SCRAMBLES * (1 << (per_scramble - 1).bit_length())
 
     def prepare(
         self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
     ) -> jax.Array:
-        """Return the points (num_samples, dimension) in the open unit cube, from SciPy."""
+        """Make the points (num_samples, dimension) in the open unit cube, with SciPy."""
         from scipy.stats import qmc
 
         prior = problem.prior
@@ -57,8 +57,10 @@ class Sobol(Integrator[jax.Array]):
             return jnp.zeros((num_samples, 0))
         seed = [int(v) for v in np.asarray(jax.random.key_data(key)).ravel()]
         streams = np.random.SeedSequence(seed).spawn(_SCRAMBLES)
-        each = num_samples // _SCRAMBLES
-        parts = [qmc.Sobol(dimension, rng=np.random.default_rng(s)).random(each) for s in streams]
+        per_scramble = num_samples // _SCRAMBLES
+        parts = [
+            qmc.Sobol(dimension, rng=np.random.default_rng(s)).random(per_scramble) for s in streams
+        ]
         return jnp.asarray(np.clip(np.concatenate(parts), 2.0**-53, 1 - 2.0**-53))
 
     def realise(self, problem: Problem, num_samples: int) -> Draws:

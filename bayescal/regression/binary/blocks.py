@@ -1,10 +1,10 @@
-"""Fits to rows that come in blocks: each step of Newton's method is a pass that adds sums."""
+"""Fits to rows that come in blocks: each step of Newton's method is a pass that adds up sums."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,45 +32,47 @@ from bayescal.regression.binary.objective import (
 )
 from bayescal.regression.softmax.fit import MAX_PRODUCTS, is_unbounded
 from bayescal.regression.softmax.fit import fit_on_host as fit_softmax_on_host
-from bayescal.regression.softmax.objective import Design, Host
+from bayescal.regression.softmax.objective import Design, HostEvaluator
 from bayescal.regression.softmax.precondition import WHOLE, choices
 
 __all__ = ["fit_binary", "fit_softmax"]
 
-#: Calls a function with the design of some of the rows, for all of them, and adds the results, or
+#: A function that calls another one with the designs of parts of the rows and adds the results, or
 #: merges them in another way.
 AddUp = Callable[..., Sums]
-#: Numbers of some rows at work.
+#: Numbers in a part of the rows.
 _NUMBERS = 1 << 17
-#: Units of columns that need not be divided by them first, in inverse.
+#: Inverse units between which columns need not be divided by them first.
 _MILD = 1e-60, 1e60
 
 
-class _Last(NamedTuple):
+class _LastPass(NamedTuple):
     at: np.ndarray
     sums: Sums
 
 
 def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> Minimum[np.ndarray]:
-    """Fit a regression of which the rows of ``problem`` are a sample.
+    """Fit a regression for which the rows of ``problem`` are a sample of all rows.
 
-    Its penalties, and what is free, are those of all rows, whose weights are ``total``. Rows are
-    asked for by ``add_up(function)``, which calls a function with :class:`BinaryDesign` of some of
-    them and adds the results.
+    Its penalties and free coefficients are those of all rows, whose total weight is ``total``.
+    ``add_up(function)`` calls a function with a :class:`BinaryDesign` of parts of the rows and adds
+    the results.
     """
     unit, inverse = units_of(problem)
     begin = _start(problem, total) * unit
-    last: list[_Last] = []
+    last: list[_LastPass] = []
 
     def sums(beta: np.ndarray) -> Sums:
         if not last or not np.array_equal(last[-1].at, beta):
-            last[:] = [_Last(beta, add_up(partial(_binary_sums, inverse, beta, not last), _join))]
+            last[:] = [
+                _LastPass(beta, add_up(partial(_binary_sums, inverse, beta, not last), _join))
+            ]
         return last[-1].sums
 
     first = sums(begin)
     gram, largest = first["gram"], first["largest"]
     span = None if is_settled(problem, len(gram)) else span_of_gram(gram, total)
-    # Columns that depend on each other share their effect.
+    # Linearly dependent columns share their effect.
     turn = np.eye(len(gram)) if span is None else span
     bound = 0.25 * np.diagonal(turn.T @ gram @ turn)
 
@@ -87,27 +89,27 @@ def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> 
         step, decrement = newton_step(hessian, gradient, gamma, xp=np)
         if last[-1].sums is not first:
             return step, decrement
-        # The sample says how the curvature of all rows changes: its minimum, with what slope and
-        # curvature lack here, is a step that saves a pass.
+        # The sample shows how the curvature of all rows changes. Its minimum, corrected by the
+        # slope and curvature that it lacks here, is a step that saves a pass.
         near = _corrected(problem, total, last[-1].at, _loss(first))
-        found = newton(
-            lambda own: reduced(near(turn @ own), turn @ own),
+        minimum = newton(
+            lambda gamma: reduced(near(turn @ gamma), turn @ gamma),
             gamma,
             scale=total,
             bound=bound,
             xp=np,
         )
-        return gamma - found.x if found.status == Status.CONVERGED else step, decrement
+        return gamma - minimum.x if minimum.status == Status.CONVERGED else step, decrement
 
     def moved(gamma: np.ndarray, step: np.ndarray) -> np.ndarray:
-        # Hardly ever is there need to look at the rows.
+        # Cheap upper bound; rows are read only if it is large.
         beta, step = turn @ gamma, turn @ step
-        most = np.abs(step) @ largest
-        if most < 0.01:
-            return most
+        bound_on_move = np.abs(step) @ largest
+        if bound_on_move < 0.01:
+            return bound_on_move
         return add_up(partial(_largest_move, inverse, beta, step), _greatest)["moved"]
 
-    found = newton(
+    minimum = newton(
         objective,
         begin if span is None else np.linalg.lstsq(span, begin)[0],
         scale=total,
@@ -117,7 +119,7 @@ def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> 
         foresee=True,
         xp=np,
     )
-    return found._replace(x=turn @ found.x / unit)
+    return minimum._replace(x=turn @ minimum.x / unit)
 
 
 def _loss(sums: Sums) -> Quadratic[np.ndarray]:
@@ -130,7 +132,7 @@ def _corrected(
     at: np.ndarray,
     whole: Quadratic[np.ndarray],
 ) -> Callable[[np.ndarray], Quadratic[np.ndarray]]:
-    """Return the loss of the sample as a function that at a point has the derivatives of all."""
+    """Return the sample's loss plus a quadratic that gives it the derivatives of all rows."""
     design = design_of(problem)[0]
     design = design._replace(weights=design.weights * (total / design.weights.sum()))
     part = cross_entropy_on_host(design, at)
@@ -147,26 +149,27 @@ def _corrected(
 
 
 def _start(problem: Regression[np.ndarray], total: float) -> np.ndarray:
-    """Return the coefficients of the sample, with its share of the penalties."""
-    share = float(problem.weights.sum()) / total
-    part = problem._replace(l2=np.asarray(problem.l2) * share)
-    found = fit_on_host(part)
-    return found.x if found.status == Status.CONVERGED else start(problem, np)
+    """Fit the sample, with its fraction of the penalties, to get initial coefficients."""
+    fraction = float(problem.weights.sum()) / total
+    part = problem._replace(l2=np.asarray(problem.l2) * fraction)
+    minimum = fit_on_host(part)
+    return minimum.x if minimum.status == Status.CONVERGED else start(problem, np)
 
 
 def _binary_sums(inverse: np.ndarray, beta: np.ndarray, first: bool, design: BinaryDesign) -> Sums:
-    """Return the loss with its derivatives, and at first products of columns (1 + d, n)."""
+    """Compute the loss and its derivatives; the first time also products of columns (1 + d, n)."""
     scale = np.append(1.0, inverse)
     if not np.all(inverse == np.clip(inverse, *_MILD)):
         design, scale = _scaled(design, inverse), np.ones_like(scale)
-    # Powers of two: it is the same to divide sums as columns, where no square of these is wild.
+    # Units are powers of two, so that sums can be divided instead of columns, unless squares of
+    # these over- or underflow.
     value, gradient, hessian = cross_entropy_on_host(design, beta * scale)
     squares = np.outer(scale, scale)
-    found = {"value": value, "gradient": gradient * scale, "hessian": hessian * squares}
+    sums = {"value": value, "gradient": gradient * scale, "hessian": hessian * squares}
     if not first:
-        return found
+        return sums
     gram = products(*design[::2]) * squares
-    return {**found, "gram": gram, "largest": np.abs(design.columns).max(axis=1) * scale}
+    return {**sums, "gram": gram, "largest": np.abs(design.columns).max(axis=1) * scale}
 
 
 def _largest_move(
@@ -190,7 +193,7 @@ def _join(first: Sums, second: Sums) -> Sums:
 
 
 def _greatest(first: Sums, second: Sums) -> Sums:
-    return {name: np.maximum(own, second[name]) for name, own in first.items()}
+    return {name: np.maximum(value, second[name]) for name, value in first.items()}
 
 
 def fit_softmax(
@@ -200,23 +203,23 @@ def fit_softmax(
     total: float,
     add_up: AddUp,
 ) -> Minimum[np.ndarray]:
-    """Fit a regression of two and more classes of whose rows there is a sample.
+    """Fit a softmax regression for which the rows of ``sample`` are a sample of all rows.
 
-    Few parameters have their Hessian added up in each pass. Of more, each product with it is a
-    pass, and it is approximated from the sample, so that few are needed.
+    With few parameters the Hessian is added up in each pass. With more, every product with the
+    Hessian is a pass; the Hessian is approximated from the sample, so that few passes are needed.
     """
-    sizes, share = sample.sizes, float(sample.weights.sum()) / total
-    near = fit_softmax_on_host(sample, penalty * share, begin)[0]
-    heavy = sample._replace(weights=sample.weights / share)
+    sizes, fraction = sample.sizes, float(sample.weights.sum()) / total
+    near = fit_softmax_on_host(sample, penalty * fraction, begin)[0]
+    heavy = sample._replace(weights=sample.weights / fraction)
     method = choices(sample, penalty)[-1]
     whole = method is WHOLE
     nothing = np.zeros_like(penalty)
 
-    def evaluate(theta: np.ndarray) -> Point[np.ndarray, Any]:
-        found = add_up(partial(_softmax_sums, theta, whole))
-        value = found["value"] + 0.5 * penalty @ theta**2
-        state = found["hessian"] if whole else theta
-        return Point(value, found["gradient"] + penalty * theta, state)
+    def evaluate(theta: np.ndarray) -> Point[np.ndarray, np.ndarray]:
+        sums = add_up(partial(_softmax_sums, theta, whole))
+        value = sums["value"] + 0.5 * penalty @ theta**2
+        state = sums["hessian"] if whole else theta
+        return Point(value, sums["gradient"] + penalty * theta, state)
 
     def product(state: np.ndarray, vector: np.ndarray) -> np.ndarray:
         if whole:
@@ -224,16 +227,16 @@ def fit_softmax(
         image = add_up(partial(_softmax_products, state, vector))["image"]
         return image + penalty * vector
 
-    def prepare(state: np.ndarray) -> Any:
+    def prepare(state: np.ndarray) -> object:
         if whole:
             return method.invert(state, penalty, sizes)
-        with Host(heavy, nothing) as host:
+        with HostEvaluator(heavy, nothing) as host:
             data = method.measure(heavy, host.evaluate(state).state)
         return method.invert(data, penalty, sizes)
 
-    def unbounded(theta: np.ndarray, here: Point[np.ndarray, Any]) -> Any:
-        # Of the sample: that some of its rows would move is as true of the others.
-        with Host(heavy, nothing) as host:
+    def unbounded(theta: np.ndarray, here: Point[np.ndarray, np.ndarray]) -> np.ndarray:
+        # If rows of the sample would move, so would others.
+        with HostEvaluator(heavy, nothing) as host:
             probs = host.evaluate(theta).state
         return is_unbounded(heavy, penalty, theta, here._replace(state=probs))
 
@@ -255,12 +258,12 @@ def fit_softmax(
 
 
 def _softmax_sums(theta: np.ndarray, whole: bool, design: Design[np.ndarray]) -> Sums:
-    """Return cross-entropy, gradient and, of few parameters, the Hessian, without penalties."""
+    """Compute cross-entropy, gradient and, for few parameters, the Hessian, without penalties."""
     nothing = np.zeros_like(theta)
     value, gradient = np.zeros(()), nothing
     hessian = np.zeros((len(theta), len(theta)) if whole else 0)
     for part in _parts(design):
-        with Host(part, nothing) as host:
+        with HostEvaluator(part, nothing) as host:
             point = host.evaluate(theta)
         value, gradient = value + point.value, gradient + point.gradient
         if whole:
@@ -269,16 +272,16 @@ def _softmax_sums(theta: np.ndarray, whole: bool, design: Design[np.ndarray]) ->
 
 
 def _softmax_products(theta: np.ndarray, vector: np.ndarray, design: Design[np.ndarray]) -> Sums:
-    """Return the Hessian, without penalties, times a vector."""
+    """Multiply the Hessian, without penalties, by a vector."""
     nothing = np.zeros_like(theta)
     image = nothing
     for part in _parts(design):
-        with Host(part, nothing) as host:
+        with HostEvaluator(part, nothing) as host:
             image = image + host.multiply(host.evaluate(theta).state, vector)
     return {"image": image}
 
 
 def _parts(design: Design[np.ndarray]) -> list[Design[np.ndarray]]:
-    """Return some rows at a time, which one thread works on in the processor's cache."""
+    """Split the rows into parts that fit in the processor's cache, each for one thread."""
     n, k = design.offset.shape
     return [design.rows(part) for part in slices(n, max(1, _NUMBERS // k))]

@@ -1,4 +1,4 @@
-"""Choosing a penalty or a smoothing factor by cross-validation, on the host or compiled."""
+"""Choice of a penalty or a smoothing factor by cross-validation, on the host or compiled."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from bayescal.regression.binary.objective import (
     start,
 )
 
-#: Of the least loss: candidates no worse than by this are equal, since fits end where they may.
+#: Relative difference of losses up to which candidates count as equal, since fits are inexact.
 _EQUAL = 1e-9
 
 
 class Grid(NamedTuple, Generic[ArrayT]):
-    """Candidates to choose from: strengths (candidates,) of both penalties, and targets."""
+    """Candidates: strengths (candidates,) of both penalties, and targets."""
 
-    #: (candidates, n), or (1, n) where all share them.
+    #: (candidates, n), or (1, n) if all candidates share them.
     targets: ArrayT
     l1: ArrayT
     l2: ArrayT
 
 
 class Choice(NamedTuple):
-    """What cross-validation found."""
+    """Result of cross-validation."""
 
-    #: Mean log losses (candidates, folds) of rows held out, in nats; infinite where a fit failed.
+    #: Mean log losses (candidates, folds) of held-out rows, in nats; infinite if a fit failed.
     losses: jax.Array
     #: The candidate with the least loss over all rows; the first of equals.
     best: jax.Array
@@ -55,13 +55,13 @@ def choose(
     folds: int,
     lasso: bool = False,
 ) -> Choice:
-    """Fit every candidate without every fold, and the best candidate to everything.
+    """Fit every candidate without every fold, and the best candidate to all rows.
 
-    By labels (n,) in {0, 1} the loss on rows held out is measured; ``fold`` (n,) says which fold
-    each row belongs to, and ``lasso`` whether any candidate has an absolute penalty.
+    The loss of held-out rows uses labels (n,) in {0, 1}; ``fold`` (n,) is the fold of each row, and
+    ``lasso`` tells whether any candidate has an absolute penalty.
 
     O(candidates * folds * iterations * n * d**2) work in one ``map`` over the fits, a few at a
-    time; x is shared, so memory is O(n * d) for each of these.
+    time. They share x, so memory is O(n * d) for each of those.
     """
     candidates = grid.l1.shape[0]
 
@@ -81,8 +81,8 @@ def choose(
     rows = rows_at_once(candidates * folds, *x.shape)
     losses, held = (v.reshape(-1, folds) for v in jax.lax.map(one, index, batch_size=rows))
     best = jnp.argmin(losses.sum(axis=1))
-    found = fit_one(problem(best, weights), lasso)
-    fit = as_fit(jax.tree.map(lambda leaf: leaf[None], found))
+    minimum = fit_one(problem(best, weights), lasso)
+    fit = as_fit(jax.tree.map(lambda leaf: leaf[None], minimum))
     return Choice(losses / jnp.where(held > 0, held, 1), best, fit)
 
 
@@ -96,8 +96,8 @@ def choose_on_host(
 ) -> tuple[int, np.ndarray]:
     """Return the best candidate and the losses (candidates, folds) of :func:`choose`, with NumPy.
 
-    Candidates should go from weak to strong: the fits go from strong to weak, as strong ones are
-    easy, each from where the one before it ended or from the fit to all rows. Nothing is compiled.
+    Candidates should be ordered from weak to strong. Fits go from strong to weak, since strong ones
+    are easy; each starts at the previous optimum or at the fit to all rows. Nothing is compiled.
     O(candidates * folds * iterations * n * d**2) time, O(n * d) memory.
     """
     candidates, some = len(grid.l1), weights > 0
@@ -132,9 +132,9 @@ def _path(
     grid: Grid[np.ndarray],
     near: np.ndarray | None,
 ) -> np.ndarray:
-    """Return coefficients (candidates, 1 + d) in the design's units, fitted from strong to weak.
+    """Fit from strong to weak; return coefficients (candidates, 1 + d) in the design's units.
 
-    ``near`` (candidates, 1 + d) are coefficients that may be near.
+    ``near`` (candidates, 1 + d) are other coefficients to start from.
     """
     whole = Regression(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
     free = (grid.l1 == 0) & (grid.l2 == 0)
@@ -146,15 +146,15 @@ def _path(
         part = design._replace(targets=targets[k])
         if near is not None:
             beta = min((beta, near[k]), key=lambda b: _value(problem, part, unit, b))
-        found = fit_design(problem, part, unit, beta, span if free[k] else None)
-        result[k] = beta = found.x
+        minimum = fit_design(problem, part, unit, beta, span if free[k] else None)
+        result[k] = beta = minimum.x
     return result
 
 
 def _value(
     problem: Regression[np.ndarray], design: BinaryDesign, unit: np.ndarray, beta: np.ndarray
 ) -> float:
-    """Return the objective at coefficients in the design's units."""
+    """Compute the objective at coefficients in the design's units."""
     absolute = problem.l1 * np.sum(np.abs(beta / unit)[1:])
     smooth = penalty_terms(problem, unit, beta, np)[0]
     return loss_and_gradient_on_host(design, beta)[0] + float(smooth + absolute)

@@ -1,20 +1,21 @@
-"""Sums of a smooth function over many points as sums over few nodes."""
+"""Sums of a smooth function over many points, as sums over few nodes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 _PIECES, _DEGREE = 96, 7
-#: How many nodes there are.
+#: Number of nodes.
 NODES = _PIECES * (_DEGREE + 1)
 
 
 def compress(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes (k,) and their weights (k,), with the same sum of any smooth function f.
+    """Return nodes (k,) and weights (k,) that give the same sum of any smooth function f.
 
-    The range is cut into pieces of equal width in asinh of the standardised points; in each, f is
-    interpolated at Chebyshev's nodes, and a point adds to each node what that one's polynomial is
-    there. So the result is exact for piecewise polynomials of degree seven. O(n) time.
+    The range is cut into pieces of equal width in asinh of the standardized points. In each, f is
+    interpolated at Chebyshev nodes; a point adds to the weight of a node the value of that node's
+    polynomial at the point. The result is exact for piecewise polynomials of degree seven. O(n)
+    time.
     """
     centre = np.median(points)
     spread = np.median(np.abs(points - centre))
@@ -28,7 +29,7 @@ def compress(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
     inside = np.clip(2 * (points - low[piece]) / width[piece] - 1, -1, 1)
     order = np.arange(_DEGREE + 1)
     local = np.cos((2 * order + 1) * np.pi / (2 * _DEGREE + 2))
-    # Each node's polynomial as a sum of Chebyshev's: discrete orthogonality.
+    # The polynomial of a node as a sum of Chebyshev polynomials, by discrete orthogonality.
     terms = np.cos(order[:, None] * np.arccos(local))
     to_nodes = 2 * terms / (_DEGREE + 1)
     to_nodes[0] /= 2

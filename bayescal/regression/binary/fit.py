@@ -1,4 +1,4 @@
-"""Weighted logistic regression to soft targets: one fit, or many data sets or penalties at once."""
+"""Weighted logistic regression with soft targets: one fit, or a batch of fits."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ from bayescal.regression.binary.objective import (
     units,
 )
 
-_AT_ONCE = 1 << 16
-#: A single fit with more entries than this is worth an accelerator, where there is one.
+#: Entries of the designs that are fitted side by side.
+_ENTRIES_AT_ONCE = 1 << 16
+#: Entries of a single fit from which an accelerator, if there is one, is worthwhile.
 _LARGE = 1 << 23
 
 
 class Fit(NamedTuple, Generic[ArrayT]):
-    """Fitted coefficients (batch, d), and the rest (batch,)."""
+    """Fitted coefficients (batch, d), with intercepts, values and statuses (batch,)."""
 
     intercept: ArrayT
     coef: ArrayT
     #: The objective: weighted cross-entropy to the targets, in nats, plus the penalty.
     value: ArrayT
     iterations: Array | int
-    #: Of ``bayescal._core.optimise.Status``.
+    #: A value of ``bayescal._core.optimise.Status``.
     status: Array | int
 
 
 def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
-    """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
+    """Fit one regression; ``lasso`` tells whether it has an absolute penalty."""
     alone = problem.x.shape[1] == 1 and problem.free is None
     problem, mean = centered(problem)
     if lasso and alone and problem.prior is None and problem.intercept_prior is None:
@@ -63,13 +64,13 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         return add_penalties(problem, unit, strength if lasso else None, loss, beta)
 
     def moved(beta: jax.Array, step: jax.Array) -> jax.Array:
-        # Not one product of both: two columns are slower than one twice.
+        # Two products with one column are faster than one product with two.
         line = beta[0] + problem.x @ beta[1:]
         return movement(line, step[0] + problem.x @ step[1:], problem.weights)
 
     squares = problem.weights @ problem.x**2
     total = jnp.sum(problem.weights)
-    found = newton(
+    minimum = newton(
         objective,
         start(problem),
         scale=total,
@@ -77,22 +78,22 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         direction=lasso_step(strength) if lasso else newton_step,
         movement=moved,
     )
-    return found._replace(x=uncentered(found.x / unit, mean))
+    return minimum._replace(x=uncentered(minimum.x / unit, mean))
 
 
 def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:
     """Return a smooth problem with the same optimum, for one column and an absolute penalty.
 
-    The slope of the loss at a coefficient of zero tells the sign of the best one, or that it is
-    zero. On that side the penalty is linear: as if targets were moved along the column.
+    The slope of the loss at zero determines the sign of the best coefficient, or that it is zero.
+    On that side the penalty is linear, as if targets were moved along the column.
     """
     column, weights = problem.x[:, 0], problem.weights
     total = jnp.sum(weights)
-    share = weights / jnp.where(total > 0, total, 1)
+    proportion = weights / jnp.where(total > 0, total, 1)
     real = weights > 0
-    # Padding may hold anything.
-    column = jnp.where(real, column, share @ jnp.where(real, column, 0))
-    centred = column - share @ column
+    # Rows of padding may contain anything.
+    column = jnp.where(real, column, proportion @ jnp.where(real, column, 0))
+    centred = column - proportion @ column
     spread = weights @ centred**2
     rise = weights @ (centred * problem.targets)
     l1 = jnp.reshape(problem.l1, ())
@@ -102,36 +103,36 @@ def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:
     return problem._replace(x=column[:, None], targets=targets, free=free)
 
 
-def as_fit(found: Minimum[ArrayT]) -> Fit[ArrayT]:
-    """Return a batch of minima as coefficients."""
-    return Fit(found.x[:, 0], found.x[:, 1:], found.value, found.iterations, found.status)
+def as_fit(minimum: Minimum[ArrayT]) -> Fit[ArrayT]:
+    """Convert a batch of minima to coefficients."""
+    return Fit(minimum.x[:, 0], minimum.x[:, 1:], minimum.value, minimum.iterations, minimum.status)
 
 
 def rows_at_once(batch: int, n: int, d: int) -> int:
-    """Return how many fits to do side by side."""
-    return max(1, min(batch, _AT_ONCE // (n * (d + 1))))
+    """Return the number of fits that run side by side."""
+    return max(1, min(batch, _ENTRIES_AT_ONCE // (n * (d + 1))))
 
 
 @partial(jax.jit, static_argnames="lasso")
 def fit_many(problems: Regression[jax.Array], lasso: bool = False) -> Fit[jax.Array]:
-    """Fit a batch; leaves of ``problems`` have a leading axis of fits, save the priors'."""
+    """Fit a batch; leaves of ``problems`` except the priors' have a leading axis of fits."""
     batch, n, d = problems.x.shape
     priors = problems.prior, problems.intercept_prior
-    each = problems._replace(prior=None, intercept_prior=None)
+    without_priors = problems._replace(prior=None, intercept_prior=None)
 
     def one(problem: Regression[jax.Array]) -> Minimum[jax.Array]:
         full = problem._replace(prior=priors[0], intercept_prior=priors[1])
         return fit_one(full, lasso)
 
-    return as_fit(map_batch(one, each, batch, rows_at_once(batch, n, d)))
+    return as_fit(map_batch(one, without_priors, batch, rows_at_once(batch, n, d)))
 
 
 def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[np.ndarray]:
-    """Fit one regression given as NumPy arrays; the minimum is in NumPy too.
+    """Fit one regression given as NumPy arrays; the minimum is in NumPy, too.
 
-    One fit is done on the host, where nothing has to be compiled. JAX takes over for priors that
-    are NumPyro distributions, for the absolute penalty of more than 400 columns, and for large data
-    beside an accelerator.
+    A single fit runs on the host, where nothing has to be compiled. It runs in JAX if priors are
+    NumPyro distributions, if more than 400 columns have an absolute penalty, and for large data if
+    there is an accelerator.
     """
     if not lasso:
         problem = problem._replace(l1=0.0)
@@ -152,7 +153,7 @@ def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[
 
 
 def _padded(problem: Regression[Any]) -> Regression[Any]:
-    """Add rows without weight, so that nearby sizes share a compilation."""
+    """Add rows without weight, so that problems of similar size share a compilation."""
     n = len(problem.x)
     length = padded_length(n)
     xp = jnp if isinstance(problem.x, jax.Array) else np
@@ -164,7 +165,7 @@ def _padded(problem: Regression[Any]) -> Regression[Any]:
 
 
 def on_host(x: np.ndarray, newton: bool) -> bool:
-    """Say whether fits to features (n, d) are for the host; ``newton`` if by Newton's method."""
+    """Return whether fits to features (n, d) run on the host; ``newton``: by Newton's method."""
     few = not newton or x.shape[1] <= MANY
     return few and (x.size < _LARGE or jax.default_backend() == "cpu")
 

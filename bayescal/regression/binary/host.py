@@ -20,29 +20,29 @@ from bayescal.regression.binary.objective import (
     units,
 )
 
-#: With more columns, Hessians cost more than they save.
+#: Number of columns above which Hessians cost more than they save.
 MANY = 400
 _ROWS_OF_GUESS = 14
 _RANK = 1e-11
 
 
 def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
-    """Fit one regression; every row has weight.
+    """Fit one regression whose rows all have weight.
 
-    Newton's method, or L-BFGS for more than 400 columns, which does not heed ``l1``.
+    Newton's method, or L-BFGS for more than 400 columns, which ignores ``l1``.
     """
     problem, mean = centered(problem, np)
     design, unit = design_of(problem)
     if problem.x.shape[1] > MANY:
-        found = _lbfgs(problem, design, unit)
-        return found._replace(x=uncentered(found.x, mean, np))
+        minimum = _lbfgs(problem, design, unit)
+        return minimum._replace(x=uncentered(minimum.x, mean, np))
     span = span_of(problem, design)
-    found = fit_design(problem, design, unit, _guess(problem) * unit, span)
-    return found._replace(x=uncentered(found.x / unit, mean, np))
+    minimum = fit_design(problem, design, unit, _guess(problem) * unit, span)
+    return minimum._replace(x=uncentered(minimum.x / unit, mean, np))
 
 
 def design_of(problem: Regression[np.ndarray]) -> tuple[BinaryDesign, np.ndarray]:
-    """Return the problem's design, and the units (1 + d,) that its columns are in."""
+    """Return the problem's design, and the units (1 + d,) of its columns."""
     n, d = problem.x.shape
     unit, inverse = units_of(problem)
     columns = np.empty((1 + d, n))
@@ -52,7 +52,7 @@ def design_of(problem: Regression[np.ndarray]) -> tuple[BinaryDesign, np.ndarray
 
 
 def units_of(problem: Regression[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return units (1 + d,) of the features, and inverses (d,)."""
+    """Return the units (1 + d,) of the features, and their inverses (d,)."""
     return units(np.maximum(problem.x.max(axis=0), -problem.x.min(axis=0)), np)
 
 
@@ -63,18 +63,18 @@ def fit_design(
     begin: np.ndarray,
     span: np.ndarray | None,
 ) -> Minimum[np.ndarray]:
-    """Fit from ``begin``, both it and the result in the columns' units.
+    """Fit from ``begin``; both ``begin`` and the result are in the columns' units.
 
-    Of ``problem`` only penalties, priors and ``free`` are read. Columns that depend on each other,
-    without a penalty to decide between them, share their effect by the least squares of their
-    coefficients, each in the units of its column.
+    Only the penalties, priors and ``free`` of ``problem`` are used. Linearly dependent columns
+    without a penalty to decide between them share their effect, by least squares of their
+    coefficients in the units of the columns.
     """
     if span is not None:
         reduced = design._replace(columns=span.T @ design.columns)
         free = problem._replace(intercept_prior=None)
         begin = np.linalg.lstsq(span, begin)[0]
-        found = fit_design(free, reduced, np.ones(len(begin)), begin, None)
-        return found._replace(x=span @ found.x)
+        minimum = fit_design(free, reduced, np.ones(len(begin)), begin, None)
+        return minimum._replace(x=span @ minimum.x)
     columns, lasso = design.columns, bool(np.any(problem.l1))
     strength = np.append(0.0, np.broadcast_to(problem.l1, len(unit) - 1)) / unit
 
@@ -83,9 +83,13 @@ def fit_design(
         return add_penalties(problem, unit, strength if lasso else None, loss, beta, np)
 
     def moved(beta: np.ndarray, step: np.ndarray) -> np.ndarray:
-        # Hardly ever is there need to look at the rows.
-        most = np.abs(step) @ np.abs(columns).max(axis=1)
-        return most if most < 0.01 else movement(beta @ columns, step @ columns, design.weights, np)
+        # Cheap upper bound; rows are checked only if it is large.
+        bound_on_move = np.abs(step) @ np.abs(columns).max(axis=1)
+        return (
+            bound_on_move
+            if bound_on_move < 0.01
+            else movement(beta @ columns, step @ columns, design.weights, np)
+        )
 
     return newton(
         objective,
@@ -99,21 +103,21 @@ def fit_design(
 
 
 def _guess(problem: Regression[np.ndarray]) -> np.ndarray:
-    """Return coefficients to start from: of a part of the rows, if there are very many."""
+    """Return initial coefficients, from a fit to a part of the rows if there are very many."""
     stride = len(problem.x) >> _ROWS_OF_GUESS
     if stride > 4:
         x, targets, weights = (rows[::stride] for rows in problem[:3])
         part = Regression(x, targets, weights * stride, *problem[3:])
-        found = fit_on_host(part)
-        if found.status == Status.CONVERGED:
-            return found.x
+        minimum = fit_on_host(part)
+        if minimum.status == Status.CONVERGED:
+            return minimum.x
     return start(problem, np)
 
 
 def span_of(problem: Regression[np.ndarray], design: BinaryDesign) -> np.ndarray | None:
-    """Return combinations (p, r) of the columns that no other makes up, None for all columns.
+    """Return combinations (p, r) that span the columns, or None if these are independent.
 
-    It is asked only where no penalty or prior decides between columns that depend on each other.
+    They are computed only if no penalty or prior decides between dependent columns.
     """
     if is_settled(problem, len(design.columns)):
         return None
@@ -122,13 +126,13 @@ def span_of(problem: Regression[np.ndarray], design: BinaryDesign) -> np.ndarray
 
 
 def is_settled(problem: Regression[np.ndarray], columns: int) -> bool:
-    """Return whether penalties, priors or the number of columns leave nothing undecided."""
+    """Return whether penalties, priors or few columns make the solution unique."""
     settled = np.any(problem.l1) or np.any(problem.l2) or problem.prior is not None
     return bool(settled or problem.free is not None or columns < 3)
 
 
 def span_of_gram(gram: np.ndarray, total: float) -> np.ndarray | None:
-    """Return the same from weighted products (p, p) of columns, and the sum of weights."""
+    """As ``span_of``, from weighted products (p, p) of columns and the sum of weights."""
     size = np.sqrt(np.diagonal(gram))
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(gram / size / size[:, None])
@@ -141,7 +145,7 @@ def span_of_gram(gram: np.ndarray, total: float) -> np.ndarray | None:
 def _lbfgs(
     problem: Regression[np.ndarray], design: BinaryDesign, unit: np.ndarray
 ) -> Minimum[np.ndarray]:
-    """Minimise without Hessians, by SciPy's L-BFGS-B."""
+    """Minimize without Hessians, by SciPy's L-BFGS-B."""
     from scipy.optimize import minimize
 
     columns, weights = design.columns, design.weights
@@ -157,15 +161,15 @@ def _lbfgs(
 
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
     options["gtol"] *= weights.sum()
-    found = minimize(
+    result = minimize(
         objective, start(problem, np) * unit * size, jac=True, method="L-BFGS-B", options=options
     )
-    line = found.x / size @ columns
+    line = result.x / size @ columns
     loose = not np.any(problem.l2) and problem.prior is None
-    apart = loose and bool(np.all((line > 0) == (problem.targets == 1)))
-    apart &= bool(np.isin(problem.targets, (0.0, 1.0)).all())
-    status = Status.CONVERGED if found.status == 0 else Status.LIMIT
-    status = Status.UNBOUNDED if apart else status
-    gain = np.asarray(np.abs(found.jac).max())
-    result = found.x / size / unit
-    return Minimum(result, np.asarray(found.fun), gain, np.asarray(found.nit), np.asarray(status))
+    separated = loose and bool(np.all((line > 0) == (problem.targets == 1)))
+    separated &= bool(np.isin(problem.targets, (0.0, 1.0)).all())
+    status = Status.CONVERGED if result.status == 0 else Status.LIMIT
+    status = Status.UNBOUNDED if separated else status
+    gain = np.asarray(np.abs(result.jac).max())
+    beta = result.x / size / unit
+    return Minimum(beta, np.asarray(result.fun), gain, np.asarray(result.nit), np.asarray(status))

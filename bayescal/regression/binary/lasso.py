@@ -1,4 +1,4 @@
-"""The step of Newton's method under an absolute penalty, exactly, with NumPy."""
+"""The exact step of Newton's method under an absolute penalty, with NumPy."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import numpy as np
 
 from bayescal._core.directions import Direction
 
-#: How far a slope at zero may exceed the strength, relative to it.
+#: Relative excess of a slope at zero over the strength that counts as rounding.
 _EXCESS = 1e-10
-#: Of the largest excess: coordinates with more than this enter together.
+#: Fraction of the largest excess above which coordinates enter together.
 _TOGETHER = 0.3
 _EPS = np.finfo(float).eps
 
 
 def lasso_step_on_host(strength: np.ndarray) -> Direction:
-    """Return the step of a quadratic model plus ``sum(strength * |x|)``, by an active set.
+    """Minimize a quadratic model plus ``sum(strength * |x|)`` exactly, by an active set.
 
-    Does as ``bayescal._core.directions.lasso_step``, whose coordinate descent is slow where columns
-    are nearly dependent: here each move is the solution of linear equations, and few are needed.
+    It replaces ``bayescal._core.directions.lasso_step``, whose coordinate descent is slow if
+    columns are nearly dependent: here every move solves linear equations, and few are needed.
     """
 
     def direction(
@@ -30,10 +30,10 @@ def lasso_step_on_host(strength: np.ndarray) -> Direction:
         if z is None:
             return np.full_like(x, np.nan), np.asarray(np.nan)
         step = x - z
-        # Where the sign stays, what is gained is a product of small numbers, not their difference.
-        same = x * z > 0
-        slope = gradient + np.where(same, strength * np.sign(x), 0.0)
-        gain = slope @ step + strength @ np.where(same, 0.0, np.abs(x) - np.abs(z))
+        # Where the sign stays, compute the gain as a product of small numbers, not a difference.
+        same_sign = x * z > 0
+        slope = gradient + np.where(same_sign, strength * np.sign(x), 0.0)
+        gain = slope @ step + strength @ np.where(same_sign, 0.0, np.abs(x) - np.abs(z))
         noise = 8 * _EPS * ((np.abs(gradient) + strength) @ np.abs(step))
         return step, np.maximum(gain, 0.0) if gain >= -noise else gain
 
@@ -43,14 +43,14 @@ def lasso_step_on_host(strength: np.ndarray) -> Direction:
 def _minimise(
     hessian: np.ndarray, gradient: np.ndarray, x: np.ndarray, strength: np.ndarray
 ) -> np.ndarray | None:
-    """Minimise gradient . (z - x) + (z - x)' hessian (z - x) / 2 + sum(strength * |z|).
+    """Minimize gradient . (z - x) + (z - x)' hessian (z - x) / 2 + sum(strength * |z|).
 
-    None where rounding forbids: Newton's method then makes the Hessian better conditioned.
+    Returns None if rounding prevents it; Newton's method then improves the Hessian's condition.
 
     Feature-sign search (Lee et al. 2007): a coordinate is zero or has a sign, and given these the
-    minimum solves linear equations. On the way to it signs may change, and once there coordinates
-    may enter; each move lowers the objective, so that no signs come twice. Here several enter at
-    once, and those that would then move against their sign are left out again.
+    minimum solves linear equations. On the way to it signs may change; at the minimum, coordinates
+    may enter. Each move lowers the objective, so that no signs occur twice. Here several
+    coordinates enter at once, and those that would then move against their sign are removed again.
     """
     always = strength == 0
     z, slope = x.copy(), gradient
@@ -67,18 +67,18 @@ def _minimise(
         wrong = (here == 0) & (move * sign[index] < 0)
         if wrong.any():
             out = index[wrong & entering]
-            # By itself the leader moves as it should, but for rounding.
+            # Without the others the leader moves as it should, except for rounding.
             out = out if len(out) else index[entering]
             if not len(out):
                 return None
             active[out], sign[out] = False, 0.0
             continue
-        share, crosses = _share(block, drift, move, here, strength[index])
-        z[index] = np.where(crosses, 0.0, here + share * move)
+        fraction, crosses = _best_fraction(block, drift, move, here, strength[index])
+        z[index] = np.where(crosses, 0.0, here + fraction * move)
         slope = gradient + hessian @ (z - x)
         before, sign = sign, np.where(always, 0.0, np.sign(z))
         active, leader = always | (z != 0), -1
-        if share < 1 or (sign != before).any():
+        if fraction < 1 or (sign != before).any():
             continue
         noise = 8 * _EPS * (size @ np.abs(z - x))
         excess = (np.abs(slope) - strength * (1 + _EXCESS) - noise) * scale
@@ -92,23 +92,23 @@ def _minimise(
     return None
 
 
-def _share(
+def _best_fraction(
     block: np.ndarray, drift: np.ndarray, move: np.ndarray, here: np.ndarray, strength: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return how much of a move is best, all or up to where a coordinate becomes zero; and which.
+    """Return the best fraction of a move, 1 or up to where coordinates become zero; and which.
 
-    ``drift`` is the slope at ``here``, absolute penalty included.
+    ``drift`` is the slope at ``here``, including the absolute penalty.
     """
     crosses = (strength > 0) & (here * (here + move) < 0)
     if not crosses.any():
         return 1.0, crosses
     where = np.ones_like(here)
     where[crosses] = -here[crosses] / move[crosses]
-    shares = np.append(where[crosses], 1.0)
-    # The penalty is straight until a sign changes, and then rises by twice the part beyond.
-    beyond = np.maximum(shares[:, None] - where[crosses], 0) * np.abs(move[crosses])
+    fractions = np.append(where[crosses], 1.0)
+    # The penalty is linear until a sign changes, and then rises by twice the part beyond.
+    beyond = np.maximum(fractions[:, None] - where[crosses], 0) * np.abs(move[crosses])
     extra = 2 * beyond @ strength[crosses]
     curvature = move @ block @ move
-    values = shares * (drift @ move) + shares**2 * curvature / 2 + extra
-    best = shares[np.argmin(values)]
+    values = fractions * (drift @ move) + fractions**2 * curvature / 2 + extra
+    best = fractions[np.argmin(values)]
     return float(best), crosses & (where == best)

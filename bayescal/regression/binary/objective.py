@@ -1,7 +1,7 @@
-"""What logistic regression minimises: weighted cross-entropy to soft targets, penalties, priors.
+"""The objective of logistic regression: weighted cross-entropy, penalties and priors.
 
-The same code runs under JAX, to be mapped and compiled, and under NumPy, where nothing has to be
-compiled: ``xp`` is the one or the other.
+The code runs under JAX, to be mapped and compiled, and under NumPy, where nothing has to be
+compiled: ``xp`` is one or the other.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import slices
 from bayescal._core.optimise import Quadratic
 
-_NOTHING = 1e-150
+#: Size of features below which they count as zero.
+_TINY = 1e-150
 _BLOCK = 1 << 14
-#: Up to so many columns products are taken pair by pair.
+#: Number of columns up to which products are computed pair by pair.
 _PAIRS = 8
-#: Multiples of the relative rounding error within which values count as equal.
+#: Multiple of the relative rounding error within which values count as equal.
 _NOISE = 8
-#: What is summed, and its first two derivatives.
+#: A sum, and its first two derivatives.
 Terms: TypeAlias = tuple[ArrayT, ArrayT, ArrayT]
 
 
 class Distribution(Protocol):
-    """A distribution of NumPyro, as far as it is used here."""
+    """The part of a NumPyro distribution that is used here."""
 
     def log_prob(self, value: Array) -> jax.Array: ...
 
 
 class Regression(NamedTuple, Generic[ArrayT]):
-    """One regression on features (n, d); a weight (n,) of zero leaves a row out."""
+    """One regression on features (n, d); rows with zero weight (n,) are ignored."""
 
     x: ArrayT
     #: Probabilities (n,) of class 1 to fit, in [0, 1].
@@ -44,17 +45,17 @@ class Regression(NamedTuple, Generic[ArrayT]):
     #: Strengths of the penalties l1 |coef| + l2 coef**2 / 2; the second may be (d,).
     l1: ArrayT | float
     l2: ArrayT | float
-    #: One (1 + d,) where the intercept or a coefficient is to be fitted, zero where it is zero.
+    #: (1 + d,): one if the intercept or a coefficient is fitted, zero if it is fixed at zero.
     free: ArrayT | None = None
-    #: Of each coefficient: a NumPyro distribution, or a ``Prior``, which needs no NumPyro.
+    #: Prior of each coefficient: a NumPyro distribution, or a ``Prior``, which needs no NumPyro.
     prior: Prior | Distribution | None = None
     intercept_prior: Prior | Distribution | None = None
 
 
 class Prior(NamedTuple):
-    """An independent prior of coefficients whose log density and derivatives are written out.
+    """An independent prior of coefficients with explicit log density and derivatives.
 
-    With no degrees of freedom it is normal, with one Cauchy.
+    ``cauchy`` is zero for a normal and one for a Cauchy distribution.
     """
 
     centre: Array | float
@@ -62,7 +63,7 @@ class Prior(NamedTuple):
     cauchy: Array | float
 
     def loss(self, b: ArrayT, xp: ModuleType) -> Terms[ArrayT]:
-        """Return the negative log density at ``b`` and its first two derivatives by ``b``."""
+        """Compute the negative log density at ``b`` and its first two derivatives."""
         z = (b - self.centre) / self.scale
         square = z * z
         heavy = xp.asarray(self.cauchy) > 0
@@ -76,14 +77,14 @@ class Prior(NamedTuple):
 def row_terms(
     line: ArrayT, targets: ArrayT | float, weights: ArrayT, xp: ModuleType
 ) -> Terms[ArrayT]:
-    """Return the weighted loss (n,) at log odds (n,), and its first two derivatives by them.
+    """Compute the weighted loss (n,) at log odds (n,), and its first two derivatives.
 
-    The loss of a row is log(1 + exp(f)) - t f, which is the cross-entropy itself: at a soft target
-    its least value is the target's entropy.
+    The loss of a row is log(1 + exp(f)) - t f, the cross-entropy: for a soft target its minimum is
+    the target's entropy.
     """
     if xp is np:
         return _row_terms_on_host(line, targets, weights)  # type: ignore[arg-type,return-value]
-    # XLA would otherwise compute the exponential again in each sum that needs it.
+    # Otherwise XLA would recompute the exponential in every sum that needs it.
     keep = jax.lax.optimization_barrier
     small = keep(xp.exp(-abs(line)))
     larger = 1 / (1 + small)
@@ -98,7 +99,7 @@ def row_terms(
 def _row_terms_on_host(
     line: np.ndarray, targets: np.ndarray | float, weights: np.ndarray
 ) -> Terms[np.ndarray]:
-    """Do the same in few arrays: more would not stay in the processor's cache."""
+    """As ``row_terms``, with few arrays: more would not fit in the processor's cache."""
     small = np.abs(line)
     np.exp(np.negative(small, out=small), out=small)
     larger = 1 + small
@@ -117,7 +118,7 @@ def _row_terms_on_host(
 
 
 def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[jax.Array]:
-    """Return the weighted cross-entropy at (intercept, coef...) with its derivatives."""
+    """Compute the weighted cross-entropy at (intercept, coef...) and its derivatives."""
     x, d = problem.x, problem.x.shape[1]
     # A sum over columns, elementwise, is fast for few and small problems under ``vmap``.
     line = beta[0] + (sum(beta[j + 1] * x[:, j] for j in range(d)) if d <= 4 else x @ beta[1:])
@@ -139,7 +140,7 @@ def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[
 
 
 class BinaryDesign(NamedTuple):
-    """Two classes as NumPy computes them: columns (1 + d, n), ones and features in their units."""
+    """Data of two classes for NumPy: columns (1 + d, n), ones and features in their units."""
 
     columns: np.ndarray
     targets: np.ndarray
@@ -147,7 +148,7 @@ class BinaryDesign(NamedTuple):
 
 
 def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[np.ndarray]:
-    """Do as :func:`cross_entropy` with NumPy, in blocks that stay in the processor's cache."""
+    """As :func:`cross_entropy`, with NumPy, in blocks that fit in the processor's cache."""
     p = len(beta)
     value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
     for columns, (loss, residual, curvature) in _blocks(design, beta):
@@ -158,22 +159,22 @@ def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[n
 
 
 def products(columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return weighted sums (p, p) over rows of the products of columns (p, n)."""
+    """Compute the weighted sums (p, p) over rows of products of columns (p, n)."""
     p = len(columns)
     if p > _PAIRS:
         root = columns * np.sqrt(weights)
         return root @ root.T
-    # A product of matrices with so few rows takes five times as long.
-    found = np.empty((p, p))
+    # A matrix product with so few rows takes five times as long.
+    sums = np.empty((p, p))
     for i in range(p):
         weighted = columns[i] * weights
         for j in range(i + 1):
-            found[i, j] = found[j, i] = weighted @ columns[j]
-    return found
+            sums[i, j] = sums[j, i] = weighted @ columns[j]
+    return sums
 
 
 def loss_and_gradient_on_host(design: BinaryDesign, beta: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the cross-entropy and its gradient (p,), in blocks."""
+    """Compute the cross-entropy and its gradient (p,), in blocks."""
     value, gradient = 0.0, np.zeros(len(beta))
     for columns, (loss, residual, _) in _blocks(design, beta):
         value += loss.sum()
@@ -193,9 +194,9 @@ def _blocks(
 def penalty_terms(
     problem: Regression[ArrayT], unit: ArrayT, beta: ArrayT, xp: ModuleType
 ) -> Terms[ArrayT]:
-    """Return squared penalty and negative log priors of ``beta / unit``, and two derivatives.
+    """Compute squared penalty and negative log priors of ``beta / unit``, and two derivatives.
 
-    ``unit`` (1 + d,) is what the features were divided by; the derivatives (1 + d,) are those by
+    Features were divided by ``unit`` (1 + d,); the derivatives (1 + d,) are with respect to
     ``beta``.
     """
     d = beta.shape[0] - 1
@@ -222,16 +223,16 @@ def add_penalties(
     beta: ArrayT,
     xp: ModuleType = jnp,
 ) -> Quadratic[ArrayT]:
-    """Add the :func:`penalty_terms`, and the absolute penalty to the value only.
+    """Add the :func:`penalty_terms` to a loss, and the absolute penalty to its value only.
 
-    ``strength`` (1 + d,) is that of the absolute penalty of ``beta``, None to leave it out. What is
-    not free is taken out of the derivatives.
+    ``strength`` (1 + d,) is that of the absolute penalty of ``beta``, None to omit it. Derivatives
+    of coefficients that are not free are removed.
     """
     value, gradient, diagonal = penalty_terms(problem, unit, beta, xp)
     hessian = loss.hessian + xp.diag(diagonal)
     total = Quadratic(loss.value + value, loss.gradient + gradient, hessian)
     if problem.free is not None:
-        # No step moves what is not free.
+        # With these derivatives no step moves coefficients that are not free.
         moves = xp.asarray(problem.free) > 0
         both = moves[:, None] & moves
         hessian = xp.where(both, hessian, xp.diag(xp.where(moves, 0.0, 1.0)))
@@ -242,7 +243,7 @@ def add_penalties(
 
 
 def prior_loss(law: Distribution, b: Array) -> Terms[jax.Array]:
-    """Return the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
+    """Compute the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
 
     def loss(value: Array) -> jax.Array:
         with jax.numpy_dtype_promotion("standard"):
@@ -255,11 +256,11 @@ def prior_loss(law: Distribution, b: Array) -> Terms[jax.Array]:
 def units(largest: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
     """Return powers of two (1 + d,) near the ``largest`` sizes (d,) of features, and inverses.
 
-    In such units no square underflows or overflows. The intercept's is one. Features below 1e-150
-    count as nothing: their inverse is zero.
+    In these units no square over- or underflows. The unit of the intercept is one. Features below
+    1e-150 count as zero: their inverse unit is zero.
     """
-    used = largest > _NOTHING
-    power = xp.round(xp.log2(xp.where(used, xp.minimum(largest, 1 / _NOTHING), 1)))
+    used = largest > _TINY
+    power = xp.round(xp.log2(xp.where(used, xp.minimum(largest, 1 / _TINY), 1)))
     unit = xp.concatenate([xp.ones(1), xp.exp2(power)])
     return unit, xp.where(used, xp.exp2(-power), 0.0)
 
@@ -267,38 +268,39 @@ def units(largest: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
 def centered(
     problem: Regression[ArrayT], xp: ModuleType = jnp
 ) -> tuple[Regression[ArrayT], ArrayT]:
-    """Return the same problem with features from their means, and these means (d,).
+    """Subtract their means (d,) from the features; return the problem and the means.
 
-    Far from zero columns would differ from the intercept's by less than rounding. Where the
-    intercept has a prior or is not free, and for columns that do not vary, the means are zero.
+    Far from zero, columns would differ from the intercept's by less than rounding. The means are
+    zero if the intercept has a prior or is not free, and for columns that do not vary.
     """
     zero = xp.zeros(problem.x.shape[1])
     if problem.intercept_prior is not None:
         return problem, zero
     total = xp.sum(problem.weights)
-    share = problem.weights / xp.where(total > 0, total, 1)
-    # From a row on: of equal ones all differences are zero. Rows without weight may hold anything.
-    first = problem.x[xp.argmax(share)]
-    x = xp.where(share[:, None] > 0, problem.x, first)
-    mean = first + share @ (x - first)
+    proportion = problem.weights / xp.where(total > 0, total, 1)
+    # Measure from one row, so that differences of equal rows are exactly zero. Rows without weight
+    # may contain anything.
+    first = problem.x[xp.argmax(proportion)]
+    x = xp.where(proportion[:, None] > 0, problem.x, first)
+    mean = first + proportion @ (x - first)
     moved = xp.isfinite(mean) & (total > 0)
     if problem.free is not None:
         moved = moved & (xp.asarray(problem.free)[0] > 0)
     mean = xp.where(moved, mean, zero)
-    apart = x - mean
-    # What rounding alone makes vary is constant.
+    deviation = x - mean
+    # Variation within rounding counts as constant.
     noise = _NOISE * xp.finfo(x.dtype).eps * xp.max(xp.abs(x), axis=0)
-    constant = moved & (xp.max(xp.abs(apart), axis=0) <= noise)
-    return problem._replace(x=xp.where(constant, 0.0, apart)), mean
+    constant = moved & (xp.max(xp.abs(deviation), axis=0) <= noise)
+    return problem._replace(x=xp.where(constant, 0.0, deviation)), mean
 
 
 def uncentered(beta: ArrayT, mean: ArrayT, xp: ModuleType = jnp) -> ArrayT:
-    """Return intercept and coefficients (1 + d,) of the features as they were."""
+    """Return intercept and coefficients (1 + d,) for features that are not centered."""
     return xp.concatenate([beta[:1] - (beta[1:] @ mean)[None], beta[1:]])
 
 
 def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> ArrayT:
-    """Return no slope, and the intercept of the mean target."""
+    """Return initial coefficients: no slope, and the intercept of the mean target."""
     total = xp.sum(problem.weights)
     mean = problem.weights @ problem.targets / xp.where(total > 0, total, 1)
     mean = xp.clip(mean, 1e-6, 1 - 1e-6)
@@ -308,5 +310,5 @@ def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> ArrayT:
 
 
 def movement(line: ArrayT, step: ArrayT, weights: ArrayT, xp: ModuleType = jnp) -> ArrayT:
-    """Return the largest relative change of a row's log odds ``line`` (n,) by ``step`` (n,)."""
+    """Compute the largest relative change of a row's log odds ``line`` (n,) by ``step`` (n,)."""
     return xp.max(xp.where(weights > 0, abs(step) / (1 + abs(line)), 0))

@@ -1,7 +1,7 @@
 """Posteriors of the coefficients of a logistic regression: Laplace's approximation and NUTS.
 
-The coefficients sampled are ``u``: a coefficient that must be positive is exp(u), all others are u
-itself. The prior is on ``u``, so that the posterior is proper for separable data too.
+The coefficients are sampled as ``u``: a coefficient that must be positive is exp(u), others equal
+u. The prior is on ``u``, so that the posterior is proper even for separable data.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _WARMUP = 200
 
 
 class Target(NamedTuple):
-    """What is sampled: u (p,), whose coefficient is exp(u) where ``positive`` (p,) is one.
+    """The posterior of u (p,), where coefficients are exp(u) if ``positive`` (p,) is one, else u.
 
-    Where there is an intercept, one column of the design is ones; it is left out where the
-    likelihood is given by its ``Sums``. The NumPyro distribution is the prior of those u for which
-    ``distributed`` (p,) is one, instead.
+    If there is an intercept, one column of the design is ones. The design is None if the likelihood
+    is given by its ``Sums``. The NumPyro distribution is the prior of those u for which
+    ``distributed`` (p,) is one, in place of ``prior``.
     """
 
     design: BinaryDesign
@@ -58,7 +58,7 @@ class ScoreColumns(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The likelihood as a sampler sees it: theta . linear - sum(weights * softplus(line))."""
+    """The log likelihood theta . linear - sum(weights * softplus(theta @ columns))."""
 
     columns: Array
     weights: Array
@@ -66,7 +66,7 @@ class Sums(NamedTuple):
 
 
 def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
-    """Return the mode of u, and the Hessian (p, p) of the negative log posterior there."""
+    """Find the mode of u, and the Hessian (p, p) of the negative log posterior there."""
     positive = target.positive > 0
 
     def objective(u: np.ndarray) -> Quadratic[np.ndarray]:
@@ -83,7 +83,7 @@ def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
 
     columns, weights = target.design.columns, target.design.weights
     with np.errstate(all="ignore"):
-        found = newton(
+        minimum = newton(
             objective,
             np.asarray(target.prior.centre, float),
             scale=np.sum(weights),
@@ -91,11 +91,11 @@ def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
             tolerance=1e-13,
             xp=np,
         )
-        return found, objective(found.x).hessian
+        return minimum, objective(minimum.x).hessian
 
 
 def _prior_terms(target: Target, u: np.ndarray) -> Terms[np.ndarray]:
-    """Return the negative log prior of ``u`` and its first two derivatives, each (p,) but one."""
+    """Compute the negative log prior of ``u``, and its first two derivatives (p,)."""
     terms = target.prior.loss(u, np)
     if target.distribution is not None and target.distributed is not None:
         with float64():
@@ -109,7 +109,7 @@ _prior_loss_compiled = jax.jit(prior_loss)
 
 
 def triangle(hessian: np.ndarray) -> np.ndarray:
-    """Return a factor F with F F' the inverse of the Hessian, raised until it is positive."""
+    """Return F with F F' the inverse of the Hessian, after adding a ridge until it is positive."""
     ridge, p = 0.0, len(hessian)
     mean = max(float(np.trace(hessian)) / p, 1e-300)
     while True:
@@ -127,10 +127,10 @@ def sample(
     seed: int,
     scored: ScoreColumns | None = None,
 ) -> Draws:
-    """Return draws around the mode of u: by :func:`tempered_draws` for "laplace", else by NUTS.
+    """Draw around the mode of u: by :func:`tempered_draws` for "laplace", else by NUTS.
 
-    ``scored`` (optional) are the scores that the columns are functions of: then sums over rows are
-    replaced by sums over nodes, where these are as good.
+    If the columns are functions of scores (``scored``), sums over rows are replaced by sums over
+    nodes as long as these are accurate.
     """
     mode, hessian = find_mode(target)
     factor, status = triangle(hessian), int(mode.status)
@@ -151,7 +151,7 @@ def sample(
 
 
 def _prior_value(target: Target, u: ArrayT, xp: ModuleType) -> Any:
-    """Return the negative log prior (...) of u (..., p)."""
+    """Compute the negative log prior (...) of u (..., p)."""
     terms = target.prior.loss(u, xp)[0]
     if target.distribution is not None and target.distributed is not None:
         with jax.numpy_dtype_promotion("standard"):
@@ -174,7 +174,7 @@ def _softplus(line: jax.Array) -> jax.Array:
 def _softplus_jvp(
     primals: tuple[jax.Array], tangents: tuple[jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    # By hand, so that one exponential serves the value and the derivative.
+    # Written by hand, so that value and derivative share one exponential.
     (line,) = primals
     small = jnp.exp(-jnp.abs(line))
     larger = 1 / (1 + small)
@@ -183,7 +183,7 @@ def _softplus_jvp(
 
 
 def _loss(u: jax.Array, sums: Sums, target: Target) -> jax.Array:
-    """Return the negative log posterior of u (p,)."""
+    """Compute the negative log posterior of u (p,)."""
     theta = _constrain(target, u, jnp)
     loss = jnp.sum(sums.weights * _softplus(theta @ sums.columns)) - theta @ sums.linear
     return loss + _prior_value(target, u, jnp)
@@ -191,7 +191,7 @@ def _loss(u: jax.Array, sums: Sums, target: Target) -> jax.Array:
 
 @cache
 def _whitened(loss: Callable[..., jax.Array]) -> Callable[..., Callable[[jax.Array], jax.Array]]:
-    """Return a loss in coordinates where Laplace's approximation is standard normal."""
+    """Transform a loss to coordinates in which Laplace's approximation is standard normal."""
 
     def potential(*arguments: Any) -> Callable[[jax.Array], jax.Array]:
         *given, mode, factor = arguments
@@ -209,9 +209,10 @@ def sample_whitened(
     seed: int,
     status: int = 0,
 ) -> Draws:
-    """Return draws u by the no-U-turn sampler, four chains side by side.
+    """Draw u by the no-U-turn sampler, with four chains side by side.
 
-    ``loss(u, *arguments)`` is the negative log density, a function of a module.
+    ``loss(u, *arguments)`` is the negative log density; it must be a function of a module, because
+    compiled programs are cached by it.
     """
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
@@ -235,7 +236,7 @@ def sample_whitened(
 def _sums(
     target: Target, mode: np.ndarray, factor: np.ndarray, scored: ScoreColumns | None
 ) -> Sums:
-    """Return the sums over rows, over nodes where the likelihood is the same to 1e-6."""
+    """Return the sums over rows, or over nodes if the likelihood agrees to 1e-6."""
     design = target.design
     linear = design.columns @ (design.weights * design.targets)
     if scored is not None and len(scored.scores) > 4 * NODES:
@@ -259,12 +260,12 @@ def _softplus_sums(thetas: np.ndarray, columns: np.ndarray, weights: np.ndarray)
 
 
 def _log_likelihoods(sums: Sums, thetas: np.ndarray) -> np.ndarray:
-    """Return log likelihoods (s,) at parameters (s, p), with errors below 1e-7 of the weights."""
+    """Compute log likelihoods (s,) at parameters (s, p), with errors below 1e-7 of the weights."""
     columns, weights, linear = sums
     size = np.abs(thetas @ columns)
-    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): single precision does for the last.
+    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term needs only single precision.
     small = np.exp(-size.astype(np.float32))
     total = size @ weights
-    # Less what rounding may have added, which counts only where lines are huge.
+    # Subtract what rounding may have added, which matters only if lines are huge.
     value = thetas @ (linear - columns @ weights / 2) - total / 2 - 1e-12 * total
     return value - np.log1p(small, out=small) @ weights

@@ -1,4 +1,4 @@
-"""Choosing penalties by cross-validation: all penalties on all folds."""
+"""Choice of penalties by cross-validation: all penalties on all folds."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from bayescal._core.numerics import log_softmax
 from bayescal._core.precision import float64
 from bayescal.regression.softmax.fit import fit_many, fit_on_host
-from bayescal.regression.softmax.objective import Design, change
+from bayescal.regression.softmax.objective import Design, logit_update
 
-#: What decides between penalties need not be known to more digits.
+#: Tolerance of fits; the choice between penalties needs no more digits.
 _TOLERANCE = 1e-7
-#: Numbers held at once by fits side by side.
-_AT_ONCE = 1 << 28
+#: Numbers in memory for fits side by side.
+_NUMBERS_AT_ONCE = 1 << 28
 
 
 def out_of_fold_losses(
     design: Design[np.ndarray], penalties: np.ndarray, folds: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
-    """Return mean cross-entropies (g, f) of rows left out, for penalties (g, p) and each fold.
+    """Compute mean held-out cross-entropies (g, f) for penalties (g, p) and each fold.
 
-    Neighbouring penalties are best similar, strong ones first: on the host each fit starts from the
-    last. On an accelerator fits are done side by side in one program.
+    Neighboring penalties should be similar, strong ones first: on the host each fit starts from the
+    previous one. On an accelerator fits run side by side in one program.
     """
     numbers = np.unique(folds)
     if jax.default_backend() == "cpu":
@@ -34,20 +34,21 @@ def out_of_fold_losses(
 def _along(
     design: Design[np.ndarray], penalties: np.ndarray, left_out: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
-    """Return losses (g,) on the rows left out, one fit after the other."""
+    """Compute losses (g,) of the held-out rows, one fit after the other."""
     kept, other = design.rows(~left_out), design.rows(left_out)
     losses, theta, prepared = np.empty(len(penalties)), start, None
     for number, penalty in enumerate(penalties):
-        found, prepared = fit_on_host(kept, penalty, theta, prepared, _TOLERANCE, limits=False)
-        theta = found.x
+        minimum, prepared = fit_on_host(kept, penalty, theta, prepared, _TOLERANCE, limits=False)
+        theta = minimum.x
         losses[number] = mean_loss(other, theta)
     return losses
 
 
 def mean_loss(design: Design[np.ndarray], theta: np.ndarray) -> float:
-    """Return the weighted mean cross-entropy."""
-    own = log_softmax(design.offset + change(design, theta))[np.arange(len(design.y)), design.y]
-    return float(-(design.weights @ own) / design.weights.sum())
+    """Compute the weighted mean cross-entropy."""
+    logs = log_softmax(design.offset + logit_update(design, theta))
+    logs = logs[np.arange(len(design.y)), design.y]
+    return float(-(design.weights @ logs) / design.weights.sum())
 
 
 def _side_by_side(
@@ -60,15 +61,15 @@ def _side_by_side(
     g, f = len(penalties), len(numbers)
     weights = np.stack([np.where(folds == number, 0.0, design.weights) for number in numbers])
     candidate, fold = (part.ravel() for part in np.meshgrid(range(g), range(f), indexing="ij"))
-    step = min(g * f, max(1, _AT_ONCE // (8 * design.offset.size)))
+    step = min(g * f, max(1, _NUMBERS_AT_ONCE // (8 * design.offset.size)))
     losses = np.empty(g * f)
     with float64():
         held = jax.tree.map(jnp.asarray, design)
         for first in range(0, g * f, step):
-            # The last block is filled up, so that all share one compilation.
+            # The last block is padded, so that all blocks share one compilation.
             part = np.minimum(np.arange(first, first + step), g * f - 1)
             starts = np.broadcast_to(start, (step, len(start)))
-            found = fit_many(held, weights[fold[part]], penalties[candidate[part]], starts)
-            for index, theta in zip(part, np.asarray(found.x), strict=True):
+            minimum = fit_many(held, weights[fold[part]], penalties[candidate[part]], starts)
+            for index, theta in zip(part, np.asarray(minimum.x), strict=True):
                 losses[index] = mean_loss(design.rows(folds == numbers[fold[index]]), theta)
     return losses.reshape(g, f)

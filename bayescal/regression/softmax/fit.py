@@ -1,4 +1,4 @@
-"""Fits of multinomial logistic regressions: one on the host, or many in one compiled program."""
+"""Fits of softmax regressions: one on the host, or many in one compiled program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimise import Minimum
 from bayescal._core.precision import float64
-from bayescal.regression.softmax.objective import Design, Host, evaluate, movement, multiply
+from bayescal.regression.softmax.objective import (
+    Design,
+    HostEvaluator,
+    evaluate,
+    movement,
+    multiply,
+)
 from bayescal.regression.softmax.precondition import Preconditioner, choices
 
 MAX_PRODUCTS = 400
@@ -23,7 +29,7 @@ _TOLERANCE = 1e-10
 
 
 class Prepared(NamedTuple):
-    """How the Hessian is approximated: sums over rows, and inverses with the penalty."""
+    """An approximation of the Hessian: sums over rows, and their inverse with the penalty."""
 
     method: Preconditioner
     data: object
@@ -33,7 +39,7 @@ class Prepared(NamedTuple):
 def is_unbounded(
     design: Design[ArrayT], penalty: ArrayT, theta: ArrayT, here: Point[ArrayT, ArrayT]
 ) -> ArrayT:
-    """Return whether a Newton step, about, would still change logits by a hundredth."""
+    """Return whether an approximate Newton step would still change logits by a hundredth."""
     method, sizes = choices(design, penalty)[0], design.sizes
     inverse = method.invert(method.measure(design, here.state), penalty, sizes)
     step = method.apply(inverse, -here.gradient, sizes)
@@ -49,10 +55,10 @@ def fit_on_host(
     tolerance: float = _TOLERANCE,
     limits: bool = True,
 ) -> tuple[Minimum[np.ndarray], Prepared]:
-    """Minimise sum(weights * cross-entropy) + sum(penalty * theta**2) / 2 with NumPy.
+    """Minimize sum(weights * cross-entropy) + sum(penalty * theta**2) / 2 with NumPy.
 
-    ``prepared`` is of a fit nearby, which has the same sizes and perhaps another penalty. Whether
-    there is no finite minimum is looked into only if ``limits``: that takes the Hessian once more.
+    ``prepared`` comes from a similar fit with equal sizes and perhaps another penalty. ``limits``
+    tells whether to check for an infinite minimum, which costs one more Hessian.
     """
     sizes = design.sizes
     methods = choices(design, penalty)
@@ -62,7 +68,7 @@ def fit_on_host(
         methods = methods[methods.index(prepared.method) :]
 
     def prepare(probs: np.ndarray) -> Prepared:
-        # What is cheap comes first, what is precise when that has not sufficed.
+        # The cheap approximation comes first, the precise one if that did not suffice.
         method = methods.pop(0) if len(methods) > 1 else methods[0]
         data = method.measure(design, probs)
         return Prepared(method, data, method.invert(data, penalty, sizes))
@@ -71,7 +77,7 @@ def fit_on_host(
         return ready.method.apply(ready.inverse, vector, sizes)
 
     free = limits and not penalty.all()
-    with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
+    with np.errstate(all="ignore"), single_threaded_blas(), HostEvaluator(design, penalty) as host:
         if prepared is not None:
             method, data, _ = prepared
             prepared = Prepared(method, data, method.invert(data, penalty, sizes))
@@ -102,7 +108,7 @@ def fit_many(
 
 @jax.jit
 def fit_one(design: Design[jax.Array], penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
-    """Fit in one compiled program."""
+    """Fit one regression in one compiled program."""
     method, sizes = choices(design, penalty)[-1], design.sizes
 
     def prepare(probs: jax.Array) -> object:
@@ -123,9 +129,9 @@ def fit_one(design: Design[jax.Array], penalty: jax.Array, start: jax.Array) -> 
 
 
 def fit(design: Design[Any], penalty: np.ndarray, start: np.ndarray) -> Minimum[np.ndarray]:
-    """Fit where the rows are: on the host, or in one program of JAX in double precision."""
+    """Fit on the host if the rows are there, else in one program of JAX in double precision."""
     if on_host(design.offset):
         return fit_on_host(design, penalty, start)[0]
     with float64():
-        found = fit_one(design.each(jnp.asarray), jnp.asarray(penalty), jnp.asarray(start))
-        return jax.tree.map(np.asarray, found)
+        minimum = fit_one(design.map_arrays(jnp.asarray), jnp.asarray(penalty), jnp.asarray(start))
+        return jax.tree.map(np.asarray, minimum)

@@ -1,6 +1,6 @@
 """Cross-entropy of linear functions of scores: value, gradient, products with the Hessian.
 
-The same formulas serve NumPy, in blocks of rows, and JAX, to be mapped and compiled.
+The formulas work with NumPy, in blocks of rows, and with JAX, to be mapped and compiled.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from bayescal._core.arrays import ArrayT, matmul, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.newton_cg import Point
 
-#: Elements of a block of rows on the host: what the processor's cache holds. Threads that change
-#: too often wait for each other.
+#: Elements of a block of rows on the host, which fits in the processor's cache, with one thread and
+#: with several: threads whose blocks are small wait for one another.
 _BLOCK, _BLOCK_OF_THREADS = 1 << 16, 1 << 18
-#: Up to this many features the products of all pairs are formed for each row.
+#: Number of features up to which the products of all pairs are formed for each row.
 FEW = 4
-#: Features below this may be squared in single precision.
+#: Size of features below which they may be squared in single precision.
 _NARROW = 1e6
-#: So few logits are not worth it.
+#: Number of logits up to which single precision and other savings do not pay.
 _SMALL = 1 << 18
-#: So few numbers, of all features of all logits, are not worth threads.
+#: Number of products of features and logits up to which threads do not pay.
 _MANY = 1 << 22
-#: Logits within this have exponentials that neither overflow nor vanish.
+#: Size of logits up to which exponentials neither overflow nor vanish.
 _MILD = 500.0
 #: Numbers of classes, of features, of diagonal and of shared parameters.
 Sizes: TypeAlias = tuple[int, int, int, int]
@@ -38,17 +38,17 @@ Result = TypeVar("Result")
 
 
 class Design(NamedTuple, Generic[ArrayT]):
-    """Rows, and what their logits depend on.
+    """Rows, and the inputs of their logits.
 
     The logits of a row are ``offset + W f + v x + (t . s) x``, elementwise in x, with parameters
-    W (k, m), v (k,) and t (r,) that are zero where the map changes nothing. A weight (n,) of zero
-    leaves a row out.
+    W (k, m), v (k,) and t (r,) that are zero for the identity. Rows with zero weight (n,) are
+    ignored.
     """
 
     offset: ArrayT
     y: ArrayT
     weights: ArrayT
-    #: f above (n, m), at least a column of ones for an intercept.
+    #: f above (n, m), with at least a column of ones for an intercept.
     features: ArrayT
     x: ArrayT | None = None
     #: s above (n, r), common to all classes; needs ``x``.
@@ -62,17 +62,17 @@ class Design(NamedTuple, Generic[ArrayT]):
         return k, m, k if self.x is not None else 0, r
 
     def rows(self, part: slice | ArrayT) -> Design[ArrayT]:
-        """Return some of the rows."""
-        return self.each(lambda leaf: leaf[part])
+        """Select some of the rows."""
+        return self.map_arrays(lambda leaf: leaf[part])
 
-    def each(self, function: Callable[[ArrayT], ArrayT]) -> Design[ArrayT]:
-        """Return what a function makes of the arrays that there are."""
-        found: list[Any] = [None if leaf is None else function(leaf) for leaf in self]
-        return Design(*found)
+    def map_arrays(self, function: Callable[[ArrayT], ArrayT]) -> Design[ArrayT]:
+        """Apply a function to all arrays that are not None."""
+        leaves: list[Any] = [None if leaf is None else function(leaf) for leaf in self]
+        return Design(*leaves)
 
 
 class Parameters(NamedTuple, Generic[ArrayT]):
-    """Parameters (..., p) in their parts: W (..., k, m), v (..., k) and t (..., r)."""
+    """Parameters (..., p) split into W (..., k, m), v (..., k) and t (..., r)."""
 
     matrix: ArrayT
     diagonal: ArrayT
@@ -80,37 +80,41 @@ class Parameters(NamedTuple, Generic[ArrayT]):
 
 
 def split(theta: ArrayT, sizes: Sizes) -> Parameters[ArrayT]:
-    """Return the parts of parameters (..., p)."""
+    """Split parameters (..., p) into their parts."""
     k, m, d, _ = sizes
     matrix = namespace(theta).reshape(theta[..., : k * m], (*theta.shape[:-1], k, m))
     return Parameters(matrix, theta[..., k * m : k * m + d], theta[..., k * m + d :])
 
 
 def join(parts: Parameters[ArrayT], xp: ModuleType) -> ArrayT:
-    """Return parts (matrices last) as parameters (..., p)."""
+    """Join parts (matrices last) to parameters (..., p)."""
     matrix = parts.matrix
     flat = matrix.reshape(*matrix.shape[:-2], -1)
     return xp.concatenate([flat, parts.diagonal, parts.shared], axis=-1)
 
 
 def by_class(parts: Parameters[ArrayT], xp: ModuleType) -> ArrayT:
-    """Return what belongs to each class (k, m + d'): its row of the matrix and its diagonal."""
+    """Return the parameters of each class (k, m + d'): its row of the matrix and its diagonal."""
     if not parts.diagonal.shape[0]:
         return parts.matrix
     return xp.concatenate([parts.matrix, parts.diagonal[:, None]], axis=1)
 
 
-def apart(own: ArrayT, sizes: Sizes, shared: ArrayT | None = None) -> Parameters[ArrayT]:
-    """Return the parts again."""
+def from_class_blocks(
+    blocks: ArrayT, sizes: Sizes, shared: ArrayT | None = None
+) -> Parameters[ArrayT]:
+    """Invert :func:`by_class`."""
     _, m, d, _ = sizes
-    none = own[0, :0]
-    return Parameters(own[:, :m], own[:, m] if d else none, none if shared is None else shared)
+    none = blocks[0, :0]
+    return Parameters(
+        blocks[:, :m], blocks[:, m] if d else none, none if shared is None else shared
+    )
 
 
-def change(design: Design[ArrayT], theta: ArrayT, sizes: Sizes | None = None) -> ArrayT:
-    """Return what parameters (..., p) add to the logits: (..., n, k).
+def logit_update(design: Design[ArrayT], theta: ArrayT, sizes: Sizes | None = None) -> ArrayT:
+    """Compute what parameters (..., p) add to the logits: (..., n, k).
 
-    Sizes are given where arrays do not know theirs before they are calculated.
+    ``sizes`` must be passed for lazy arrays, whose shapes are not known yet.
     """
     parts = split(theta, design.sizes if sizes is None else sizes)
     turned = namespace(theta).matrix_transpose(parts.matrix)
@@ -123,8 +127,8 @@ def change(design: Design[ArrayT], theta: ArrayT, sizes: Sizes | None = None) ->
     return cast(ArrayT, added)
 
 
-def gather(design: Design[ArrayT], residual: ArrayT, xp: ModuleType) -> ArrayT:
-    """Return the derivatives (p,) of a function whose derivatives by the logits are (n, k)."""
+def logit_vjp(design: Design[ArrayT], residual: ArrayT, xp: ModuleType) -> ArrayT:
+    """Compute derivatives (p,) by parameters from derivatives (n, k) by logits (the adjoint)."""
     _, _, d, r = design.sizes
     matrix = residual.T @ design.features
     diagonal = shared = xp.zeros(0, residual.dtype)
@@ -138,38 +142,39 @@ def gather(design: Design[ArrayT], residual: ArrayT, xp: ModuleType) -> ArrayT:
 def evaluate(
     design: Design[jax.Array], penalty: jax.Array, theta: jax.Array
 ) -> Point[jax.Array, jax.Array]:
-    """Return sum(weights * cross-entropy) + sum(penalty * theta**2) / 2, for JAX.
+    """Compute sum(weights * cross-entropy) + sum(penalty * theta**2) / 2, for JAX.
 
     The state is the probabilities (n, k).
     """
-    logits = design.offset + change(design, theta)
+    logits = design.offset + logit_update(design, theta)
     top = jnp.max(logits, axis=1, keepdims=True)
     above = logits - top
     small = jnp.exp(above)
     total = jnp.sum(small, axis=1, keepdims=True)
     probs = small / total
     hit = jnp.arange(logits.shape[1]) == design.y[:, None]
-    own = jnp.sum(jnp.where(hit, above, 0), axis=1)
-    loss = jnp.log(total[:, 0]) - own
+    label_logits = jnp.sum(jnp.where(hit, above, 0), axis=1)
+    loss = jnp.log(total[:, 0]) - label_logits
     residual = (probs - hit.astype(probs.dtype)) * design.weights[:, None]
     value = design.weights @ loss + 0.5 * jnp.sum(penalty * theta**2)
-    return Point(value, gather(design, residual, jnp) + penalty * theta, probs)
+    return Point(value, logit_vjp(design, residual, jnp) + penalty * theta, probs)
 
 
 def multiply(
     design: Design[jax.Array], penalty: jax.Array, probs: jax.Array, vector: jax.Array
 ) -> jax.Array:
-    """Return the Hessian times a vector (p,), for JAX."""
-    moved = change(design, vector)
+    """Multiply the Hessian by a vector (p,), for JAX."""
+    moved = logit_update(design, vector)
     mean = jnp.sum(probs * moved, axis=1, keepdims=True)
     residual = (probs * design.weights[:, None]) * (moved - mean)
-    return gather(design, residual, jnp) + penalty * vector
+    return logit_vjp(design, residual, jnp) + penalty * vector
 
 
-class Host:
-    """The objective with NumPy, in blocks of rows that stay in the processor's cache.
+class HostEvaluator:
+    """The objective with NumPy, in blocks of rows that fit in the processor's cache.
 
-    A context, as its threads end with it: many rows are shared among the processor's cores.
+    It is a context manager, because its threads end with it: if there are many rows, all cores of
+    the processor work on them.
     """
 
     def __init__(self, design: Design[np.ndarray], penalty: np.ndarray) -> None:
@@ -182,16 +187,16 @@ class Host:
         self._parts = slices(n, step)
         self._blocks = [design.rows(part) for part in self._parts]
         self._pool = ThreadPoolExecutor(cores) if threads else None
-        # Directions need no more than single precision, which takes half the time.
+        # Directions need only single precision, which takes half the time.
         inputs = [leaf for leaf in (design.features, design.x, design.shared) if leaf is not None]
         fits = n * k > _SMALL and all(np.abs(leaf).max(initial=0) < _NARROW for leaf in inputs)
         self._type = np.dtype(np.float32 if fits else np.float64)
         kept = (design.weights, *inputs)
         narrow = {id(leaf): leaf.astype(self._type, copy=False) for leaf in kept}
-        rough = design.each(lambda leaf: narrow.get(id(leaf), leaf))
+        rough = design.map_arrays(lambda leaf: narrow.get(id(leaf), leaf))
         self._rough = [rough.rows(part) for part in self._parts]
-        # With few features a product with the Hessian needs but two products with one matrix; it
-        # loses some digits where all labels are certain, as in small separable problems.
+        # With few features a product with the Hessian is two products with one matrix. It loses
+        # some digits if all labels are certain, as in small separable problems.
         few = design.features.shape[1] <= FEW and design.shared is None
         self._few = few and n * k > _SMALL
         self._plain = (
@@ -200,23 +205,23 @@ class Host:
             and design.features.shape[1] == 1
             and bool((design.features == 1).all())
         )
-        #: Where the Hessian of few features was measured last.
+        #: Probabilities at which the Hessian of few features was last computed.
         self._probs: np.ndarray | None = None
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> HostEvaluator:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _each(self, work: Callable[[int], Result]) -> Iterator[Result]:
-        """Do ``work(number of the block)`` for all blocks; results come in their order."""
+    def _map_blocks(self, work: Callable[[int], Result]) -> Iterator[Result]:
+        """Call ``work(number of the block)`` for all blocks; results keep their order."""
         numbers = range(len(self._parts))
         return map(work, numbers) if self._pool is None else self._pool.map(work, numbers)
 
     def evaluate(self, theta: np.ndarray) -> Point[np.ndarray, np.ndarray]:
-        """Do as the function of this name."""
+        """As the function of this name."""
         probs = np.empty(self.design.offset.shape, self._type)
         ones = np.ones(self.design.offset.shape[1])
 
@@ -227,35 +232,35 @@ class Host:
                 if not (-_MILD < logits.min() and logits.max() < _MILD):
                     logits -= logits.max(axis=1, keepdims=True)
                 rows = np.arange(len(logits))
-                own = logits[rows, block.y]
+                label_logits = logits[rows, block.y]
                 np.exp(logits, out=logits)
                 total = logits @ ones
-                value = float(block.weights @ (np.log(total) - own))
+                value = float(block.weights @ (np.log(total) - label_logits))
                 logits *= (1 / total)[:, None]
                 probs[self._parts[number]] = logits
                 logits *= block.weights[:, None]
                 logits[rows, block.y] -= block.weights
-                return value, gather(block, logits, np)
+                return value, logit_vjp(block, logits, np)
 
         value, gradient = 0.5 * float(self.penalty @ theta**2), self.penalty * theta
-        for own, slope in self._each(one):
-            value += own
+        for part, slope in self._map_blocks(one):
+            value += part
             gradient += slope
         return Point(np.asarray(value), gradient, probs)
 
     def _logits(self, block: Design[np.ndarray], theta: np.ndarray) -> np.ndarray:
         if self._plain:
-            # Only intercepts and factors.
+            # The map has only intercepts and factors.
             parts = split(theta, self.design.sizes)
             logits = block.x * (1 + parts.diagonal)
             logits += parts.matrix[:, 0]
             return logits
-        logits = change(block, theta)
+        logits = logit_update(block, theta)
         logits += block.offset
         return logits
 
     def multiply(self, probs: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        """Do as the function of this name."""
+        """As the function of this name."""
         if self._few and self._probs is not probs:
             self._measure(probs)
         narrow = vector.astype(self._type)
@@ -264,38 +269,40 @@ class Host:
             block = self._rough[number]
             with np.errstate(all="ignore"):
                 if self._few:
-                    pulled = self._pulled[number]
-                    return -((block.weights * (pulled @ narrow)) @ pulled)
-                p, moved = probs[self._parts[number]], change(block, narrow)
+                    jacobian = self._jacobians[number]
+                    return -((block.weights * (jacobian @ narrow)) @ jacobian)
+                p, moved = probs[self._parts[number]], logit_update(block, narrow)
                 moved -= np.einsum("ij,ij->i", p, moved)[:, None]
                 moved *= p
                 moved *= block.weights[:, None]
-                return gather(block, moved, np)
+                return logit_vjp(block, moved, np)
 
         image = self.penalty * vector
         if self._few:
             parts = split(vector, self.design.sizes)
-            own = (self._grams @ by_class(parts, np)[:, :, None])[:, :, 0]
-            image += join(apart(own, self.design.sizes), np)
-        for part in self._each(one):
+            blocks = (self._grams @ by_class(parts, np)[:, :, None])[:, :, 0]
+            image += join(from_class_blocks(blocks, self.design.sizes), np)
+        for part in self._map_blocks(one):
             image += part
         return image
 
     def _measure(self, probs: np.ndarray) -> None:
-        """Find blocks of each class, and what each row pulls together, which they exceed by."""
+        """Compute the blocks of the classes and the mean Jacobians, which they exceed by."""
 
         def one(number: int) -> tuple[np.ndarray, np.ndarray]:
             block, p = self._rough[number], probs[self._parts[number]]
-            return pull(block, p, np), class_grams(block, p * block.weights[:, None], np)
+            return mean_logit_jacobian(block, p, np), class_grams(
+                block, p * block.weights[:, None], np
+            )
 
-        self._pulled, grams = zip(*self._each(one), strict=True)
+        self._jacobians, grams = zip(*self._map_blocks(one), strict=True)
         self._probs, self._grams = probs, np.sum(grams, axis=0, dtype=float)
 
 
 def movement(design: Design[ArrayT], theta: ArrayT, step: ArrayT, xp: ModuleType) -> ArrayT:
-    """Return the largest change of a row's logits by ``step`` (p,), relative to their size."""
-    logits = design.offset + change(design, theta)
-    moved = change(design, step)
+    """Compute the largest change of a row's logits by ``step`` (p,), relative to their size."""
+    logits = design.offset + logit_update(design, theta)
+    moved = logit_update(design, step)
     logits = logits - xp.max(logits, axis=1, keepdims=True)
     moved = moved - xp.mean(moved, axis=1, keepdims=True)
     relative = abs(moved) / (1 + abs(logits))
@@ -303,9 +310,10 @@ def movement(design: Design[ArrayT], theta: ArrayT, step: ArrayT, xp: ModuleType
 
 
 def full_hessian(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
-    """Return the Hessian (p, p) of the weighted cross-entropy, without the penalty.
+    """Compute the Hessian (p, p) of the weighted cross-entropy, without the penalty.
 
-    Logits of a row have the derivative J (k, p): it is the sum of J' diag(p) J - (J' p)(J' p)'.
+    If the logits of a row have the derivative J (k, p), the Hessian is the sum over rows of
+    J' diag(p) J - (J' p)(J' p)'.
     """
     (k, m, _, r), x, shared = design.sizes, design.x, design.shared
     weighted = probs * design.weights[:, None]
@@ -317,28 +325,28 @@ def full_hessian(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> Array
         across = (grams[:, :m, m:] * eye[:, None, :]).reshape(k * m, k)
         rows = [[square, across], [across.T, grams[:, m, m] * eye]]
     if x is not None and shared is not None and r:
-        pulled = weighted * x
+        moments = weighted * x
         outer = (design.features[:, :, None] * shared[:, None, :]).reshape(-1, m * r)
-        side = (pulled.T @ outer).reshape(k * m, r)
-        below = (pulled * x).T @ shared
-        total = xp.sum(pulled * x, axis=1)[:, None]
+        side = (moments.T @ outer).reshape(k * m, r)
+        below = (moments * x).T @ shared
+        total = xp.sum(moments * x, axis=1)[:, None]
         corner = (shared * total).T @ shared
         rows = [[*rows[0], side], [*rows[1], below], [side.T, below.T, corner]]
     first = xp.concatenate([xp.concatenate(row, axis=1) for row in rows], axis=0)
-    pulled = pull(design, probs, xp)
-    return first - (pulled * design.weights[:, None]).T @ pulled
+    jacobian = mean_logit_jacobian(design, probs, xp)
+    return first - (jacobian * design.weights[:, None]).T @ jacobian
 
 
-def pull(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
-    """Return the derivatives (n, p) of each row's logits, averaged over its classes."""
+def mean_logit_jacobian(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
+    """Compute the derivatives (n, p) of each row's logits, averaged over its probabilities."""
     k, m, d, r = design.sizes
     if m == 1 and not r and xp is np:
-        # Without copies.
-        pulled = xp.empty((len(probs), k + d), probs.dtype)
-        xp.multiply(probs, design.features, out=pulled[:, :k])
+        # Avoid copies.
+        jacobian = xp.empty((len(probs), k + d), probs.dtype)
+        xp.multiply(probs, design.features, out=jacobian[:, :k])
         if d:
-            xp.multiply(probs, design.x, out=pulled[:, k:])
-        return pulled
+            xp.multiply(probs, design.x, out=jacobian[:, k:])
+        return jacobian
     parts = [(probs[:, :, None] * design.features[:, None, :]).reshape(-1, k * m)]
     if design.x is not None:
         parts.append(probs * design.x)
@@ -348,9 +356,9 @@ def pull(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
 
 
 def class_grams(design: Design[ArrayT], weighted: ArrayT, xp: ModuleType) -> ArrayT:
-    """Return for each class the sum over rows of weighted (n, k) * g g', as (k, m + d', m + d').
+    """Compute for each class the sum over rows of weighted (n, k) * g g': (k, m + d', m + d').
 
-    g are the features and, where there is a diagonal (d' = 1), the class's own x.
+    Here g are the features and, with a diagonal (d' = 1), the x of the class.
     """
     k, m, _, _ = design.sizes
     f = design.features
@@ -360,16 +368,16 @@ def class_grams(design: Design[ArrayT], weighted: ArrayT, xp: ModuleType) -> Arr
     elif xp is np:
         square = xp.empty((k, m, m), weighted.dtype)
         for i, root in enumerate(np.sqrt(weighted.T)):
-            # A matrix times its own transpose takes half the time.
-            own = f * root[:, None]
-            np.matmul(own.T, own, out=square[i])
+            # A matrix times its transpose takes half the time.
+            scaled = f * root[:, None]
+            np.matmul(scaled.T, scaled, out=square[i])
     else:
-        square = jax.lax.map(lambda own: (f * own[:, None]).T @ f, weighted.T)
+        square = jax.lax.map(lambda w: (f * w[:, None]).T @ f, weighted.T)
     if design.x is None:
         return cast(ArrayT, square)
-    pulled = weighted * design.x
-    cross = (pulled.T @ f)[:, :, None]
-    own = xp.einsum("ij,ij->j", pulled, design.x)[:, None, None]
+    weighted_x = weighted * design.x
+    cross = (weighted_x.T @ f)[:, :, None]
+    corner = xp.einsum("ij,ij->j", weighted_x, design.x)[:, None, None]
     upper = xp.concatenate([square, cross], axis=2)
-    lower = xp.concatenate([cross.transpose(0, 2, 1), own], axis=2)
+    lower = xp.concatenate([cross.transpose(0, 2, 1), corner], axis=2)
     return xp.concatenate([upper, lower], axis=1)

@@ -1,4 +1,4 @@
-"""Posteriors of multinomial logistic regressions: Laplace's approximation and NUTS."""
+"""Posteriors of softmax regressions: Laplace's approximation and NUTS."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ from bayescal._core.newton_cg import conjugate_gradients
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws, one_chain, tempered_draws
 from bayescal.regression.softmax.fit import MAX_PRODUCTS, Prepared, fit_on_host
-from bayescal.regression.softmax.objective import Design, Host, change, evaluate, gather
+from bayescal.regression.softmax.objective import (
+    Design,
+    HostEvaluator,
+    evaluate,
+    logit_update,
+    logit_vjp,
+)
 from bayescal.regression.softmax.precondition import WHOLE
 
-#: The whole Hessian of more parameters takes too much time and memory.
+#: Number of parameters above which the whole Hessian takes too much time and memory.
 MAX_PARAMETERS = 3000
 #: Numbers in all draws.
 _MAX_NUMBERS = 1 << 28
-#: Of a draw's length, what solving for it may leave: far less than a hundred draws say of it.
+#: Relative error of the solution for a draw, far below the Monte Carlo error of a hundred draws.
 _ERROR = 0.01
 
 
@@ -32,10 +38,10 @@ def sample(
     num_samples: int,
     seed: int,
 ) -> Draws:
-    """Return draws (chains, draws, p) of the parameters, whose log prior is the penalty.
+    """Draw (chains, draws, p) from the posterior of parameters whose log prior is the penalty.
 
-    Of more than 3,000 parameters each draw of Laplace's approximation is the solution of a linear
-    system, some tens of products with the Hessian, which is never formed.
+    With more than 3,000 parameters, a draw of Laplace's approximation is the solution of a linear
+    system: some tens of products with the Hessian, which is never formed.
 
     Raises
     ------
@@ -57,7 +63,7 @@ def sample(
     if p > MAX_PARAMETERS:
         theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
         return one_chain(theta, int(mode.status))
-    with single_threaded_blas(), Host(design, penalty) as host:
+    with single_threaded_blas(), HostEvaluator(design, penalty) as host:
         probs = host.evaluate(mode.x).state.astype(float)
         factor = triangle(WHOLE.measure(design, probs) + np.diag(penalty))
     status = int(mode.status)
@@ -77,15 +83,15 @@ def _solve_draws(
     num_samples: int,
     seed: int,
 ) -> np.ndarray:
-    """Return draws (num_samples, p) of N(0, H^-1), in pairs of opposite sign.
+    """Draw (num_samples, p) from N(0, H^-1), in pairs of opposite sign.
 
-    If b has the covariance H, then H^-1 b has H^-1. Such b are gradients for random residuals of
-    the covariance that the labels have, plus noise of the penalty.
+    If b has the covariance H, then H^-1 b has the covariance H^-1. Such b are gradients for random
+    residuals with the covariance of the labels, plus noise from the penalty.
     """
     rng = np.random.default_rng(seed)
     draws = np.empty((num_samples, len(theta)))
     half = -(-num_samples // 2)
-    with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
+    with np.errstate(all="ignore"), single_threaded_blas(), HostEvaluator(design, penalty) as host:
         probs = host.evaluate(theta).state
         method, sizes = prepared.method, design.sizes
         inverse = method.invert(method.measure(design, probs), penalty, sizes)
@@ -94,11 +100,11 @@ def _solve_draws(
         for number in range(half):
             noise = root * rng.standard_normal(probs.shape, probs.dtype.type)
             residual = scale * (noise - probs * noise.sum(axis=1, keepdims=True))
-            vector = gather(design, residual, np)
+            vector = logit_vjp(design, residual, np)
             vector += np.sqrt(penalty) * rng.standard_normal(len(theta))
             draws[number], _ = conjugate_gradients(
                 partial(host.multiply, probs),
-                lambda each: method.apply(inverse, each, sizes),
+                lambda v: method.apply(inverse, v, sizes),
                 vector,
                 lambda _: _ERROR**2,
                 MAX_PRODUCTS,
@@ -109,25 +115,25 @@ def _solve_draws(
 
 
 def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return log posteriors (s,) at parameters (s, p), with errors below 1e-6 of the weights."""
-    logits = change(design, theta)
+    """Compute log posteriors (s,) at parameters (s, p), with errors below 1e-6 of the weights."""
+    logits = logit_update(design, theta)
     logits += design.offset
     logits -= logits.max(axis=2, keepdims=True)
-    own = logits[:, np.arange(len(design.y)), design.y]
-    # No logit is above zero: single precision does for sums of exponentials.
+    label_logits = logits[:, np.arange(len(design.y)), design.y]
+    # No logit is above zero, so single precision suffices for sums of exponentials.
     total = np.exp(logits.astype(np.float32)) @ np.ones(design.sizes[0], np.float32)
-    return (own - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
+    return (label_logits - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
 
 
 @jax.custom_jvp
 def _loss(theta: jax.Array, design: Design[jax.Array], penalty: jax.Array) -> jax.Array:
-    """Return the negative log posterior."""
+    """Compute the negative log posterior."""
     return evaluate(design, penalty, theta).value
 
 
 @_loss.defjvp
 def _loss_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
-    # The gradient comes with the value.
+    # The value is computed together with its gradient.
     theta, design, penalty = primals
     point = evaluate(design, penalty, theta)
     return point.value, point.gradient @ tangents[0]

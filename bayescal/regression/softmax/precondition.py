@@ -16,42 +16,42 @@ from bayescal.regression.softmax.objective import (
     Design,
     Parameters,
     Sizes,
-    apart,
     by_class,
     class_grams,
+    from_class_blocks,
     full_hessian,
     join,
     split,
 )
 
-#: Up to this many parameters the whole Hessian is inverted.
+#: Number of parameters up to which the whole Hessian is inverted.
 _WHOLE = 300
-#: Penalties whose curvature is so much larger than that of the data leave little to approximate.
+#: Curvature of the penalty relative to that of the data above which the diagonal is enough.
 _FIRM = 30.0
-#: Up to this many multiplications for the blocks of all classes.
+#: Number of multiplications up to which the blocks of all classes are computed.
 _PRODUCTS = 4e10
 _TINY = 1e-10
 #: Blocks of the classes and of shared parameters.
 Blocks: TypeAlias = tuple[ArrayT, ArrayT]
-#: Curvatures and turns of classes and of features; diagonal; shared. Or of the inverse.
+#: Eigenvalues and eigenvectors of classes and of features; diagonal; shared. Or of the inverse.
 Factors: TypeAlias = tuple[ArrayT, ...]
 
 
 class Preconditioner(NamedTuple):
     """A method to approximate the Hessian."""
 
-    #: ``measure(design, probs)``: sums over rows.
+    #: ``measure(design, probs)`` computes sums over rows.
     measure: Callable[..., Any]
-    #: ``invert(data, penalty, sizes)``: their inverses with the penalty (p,).
+    #: ``invert(data, penalty, sizes)`` inverts them with the penalty (p,).
     invert: Callable[..., Any]
-    #: ``apply(inverse, vector, sizes)``: times a vector (p,).
+    #: ``apply(inverse, vector, sizes)`` multiplies by a vector (p,).
     apply: Callable[..., Any]
-    #: Products with the Hessian in one step after which it pays to measure anew.
+    #: Number of products with the Hessian in one step after which measuring again pays.
     patience: int
 
 
 def choices(design: Design[ArrayT], penalty: ArrayT) -> list[Preconditioner]:
-    """Return those worth their cost, the cheapest first; ``penalty`` if it is known."""
+    """Return the methods that are worth their cost, cheapest first."""
     k, m, d, r = design.sizes
     if k * m + d + r <= _WHOLE:
         return [WHOLE]
@@ -68,7 +68,7 @@ def choices(design: Design[ArrayT], penalty: ArrayT) -> list[Preconditioner]:
 
 
 def _ridge(matrix: ArrayT, xp: ModuleType) -> ArrayT:
-    """Add what makes a singular matrix (..., q, q) invertible, in units of its diagonal."""
+    """Add a small ridge, relative to the diagonal, that makes singular matrices invertible."""
     diagonal = xp.diagonal(matrix, axis1=-2, axis2=-1)
     least = xp.where(diagonal > 0, _TINY * diagonal, 1.0)
     return matrix + least[..., None] * xp.eye(matrix.shape[-1], dtype=matrix.dtype)
@@ -95,7 +95,7 @@ def _invert_whole(data: ArrayT, penalty: ArrayT, sizes: Sizes) -> ArrayT:
     matrix = _ridge(matrix, xp)
     try:
         return xp.linalg.inv(matrix)
-    except np.linalg.LinAlgError:  # singular to the last digit, as of rows of hardly any weight
+    except np.linalg.LinAlgError:  # exactly singular, for example if rows have hardly any weight
         return np.linalg.pinv(matrix, hermitian=True)
 
 
@@ -105,7 +105,7 @@ WHOLE = Preconditioner(
 
 
 def _shrinkage(design: Design[ArrayT], penalty: ArrayT) -> float:
-    """Return the curvature of the penalty beside that of the data, for most of the matrix."""
+    """Compute the typical ratio of the penalty's curvature to that of the data, for the matrix."""
     k = design.sizes[0]
     squares = design.weights @ design.features**2
     usual = np.maximum(squares * (k - 1) / k**2, 1e-300)
@@ -117,8 +117,8 @@ def _measure_diagonal(design: Design[ArrayT], probs: ArrayT) -> Parameters[Array
     stride, design, probs = _thin(design, probs)
     variances = _variances(design, probs)
     matrix = stride * (variances.T @ design.features**2)
-    own = _own_curvature(design, variances, stride, xp)
-    return Parameters(matrix, own, stride * _shared_gram(design, probs, xp))
+    diagonal = _diagonal_curvature(design, variances, stride, xp)
+    return Parameters(matrix, diagonal, stride * _shared_gram(design, probs, xp))
 
 
 def _invert_diagonal(data: Parameters[ArrayT], penalty: ArrayT, sizes: Sizes) -> Parameters[ArrayT]:
@@ -134,9 +134,9 @@ def _invert_diagonal(data: Parameters[ArrayT], penalty: ArrayT, sizes: Sizes) ->
 
 def _apply_diagonal(inverse: Parameters[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
     parts = split(vector, sizes)
-    own = inverse.diagonal * parts.diagonal
-    found = Parameters(inverse.matrix * parts.matrix, own, inverse.shared @ parts.shared)
-    return join(found, _xp(vector))
+    diagonal = inverse.diagonal * parts.diagonal
+    product = Parameters(inverse.matrix * parts.matrix, diagonal, inverse.shared @ parts.shared)
+    return join(product, _xp(vector))
 
 
 DIAGONAL = Preconditioner(_measure_diagonal, _invert_diagonal, _apply_diagonal, 40)
@@ -147,7 +147,7 @@ def _rows_needed(m: int) -> int:
 
 
 def _thin(design: Design[ArrayT], probs: ArrayT) -> tuple[int, Design[ArrayT], ArrayT]:
-    """Return so many rows as suffice, evenly spaced, and how many each of them stands for."""
+    """Select evenly spaced rows that suffice, and return how many rows each represents."""
     stride = max(1, len(probs) // _rows_needed(design.sizes[1]))
     return stride, design.rows(slice(None, None, stride)), probs[::stride]
 
@@ -163,7 +163,7 @@ def _variances(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
 
 
 def _shared_gram(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
-    """Return the Hessian (r, r) by the shared parameters."""
+    """Compute the Hessian (r, r) of the shared parameters."""
     if design.x is None or design.shared is None:
         return xp.zeros((0, 0), probs.dtype)
     moved = probs * design.x
@@ -172,17 +172,17 @@ def _shared_gram(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> Array
     return (design.shared * spread[:, None]).T @ design.shared
 
 
-def _own_curvature(
+def _diagonal_curvature(
     design: Design[ArrayT], variances: ArrayT, stride: int, xp: ModuleType
 ) -> ArrayT:
-    """Return the second derivatives (k,), or none, by the diagonal."""
+    """Compute the second derivatives (k,), or none, of the diagonal."""
     if design.x is None:
         return xp.zeros(0, variances.dtype)
     return stride * xp.einsum("ij,ij,ij->j", variances, design.x, design.x)
 
 
 def _narrow(design: Design[ArrayT], variances: ArrayT) -> tuple[Design[ArrayT], ArrayT]:
-    """Return many features in single precision, which is enough here and takes half the time."""
+    """Convert many features to single precision, which is enough here and takes half the time."""
     if _xp(variances) is not np or design.sizes[1] <= FEW:
         return design, variances
     x = None if design.x is None else design.x.astype(np.float32)
@@ -201,9 +201,9 @@ def _invert_blocks(data: Blocks[ArrayT], penalty: ArrayT, sizes: Sizes) -> Block
     blocks, shared = data
     xp = _xp(blocks)
     parts = split(penalty, sizes)
-    own = by_class(parts, xp)
-    eye = xp.eye(own.shape[1], dtype=blocks.dtype)
-    inverse = xp.linalg.inv(_ridge(blocks + own[:, :, None] * eye, xp))
+    class_penalty = by_class(parts, xp)
+    eye = xp.eye(class_penalty.shape[1], dtype=blocks.dtype)
+    inverse = xp.linalg.inv(_ridge(blocks + class_penalty[:, :, None] * eye, xp))
     return inverse, _invert_shared(shared, parts.shared, xp)
 
 
@@ -211,8 +211,8 @@ def _apply_blocks(inverse: Blocks[ArrayT], vector: ArrayT, sizes: Sizes) -> Arra
     blocks, shared = inverse
     xp = _xp(vector)
     parts = split(vector, sizes)
-    own = (blocks @ by_class(parts, xp)[:, :, None])[:, :, 0]
-    return join(apart(own, sizes, shared @ parts.shared), xp)
+    blocks_product = (blocks @ by_class(parts, xp)[:, :, None])[:, :, 0]
+    return join(from_class_blocks(blocks_product, sizes, shared @ parts.shared), xp)
 
 
 BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
@@ -226,11 +226,11 @@ def _measure_kronecker(design: Design[ArrayT], probs: ArrayT) -> Factors[ArrayT]
     by_row = xp.sum(variances, axis=1)
     total = xp.sum(by_row)
     by_row = by_row / xp.where(total > 0, total, 1)
-    # Summed over rows, diag(p) - p p': classes that are confused with each other move apart only.
+    # Summed over rows, diag(p) - p p': classes that are confused can only move apart.
     weighted = probs * design.weights[:, None]
     classes = xp.sum(weighted, axis=0) * xp.eye(k, dtype=weighted.dtype) - weighted.T @ probs
     features = (design.features * by_row[:, None]).T @ design.features
-    diagonal = _own_curvature(design, variances, stride, xp)
+    diagonal = _diagonal_curvature(design, variances, stride, xp)
     shared = stride * _shared_gram(design, probs, xp)
     turned = (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
     return cast(Factors[ArrayT], turned)
@@ -243,18 +243,24 @@ def _invert_kronecker(data: Factors[ArrayT], penalty: ArrayT, sizes: Sizes) -> F
     curvature = xp.maximum(classes, 0)[:, None] * xp.maximum(features, 0) + xp.mean(parts.matrix)
     least = _TINY * xp.max(curvature)
     inverse = 1 / xp.maximum(curvature, xp.where(least > 0, least, 1.0))
-    own = diagonal + parts.diagonal
-    own = 1 / xp.where(own > 0, own, 1.0)
-    return turn_classes, turn_features, inverse, own, _invert_shared(shared, parts.shared, xp)
+    diagonal_inverse = diagonal + parts.diagonal
+    diagonal_inverse = 1 / xp.where(diagonal_inverse > 0, diagonal_inverse, 1.0)
+    return (
+        turn_classes,
+        turn_features,
+        inverse,
+        diagonal_inverse,
+        _invert_shared(shared, parts.shared, xp),
+    )
 
 
 def _apply_kronecker(inverse: Factors[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
-    turn_classes, turn_features, middle, own, shared = inverse
+    turn_classes, turn_features, middle, diagonal, shared = inverse
     parts = split(vector, sizes)
     turned = turn_classes.T @ parts.matrix @ turn_features
     matrix = turn_classes @ (turned * middle) @ turn_features.T
     xp = _xp(vector)
-    return join(Parameters(matrix, own * parts.diagonal, shared @ parts.shared), xp)
+    return join(Parameters(matrix, diagonal * parts.diagonal, shared @ parts.shared), xp)
 
 
 KRONECKER = Preconditioner(_measure_kronecker, _invert_kronecker, _apply_kronecker, 40)

@@ -1,4 +1,4 @@
-"""A box that holds a posterior, its coordinates, and what product Gauss rules say of it."""
+"""The box that contains a posterior, its coordinates, and product Gauss rules on it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from bayescal.models.prior import log_density, walk
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
-#: A box must reach so many nats below the peak: what lies beyond weighs less than the tolerance.
-_DEEP = 28.0
-#: So many terms are added one by one.
-_FEW = 16
+#: Depth in nats below the peak that a box must reach: less than the tolerance lies beyond.
+_DEPTH = 28.0
+#: Number of terms up to which they are added one by one.
+_MAX_UNROLLED = 16
 
 
 class Box(NamedTuple):
-    """Where the posterior of one data set lies, in coordinates, and how well the rule does.
+    """Location of the posterior of one data set in coordinates, and the accuracy of the rule.
 
     A box has ends (d,) in straightened coordinates u: with its shear (d, d), the coordinates are
-    t = peak + shear (u - peak). Its rule has ``order`` nodes for each parameter; they give the log
-    evidence and what it were with one more observation of each class (1 + classes,), the relative
-    gaps between these and the next coarser rule's, and the estimated relative error of any.
+    t = peak + shear (u - peak). Its rule has ``order`` nodes for each parameter. ``evidence`` is
+    the log evidence, followed by that with one more observation of each class (1 + classes,);
+    ``gap`` are the relative differences from the next coarser rule; ``error`` is the estimated
+    largest relative error.
     """
 
     low: jax.Array
@@ -47,7 +48,7 @@ class Box(NamedTuple):
 
 @cached_by_structure
 def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the ends of the coordinates' ranges, which depend on the supports alone."""
+    """Return the ends of the coordinates' ranges, which depend only on the supports."""
     ends: list[tuple[float, float]] = []
 
     def run(key: jax.Array) -> int:
@@ -65,12 +66,12 @@ def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
 def unsheared(
     prior: Prior, peak: jax.Array, shear: jax.Array, u: jax.Array
 ) -> tuple[Params, jax.Array, jax.Array]:
-    """Return parameters, log prior density and log Jacobian at t = peak + shear (u - peak).
+    """Compute parameters, log prior density and log Jacobian at t = peak + shear (u - peak).
 
-    Outside the ranges there is no density.
+    Outside the ranges the density is zero.
     """
     inside, kept = jnp.ones((), bool), []
-    # Number by number: with matrix products and sums of rows it compiles to several times as much.
+    # Scalar arithmetic: matrix products and sums of rows compile to several times as much.
     for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
         t = peak[i] + sum(shear[i, j] * (u[j] - peak[j]) for j in range(u.shape[0]))
         inside &= (t >= low) & (t <= high)
@@ -95,7 +96,7 @@ def log_target(
     shear: jax.Array,
     jacobian: bool = True,
 ) -> LogDensity:
-    """Return the function u -> log of prior times likelihood, by coordinate by default."""
+    """Return the function u -> log of prior times likelihood, as a density of u by default."""
 
     def function(u: jax.Array) -> jax.Array:
         params, log_prior, log_jacobian = unsheared(prior, peak, shear, u)
@@ -107,10 +108,10 @@ def log_target(
 
 
 def _log_likelihood(natural: jax.Array, sums: jax.Array) -> jax.Array:
-    """Return the log likelihood, ``-inf`` where rounding leaves it unknown to within a nat.
+    """Compute the log likelihood, ``-inf`` if rounding leaves it unknown to within a nat.
 
-    Without that, deviations that are tiny beside the distance of the data, as the search meets
-    them, would seem to make the data likely.
+    Otherwise tiny standard deviations, which the search tries, would seem to make data far away
+    likely.
     """
     terms = _products(natural, sums)
     known = sum(jnp.sum(jnp.abs(term)) for term in terms) * jnp.finfo(sums.dtype).eps < 1
@@ -118,8 +119,8 @@ def _log_likelihood(natural: jax.Array, sums: jax.Array) -> jax.Array:
 
 
 def _products(first: jax.Array, second: jax.Array) -> list[jax.Array]:
-    """Return products of equal entries; of few entries number by number, as in ``unsheared``."""
-    if first.size > _FEW:
+    """Multiply entries pairwise; few entries one by one, for the reason given in ``unsheared``."""
+    if first.size > _MAX_UNROLLED:
         return [first * second]
     return [first[index] * second[index] for index in np.ndindex(first.shape)]
 
@@ -139,13 +140,13 @@ def product_rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Arra
 def find_evidence(
     prior: Prior, sums: jax.Array, origin: jax.Array, box: Box, orders: tuple[int, ...]
 ) -> tuple[list[jax.Array], jax.Array]:
-    """Return ``Box.evidence`` by rules of so many nodes, and whether the box holds all."""
+    """Compute ``Box.evidence`` by rules of the given orders, and whether the box contains all."""
     nodes, logs = [], []
     for m in orders:
         axes, log_rule = product_rule(box.low, box.high, m)
         nodes.append([column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")])
         logs.append(log_rule.ravel())
-    # A typical observation of each class: the average over it, or over all if it has none.
+    # A typical observation of each class: the mean of the class, or of all if the class is empty.
     count = sums[:, :1]
     overall = sums.sum(axis=0) / jnp.maximum(count.sum(), 1)
     more = jnp.where(count > 0, sums / jnp.maximum(count, 1), overall)
@@ -155,9 +156,9 @@ def find_evidence(
         natural = prior.family.natural(params, origin)
         total = log_prior + log_jacobian + _log_likelihood(natural, sums)
         extra = [_products(natural[y], more[y]) for y in range(more.shape[0])]
-        return [nan_to_minus_inf(sum(map(jnp.sum, own), total)) for own in [[], *extra]]
+        return [nan_to_minus_inf(sum(map(jnp.sum, terms), total)) for terms in [[], *extra]]
 
-    # All rules in one call: what is traced once is compiled once.
+    # All rules are evaluated in one call, so that the density is traced and compiled only once.
     columns = [jnp.concatenate(parts) for parts in zip(*nodes, strict=True)]
     values = jnp.stack(at_points(one, columns))
     ends = np.cumsum([0, *(len(log) for log in logs)])
@@ -169,25 +170,25 @@ def find_evidence(
 
 
 def open_ends(prior: Prior, box: Box, m: int) -> jax.Array:
-    """Say which nodes (m**d,) are outermost in the box, save at the ends of a support."""
+    """Mark the outermost nodes (m**d,) of the box, except those at the ends of a support."""
     d = box.low.shape[0]
-    found = jnp.zeros((m,) * d, bool)
+    outermost = jnp.zeros((m,) * d, bool)
     for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
         index = jnp.arange(m).reshape([m if j == i else 1 for j in range(d)])
         hard = (low, high) == UNIT_RANGE
-        found |= (index == 0) & ~(hard & (box.low[i] <= low))
-        found |= (index == m - 1) & ~(hard & (box.high[i] >= high))
-    return found.ravel()
+        outermost |= (index == 0) & ~(hard & (box.low[i] <= low))
+        outermost |= (index == m - 1) & ~(hard & (box.high[i] >= high))
+    return outermost.ravel()
 
 
 def _closed(prior: Prior, box: Box, values: jax.Array, m: int) -> jax.Array:
-    """Whether the density has vanished at the faces of a box, save at the ends of a support."""
+    """Whether the density has vanished at the faces of a box, except at the ends of a support."""
     outermost = jnp.where(open_ends(prior, box, m), values.ravel(), -jnp.inf)
-    return jnp.max(outermost) < jnp.max(values) - _DEEP
+    return jnp.max(outermost) < jnp.max(values) - _DEPTH
 
 
 def relative_gap(first: jax.Array, second: jax.Array) -> jax.Array:
-    """Return the relative differences, at most 1, between evidences given by logarithms."""
+    """Compute relative differences, at most 1, between evidences given by their logarithms."""
     gap = jnp.minimum(jnp.abs(jnp.expm1(first - second)), 1.0)
     return jnp.where(jnp.isnan(gap), 1.0, gap)
 
@@ -196,7 +197,7 @@ def estimate_error(gap: jax.Array, before: jax.Array, closed: jax.Array) -> jax.
     """Estimate the error of the finest of three rules from the two gaps between them.
 
     The gap is the coarser rule's error. The last step divided it by a factor, and the next one will
-    by at least as much; ten are counted on at most, lest an accident promise more.
+    divide it by at least as much. The factor is limited to ten, in case it was large by accident.
     """
     rate = gap / jnp.where(before > 0, before, 1)
     return jnp.where(closed, jnp.max(gap * jnp.clip(rate, 0.1, 1.0)), 1.0)

@@ -1,4 +1,4 @@
-"""Gauss-Legendre quadrature over the posterior of up to three scalar parameters."""
+"""The integrator by Gauss-Legendre quadrature, for up to three scalar parameters."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from bayescal.models.prior import walk
 
 __all__ = ["Quadrature"]
 
-#: Nodes for each parameter, by which three rules are compared.
+#: Nodes for each parameter of the three rules that are compared.
 _COMPARED = (32, 40, 48)
-#: Nodes for each of 1, 2 or 3 parameters where those disagree.
+#: Nodes for each of 1, 2 or 3 parameters if those disagree.
 _MORE = {1: (64, 128, 256, 512, 1024, 2048), 2: (64, 128, 256, 512), 3: (64, 96)}
 _TOLERANCE = 1e-10
-#: Rules of so many nodes are not given to data sets that need fewer.
-_MANY = 1 << 16
+#: Nodes of a rule from which data sets that need fewer get a smaller rule.
+_MAX_COMMON_NODES = 1 << 16
 
-#: Of a prior for each data set or None, of sums and boxes: better boxes.
+#: A function of a prior per data set (or None), of sums and of boxes, which returns better boxes.
 _Step: TypeAlias = Callable[[Prior | None, jax.Array, Box], Box]
 
 
 def _second_is_better(windows: Window) -> jax.Array:
-    """Choose between two boxes: that which its grid resolves, holds more mass, or is smaller."""
+    """Choose the box that its grid resolves, else that with more mass, else the smaller one."""
     volume = jnp.prod(windows.high - windows.low, axis=1)
     resolved = windows.points > 2.5 ** windows.low.shape[1]
     more = windows.mass[1] - windows.mass[0]
@@ -64,10 +64,10 @@ def _second_is_better(windows: Window) -> jax.Array:
 class Quadrature(Integrator[Box]):
     """A product Gauss-Legendre rule on the box that holds the posterior.
 
-    The box is found by grids that close in on it, in coordinates that suit each prior's support:
-    cubic on an interval, a hyperbolic sine on the line, its exponential on a half line. The rule
-    has 48 nodes for each parameter, and more where 32, 40 and 48 disagree about the evidence or
-    about the density of one more observation. Work is O(48**d * points).
+    Grids that close in on the posterior locate the box, in coordinates that suit each prior's
+    support: cubic on an interval, a hyperbolic sine on the line, its exponential on a half line.
+    The rule has 48 nodes for each parameter, and more if rules of 32, 40 and 48 nodes disagree
+    about the evidence or about the density of one more observation. Work is O(48**d * points).
     """
 
     name = "quadrature"
@@ -77,9 +77,9 @@ class Quadrature(Integrator[Box]):
         sites = random_sites(prior)
         vectors = [site.name for site in sites if site.shape != ()]
         if len(sites) > 3 or vectors:
-            found = f"vectors {', '.join(vectors)}" if vectors else f"{len(sites)} parameters"
+            got = f"vectors {', '.join(vectors)}" if vectors else f"{len(sites)} parameters"
             raise ValueError(
-                f"integrator='quadrature' takes up to three scalar parameters, got {found}; "
+                f"integrator='quadrature' takes up to three scalar parameters, got {got}; "
                 "use 'montecarlo', 'importance' or 'nuts', or fix some parameters"
             )
         ranges(prior)
@@ -90,14 +90,17 @@ class Quadrature(Integrator[Box]):
         def improve(step: _Step, boxes: Box) -> Box:
             return _improve_rough(step, prior if stacked else None, sums, boxes)
 
-        def search(quick: bool, own: Prior | None, sums: jax.Array, boxes: Box | None) -> Box:
-            return _find_boxes(self, prior if own is None else own, sums, origin, stacked, quick)
+        def search(quick: bool, priors: Prior | None, sums: jax.Array, boxes: Box | None) -> Box:
+            one = prior if priors is None else priors
+            return _find_boxes(self, one, sums, origin, stacked, quick)
 
-        def refine(order: int, own: Prior | None, sums: jax.Array, boxes: Box) -> Box:
-            return _refine(prior if own is None else own, sums, origin, boxes, order, stacked)
+        def refine(order: int, priors: Prior | None, sums: jax.Array, boxes: Box) -> Box:
+            one = prior if priors is None else priors
+            return _refine(one, sums, origin, boxes, order, stacked)
 
-        # The quick search compiles and runs in a fraction of the thorough one, which straightens
-        # correlated parameters and takes over where more nodes do not settle the digits.
+        # The quick search compiles and runs in a fraction of the time of the thorough search, which
+        # straightens correlated parameters. That one follows if more nodes do not bring
+        # convergence.
         boxes = search(True, prior, sums, None)
         if boxes.low.shape[-1] == 0:
             return boxes
@@ -112,12 +115,12 @@ class Quadrature(Integrator[Box]):
         """Return the number of nodes for each parameter that this batch needs."""
         return int(np.asarray(state.order).max())
 
-    def own_sizes(self, state: Box) -> np.ndarray | None:
+    def sizes_per_data_set(self, state: Box) -> np.ndarray | None:
         order = np.asarray(state.order)
-        return order if order.max() ** state.low.shape[-1] > _MANY else None
+        return order if order.max() ** state.low.shape[-1] > _MAX_COMMON_NODES else None
 
     def box(self, prior: Prior, sums: jax.Array, origin: jax.Array, quick: bool) -> Box:
-        """Locate the posterior of one data set and compare rules on it."""
+        """Locate the posterior of one data set and compare rules on its box."""
         low, high = (jnp.asarray(end, sums.dtype) for end in ranges(prior))
         if low.size == 0:
             none, zero = jnp.zeros(0), jnp.zeros(())
@@ -135,18 +138,18 @@ class Quadrature(Integrator[Box]):
             return find_window(target, low, high, peak, height, (start[0], start[1]))
 
         if low.size == 1:
-            shear, found = unit, window(unit)
+            shear, window_found = unit, window(unit)
         else:
-            # Straightening helps where parameters are correlated, and harms at hard ends.
+            # Straightening helps if parameters are correlated, and harms at the ends of supports.
             both = jax.vmap(window)(jnp.stack([unit, shear]))
             better = _second_is_better(both)
             shear = jnp.where(better, shear, unit)
-            found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
-        return self._compared(prior, sums, origin, found.low, found.high, peak, shear)
+            window_found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
+        return self._compared(prior, sums, origin, window_found.low, window_found.high, peak, shear)
 
     @staticmethod
     def _compared(prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array) -> Box:
-        """Return the box with low, high, peak and shear ``where``, and what the rules say of it."""
+        """Make the box with low, high, peak and shear ``where``, and compare the rules on it."""
         low, high, peak, shear = where
         order = jnp.asarray(_COMPARED[-1])
         box = Box(low, high, peak, shear, order, jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
@@ -156,15 +159,15 @@ class Quadrature(Integrator[Box]):
             evidence=second, gap=gap, error=estimate_error(gap, relative_gap(least, first), closed)
         )
 
-    def stated(self, state: Box) -> tuple[np.ndarray, np.ndarray]:
+    def reported(self, state: Box) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
 
     def find(self, problem: Problem[Box], stacked: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return log evidences (batch,) and their errors, by the quick search alone."""
-        return self.stated(_find_boxes(self, *problem[:3], stacked, True))
+        """Compute log evidences (batch,) and their errors, using only the quick search."""
+        return self.reported(_find_boxes(self, *problem[:3], stacked, True))
 
     def outermost(self, problem: Problem[Box], num_samples: int) -> jax.Array:
-        """Say of each node whether it lies at an end beyond which there are parameters, too."""
+        """Mark the nodes at an end of the box beyond which the support continues."""
         if problem.state.low.size == 0:
             return jnp.zeros(1, bool)
         return open_ends(problem.prior, problem.state, num_samples)
@@ -194,7 +197,8 @@ class Quadrature(Integrator[Box]):
         """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
         (prior, sums, origin), state = problem[:3], problem.state
         if state.low.size == 0:
-            # The shares of the classes may be unknown even so: each draw has its own.
+            # Without random parameters, class probabilities may vary: every draw is paired with
+            # one.
             params, _, _ = self.realise(problem, 1)
             params = jax.tree.map(lambda v: jnp.repeat(v, num_samples, axis=0), params)
             return Draws(params, jnp.zeros(num_samples), equal_base(num_samples))
@@ -203,7 +207,7 @@ class Quadrature(Integrator[Box]):
         target = log_target(prior, sums, origin, state.peak, state.shear)
         values = grid_values(target, axes)
         log_mass, _ = normalise_log_weights((values + log_rule).ravel())
-        # A tenth of the mass evenly over cells keeps the weights bounded.
+        # Spreading a tenth of the mass evenly over the cells keeps the weights bounded.
         log_mass = jnp.logaddexp(log_mass + jnp.log(0.9), jnp.log(0.1 / log_mass.size))
         cells, inside = jax.random.split(key)
         cumulative = jnp.cumsum(jnp.exp(log_mass))
@@ -224,16 +228,17 @@ class Quadrature(Integrator[Box]):
 def _improve_rough(step: _Step, prior: Prior | None, sums: jax.Array, boxes: Box) -> Box:
     """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
 
-    A new box is kept where its error is smaller. ``prior`` is None unless each has its own.
+    A new box replaces the old one if its error is smaller. ``prior`` is None if it is common to all
+    data sets.
     """
     rough = np.flatnonzero(np.asarray(boxes.error) > _TOLERANCE)
     if rough.size == 0:
         return boxes
-    # So many at a time that batches share compilations.
+    # Padding to a power of two lets batches share compiled programs.
     rows = np.pad(rough, (0, (1 << (rough.size - 1).bit_length()) - rough.size), mode="edge")
     old = jax.tree.map(np.array, boxes)
-    own = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], (prior, sums, old))
-    new = jax.tree.map(np.asarray, step(*jax.device_put(own)))
+    arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], (prior, sums, old))
+    new = jax.tree.map(np.asarray, step(*jax.device_put(arrays)))
     for i, row in enumerate(rough):
         if new.error[i] < old.error[row]:
             for old_leaf, new_leaf in zip(old, new, strict=True):
@@ -250,8 +255,8 @@ def _find_boxes(
     stacked: bool,
     quick: bool,
 ) -> Box:
-    # Grids over three parameters fill the processor's cache, and searches side by side end with the
-    # last of them.
+    # Grids over three parameters fill the processor's cache, and searches side by side all run as
+    # long as the slowest of them.
     one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
     rows = 16 if len(ranges(one)[0]) < 3 else 1
     return integrator.batched(
@@ -263,12 +268,12 @@ def _find_boxes(
 def _refine(
     prior: Prior, sums: jax.Array, origin: jax.Array, boxes: Box, order: int, stacked: bool
 ) -> Box:
-    """Apply a rule of more nodes to the same boxes."""
+    """Apply a rule with more nodes to the same boxes."""
 
     def one(item: tuple[Prior | None, jax.Array, Box]) -> Box:
-        own, sums, box = item
+        own_prior, sums, box = item
         (evidence,), closed = find_evidence(
-            prior if own is None else own, sums, origin, box, (order,)
+            prior if own_prior is None else own_prior, sums, origin, box, (order,)
         )
         gap = relative_gap(box.evidence, evidence)
         return box._replace(

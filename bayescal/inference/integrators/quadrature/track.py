@@ -1,4 +1,4 @@
-"""A quick search for the box around a density with one peak, by one grid that follows it."""
+"""A quick search for the box around a density with one peak, by a grid that follows the peak."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SHRINK = 3.0
 def track_box(
     log_target: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the ends of a box around the density, and the best point found, of one to three.
+    """Find the ends of a box around a density of one to three variables, and its best point.
 
-    Each round lays a grid over the box. The next box reaches one step beyond the outermost values
-    within 34 nats of the best, and by half of the box where such a value is the last of the grid
-    and the best is near it; it is at least a third as wide as the one before, so that a peak that
-    a coarse grid misplaces is not lost. It ends when the box settles.
+    Each round puts a grid over the box. The next box reaches one step beyond the outermost values
+    within 34 nats of the best. It reaches half a box further if such a value is the last of the
+    grid and the best is near it. It is at least a third as wide as the previous box, so that a peak
+    that a coarse grid misplaces is not lost. The search ends when the box settles.
     """
     d = low.shape[0]
     m = _POINTS[d]

@@ -1,4 +1,4 @@
-"""Finding where a density lies: its peak, a shear that straightens it, and a box around it."""
+"""A thorough search for a density's peak, a shear that straightens it, and a box around it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bayescal._core.arrays import Arrays
 from bayescal._core.chunks import Out
 from bayescal._core.numerics import effective_sample_size, normalise_log_weights
 
-#: What lies this many nats below the peak is left out: exp(-34) is 2e-15.
+#: The density more than this many nats below the peak is ignored: exp(-34) is 2e-15.
 DEPTH = 34.0
 _ROUNDS = 40
 _POINTS = {1: 64, 2: 24, 3: 16}
@@ -23,9 +23,10 @@ _SIZES = 4.0 ** np.arange(-17, 1)
 
 
 class Window(NamedTuple):
-    """Ends (d,) of a box, and what a grid of equal cells says about the density inside.
+    """Ends (d,) of a box, and a summary of the density on its grid of equal cells.
 
-    Its log mass, and the effective number of points that carry it: few if the grid is too coarse.
+    ``mass`` is the log mass, ``points`` the effective number of grid points that carry it: few if
+    the grid is too coarse.
     """
 
     low: jax.Array
@@ -35,7 +36,7 @@ class Window(NamedTuple):
 
 
 LogDensity: TypeAlias = Callable[[jax.Array], jax.Array]
-#: How many there were before it and since the box settled; ends of the box, mass and points.
+#: Numbers of rounds so far and since the box settled; ends of the box, mass and points.
 _Round: TypeAlias = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array], jax.Array, jax.Array]
 
 
@@ -49,7 +50,7 @@ def grid_values(log_target: LogDensity, axes: list[jax.Array]) -> jax.Array:
 def at_points(function: Callable[[jax.Array], Out], columns: Sequence[jax.Array]) -> Out:
     """Evaluate a function of a vector at points given by their coordinates, d arrays of (n,).
 
-    With one array for each coordinate the compiler joins all steps of a density into few loops.
+    With one array for each coordinate the compiler fuses all steps of a density into few loops.
     """
     return jax.vmap(lambda *point: function(jnp.stack(point)))(*columns)
 
@@ -57,14 +58,14 @@ def at_points(function: Callable[[jax.Array], Out], columns: Sequence[jax.Array]
 def cells(low: jax.Array, high: jax.Array) -> list[jax.Array]:
     """Return the midpoints of equal cells along each axis of a box."""
     m = _POINTS[low.shape[0]]
-    shares = jnp.asarray((np.arange(m) + 0.5) / m)
-    return [low[i] + (high[i] - low[i]) * shares for i in range(low.shape[0])]
+    fractions = jnp.asarray((np.arange(m) + 0.5) / m)
+    return [low[i] + (high[i] - low[i]) * fractions for i in range(low.shape[0])]
 
 
 def _reach(
     values: jax.Array, axes: list[jax.Array], peak: jax.Array, height: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the ends of the box, one step wider, of grid points near the peak in height."""
+    """Return the ends of the box of grid points near the peak in height, widened by one step."""
     ends = []
     for i, axis in enumerate(axes):
         profile = jnp.max(values, axis=tuple(j for j in range(len(axes)) if j != i))
@@ -79,16 +80,16 @@ def _reach(
 def find_peak(
     log_target: LogDensity, low: jax.Array, high: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return the peak of a density inside a box, and the lie of the land around it.
+    """Find the peak of a density inside a box, and the local curvature.
 
-    Coordinates are from one to three. Of the peak (d,) comes its log density; a unit triangular
+    There may be one to three coordinates. Returns the peak (d,); its log density; a unit triangular
     matrix S (d, d), such that coordinates u with t = peak + S (u - peak) are uncorrelated near the
     peak; and the ends of a box to start from.
 
     From the best point of a coarse grid, a pattern search moves along a grid of five values for
-    each coordinate, whose spacing halves where the best is inside and doubles where it is at an
-    end; so it can leave the neighbourhood of a bad start. It is repeated in coordinates that second
-    differences, over steps that cost about one nat, have straightened.
+    each coordinate. Its spacing halves if the best value is inside and doubles if it is at an end,
+    so the search can leave the neighborhood of a bad start. It is repeated in coordinates
+    straightened by second differences over steps that cost about one nat.
     """
     d = low.shape[0]
     width, unit = high - low, jnp.eye(d)
@@ -98,7 +99,8 @@ def find_peak(
     first = jnp.unravel_index(jnp.argmax(coarse), coarse.shape)
     start = jnp.stack([axis[first[i]] for i, axis in enumerate(axes)])
 
-    # Three kinds of moves in units of a step for each axis, padded with no move to one length.
+    # Three kinds of moves, in units of a step along each axis, padded to equal length by null
+    # moves.
     pattern = np.stack(np.meshgrid(*[[-1, -0.5, 0, 0.5, 1]] * d, indexing="ij"), -1).reshape(-1, d)
     pattern = pattern[np.argsort(np.abs(pattern).sum(axis=1), kind="stable")]
     eye = np.eye(d)
@@ -168,12 +170,12 @@ def find_window(
     height: jax.Array,
     start: tuple[jax.Array, jax.Array],
 ) -> Window:
-    """Return the smallest box, up to the spacing of a grid, outside which the density is nil.
+    """Find the smallest box, up to the spacing of a grid, outside which the density is negligible.
 
-    The peak (d,), of such a height, stays inside; ``start`` has the ends of a first box. Rounds of
-    a grid that reaches a quarter beyond the box, its profile along each axis, and a new
-    box, larger or smaller, that reaches one step beyond the outermost value within 34 nats of the
-    peak; until the box settles.
+    The peak (d,) with log density ``height`` stays inside; ``start`` has the ends of the first box.
+    Each round evaluates a grid that extends a quarter beyond the box. From its profile along each
+    axis follows a new box, larger or smaller, that reaches one step beyond the outermost value
+    within 34 nats of the peak. The search ends when the box settles.
     """
 
     def unsettled(carry: _Round) -> jax.Array:
@@ -189,10 +191,10 @@ def find_window(
         moved = jnp.abs(new_low - old_low) + jnp.abs(new_high - old_high)
         still = (moved <= 0.1 * (old_high - old_low)).all()
         volume = sum(jnp.log(axis[1] - axis[0]) for axis in axes)
-        shares, total = normalise_log_weights(values.ravel())
-        # One more round without the margin, for the tightest box.
+        log_weights, total = normalise_log_weights(values.ravel())
+        # One more round without the margin gives the tightest box.
         settled = jnp.where(settled == 1, 2, jnp.where(still | (n >= _ROUNDS - 2), 1, 0))
-        points = effective_sample_size(shares)
+        points = effective_sample_size(log_weights)
         return n + 1, settled, (new_low, new_high), total + volume, points
 
     zero, real = jnp.zeros((), int), jnp.zeros(())
@@ -204,7 +206,7 @@ def find_window(
 def maximise(
     log_target: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
 ) -> jax.Array:
-    """Return the maximiser (d,) in a closed box of a density with one peak, ends included."""
+    """Find the maximum (d,) of a density with one peak in a closed box."""
     d = low.shape[0]
     m = {1: 33, 2: 17, 3: 9}[d]
     first, last = low, high

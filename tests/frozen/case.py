@@ -1,0 +1,68 @@
+"""What a frozen case is, and how its numbers are compared with recorded ones."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+import bayescal as bc
+
+#: Results by what they are: numbers, arrays of numbers, and text, in any nesting.
+Results = Mapping[str, Any]
+#: Results as JSON holds them.
+Frozen = dict[str, Any]
+
+RTOL = 1e-9
+ATOL = 1e-12
+
+
+@dataclass(frozen=True)
+class Case:
+    """A computation through the public interface whose results must stay as they are."""
+
+    name: str
+    compute: Callable[[], Results]
+    slow: bool = False
+    rtol: float = RTOL
+
+
+def freeze(case: Case) -> Frozen:
+    """Compute the results of a case, as JSON holds them."""
+    with warnings.catch_warnings():
+        # Few draws and separable labels are intended; any other warning is an error in tests.
+        for category in (ConvergenceWarning, bc.AccuracyWarning, bc.SamplingWarning):
+            warnings.simplefilter("ignore", category)
+        return plain(case.compute())
+
+
+def plain(results: Any) -> Any:
+    """Return results as dictionaries, lists of numbers, numbers, text and None."""
+    if hasattr(results, "_asdict"):
+        results = results._asdict()
+    elif is_dataclass(results) and not isinstance(results, type):
+        results = asdict(results)
+    if isinstance(results, Mapping):
+        return {str(name): plain(part) for name, part in results.items()}
+    if results is None or isinstance(results, str):
+        return results
+    numbers = np.asarray(results)
+    if numbers.dtype.kind not in "biuf":
+        raise TypeError(f"results must be numbers or text, got {results!r}")
+    return numbers.astype(float).tolist()
+
+
+def compare(found: Any, expected: Any, rtol: float, path: str = "result") -> None:
+    """Raise an AssertionError that names the result that differs from the recorded one."""
+    if isinstance(expected, dict):
+        assert isinstance(found, dict) and found.keys() == expected.keys(), path
+        for name, value in expected.items():
+            compare(found[name], value, rtol, f"{path}, {name}")
+    elif expected is None or isinstance(expected, str):
+        assert found == expected, path
+    else:
+        np.testing.assert_allclose(found, expected, rtol, ATOL, err_msg=path)

@@ -1,0 +1,65 @@
+"""All frozen cases, and where their numbers are recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.frozen import calibrators, combined, functions, metrics, posteriors
+from tests.frozen.case import Case, Frozen, compare, freeze
+
+NUMBERS = Path(__file__).with_name("numbers.json")
+#: Libraries whose versions may change the numbers.
+LIBRARIES = ("jax", "numpy", "numpyro", "scikit-learn", "scipy")
+
+
+def all_cases() -> list[Case]:
+    """Return all cases, sorted by name."""
+    modules = calibrators, combined, functions, metrics, posteriors
+    cases = [case for module in modules for case in module.cases()]
+    return sorted(cases, key=lambda case: case.name)
+
+
+def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
+    """Return a mark that runs a test on each case, on slow ones only where asked."""
+    values = [
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] * case.slow) for case in cases
+    ]
+    return pytest.mark.parametrize("case", values)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that compute the numbers."""
+    return {name: version(name) for name in LIBRARIES}
+
+
+@cache
+def read() -> dict[str, Any]:
+    """Read the recorded versions and numbers, which no test may change."""
+    return json.loads(NUMBERS.read_text(encoding="utf-8"))
+
+
+def check(case: Case) -> None:
+    """Raise an AssertionError if the results of a case differ from the recorded ones."""
+    recorded = read()
+    compare(freeze(case), recorded["cases"][case.name], case.rtol)
+
+
+def write() -> int:
+    """Compute all cases, record their numbers, and return how many cases there are."""
+    frozen = {case.name: freeze(case) for case in all_cases()}
+    lines = [f"{json.dumps(name)}:{_compact(results)}" for name, results in frozen.items()]
+    head = '{"versions":' + _compact(versions()) + ',\n"cases":{\n'
+    text = head + ",\n".join(lines) + "\n}}\n"
+    NUMBERS.write_text(text, encoding="utf-8")
+    return len(frozen)
+
+
+def _compact(results: Frozen) -> str:
+    return json.dumps(results, separators=(",", ":"))

@@ -37,6 +37,7 @@ LAYERS = (
     "datasets",
     "plots",
     "evaluation",
+    "monitoring",
     "sweeps",
     "adapters",
     "cli",

@@ -82,6 +82,10 @@ class BinaryAlternatives(Alternatives):
         )
         self.weights = np.concatenate(parts)
         self.kinds = np.repeat(["offset", "slope", "both"], [len(part) for part in parts])
+        # The powers of the odds that occur, and those of all alternatives as positions among them.
+        powers, self._power = np.unique(np.exp(self.log_slopes), return_inverse=True)
+        self._powers = powers
+        self._factors = np.exp(np.stack([self.offsets, -self.offsets]))
 
     def log_ratios(self, probs: np.ndarray, y: np.ndarray) -> np.ndarray:
         sign = 1.0 - 2.0 * y
@@ -94,12 +98,14 @@ class BinaryAlternatives(Alternatives):
         log_odds = _logit(probs)
         if len(probs) and np.abs(log_odds).max() > _BOUNDED:
             return None
-        signed = (1.0 - 2.0 * y) * log_odds
-        line = np.multiply.outer(signed, np.exp(self.log_slopes))
-        line += np.multiply.outer(1.0 - 2.0 * y, self.offsets)
-        np.exp(line, out=line)
-        line += 1
-        return np.divide((1 + np.exp(signed))[:, None], line, out=line)
+        sign = 1.0 - 2.0 * y
+        signed = sign * log_odds
+        against = np.multiply.outer(signed, self._powers)
+        np.exp(against, out=against)
+        result = np.take(against, self._power, axis=1)
+        result *= self._factors[y]
+        result += 1
+        return np.divide((1 + np.exp(signed))[:, None], result, out=result)
 
 
 @dataclass

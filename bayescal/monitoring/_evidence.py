@@ -14,6 +14,7 @@ __all__ = ["BLOCK", "Evidence"]
 BLOCK = 16
 #: Blocks after which a group of restarts is closed, and groups that are kept at most.
 _GROUP, _MAX_GROUPS = 16, 48
+_ARRAYS = ("log_plain", "log_closed", "log_partial", "log_groups", "log_since")
 
 
 class Evidence:
@@ -33,7 +34,10 @@ class Evidence:
     def __init__(self, alternatives: Alternatives) -> None:
         self.alternatives = alternatives
         self.rows = 0
+        #: Logarithm of the wealth now.
+        self.log_wealth = 0.0
         log_weights = np.log(alternatives.weights)
+        self._log_weights = log_weights
         #: Logarithms of wealth by alternative (c,) at the beginning of the current block: of the
         #: bets from the first row on, and of restarts in groups that are closed.
         self.log_plain = log_weights.copy()
@@ -59,6 +63,8 @@ class Evidence:
             share = None if weights is None else weights[part]
             result[part] = self._add(probs[part], y[part], share)
             begin = end
+        if len(y):
+            self.log_wealth = float(result[-1])
         return result
 
     def _add(self, probs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
@@ -66,54 +72,59 @@ class Evidence:
         n, c = len(y), len(self.log_plain)
         before = self.rows % BLOCK
         num_blocks = -(-(before + n) // BLOCK)
+        whole = (before + n) % BLOCK == 0
+        # Row i of block b comes at (i, b), so that each step below is one operation on all blocks.
+        rows = np.arange(before, before + n)
+        position = rows % BLOCK * num_blocks + rows // BLOCK
+        size = BLOCK * num_blocks
+        absent = np.ones(size, bool)
+        absent[position] = False
+        order = np.zeros(size, int)
+        order[position] = np.arange(n)
+        probs, y = probs[order], y[order]
         ratios = self.alternatives.ratios(probs, y) if weights is None else None
-        padded = np.zeros((num_blocks * BLOCK, c))
         if ratios is not None and self.log_partial.min() > -600:
-            padded += 1
-            padded[before : before + n] = ratios
-            padded[before] *= np.exp(self.log_partial)
-            products = np.multiply.accumulate(padded.reshape(num_blocks, BLOCK, c), axis=1)
+            if n < size:
+                ratios[absent] = 1
+            products = ratios.reshape(BLOCK, num_blocks, c)
+            products[before, 0] *= np.exp(self.log_partial)
+            for i in range(1, BLOCK):
+                np.multiply(products[i - 1], products[i], out=products[i])
             with np.errstate(divide="ignore"):
-                log_totals = np.log(products[:, -1])
-            log_products = None
+                log_starts = self._advance(np.log(products[-1]), whole)
+            highest = log_starts.max(axis=1)
+            shares = np.exp(log_starts - highest[:, None])
+            wealth = np.log(np.einsum("ibc,bc->ib", products, shares))
         else:
             log_ratios = self.alternatives.log_ratios(probs, y)
-            padded[before : before + n] = (
-                log_ratios if weights is None else log_ratios * weights[:, None]
-            )
-            padded[before] += self.log_partial
-            log_products = np.add.accumulate(padded.reshape(num_blocks, BLOCK, c), axis=1)
-            products, log_totals = None, log_products[:, -1]
-        log_starts = self._advance(log_totals, whole=(before + n) % BLOCK == 0)
-        highest = log_starts.max(axis=1)
-        if products is not None:
-            shares = np.exp(log_starts - highest[:, None])
-            wealth = np.log(np.matmul(products, shares[:, :, None])[:, :, 0])
-        else:
-            assert log_products is not None
-            wealth = _log_sum(log_products + (log_starts - highest[:, None])[:, None, :])
-        # What restarts that are still to come hold.
+            if weights is not None:
+                log_ratios *= weights[order, None]
+            log_ratios[absent] = 0
+            log_products = log_ratios.reshape(BLOCK, num_blocks, c)
+            log_products[before, 0] += self.log_partial
+            for i in range(1, BLOCK):
+                log_products[i] += log_products[i - 1]
+            log_starts = self._advance(log_products[-1], whole)
+            highest = log_starts.max(axis=1)
+            wealth = _log_sum(log_products + (log_starts - highest[:, None]))
+        # The wealth that waits for restarts to come.
         blocks = self.rows // BLOCK + np.arange(1, num_blocks + 1)
-        held = -np.log(np.log2(blocks + 2))
-        wealth = np.logaddexp(wealth + highest[:, None], held[:, None])
+        waiting = -np.log(np.log2(blocks + 2))
+        wealth = np.logaddexp(wealth + highest, waiting)
         self.rows += n
-        return wealth.ravel()[before : before + n] - np.log(2)
+        return wealth.ravel()[position] - np.log(2)
 
     def _advance(self, log_totals: np.ndarray, whole: bool) -> np.ndarray:
-        """Return the wealth at the start of each block, and move on to the end of the last one.
+        """Return the wealth at the start of each block (blocks, c), and move on to the last end.
 
-        ``whole`` says whether the last block is complete. The result is (blocks, c).
+        ``log_totals`` (blocks, c) are the gains of the blocks; ``whole`` says whether the last
+        block is complete.
         """
         num_blocks = len(log_totals)
         first = self.rows // BLOCK
-        gained = np.add.accumulate(np.concatenate([np.zeros_like(log_totals[:1]), log_totals]))
-        begun = np.log(self.alternatives.weights) + _log_shares(first, num_blocks)[:, None]
-        newest = np.empty((num_blocks + 1, len(self.log_plain)))
-        newest[0] = self.log_groups[-1]
-        starts = np.empty_like(log_totals)
-        for i in range(num_blocks):
-            np.logaddexp(newest[i], begun[i], out=starts[i])
-            np.add(starts[i], log_totals[i], out=newest[i + 1])
+        gained = np.zeros((num_blocks + 1, log_totals.shape[1]))
+        np.add.accumulate(log_totals, axis=0, out=gained[1:])
+        newest, starts = self._restart(gained, first)
         earlier = np.logaddexp(self.log_plain, self.log_closed)
         log_starts = np.logaddexp(earlier + gained[:-1], starts)
         done = num_blocks if whole else num_blocks - 1
@@ -121,10 +132,32 @@ class Evidence:
         self.log_closed = self.log_closed + gained[done]
         self.log_since = self.log_since + gained[done]
         self.log_groups[-1] = newest[done]
-        self.log_partial = np.zeros_like(self.log_plain) if whole else log_totals[-1]
+        self.log_partial = np.zeros_like(self.log_plain) if whole else log_totals[-1].copy()
         if whole and (first + done) % _GROUP == 0:
             self._close_group((first + done) * BLOCK)
         return log_starts
+
+    def _restart(self, gained: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+        """Compute the wealth of the open group's restarts.
+
+        Returns it at the ends of blocks, before the next restart (blocks + 1, c), and at their
+        starts, after the restart (blocks, c).
+        """
+        num_blocks = len(gained) - 1
+        begun = self._log_weights + _log_shares(first, num_blocks)[:, None]
+        stakes = np.concatenate([self.log_groups[-1:], begun - gained[:-1]])
+        highest = stakes.max()
+        # Sums of exponentials are much faster than of logarithms, and exact unless one vanishes.
+        if highest - stakes.min(where=stakes > -np.inf, initial=highest) < 600:
+            stakes -= highest
+            np.exp(stakes, out=stakes)
+            np.add.accumulate(stakes, axis=0, out=stakes)
+            with np.errstate(divide="ignore"):
+                np.log(stakes, out=stakes)
+            stakes += highest
+        else:
+            np.logaddexp.accumulate(stakes, axis=0, out=stakes)
+        return stakes + gained, stakes[1:] + gained[:-1]
 
     def _close_group(self, next_row: int) -> None:
         """Bring all groups up to date, begin a new one, and merge old ones if there are many."""
@@ -178,16 +211,31 @@ class Evidence:
         return {str(kind): float(wealth[kinds == kind].sum() / wealth.sum()) for kind in set(kinds)}
 
     def state(self) -> dict[str, Any]:
-        """Return all that changes with rows, as lists and numbers."""
-        names = ("log_plain", "log_closed", "log_partial", "log_groups", "log_since")
-        arrays = {name: getattr(self, name).tolist() for name in names}
-        return {"rows": self.rows, "group_rows": list(self.group_rows), **arrays}
+        """Return all that changes with rows as lists and numbers, with None for no wealth."""
+        arrays = {name: _finite_or_none(getattr(self, name).tolist()) for name in _ARRAYS}
+        numbers = {"rows": self.rows, "log_wealth": self.log_wealth}
+        return {**numbers, "group_rows": list(self.group_rows), **arrays}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up a state that :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned."""
         self.rows, self.group_rows = int(state["rows"]), [*map(int, state["group_rows"])]
-        for name in ("log_plain", "log_closed", "log_partial", "log_groups", "log_since"):
-            setattr(self, name, np.array(state[name], float))
+        self.log_wealth = float(state["log_wealth"])
+        for name in _ARRAYS:
+            array = np.array(state[name], float)
+            array[np.isnan(array)] = -np.inf
+            setattr(self, name, array)
+
+
+def _finite_or_none(values: list[Any]) -> list[Any]:
+    """Replace infinities in nested lists by None, because JSON has no infinity."""
+    return [
+        _finite_or_none(value)
+        if isinstance(value, list)
+        else None
+        if value in (np.inf, -np.inf)
+        else value
+        for value in values
+    ]
 
 
 def _log_shares(first: int, num: int) -> np.ndarray:

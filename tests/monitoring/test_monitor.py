@@ -2,9 +2,13 @@
 
 import copy
 import itertools
+import json
+import re
 from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from scipy.optimize import minimize
@@ -12,6 +16,8 @@ from scipy.special import expit, logit, softmax
 
 import bayescal as bc
 from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
+
+Task = Literal["binary", "multiclass", "multilabel"]
 
 
 def draw(seed: int, n: int, slope: float = 1.0, offset: float = 0.0, start: int = 0) -> tuple:
@@ -84,8 +90,8 @@ def test_ratios_of_classes_are_those_of_the_maps() -> None:
         np.testing.assert_allclose(found[:, column], np.log(q[rows, y] / p[rows, y]), atol=1e-12)
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
-def test_evidence_is_a_martingale(task: str) -> None:
+@pytest.mark.parametrize("task", get_args(Task))
+def test_evidence_is_a_martingale(task: Task) -> None:
     """The mean over all outcomes of the next rows is the evidence now, across restarts."""
     rng = np.random.default_rng(0)
     past, ahead = 14, 4
@@ -109,8 +115,8 @@ def test_evidence_is_a_martingale(task: str) -> None:
     assert np.exp(later) @ chance == pytest.approx(np.exp(now.log_evidence_), rel=1e-12)
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
-def test_parts_give_what_all_rows_give(task: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", get_args(Task))
+def test_parts_give_what_all_rows_give(task: Task, tmp_path: Path) -> None:
     """Also with a file between any two parts."""
     rng = np.random.default_rng(1)
     n = 1500
@@ -188,11 +194,116 @@ def test_certain_rows_say_nothing_else() -> None:
     assert plain.n_rows_ == 64
 
 
-def test_times_say_when() -> None:
-    p, y = draw(5, 2000, slope=0.4)
-    times = np.datetime64("2026-01-01") + np.arange(2000)
-    monitor = bc.Monitor().update(p, y, times=times)
-    assert monitor.alarm_time_ == times[monitor.alarm_row_]
+@pytest.mark.parametrize("size", [1, 70, 2000])
+@pytest.mark.parametrize("kind", ["array", "frame", "zone", "text", "numbers"])
+def test_times_say_when(kind: str, size: int, tmp_path: Path) -> None:
+    n = 600 if size == 1 else 2000
+    p, y = draw(5, n, slope=0.3, start=n // 2)
+    known = np.datetime64("2026-01-01T12:30", "m") + np.arange(n)
+    times: Any = known
+    if kind == "zone":
+        times = pd.Series(pd.DatetimeIndex(known).tz_localize("UTC").tz_convert("Asia/Tokyo"))
+    elif kind == "text":
+        times = known.astype(str)
+    elif kind == "numbers":
+        times = known = 10.0 * np.arange(n)
+    monitor = bc.Monitor()
+    for begin in range(0, n, size):
+        part = slice(begin, begin + size)
+        if kind == "frame":
+            frame = pd.DataFrame({"no": 1 - p[part], "yes": p[part]}, pd.DatetimeIndex(known[part]))
+            monitor.update(frame, y[part])
+        else:
+            monitor.update(p[part], y[part], times=times[part])
+    assert monitor.alarm_row_ is not None
+    monitor.save(tmp_path / "state.json")
+    for one in (monitor, bc.Monitor.load(tmp_path / "state.json")):
+        assert one.alarm_time_ == known[monitor.alarm_row_]
+        assert one.start_time_ == known[monitor.start_row_]
+        assert str(one.start_time_) in one.action_
+        looks = one.confidence_sequence()["rows"] if size == 70 else one.course_[0]
+        for rows in (one.course_[0], looks):
+            np.testing.assert_array_equal(one.times_at(rows), known[rows])
+
+
+def test_rows_without_times_have_none() -> None:
+    p, y = draw(5, 600, slope=0.3)
+    times = [f"day {i}" for i in range(300)]
+    monitor = bc.Monitor().update(p[:300], y[:300], times=times)
+    assert monitor.alarm_time_ == f"day {monitor.alarm_row_}"
+    monitor.update(p[300:], y[300:])
+    assert monitor.times_at(monitor.course_[0]) is None
+
+
+def test_labels_go_by_name() -> None:
+    p, y = draw(4, 300, slope=0.6)
+    plain = bc.Monitor().update(p, y)
+    texts = np.array(["no", "yes"])[y]
+    named = bc.Monitor(classes=["no", "yes"])
+    frame = pd.DataFrame({"yes": p, "no": 1 - p})
+    assert named.update(frame, texts).log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-9)
+    both = bc.Monitor().update(np.column_stack([1 - p, p]), y == 1)
+    assert both.log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-9)
+    q, z = draw_classes(4, 300, 3)
+    names = np.array(["ash", "birch", "cedar"])
+    known = bc.Monitor(task="multiclass").update(q, z)
+    shuffled = pd.DataFrame(q[:, [2, 0, 1]], columns=names[[2, 0, 1]])
+    trees = bc.Monitor(task="multiclass", classes=names.tolist()).update(shuffled, names[z])
+    assert trees.log_evidence_ == pytest.approx(known.log_evidence_, abs=1e-9)
+    with pytest.raises(ValueError, match="y must be in"):
+        bc.Monitor().update(p, texts)
+
+
+def test_the_action_names_the_label() -> None:
+    calm, wrong = draw(0, 2000), draw(1, 2000, 0.4)
+    monitor = bc.Monitor(task="multilabel", classes=["cat", "dog"])
+    monitor.update(np.column_stack([calm[0], wrong[0]]), np.column_stack([calm[1], wrong[1]]))
+    assert monitor.action_.startswith("label dog: confidence")
+    assert monitor.slope_interval(0)[1] > 0.8 > monitor.slope_interval(1)[1]
+
+
+def test_action_states_the_fit_since_the_change() -> None:
+    p, y = draw(9, 6000, 0.5, 0.6, start=4096)
+    text = bc.Monitor().update(p, y).action_
+    match = re.search(r"slope (\S+), offset (\S+)\).* about (\d+) on", text)
+    assert match is not None, text
+    begin = int(match[3])
+    x, z = logit(p[begin:]), y[begin:]
+    fit = minimize(lambda t: -stats.bernoulli.logpmf(z, expit(t[0] * x + t[1])).sum(), [1.0, 0.0])
+    # Looks are 128 rows apart.
+    np.testing.assert_allclose([float(match[1]), float(match[2])], fit.x, atol=0.06)
+
+
+def test_confidence_sequence_is_that_of_the_rows_up_to_then() -> None:
+    p, y = draw(6, 900, slope=0.7, offset=0.2)
+    sequence = bc.Monitor().update(p, y).confidence_sequence()
+    rows = sequence["rows"]
+    assert len(rows) == 56
+    assert rows[0] == 15 and set(np.diff(rows)) == {16}
+    for i in (0, 20, 55):
+        then = bc.Monitor().update(p[: rows[i] + 1], y[: rows[i] + 1])
+        # Cells have the mean log odds of all rows.
+        np.testing.assert_allclose(sequence["slope"][i], then.slope_interval(), rtol=0.02)
+        np.testing.assert_allclose(sequence["offset"][i], then.offset_interval(), atol=0.03)
+    many = bc.Monitor().update(*draw(6, 5000))
+    assert 32 <= len(many.confidence_sequence()["rows"]) <= 64
+    empty = bc.Monitor().confidence_sequence()
+    assert {name: array.shape for name, array in empty.items()} == {
+        "rows": (0,),
+        "slope": (0, 2),
+        "offset": (0, 2),
+    }
+
+
+def test_the_state_is_plain_json_of_bounded_size() -> None:
+    monitor = bc.Monitor().update(*draw(3, 5000))
+    text = json.dumps(monitor.to_dict(), allow_nan=False)
+    longer = json.dumps(monitor.update(*draw(4, 100_000)).to_dict(), allow_nan=False)
+    assert len(longer) < 2.5 * len(text) < 1_500_000
+    refuted = bc.Monitor().update([0.5, 0.0], [1, 1])
+    again = bc.Monitor.from_dict(json.loads(json.dumps(refuted.to_dict(), allow_nan=False)))
+    assert again.log_evidence_ == again.max_log_evidence_ == np.inf
+    assert again.course_[1].tolist() == refuted.course_[1].tolist()
 
 
 def test_region_is_that_of_an_optimizer_on_all_rows() -> None:
@@ -232,11 +343,11 @@ def test_action_names_the_kind_of_error(slope: float, offset: float, word: str) 
     ("arguments", "message"),
     [
         (([0.5, 1.5], [0, 1]), r"probs must lie in \[0, 1\]"),
-        (([0.5, 0.5], [0, 2]), r"y must be in \{0, \.\.\., 1\}, got 2"),
+        (([0.5, 0.5], [0, 2]), r"y must be in \{0, 1\}, got 2"),
         (([0.5, 0.5], [0]), r"y must have shape \(2,\)"),
-        (([[0.5, 0.5]], [0]), r"probs must have shape \(n,\) for task='binary'"),
+        (([[0.5, 0.2, 0.3]], [0]), r"probs must have shape \(n,\) or \(n, 2\) for task='binary'"),
         (([0.5, np.nan], [0, 1]), "probs must be finite"),
-        (([0.5, 0.5], [0, 1], [1, 2]), r"weights must lie in \[0, 1\]; divide"),
+        (([0.5, 0.5], [0, 1], [1, 2]), r"weights must lie in \[0, 1\], got 2; divide"),
         (([0.5, 0.5], [0, 1], None, [1]), r"times must have shape \(2,\)"),
     ],
 )
@@ -253,8 +364,8 @@ def test_a_failed_update_says_why_and_changes_nothing(arguments: tuple, message:
 def test_wrong_options_and_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"alpha must lie in \(0, 1\), got 1"):
         bc.Monitor(alpha=1.0)
-    with pytest.raises(ValueError, match="task must be 'binary'"):
-        bc.Monitor(task="several")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="task must be one of 'binary'"):
+        bc.Monitor(task="several")  # type: ignore
     path = tmp_path / "x.json"
     for text in ("", "[]", "{}", '{"other": 1}'):
         path.write_text(text)
@@ -263,8 +374,12 @@ def test_wrong_options_and_files(tmp_path: Path) -> None:
     path.write_text('{"bayescal_monitor": 99}')
     with pytest.raises(ValueError, match="newer version"):
         bc.Monitor.load(path)
+    with pytest.raises(ValueError, match="state must be that of a monitor"):
+        bc.Monitor.from_dict({})
     with pytest.raises(ValueError, match="for slopes and offsets"):
         bc.Monitor(task="multiclass").slope_interval()
+    with pytest.raises(ValueError, match=r"label must lie in \[0, 0\], got 1"):
+        bc.Monitor().slope_interval(1)
 
 
 # --- under its own truth ------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def times() -> list[dict[str, Any]]:
         "single rows": ("bayescal", 2000, one_by_one),
     }
     if has_probcal():
-        calls["batches of 10,000"] = ("probcal", n, lambda: of_probcal(n, 10_000))
+        calls["batches of 1,000"] = ("probcal", 100_000, lambda: of_probcal(100_000, 1000))
         calls["batches of 50"] = ("probcal", 5000, lambda: of_probcal(5000, 50))
         calls["single rows of probcal"] = ("probcal", 500, lambda: of_probcal(500, 1))
     result = []

@@ -23,7 +23,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,9 @@ TRUTHS = [
     (0.6, 0.3),
 ]
 BATCHES = (1, 10, 50)
-#: Rows at which a run is given up; smaller batches of probcal only where few rows are needed.
-LONGEST, LONGEST_BY_ROW = 60_000, 1_500
+#: Rows at which a run is given up, and batches of probcal, whose time is quadratic in them. A run
+#: that is given up counts with the rows so far.
+LONGEST, MOST_BATCHES = 60_000, 800
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "log odds N(0, 4)": lambda rng, n: sigmoid(rng.normal(0, 2, n)),
     "tenths": lambda rng, n: rng.integers(1, 10, n) / 10,
@@ -111,14 +112,17 @@ def false_alarms(runs: int, rows: int) -> list[dict[str, Any]]:
     return result
 
 
-def summary(delays: list[int | None]) -> dict[str, Any]:
-    """Return the mean delay with its standard error, the median, and how many have no alarm."""
-    known = np.array([delay for delay in delays if delay is not None], float)
+def summary(delays: Sequence[int | None], most: int) -> dict[str, Any]:
+    """Return the mean delay with its standard error, the median, and how many have no alarm.
+
+    Runs without an alarm count with ``most`` rows.
+    """
+    known = np.array([most if delay is None else delay for delay in delays], float)
     return {
         "mean": round(float(known.mean()), 1),
         "standard_error": round(float(known.std(ddof=1) / np.sqrt(len(known))), 1),
         "median": float(np.median(known)),
-        "missed": len(delays) - len(known),
+        "missed": sum(delay is None for delay in delays),
     }
 
 
@@ -128,17 +132,15 @@ def delays(runs: int) -> list[dict[str, Any]]:
         data = [draw([2, run], LONGEST, slope, offset) for run in range(runs)]
         ours = [alarm_of_bayescal(p, y) for p, y in data]
         row: dict[str, Any] = {"slope": slope, "offset": offset, "runs": runs}
-        row["bayescal"] = summary(ours)
+        row["bayescal"] = summary(ours, LONGEST)
         for batch in BATCHES if has_probcal() else ():
-            if batch < 50 and row["bayescal"]["mean"] > LONGEST_BY_ROW * (
-                batch if batch > 1 else 1
-            ):
+            most = min(LONGEST, batch * MOST_BATCHES)
+            if 2 * row["bayescal"]["mean"] > most:
                 continue
-            theirs = [alarm_of_probcal(p, y, batch) for p, y in data]
-            row[f"probcal, batches of {batch}"] = summary(theirs)
-            pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a and b]
-            gaps = np.array([a - b for a, b in pairs], float)
-            row[f"difference, batches of {batch}"] = summary(gaps.tolist())
+            theirs = [alarm_of_probcal(p[:most], y[:most], batch) for p, y in data]
+            row[f"probcal, batches of {batch}"] = summary(theirs, most)
+            gaps = [(a or most) - (b or most) for a, b in zip(ours, theirs, strict=True)]
+            row[f"difference, batches of {batch}"] = summary(gaps, most)
         result.append(row)
         print(row, flush=True)
     return result
@@ -158,7 +160,7 @@ def late(runs: int) -> list[dict[str, Any]]:
             for way, alarm in ways.items():
                 rows = [alarm(p, y) for p, y in data]
                 after = [None if at is None else at - start for at in rows if not at or at > start]
-                row[way] = {**summary(after), "early": runs - len(after)}
+                row[way] = {**summary(after, LONGEST // 2), "early": runs - len(after)}
             result.append(row)
             print(row, flush=True)
     return result

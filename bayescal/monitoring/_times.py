@@ -33,7 +33,9 @@ def plain_time(value: Any) -> Time:
     if isinstance(value, (datetime.datetime, datetime.date)):
         value = np.datetime64(value.isoformat())
     if isinstance(value, np.datetime64):
-        return value
+        seconds = value.astype("datetime64[s]")
+        fine = np.datetime_data(value.dtype)[0] in ("ms", "us", "ns")
+        return seconds if fine and seconds == value else value
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (int, float)):

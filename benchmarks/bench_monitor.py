@@ -43,10 +43,10 @@ TRUTHS = [
     (1.0, 1.0),
     (0.6, 0.3),
 ]
-BATCHES = (1, 10, 50)
-#: Rows at which a run is given up, and batches of probcal, whose time is quadratic in them. A run
-#: that is given up counts with the rows so far.
-LONGEST, MOST_BATCHES = 60_000, 800
+#: Sizes of batches of probcal, whose time is quadratic in their number, and the largest number.
+BATCHES = {1: 400, 10: 800, 50: 1200}
+#: Rows at which a run is given up. It then counts with the rows so far.
+LONGEST = 60_000
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "log odds N(0, 4)": lambda rng, n: sigmoid(rng.normal(0, 2, n)),
     "tenths": lambda rng, n: rng.integers(1, 10, n) / 10,
@@ -133,8 +133,8 @@ def delays(runs: int) -> list[dict[str, Any]]:
         ours = [alarm_of_bayescal(p, y) for p, y in data]
         row: dict[str, Any] = {"slope": slope, "offset": offset, "runs": runs}
         row["bayescal"] = summary(ours, LONGEST)
-        for batch in BATCHES if has_probcal() else ():
-            most = min(LONGEST, batch * MOST_BATCHES)
+        for batch, number in BATCHES.items() if has_probcal() else ():
+            most = min(LONGEST, batch * number)
             if 2 * row["bayescal"]["mean"] > most:
                 continue
             theirs = [alarm_of_probcal(p[:most], y[:most], batch) for p, y in data]

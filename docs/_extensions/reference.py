@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Calibrate": ("CalibratedClassifier", "Auto", "LogisticRegression", "Calibrator", "Report"),
     "Combine": ("Composition", "compose", "Average", "MultiLabel", "OneVsRest"),
     "Keep, move and read": ("save", "load", "export", "PredictFunction", "TopProbs", "Blocks"),
-    "Judge": ("evaluate", "Evaluation"),
+    "Judge": ("evaluate", "Evaluation", "Monitor"),
     "Settings and warnings": ("cache_compilations", "AccuracyWarning", "SamplingWarning"),
 }
 # What draws pictures, and what is drawn in them: where it changed they are drawn anew.

@@ -8,7 +8,8 @@
   the 0.1 % level, 64 at 2.5 %.
 - delays: rows until the alarm if logit P(y = 1) is a logit p + b from the first row on. Both
   monitors see the same rows. bayescal's looks after every row; probcal's after every batch of 1, 10
-  or 50 rows (where batches of 1 take too long, they are left out).
+  or 50 rows. Small batches are left out where they take too long, and runs end after as many
+  batches as BATCHES says.
 - late: rows from the change to the alarm after calm rows; runs with an alarm before the change are
   left out.
 - time: seconds of processor time for a million rows at once and for single rows.
@@ -44,7 +45,7 @@ TRUTHS = [
     (0.6, 0.3),
 ]
 #: Sizes of batches of probcal, whose time is quadratic in their number, and the largest number.
-BATCHES = {1: 400, 10: 800, 50: 1200}
+BATCHES = {1: 250, 10: 200, 50: 1200}
 #: Rows at which a run is given up. It then counts with the rows so far.
 LONGEST = 60_000
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {

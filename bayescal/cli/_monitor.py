@@ -221,11 +221,14 @@ class _Content:
 
 def _read_state(path: Path) -> dict[str, Any]:
     """Read the state of earlier runs."""
+    state: dict[str, Any] = {}
     try:
         state = json.loads(path.read_text("utf-8"))
-        state["command"]["rows"], state["bayescal_monitor"]
+        known = "bayescal_monitor" in state and "rows" in state["command"]
     except (ValueError, KeyError, TypeError):
-        raise CommandError(f"{path}: must be a file that bayescal monitor has written") from None
+        known = False
+    if not known:
+        raise CommandError(f"{path}: must be a file that bayescal monitor has written")
     return state
 
 

@@ -16,18 +16,18 @@ from bayescal.data.predictions import Predictions, Reading, read_arrays
 from bayescal.data.weights import check_weights_of
 from bayescal.monitoring._action import advise
 from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
+from bayescal.monitoring._course import Course
 from bayescal.monitoring._evidence import Evidence
 from bayescal.monitoring._region import History, Region
 from bayescal.monitoring._times import Time, from_text, plain_time, read_times, to_text
 
-#: Points of the course of the evidence, and looks at histories, of which twice as many are kept
-#: at most.
-_POINTS, _LOOKS = 512, 32
+#: Looks at histories, of which twice as many are kept at most.
+_LOOKS = 32
 #: Rows between the first looks.
 _FIRST_LOOKS = 16
 _FORMAT = 1
 _EVIDENCE = ("log_evidence_", "max_log_evidence_")
-_NUMBERS = ("alpha", "task", "n_rows_", "alarm_row_", "refuted_row_", "_k", "_stride")
+_NUMBERS = ("alpha", "task", "n_rows_", "alarm_row_", "refuted_row_", "_k")
 
 
 class Monitor:
@@ -140,8 +140,7 @@ class Monitor:
         self._k = 0
         self._evidence: list[Evidence] = []
         self._histories: list[History] = []
-        self._stride = 1
-        self._course: list[tuple[int, float]] = []
+        self._course = Course()
         #: Time stamps of rows that may be asked for, by row.
         self._times: dict[int, Time] = {}
 
@@ -231,7 +230,7 @@ class Monitor:
     def _add(self, p: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> None:
         """Add checked rows."""
         wealth = self._update_evidence(p, y, weights)
-        self._keep_course(wealth)
+        self._course.add(self.n_rows_, wealth)
         above = wealth >= -np.log(self.alpha)
         if self.alarm_row_ is None and above.any():
             self.alarm_row_ = self.n_rows_ + int(np.argmax(above))
@@ -276,16 +275,6 @@ class Monitor:
             row = self.n_rows_ + int(np.argmax(refuted))
             self.refuted_row_ = row if self.refuted_row_ is None else min(row, self.refuted_row_)
 
-    def _keep_course(self, wealth: np.ndarray) -> None:
-        """Keep the evidence at evenly spaced rows, for pictures."""
-        end = self.n_rows_ + len(wealth)
-        while end // self._stride > 2 * _POINTS:
-            self._stride *= 2
-        self._course = [entry for entry in self._course if entry[0] % self._stride == 0]
-        first = -self.n_rows_ % self._stride
-        rows = range(first, len(wealth), self._stride)
-        self._course += [(self.n_rows_ + i, float(wealth[i])) for i in rows]
-
     def _look_stride(self, n: int) -> int:
         """Return the number of rows between looks at the histories, if there are n rows."""
         looks = max(4, _LOOKS // max(len(self._histories), 1))
@@ -305,7 +294,7 @@ class Monitor:
         first = self.n_rows_ - len(stamps)
         starts = {*self._evidence[0].group_rows} if self._evidence else set()
         looks = {look.row for history in self._histories[:1] for look in history.looks}
-        needed = {*starts, *looks, *(row for row, _ in self._course), self.alarm_row_}
+        needed = {*starts, *looks, *self._course.rows, self.alarm_row_}
         needed |= {self.n_rows_ - 1, self.n_rows_, self.refuted_row_}
         self._times = {row: time for row, time in self._times.items() if row in needed}
         # The first row of a group of restarts may only begin with the next rows.
@@ -317,8 +306,7 @@ class Monitor:
     @property
     def course_(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m,) and the logarithm of the evidence after them (m,), evenly thinned."""
-        rows, values = zip(*self._course, strict=True) if self._course else ((), ())
-        return np.array(rows, int), np.array(values, float)
+        return np.array(self._course.rows, int), np.array(self._course.values, float)
 
     def times_at(self, rows: ArrayLike) -> np.ndarray | None:
         """Look up time stamps of rows of ``course_`` or ``confidence_sequence``.
@@ -496,7 +484,7 @@ class Monitor:
             **evidence,
             "classes": classes,
             "alarm_time_": to_text(self.alarm_time_),
-            "course": [[row, None if np.isinf(value) else value] for row, value in self._course],
+            "course": self._course.state(),
             "times": [[row, to_text(time)] for row, time in self._times.items()],
             "evidence": [evidence.state() for evidence in self._evidence],
             "histories": [history.state() for history in self._histories],
@@ -534,9 +522,7 @@ class Monitor:
         for name in _EVIDENCE:
             setattr(monitor, name, np.inf if state[name] is None else state[name])
         monitor.alarm_time_ = from_text(state["alarm_time_"])
-        monitor._course = [
-            (int(row), np.inf if value is None else float(value)) for row, value in state["course"]
-        ]
+        monitor._course.restore(state["course"])
         monitor._times = {int(row): plain_time(time) for row, time in state["times"]}
         if state["evidence"]:
             monitor._begin(monitor._k)

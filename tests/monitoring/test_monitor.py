@@ -384,10 +384,10 @@ def test_wrong_options_and_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["continuous", "tenths", "rare", "classes"])
+@pytest.mark.parametrize("kind", ["continuous", "tenths", "one value", "rare", "classes", "labels"])
 def test_false_alarms_are_rare(kind: str) -> None:
     """At most alpha of the runs ever raise an alarm; the bound is that of 1 in 1,000 tests."""
-    runs, n, alarms = 200, 3000, 0
+    runs, n, alarms = 200, 3000 if kind in ("classes", "labels") else 20_000, 0
     for seed in range(runs):
         rng = np.random.default_rng([9, seed])
         if kind == "classes":
@@ -397,9 +397,12 @@ def test_false_alarms_are_rare(kind: str) -> None:
             p = {
                 "continuous": lambda r: expit(r.normal(0, 2, n)),
                 "tenths": lambda r: r.integers(1, 10, n) / 10,
+                "one value": lambda r: np.full(n, 0.3),
                 "rare": lambda r: expit(r.normal(-4, 1, n)),
+                "labels": lambda r: expit(r.normal(0, 2, (n, 3))),
             }[kind](rng)
-            y, monitor = (rng.random(n) < p).astype(int), bc.Monitor()
+            y = (rng.random(p.shape) < p).astype(int)
+            monitor = bc.Monitor(task="multilabel" if kind == "labels" else "binary")
         alarms += monitor.update(p, y).alarm_
     assert alarms <= stats.binom.ppf(0.999, runs, 0.05)
 

@@ -28,7 +28,7 @@ class Evidence:
     over restarts j before every 16th row, whose shares gamma sum to one; a restart that is still to
     come holds its share. This is a nonnegative martingale of mean one if the probabilities are
     right, so P(e_t >= 1 / alpha for some t) <= alpha (Ville). Restarts find a change after many
-    calm rows about as soon as an early one.
+    calm rows much sooner than the bets from the first row on.
     """
 
     def __init__(self, alternatives: Alternatives) -> None:

@@ -36,7 +36,7 @@ class Monitor:
     Use it where outcomes arrive after the predictions, a few at a time. The test is anytime-valid:
     look as often as you like, and stop when you like. If the probabilities are right, the
     probability that it *ever* raises an alarm is at most ``alpha``. Half of the evidence restarts
-    continually, so that a change after 10,000 calm rows is found about as soon as an early one.
+    continually, so that many calm rows at the beginning do not delay an alarm for long.
 
     Parameters
     ----------

@@ -156,7 +156,7 @@ def late(runs: int) -> list[dict[str, Any]]:
             ]
             row: dict[str, Any] = {"slope": slope, "offset": offset, "calm": start, "runs": runs}
             ways: dict[str, Callable[..., int | None]] = {"bayescal": alarm_of_bayescal}
-            if has_probcal() and start <= 10_000:
+            if has_probcal() and start <= 1_000:
                 ways["probcal, batches of 50"] = lambda p, y: alarm_of_probcal(p, y, 50)
             for way, alarm in ways.items():
                 rows = [alarm(p, y) for p, y in data]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 #: Exit code after an alarm; errors have 2.
 _ALARM = 3
+_PICTURES = (".png", ".svg", ".pdf")
 #: Settings that must not change from one run to the next, and their options.
 _SETTINGS = {
     "label": "--label",
@@ -101,6 +102,8 @@ def monitor_file(
     for option, target in (("--state", state), ("--plot", plot)):
         if target is not None and is_standard_output(target):
             raise CommandError(f"{option} must be a file, got -")
+    if plot is not None and plot.suffix.lower() not in _PICTURES:
+        raise CommandError(f"--plot must end in .png, .svg or .pdf, got {plot}")
     for target in (state, plot, json_file):
         if target is not None:
             check_target(target)
@@ -320,14 +323,11 @@ def _numbers(monitor: Monitor, file: Path, added: int) -> dict[str, Any]:
 
 def _draw(monitor: Monitor, path: Path) -> None:
     """Draw the course of a monitor."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    count = 1 if monitor.task == "multiclass" else 3
+    figure = Figure(figsize=(6.4, 3.2 if count == 1 else 6), layout="constrained")
+    axes = figure.subplots(count, 1, sharex=True, squeeze=False, height_ratios=[2, 1, 1][:count])
+    monitor.plot(axes=axes[:, 0])
     form = path.suffix.lower().removeprefix(".")
-    if form not in ("png", "svg", "pdf"):
-        raise CommandError(f"--plot must end in .png, .svg or .pdf, got {path}")
-    figure = monitor.plot()[0].figure
     write_atomically(path, lambda stream: figure.savefig(stream, format=form, dpi=150))
-    plt.close(figure)

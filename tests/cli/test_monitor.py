@@ -74,6 +74,8 @@ def test_appended_rows_continue(folder: Path) -> None:
 def test_text_says_what_to_do(folder: Path) -> None:
     table = cases()
     table.to_csv("log.csv", index=False)
+    wrong("--plot must end in .png, .svg or .pdf, got x.gif", "--model", "p", "--plot", "x.gif")
+    assert not Path("state.json").exists()
     result = run("--model", "p", "--time", "day", "--plot", "course.png", "--json", "out.json")
     assert result.exit_code == ALARM
     monitor = bc.Monitor().update(table["p"], table["y"], times=table["day"])
@@ -171,7 +173,6 @@ def test_other_settings_and_rows_are_errors(folder: Path) -> None:
     wrong("--time must be the same in all runs: it was None", "--time", "day")
     wrong("--model must be the same in all runs: it was p, got w", "--model", "w")
     wrong("--alpha must lie between 0 and 1, got 1", "--alpha", "1")
-    wrong("--plot must end in .png", "--plot", "x.gif")
     wrong("no column named 'nothing' (--time)", "--time", "nothing", "--state", "other.json")
     table[:399].to_csv("short.csv", index=False)
     wrong("has 399 rows, fewer than the 400 of earlier runs", file="short.csv")

@@ -231,9 +231,6 @@ def monitor_late() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "monitor_false": monitor_false,
-    "monitor_delays": monitor_delays,
-    "monitor_late": monitor_late,
     f.__name__: f
     for f in (
         agreement,
@@ -241,6 +238,9 @@ TABLES: dict[str, Callable[[], str]] = {
         compiled,
         memories,
         metrics,
+        monitor_delays,
+        monitor_false,
+        monitor_late,
         real_scores,
         streams,
         study,

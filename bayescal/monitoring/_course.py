@@ -23,7 +23,7 @@ class Course:
         """Add the evidence (n,) after rows from ``first`` on."""
         while (first + len(values)) // self._stride > 2 * _POINTS:
             self._stride *= 2
-        self._points = [point for point in self._points if point[0] % self._stride == 0]
+            self._points = [point for point in self._points if point[0] % self._stride == 0]
         begin = -first % self._stride
         rows = range(begin, len(values), self._stride)
         self._points += [(first + i, float(values[i])) for i in rows]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bayescal.models import MultivariateGaussianPrior as MultivariateGaussianPrior
     from bayescal.models import NormalInverseGammaPrior as NormalInverseGammaPrior
     from bayescal.models import Prior as Prior
+    from bayescal.monitoring import Monitor as Monitor
     from bayescal.posterior import posterior as posterior
     from bayescal.posterior import posterior_predict as posterior_predict
     from bayescal.sweeps import sweep as sweep
@@ -58,6 +59,7 @@ _NAMES = {
         "NormalInverseGammaPrior",
         "Prior",
     ),
+    "monitoring": ("Monitor",),
     "posterior": ("posterior", "posterior_predict"),
     "sweeps": ("sweep",),
 }

@@ -194,6 +194,42 @@ def compiled() -> str:
     return table(["job", "size", "compile time", "run time"], rows)
 
 
+def monitor_false() -> str:
+    """Return how often the monitor raises a false alarm."""
+    rows = [
+        [row["probabilities"], f"{row['runs']:,}", f"{row['rows']:,}", str(row["alarms"])]
+        for row in result("bench_monitor")["false"]
+    ]
+    return table(["calibrated probabilities", "runs", "rows in each", "runs with an alarm"], rows)
+
+
+def monitor_delays() -> str:
+    """Return the delay of the monitor beside that of probcal."""
+    rows = []
+    for row in result("bench_monitor")["delays"]:
+        cells = [f"{row['slope']:g}", f"{row['offset']:g}"]
+        for way in ("bayescal", "probcal, batches of 50", "difference, batches of 50"):
+            sign = "+" if way.startswith("difference") else ""
+            cells.append(f"{row[way]['mean']:{sign},.0f} ± {row[way]['standard_error']:,.0f}")
+        rows.append(cells)
+    return table(
+        ["slope", "offset", "`bc.Monitor`", "probcal, batches of 50", "difference (paired)"], rows
+    )
+
+
+def monitor_late() -> str:
+    """Return the delay of the monitor after calm rows."""
+    runs = result("bench_monitor")["late"]
+    calm = sorted({row["calm"] for row in runs})
+    rows = []
+    for slope, offset in dict.fromkeys((row["slope"], row["offset"]) for row in runs):
+        of = {row["calm"]: row for row in runs if (row["slope"], row["offset"]) == (slope, offset)}
+        means = [f"{of[rows_before]['bayescal']['mean']:,.0f}" for rows_before in calm]
+        rows.append([f"{slope:g}", f"{offset:g}", *means])
+    heads = [f"after {rows_before:,} calm rows" for rows_before in calm]
+    return table(["slope", "offset", *heads], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
@@ -202,6 +238,9 @@ TABLES: dict[str, Callable[[], str]] = {
         compiled,
         memories,
         metrics,
+        monitor_delays,
+        monitor_false,
+        monitor_late,
         real_scores,
         streams,
         study,

@@ -1,8 +1,9 @@
-"""Draw the picture of README.md and of the site's first page, in a light and a dark theme.
+"""Draw the picture of README.md and of the site's first page, and that of docs/monitor.md.
 
     python docs/make_pictures.py [--out DIR]
 
-Gaussian naive Bayes on correlated features, before and after ``bayescal.Auto``.
+The first one shows Gaussian naive Bayes on correlated features, before and after ``bayescal.Auto``,
+in a light and a dark theme; the other one a monitor of probabilities that lose their calibration.
 """
 
 from __future__ import annotations
@@ -83,15 +84,35 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
         figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
 
 
+def draw_monitor(path: Path) -> None:
+    """Draw the monitor of the example in docs/monitor.md."""
+    import matplotlib
+
+    import bayescal as bc
+
+    rng = np.random.default_rng(3)
+    log_odds = rng.normal(0, 2, 6000)
+    p = 1 / (1 + np.exp(-log_odds))
+    changed = 1 / (1 + np.exp(-(0.6 * log_odds + 0.3)))
+    y = rng.random(6000) < np.where(np.arange(6000) < 4000, p, changed)
+    times = np.datetime64("2026-01-01T00", "h") + np.arange(6000)
+    monitor = bc.Monitor().update(p, y, times=times)
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "bayescal"}):
+        figure: Any = monitor.plot()[0].figure
+        figure.set_size_inches(8, 6)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
 def main() -> None:
-    """Draw both themes."""
-    parser = argparse.ArgumentParser(description="Draw the picture of README.md.")
+    """Draw all pictures."""
+    parser = argparse.ArgumentParser(description="Draw the pictures of README.md and of docs.")
     parser.add_argument("--out", type=Path, default=PICTURES)
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)
     probs, y = models()
     for theme in THEMES:
         draw(probs, y, theme, folder / f"reliability-{theme}.svg")
+    draw_monitor(folder / "monitor.svg")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ LAYERS = (
     "datasets",
     "plots",
     "evaluation",
+    "monitoring",
     "sweeps",
     "adapters",
     "cli",

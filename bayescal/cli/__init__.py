@@ -1,4 +1,4 @@
-"""The command line: ``bayescal demo``, ``fit``, ``apply``, ``methods``, ``predict``, ``evaluate``.
+"""The command line: ``bayescal demo``, ``fit``, ``apply``, ``predict``, ``evaluate``, ``monitor``.
 
 Input errors are reported in one line on standard error, with exit code 2.
 """
@@ -40,6 +40,10 @@ _COMMANDS = {
     "evaluate": (
         "_evaluate.evaluate_file",
         "Judge probabilities: metrics with intervals, tests, and a self-contained HTML page.",
+    ),
+    "monitor": (
+        "_monitor.monitor_file",
+        "Test whether probabilities stay calibrated; the exit code is 3 after an alarm.",
     ),
 }
 

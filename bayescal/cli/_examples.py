@@ -39,4 +39,9 @@ bayescal evaluate scores.csv --label y --model p --html report.html
 bayescal evaluate scores.csv --label y --model raw=p --model other=q --json -
 bayescal evaluate logits.parquet --label class --inputs logits --bins 10
 """,
+    "monitor": """
+bayescal monitor scores.csv --label y --model q --state monitor.json
+bayescal monitor scores.csv --label y --model q --state drawn.json \\
+  --alpha 0.01 --plot monitor.png --json -
+""",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -40,9 +40,10 @@ class LabeledFile:
         weights: str | None,
         show: Callable[[str, int, int], None],
         groups: str | None = None,
+        groups_option: str = "--groups",
     ) -> None:
         self._source, self._label, self._weights, self._show = source, label, weights, show
-        self._groups = groups
+        self._groups, self._groups_option = groups, groups_option
         self.classes: list[str] = []
         self.count = self.passes = 0
         self._blocks = 0
@@ -53,7 +54,7 @@ class LabeledFile:
         """Return models and their columns; determine the classes from the labels of all rows."""
         source, label = self._source, self._label
         if self._groups is not None:
-            find_column(source.head, self._groups, "--groups")
+            find_column(source.head, self._groups, self._groups_option)
         texts = self._read(self._labels)
         self.classes, self._code = find_classes(source.path, label, texts, classes)
         given = source.head, columns, label, (self._weights, self._groups), self.classes
@@ -196,6 +197,28 @@ class Judged(LabeledFile):
         _, y, weights = next(iter(read.values()))
         probs = {name: array for name, (array, *_) in read.items()}
         return bc.evaluate(probs, y, weights=weights, groups=self._clusters(), **options)
+
+    def read(
+        self,
+        use: Callable[[Iterable[Read], np.ndarray | None], None],
+        model: Columns,
+        inputs: str,
+    ) -> None:
+        """Let ``use`` go through the rows of a model once, in order.
+
+        Its second argument is the text in the column of groups, if there is one; all rows are then
+        read at once.
+        """
+
+        def once() -> None:
+            blocks = self._rows(model, model.columns, inputs, False)
+            if self._groups is None:
+                use(blocks, None)
+            else:
+                rows = self._at_once(lambda: blocks)
+                use([rows], self._clusters())
+
+        self._read(once)
 
     def _clusters(self) -> np.ndarray | None:
         """Return the text (n,) in the column of groups, for all rows at once."""

@@ -12,6 +12,7 @@ from bayescal.plots._cumulative import cumulative as cumulative
 from bayescal.plots._curve import curve as curve
 from bayescal.plots._decision_cost import decision_cost as decision_cost
 from bayescal.plots._display import ReliabilityDisplay as ReliabilityDisplay
+from bayescal.plots._monitor import monitor as monitor
 from bayescal.plots._parameters import parameters as parameters
 from bayescal.plots._reliability import reliability as reliability
 from bayescal.plots._simplex import simplex as simplex

@@ -47,7 +47,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Combine": ("Composition", "compose", "Average", "MultiLabel", "OneVsRest"),
     "After deployment": ("PriorShift", "expected_performance", "ExpectedPerformance"),
     "Keep, move and read": ("save", "load", "export", "PredictFunction", "TopProbs", "Blocks"),
-    "Judge": ("evaluate", "Evaluation"),
+    "Judge": ("evaluate", "Evaluation", "Monitor"),
     "Settings and warnings": ("cache_compilations", "AccuracyWarning", "SamplingWarning"),
 }
 # What draws pictures, and what is drawn in them: where it changed they are drawn anew.

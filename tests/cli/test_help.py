@@ -63,6 +63,8 @@ def test_list_of_commands_says_what_they_say(command: str) -> None:
         (["apply", "no.safetensors", "no.csv", "--out", "-"], 2, "no.safetensors: no such file"),
         (["export", "no.safetensors", "m.onnx"], 2, "no.safetensors: no such file"),
         (["evaluate", "no.csv", "--label", "y"], 2, "no.csv: no such file"),
+        (["monitor", "no.csv", "--label", "y", "--state", "s"], 2, "no.csv: no such file"),
+        (["monitor", "no.csv", "--label", "y"], 2, "Missing option '--state'"),
         (
             [*"predict no.csv --label y --score s --out -".split(), "--prior", "gaussian:sigma=1"],
             2,

@@ -83,6 +83,7 @@ def lines(folder: Path, file: Path) -> list[list[str]]:
         ["evaluate", str(file), "--label", "y", "--html", page, "--replicates", "20"],
         ["predict", str(file), *predict, "--new", good, "--out", "-"],
         ["predict", good, *predict, "--new", str(file), "--out", "-"],
+        ["monitor", str(file), "--label", "y", "--state", f"{file}.json"],
     ]
 
 

@@ -72,6 +72,15 @@ def curve(ax: Any) -> None:
     plots.curve({"a": calibrator, "b": bc.Isotonic().fit(*forecasts())}, ax=ax)
 
 
+def monitor(ax: Any) -> None:
+    p, y = forecasts()
+    mixed = np.random.default_rng(0).permutation(len(p))
+    rows = bc.Monitor().update(p[mixed], y[mixed])
+    rows.update(p[mixed], ((0.3 + mixed * 0.618034) % 1 < p[mixed] ** 4).astype(int))
+    ax.set_axis_off()
+    plots.monitor(rows, axes=[ax.inset_axes((0, 0.7 - 0.35 * j, 1, 0.3)) for j in range(3)])
+
+
 def dark(ax: Any) -> None:
     ax.figure.set_facecolor("black")
     ax.set_facecolor("black")
@@ -92,6 +101,7 @@ PICTURES: dict[str, Callable[[Any], None]] = {
     "cumulative": lambda ax: plots.cumulative(*forecasts(), ax=ax),
     "simplex": simplex,
     "curve": curve,
+    "monitor": monitor,
     "dark": dark,
 }
 

@@ -1,0 +1,57 @@
+"""Time stamps of monitored rows: read from any library, kept as text in files."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Time", "from_text", "plain_time", "read_times", "to_text"]
+
+#: A time stamp in UTC, a number or a text.
+Time = np.datetime64 | float | int | str
+
+
+def read_times(times: Any, probs: Any, n: int) -> np.ndarray | None:
+    """Read time stamps (n,), by default those of a data frame's index; None if there are none."""
+    if times is None:
+        index = getattr(probs, "index", None)
+        if type(index).__name__ != "DatetimeIndex":
+            return None
+        times = index
+    stamps = np.asarray(times)
+    if stamps.shape != (n,):
+        raise ValueError(f"times must have shape ({n},) to match probs, got {stamps.shape}")
+    return stamps
+
+
+def plain_time(value: Any) -> Time:
+    """Convert a time stamp to one without a time zone, in UTC; numbers and other text stay."""
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    if isinstance(value, (datetime.datetime, datetime.date)):
+        value = np.datetime64(value.isoformat())
+    if isinstance(value, np.datetime64):
+        seconds = value.astype("datetime64[s]")
+        fine = np.datetime_data(value.dtype)[0] in ("ms", "us", "ns")
+        return seconds if fine and seconds == value else value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (int, float)):
+        return value
+    text = str(value)
+    try:
+        return plain_time(datetime.datetime.fromisoformat(text))
+    except ValueError:
+        return text
+
+
+def to_text(value: Time | None) -> float | int | str | None:
+    """Convert a time stamp to what JSON can hold."""
+    return str(value) if isinstance(value, np.datetime64) else value
+
+
+def from_text(value: Any) -> Time | None:
+    """Convert what :func:`to_text` returned to a time stamp."""
+    return None if value is None else plain_time(value)

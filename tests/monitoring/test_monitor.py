@@ -1,0 +1,432 @@
+"""The monitor: a martingale, against the definition row by row, and under its own truth."""
+
+import copy
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.optimize import minimize
+from scipy.special import expit, logit, softmax
+
+import bayescal as bc
+from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
+
+Task = Literal["binary", "multiclass", "multilabel"]
+
+
+def draw(seed: int, n: int, slope: float = 1.0, offset: float = 0.0, start: int = 0) -> tuple:
+    """Draw probabilities, and outcomes that follow a distorted map from a row on."""
+    rng = np.random.default_rng(seed)
+    log_odds = rng.normal(0, 2, n)
+    wrong = np.arange(n) >= start
+    truth = np.where(wrong, slope * log_odds + offset, log_odds)
+    return expit(log_odds), (rng.random(n) < expit(truth)).astype(int)
+
+
+def draw_classes(seed: int, n: int, k: int, power: float = 1.0) -> tuple:
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 1.5, (n, k))
+    truth = softmax(power * logits, axis=1)
+    y = (truth.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    return softmax(logits, axis=1), y
+
+
+def brute_force(log_ratios: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Compute the log evidence after each row from the definition, every bet on its own."""
+    bets = [(0, 0.5 * prior)]
+    for row in range(0, len(log_ratios), 16):
+        number = row // 16 + 1
+        share = 1 / np.log2(number + 1) - 1 / np.log2(number + 2)
+        bets.append((row, 0.5 * share * prior))
+    result = []
+    for t in range(1, len(log_ratios) + 1):
+        begun = sum(
+            weights @ np.exp(log_ratios[row:t].sum(axis=0)) for row, weights in bets if row < t
+        )
+        waiting = 0.5 / np.log2((t - 1) // 16 + 3)
+        result.append(np.log(begun + waiting))
+    return np.array(result)
+
+
+def test_evidence_is_that_of_the_definition() -> None:
+    p, y = draw(0, 150, slope=0.7)
+    prior = BinaryAlternatives()
+    line = np.exp(prior.log_slopes) * logit(p)[:, None] + prior.offsets
+    log_ratios = (
+        stats.bernoulli.logpmf(y[:, None], expit(line)) - stats.bernoulli.logpmf(y, p)[:, None]
+    )
+    expected = brute_force(log_ratios, prior.weights)
+    monitor, found = bc.Monitor(), []
+    for row in range(len(y)):
+        found.append(monitor.update(p[row : row + 1], y[row : row + 1]).log_evidence_)
+    np.testing.assert_allclose(found, expected, atol=1e-11)
+    assert prior.weights.sum() == pytest.approx(1, abs=1e-14)
+    assert len(prior.weights) == 64
+
+
+def test_ratios_of_classes_are_those_of_the_maps() -> None:
+    p, y = draw_classes(0, 40, 3)
+    prior = MulticlassAlternatives(3)
+    assert prior.weights.sum() == pytest.approx(1, abs=1e-14)
+    assert len(prior.weights) == 156
+    found = prior.log_ratios(p, y)
+    rows = np.arange(40)
+    slopes = np.concatenate([-np.geomspace(0.05, 1.4, 6)[::-1], np.geomspace(0.05, 1.4, 6)])
+    offsets = np.concatenate([-np.geomspace(0.06, 2.5, 6)[::-1], np.geomspace(0.06, 2.5, 6)])
+    pairs = [
+        np.concatenate([-g[::-1], g]) for g in (np.geomspace(0.12, top, 3) for top in (1.1, 1.5))
+    ]
+    maps = [(a, np.zeros(3)) for a in slopes]
+    maps += [(0.0, b * np.eye(3)[j]) for b in offsets for j in range(3)]
+    maps += [(a, b * np.eye(3)[j]) for a in pairs[0] for b in pairs[1] for j in range(3)]
+    for column, (a, b) in enumerate(maps):
+        q = softmax(np.exp(a) * np.log(p) + b, axis=1)
+        np.testing.assert_allclose(found[:, column], np.log(q[rows, y] / p[rows, y]), atol=1e-12)
+
+
+@pytest.mark.parametrize("task", get_args(Task))
+def test_evidence_is_a_martingale(task: Task) -> None:
+    """The mean over all outcomes of the next rows is the evidence now, across restarts."""
+    rng = np.random.default_rng(0)
+    past, ahead = 14, 4
+    if task == "multiclass":
+        p = rng.dirichlet([1, 1, 1], past + ahead)
+        outcomes = [np.array(o) for o in itertools.product(range(3), repeat=ahead)]
+        first = rng.integers(0, 3, past)
+        chance = [np.prod(p[past + np.arange(ahead), o] / 1) for o in outcomes]
+    else:
+        width = (2,) if task == "multilabel" else ()
+        p = rng.uniform(0.02, 0.98, (past + ahead, *width))
+        size = ahead * int(np.prod(width))
+        outcomes = [
+            np.array(o).reshape(ahead, *width) for o in itertools.product([0, 1], repeat=size)
+        ]
+        first = rng.integers(0, 2, (past, *width))
+        chance = [np.prod(np.where(o == 1, p[past:], 1 - p[past:])) for o in outcomes]
+    now = bc.Monitor(task=task).update(p[:past], first)
+    later = [copy.deepcopy(now).update(p[past:], o).log_evidence_ for o in outcomes]
+    assert sum(chance) == pytest.approx(1, abs=1e-12)
+    assert np.exp(later) @ chance == pytest.approx(np.exp(now.log_evidence_), rel=1e-12)
+
+
+@pytest.mark.parametrize("task", get_args(Task))
+def test_parts_give_what_all_rows_give(task: Task, tmp_path: Path) -> None:
+    """Also with a file between any two parts."""
+    rng = np.random.default_rng(1)
+    n = 1500
+    if task == "multiclass":
+        p, y = draw_classes(1, n, 3, 0.7)
+    else:
+        p, y = draw(1, n, slope=0.8)
+        if task == "multilabel":
+            p, y = np.column_stack([p, p[::-1]]), np.column_stack([y, y[::-1]])
+    weights = rng.choice([0.0, 0.5, 1.0], n)
+    whole = bc.Monitor(task=task).update(p, y, weights)
+    parts, begin = bc.Monitor(task=task), 0
+    while begin < n:
+        end = begin + int(rng.integers(1, 90))
+        parts.update(p[begin:end], y[begin:end], weights[begin:end])
+        parts.save(tmp_path / "state.json")
+        parts, begin = bc.Monitor.load(tmp_path / "state.json"), end
+    assert parts.n_rows_ == n
+    assert parts.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1e-10)
+    assert parts.max_log_evidence_ == pytest.approx(whole.max_log_evidence_, abs=1e-10)
+    assert parts.alarm_row_ == whole.alarm_row_
+    assert parts.start_row_ == whole.start_row_
+    np.testing.assert_allclose(parts.course_, whole.course_, atol=1e-10)
+    if task != "multiclass":
+        np.testing.assert_allclose(parts.slope_interval(), whole.slope_interval(), atol=1e-6)
+
+
+def test_a_file_continues_bit_for_bit(tmp_path: Path) -> None:
+    p, y = draw(2, 700, offset=0.2)
+    monitor = bc.Monitor(alpha=0.01).update(p[:333], y[:333])
+    monitor.save(tmp_path / "state.json")
+    again = bc.Monitor.load(tmp_path / "state.json")
+    for one in (monitor, again):
+        one.update(p[333:], y[333:])
+    assert again.log_evidence_ == monitor.log_evidence_
+    assert again.course_[1].tolist() == monitor.course_[1].tolist()
+    assert again.alpha == 0.01
+
+
+def test_huge_log_odds_agree_with_the_definition() -> None:
+    rng = np.random.default_rng(3)
+    log_odds = rng.normal(0, 20, 60)
+    y = (rng.random(60) < expit(log_odds)).astype(int)
+    y[40] = 1 - y[40]
+    p = expit(log_odds)
+    p = np.clip(p, 1e-300, 1 - 1e-16)
+    alternatives = BinaryAlternatives()
+    expected = brute_force(alternatives.log_ratios(p, y), alternatives.weights)
+    monitor = bc.Monitor().update(p, y)
+    assert monitor.log_evidence_ == pytest.approx(expected[-1], rel=1e-10)
+    assert monitor.max_log_evidence_ == pytest.approx(max(0, expected.max()), rel=1e-10)
+
+
+def test_an_impossible_outcome_is_an_alarm_that_names_its_row() -> None:
+    monitor = bc.Monitor().update([0.5, 0.0, 1.0, 0.5], [1, 0, 1, 0])
+    assert not monitor.alarm_
+    monitor.update([0.3, 0.0, 0.5], [0, 1, 1])
+    assert (monitor.alarm_row_, monitor.refuted_row_) == (5, 5)
+    assert monitor.log_evidence_ == np.inf
+    assert monitor.action_.startswith("row 5 had an outcome of probability zero")
+    classes = bc.Monitor(task="multiclass").update([[0.5, 0.5, 0.0]], [2])
+    assert classes.refuted_row_ == 0
+
+
+def test_certain_rows_say_nothing_else() -> None:
+    p, y = draw(4, 64)
+    plain = bc.Monitor().update(p, y)
+    padded_p = np.concatenate([p[:20], [0.0, 1.0], p[20:]])
+    padded_y = np.concatenate([y[:20], [0, 1], y[20:]])
+    weights = np.ones(66)
+    weights[20:22] = 0
+    found = bc.Monitor().update(padded_p, padded_y)
+    known = bc.Monitor().update(np.where(weights == 0, 0.5, padded_p), padded_y, weights)
+    assert found.log_evidence_ == pytest.approx(known.log_evidence_, abs=1e-12)
+    assert plain.n_rows_ == 64
+
+
+@pytest.mark.parametrize("size", [1, 70, 2000])
+@pytest.mark.parametrize("kind", ["array", "frame", "zone", "text", "numbers"])
+def test_times_say_when(kind: str, size: int, tmp_path: Path) -> None:
+    n = 600 if size == 1 else 2000
+    p, y = draw(5, n, slope=0.3, start=n // 2)
+    known = np.datetime64("2026-01-01T12:30", "m") + np.arange(n)
+    times: Any = known
+    if kind == "zone":
+        times = pd.Series(pd.DatetimeIndex(known).tz_localize("UTC").tz_convert("Asia/Tokyo"))
+    elif kind == "text":
+        times = known.astype(str)
+    elif kind == "numbers":
+        times = known = 10.0 * np.arange(n)
+    monitor = bc.Monitor()
+    for begin in range(0, n, size):
+        part = slice(begin, begin + size)
+        if kind == "frame":
+            frame = pd.DataFrame({"no": 1 - p[part], "yes": p[part]}, pd.DatetimeIndex(known[part]))
+            monitor.update(frame, y[part])
+        else:
+            monitor.update(p[part], y[part], times=times[part])
+    assert monitor.alarm_row_ is not None
+    monitor.save(tmp_path / "state.json")
+    for one in (monitor, bc.Monitor.load(tmp_path / "state.json")):
+        assert one.alarm_time_ == known[monitor.alarm_row_]
+        assert one.start_time_ == known[monitor.start_row_]
+        assert str(one.start_time_) in one.action_
+        looks = one.confidence_sequence()["rows"] if size == 70 else one.course_[0]
+        for rows in (one.course_[0], looks):
+            np.testing.assert_array_equal(one.times_at(rows), known[rows])
+
+
+def test_rows_without_times_have_none() -> None:
+    p, y = draw(5, 600, slope=0.3)
+    times = [f"day {i}" for i in range(300)]
+    monitor = bc.Monitor().update(p[:300], y[:300], times=times)
+    assert monitor.alarm_time_ == f"day {monitor.alarm_row_}"
+    monitor.update(p[300:], y[300:])
+    assert monitor.times_at(monitor.course_[0]) is None
+
+
+def test_labels_go_by_name() -> None:
+    p, y = draw(4, 300, slope=0.6)
+    plain = bc.Monitor().update(p, y)
+    texts = np.array(["no", "yes"])[y]
+    named = bc.Monitor(classes=["no", "yes"])
+    frame = pd.DataFrame({"yes": p, "no": 1 - p})
+    assert named.update(frame, texts).log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-9)
+    both = bc.Monitor().update(np.column_stack([1 - p, p]), y == 1)
+    assert both.log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-9)
+    q, z = draw_classes(4, 300, 3)
+    names = np.array(["ash", "birch", "cedar"])
+    known = bc.Monitor(task="multiclass").update(q, z)
+    shuffled = pd.DataFrame(q[:, [2, 0, 1]], columns=names[[2, 0, 1]])
+    trees = bc.Monitor(task="multiclass", classes=names.tolist()).update(shuffled, names[z])
+    assert trees.log_evidence_ == pytest.approx(known.log_evidence_, abs=1e-9)
+    with pytest.raises(ValueError, match="y must be in"):
+        bc.Monitor().update(p, texts)
+
+
+def test_the_action_names_the_label() -> None:
+    calm, wrong = draw(0, 2000), draw(1, 2000, 0.4)
+    monitor = bc.Monitor(task="multilabel", classes=["cat", "dog"])
+    monitor.update(np.column_stack([calm[0], wrong[0]]), np.column_stack([calm[1], wrong[1]]))
+    assert monitor.action_.startswith("label dog: confidence")
+    assert monitor.slope_interval(0)[1] > 0.8 > monitor.slope_interval(1)[1]
+
+
+def test_action_states_the_fit_since_the_change() -> None:
+    p, y = draw(9, 6000, 0.5, 0.6, start=4096)
+    text = bc.Monitor().update(p, y).action_
+    match = re.search(r"slope (\S+), offset (\S+)\).* about (\d+) on", text)
+    assert match is not None, text
+    begin = int(match[3])
+    x, z = logit(p[begin:]), y[begin:]
+    fit = minimize(lambda t: -stats.bernoulli.logpmf(z, expit(t[0] * x + t[1])).sum(), [1.0, 0.0])
+    # Looks are 128 rows apart.
+    np.testing.assert_allclose([float(match[1]), float(match[2])], fit.x, atol=0.06)
+
+
+def test_confidence_sequence_is_that_of_the_rows_up_to_then() -> None:
+    p, y = draw(6, 900, slope=0.7, offset=0.2)
+    sequence = bc.Monitor().update(p, y).confidence_sequence()
+    rows = sequence["rows"]
+    assert len(rows) == 56
+    assert rows[0] == 15 and set(np.diff(rows)) == {16}
+    for i in (0, 20, 55):
+        then = bc.Monitor().update(p[: rows[i] + 1], y[: rows[i] + 1])
+        # Cells have the mean log odds of all rows.
+        np.testing.assert_allclose(sequence["slope"][i], then.slope_interval(), rtol=0.02)
+        np.testing.assert_allclose(sequence["offset"][i], then.offset_interval(), atol=0.03)
+    many = bc.Monitor().update(*draw(6, 5000))
+    assert 32 <= len(many.confidence_sequence()["rows"]) <= 64
+    empty = bc.Monitor().confidence_sequence()
+    assert {name: array.shape for name, array in empty.items()} == {
+        "rows": (0,),
+        "slope": (0, 2),
+        "offset": (0, 2),
+    }
+
+
+def test_the_state_is_plain_json_of_bounded_size() -> None:
+    monitor = bc.Monitor().update(*draw(3, 5000))
+    text = json.dumps(monitor.to_dict(), allow_nan=False)
+    longer = json.dumps(monitor.update(*draw(4, 100_000)).to_dict(), allow_nan=False)
+    assert len(longer) < 2.5 * len(text) < 1_500_000
+    refuted = bc.Monitor().update([0.5, 0.0], [1, 1])
+    again = bc.Monitor.from_dict(json.loads(json.dumps(refuted.to_dict(), allow_nan=False)))
+    assert again.log_evidence_ == again.max_log_evidence_ == np.inf
+    assert again.course_[1].tolist() == refuted.course_[1].tolist()
+
+
+def test_region_is_that_of_an_optimizer_on_all_rows() -> None:
+    p, y = draw(6, 800, slope=0.7, offset=0.2)
+    monitor = bc.Monitor().update(p, y)
+    x, at_truth = logit(p), stats.bernoulli.logpmf(y, p).sum()
+
+    def log_ratio(theta: np.ndarray) -> float:
+        return stats.bernoulli.logpmf(y, expit(np.exp(theta[0]) * x + theta[1])).sum() - at_truth
+
+    threshold = np.log(0.05) + monitor._evidence[0].log_plain_evidence
+    inside = {"type": "ineq", "fun": lambda theta: log_ratio(theta) - threshold}
+    best = minimize(lambda theta: -log_ratio(theta), [0.0, 0.0]).x
+    ends = [
+        minimize(lambda theta, s=sign, j=j: s * theta[j], best, constraints=inside).x[j]
+        for j in (0, 1)
+        for sign in (1, -1)
+    ]
+    np.testing.assert_allclose(monitor.slope_interval(), np.exp(ends[:2]), rtol=2e-3)
+    np.testing.assert_allclose(monitor.offset_interval(), ends[2:], atol=2e-3)
+    assert bc.Monitor().slope_interval() == (0.0, np.inf)
+    assert bc.Monitor().offset_interval() == (-np.inf, np.inf)
+
+
+@pytest.mark.parametrize(
+    ("slope", "offset", "word"), [(1, 0.8, "share"), (0.5, 0, "confidence"), (0.4, -0.9, "recalib")]
+)
+def test_action_names_the_kind_of_error(slope: float, offset: float, word: str) -> None:
+    monitor = bc.Monitor()
+    assert monitor.action_.startswith("none")
+    monitor.update(*draw(7, 3000, slope, offset, start=1000))
+    assert word in monitor.action_
+    assert 700 <= monitor.start_row_ <= 1100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0.5, 1.5], [0, 1]), r"probs must lie in \[0, 1\]"),
+        (([0.5, 0.5], [0, 2]), r"y must be in \{0, 1\}, got 2"),
+        (([0.5, 0.5], [0]), r"y must have shape \(2,\)"),
+        (([[0.5, 0.2, 0.3]], [0]), r"probs must have shape \(n,\) or \(n, 2\) for task='binary'"),
+        (([0.5, np.nan], [0, 1]), "probs must be finite"),
+        (([0.5, 0.5], [0, 1], [1, 2]), r"weights must lie in \[0, 1\], got 2; divide"),
+        (([0.5, 0.5], [0, 1], None, [1]), r"times must have shape \(2,\)"),
+    ],
+)
+def test_a_failed_update_says_why_and_changes_nothing(arguments: tuple, message: str) -> None:
+    monitor = bc.Monitor().update(*draw(8, 40))
+    before = copy.deepcopy(monitor.to_dict())
+    with pytest.raises(ValueError, match=message):
+        monitor.update(*arguments)
+    assert monitor.to_dict() == before
+
+
+def test_wrong_options_and_files(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"alpha must lie in \(0, 1\), got 1"):
+        bc.Monitor(alpha=1.0)
+    with pytest.raises(ValueError, match="task must be one of 'binary'"):
+        bc.Monitor(task="several")  # type: ignore
+    path = tmp_path / "x.json"
+    for text in ("", "[]", "{}", '{"other": 1}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="does not hold a monitor"):
+            bc.Monitor.load(path)
+    path.write_text('{"bayescal_monitor": 99}')
+    with pytest.raises(ValueError, match="newer version"):
+        bc.Monitor.load(path)
+    with pytest.raises(ValueError, match="state must be that of a monitor"):
+        bc.Monitor.from_dict({})
+    with pytest.raises(ValueError, match="for slopes and offsets"):
+        bc.Monitor(task="multiclass").slope_interval()
+    with pytest.raises(ValueError, match=r"label must lie in \[0, 0\], got 1"):
+        bc.Monitor().slope_interval(1)
+
+
+# --- under its own truth ------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["continuous", "tenths", "one value", "rare", "classes", "labels"])
+def test_false_alarms_are_rare(kind: str) -> None:
+    """At most alpha of the runs ever raise an alarm; the bound is that of 1 in 1,000 tests."""
+    runs, n, alarms = 200, 3000 if kind in ("classes", "labels") else 20_000, 0
+    for seed in range(runs):
+        rng = np.random.default_rng([9, seed])
+        if kind == "classes":
+            p, y = draw_classes(seed, n, 3)
+            monitor = bc.Monitor(task="multiclass")
+        else:
+            p = {
+                "continuous": lambda r: expit(r.normal(0, 2, n)),
+                "tenths": lambda r: r.integers(1, 10, n) / 10,
+                "one value": lambda r: np.full(n, 0.3),
+                "rare": lambda r: expit(r.normal(-4, 1, n)),
+                "labels": lambda r: expit(r.normal(0, 2, (n, 3))),
+            }[kind](rng)
+            y = (rng.random(p.shape) < p).astype(int)
+            monitor = bc.Monitor(task="multilabel" if kind == "labels" else "binary")
+        alarms += monitor.update(p, y).alarm_
+    assert alarms <= stats.binom.ppf(0.999, runs, 0.05)
+
+
+@pytest.mark.slow
+def test_changes_are_found_soon_early_and_late() -> None:
+    early = [bc.Monitor().update(*draw(s, 3000, 0.6, 0.3)).alarm_row_ for s in range(20)]
+    assert sum(row is not None and row < 400 for row in early) >= 18
+    late = [
+        bc.Monitor().update(*draw(s, 13_000, 0.6, 0.3, start=10_000)).alarm_row_ for s in range(20)
+    ]
+    assert all(row is not None for row in late)
+    assert np.median([row - 10_000 for row in late if row is not None]) < 800
+
+
+@pytest.mark.slow
+def test_confidence_sequences_hold_at_all_times_together() -> None:
+    missed = 0
+    for seed in range(100):
+        p, y = draw(seed, 1000, 0.8, 0.3)
+        monitor, ok = bc.Monitor(alpha=0.1), True
+        for begin in range(0, 1000, 100):
+            monitor.update(p[begin : begin + 100], y[begin : begin + 100])
+            a, b = monitor.slope_interval(), monitor.offset_interval()
+            ok &= a[0] <= 0.8 <= a[1] and b[0] <= 0.3 <= b[1]
+        missed += not ok
+    assert missed <= stats.binom.ppf(0.999, 100, 0.1)

@@ -22,11 +22,11 @@ from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.dispatch import dispatched
 from bayescal.calibrators.base.report import (
     Report,
-    expect,
+    expected_losses,
     make_report,
     report_of_moments,
     row_losses,
-    row_losses_of_scores,
+    uncalibrated_row_losses,
 )
 from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
 from bayescal.calibrators.binary.logistic import Logistic
@@ -282,13 +282,13 @@ class Auto(ClassifierMixin, Combination):
         if held is None:
             held = self._held_out(chosen, rows, y, codes, weights)
         raw = self.inputs == "scores"
-        plain = None if raw else row_losses_of_scores(rows, codes, self.inputs)
+        plain = None if raw else uncalibrated_row_losses(rows, codes, self.inputs)
         sizes = len(rows), rows.shape[1] if several else len(self.classes_)
         # Whole weights are counts, as in metrics.
         squares = weights if np.all(weights == np.floor(weights)) else weights**2
         names, members = (fitted._title(), reason), fitted._member_weights()
         # As a function, which asks for no names of columns: the rows are in the fit's order.
-        expected = expect(fitted.as_function(), rows, codes, self.inputs)
+        expected = expected_losses(fitted.as_function(), rows, codes, self.inputs)
         return make_report(names, sizes, members, held, plain, weights, squares, expected)
 
     def _held_out(

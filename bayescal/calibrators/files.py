@@ -224,7 +224,7 @@ class _Writer:
         kind = type(value)
         options = _options(kind)
         if isinstance(value, Estimator):
-            value._settle_report()
+            value._materialize_report()
             value = as_fitted(value)
         fitted = [own for own in vars(value) if own not in options and own[0] != "_"]
         if isinstance(value, CalibratedClassifier):

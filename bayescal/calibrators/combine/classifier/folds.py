@@ -22,11 +22,11 @@ from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.report import (
     Report,
-    expect,
-    join,
+    concatenate_expected,
+    expected_losses,
     make_report,
     row_losses,
-    row_losses_of_scores,
+    uncalibrated_row_losses,
 )
 from bayescal.calibrators.combine.classifier.pair import check_meaning, score
 from bayescal.data.folds.deal import fold_features
@@ -194,7 +194,7 @@ def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[P
                 found.append(_losses(calibrator, classes, rows, labels, own))
                 codes = find_positions(labels, classes)
                 predict = partial(_probabilities, own_fit, classes)
-            expected.append(expect(predict, rows, codes, inputs))
+            expected.append(expected_losses(predict, rows, codes, inputs))
     held, plain, own = zip(*found, strict=True)
     held, plain = (
         None if any(each is None for each in every) else np.concatenate(every)
@@ -206,7 +206,9 @@ def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[P
     reason = "two classes" if k == 2 else f"{k} classes"
     names = title, f"{k} labels" if isinstance(classes, list) else reason
     squares = own if (own == np.floor(own)).all() else own**2
-    report = make_report(names, (len(own), k), {}, held, plain, own, squares, join(expected))
+    report = make_report(
+        names, (len(own), k), {}, held, plain, own, squares, concatenate_expected(expected)
+    )
     statuses = [getattr(each, "status_", "converged") for each in fitted]
     return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))
 
@@ -236,7 +238,7 @@ def _losses(
     """Return losses (n,) of rows without their folds, of scores as they are, and the weights."""
     codes = find_positions(y, classes)
     inputs = getattr(calibrator, "inputs", None)
-    plain = row_losses_of_scores(rows, codes, inputs) if inputs in ("probs", "logits") else None
+    plain = uncalibrated_row_losses(rows, codes, inputs) if inputs in ("probs", "logits") else None
     row_weights = np.ones(len(y)) if weights is None else weights
     folds = fold_features(rows, codes, row_weights, _FOLDS)
     if folds.count == 1:

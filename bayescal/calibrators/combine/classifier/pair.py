@@ -13,7 +13,7 @@ from sklearn.utils.validation import _num_samples
 
 from bayescal._core.arrays import to_host
 from bayescal._core.numerics import FLOOR
-from bayescal.calibrators.base.dispatch import place_of
+from bayescal.calibrators.base.dispatch import location_of
 from bayescal.data.checks import check_unmasked
 
 __all__ = ["CalibratedPair", "check_meaning", "find_response", "score"]
@@ -85,7 +85,7 @@ def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> Any:
     scores = getattr(estimator, response)(X)
     if isinstance(classes, list):
         return _of_labels(scores, estimator, len(classes), response)
-    scores = scores if place_of(scores) else np.asarray(scores)
+    scores = scores if location_of(scores) else np.asarray(scores)
     known = to_host(getattr(estimator, "classes_", classes))
     columns = scores.shape[1] if scores.ndim == 2 else 2
     pairs = response == "decision_function" and len(known) > 2 and _counts_pairs(estimator)

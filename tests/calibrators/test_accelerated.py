@@ -367,5 +367,5 @@ def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowere
 def test_bins_of_equal_mass_are_lowered(platform: str) -> None:
     with float64():
         row, whole = jax.ShapeDtypeStruct((300,), float), jax.ShapeDtypeStruct((), bool)
-        cut = jax.export.export(histogram._cut_there, platforms=[platform])
+        cut = jax.export.export(histogram._cut_on_device, platforms=[platform])
         assert cut(row, row, row, 10, whole).platforms == (platform,)

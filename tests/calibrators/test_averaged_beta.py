@@ -201,7 +201,7 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         assert own == pytest.approx(rows, rel=1e-9)
     at = np.linspace(-12, 12, 101)
     few = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
-    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points._MOST", 10_000)
+    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", 10_000)
     every = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
     np.testing.assert_allclose(few, every, atol=1e-6)
 
@@ -216,8 +216,8 @@ def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
         y = (rng.random(n) < expit(0.5 * z + 0.8 * np.sin(z))).astype(int)
         cells = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
         with monkeypatch.context() as patch:
-            patch.setattr("bayescal.calibrators.binary.averaged_beta.points._MOST", n)
-            patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MANY", n)
+            patch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", n)
+            patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MAX_SORTED_ROWS", n)
             rows = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
         np.testing.assert_allclose(cells, rows, atol=1e-6)
 
@@ -236,7 +236,7 @@ def test_blocks_of_rows_are_all_rows(
     scores = np.stack([1 - p, p], axis=1) if columns == 2 else p
     labels = np.array(["no", "yes"])[y]
     whole = AveragedBeta().fit(scores, labels, weights)
-    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points.MANY", 100)
+    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points.MAX_SORTED_ROWS", 100)
     monkeypatch.setattr("bayescal.calibrators.base.draws._BLOCK", 8 * 700)
     parts = AveragedBeta().fit(scores, labels, weights)
     assert parts.least_probabilities_ == pytest.approx(whole.least_probabilities_)

@@ -117,7 +117,7 @@ def test_what_is_wrong_is_said_as_on_the_host(calibrator: Any) -> None:
     for wrong, message in ((bad, "NaN"), (high, r"\[0, 1\]"), (sums, "sum to one")):
         with pytest.raises(ValueError, match=message):
             calibrator.fit(jnp.asarray(wrong), y)
-    with pytest.raises(ValueError, match="labels"):
+    with pytest.raises(ValueError, match="y must have shape"):
         calibrator.fit(jnp.asarray(p), y[:-1])
     with pytest.raises(ValueError, match="missing"):
         calibrator.fit(jnp.asarray(p), np.where(y == 1, np.nan, y))

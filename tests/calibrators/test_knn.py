@@ -127,7 +127,7 @@ def test_cross_validation_is_that_of_refits(distance: Distance) -> None:
 
 
 def test_few_rows_have_one_candidate() -> None:
-    state = KNN()._fit(Rows(*example(20, 3)[:2]), np.ones(20), seed=0)
+    state = KNN()._fit(Rows(*example(20, 3)[:2], np.ones(20)), seed=0)
     assert state["candidates"].tolist() == [32]
     assert state["k"] == 32
 

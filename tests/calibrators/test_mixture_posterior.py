@@ -73,7 +73,7 @@ def test_nuts_against_a_grid() -> None:
     at = np.array([3.0, 1.0, 0.0, -2.0])
     calibration = EnsembleTemperature(inference="nuts", num_samples=4000)
     state = calibration._fit(Rows(z, y, w), 0)
-    draws = calibration._sample(state, z, y, w, 0)
+    draws = calibration._sample(state, Rows(z, y, w), 0)
     theta = draws.coefficients
     assert draws.r_hat.max() < 1.03
     mean, deviation = moments(z, y, w, at)
@@ -94,7 +94,7 @@ def test_laplace_is_normal_at_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     z, y, w = make(2000)
     calibration = EnsembleTemperature(inference="laplace", num_samples=20_000)
     state = calibration._fit(Rows(z, y, w), 0)
-    theta = calibration._sample(state, z, y, w, 0).coefficients[0]
+    theta = calibration._sample(state, Rows(z, y, w), 0).coefficients[0]
     u = np.column_stack([np.log(theta[:, 0]), np.log(theta[:, 1:3] / theta[:, 3:])])
     mode = u.mean(axis=0)
     step = 1e-3
@@ -128,7 +128,7 @@ def test_hard_data(inference: Inference) -> None:
     ):
         w = np.ones(len(y))
         state = calibration._fit(Rows(z, y, w), 0)
-        theta = calibration._sample(state, z, y, w, 0).coefficients
+        theta = calibration._sample(state, Rows(z, y, w), 0).coefficients
         assert np.isfinite(theta).all() and (theta > 0).all()
         drawn = {**state, "theta_draws": theta}
         mean, lower, upper = summary(calibration, drawn, z, 0.9)

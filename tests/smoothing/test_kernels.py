@@ -75,7 +75,7 @@ def test_factors_are_those_of_scipy(x64: None) -> None:
     for d in (1, 4):
         x, weights = sample(50, d), weights_of(50)
         reference = scipy.stats.gaussian_kde(x.T, weights=weights)
-        size = kernels.effective_size(jnp.asarray(weights))
+        size = kernels.size_of_shares(jnp.asarray(weights))
         assert float(size) == pytest.approx(reference.neff, rel=1e-14)
         found = kernels.silverman_bandwidth(size, d), kernels.scott_bandwidth(size, d)
         expected = reference.silverman_factor(), reference.scotts_factor()
@@ -90,7 +90,7 @@ def test_factors_by_hand(x64: None) -> None:
 
 def test_covariance_is_that_of_numpy(x64: None) -> None:
     x, weights = sample(40, 3), weights_of(40)
-    size, unit = kernels.effective_size(jnp.asarray(weights)), jnp.ones(3)
+    size, unit = kernels.size_of_shares(jnp.asarray(weights)), jnp.ones(3)
     expected = np.cov(x.T, aweights=weights)
     full = np.asarray(kernels.data_scale(jnp.asarray(x), jnp.asarray(weights), size, unit))
     np.testing.assert_allclose(full @ full.T, expected, rtol=1e-10)
@@ -221,7 +221,7 @@ def test_counts_are_repetitions(bandwidth: str | float, covariance: str) -> None
 def test_weights_below_one_count_as_shares(x64: None) -> None:
     weights = jnp.asarray(weights_of(20))
     shares = weights / jnp.sum(weights)
-    expected = kernels.effective_size(weights)
+    expected = kernels.size_of_shares(weights)
     assert float(kernels.counted_size(shares)) == pytest.approx(float(expected), rel=1e-14)
     assert float(kernels.counted_size(jnp.asarray([3.0, 0.0, 2.0]))) == 5
 

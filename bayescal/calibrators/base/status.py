@@ -37,8 +37,9 @@ def keep_status(estimator: Any, status: Status, remedy: dict[Status, str]) -> No
     """Set ``status_``, and warn if the fit did not converge."""
     estimator.status_ = status.name.lower()
     if status != Status.CONVERGED:
+        title = estimator._title() if hasattr(estimator, "_title") else type(estimator).__name__
         warnings.warn(
-            f"{estimator._title()}: {remedy[status]}",
+            f"{title}: {remedy[status]}",
             ConvergenceWarning,
             stacklevel=frames_to_caller(),
         )

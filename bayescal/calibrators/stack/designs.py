@@ -47,6 +47,8 @@ class Plan(NamedTuple):
     scale: Scale
     layout: Layout
     basis: np.ndarray
+    #: The part of the features that each member takes; the last one takes all.
+    places: Sequence[Place]
 
     @classmethod
     def make(cls, members: Sequence[Member], scale: Scale, basis: np.ndarray) -> Plan:
@@ -54,16 +56,17 @@ class Plan(NamedTuple):
         k, rank = basis.shape
         probability = any(member.probability is not None for member in members)
         logarithm = any(member.logarithm is not None for member in members)
-        return cls(members, scale, Layout(k, probability, logarithm, rank), basis)
+        layout = Layout(k, probability, logarithm, rank)
+        places = [
+            Place(member.sizes(k, rank), layout.part(member), layout.places(member))
+            for member in members
+        ]
+        places.append(Place(layout.sizes, slice(None), np.arange(layout.length)))
+        return cls(members, scale, layout, basis, places)
 
     def place(self, member: int) -> Place:
-        """Return what one of the members takes, or, for ``ALL``, everything."""
-        layout = self.layout
-        if member == ALL:
-            return Place(layout.sizes, slice(None), np.arange(layout.length))
-        chosen = self.members[member]
-        sizes = chosen.sizes(layout.k, layout.rank)
-        return Place(sizes, layout.part(chosen), layout.places(chosen))
+        """Return the part of the features of a member, or, for ``ALL``, of all of them."""
+        return self.places[member]
 
 
 class Designs(ABC):

@@ -17,11 +17,15 @@ from bayescal.calibrators.stack.kernels import (
     block_rows,
     label_logs,
     losses,
+    losses_together,
     make_block,
     working_type,
 )
 from bayescal.data.rows import Rows
 from bayescal.regression.softmax.objective import split
+
+#: Up to so many scores the time of a fit is that of calls, not of arithmetic.
+_FEW = 1 << 12
 
 
 def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: Any) -> list[Block]:
@@ -41,6 +45,7 @@ class InMemory(Designs):
         self.total = float(rows.weights.sum())
         self.one_scale = all(scale == plan.scale for scale in scales)
         self._plan, self._dtype, self._each = plan, dtype, each
+        self._together = rows.scores.size <= _FEW
         self._groups = groups = [np.flatnonzero(fold == i) for i in range(self.count)]
 
         def blocks(index: np.ndarray, scale: Scale) -> list[Block]:
@@ -59,10 +64,14 @@ class InMemory(Designs):
 
     def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
         """Compute the sum of losses, and its gradient, of each job at its parameters."""
+        if self._together:
+            return self._losses_together(points)
         return dict(zip(points, self._each(self._losses, points, points.values()), strict=True))
 
     def run(self, searches: Mapping[Job, Search]) -> dict[Job, Any]:
         """Run each search to its end, perhaps in a thread of its own."""
+        if self._together:
+            return super().run(searches)
 
         def one(job: Job) -> Any:
             search = {job: searches[job]}
@@ -88,7 +97,25 @@ class InMemory(Designs):
 
     def _losses(self, job: Job, theta: np.ndarray) -> Losses:
         place = self._plan.place(job.member)
-        blocks = self._all
-        if job.fold != ALL:
-            blocks = (self._only if job.only else self._without)[job.fold]
-        return losses(blocks, theta, place.sizes, place.part)
+        return losses(self._blocks(job), theta, place.sizes, place.part)
+
+    def _losses_together(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
+        """Compute the losses of all members at once, fold by fold."""
+        layout, result = self._plan.layout, {}
+        by_rows: dict[Job, list[Job]] = {}
+        for job in points:
+            by_rows.setdefault(job._replace(member=ALL), []).append(job)
+        for rows, jobs in by_rows.items():
+            places = [self._plan.place(job.member).positions for job in jobs]
+            thetas = np.zeros((len(jobs), layout.length))
+            for theta, place, job in zip(thetas, places, jobs, strict=True):
+                theta[place] = points[job]
+            found = losses_together(self._blocks(rows), thetas, layout.sizes)
+            for job, place, (value, gradient) in zip(jobs, places, found, strict=True):
+                result[job] = value, gradient[place]
+        return result
+
+    def _blocks(self, job: Job) -> list[Block]:
+        if job.fold == ALL:
+            return self._all
+        return (self._only if job.only else self._without)[job.fold]

@@ -141,3 +141,31 @@ def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) 
         if len(into.shared):
             into.shared[:] += block.shared @ (classes @ z)
     return value, gradient
+
+
+def losses_together(blocks: Sequence[Block], thetas: np.ndarray, sizes: Any) -> list[Losses]:
+    """Compute the losses of several members (jobs, p), which all take all features, and gradients.
+
+    Of few rows this is several times faster than :func:`losses` of one member after another.
+    """
+    jobs, (k, m, _, _) = len(thetas), sizes
+    gradients = np.zeros_like(thetas)
+    into, parameters = split(gradients, sizes), split(thetas, sizes)
+    matrix = parameters.matrix.reshape(jobs * k, m)
+    values = np.zeros(jobs)
+    for block in blocks:
+        row = np.arange(len(block.y))
+        factor = (1 + parameters.diagonal)[:, :, None] + (parameters.shared @ block.shared)[:, None]
+        z = (matrix @ block.features).reshape(jobs, k, -1) + factor * block.x
+        z -= z.max(axis=1, keepdims=True)
+        label = z[:, block.y, row]
+        np.exp(z, out=z)
+        total = z.sum(axis=1)
+        values += (np.log(total) - label) @ block.weights
+        z *= (block.weights / total)[:, None]
+        z[:, block.y, row] -= block.weights
+        into.matrix[:] += (z.reshape(jobs * k, -1) @ block.features.T).reshape(jobs, k, m)
+        z *= block.x
+        into.diagonal[:] += z.sum(axis=2)
+        into.shared[:] += z.sum(axis=1) @ block.shared.T
+    return list(zip(values.tolist(), gradients, strict=True))

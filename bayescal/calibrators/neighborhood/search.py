@@ -39,7 +39,7 @@ class Candidates(NamedTuple):
     """The nearest points (b, c) of each query, nearest first, padded with weight zero."""
 
     closeness: np.ndarray
-    place: np.ndarray
+    point: np.ndarray
     weights: np.ndarray
     #: Cumulative sums of the weights.
     total: np.ndarray
@@ -71,10 +71,10 @@ def neighbor_means(
             # The nearest points already count with all of their weight.
             change = weights[:, first:].copy()
             change[:, : previous.shape[1] - first] -= previous[:, first:]
-            place = candidates.place[:, first : weights.shape[1]].reshape(-1)
+            point = candidates.point[:, first : weights.shape[1]].reshape(-1)
             # All rows have equally many entries, some of which are zero.
             ends = np.arange(rows + 1) * change.shape[1]
-            sums = sums + csr_array((change.reshape(-1), place, ends), (rows, m)) @ index.values
+            sums = sums + csr_array((change.reshape(-1), point, ends), (rows, m)) @ index.values
             means.append(sums / weights.sum(axis=1, keepdims=True))
             full = (weights == candidates.weights[:, : weights.shape[1]]).all(axis=0)
             first, previous = int(np.argmin(np.append(full, False))), weights

@@ -28,6 +28,8 @@ from bayescal.calibrators.combine.multi_label import MultiLabel as MultiLabel
 from bayescal.calibrators.combine.multicalibration import Multicalibration as Multicalibration
 from bayescal.calibrators.combine.one_vs_one import OneVsOne as OneVsOne
 from bayescal.calibrators.combine.one_vs_rest import OneVsRest as OneVsRest
+from bayescal.calibrators.combine.pooling.calibrator import GroupEffect as GroupEffect
+from bayescal.calibrators.combine.pooling.calibrator import PartialPooling as PartialPooling
 from bayescal.calibrators.files import load as load
 from bayescal.calibrators.files import save as save
 from bayescal.calibrators.logistic_regression import LogisticRegression as LogisticRegression

@@ -33,7 +33,8 @@ from bayescal.cli._streams import open_rows
 #: Exports of bayescal.calibrators that cannot be made by their name alone.
 _NO_METHODS = {
     *("Average", "CalibratedClassifier", "Calibrator", "Composition", "LogisticRegression"),
-    *("MultiLabel", "Multicalibration", "PredictFunction", "Report", "TopProbs"),
+    *("GroupEffect", "MultiLabel", "Multicalibration", "PartialPooling", "PredictFunction"),
+    *("Report", "TopProbs"),
 }
 
 

@@ -14,6 +14,7 @@ from bayescal.metrics._accumulator import Accumulator
 from bayescal.metrics._scorer import scorer
 from bayescal.metrics.calibration.canonical import canonical_ece
 from bayescal.metrics.calibration.canonical_kde import canonical_kde_ece
+from bayescal.metrics.calibration.cumulative import ecce
 from bayescal.metrics.calibration.debiased import debiased_ece
 from bayescal.metrics.calibration.ece import ReliabilityCurve, ece, reliability_curve
 from bayescal.metrics.calibration.multicalibration import (
@@ -26,7 +27,7 @@ from bayescal.metrics.kernels.skce_test import skce_test
 from bayescal.metrics.kernels.smooth import smooth_ece
 from bayescal.metrics.scores.corp import Corp, corp
 from bayescal.metrics.scores.decisions import DecisionCost, decision_cost, loss_gap
-from bayescal.metrics.scores.multilabel import hamming_loss, multilabel_ece
+from bayescal.metrics.scores.multilabel import hamming_loss, multilabel_ecce, multilabel_ece
 from bayescal.metrics.scores.proper import accuracy, brier_score, log_loss
 from bayescal.metrics.scores.truth import true_calibration_error
 from bayescal.metrics.scores.variational import variational_ece
@@ -35,6 +36,7 @@ from bayescal.metrics.uncertainty.calibration_tests import (
     consistency_test,
     spiegelhalter_test,
 )
+from bayescal.metrics.uncertainty.cumulative_test import ecce_test
 from bayescal.metrics.uncertainty.intervals import bootstrap, difference, interval
 from bayescal.metrics.uncertainty.measured import Interval
 from bayescal.metrics.uncertainty.report import Report, report
@@ -58,6 +60,8 @@ __all__ = [
     "debiased_ece",
     "decision_cost",
     "difference",
+    "ecce",
+    "ecce_test",
     "ece",
     "hamming_loss",
     "interval",
@@ -65,6 +69,7 @@ __all__ = [
     "log_loss",
     "loss_gap",
     "multicalibration_error",
+    "multilabel_ecce",
     "multilabel_ece",
     "reliability_curve",
     "report",

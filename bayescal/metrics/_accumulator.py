@@ -20,16 +20,18 @@ class Accumulator:
     """Sums from which metrics are computed, over batches of any size, in constant memory.
 
     What has been added in parts, in whatever order or process, gives the result of all cases at
-    once, but for rounding: sums are in float64. The one exception are bins of equal mass, which
-    are cut from 4,096 cells of equal width: :meth:`bounds` says how far such a result may be off.
+    once, but for rounding: sums are in float64. The exceptions are bins of equal mass, which are
+    cut from 4,096 cells of equal width, and cumulative errors, which are read between these cells:
+    :meth:`bounds` says how far such a result may be off.
 
     Parameters
     ----------
     metrics : sequence or mapping
         Names of metrics, or pairs of a name and a dict of options; as values of a mapping, under
         names of one's own. All are functions of :mod:`bayescal.metrics`: ``log_loss``,
-        ``brier_score``, ``accuracy``, ``ece``, ``debiased_ece``, ``smooth_ece``, ``kde_ece`` and
-        ``loss_gap``, or else ``multilabel_ece`` and ``hamming_loss``.
+        ``brier_score``, ``accuracy``, ``ece``, ``ecce``, ``debiased_ece``, ``smooth_ece``,
+        ``kde_ece`` and ``loss_gap``, or else ``multilabel_ece``, ``multilabel_ecce`` and
+        ``hamming_loss``.
     classes : int or sequence, optional
         Number of columns of the probabilities, or of labels; None (the default) for P(y = 1) of
         shape (n,). Or the labels of the columns in their order, as in :func:`log_loss`; two are
@@ -159,7 +161,8 @@ class Accumulator:
 
         With bins of equal mass the mean gap over bins (``norm=1``; of several classes, their mean)
         is off by no more than the share of cases that lie in cells with a border of bins. For other
-        norms, debiased errors and several labels this is an indication, not a bound.
+        norms, debiased errors and several labels this is an indication, not a bound. "ecce" of all
+        cases at once is larger than the result by no more than its bound.
 
         Examples
         --------

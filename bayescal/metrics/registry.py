@@ -8,9 +8,10 @@ from typing import Literal
 
 from bayescal.data.checks import check_eps
 from bayescal.metrics.calibration.canonical import canonical_ece, make_canonical
+from bayescal.metrics.calibration.cumulative import ecce, make_ecce
 from bayescal.metrics.calibration.debiased import debiased_ece, make_debiased
 from bayescal.metrics.calibration.ece import ece, make_ece
-from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
+from bayescal.metrics.calibration.mass import OrderedMetric
 from bayescal.metrics.kernels.kde import kde_ece, make_kde
 from bayescal.metrics.kernels.skce import skce
 from bayescal.metrics.kernels.smooth import make_smooth, smooth_ece
@@ -20,6 +21,8 @@ from bayescal.metrics.scores.multilabel import (
     hamming_loss,
     make_hamming,
     make_multilabel,
+    make_multilabel_ecce,
+    multilabel_ecce,
     multilabel_ece,
 )
 from bayescal.metrics.scores.proper import (
@@ -73,6 +76,7 @@ METRICS: dict[str, Entry] = {
     "brier_score": Entry(brier_score, make=BrierScore, best="low"),
     "accuracy": Entry(accuracy, make=lambda columns: Accuracy(), best="high"),
     "ece": Entry(ece, make=make_ece),
+    "ecce": Entry(ecce, make=make_ecce),
     "debiased_ece": Entry(debiased_ece, make=make_debiased, counts=True),
     "smooth_ece": Entry(smooth_ece, make=make_smooth),
     "kde_ece": Entry(kde_ece, make=make_kde, counts=True),
@@ -80,6 +84,7 @@ METRICS: dict[str, Entry] = {
     "skce": Entry(skce, counts=True),
     "loss_gap": Entry(loss_gap, make=make_loss_gap, signed=True),
     "multilabel_ece": Entry(multilabel_ece, ("multilabel",), make_multilabel),
+    "multilabel_ecce": Entry(multilabel_ecce, ("multilabel",), make_multilabel_ecce),
     "hamming_loss": Entry(hamming_loss, ("multilabel",), make_hamming, best="low"),
     "corp": Entry(corp, best=None, labels=False),
     "decision_cost": Entry(decision_cost, best=None, labels=False),
@@ -88,7 +93,7 @@ METRICS: dict[str, Entry] = {
 
 
 def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumMetric:
-    """Return a metric as a function of sums: itself, or with bins of equal mass its approximation.
+    """Return a metric as a function of sums: itself, or an approximation of one that sorts.
 
     Metrics that need all cases at once are a ValueError.
     """
@@ -99,8 +104,8 @@ def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumM
         able = ", ".join(key for key, each in METRICS.items() if each.make and each.streams)
         raise ValueError(f"{name} cannot be accumulated, it needs all cases at once; {able} can")
     metric = make(columns, **options)
-    if isinstance(metric, MassMetric):
-        return MassHistogram(metric)
+    if isinstance(metric, OrderedMetric):
+        return metric.histogram()
     assert isinstance(metric, SumMetric)
     return metric
 

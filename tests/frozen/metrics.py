@@ -30,6 +30,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "corp": [{}, {"score": "log_loss", "eps": 1e-6}, {"kind": "confidence"}],
     "debiased_ece": [*BINNED, {"norm": 1}],
     "ece": [*BINNED, {"norm": 2}, {"norm": np.inf}],
+    "ecce": [{}, {"kind": "range"}, *({"events": events} for events in KINDS)],
     "kde_ece": [{}, {"kind": "confidence"}, {"kernel": "gaussian"}, {"norm": 2}],
     "log_loss": [{"eps": 1e-6}],
     "loss_gap": [{}, {"functions": 20, "decisions": 3, "seed": 1}],
@@ -50,9 +51,11 @@ OTHERS = (
     "consistency_test",
     "decision_cost",
     "difference",
+    "ecce_test",
     "hamming_loss",
     "interval",
     "multicalibration_error",
+    "multilabel_ecce",
     "multilabel_ece",
     "report",
     "scorer",
@@ -66,6 +69,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     "accuracy": {},
     "brier_score": {},
     "debiased_ece": {"bins": 5},
+    "ecce": {},
     "ece": {"bins": 5},
     "kde_ece": {},
     "log_loss": {"eps": 1e-6},
@@ -107,6 +111,7 @@ def cases() -> Iterator[Case]:
             yield Case(f"difference of {metric}: {data}", partial(_difference, metric, data))
     for data in PREDICTIONS:
         yield Case(f"tests: {data}", partial(_tests, data))
+        yield Case(f"cumulative tests: {data}", partial(_cumulative_tests, data))
         yield Case(f"report: {data}", partial(_report, data))
         yield Case(f"evaluate: {data}", partial(_evaluate, data))
         yield Case(f"metrics of logits: {data}", partial(_of_logits, data))
@@ -116,12 +121,14 @@ def cases() -> Iterator[Case]:
         yield Case(f"multicalibration_error: {data}", partial(_multicalibration_error, data))
         yield Case(f"scorer: {data}", partial(_scorers, data))
     yield Case("metrics of several labels", _of_several_labels)
+    yield Case("cumulative errors of several labels", _cumulative_of_several_labels)
     yield Case("metrics of fractional outcomes", _of_fractional_outcomes)
 
 
 def _values(metric: str, data: str, options: dict[str, Any]) -> Iterator[Case]:
     """Yield a metric with and without weights, where its options suit the number of classes."""
-    kind = options.get("kind", "binary")
+    chosen = "binary" if metric == "ecce" else options.get("kind", "binary")
+    kind = options.get("events", chosen)
     if (data in ("binary", "ties")) != (kind == "binary") and kind != "binary":
         return
     shown = ", ".join(f"{name}={value}" for name, value in options.items())
@@ -191,6 +198,18 @@ def _tests(data: str) -> Results:
         "skce, linear": kernel(estimator="linear"),
         "skce, bound": kernel(method="bound"),
         "skce, weighted": kernel(weights=np.ceil(weights), seed=1),
+    }
+
+
+def _cumulative_tests(data: str) -> Results:
+    probs, labels, weights = predictions(data)
+    test = partial(metrics.ecce_test, probs, labels, resamples=40)
+    return {
+        "max": test(),
+        "range": test(kind="range"),
+        "asymptotic": test(method="asymptotic"),
+        "weighted": test(weights=weights, seed=1),
+        "counts": test(weights=np.ceil(weights), kind="range", seed=1),
     }
 
 
@@ -286,6 +305,20 @@ def _of_several_labels() -> Results:
                 found[f"{average}, {binning}, {name}"] = metrics.multilabel_ece(
                     probs, present, average=average, binning=binning, weights=weights
                 )
+    return found
+
+
+def _cumulative_of_several_labels() -> Results:
+    rng = np.random.default_rng(81)
+    probs = rng.beta(0.8, 1.5, (160, 4))
+    present = (rng.random((160, 4)) < probs**1.3).astype(int)
+    weights = rng.uniform(0.2, 2.5, 160)
+    found: dict[str, Any] = {}
+    for average in ("total", "weighted", "mean"):
+        for kind in ("max", "range"):
+            found[f"{average}, {kind}"] = metrics.multilabel_ecce(
+                probs, present, average=average, kind=kind, weights=weights
+            )
     return found
 
 

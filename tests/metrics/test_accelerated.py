@@ -31,6 +31,8 @@ BY_SORTING: list[tuple[str, dict[str, Any]]] = [
     ("ece", {"binning": "equal_mass", "kind": "classwise", "norm": 2}),
     ("ece", {"binning": "equal_mass", "kind": "top_label", "bins": 7}),
     ("debiased_ece", {}),
+    ("ecce", {}),
+    ("ecce", {"kind": "range"}),
 ]
 
 

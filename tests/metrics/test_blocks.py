@@ -19,6 +19,8 @@ CHOICES = [
     ("ece", {"binning": "equal_mass", "kind": "top_label", "bins": 4}),
     ("debiased_ece", {}),
     ("debiased_ece", {"binning": "equal_width"}),
+    ("ecce", {}),
+    ("ecce", {"kind": "range"}),
     ("smooth_ece", {}),
     ("kde_ece", {}),
     ("loss_gap", {}),

@@ -205,7 +205,13 @@ def test_few_cases_tell_nothing() -> None:
 
 
 #: What metrics can be, of two classes where it matters.
-RANGES = {"log_loss": (0, np.inf), "skce": (-2, 2), "multilabel_ece": (0, 3), "loss_gap": (0, 9)}
+RANGES = {
+    "log_loss": (0, np.inf),
+    "skce": (-2, 2),
+    "multilabel_ece": (0, 3),
+    "multilabel_ecce": (0, 3),
+    "loss_gap": (0, 9),
+}
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 12])

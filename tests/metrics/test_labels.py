@@ -68,6 +68,7 @@ FUNCTIONS = {
     "canonical_kde_ece": metrics.canonical_kde_ece,
     "variational_ece": _with_others,
     "multicalibration_error": _by_group,
+    "ecce_test": partial(metrics.ecce_test, resamples=20),
     "skce_test": partial(metrics.skce_test, resamples=20),
     "reliability_curve": metrics.reliability_curve,
     "report": partial(metrics.report, metrics=["brier_score", "ece"], replicates=20),

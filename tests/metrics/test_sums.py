@@ -47,6 +47,11 @@ CASES: list[tuple[str, int | None, dict[str, Any]]] = [
     ("debiased_ece", 4, {"kind": "classwise", "binning": "equal_width", "bins": 4}),
     ("debiased_ece", 4, {"norm": 1, "bins": 4}),
     ("debiased_ece", 4, {"norm": 1, "bins": 4, "binning": "equal_width"}),
+    *(
+        ("ecce", 4, {"events": events, "kind": "range"})
+        for events in ("confidence", "classwise", "top_label", "top_k_confidence", "top_k_label")
+    ),
+    ("multilabel_ecce", 3, {"average": "weighted"}),
     ("multilabel_ece", 3, {"average": "weighted"}),
     ("multilabel_ece", 3, {"binning": "equal_mass"}),
     ("hamming_loss", 3, {}),

@@ -58,6 +58,7 @@ DRAWN: dict[str, Callable[[], Any]] = {
     "binned": lambda: plots.reliability(*many()),
     "corp": lambda: plots.reliability(*many(), method="corp", band="confidence"),
     "smooth": lambda: plots.reliability(*many(), method="smooth"),
+    "cumulative": lambda: plots.cumulative(*many()),
     "by_model": lambda: plots.by_model(*many())[0],
     "curve": lambda: plots.curve(beta()),
     "by_size": lambda: plots.by_size(

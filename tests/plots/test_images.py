@@ -89,6 +89,7 @@ PICTURES: dict[str, Callable[[Any], None]] = {
     "parameters": parameters,
     "by_size": by_size,
     "decision_cost": decision_cost,
+    "cumulative": lambda ax: plots.cumulative(*forecasts(), ax=ax),
     "simplex": simplex,
     "curve": curve,
     "dark": dark,

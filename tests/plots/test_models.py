@@ -44,9 +44,11 @@ def three_classes() -> tuple[np.ndarray, np.ndarray]:
 PLOTS: dict[str, Callable[..., Any]] = {
     "reliability": plots.reliability,
     "decision_cost": plots.decision_cost,
+    "cumulative": plots.cumulative,
     "by_model": plots.by_model,
 }
 MANY: dict[str, Callable[..., Any]] = {
+    "cumulative": plots.cumulative,
     "reliability": plots.reliability,
     "classwise": plots.classwise,
     "by_model": plots.by_model,

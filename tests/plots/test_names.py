@@ -58,6 +58,7 @@ def classwise(names: list[str], **options: Any) -> Any:
 DRAWN: dict[str, Callable[..., Any]] = {
     "reliability": lambda names, **options: plots.reliability(*forecasts(names), **options),
     "decision_cost": lambda names, **options: plots.decision_cost(*forecasts(names), **options),
+    "cumulative": lambda names, **options: plots.cumulative(*forecasts(names), **options),
     "curve": curves,
     "by_size": by_size,
     "critical_difference": critical_difference,

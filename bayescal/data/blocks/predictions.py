@@ -92,8 +92,8 @@ class PredictionBlocks:
         """Probabilities of all rows, which blocks do not have."""
         raise TypeError(
             "probs must be arrays in memory for what needs all cases at once; log_loss, "
-            "brier_score, accuracy, ece, debiased_ece, smooth_ece, kde_ece, loss_gap, "
-            "multilabel_ece and hamming_loss take blocks"
+            "brier_score, accuracy, ece, ecce, debiased_ece, smooth_ece, kde_ece, loss_gap, "
+            "multilabel_ece, multilabel_ecce and hamming_loss take blocks"
         )
 
     y = weights = probs

@@ -14,7 +14,17 @@ from bayescal.data.order.ranking import Ranking
 from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Rows, Sums
 
-__all__ = ["mass_sums", "mass_sums_of_blocks"]
+__all__ = [
+    "Cells",
+    "Split",
+    "count_cells",
+    "first_shift",
+    "look_inside",
+    "mass_sums",
+    "mass_sums_of_blocks",
+    "merge_keys",
+    "sum_by_key",
+]
 
 #: Yields predictions, outcomes and weights of each group, whose bins are its own.
 Split: TypeAlias = Callable[[Predictions, Any], Iterable[tuple[np.ndarray, ...]]]
@@ -67,7 +77,7 @@ def _hold_borders(weight: np.ndarray, bins: int, whole: bool, least: float | Non
     return held
 
 
-class _Cells(NamedTuple):
+class Cells(NamedTuple):
     """Cells of one group that hold rows, in ascending order."""
 
     #: Keys (m,), as many digits as the cells tell apart.
@@ -75,12 +85,12 @@ class _Cells(NamedTuple):
     #: Sums (4, m) of weights, weights times predictions and times outcomes, and rows.
     sums: np.ndarray
 
-    def replaced(self, which: np.ndarray, digits: int, finer: _Cells) -> _Cells:
+    def replaced(self, which: np.ndarray, digits: int, finer: Cells) -> Cells:
         """Put finer cells, whose keys have more digits, in place of those that are marked (m,)."""
         keys = np.concatenate([self.keys[~which] << digits, finer.keys])
         sums = np.concatenate([self.sums[:, ~which], finer.sums], axis=1)
         order = np.argsort(keys, kind="stable")
-        return _Cells(keys[order], sums[:, order])
+        return Cells(keys[order], sums[:, order])
 
 
 def mass_sums_of_blocks(
@@ -96,27 +106,32 @@ def mass_sums_of_blocks(
     are as fine beside 0 and 1 as between. Another looks at the rows of cells that hold a border, so
     that the sums are those of all rows at once. Cells with very many rows are divided first.
     """
-    shift = _SHIFT + max(0, int(np.ceil(np.log2(groups / _GROUPS))))
-    counts = data.total(partial(_count, split, groups, shift))
+    shift = first_shift(groups)
+    counts = data.total(partial(count_cells, split, groups, shift))
     whole = bool(counts["fractions"] == 0)
     ratio = 1.0 if whole else float(counts["weight"] / counts["squares"])
     rule = bins, whole, least(ratio)
     cells = []
     for sums in counts["sums"].reshape(4, groups, -1).swapaxes(0, 1):
         used = np.flatnonzero(sums[3])
-        cells.append(_Cells(used, sums[:, used]))
+        cells.append(Cells(used, sums[:, used]))
     while shift:
         held = [_hold_borders(c.sums[0], *rule) if len(c.keys) else c.keys > 0 for c in cells]
         rows = sum(int(c.sums[3, which].sum()) for c, which in zip(cells, held, strict=True))
         finer = 0 if rows <= _ROWS else max(0, shift - _DIGITS)
         keys = [c.keys[which] for c, which in zip(cells, held, strict=True)]
-        inside = data.total(partial(_look, split, keys, shift, finer), _merged)
+        inside = data.total(partial(look_inside, split, keys, shift, finer), merge_keys)
         for g, which in enumerate(held):
-            parts = _Cells(*_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
+            parts = Cells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
             cells[g] = cells[g].replaced(which, shift - finer, parts)
         shift = finer
     filled = (c.sums[:3] for c in cells if len(c.keys))
     return np.concatenate([cut_cells(sums, *rule[:2], np, rule[2]) for sums in filled], 1), ratio
+
+
+def first_shift(groups: int) -> int:
+    """Compute the digits that keys lose at first: more for many groups, which have fewer cells."""
+    return _SHIFT + max(0, int(np.ceil(np.log2(groups / _GROUPS))))
 
 
 def _keys(predicted: np.ndarray) -> np.ndarray:
@@ -131,7 +146,8 @@ def _addends(group: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     return weights, weights * predicted, weights * observed, np.ones(len(weights))
 
 
-def _count(split: Split, groups: int, shift: int, data: Predictions) -> Sums:
+def count_cells(split: Split, groups: int, shift: int, data: Predictions) -> Sums:
+    """Sum the rows of each group by cell; also weights, their squares, and rows with fractions."""
     cells = (2 * _ONE_HALF >> shift) + 1
     sums = np.zeros((4, groups, cells))
     for g, group in enumerate(split(data, np)):
@@ -147,14 +163,16 @@ def _count(split: Split, groups: int, shift: int, data: Predictions) -> Sums:
     }
 
 
-def _look(split: Split, keys: list[np.ndarray], shift: int, finer: int, data: Predictions) -> Sums:
+def look_inside(
+    split: Split, keys: list[np.ndarray], shift: int, finer: int, data: Predictions
+) -> Sums:
     """Sum the rows in some cells by finer keys."""
     sums: Sums = {}
     for g, group in enumerate(split(data, np)):
         row_keys = _keys(group[0])
         inside = _among(keys[g], row_keys >> shift, (2 * _ONE_HALF >> shift) + 1)
         addends = np.stack([addend[inside] for addend in _addends(group)])
-        sums[f"keys{g}"], sums[f"sums{g}"] = _by_key(row_keys[inside] >> finer, addends)
+        sums[f"keys{g}"], sums[f"sums{g}"] = sum_by_key(row_keys[inside] >> finer, addends)
     return sums
 
 
@@ -169,17 +187,17 @@ def _among(keys: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
     return keys[np.minimum(np.searchsorted(keys, cell), len(keys) - 1)] == cell
 
 
-def _by_key(keys: np.ndarray, addends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sum_by_key(keys: np.ndarray, addends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find the distinct keys in ascending order, and sum addends (4, n) by key."""
     distinct, index = np.unique(keys, return_inverse=True)
     return distinct, np.stack([np.bincount(index, addend, len(distinct)) for addend in addends])
 
 
-def _merged(first: Sums, second: Sums) -> Sums:
+def merge_keys(first: Sums, second: Sums) -> Sums:
     """Join sums by key; equal keys are merged only where there are many, as it takes long."""
     joined: Sums = {}
     for g in range(len(first) // 2):
         names = f"keys{g}", f"sums{g}"
         pair = [np.concatenate([first[name], second[name]], axis=-1) for name in names]
-        joined[names[0]], joined[names[1]] = _by_key(*pair) if len(pair[0]) > 2 * _ROWS else pair
+        joined[names[0]], joined[names[1]] = sum_by_key(*pair) if len(pair[0]) > 2 * _ROWS else pair
     return joined

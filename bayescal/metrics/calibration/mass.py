@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
@@ -27,7 +28,15 @@ from bayescal.metrics.sums import (
 )
 
 
-class MassMetric(BinMetric, DirectMetric):
+class OrderedMetric(BinMetric, DirectMetric):
+    """A metric of rows in order of prediction, which sums over fine cells approximate."""
+
+    @abstractmethod
+    def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> Histogram:
+        """Make the approximation from sums over cells of equal width, or with these borders."""
+
+
+class MassMetric(OrderedMetric):
     """A function of sums over bins of equal mass."""
 
     #: Least number of rows in a bin. If set, equal predictions stay in one bin; otherwise they are
@@ -49,6 +58,9 @@ class MassMetric(BinMetric, DirectMetric):
         groups = (group for group in self.split(data, xp) if len(group[0]))
         sums = [sums_of(*group, self.bins, whole, least) for group in groups]
         return xp.concatenate(sums, axis=1), ratio
+
+    def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> Histogram:
+        return MassHistogram(self, cells, borders)
 
     def compute(self, data: Predictions, xp: ModuleType) -> Array:
         return self.finish(*self.sums(data, xp), xp)
@@ -85,16 +97,12 @@ def _device_mass_sums(
 
 
 @dataclass(frozen=True)
-class MassHistogram(SumMetric):
-    """An approximation from sums over many more cells than bins, of equal width or with borders.
+class Histogram(SumMetric, ABC):
+    """An approximation of a metric from sums over many cells, of equal width or with borders."""
 
-    Cells that hold a border are divided between two bins in proportion.
-    """
-
-    metric: MassMetric
+    metric: OrderedMetric
     width_cells: int = 4096
     borders: np.ndarray | None = field(default=None, compare=False)
-    rows = 6
 
     @property
     def range(self) -> tuple[float, float]:
@@ -112,10 +120,28 @@ class MassHistogram(SumMetric):
     def width(self, columns: int) -> int:
         return 2 * columns
 
-    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
+    def by_cell(self, data: Predictions, xp: ModuleType) -> tuple[Piece, Piece, Piece]:
+        """Compute weights, predictions and outcomes by cell."""
         cells = self.width_cells if self.borders is None else self.borders
-        found = self.metric.by_cell(data, cells, xp)
-        return *found, *size_pieces(None, data.weights), Piece(None, None)
+        return self.metric.by_cell(data, cells, xp)
+
+    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+        return as_predicted(sums)
+
+
+@dataclass(frozen=True)
+class MassHistogram(Histogram):
+    """Bins of equal mass from sums over many more cells than bins.
+
+    Cells that hold a border are divided between two bins in proportion.
+    """
+
+    metric: MassMetric
+    rows = 6
+
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
+        sizes = size_pieces(None, data.weights)
+        return *self.by_cell(data, xp), *sizes, Piece(None, None)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
         groups, bins = self.metric.groups, self.metric.bins
@@ -132,6 +158,3 @@ class MassHistogram(SumMetric):
         by_group = sums[0].reshape(groups, self.each)
         whole = bool(sums[4, 0] == 0)
         return sum(shift_bound(mass, bins, whole) for mass in by_group) / float(sums[0].sum())
-
-    def calibrated(self, sums: np.ndarray) -> np.ndarray:
-        return as_predicted(sums)

@@ -16,6 +16,11 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count, check_level, check_norm
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
+from bayescal.metrics.calibration.cumulative import (
+    CUMULATIVE_KINDS,
+    CumulativeError,
+    CumulativeKind,
+)
 from bayescal.metrics.calibration.ece import BINNINGS, Binning
 from bayescal.metrics.calibration.mass import MassMetric
 from bayescal.metrics.sums import BinMetric, Group, MeanMetric, Piece, WidthMetric, compute
@@ -96,6 +101,66 @@ def multilabel_ece(
 
 
 @ignoring_underflow
+def multilabel_ecce(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    kind: CumulativeKind = "max",
+    average: Literal["total", "weighted", "mean"] = "total",
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Compute the cumulative calibration errors of all labels, put together.
+
+    The error of each label is that of :func:`ecce`, which needs no bins.
+
+    Parameters
+    ----------
+    probs : array of shape (n, l), or list of l arrays of shape (n, 2), or Blocks
+        Probability of each label for each row; or of its absence and presence, as scikit-learn
+        gives it.
+    y : array or sparse matrix of shape (n, l)
+        1 where a row has the label, else 0, of any type.
+    kind : {"max", "range"}
+        See :func:`ecce`.
+    average : {"total", "weighted", "mean"}
+        How the errors of labels are added, see :func:`multilabel_ece`.
+    weights : array of shape (n,), optional
+        Non-negative weights of rows.
+    classes : sequence of l names, optional
+        Of the columns, in their order: those of data frames that have these names may stand in any.
+    inputs : {"probs", "logits"}
+        Whether ``probs`` are probabilities or the log odds of each label.
+
+    Returns
+    -------
+    float
+        From 0 to the number of labels, or for "mean" to 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`multilabel_ece`, and for unknown kinds.
+
+    References
+    ----------
+    I. Arrieta-Ibarra, P. Gujral, J. Tannen, M. Tygert and C. Xu (2022), Metrics of calibration for
+    probabilistic predictions.
+
+    Examples
+    --------
+    Errors of 0.25 and 0.5:
+
+    >>> probs, y = [[0.5, 0.5], [1.0, 0.5]], [[0, 0], [1, 0]]
+    >>> multilabel_ecce(probs, y), multilabel_ecce(probs, y, average="mean")
+    (0.75, 0.375)
+    """
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs, multilabel=True))
+    return compute(make_multilabel_ecce(checked.columns, kind=kind, average=average), checked)
+
+
+@ignoring_underflow
 def hamming_loss(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,
@@ -162,6 +227,14 @@ def make_multilabel(
     check_choice(binning, "binning", BINNINGS)
     cls = LabelError if binning == "equal_width" else LabelMassError
     return cls(columns or 1, average, check_count(bins, "bins"), check_norm(norm))
+
+
+def make_multilabel_ecce(
+    columns: int | None, *, kind: str = "max", average: str = "total"
+) -> CumulativeError:
+    """Check options, and make the metric for this many labels."""
+    check_choice(kind, "kind", CUMULATIVE_KINDS)
+    return CumulativeError(make_multilabel(columns, average=average), kind, average)
 
 
 def make_hamming(columns: int | None, *, threshold: float = 0.5) -> HammingLoss:

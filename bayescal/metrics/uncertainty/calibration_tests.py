@@ -15,7 +15,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
 from bayescal.data.membership import sum_test
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows, of_class
-from bayescal.metrics.calibration.mass import MassMetric
+from bayescal.metrics.calibration.mass import OrderedMetric
 from bayescal.metrics.registry import METRICS, Entry
 from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, collect, compute
 from bayescal.metrics.uncertainty.consistency import Consistency
@@ -276,4 +276,4 @@ def _p_value_of_rows(
 def _counted(entry: Entry, data: Predictions, metric: Metric) -> bool:
     """Tell whether a metric can be found from labels that are counted by cell of P(y = 1)."""
     single = data.columns is None and (data.whole or not entry.counts)
-    return single and isinstance(metric, SumMetric | MassMetric)
+    return single and isinstance(metric, SumMetric | OrderedMetric)

@@ -20,7 +20,7 @@ from bayescal._core.binning import quantile_borders
 from bayescal.data.membership import check_clusters
 from bayescal.data.predictions import Predictions
 from bayescal.data.weights import ones
-from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
+from bayescal.metrics.calibration.mass import Histogram, OrderedMetric
 from bayescal.metrics.sums import (
     Metric,
     Piece,
@@ -35,6 +35,8 @@ from bayescal.metrics.sums import (
 MANY = 100_000
 #: Groups at most and at least, and numbers that their sums should not exceed: 32 MiB.
 _MOST, _LEAST, _NUMBERS = 1024, 64, 1 << 22
+#: Rows of sums of a histogram, for which there is room.
+_ROWS = 6
 #: Counts up to which each case of a row has a group of its own.
 _COPIES = 16
 #: Sets of residuals whose signs are drawn, at least and at most; numbers of replicates at once.
@@ -57,16 +59,16 @@ def grouped(metric: Metric, data: Predictions | None = None) -> SumMetric | None
     """
     if isinstance(metric, SumMetric):
         return metric
-    if not isinstance(metric, MassMetric):
+    if not isinstance(metric, OrderedMetric):
         return None
-    room = _NUMBERS // (MassHistogram.rows * metric.groups * _MOST // 4)
+    room = _NUMBERS // (_ROWS * metric.groups * _MOST // 4)
     if data is None:
-        return MassHistogram(metric, max(metric.bins, min(MassHistogram.width_cells, room)))
+        return metric.histogram(max(metric.bins, min(Histogram.width_cells, room)))
     cells = max(metric.bins, min(_FINE * metric.bins, room))
     step = -(-data.probs.size // _SAMPLE)
     some = data.part(slice(None, None, step))
     predicted = np.concatenate([each for each, *_ in metric.split(some, np)])
-    return MassHistogram(metric, cells, quantile_borders(predicted, cells))
+    return metric.histogram(cells, quantile_borders(predicted, cells))
 
 
 def in_clusters(data: Predictions, groups: Any, weights: ArrayLike | None) -> Predictions:
@@ -236,7 +238,7 @@ def _number_of_groups(metric: SumMetric) -> int:
     """Return a power of two that keeps sums small, the same for all models."""
     # Borders that data make may be a few more or less.
     cells = metric.cells
-    if isinstance(metric, MassHistogram):
+    if isinstance(metric, Histogram):
         cells = metric.metric.groups * metric.width_cells
     room = max(_NUMBERS // (metric.rows * cells), 1)
     return min(max(1 << (room.bit_length() - 1), _LEAST), _MOST)

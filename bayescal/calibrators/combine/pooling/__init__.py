@@ -1,0 +1,1 @@
+"""Calibration by groups, with partial pooling."""

@@ -1,0 +1,399 @@
+"""Calibration by groups that learn from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
+from bayescal._core.optimize import Status
+from bayescal.calibrators.base.dispatch import published_at_once
+from bayescal.calibrators.base.status import keep_status
+from bayescal.calibrators.combine.pooling.columns import (
+    FEW_VALUES,
+    Column,
+    Grouping,
+    cross,
+    make_column,
+    number_cells,
+    read_columns,
+    same_columns,
+)
+from bayescal.calibrators.combine.pooling.effects import (
+    Block,
+    Effects,
+    Fit,
+    average_over_deviation,
+    fit_effects,
+    make_effects,
+    moments,
+)
+from bayescal.data.checks import check_choice, check_count, check_level
+from bayescal.data.label_names import column_names, in_order
+from bayescal.data.labels import Classes, read_rows
+from bayescal.data.scores import Inputs, check_rows, convert
+from bayescal.data.weights import check_weights
+
+__all__ = ["GroupEffect", "PartialPooling"]
+
+_REMEDY = {Status.LIMIT: "the fit stopped before its optimum; leave out extreme scores"}
+#: Numbers of groups of a column of numbers that are compared.
+_BINS = (2, 3, 5, 8)
+#: More effects than this take too much time and memory.
+_MOST_EFFECTS = 4000
+
+
+#: Nodes and weights of a mean over a standard normal variable.
+_NORMAL = hermegauss(9)[0].tolist(), (hermegauss(9)[1] / np.sqrt(2 * np.pi)).tolist()
+
+
+class GroupEffect(NamedTuple):
+    """How the calibration of a group differs from that of all rows.
+
+    Attributes
+    ----------
+    columns, level : tuple
+        The column or the crossed columns, by name or position, and the level of each. Numbers have
+        their range as level.
+    weight : float
+        The sum of weights of the group in the fit.
+    offset, lower, upper : float
+        What is added to the log odds of a row with the mean log odds of all rows, and a credible
+        interval of it.
+    slope : float
+        What is added to the slope of the log odds, in units of the log odds.
+    """
+
+    columns: tuple[object, ...]
+    level: tuple[object, ...]
+    weight: float
+    offset: float
+    lower: float
+    upper: float
+    slope: float
+
+
+class _Learned(NamedTuple):
+    columns: list[Column]
+    groupings: list[Grouping]
+    blocks: list[Block]
+    fit: Fit
+    weights: list[np.ndarray]
+
+
+@dataclass(eq=False, repr=False)
+class PartialPooling(BaseEstimator):
+    r"""Calibration of two classes by groups, in which small groups borrow from all rows.
+
+    Use it where calibration may differ between segments (regions, devices, age groups), of which
+    some have few rows. The log odds L of a row get an offset and a slope that all rows share, and
+    for each grouping g those of its level:
+
+    .. math:: \operatorname{logit} p' = L + a_0 + a_1 x + \sum_g \beta_{g, l_g} +
+        \sum_{g \text{ a column}} \alpha_{g, l_g} x, \qquad x = (L - \bar L) / s_L
+
+    Groupings are the columns of ``groups``, and crossings of them. Effects of a grouping are
+    normal, :math:`\beta_g \sim N(0, \tau_g^2)`, with a standard deviation that is learned: where
+    groups hardly differ, :math:`\tau_g` is near zero, and all rows share one curve; where they
+    differ, large groups get their own, and small ones are shrunk to the common one. The priors are
+    :math:`a_0 \sim N(0, 1)`, :math:`a_1 \sim N(0, 0.25)`, and half-normal for the standard
+    deviations, with scale 1 for offsets and 0.25 for slopes.
+
+    :class:`Multicalibration` takes sets that may overlap in any way and guarantees an error for
+    each of them, but changes nothing where groups are small.
+
+    Parameters
+    ----------
+    interactions : int, default 2
+        The greatest number of columns that are crossed; 1 means columns alone. Crossings of more
+        than 1,000 levels are left out.
+    inputs : {"probs", "logits"}
+        What scores are.
+    classes : sequence of 2 labels, optional
+        In the order of the columns of scores; needed where y may lack one.
+
+    Attributes
+    ----------
+    classes_ : array of shape (2,)
+    groupings_ : list of tuples
+        The columns, by name or position, of each grouping.
+    deviations_ : dict of tuple to pair of floats
+        The standard deviations :math:`\tau` of the offsets of each grouping, and of its slopes,
+        which crossings lack: they are zero.
+    log_evidence_ : float
+        The log marginal likelihood at these, by Laplace's approximation.
+    status_ : str
+        "converged", or "limit" if Newton's method stopped before the optimum.
+    n_features_in_ : int
+
+    Notes
+    -----
+    The effects are at the mode of their posterior given the standard deviations, and these at the
+    mode of their marginal posterior by Laplace's approximation. Intervals take the mode for
+    logarithms of the standard deviations, which does not collapse to zero. Each of about 20 rounds
+    takes O(n + c q^2 + d^3) for n rows in c distinct combinations of q groupings with d effects
+    in total, of which there may be 4,000; memory is O(n + d^2).
+
+    The order of rows does not matter, nor that of groups. A whole weight is the same as repeating
+    the row; other weights are worth their effective number of rows.
+
+    References
+    ----------
+    A. Gelman and J. Hill (2007), Data analysis using regression and multilevel/hierarchical
+    models. D. J. C. MacKay (1992), Bayesian interpolation, for the updates of the deviations.
+
+    See Also
+    --------
+    Multicalibration : for given groups that may overlap, with a bound of the error.
+
+    Examples
+    --------
+    Probabilities that are right for one device and too low for another, which has few rows:
+
+    >>> import numpy as np
+    >>> import bayescal as bc
+    >>> rng = np.random.default_rng(0)
+    >>> z, device = rng.normal(size=2000), np.repeat(["old", "new"], [1900, 100])
+    >>> y = rng.random(2000) < 1 / (1 + np.exp(-z - (device == "new")))
+    >>> fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=device)
+    >>> fitted.predict_proba([0.0, 0.0], groups=["old", "new"])[:, 1].round(2).tolist()
+    [0.5, 0.71]
+    """
+
+    interactions: int = 2
+    inputs: Literal["probs", "logits"] = "probs"
+    classes: Classes = field(default=None, kw_only=True)
+
+    classes_: np.ndarray = field(init=False)
+    groupings_: list[tuple[object, ...]] = field(init=False)
+    deviations_: dict[tuple[object, ...], tuple[float, float]] = field(init=False)
+    log_evidence_: float = field(init=False)
+    status_: str = field(init=False)
+
+    @published_at_once
+    @ignoring_underflow
+    def fit(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike,
+    ) -> Self:
+        """Fit effects of groups.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,) or (n, 2)
+            Probabilities or log odds of the second class, or probabilities or logits of both.
+        y : array-like of shape (n,)
+            Labels, of any two values.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative.
+        groups : array-like or data frame of shape (n,) or (n, g)
+            The groups of each row, a column for each way of grouping. Floating-point numbers are
+            cut at quantiles: those with at most eight distinct values at each of them, others into
+            2, 3, 5 or 8 groups, of which the evidence chooses. All other values are labels. Missing
+            values are a level of their own.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For scores that contradict ``inputs``, labels of another number of classes, groups of
+            another length, and more than 4,000 effects.
+        """
+        check_choice(self.inputs, "inputs", ("probs", "logits"))
+        check_count(self.interactions, "interactions", 1)
+        score_names = column_names(scores)
+        every = check_rows(self, scores, self.inputs, reset=True)
+        columns, names = read_columns(groups, len(every))
+        given = check_weights(sample_weight, len(every))
+        self.classes_, rows, labels, weights = read_rows(every, y, sample_weight, self.classes, 2)
+        rows = in_order(rows, score_names, self.classes_, "scores")
+        columns = [column[given > 0] for column in columns]
+        self._inputs: Inputs = self.inputs
+        logits, self._least = convert(rows, self.inputs, "log_odds")
+        if not (weights == np.floor(weights)).all():
+            weights = weights * (effective_size(weights.sum(), weights @ weights) / weights.sum())
+        self._center = float(weights @ logits) / float(weights.sum())
+        spread = float(np.sqrt(weights @ (logits - self._center) ** 2 / weights.sum()))
+        self._spread = spread if spread > 0 else 1.0
+        self._names, self._count = names, len(columns)
+        learned, effects = self._choose_bins(logits, labels.astype(float), weights, columns)
+        self._learned = learned
+        self._in_log = fit_effects(effects, learned.fit, in_log=True)
+        if len(learned.groupings) == 1:
+            self._in_log = average_over_deviation(effects, self._in_log, 0)
+        labels_of = self._column_labels()
+        self.groupings_ = [
+            tuple(labels_of[column] for column in grouping.columns)
+            for grouping in learned.groupings
+        ]
+        self.deviations_ = self._deviations()
+        self.log_evidence_ = learned.fit.log_evidence
+        converged = learned.fit.converged and self._in_log.converged
+        keep_status(self, Status.CONVERGED if converged else Status.LIMIT, _REMEDY)
+        return self
+
+    def predict_proba(self, scores: ArrayLike, *, groups: ArrayLike) -> np.ndarray:
+        """Compute calibrated probabilities (m, 2), averaged over the posterior of the effects.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m,) or (m, 2)
+        groups : array-like or data frame of shape (m,) or (m, g)
+            Columns as in the fit; those of data frames are found by their names. Labels that the
+            fit did not have get the common curve.
+        """
+        middle, deviation = self._log_odds(scores, groups, self._learned.fit)
+        # The mean over normal log odds, by Gauss and Hermite's rule.
+        second = sum(
+            weight * sigmoid(middle + node * deviation)
+            for node, weight in zip(*_NORMAL, strict=True)
+        )
+        return np.stack([1 - second, second], axis=1)
+
+    def predict(self, scores: ArrayLike, *, groups: ArrayLike) -> np.ndarray:
+        """Predict the more probable class (m,)."""
+        return self.classes_[self.predict_proba(scores, groups=groups).argmax(axis=1)]
+
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9, *, groups: ArrayLike
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Compute credible intervals of the probability of the second class: lower, upper (m,).
+
+        Labels that the fit did not have get the common curve, and wider intervals: the variance
+        of the effects of their grouping is added.
+        """
+        check_level(level)
+        middle, deviation = self._log_odds(scores, groups, self._in_log)
+        width = ndtri((1 + level) / 2) * deviation
+        return sigmoid(middle - width), sigmoid(middle + width)
+
+    def group_effects(self, level: float = 0.9) -> list[GroupEffect]:
+        """List the effects of all groups of the fit, with credible intervals of offsets."""
+        check_level(level)
+        check_is_fitted(self)
+        learned, fit = self._learned, self._in_log
+        factor, labels = ndtri((1 + level) / 2), self._column_labels()
+        found = []
+        for number, grouping in enumerate(learned.groupings):
+            names = tuple(labels[column] for column in grouping.columns)
+            slopes = np.zeros(len(grouping.keys))
+            offsets = deviations = slopes
+            for block in learned.blocks:
+                if block.grouping != number + 1:
+                    continue
+                if block.slope:
+                    slopes = fit.theta[block.effects] / self._spread
+                else:
+                    offsets = fit.theta[block.effects]
+                    deviations = np.sqrt(np.diag(fit.covariance)[block.effects])
+            rows = zip(
+                grouping.levels(learned.columns),
+                learned.weights[number].tolist(),
+                offsets.tolist(),
+                (offsets - factor * deviations).tolist(),
+                (offsets + factor * deviations).tolist(),
+                slopes.tolist(),
+                strict=True,
+            )
+            found += [GroupEffect(names, *row) for row in rows]
+        return found
+
+    def _choose_bins(
+        self, logits: np.ndarray, y: np.ndarray, weights: np.ndarray, columns: list[np.ndarray]
+    ) -> tuple[_Learned, Effects]:
+        """Fit with the numbers of groups, of columns of numbers, that have the most evidence."""
+
+        def learn(bins: list[int]) -> tuple[_Learned, Effects]:
+            made = [make_column(own, weights, b) for own, b in zip(columns, bins, strict=True)]
+            levels = np.stack(
+                [column.codes(own) for column, own in zip(made, columns, strict=True)]
+            )
+            counts = [column.size for column in made]
+            groupings, codes = cross(levels, counts, self.interactions)
+            sizes = [len(grouping.keys) for grouping in groupings]
+            singles = sum(sizes[: len(columns)])
+            if sum(sizes) + singles > _MOST_EFFECTS:
+                raise ValueError(
+                    f"groups must have at most {_MOST_EFFECTS:,} effects, got "
+                    f"{sum(sizes) + singles:,}; merge levels, leave out columns or set "
+                    "interactions=1"
+                )
+            cell, first = number_cells(levels)
+            sloped = [len(grouping.columns) == 1 for grouping in groupings]
+            effects = make_effects(
+                logits, y, weights, cell, codes[:, first], sloped, self._center, self._spread
+            )
+            mass = [np.bincount(own, weights, size) for own, size in zip(codes, sizes, strict=True)]
+            fit = fit_effects(effects)
+            return _Learned(made, groupings, effects.blocks, fit, mass), effects
+
+        bins = [_BINS[0]] * len(columns)
+        best = learn(bins)
+        for place, column in enumerate(columns):
+            cuts = best[0].columns[place].cuts
+            if cuts is None or len(np.unique(column[~np.isnan(column)])) <= FEW_VALUES:
+                continue
+            for count in _BINS[1:]:
+                other = [*bins[:place], count, *bins[place + 1 :]]
+                found = learn(other)
+                if found[0].fit.log_evidence > best[0].fit.log_evidence:
+                    best, bins = found, other
+        return best
+
+    def _read(
+        self, scores: ArrayLike, groups: ArrayLike
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Read log odds (m,), the cell (m,) of each row, and levels (groupings, cells)."""
+        check_is_fitted(self)
+        names = column_names(scores)
+        rows = check_rows(self, scores, self._inputs, reset=False)
+        rows = in_order(rows, names, self.classes_, "scores")
+        logits, _ = convert(rows, self._inputs, "log_odds", self._least)
+        columns = same_columns(groups, len(rows), self._names, self._count)
+        learned = self._learned
+        levels = np.stack(
+            [column.codes(own) for column, own in zip(learned.columns, columns, strict=True)]
+        )
+        cell, first = number_cells(levels)
+        counts = [column.size for column in learned.columns]
+        codes = [grouping.codes(levels[:, first], counts) for grouping in learned.groupings]
+        return logits, cell, np.stack(codes)
+
+    def _log_odds(
+        self, scores: ArrayLike, groups: ArrayLike, fit: Fit
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Compute the posterior mean and standard deviation (m,) of calibrated log odds."""
+        logits, cell, codes = self._read(scores, groups)
+        mean, spread = moments(self._learned.blocks, fit, codes)
+        x = (logits - self._center) / self._spread
+        (shift, turn), (offset, both, slope) = mean[:, cell], spread[:, cell]
+        variance = offset + 2 * both * x + slope * x**2
+        return logits + shift + turn * x, np.sqrt(np.maximum(variance, 0.0))
+
+    def _column_labels(self) -> Sequence[Any]:
+        return range(self._count) if self._names is None else self._names
+
+    def _deviations(self) -> dict[tuple[object, ...], tuple[float, float]]:
+        found = {}
+        for number, columns in enumerate(self.groupings_):
+            pair = [0.0, 0.0]
+            for block in self._learned.blocks:
+                if block.grouping == number + 1:
+                    pair[int(block.slope)] = float(self._learned.fit.tau[block.tau])
+            found[columns] = pair[0], pair[1] / self._spread
+        return found

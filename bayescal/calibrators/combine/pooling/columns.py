@@ -1,0 +1,207 @@
+"""Columns of groups: labels as levels, numbers cut at quantiles, and crossings of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal.data.checks import check_unmasked
+from bayescal.data.label_names import column_names
+
+#: Columns of numbers with at most this many distinct values have a level for each of them.
+FEW_VALUES = 8
+#: Crossings with more levels than this are left out.
+MOST_CROSSED = 1000
+UNKNOWN = -1
+
+
+class Column(NamedTuple):
+    """How the values of a column become levels: by a table of labels, or by cuts of numbers.
+
+    The level of a number is the count of cuts below it, so that bins are (lower, upper]; the last
+    level is that of NaN.
+    """
+
+    levels: dict[object, int] | None
+    cuts: np.ndarray | None
+
+    @property
+    def size(self) -> int:
+        """The number of levels."""
+        return len(self.cuts) + 2 if self.cuts is not None else len(self.levels or ())
+
+    def codes(self, values: np.ndarray) -> np.ndarray:
+        """Find the level (n,) of each value, or -1 for labels that were not in the fit."""
+        if self.cuts is not None:
+            try:
+                numbers = values.astype(float)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"groups must be numbers as in the fit: {error}") from None
+            codes = np.searchsorted(self.cuts, numbers)
+            return np.where(np.isnan(numbers), len(self.cuts) + 1, codes)
+        labels, index = _distinct(values)
+        levels = self.levels or {}
+        return np.array([levels.get(label, UNKNOWN) for label in labels], np.intp)[index]
+
+    def names(self) -> list[object]:
+        """Name the levels: labels, and bounds of numbers."""
+        if self.cuts is None:
+            return list(self.levels or ())
+        ends = [f"{cut:.4g}" for cut in self.cuts]
+        if not ends:
+            return ["all", "missing"]
+        inner = [f"({low}, {high}]" for low, high in pairwise(ends)]
+        return [f"<= {ends[0]}", *inner, f"> {ends[-1]}", "missing"]
+
+
+class Grouping(NamedTuple):
+    """Columns that are crossed, by position, and the sorted keys of the levels of the fit."""
+
+    columns: tuple[int, ...]
+    keys: np.ndarray
+
+    def codes(self, by_column: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+        """Find levels (m,) from those of all columns (columns, m); -1 if not in the fit."""
+        keys = self.keys_of(by_column, counts)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        known = (self.keys[places] == keys) & (by_column[list(self.columns)] >= 0).all(axis=0)
+        return np.where(known, places, UNKNOWN)
+
+    def keys_of(self, by_column: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+        """Make a key (m,) of each combination of levels."""
+        shape = [counts[column] for column in self.columns]
+        keys = np.zeros(by_column.shape[1], np.int64)
+        for column, count in zip(self.columns, shape, strict=True):
+            keys = keys * count + by_column[column]
+        return keys
+
+    def levels(self, columns: Sequence[Column]) -> list[tuple[object, ...]]:
+        """Name each level of the fit by those of its columns."""
+        shape = [columns[column].size for column in self.columns]
+        names = [columns[column].names() for column in self.columns]
+        places = np.unravel_index(self.keys, shape)
+        rows = zip(*(own.tolist() for own in places), strict=True)
+        return [tuple(names[i][place] for i, place in enumerate(row)) for row in rows]
+
+
+def read_columns(groups: Any, n: int) -> tuple[list[np.ndarray], list[object] | None]:
+    """Read columns (n,) of groups of n rows, and their names if they are those of a data frame."""
+    check_unmasked(groups, "groups")
+    names = column_names(groups)
+    if names is not None and len(getattr(groups, "shape", ())) == 2:
+        if len(set(map(str, names))) < len(names):
+            raise ValueError(f"groups must have different names, got {names}")
+        columns = [np.asarray(groups[name]) for name in names]
+    else:
+        array = groups if hasattr(groups, "shape") else np.array(groups, object)
+        array = np.asarray(array)
+        if array.ndim not in (1, 2):
+            raise ValueError(f"groups must have shape (n,) or (n, g), got {array.shape}")
+        columns = [array] if array.ndim == 1 else list(array.T)
+    columns = [_as_numbers(column) for column in columns]
+    if not columns or any(len(column) != n for column in columns):
+        rows = len(columns[0]) if columns else 0
+        raise ValueError(f"groups must have {n} rows to match the scores, got {rows}")
+    return columns, names
+
+
+def same_columns(groups: Any, n: int, names: list[object] | None, count: int) -> list[np.ndarray]:
+    """Read the columns of a fit, in its order; those of data frames are found by their names."""
+    columns, given = read_columns(groups, n)
+    if given is not None and names is not None:
+        places = {str(name): place for place, name in enumerate(given)}
+        missing = [name for name in names if str(name) not in places]
+        if missing:
+            raise ValueError(f"groups must have the columns {names} of the fit, got {given}")
+        return [columns[places[str(name)]] for name in names]
+    if len(columns) != count:
+        raise ValueError(f"groups must have {count} columns as in the fit, got {len(columns)}")
+    return columns
+
+
+def make_column(values: np.ndarray, weights: np.ndarray, bins: int) -> Column:
+    """Make levels of a column: a level for each label; numbers are cut at quantiles."""
+    if values.dtype.kind != "f":
+        labels, _ = _distinct(values)
+        return Column({label: code for code, label in enumerate(labels)}, None)
+    known = ~np.isnan(values)
+    order = np.argsort(values[known])
+    numbers, mass = values[known][order], weights[known][order]
+    distinct = np.unique(numbers)
+    if len(distinct) <= FEW_VALUES:
+        return Column(None, distinct[:-1])
+    # The least number that at least this share of the weight does not exceed.
+    below = np.cumsum(mass) / mass.sum()
+    places = np.searchsorted(below, np.arange(1, bins) / bins - 1e-12)
+    return Column(None, np.setdiff1d(numbers[places], distinct[-1:]))
+
+
+def cross(
+    by_column: np.ndarray, counts: Sequence[int], interactions: int
+) -> tuple[list[Grouping], np.ndarray]:
+    """Choose groupings, and find the level (groupings, n) of each row.
+
+    These are columns alone, and crossings of up to so many of them.
+    """
+    groupings, codes = [], []
+    for size in range(1, interactions + 1):
+        for columns in combinations(range(len(counts)), size):
+            if np.prod([float(counts[column]) for column in columns]) > 2.0**62:
+                continue
+            keys = Grouping(columns, np.empty(0)).keys_of(by_column, counts)
+            distinct, code = np.unique(keys, return_inverse=True)
+            if size == 1 or len(distinct) <= MOST_CROSSED:
+                groupings.append(Grouping(columns, distinct))
+                codes.append(code)
+    return groupings, np.stack(codes)
+
+
+def number_cells(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find distinct columns of codes (q, n): the cell (n,) of each row, and a row of each cell."""
+    cell = np.zeros(codes.shape[1], np.int64)
+    first = np.zeros(1, np.intp)
+    for row in codes:
+        low = row.min(initial=0)
+        keys = cell * (row.max(initial=0) - low + 1) + (row - low)
+        _, first, cell = np.unique(keys, return_index=True, return_inverse=True)
+    return cell, first
+
+
+def _distinct(values: np.ndarray) -> tuple[list[object], np.ndarray]:
+    """Find distinct labels in an order of their own, None for missing ones, and where they are."""
+    if values.dtype.kind == "M":
+        texts = np.datetime_as_string(values).astype(object)
+        texts[np.isnat(values)] = None
+        values = texts
+    if values.dtype.kind != "O":
+        labels, index = np.unique(values, return_inverse=True)
+        return [_label(label) for label in labels.tolist()], index
+    numbers: dict[object, int] = {}
+    try:
+        index = np.array(
+            [numbers.setdefault(_label(value), len(numbers)) for value in values.tolist()], np.intp
+        )
+    except TypeError as error:
+        raise TypeError(f"groups must hold hashable labels: {error}") from None
+    labels = sorted(numbers, key=lambda label: (type(label).__name__, str(label)))
+    place = np.empty(len(labels), np.intp)
+    place[[numbers[label] for label in labels]] = np.arange(len(labels))
+    return labels, place[index]
+
+
+def _as_numbers(column: np.ndarray) -> np.ndarray:
+    """Convert objects that are all numbers, some of them floats, to an array of floats."""
+    if column.dtype.kind != "O":
+        return column
+    kinds = {type(value) for value in column}
+    return column.astype(float) if float in kinds <= {float, int} else column
+
+
+def _label(value: object) -> object:
+    """Return a label, or None if it is missing: NaN, or NA or NaT of pandas."""
+    if isinstance(value, float) and value != value:
+        return None
+    return None if type(value).__name__ in ("NAType", "NaTType") else value

@@ -1,0 +1,144 @@
+"""Cumulative differences of outcomes and predictions, in ascending order of the predictions."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Array
+from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.order.equal_mass import (
+    Cells,
+    Split,
+    count_cells,
+    first_shift,
+    look_inside,
+    merge_keys,
+    sum_by_key,
+)
+
+__all__ = [
+    "excursions",
+    "excursions_of_blocks",
+    "excursions_of_many",
+    "steepest",
+    "sums_by_prediction",
+    "turns",
+    "without_rounding_errors",
+]
+
+#: Predictions are rounded to multiples of its inverse, so that equal ones are tied in any source.
+_GRID = 2.0**46
+
+
+def without_rounding_errors(predicted: Array, xp: ModuleType = np) -> Any:
+    """Round predictions so that those that differ only in their last digits become equal."""
+    return xp.round(predicted * _GRID) / _GRID
+
+
+def excursions(predicted: Array, observed: Array, weights: Array, xp: ModuleType = np) -> Array:
+    """Compute how far the cumulative differences rise and fall; also the mass and the outcomes.
+
+    The result (4,) holds the greatest and the least sum of weights times (observed - predicted)
+    over the rows up to a prediction, starting from zero, then the sums of weights and of weights
+    times outcomes. Rows with equal predictions are one step.
+    """
+    if xp is np:
+        order = np.argsort(predicted)
+        steps = weights * (observed - predicted)
+        ends = _is_last(predicted[order])
+        sums = np.cumsum(steps[order])[ends]
+        high, low = max(sums.max(), 0.0), min(sums.min(), 0.0)
+        return np.array([high, low, weights.sum(), weights @ observed])
+    return _on_device(predicted, observed, weights)
+
+
+@jax.jit
+def _on_device(predicted: jax.Array, observed: jax.Array, weights: jax.Array) -> jax.Array:
+    order = jnp.argsort(predicted)
+    ordered = predicted[order]
+    ends = jnp.append(jnp.diff(ordered) > 0, True)
+    sums = jnp.cumsum((weights * (observed - predicted))[order])
+    sums = jnp.where(ends, sums, 0)
+    return jnp.stack([sums.max(initial=0), sums.min(initial=0), weights.sum(), weights @ observed])
+
+
+def _is_last(ordered: Any) -> np.ndarray:
+    """Tell which of ascending predictions (n,) are the last of those that are tied."""
+    return np.append(np.diff(ordered) > 0, True)
+
+
+def turns(residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the greatest and the least cumulative sum (...,) of steps (..., m), with zero."""
+    sums = np.cumsum(residuals, axis=-1)
+    return np.maximum(sums.max(axis=-1), 0), np.minimum(sums.min(axis=-1), 0)
+
+
+def excursions_of_many(
+    predicted: np.ndarray, observed: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Compute the excursions (4, b) for many weights (n, b) of the same rows."""
+    order = np.argsort(predicted)
+    ends = np.flatnonzero(_is_last(predicted[order]))
+    steps = weights[order] * (observed - predicted)[order, None]
+    sums = np.cumsum(steps, axis=0)[ends]
+    high, low = np.maximum(sums.max(axis=0), 0), np.minimum(sums.min(axis=0), 0)
+    return np.stack([high, low, weights.sum(axis=0), observed @ weights])
+
+
+def sums_by_prediction(predicted: np.ndarray, addends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find the distinct predictions (m,) in ascending order, and sum addends (r, n) by them."""
+    order = np.argsort(predicted)
+    ordered = predicted[order]
+    starts = np.flatnonzero(np.append(True, _is_last(ordered)[:-1]))
+    return ordered[starts], np.add.reduceat(addends[:, order], starts, axis=1)
+
+
+def excursions_of_blocks(split: Split, groups: int, data: PredictionBlocks) -> np.ndarray:
+    """Compute the excursions (4, groups) of predictions in blocks, in two passes.
+
+    The first pass sums rows in cells, between which the cumulative differences are known. The
+    second looks only into cells in which they might rise or fall farther.
+    """
+    shift = first_shift(groups)
+    counts = data.total(partial(count_cells, split, groups, shift))["sums"]
+    cells, found = [], np.zeros((4, groups))
+    for sums in counts.swapaxes(0, 1):
+        used = np.flatnonzero(sums[3])
+        cells.append(Cells(used, sums[:, used]))
+    reach = [_may_turn(own.sums) for own in cells]
+    keys = [own.keys[which] for own, which in zip(cells, reach, strict=True)]
+    inside = data.total(partial(look_inside, split, keys, shift, 0), merge_keys)
+    for g, which in enumerate(reach):
+        parts = Cells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
+        mass, predicted, happened, _ = cells[g].replaced(which, shift, parts).sums
+        if len(mass):
+            high, low = turns(happened - predicted)
+            found[:, g] = high, low, mass.sum(), happened.sum()
+    return found
+
+
+def _may_turn(sums: np.ndarray) -> np.ndarray:
+    """Tell in which cells (m,) the cumulative differences may pass all ends of cells."""
+    if not sums.size:
+        return np.zeros(0, bool)
+    after = np.cumsum(sums[2] - sums[1])
+    before = np.append(0.0, after[:-1])
+    rise, fall = steepest(sums)
+    # Sums in another order differ in their last digits.
+    slack = 1e-12 * sums[0].sum()
+    high = before + rise >= max(after.max(), 0) - slack
+    low = before - fall <= min(after.min(), 0) + slack
+    return (sums[3] > 1) & (high | low)
+
+
+def steepest(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bound how far cumulative differences rise and fall within cells of sums (3, m)."""
+    mass, predicted, happened = sums[:3]
+    rise = np.minimum(happened, np.maximum(mass - predicted, 0))
+    return rise, np.minimum(predicted, np.maximum(mass - happened, 0))

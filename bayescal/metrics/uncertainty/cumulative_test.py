@@ -1,0 +1,289 @@
+"""Tests of Kolmogorov-Smirnov and Kuiper: whether cumulative differences are those of chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.checks import check_choice, check_count
+from bayescal.data.order.cumulative import sums_by_prediction, turns, without_rounding_errors
+from bayescal.data.predictions import Classes, Inputs, Reading
+from bayescal.metrics.calibration.cumulative import CUMULATIVE_KINDS, CumulativeKind
+from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
+from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest
+
+__all__ = ["CumulativeSteps", "ecce_test"]
+
+#: The largest part of the variance of a row, or of tied rows, with which Brownian motion's law is
+#: used.
+_LARGEST_PART = 1e-3
+#: Steps of sums that are simulated: neighboring ones are pooled if there are more.
+_MAX_STEPS = 4096
+#: Numbers that are drawn at once: 32 MiB.
+_ELEMENTS = 1 << 22
+#: Terms of the series of both laws, and the value from which on the series of tails is used.
+_TERMS, _TAIL = 40, 1.0
+
+
+@ignoring_underflow
+def ecce_test(
+    probs: ArrayLike,
+    y: ArrayLike,
+    *,
+    kind: CumulativeKind = "max",
+    events: Literal["binary", "confidence"] | None = None,
+    method: Literal["auto", "asymptotic", "simulated"] = "auto",
+    resamples: int = 1000,
+    seed: int = 0,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> CalibrationTest:
+    r"""Test calibration by the cumulative calibration error, as Kolmogorov-Smirnov or Kuiper.
+
+    If outcomes have the predicted probabilities, the cumulative differences C of :func:`ecce` are a
+    random walk with known variances. Its end has the standard deviation
+
+    .. math:: \sigma = \frac{\sqrt{\sum_i w_i^2 p_i (1 - p_i)}}{\sum_i w_i} ,
+
+    with :math:`w_i` in place of :math:`w_i^2` for weights that are counts (all integers). The
+    statistic is the error over :math:`\sigma`. Its p-value comes from the law of the greatest
+    absolute value ("max") or the range ("range") of Brownian motion on [0, 1], or from simulated
+    labels.
+
+    Use it where predictions may be too high or too low over a wide range, as it needs no bins.
+    Against over-confidence that is alike on both sides of one half :func:`spiegelhalter_test` is
+    stronger. :func:`consistency_test` with "ecce" tests class-wise errors, and rows that lie in
+    clusters.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    kind : {"max", "range"}
+        See :func:`ecce`. "range" finds errors of any region, "max" is best for predictions that are
+        all too high or all too low.
+    events : {"binary", "confidence"}, optional
+        P(y = 1), or the largest probability. By default "binary" for shape (n,) and "confidence"
+        for shape (n, k).
+    method : {"auto", "asymptotic", "simulated"}
+        "auto" simulates unless every row, and all rows with equal predictions together, have at
+        most 1/1000 of the variance: with predictions between 0 and 1 that do not repeat, from about
+        6,000 rows on.
+    resamples, seed : int
+        Sets of labels that are simulated.
+    weights : array of shape (n,), optional
+        Non-negative case weights. Whole ones are counts, the same as repeating cases; another is
+        a case whose one label counts so often.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    CalibrationTest
+        The standardized error, and its p-value: simulated, at least 1 / (resamples + 1). Where all
+        predictions are certain, the statistic is zero if all are right, and infinite if not.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`, and for unknown options.
+
+    Notes
+    -----
+    Simulated p-values are exact for any number of rows, any ties and weights, as the data
+    count among the draws. Of more than 4,096 distinct predictions with weights that are
+    counts, neighbors are pooled into steps of about equal variance, in the data as in the draws.
+
+    The asymptotic law is safe but for rare events: of n independent uniform predictions, 3.6 %
+    (n = 30) to 4.9 % (10,000) of true nulls have a p-value of 0.05 or less by "max", and 2.8 % to
+    4.9 % by "range"; of multiples of 0.1, 3.4 % and 2.3 %, however many rows. With predictions of
+    mean 0.01 and 300 rows its p-values of 0.001 are three times too small. "auto" simulates there.
+
+    Power at the level 0.05 with 1,000 uniform predictions, by 120 simulations: if the log odds are
+    0.2 too high, 0.70 (:func:`spiegelhalter_test` 0.09, :func:`consistency_test` of "ece" 0.28); if
+    they are 1.25 times too small, 0.20 by "max" and 0.27 by "range" (0.90, 0.25); if the true
+    probability is p + 0.08 sin(6 pi p), whose errors cancel in the sum, 0.12 and 0.08 (0.38, 0.74).
+
+    O(n log n), and up to 4,096 numbers a draw; for fractional weights, n.
+
+    References
+    ----------
+    I. Arrieta-Ibarra, P. Gujral, J. Tannen, M. Tygert and C. Xu (2022), Metrics of calibration for
+    probabilistic predictions. W. Feller (1951), The asymptotic distribution of the range of sums of
+    independent random variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
+    >>> found = ecce_test(p, y, kind="range")
+    >>> round(found.statistic, 2), round(found.p_value, 3)
+    (5.0, 0.001)
+    """
+    check_choice(kind, "kind", CUMULATIVE_KINDS)
+    check_choice(method, "method", ("auto", "asymptotic", "simulated"))
+    resamples = check_count(resamples, "resamples")
+    data = as_predictions(probs, y, weights, Reading(classes, inputs))
+    if events is not None:
+        check_choice(events, "events", SINGLE)
+    of, _ = resolve_kind(events, None, data.columns, SINGLE)
+    found = find_events(data, of, 1, np)
+    happened = np.asarray(found.happened, float)
+    steps = CumulativeSteps(found.predicted, happened, data.weights, data.whole)
+    statistic = steps.statistic(kind)
+    if steps.spread == 0:
+        return CalibrationTest(statistic, 0.0 if statistic else 1.0)
+    if method == "simulated" or (method == "auto" and not steps.many):
+        drawn, value = steps.simulate(kind, resamples, seed)
+        reached = np.count_nonzero(drawn >= value - 1e-12 * (1 + value))
+        return CalibrationTest(statistic, float(reached + 1) / (resamples + 1))
+    return CalibrationTest(statistic, tail_of_law(kind, statistic))
+
+
+class _Steps(NamedTuple):
+    """Steps of the cumulative differences (m,), in the order of the predictions."""
+
+    mass: np.ndarray
+    expected: np.ndarray
+    happened: np.ndarray
+    variance: np.ndarray
+
+
+class CumulativeSteps:
+    """Cumulative differences of outcomes and predictions, and their law if these are calibrated.
+
+    ``whole`` weights are counts.
+    """
+
+    def __init__(
+        self, predicted: np.ndarray, happened: np.ndarray, weights: np.ndarray, whole: bool
+    ) -> None:
+        predicted = without_rounding_errors(predicted)
+        spread = weights * predicted * (1 - predicted)
+        addends = [weights, weights * predicted, weights * happened]
+        variance = spread if whole else weights * spread
+        self.predicted, sums = sums_by_prediction(predicted, np.stack([*addends, variance]))
+        self._all = _Steps(*sums)
+        self._rows = None if whole else (predicted, weights)
+        total = float(sums[3].sum())
+        #: Standard deviation of the last sum.
+        self.spread = math.sqrt(total)
+        uncertain = weights[spread > 0]
+        largest = 1.0 if whole else float(uncertain.max(initial=0)) ** 2
+        #: Whether there are so many steps, all of them small, that the law is Brownian motion's.
+        self.many = max(largest, float(sums[3].max())) <= _LARGEST_PART * total
+
+    @property
+    def mass(self) -> np.ndarray:
+        """Sums of weights (m,) of tied rows."""
+        return self._all.mass
+
+    @property
+    def differences(self) -> np.ndarray:
+        """Sums of weights times (outcome - prediction) of tied rows (m,)."""
+        return self._all.happened - self._all.expected
+
+    def statistic(self, kind: str) -> float:
+        """Compute the greatest cumulative difference over the standard deviation of the last."""
+        error = float(_size(kind, *turns(self.differences)))
+        if self.spread > 0:
+            return error / self.spread
+        return 0.0 if error <= 1e-12 * self.mass.sum() else math.inf
+
+    def quantile(self, kind: str, level: float, resamples: int, seed: int) -> float:
+        """Compute the value below which the statistic of calibrated predictions lies."""
+        if self.spread == 0:
+            return 0.0
+        if not self.many:
+            return float(np.quantile(self.simulate(kind, resamples, seed)[0], level))
+        from scipy.optimize import root_scalar
+
+        found = root_scalar(lambda x: tail_of_law(kind, x) - (1 - level), bracket=(0.1, 40.0))
+        return float(found.root)
+
+    def simulate(self, kind: str, resamples: int, seed: int) -> tuple[np.ndarray, float]:
+        """Draw the statistic (resamples,) of calibrated predictions; also return that of the data.
+
+        Both are of pooled steps, if there are many.
+        """
+        steps = self._all if self._rows is not None else _pooled(self._all)
+        rng = np.random.default_rng(seed)
+        draws = self._walks if self._rows is not None else _binomial_walks
+        drawn = [_size(kind, *turns(walks)) for walks in draws(steps, resamples, rng)]
+        observed = _size(kind, *turns(steps.happened - steps.expected))
+        return np.concatenate(drawn) / self.spread, float(observed) / self.spread
+
+    def _walks(
+        self, steps: _Steps, resamples: int, rng: np.random.Generator
+    ) -> Iterator[np.ndarray]:
+        """Draw steps (b, m) of rows with weights that are no counts."""
+        assert self._rows is not None
+        order = np.argsort(self._rows[0], kind="stable")
+        predicted, weights = (own[order] for own in self._rows)
+        starts = np.flatnonzero(np.append(True, np.diff(predicted) > 0))
+        for size in _parts(resamples, len(weights)):
+            happened = rng.random((size, len(weights))) < predicted
+            yield np.add.reduceat(weights * (happened - predicted), starts, axis=1)
+
+
+def _binomial_walks(
+    steps: _Steps, resamples: int, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Draw steps (b, m) of weights that are counts."""
+    chance = np.clip(steps.expected / steps.mass, 0, 1)
+    counts = np.rint(steps.mass).astype(np.int64)
+    for size in _parts(resamples, len(chance)):
+        shape = size, len(chance)
+        if counts.max() == 1:
+            yield (rng.random(shape) < chance) - steps.expected
+        else:
+            yield rng.binomial(counts, chance, shape) - steps.expected
+
+
+def _parts(resamples: int, numbers: int) -> list[int]:
+    """Divide draws of this many numbers into parts that fit into memory."""
+    most = max(1, _ELEMENTS // numbers)
+    return [min(most, resamples - first) for first in range(0, resamples, most)]
+
+
+def _pooled(steps: _Steps) -> _Steps:
+    """Pool neighboring steps, of about equal variance, if there are many."""
+    if len(steps.mass) <= _MAX_STEPS:
+        return steps
+    sums = np.cumsum(steps.variance)
+    pool = np.minimum(sums / sums[-1] * _MAX_STEPS, _MAX_STEPS - 1).astype(np.intp)
+    starts = np.flatnonzero(np.append(True, np.diff(pool) > 0))
+    return _Steps(*(np.add.reduceat(own, starts) for own in steps))
+
+
+def _size(kind: str, high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    return np.maximum(high, -low) if kind == "max" else high - low
+
+
+def tail_of_law(kind: str, x: float) -> float:
+    """Compute the probability that a functional of Brownian motion on [0, 1] is at least x.
+
+    It is the greatest absolute value ("max") or the range ("range").
+    """
+    from scipy.special import ndtr
+
+    if x <= 0.1:
+        return 1.0
+    j = np.arange(_TERMS)
+    odd = (j + 0.5) * np.pi
+    if kind == "max":
+        if x >= _TAIL:
+            return float(4 * np.sum((-1.0) ** j * ndtr(-(2 * j + 1) * x)))
+        return float(1 - 2 * np.sum((-1.0) ** j / odd * np.exp(-((odd / x) ** 2) / 2)))
+    if x >= _TAIL:
+        return float(8 * np.sum((-1.0) ** j * (j + 1) * ndtr(-(j + 1) * x)))
+    return float(1 - np.sum((8 / x**2 + 2 / odd**2) * np.exp(-2 * (odd / x) ** 2)))

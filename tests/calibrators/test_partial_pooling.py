@@ -1,0 +1,373 @@
+"""Calibration by groups with partial pooling, beside SciPy's optima, quadrature and NUTS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+import bayescal as bc
+from bayescal.calibrators.combine.pooling.columns import make_column
+from bayescal.calibrators.combine.pooling.effects import COMMON, HALF_NORMAL, fit_at, make_effects
+
+
+def simulate(n: int, groups: int, tau: float, seed: int) -> tuple[np.ndarray, ...]:
+    """Draw log odds, labels and groups whose log odds are shifted, and the shifts."""
+    rng = np.random.default_rng(seed)
+    z, group = 1.5 * rng.normal(size=n), rng.integers(0, groups, n)
+    group[:groups] = np.arange(groups)
+    shift = tau * rng.normal(size=groups)
+    return z, (rng.random(n) < expit(z + shift[group])).astype(int), group, shift
+
+
+def crossed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, pd.DataFrame, np.ndarray]:
+    """Draw log odds, labels, two labels and a number as groups, and the true probabilities."""
+    rng, fixed = np.random.default_rng(seed), np.random.default_rng(99)
+    z = 1.5 * rng.normal(size=n)
+    region, device = rng.integers(0, 5, n), rng.integers(0, 4, n)
+    age = rng.normal(size=n)
+    a, b = fixed.normal(0, 0.3, 5), fixed.normal(0, 0.3, 4)
+    both, by_age = fixed.normal(0, 0.4, (5, 4)), fixed.normal(0, 0.4, (5, 2))
+    slope = 1 + fixed.normal(0, 0.15, 5)
+    old = (age > 0).astype(int)
+    p = expit(
+        z * slope[region] + a[region] + b[device] + both[region, device] + by_age[region, old]
+    )
+    frame = pd.DataFrame({"region": np.array([*"abcde"])[region], "device": device, "age": age})
+    return z, (rng.random(n) < p).astype(int), frame, p
+
+
+def log_loss(p: np.ndarray, truth: np.ndarray) -> float:
+    return float(-(truth * np.log(p) + (1 - truth) * np.log1p(-p)).mean())
+
+
+def test_effects_are_the_optimum_of_scipy() -> None:
+    """At the deviations of the fit, from indicator columns that the test makes itself."""
+    z, y, frame, _ = crossed(400, 0)
+    frame = frame.drop(columns="age")
+    w = np.random.default_rng(0).integers(1, 4, 400).astype(float)
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, w, groups=frame)
+    center = np.average(z, weights=w)
+    x = (z - center) / np.sqrt(np.average((z - center) ** 2, weights=w))
+    pair = frame["region"] + frame["device"].astype(str)
+    spread = np.std(np.repeat(z, w.astype(int)))
+    columns, precision = [np.ones(400), x], [COMMON[0] ** -2, COMMON[1] ** -2]
+    for values, (offset, slope) in zip(
+        (frame["region"], frame["device"], pair), fitted.deviations_.values(), strict=True
+    ):
+        for level in np.unique(values):
+            inside = np.asarray(values == level, float)
+            columns.append(inside)
+            precision.append(offset**-2)
+            if slope:
+                columns.append(inside * x)
+                precision.append((slope * spread) ** -2)
+    design, strength = np.stack(columns, axis=1), np.array(precision)
+
+    def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        eta = z + design @ theta
+        value = w @ (np.logaddexp(0, eta) - y * eta) + 0.5 * strength @ theta**2
+        return float(value), design.T @ (w * (expit(eta) - y)) + strength * theta
+
+    best = minimize(objective, np.zeros(len(strength)), jac=True, method="L-BFGS-B", tol=1e-14,
+                    options={"maxiter": 20_000, "maxfun": 20_000})  # fmt: skip
+    expected = z + design @ best.x
+    hessian = design.T @ (design * (w * expit(expected) * expit(-expected))[:, None])
+    covariance = np.linalg.inv(hessian + np.diag(strength))
+    variance = np.einsum("ij,jk,ik->i", design, covariance, design)
+    middle, deviation = fitted._log_odds(z, frame, fitted._learned.fit)
+    np.testing.assert_allclose(middle, expected, atol=2e-5)
+    np.testing.assert_allclose(deviation, np.sqrt(variance), rtol=1e-5)
+
+
+def test_evidence_is_that_of_quadrature() -> None:
+    """Two groups of which only the offsets differ: an integral over three numbers."""
+    z, y, group, _ = simulate(300, 2, 0.5, 1)
+    weights, codes = np.ones(300), np.array([[0, 1]])
+    effects = make_effects(z, y.astype(float), weights, group, codes, [False], 0.0, 1e6)
+    tau = np.array([0.7])
+    found = fit_at(effects, tau, np.zeros(effects.length))
+    # The common slope has no effect: scores are divided by a million.
+    nodes, mass = np.polynomial.hermite_e.hermegauss(60)
+    mass = mass / mass.sum()
+    logs = np.zeros((60, 60, 2))
+    for level in (0, 1):
+        rows = group == level
+        eta = z[rows] + (nodes[:, None] * COMMON[0] + nodes * tau[0])[..., None]
+        logs[..., level] = (y[rows] * eta - np.logaddexp(0, eta)).sum(axis=2)
+    top = logs.max(axis=(0, 1))
+    inner = np.exp(logs - top)
+    # Given the common offset, groups are independent.
+    exact = np.log(mass @ np.prod(np.einsum("abl,b->al", inner, mass), axis=1)) + top.sum()
+    exact -= 0.5 * (tau[0] / HALF_NORMAL[0]) ** 2
+    assert found.log_evidence == pytest.approx(exact, abs=0.02)
+
+
+def test_deviations_are_the_mode_of_the_evidence() -> None:
+    z, y, group, _ = simulate(3000, 20, 0.5, 3)
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+    tau = fitted._learned.fit.tau
+    weights, codes = np.ones(len(z)), np.arange(20)[None]
+    args = fitted._center, fitted._spread
+    effects = make_effects(z, y.astype(float), weights, group, codes, [True], *args)
+    grid = np.geomspace(0.1, 2, 61)
+    values = [
+        fit_at(effects, np.array([own, tau[1]]), np.zeros(effects.length)).log_evidence
+        for own in grid
+    ]
+    # The update leaves out how the curvature at the mode depends on the deviation.
+    assert tau[0] == pytest.approx(grid[int(np.argmax(values))], rel=0.05)
+    assert 0.3 < tau[0] < 0.7
+
+
+def test_small_groups_are_shrunk_and_large_ones_are_not() -> None:
+    rng = np.random.default_rng(0)
+    group = np.repeat([0, 1, 2, 3, 4], [20_000, 20_000, 20_000, 20_000, 12])
+    z = rng.normal(size=len(group))
+    shift = np.array([-1.0, 1, -0.5, 0.5, 0])[group]
+    y = (rng.random(len(group)) < expit(z + shift)).astype(int)
+    y[group == 4] = 1
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+    at = fitted.predict_proba(np.zeros(5), groups=np.arange(5))[:, 1]
+    np.testing.assert_allclose(at[:4], expit([-1.0, 1, -0.5, 0.5]), atol=0.02)
+    assert 0.6 < at[4] < 0.95
+    lower, upper = fitted.predict_interval(np.zeros(5), groups=np.arange(5))
+    assert (upper - lower)[4] > 5 * (upper - lower)[:4].max()
+
+
+def test_groups_that_do_not_differ_share_one_curve() -> None:
+    z, y, group, _ = simulate(4000, 10, 0.0, 4)
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+    at = fitted.predict_proba(np.zeros(10), groups=np.arange(10))[:, 1]
+    assert np.ptp(at) < 0.03
+
+
+@pytest.mark.parametrize(("n", "most"), [(600, 0.522), (2_000, 0.510), (20_000, 0.5015)])
+def test_crossings_and_numbers(n: int, most: float) -> None:
+    """The true probabilities have 0.4999, the raw ones 0.527, main effects alone 0.513."""
+    z, y, frame, _ = crossed(n, 7)
+    new, _, groups, truth = crossed(100_000, 1234)
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame)
+    loss = log_loss(fitted.predict_proba(new, groups=groups)[:, 1], truth)
+    assert loss < most
+    assert ("region", "age") in fitted.groupings_
+    if n == 20_000:
+        alone = bc.PartialPooling(1, inputs="logits").fit(z, y, groups=frame)
+        assert log_loss(alone.predict_proba(new, groups=groups)[:, 1], truth) > 0.51
+        assert fitted.log_evidence_ > alone.log_evidence_ + 50
+
+
+def test_few_rows_do_no_harm() -> None:
+    """Mean over data sets of 100 rows in 40 crossed groups, beside the default without groups."""
+    new, _, groups, truth = crossed(20_000, 1234)
+    losses = []
+    for seed in range(12):
+        z, y, frame, _ = crossed(100, 100 + seed)
+        pooled = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame)
+        default = bc.Auto(inputs="logits").fit(z, y)
+        losses.append([
+            log_loss(pooled.predict_proba(new, groups=groups)[:, 1], truth),
+            log_loss(default.predict_proba(new)[:, 1], truth),
+        ])  # fmt: skip
+    mean = np.mean(losses, axis=0)
+    assert mean[0] < mean[1] + 0.01
+
+
+def test_weights_orders_and_names() -> None:
+    z, y, frame, _ = crossed(500, 2)
+    w = np.random.default_rng(2).integers(0, 4, 500)
+    new, _, groups, _ = crossed(50, 3)
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, w, groups=frame)
+    expected = fitted.predict_proba(new, groups=groups)
+    repeated = np.repeat(np.arange(500), w)
+    order = np.random.default_rng(0).permutation(500)
+    others = [
+        bc.PartialPooling(inputs="logits").fit(
+            z[repeated], y[repeated], groups=frame.iloc[repeated]
+        ),
+        bc.PartialPooling(inputs="logits").fit(
+            z[order], y[order], w[order], groups=frame.iloc[order]
+        ),
+        bc.PartialPooling().fit(expit(z), y, w, groups=frame),
+        bc.PartialPooling(inputs="logits").fit(z, y, w, groups=pl.from_pandas(frame)),
+    ]
+    for i, other in enumerate(others):
+        at = expit(new) if i == 2 else new
+        np.testing.assert_allclose(other.predict_proba(at, groups=groups), expected, atol=1e-7)
+    columns = frame[["age", "region", "device"]]
+    turned = bc.PartialPooling(inputs="logits").fit(z, y, w, groups=columns)
+    np.testing.assert_allclose(turned.predict_proba(new, groups=groups), expected, atol=1e-4)
+    # Columns of frames are found by their names.
+    again = fitted.predict_proba(new, groups=groups[["device", "age", "region"]])
+    np.testing.assert_array_equal(again, expected)
+    swapped = bc.PartialPooling(inputs="logits").fit(-z, 1 - y, w, groups=frame)
+    np.testing.assert_allclose(
+        swapped.predict_proba(-new, groups=groups)[:, ::-1], expected, atol=1e-6
+    )
+
+
+def test_unknown_and_missing_levels() -> None:
+    z, y, group, _ = simulate(3000, 6, 1.0, 5)
+    labels = np.array(["a", "b", "c", "d", "e", None], object)[group]
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=labels)
+    at = fitted.predict_proba(np.zeros(3), groups=np.array(["a", None, "new"], object))[:, 1]
+    missing = fitted.predict_proba(np.zeros(1), groups=[np.nan])[:, 1]
+    assert missing[0] == at[1] and len({*at.round(6)}) == 3
+    lower, upper = fitted.predict_interval(np.zeros(2), groups=np.array(["a", "new"], object))
+    assert (upper - lower)[1] > 2 * (upper - lower)[0]
+    # The effects of unknown levels are drawn from their prior.
+    numbers = bc.PartialPooling(inputs="logits").fit(z, y, groups=np.where(group == 0, np.nan, z))
+    assert np.isfinite(numbers.predict_proba([0.0, 0.0], groups=[np.nan, 0.3])).all()
+
+
+def test_group_effects() -> None:
+    z, y, group, shift = simulate(20_000, 4, 1.0, 6)
+    names = np.array(["north", "south", "east", "west"])[group]
+    frame = pd.DataFrame({"region": names})
+    found = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame).group_effects()
+    assert [own.level for own in found] == [("east",), ("north",), ("south",), ("west",)]
+    assert all(own.columns == ("region",) and own.lower < own.offset < own.upper for own in found)
+    assert [own.weight for own in found] == [float((group == i).sum()) for i in (2, 0, 1, 3)]
+    offsets = np.array([own.offset for own in found])
+    # Up to what all groups have in common.
+    expected = shift[[2, 0, 1, 3]]
+    np.testing.assert_allclose(offsets - offsets.mean(), expected - expected.mean(), atol=0.12)
+
+
+def test_numbers_are_cut_at_weighted_quantiles() -> None:
+    values = np.array([1.0, 2, 3, 4, 5, 6, 7, 8, 9, np.nan])
+    column = make_column(values, np.ones(10), 3)
+    assert column.cuts is not None and column.cuts.tolist() == [3.0, 6.0]
+    assert column.codes(values).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
+    heavy = make_column(values, np.r_[9.0, np.ones(9)], 2)
+    assert heavy.cuts is not None and heavy.cuts.tolist() == [1.0]
+    few = make_column(np.array([0.0, 1.0, 0.5, 1.0]), np.ones(4), 2)
+    assert few.cuts is not None and few.cuts.tolist() == [0.0, 0.5]
+    assert few.names() == ["<= 0", "(0, 0.5]", "> 0.5", "missing"]
+    same = make_column(np.full(5, 2.0), np.ones(5), 2)
+    assert same.codes(np.array([2.0, 1.0])).tolist() == [0, 0]
+
+
+def test_what_is_wrong_is_said() -> None:
+    z, y, group, _ = simulate(60, 3, 0.5, 0)
+    model = bc.PartialPooling(inputs="logits")
+    for wrong, message in (
+        (dict(groups=group[:-1]), "groups must have 60 rows"),
+        (dict(groups=np.zeros((60, 2, 2))), r"shape \(n,\) or \(n, g\)"),
+        (dict(groups=[[1, {}]] * 60), "hashable"),
+        (dict(groups=np.arange(60), sample_weight=-np.ones(60)), "sample_weight"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            model.fit(z, y, **wrong)
+    many = np.random.default_rng(0).integers(0, 2500, (6000, 2))
+    with pytest.raises(ValueError, match="at most 4,000 effects"):
+        model.fit(np.zeros(6000), np.arange(6000) % 2, groups=many)
+    with pytest.raises(ValueError, match="interactions must be at least 1"):
+        bc.PartialPooling(0).fit(expit(z), y, groups=group)
+    fitted = model.fit(z, y, groups=pd.DataFrame({"a": group}))
+    with pytest.raises(ValueError, match="columns"):
+        fitted.predict_proba(z, groups=pd.DataFrame({"b": group}))
+    with pytest.raises(ValueError, match="1 columns as in the fit"):
+        fitted.predict_proba(z, groups=np.stack([group, group], axis=1))
+    with pytest.raises(ValueError, match="level"):
+        fitted.predict_interval(z, 1.0, groups=group)
+
+
+def test_a_fit_that_fails_leaves_the_earlier_one() -> None:
+    z, y, frame, _ = crossed(300, 0)
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame)
+    expected, kept = fitted.predict_proba(z, groups=frame), dict(vars(fitted))
+    wrong: Any = (
+        (np.full(300, np.nan), y, frame),
+        (z, np.arange(300), frame),
+        (z, y, frame[:200]),
+        (z, y, [[{}]] * 300),
+    )
+    for scores, labels, groups in wrong:
+        with pytest.raises((ValueError, TypeError)):
+            fitted.fit(scores, labels, groups=groups)
+        now = vars(fitted)
+        assert now.keys() == kept.keys() and all(now[name] is kept[name] for name in kept)
+    fitted.set_params(inputs="probs", interactions=1)  # for the next fit
+    np.testing.assert_array_equal(fitted.predict_proba(z, groups=frame), expected)
+
+
+@pytest.mark.parametrize("rows", ["one class", "two rows", "far scores", "one group each"])
+def test_extreme_rows(rows: str) -> None:
+    z, y, group, _ = simulate(40, 4, 0.5, 1)
+    classes: Any = (0, 1)
+    if rows == "one class":
+        y = np.ones_like(y)
+    elif rows == "two rows":
+        z, y, group = z[:2], np.array([0, 1]), group[:2]
+    elif rows == "far scores":
+        z = 700 * z
+    else:
+        group = np.arange(40)
+    fitted = bc.PartialPooling(inputs="logits", classes=classes).fit(z, y, groups=group)
+    p = fitted.predict_proba(z, groups=group)
+    lower, upper = fitted.predict_interval(z, groups=group)
+    assert fitted.status_ == "converged" and np.isfinite(p).all()
+    assert (lower <= upper).all() and (lower >= 0).all() and (upper <= 1).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "groups", "tau"), [(300, 8, 0.3), (2000, 8, 0.7), (500, 25, 0.3), (2500, 25, 0.7)]
+)
+def test_intervals_hold_the_truth(n: int, groups: int, tau: float) -> None:
+    inside = []
+    for seed in range(120):
+        z, y, group, shift = simulate(n, groups, tau, seed)
+        fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+        ends = [(own.lower, own.upper) for own in fitted.group_effects()]
+        lower, upper = np.array(ends).T
+        inside.append(((lower <= shift) & (shift <= upper)).mean())
+    error = np.std(inside) / np.sqrt(len(inside))
+    assert 0.86 - 2 * error < np.mean(inside) < 0.93 + 2 * error
+
+
+@pytest.mark.slow
+def test_effects_are_those_of_nuts() -> None:
+    """The same model in NumPyro, sampled with the standard deviations."""
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC, NUTS
+
+    z, y, group, _ = simulate(1500, 12, 0.6, 8)
+    x = (z - z.mean()) / z.std()
+    center, labels = float(z.mean() / z.std()), jnp.asarray(y, jnp.float32)
+    scores, standard = jnp.asarray(z, jnp.float32), jnp.asarray(x, jnp.float32)
+
+    def model() -> Any:
+        tau: Any = numpyro.sample("tau", dist.HalfNormal(HALF_NORMAL[0]))
+        turn: Any = numpyro.sample("turn", dist.HalfNormal(HALF_NORMAL[1]))
+        a0: Any = numpyro.sample("a0", dist.Normal(0, COMMON[0]))
+        a1: Any = numpyro.sample("a1", dist.Normal(0, COMMON[1]))
+        with numpyro.plate("groups", 12):
+            beta: Any = numpyro.sample("beta", dist.Normal(0, 1))
+            beta = tau * beta
+            alpha: Any = numpyro.sample("alpha", dist.Normal(0, 1))
+            alpha = turn * alpha
+        eta = scores + a0 + a1 * standard + beta[group] + alpha[group] * standard
+        numpyro.deterministic("at_zero", a0 + beta - (a1 + alpha) * center)
+        numpyro.factor("likelihood", jnp.sum(labels * eta - jnp.logaddexp(0.0, eta)))
+
+    sampler = MCMC(NUTS(model), num_warmup=1000, num_samples=4000, progress_bar=False)
+    with jax.numpy_dtype_promotion("standard"):
+        sampler.run(jax.random.key(0))
+    draws = np.asarray(sampler.get_samples()["at_zero"])
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+    lower, upper = fitted.predict_interval(np.zeros(12), groups=np.arange(12))
+    low, high = expit(np.quantile(draws, [0.05, 0.95], axis=0))
+    np.testing.assert_allclose(lower, low, atol=0.025)
+    np.testing.assert_allclose(upper, high, atol=0.025)
+    mean = fitted.predict_proba(np.zeros(12), groups=np.arange(12))[:, 1]
+    np.testing.assert_allclose(mean, expit(draws).mean(axis=0), atol=0.015)

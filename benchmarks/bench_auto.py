@@ -92,12 +92,12 @@ def batch(p: Array, y: Array, at: Array, truth: Array) -> tuple[Callable[[], Any
     import jax.numpy as jnp
 
     from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
-    from bayescal.calibrators.binary.averaged_beta.points import gather
+    from bayescal.calibrators.binary.averaged_beta.points import summarize
 
     rng = np.random.default_rng(0)
     z = np.log(p[:, 1] / p[:, 0])
     rows = rng.integers(len(z), size=(1000, 256))
-    parts = [gather(z[own], y[own], np.ones(256)) for own in rows]
+    parts = [summarize(z[own], y[own], np.ones(256)) for own in rows]
     size = max(len(points.z) for points in parts)
 
     def pad(points: Any) -> list[Array]:

@@ -94,7 +94,7 @@ class Problem:
                 rng.normal(size=len(basis.scale)),
             )
             u = noise * basis.prior.scale
-            theta = basis.back(np.where(basis.positive, np.exp(basis.positive * u), u))
+            theta = basis.destandardize(np.where(basis.positive, np.exp(basis.positive * u), u))
         elif isinstance(case, LinearCalibrator):
             self.state |= {"present": np.ones(3, bool), "unit": np.asarray(1.0)}
             self.state |= {"inverse": np.asarray(1.0)}

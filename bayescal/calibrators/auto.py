@@ -1,4 +1,4 @@
-"""The default: a calibrator chosen by the shape of the scores, and an account of what it did."""
+"""The default calibrator, chosen by the shape of the scores, with a report."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.dispatch import dispatched
 from bayescal.calibrators.base.report import (
     Report,
-    expect,
+    expected_losses,
     make_report,
     report_of_moments,
     row_losses,
-    row_losses_of_scores,
+    uncalibrated_row_losses,
 )
 from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
 from bayescal.calibrators.binary.logistic import Logistic
@@ -45,57 +45,59 @@ from bayescal.data.weights import check_weights
 
 __all__ = ["Auto"]
 
-#: Of evidence.
+#: Exponent of the evidence of ``AveragedBeta``.
 _POWER = 0.5
 
 
 def _has_interval(self: Auto) -> bool:
-    # A stack alone is also fitted without a posterior.
+    # Only a stack may be fitted without a posterior.
     parts = getattr(self, "calibrators_", [None])
     return getattr(parts[0], "inference", None) != "map"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Auto(ClassifierMixin, Combination):
-    """The calibrator to begin with: nothing is to be chosen.
+    """The default calibrator; it needs no choices.
 
-    Two classes are calibrated by :class:`AveragedBeta` with power 0.5, three and more by
-    :class:`StackedScaling`, and labels that do not exclude each other, given as a matrix of zeros
-    and ones, by an ``AveragedBeta`` for each. Raw scores of two classes pass through Platt scaling
+    ``Auto`` calibrates binary scores with :class:`AveragedBeta` (with power 0.5) and multi-class
+    scores with :class:`StackedScaling`. Multi-label problems, whose labels are a matrix of zeros
+    and ones, get an ``AveragedBeta`` for each label. Raw binary scores pass through Platt scaling
     first.
 
     Parameters
     ----------
     inputs : {"probs", "logits", "scores"}
-        What the scores are; it is never guessed from them. Raw scores are for two classes.
+        Kind of scores, which is never guessed. Raw scores are for binary problems.
     classes : sequence of k labels, optional
-        Of the columns, in their order; needed where the data may lack one.
+        Labels of the columns, in their order; needed if the data may lack a class.
     mode : {"stack", "single"}
-        Of ``StackedScaling``; "single" is faster.
+        Mode of ``StackedScaling``; "single" is faster.
     inference : {"map", "laplace"}
-        Of ``StackedScaling``; "laplace" gives it intervals, for a few dozen classes at most.
+        Inference of ``StackedScaling``; "laplace" gives intervals, for up to a few dozen classes.
     folds : int, optional
-        By which the expected loss is found, and the weights of a stack.
+        Number of folds that estimate the expected loss and the weights of a stack.
     random_state : int, RandomState or None
-        Of the draws of ``inference="laplace"``.
+        Seed of the draws of ``inference="laplace"``.
 
     Attributes
     ----------
     classes_ : array of shape (k,)
-        Not of several labels.
+        Classes; not for multi-label problems.
     calibrators_ : list of one fitted calibrator
+        The chosen calibrator.
     report_ : Report
-        What was chosen and why, the weights of its members, and what to expect: ``print`` it.
+        The choice and its reason, the weights of averaged members, and the expected log loss;
+        ``print`` it.
     status_ : str
-        As the calibrator's.
+        Status of the calibrator.
 
     Notes
     -----
-    Of two classes the expected loss is that of rows left out, by Newton's step and Laplace's
-    approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is first asked
-    for. Of raw scores and several labels it takes ``folds`` further fits; a stack has made them.
-    Of raw scores in blocks it is as of two classes, with the two parameters of Platt scaling as
-    they are, and of ``mode="single"`` in blocks it is not known.
+    For binary scores, the expected loss is the leave-one-out loss by Newton's step and Laplace's
+    approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is first
+    requested. For raw scores and multi-label problems it takes ``folds`` further fits; a stack has
+    already made them. For raw scores in blocks it is the loss of ``AveragedBeta``, with the two
+    parameters of Platt scaling fixed. For ``mode="single"`` in blocks it is unknown.
 
     Examples
     --------
@@ -125,16 +127,17 @@ class Auto(ClassifierMixin, Combination):
     _report_of_rows: ClassVar[bool] = False
 
     def fit(self, scores: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Choose, fit, and estimate what to expect.
+        """Choose and fit a calibrator, and estimate its expected loss.
 
         Parameters
         ----------
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
-            As ``inputs`` says; of several labels a column for each, or a list with an array (n, 2)
-            for each. Blocks, which hold their
-            labels, and what is read in blocks (see :meth:`Calibrator.fit`), are of classes.
+            Scores of the kind that ``inputs`` names. For multi-label problems, a column or an array
+            (n, 2) in a list for each label. Blocks, which contain their labels, and sources that
+            are read in blocks (see :meth:`Calibrator.fit`) must not be multi-label.
         y : array-like of shape (n,) or (n, labels)
-            Labels of any kind; or zeros and ones of any type, a column for each of several labels.
+            Labels of any kind; or zeros and ones of any type, with a column for each label of a
+            multi-label problem.
         sample_weight : array-like of shape (n,), optional
 
         Returns
@@ -144,7 +147,7 @@ class Auto(ClassifierMixin, Combination):
         Warns
         -----
         UserWarning
-            If each row of several labels holds one 1, as for classes that exclude each other.
+            If every row of a multi-label ``y`` has exactly one 1, like one-hot classes.
         """
         check_inputs(self.inputs)
         check_choice(self.mode, "mode", ("stack", "single"))
@@ -155,9 +158,9 @@ class Auto(ClassifierMixin, Combination):
         if np.ndim(y) < 2 and (blocks := as_blocks(scores, y, sample_weight)) is not None:
             columns = next(iter(blocks.each(_count_columns)))
             return self._hold(*self._choose(columns, False), blocks, None, None)
-        there = accelerated(scores)
+        device_scores = accelerated(scores)
         if np.ndim(y) < 2:
-            scores = widen(scores, self.inputs) if there is None else there
+            scores = widen(scores, self.inputs) if device_scores is None else device_scores
         check_unmasked(y, "y")
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
         several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1
@@ -165,14 +168,16 @@ class Auto(ClassifierMixin, Combination):
         chosen, reason = self._choose(np.shape(scores)[1] if np.ndim(scores) == 2 else 1, several)
         self._hold(chosen, reason, scores, y, sample_weight)
         if not isinstance(chosen, AveragedBeta):
-            fits_there = there is not None and isinstance(chosen, StackedScaling)
+            on_device = device_scores is not None and isinstance(chosen, StackedScaling)
             if several:
                 rows, labels, _ = read_many(scores, labels)
-                _hint(rows, labels, self.inputs)
+                _warn_if_exclusive(rows, labels, self.inputs)
             else:
-                rows = scores if fits_there else self._in_order(scores)
-            with float64() if fits_there else nullcontext():
-                self.report_ = self._judge(chosen, reason, rows, labels, sample_weight, several)
+                rows = scores if on_device else self._in_order(scores)
+            with float64() if on_device else nullcontext():
+                self.report_ = self._make_held_out_report(
+                    chosen, reason, rows, labels, sample_weight, several
+                )
         return self
 
     def _in_order(self, scores: Any) -> np.ndarray:
@@ -180,11 +185,11 @@ class Auto(ClassifierMixin, Combination):
         return in_order(rows.reshape(len(rows), -1), names, self.classes_, "scores")
 
     def _hold(self, chosen: Any, reason: str, scores: Any, y: Any, sample_weight: Any) -> Self:
-        """Fit what is chosen and keep it, without a report."""
+        """Fit the chosen calibrator and keep it, without a report."""
         fitted = chosen.fit(scores, y, sample_weight)
         self._keep([fitted])
         keep_features(self, fitted)
-        vars(self).pop("classes_", None)  # of an earlier fit
+        vars(self).pop("classes_", None)  # from an earlier fit
         if not isinstance(chosen, MultiLabel):
             self.classes_ = fitted.classes_
         return self
@@ -192,7 +197,7 @@ class Auto(ClassifierMixin, Combination):
     @cached_property
     @ignoring_underflow
     def report_(self) -> Report:
-        """Of two classes, from the points that the calibrator keeps; of blocks, from moments."""
+        """Report of the choice and the expected log loss; ``print`` it."""
         check_is_fitted(self)
         fitted = self.calibrators_[0]
         if isinstance(fitted, StackedScaling):
@@ -202,30 +207,31 @@ class Auto(ClassifierMixin, Combination):
             return report_of_moments(names, sizes, members, moments)
         if isinstance(fitted, AveragedBeta):
             return fitted.report_
-        # Its own last one takes no scores as they are.
-        nothing = dict.fromkeys(("uncalibrated", "gain", "gain_error", "helps", "hurts"))
-        return replace(fitted.calibrators_[-1].report_, calibrator=fitted._title(), **nothing)
+        # The last calibrator never sees the raw scores, so the uncalibrated loss is unknown.
+        unknown = dict.fromkeys(("uncalibrated", "gain", "gain_error", "helps", "hurts"))
+        return replace(fitted.calibrators_[-1].report_, calibrator=fitted._title(), **unknown)
 
     def predict_proba(self, scores: Any) -> Any:
-        """Return the calibrated probabilities (m, k), or (m, labels) that each label is present."""
+        """Compute calibrated probabilities (m, k), or (m, labels) for multi-label problems."""
         check_is_fitted(self)
         return self.calibrators_[0].predict_proba(scores)
 
     def predict(self, scores: Any) -> np.ndarray:
-        """Return the most probable class (m,), or one (m, labels) where a label is."""
+        """Return the most probable class (m,), or for several labels zeros and ones (m, labels)."""
         check_is_fitted(self)
         return self.calibrators_[0].predict(scores)
 
     @available_if(_has_interval)
     @dispatched
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Return credible intervals of the probabilities; of two classes those of the second.
+        """Compute credible intervals of the probabilities; for two classes, of the second.
 
-        Of three and more classes only with ``inference="laplace"``.
+        For three or more classes only with ``inference="laplace"``.
 
         Parameters
         ----------
-        scores : array-like, as for ``fit``
+        scores : array-like
+            Scores as in ``fit``.
         level : float
 
         Returns
@@ -236,19 +242,19 @@ class Auto(ClassifierMixin, Combination):
         return self.calibrators_[0].predict_interval(scores, level)
 
     def _map(self, state: State, scores: Any) -> Any:
-        ((part, own),) = self._each(state)
-        return part._map(own, scores)
+        ((part, part_state),) = self._with_states(state)
+        return part._map(part_state, scores)
 
     def _has_ends(self, state: State) -> bool:
-        ((part, own),) = self._each(state)
-        return part._has_ends(own)
+        ((part, part_state),) = self._with_states(state)
+        return part._has_ends(part_state)
 
     def _map_ends(self, state: State, scores: Any, level: float) -> Any:
-        ((part, own),) = self._each(state)
-        return part._map_ends(own, scores, level)
+        ((part, part_state),) = self._with_states(state)
+        return part._map_ends(part_state, scores, level)
 
     def _choose(self, columns: int, several: bool) -> tuple[Any, str]:
-        """Return a calibrator, not yet fitted, and why it is that."""
+        """Choose an unfitted calibrator; return it with the reason."""
         binary: Any = AveragedBeta(_POWER, inputs=self.inputs, classes=self.classes)
         if self.inputs == "scores":
             parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta(_POWER)]
@@ -267,7 +273,7 @@ class Auto(ClassifierMixin, Combination):
         )
         return stacked, f"{columns} classes"
 
-    def _judge(
+    def _make_held_out_report(
         self, chosen: Any, reason: str, rows: Any, y: Any, sample_weight: Any, several: bool
     ) -> Report:
         fitted = self.calibrators_[0]
@@ -278,43 +284,42 @@ class Auto(ClassifierMixin, Combination):
             rows = rows[used]
         weights, y = weights[used], np.asarray(y)[used]
         codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]
-        held = getattr(fitted, "held_out_losses_", None)
-        if held is None:
-            held = self._held_out(chosen, rows, y, codes, weights)
+        held_out = getattr(fitted, "held_out_losses_", None)
+        if held_out is None:
+            held_out = self._held_out(chosen, rows, y, codes, weights)
         raw = self.inputs == "scores"
-        plain = None if raw else row_losses_of_scores(rows, codes, self.inputs)
+        uncalibrated = None if raw else uncalibrated_row_losses(rows, codes, self.inputs)
         sizes = len(rows), rows.shape[1] if several else len(self.classes_)
-        # Whole weights are counts, as in metrics.
+        # Integer weights are counts, as in metrics.
         squares = weights if np.all(weights == np.floor(weights)) else weights**2
         names, members = (fitted._title(), reason), fitted._member_weights()
-        # As a function, which asks for no names of columns: the rows are in the fit's order.
-        expected = expect(fitted.as_function(), rows, codes, self.inputs)
-        return make_report(names, sizes, members, held, plain, weights, squares, expected)
+        # The function does not check column names; the rows are in the order of the fit.
+        expected = expected_losses(fitted.as_function(), rows, codes, self.inputs)
+        return make_report(
+            names, sizes, members, held_out, uncalibrated, weights, squares, expected
+        )
 
     def _held_out(
         self, chosen: Any, rows: Any, y: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> np.ndarray | None:
-        """Return the losses (n,) of rows by calibrators fitted without their folds.
-
-        None for a single row.
-        """
+        """Compute held-out losses (n,) by fits without each fold; None for a single row."""
         folds = self._folds(rows, codes, weights)
         if folds.count == 1:
             return None
         losses = np.empty(len(folds.fold))
         for fold in range(folds.count):
             out = folds.fold == fold
-            kept, left = folds.index[~out], folds.index[out]
-            own: Any = clone(chosen)
+            training, test = folds.index[~out], folds.index[out]
+            fitted: Any = clone(chosen)
             if codes.ndim == 1:
-                own.set_params(classes=tuple(label_list(self.classes_)))
-            own.fit(rows[kept], y[kept], folds.weights[~out])
-            predict = own.predict_proba if on_host(rows) else own.as_function()
-            losses[out] = row_losses(predict(rows[left]), codes[left])
+                fitted.set_params(classes=tuple(label_list(self.classes_)))
+            fitted.fit(rows[training], y[training], folds.weights[~out])
+            predict = fitted.predict_proba if on_host(rows) else fitted.as_function()
+            losses[out] = row_losses(predict(rows[test]), codes[test])
         return folds.of_rows(losses)
 
     def _folds(self, rows: Any, codes: np.ndarray, weights: np.ndarray) -> FoldedRows:
-        """Deal the rows to folds by what they hold, whatever their order."""
+        """Deal the rows to folds by their content, independently of their order."""
         count = self.folds or 5
         if codes.ndim == 2:
             strata = np.unique(codes, axis=0, return_inverse=True)[1].ravel()
@@ -324,20 +329,20 @@ class Auto(ClassifierMixin, Combination):
         return fold_scores(rows, codes, weights, count)
 
 
-def _hint(rows: np.ndarray, labels: np.ndarray, inputs: str) -> None:
-    """Warn if labels exclude each other, and probabilities as well, though they come in columns."""
+def _warn_if_exclusive(rows: np.ndarray, labels: np.ndarray, inputs: str) -> None:
+    """Warn if labels and probabilities in columns look like one-hot classes."""
     exclusive = bool((labels.sum(axis=1) == 1).all())
     if exclusive and (inputs != "probs" or np.abs(rows.sum(axis=1) - 1).max() < SUM_TOLERANCE):
         warnings.warn(
             "each row of y holds one 1, as for classes that exclude each other, and is read as "
-            "several labels, each calibrated for itself; for classes pass y.argmax(axis=1)",
+            "several labels that are calibrated separately; for classes pass y.argmax(axis=1)",
             UserWarning,
             stacklevel=frames_to_caller(),
         )
 
 
 def _count_columns(block: Block) -> int:
-    """Return the columns of scores; with labels in columns, too, it raises."""
+    """Return the number of columns of scores; raise if labels are in columns."""
     if np.ndim(block.y) == 2 and np.shape(block.y)[1] > 1:
         raise ValueError(
             "y must be one column in blocks, got several labels; fit a calibrator to each"

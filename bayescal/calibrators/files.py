@@ -1,4 +1,4 @@
-"""Fitted calibrators in plain files: arrays and JSON, no pickle."""
+"""Files of fitted calibrators: arrays and JSON, without pickle."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ __all__ = ["load", "save"]
 
 _FORMAT = "bayescal calibrator"
 _VERSION = 3
-#: What reading what a header describes may raise.
+#: Errors that decoding a damaged file may raise.
 _DAMAGED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-#: Of a ``CalibratedClassifier``: what belongs to another library, or may be a function.
-_LEFT_OUT = "estimator", "estimators_", "progress"
-#: Kinds of arrays that are kept as they are: booleans, integers and real numbers.
+#: Entries of a ``CalibratedClassifier`` that belong to other libraries or may be functions.
+_OMITTED = "estimator", "estimators_", "progress"
+#: Kinds of arrays that are stored without conversion: booleans, integers and real numbers.
 _NUMBERS = "biuf"
 
 
 def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted calibrator to one file: its arrays in the safetensors format, options in JSON.
+    """Write a fitted calibrator to a file: arrays in the safetensors format, options in JSON.
 
     Parameters
     ----------
     calibrator : fitted calibrator
-        Any of this package, ``LogisticRegression`` and ``CalibratedClassifier`` too: but the
-        classifier in that, which is another library's, is to be saved apart.
+        A calibrator of this package, including ``LogisticRegression`` and ``CalibratedClassifier``.
+        The classifier in a ``CalibratedClassifier`` must be saved separately.
     path : str or path
-        Usually ``NAME.safetensors``; nothing is appended. A file there is replaced in one moment;
-        if anything fails it stays, and nothing else does.
+        Usually ``NAME.safetensors``; no suffix is appended. An existing file is replaced
+        atomically. If writing fails, it is unchanged and no partial file remains.
 
     Raises
     ------
     TypeError
-        For other objects, and for parameters that JSON cannot hold, as distributions.
+        For other objects, and for parameters that JSON cannot hold, such as distributions.
     OSError
         If the file cannot be written, or the path is a folder, device, pipe or socket.
     sklearn.exceptions.NotFittedError
 
     See Also
     --------
-    load : read it back.
+    load : read the file.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     """
     import safetensors.numpy
 
-    if not _is_ours(type(calibrator)):
+    if not _is_public_class(type(calibrator)):
         raise TypeError(
             f"calibrator must be a fitted calibrator of bayescal, got {type(calibrator).__name__}"
         )
@@ -89,13 +89,13 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = None) -> Any:
-    """Read a calibrator written by :func:`save`. A file cannot run code.
+    """Read a calibrator that :func:`save` has written; the file cannot run code.
 
     Parameters
     ----------
     path : str or path
     estimators : sequence of fitted classifiers, optional
-        Of a ``CalibratedClassifier``: its ``estimators_``, which the file does not hold.
+        The ``estimators_`` of a ``CalibratedClassifier``, which the file does not contain.
 
     Returns
     -------
@@ -104,15 +104,15 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
     Raises
     ------
     ValueError
-        If the file is none of these, is damaged (it holds a digest of everything in it) or is of
-        another version of the format, or if it lacks other classifiers than those given.
+        If the file was not written by :func:`save`, is damaged (it contains a digest of its
+        content) or has another version of the format; or if the number of ``estimators`` is wrong.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
 
     Notes
     -----
-    Sizes are stated at the file's head and checked before anything is read; nothing is compressed,
-    so that a calibrator takes no more memory than its file.
+    The header states sizes, which are checked before arrays are read. Arrays are not compressed, so
+    that a calibrator takes no more memory than its file.
 
     Examples
     --------
@@ -126,9 +126,9 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
     """
     from safetensors import SafetensorError, safe_open
 
-    wrong = f"path must be a file written by bayescal.save, whole, got {os.fspath(path)}"
-    wrong = f"{wrong}; fit and save the calibrator again, or fetch the file again"
-    with Path(path).open("rb"):  # raises what a path that cannot be read should raise
+    message = f"path must be a file written by bayescal.save, whole, got {os.fspath(path)}"
+    message = f"{message}; fit and save the calibrator again, or fetch the file again"
+    with Path(path).open("rb"):  # raise the usual error if the path cannot be read
         pass
     try:
         with safe_open(os.fspath(path), framework="numpy") as file:
@@ -136,9 +136,9 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
             arrays = {name: file.get_tensor(name) for name in file.keys()}
         format_, version = metadata["format"], int(metadata["version"])
     except (*_DAMAGED, SafetensorError) as error:
-        raise ValueError(wrong) from error
+        raise ValueError(message) from error
     if format_ != _FORMAT:
-        raise ValueError(wrong)
+        raise ValueError(message)
     if version != _VERSION:
         remedy = "install a newer bayescal" if version > _VERSION else "fit and save it again"
         raise ValueError(
@@ -150,28 +150,28 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
         calibrator = _decode(json.loads(metadata["calibrator"]), arrays)
         check_is_fitted(calibrator)
         _check_predicts(calibrator)
-        without = isinstance(calibrator, CalibratedClassifier)
-        lacking = len(calibrator.calibrators_) if without else 0
+        is_classifier = isinstance(calibrator, CalibratedClassifier)
+        missing = len(calibrator.calibrators_) if is_classifier else 0
     except _DAMAGED as error:
-        raise ValueError(wrong) from error
-    given = list(estimators or ())
-    if len(given) != lacking:
+        raise ValueError(message) from error
+    classifiers = list(estimators or ())
+    if len(classifiers) != missing:
         raise ValueError(
-            f"estimators must be the {lacking} fitted classifiers that {os.fspath(path)} does not "
-            f"hold, got {len(given)}"
+            f"estimators must be the {missing} fitted classifiers that {os.fspath(path)} does not "
+            f"hold, got {len(classifiers)}"
         )
-    if lacking:
-        calibrator.set_params(estimator=clone(given[0]))
-        calibrator.estimators_ = given
+    if missing:
+        calibrator.set_params(estimator=clone(classifiers[0]))
+        calibrator.estimators_ = classifiers
         keep_options(calibrator)
     return calibrator
 
 
 def _check_predicts(calibrator: Any) -> None:
-    """Raise unless a calibrator predicts one row: arrays of a forged file may not fit together."""
+    """Raise unless a calibrator predicts one row; arrays of a forged file may be inconsistent."""
     if isinstance(calibrator, CalibratedClassifier):
-        for own in calibrator.calibrators_:
-            _check_predicts(own)
+        for part in calibrator.calibrators_:
+            _check_predicts(part)
         return
     inputs = getattr(calibrator, "inputs", "features")
     if not hasattr(calibrator, "as_function") or inputs == "top_logits":
@@ -180,15 +180,15 @@ def _check_predicts(calibrator: Any) -> None:
         populations = getattr(calibrator, "populations_", None)
         chosen = [] if populations is None else populations[:1].tolist()
         function = calibrator.as_function(*chosen)
-        one = 1 / max(function.columns, 2) if inputs == "probs" else 0.0
-        found = function(np.full((1, function.columns), one))
+        score = 1 / max(function.columns, 2) if inputs == "probs" else 0.0
+        probs = function(np.full((1, function.columns), score))
     k = len(calibrator.classes_) if hasattr(calibrator, "classes_") else function.columns
-    if found.shape != (1, k) or not np.isfinite(found).all():
-        raise ValueError(f"probabilities {found}")
+    if probs.shape != (1, k) or not np.isfinite(probs).all():
+        raise ValueError(f"probabilities {probs}")
 
 
 def _digest(described: str, arrays: dict[str, np.ndarray]) -> str:
-    """Return a digest of the version and of all that is in a file."""
+    """Compute a digest of the version and of the content of a file."""
     digest = hashlib.sha256(f"{_VERSION}\n{len(described)}\n{described}".encode())
     for name in sorted(arrays):
         value = arrays[name]
@@ -198,7 +198,7 @@ def _digest(described: str, arrays: dict[str, np.ndarray]) -> str:
 
 
 class _Writer:
-    """Makes of objects what JSON can hold, and collects their arrays, each once."""
+    """Converts objects to values for JSON, and collects their arrays without duplicates."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Any] = {}
@@ -217,8 +217,8 @@ class _Writer:
             kind = "tuple" if isinstance(value, tuple) else "list"
             return {kind: [self.encode(entry, name) for entry in value]}
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            return {"dict": {key: self.encode(own, name) for key, own in value.items()}}
-        if not _is_ours(type(value)):
+            return {"dict": {key: self.encode(entry, name) for key, entry in value.items()}}
+        if not _is_public_class(type(value)):
             raise TypeError(
                 f"{name} must be a number, a string, an array, a calibrator of bayescal, or a dict "
                 f"of these by strings, to be saved, got {value!r}"
@@ -226,22 +226,23 @@ class _Writer:
         kind = type(value)
         options = _options(kind)
         if isinstance(value, Estimator):
-            value._settle_report()
+            value._materialize_report()
             value = as_fitted(value)
-        fitted = [own for own in vars(value) if own not in options and own[0] != "_"]
+        fitted = [attr for attr in vars(value) if attr not in options and attr[0] != "_"]
         if isinstance(value, CalibratedClassifier):
             options, fitted = (
-                [n for n in names if n not in _LEFT_OUT] for names in (options, fitted)
+                [n for n in names if n not in _OMITTED] for names in (options, fitted)
             )
         return {
             "class": kind.__name__,
-            "options": {own: self.encode(getattr(value, own), own) for own in options},
-            "fitted": {own: self.encode(getattr(value, own), own) for own in fitted},
+            "options": {attr: self.encode(getattr(value, attr), attr) for attr in options},
+            "fitted": {attr: self.encode(getattr(value, attr), attr) for attr in fitted},
         }
 
     def _encode_array(self, value: np.ndarray, name: str) -> dict[str, Any]:
         if value.dtype.kind in _NUMBERS and value.dtype.itemsize <= 8:
-            # Attributes are often entries of the state; the array is kept, and with it its address.
+            # Attributes are often entries of the state. Keep the array, so that its id stays
+            # unique.
             key = self._known.setdefault(id(value), (f"array{len(self._known)}", value))[0]
             self.arrays[key] = np.asarray(value, value.dtype.newbyteorder("="), order="C")
             return {"array": key}
@@ -258,13 +259,15 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
         return content
     if "class" in content:
         cls = _find(content["class"])
-        if not (isinstance(cls, type) and _is_ours(cls)):
+        if not (isinstance(cls, type) and _is_public_class(cls)):
             raise ValueError(f"no calibrator: {content['class']}")
-        value = cls(**{name: _decode(own, arrays) for name, own in content["options"].items()})
-        for name, own in content["fitted"].items():
+        value = cls(
+            **{name: _decode(option, arrays) for name, option in content["options"].items()}
+        )
+        for name, attribute in content["fitted"].items():
             if not name.endswith("_") or name.startswith("_"):
                 raise ValueError(f"no fitted attribute: {name}")
-            setattr(value, name, _decode(own, arrays))
+            setattr(value, name, _decode(attribute, arrays))
         if isinstance(value, Estimator):
             keep_options(value)
         return value
@@ -278,15 +281,15 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
     if kind == "date":
         return _decode(inner, arrays)[()]
     if kind == "dict":
-        return {name: _decode(own, arrays) for name, own in inner.items()}
+        return {name: _decode(entry, arrays) for name, entry in inner.items()}
     if kind in ("list", "tuple"):
-        entries = [_decode(own, arrays) for own in inner]
+        entries = [_decode(entry, arrays) for entry in inner]
         return entries if kind == "list" else tuple(entries)
     raise ValueError(f"no kind of content: {kind}")
 
 
-def _is_ours(cls: type) -> bool:
-    """Return whether a class is a public one of this package, whose fields say what it holds."""
+def _is_public_class(cls: type) -> bool:
+    """Return whether a class is a public dataclass of this package."""
     return is_dataclass(cls) and _find(cls.__name__) is cls
 
 
@@ -301,4 +304,4 @@ def _find(name: str) -> Any:
 
 
 def _options(cls: type) -> list[str]:
-    return [own.name for own in fields(cls) if own.init]  # type: ignore[arg-type]
+    return [option.name for option in fields(cls) if option.init]  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Logistic regression that is not over-confident: soft targets, penalties, priors, posteriors."""
+"""Binary logistic regression with soft targets, penalties, priors and posteriors."""
 
 from __future__ import annotations
 
@@ -35,46 +35,50 @@ __all__ = ["LogisticRegression"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
-    r"""Binary logistic regression with soft targets, a penalty or a prior, or a whole posterior.
+    r"""Binary logistic regression with soft targets, penalties, priors and posteriors.
 
-    Minimizes the weighted cross-entropy of :math:`\sigma(w \cdot x + c)` to targets t,
+    The fit minimizes the weighted cross-entropy of :math:`\sigma(w \cdot x + c)` to targets t,
 
     .. math:: -\sum_i v_i \left[t_i \log \sigma_i + (1 - t_i) \log(1 - \sigma_i)\right]
               + \lambda \left(\rho |w|_1 + \tfrac{1 - \rho}{2} |w|^2\right) - \log p(w, c),
 
-    with the intercept c never penalized. As a calibrator of scores give it one column of them.
+    where the intercept c is never penalized. It calibrates scores if they are its only feature.
 
     Parameters
     ----------
     smoothing : None, "platt", float, "cv" or "instance"
-        Targets: the labels; Platt's, 1 - 1 / (N + 2) of a class of N; labels moved by a constant in
-        [0, 1/2); by the constant of 40 between 1e-5 and 1e-1 with the best cross-validated log
-        loss; or moved most where the class is most certain, by kernel density estimates of both
+        Targets of the fit. None uses the labels. "platt" uses Platt's targets, 1 - 1 / (N + 2) for
+        a class of N rows. A number in [0, 1/2) moves labels by this constant; "cv" chooses it from
+        40 values between 1e-5 and 1e-1 by cross-validated log loss. "instance" moves labels most
+        where the class is most certain according to kernel density estimates
         (:func:`bayescal.smoothing.instance_targets` with one scale for both classes).
     penalty : None, "l1", "l2" or "elasticnet"
+        Penalty of the coefficients.
     strength : float or "cv"
-        :math:`\lambda`, in nats, for sums (not means) over rows: scikit-learn's 1 / C, and for "l2"
-        twice the constant of texts that penalize :math:`|w|^2` without the half, as Maher (2020).
-        "cv" takes the one of 1e-5, 1e-4, ..., 1e3 with the best cross-validated log loss.
+        :math:`\lambda`, in nats, for sums (not means) over rows. It equals scikit-learn's 1 / C,
+        and for "l2" twice the constant of texts that penalize :math:`|w|^2` without the factor 1/2,
+        such as Maher (2020). "cv" chooses it from 1e-5, 1e-4, ..., 1e3 by cross-validated log loss.
     l1_ratio : float
         :math:`\rho` for "elasticnet".
     coef_prior : None, "cauchy" or a NumPyro distribution
-        "cauchy": coefficients Cauchy(0, 2.5) for features centered and scaled to a standard
-        deviation of 1/2 (two-valued ones to a range of 1). A distribution is the prior of each
-        coefficient of the features as they are. With a prior the intercept at the features' means
-        is Cauchy(0, 10).
+        With "cauchy", coefficients are Cauchy(0, 2.5) for features that are centered and scaled to
+        a standard deviation of 1/2 (binary features to a range of 1). A distribution is the prior
+        of each coefficient of the unscaled features. With a prior, the intercept at the means of
+        the features is Cauchy(0, 10).
     inference : {"map", "laplace", "nuts"}
-        The optimum alone, or the posterior: its normal approximation (where that is poor,
-        sequential Monte Carlo from it), or four chains of the no-U-turn sampler. With a posterior,
-        which needs ``coef_prior`` or ``penalty="l2"``, predictions are posterior means.
+        "map" computes the optimum. The others compute a posterior, which needs ``coef_prior`` or
+        ``penalty="l2"``: "laplace" by a normal approximation (refined by sequential Monte Carlo
+        where it is poor), "nuts" by four chains of the no-U-turn sampler. Predictions are then
+        posterior means.
     folds : int
-        Of cross-validation: stratified, and by what rows hold, whatever their order.
+        Number of folds of cross-validation, which are stratified and independent of the order of
+        rows.
     num_samples : int
-        Draws from the posterior, of all chains.
+        Number of posterior draws, over all chains.
     classes : pair of labels, optional
-        Negative and positive label; needed where the data may lack one.
+        Negative and positive label; needed if the data may lack one.
     random_state : int, RandomState or None
-        Of the draws.
+        Seed of the draws.
 
     Attributes
     ----------
@@ -83,24 +87,24 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     intercept_ : array of shape (1,)
         With a posterior, these are the mode.
     status_ : str
-        "converged", "limit" or "unbounded": the last where labels are separable and nothing keeps
-        coefficients finite. Then the last iterate is kept, with a warning.
+        "converged", "limit" or "unbounded". A fit is unbounded if the labels are separable and no
+        penalty or prior keeps coefficients finite; the last iterate is kept, with a warning.
     objective_ : float
-        The weighted mean of what was minimized, penalty or prior included.
+        Weighted mean of the objective per row, including penalty or prior.
     n_iter_ : int
+        Number of iterations.
     strength_, smoothing_ : float or None
-        What cross-validation chose, or what was given.
+        Values that cross-validation chose, or the options.
     cv_losses_ : array of shape (candidates, folds) or None
-        Mean log loss of the rows held out.
+        Mean log losses of held-out rows.
     report_ : Report
-        What was fitted, to how many rows, and their log loss: in sample.
+        What was fitted, the number of rows, and the in-sample log loss.
 
     Notes
     -----
-    Features are measured from their means, so that it does not matter how far from zero they lie.
-    O(n d^2) for each Newton step, of which there are about six. Fits without "l1", "cv" and NumPyro
-    distributions compile nothing. Cross-validation fits all candidates and folds in one compiled
-    call.
+    Features are centered, so their location does not matter. A fit takes about six Newton steps of
+    O(n d^2). Fits without "l1", "cv" and NumPyro distributions compile nothing. Cross-validation
+    fits all candidates and folds in one compiled call.
 
     References
     ----------
@@ -114,7 +118,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     >>> import bayescal as bc
     >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], ["no", "no", "yes", "yes"]
     >>> model = bc.LogisticRegression.preset("platt").fit(X, y)
-    >>> model.predict_proba([[2.0]]).round(2).tolist()  # separable, and still finite
+    >>> model.predict_proba([[2.0]]).round(2).tolist()  # separable, but finite
     [[0.21, 0.79]]
     >>> model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
     >>> lower, upper = model.fit(X, y).predict_interval([[2.0]])
@@ -146,7 +150,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        """Return a method of the study by its name there, with other parameters as given.
+        """Make a method of the study of Maher (2020) by its name, with changed options.
 
         Parameters
         ----------
@@ -163,9 +167,9 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
-            Labels, of any two values.
+            Labels of any two values.
         sample_weight : array-like of shape (n,), optional
-            Non-negative; a whole weight is the same as repeating the row.
+            Non-negative; an integer weight equals repeated rows.
 
         Returns
         -------
@@ -174,28 +178,28 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            For options that contradict each other, X that is not finite, or other than two classes.
+            For contradictory options, X that is not finite, or labels that are not of two classes.
 
         Warns
         -----
         ConvergenceWarning
-            If there is no finite optimum or it was not reached; ``status_`` says which.
+            If there is no finite optimum or it was not reached; see ``status_``.
         """
         check_random_state(self.random_state)
-        method, X, weights, settled = self._settle(X, y, sample_weight)
-        found = method.fit(X, weights, settled)
-        theta = np.asarray(found.x)
+        method, X, weights, problem = self._settle(X, y, sample_weight)
+        minimum = method.fit(X, weights, problem)
+        theta = np.asarray(minimum.x)
         self.intercept_, self.coef_ = theta[:1], theta[None, 1:]
-        self.objective_ = float(found.value) / float(weights.sum())
-        self.n_iter_ = int(found.iterations)
-        self.smoothing_, self.strength_ = settled.smoothing, settled.strength
-        self.cv_losses_ = settled.losses
+        self.objective_ = float(minimum.value) / float(weights.sum())
+        self.n_iter_ = int(minimum.iterations)
+        self.smoothing_, self.strength_ = problem.smoothing, problem.strength
+        self.cv_losses_ = problem.losses
         self.state_ = {"theta": theta}
-        status = Status(int(found.status))
+        status = Status(int(minimum.status))
         if self.inference != "map":
             seed = seed_of(self.random_state)
-            draws = method.sample(X, weights, settled, seed)
-            # The prior makes the posterior proper, whatever the likelihood alone lacks.
+            draws = method.sample(X, weights, problem, seed)
+            # The prior makes the posterior proper even if the likelihood has no maximum.
             status = Status(draws.status)
             self.state_ |= keep_draws(self, draws)
         self._forget_report()
@@ -205,8 +209,8 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     def _settle(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Method, np.ndarray, np.ndarray, Settled]:
-        """Return options, features, weights and what is left to fit; keep the classes."""
-        method = Method(**{own.name: getattr(self, own.name) for own in fields(Method)})
+        """Check options and data; return the method, features, weights and the problem to fit."""
+        method = Method(**{option.name: getattr(self, option.name) for option in fields(Method)})
         X = self._check_features(X, reset=True)
         self.classes_, *parts = read_rows(X, y, sample_weight, self.classes)
         X, label, weights = parts
@@ -216,20 +220,21 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     def numpyro_model(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Model:
-        """Return what ``fit`` maximizes, or samples, as a model of NumPyro.
+        """Return the density that ``fit`` maximizes or samples as a NumPyro model.
 
-        Any inference of NumPyro can run it. What is cross-validated is chosen first. With
-        ``inference="map"`` the density is flat where there is no penalty and no prior.
+        Any NumPyro inference can run the model. Cross-validated options are chosen first. With
+        ``inference="map"`` and neither penalty nor prior, the density is the likelihood.
 
         Parameters
         ----------
-        X, y, sample_weight : array-like, as for ``fit``
+        X, y, sample_weight : array-like
+            Data as in ``fit``.
 
         Returns
         -------
         function of no arguments
-            The model, with sites ``coef`` (d,) and ``intercept``, for the features as they are. It
-            calculates in the precision that JAX is set to.
+            The model, with sites ``coef`` (d,) and ``intercept`` for the unscaled features. It
+            computes in the precision that JAX is set to.
 
         Examples
         --------
@@ -240,15 +245,15 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         >>> model = bc.LogisticRegression(coef_prior="cauchy").numpyro_model(X, y)
         >>> guide = autoguide.AutoLaplaceApproximation(model)
         >>> svi = SVI(model, guide, Adam(0.1), Trace_ELBO())
-        >>> found = svi.run(jax.random.key(0), 1000, progress_bar=False)
-        >>> bool(guide.median(found.params)["coef"][0] > 0.5)
+        >>> result = svi.run(jax.random.key(0), 1000, progress_bar=False)
+        >>> bool(guide.median(result.params)["coef"][0] > 0.5)
         True
         """
-        own: Any = clone(self)
-        return regression_model(*own._settle(X, y, sample_weight))
+        copy: Any = clone(self)
+        return regression_model(*copy._settle(X, y, sample_weight))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Return the log odds (m,) of the second class."""
+        """Compute the log odds (m,) of the second class."""
         check_is_fitted(self)
         if "theta_draws" in self.state_:
             probability = self.predict_proba(X)
@@ -259,12 +264,12 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
 
     @ignoring_underflow
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return probabilities (m, 2) of the classes in the order of ``classes_``."""
+        """Compute probabilities (m, 2) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
         return self._map(self.state_, self._check_features(X, reset=False))
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return the logarithms of :meth:`predict_proba`."""
+        """Compute the logarithms of :meth:`predict_proba`."""
         check_is_fitted(self)
         if "theta_draws" not in self.state_:
             line = self.decision_function(X)
@@ -274,12 +279,12 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the more probable class (m,) for each row."""
-        most = np.argmax(self.predict_proba(X), axis=1)
-        return self.classes_[most]
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[best]
 
     @ignoring_underflow
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Return central credible intervals of the probability of the second class.
+        """Compute central credible intervals of the probability of the second class.
 
         Parameters
         ----------
@@ -294,9 +299,9 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         Raises
         ------
         AttributeError
-            If fitted with inference "map", which has no posterior.
+            If the model was fitted with inference "map", which has no posterior.
         """
-        self.posterior_  # noqa: B018  raises where there is none
+        self.posterior_  # noqa: B018  raises without a posterior
         level, rows = check_level(level), self._check_features(X, reset=False)
         lower, upper = self._map_ends(self.state_, rows, level).T
         return lower, upper
@@ -308,12 +313,12 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         Returns
         -------
         PredictFunction
-            Of features (m, d).
+            A function of features (m, d).
         """
         check_is_fitted(self)
-        bare: Any = clone(self)
-        bare.set_params(classes=None, coef_prior=None)
-        return PredictFunction(bare, needed(self.state_), vars(self)["n_features_in_"])
+        unfitted: Any = clone(self)
+        unfitted.set_params(classes=None, coef_prior=None)
+        return PredictFunction(unfitted, needed(self.state_), vars(self)["n_features_in_"])
 
     def _map(self, state: State, features: Any) -> Any:
         if "theta_draws" in state:
@@ -343,7 +348,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         return {"intercept": theta[..., 0], "coef": theta[..., 1:]}
 
     def _check_features(self, X: Any, reset: bool) -> np.ndarray:
-        """Return features (n, d) in float64, and keep or compare their number and names."""
+        """Check features (n, d) and convert them to float64; set or compare number and names."""
         check_unmasked(X, "X")
         if hasattr(X, "detach"):
             X = as_numpy(X, "X")
@@ -361,7 +366,7 @@ _REMEDY = {
     Status.LIMIT: "the fit stopped before its optimum; scale the features",
     Status.UNBOUNDED: (
         "a plane separates the labels, so that no finite coefficients are best and the last ones "
-        "are kept; say smoothing='platt', coef_prior='cauchy' or penalty='l2'"
+        "are kept; pass smoothing='platt', coef_prior='cauchy' or penalty='l2'"
     ),
     Status.INVALID: "the objective is not finite; check the features and the prior",
 }

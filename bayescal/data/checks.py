@@ -61,12 +61,12 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     """Convert Python objects to floats; text is not read as a number, as NumPy would."""
     types = {type(value) for value in array.flat}
     try:
-        if not any(issubclass(each, (str, bytes)) for each in types):
+        if not any(issubclass(t, (str, bytes)) for t in types):
             return array.astype(np.float64)
     except (TypeError, ValueError):
         pass
-    found = ", ".join(sorted(each.__name__ for each in types))
-    raise TypeError(f"{name} must be numeric, got values of type {found}")
+    names = ", ".join(sorted(t.__name__ for t in types))
+    raise TypeError(f"{name} must be numeric, got values of type {names}")
 
 
 def check_unmasked(value: object, name: str) -> None:
@@ -101,7 +101,7 @@ def check_finite(array: np.ndarray, name: str) -> None:
 def check_logits(array: np.ndarray, name: str) -> None:
     """Raise if rows (n, k) hold NaN, infinity, or no number but minus infinity.
 
-    Minus infinity is the logit of an option that is not there.
+    Minus infinity is the logit of an unavailable class.
     """
     if not array.size or (np.isfinite(array.min()) and np.isfinite(array.max())):
         return
@@ -124,8 +124,8 @@ def check_range(
         check_finite(probs, name)
     if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
         wrong = float(low if low < -RANGE_TOLERANCE else high)
-        said = f"{wrong:g}" if float(f"{wrong:g}") == wrong else repr(wrong)
-        raise ValueError(f"{name} must lie in [0, 1]{when}, got {said}; {advice}")
+        text = f"{wrong:g}" if float(f"{wrong:g}") == wrong else repr(wrong)
+        raise ValueError(f"{name} must lie in [0, 1]{when}, got {text}; {advice}")
     return probs if low >= 0 and high <= 1 else np.clip(probs, 0.0, 1.0)
 
 
@@ -161,18 +161,18 @@ def check_labels(
         check_finite(labels, name)
     wrong = (labels != np.floor(labels)) | (labels < 0) | (labels >= classes)
     if wrong.any():
-        found = ", ".join(label_text(v) for v in np.unique(labels[wrong])[:5])
+        examples = ", ".join(label_text(v) for v in np.unique(labels[wrong])[:5])
         advice = f"; {advice}" if advice else ""
-        raise ValueError(f"{name} must be in {allowed}, got {found}{advice}")
+        raise ValueError(f"{name} must be in {allowed}, got {examples}{advice}")
     return labels.astype(np.int64)
 
 
 def check_names(names: Iterable[object], what: str) -> list[str]:
-    """Return names as texts, which must differ: tables have one place for each."""
-    given = list(names)
-    texts = [str(name) for name in given]
+    """Convert names to strings, which must be distinct."""
+    objects = list(names)
+    texts = [str(name) for name in objects]
     if len(set(texts)) < len(texts):
-        raise ValueError(f"{what} must have names that differ as text, got {given}")
+        raise ValueError(f"{what} must have names that differ as text, got {objects}")
     return texts
 
 

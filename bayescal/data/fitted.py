@@ -1,4 +1,4 @@
-"""Predictions of fitted classifiers: in the place of arrays, and of several labels at once."""
+"""Predictions of fitted classifiers, and labels in several columns."""
 
 from __future__ import annotations
 
@@ -26,35 +26,36 @@ def predictions(
     classes: Sequence[object] | None,
     called: str,
 ) -> tuple[dict[Any, Any], Any, Any]:
-    """Return predictions in the place of fitted classifiers, labels, and the classes.
+    """Replace fitted classifiers by their predictions; also return labels and classes.
 
-    ``data`` are the labels, unless they are ``y``; before them the features of classifiers.
-    ``called`` is the function that the user has called.
+    ``data`` are the features of classifiers and the labels, unless these are ``y``. ``called`` is
+    the name of the function that the user called.
     """
-    fitted = [own for own in given.values() if is_fitted(own)]
-    wanted = ("X", "y") if fitted else ("y",)
+    fitted = [model for model in given.values() if is_fitted(model)]
+    expected = ("X", "y") if fitted else ("y",)
     rest = data if y is None else (*data, y)
-    if len(rest) > len(wanted) or (fitted and len(rest) < 2):
+    if len(rest) > len(expected) or (fitted and len(rest) < 2):
         call = f"{called}(model, X, y)" if fitted else f"{called}(probs, y)"
-        raise TypeError(f"data must be {' and '.join(wanted)}: {call}, got {len(rest)} of them")
-    # First, as what is not fitted says so here.
-    found = {
-        name: own.predict_proba(rest[0]) if is_fitted(own) else own for name, own in given.items()
+        raise TypeError(f"data must be {' and '.join(expected)}: {call}, got {len(rest)} of them")
+    # Predict first, because unfitted models raise here.
+    results = {
+        name: model.predict_proba(rest[0]) if is_fitted(model) else model
+        for name, model in given.items()
     }
-    for own in fitted:
-        wished: Any = fitted[0].classes_ if classes is None else classes
-        one, other = (np.asarray(part).tolist() for part in (wished, own.classes_))
-        # Codes may be given names, and their number says nothing new.
+    for model in fitted:
+        reference: Any = fitted[0].classes_ if classes is None else classes
+        one, other = (np.asarray(part).tolist() for part in (reference, model.classes_))
+        # Classes 0, ..., k - 1 may be renamed by ``classes``.
         k = one if isinstance(one, int) else len(one)
         if one != other and (classes is None or other != list(range(k))):
             raise ValueError(f"fitted classifiers must have the classes {one}, got {other}")
     classes = fitted[0].classes_ if fitted and classes is None else classes
-    return found, rest[-1] if rest else None, classes
+    return results, rest[-1] if rest else None, classes
 
 
 def read_label_rows(y: ArrayLike, name: str = "y") -> np.ndarray:
-    """Return labels that do not exclude each other, of whatever type, as integers (n, labels)."""
-    dense = getattr(y, "toarray", None)  # of scipy's sparse matrices
+    """Read multi-label labels of any type as integers (n, labels)."""
+    dense = getattr(y, "toarray", None)  # sparse matrices of SciPy
     rows = as_numpy(y if dense is None else dense(), name)
     if rows.ndim != 2:
         raise ValueError(f"{name} must have shape (n, labels), got {rows.shape}")
@@ -75,8 +76,8 @@ def read_label_rows(y: ArrayLike, name: str = "y") -> np.ndarray:
 
 
 def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
-    """Return the shares (n, k) of outcomes, a row of which adds up to one, in float64."""
-    dense = getattr(y, "toarray", None)  # of scipy's sparse matrices
+    """Read proportions (n, k) of outcomes, whose rows sum to one, in float64."""
+    dense = getattr(y, "toarray", None)  # sparse matrices of SciPy
     shares = as_numpy(y if dense is None else dense(), name).astype(np.float64)
     if shares.shape != (n, k):
         raise ValueError(
@@ -97,17 +98,17 @@ def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
 
 
 def of_pairs(probs: Any, name: str = "probs") -> Any:
-    """Return probabilities (n, labels) from scikit-learn's of several labels: a list of (n, 2).
+    """Convert scikit-learn's list of probabilities (n, 2) of several labels to (n, labels).
 
-    Whatever else is given comes back as it is.
+    Other values are returned unchanged.
     """
     if not isinstance(probs, list | tuple) or not probs or np.ndim(probs[0]) != 2:
         return probs
-    parts = [as_numpy(own, name) for own in probs]
-    shapes = [own.shape for own in parts]
+    parts = [as_numpy(part, name) for part in probs]
+    shapes = [part.shape for part in parts]
     if any(shape != (len(parts[0]), 2) for shape in shapes):
         raise ValueError(
             f"{name} must be of shape (n, labels), or a list with an array (n, 2) for each label, "
             f"got a list of shapes {shapes}"
         )
-    return np.stack([own[:, 1] for own in parts], axis=1)
+    return np.stack([part[:, 1] for part in parts], axis=1)

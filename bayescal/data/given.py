@@ -57,13 +57,13 @@ def as_source(
             blocks = None
         if blocks is not None:
             return _in_blocks(estimator, blocks, sources)
-        there = accelerated(scores) if "device" in sources else None
-        if there is not None:
-            given = _on_device(estimator, there, y, sample_weight)
+        device_scores = accelerated(scores) if "device" in sources else None
+        if device_scores is not None:
+            given = _on_device(estimator, device_scores, y, sample_weight)
             if given is not None:
                 return given
             # The host's checks say what is wrong.
-            scores = np.asarray(there)
+            scores = np.asarray(device_scores)
     names = column_names(scores)
     rows = estimator._check_rows(scores, reset=True)
     return _read(estimator, rows, names, y, sample_weight)
@@ -86,7 +86,7 @@ def _read(
 
 
 def _on_device(estimator: Any, scores: jax.Array, y: Any, sample_weight: Any) -> Given | None:
-    """Read scores on an accelerator, which stay there, or nothing if something is wrong."""
+    """Read valid scores on an accelerator; None if the host has to raise an error."""
     with float64(), jax.numpy_dtype_promotion("standard"):
         rows = scores[:, None] if scores.ndim == 1 else scores
         if not plausible(rows, estimator.inputs):

@@ -1,4 +1,4 @@
-"""Rows of a fit that are kept until its report is asked for."""
+"""Rows of a fit that are kept for its report."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from bayescal._core.numerics import effective_size
 
 __all__ = ["KeptRows", "keep_rows"]
 
-#: Rows, and numbers at most, that are kept of a fit.
-_ROWS, _NUMBERS = 2048, 1 << 18
+#: Maximal numbers of rows and of scores that are kept.
+_MAX_ROWS, _MAX_NUMBERS = 2048, 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """Some rows of a fit as they were given, drawn evenly, and the size of all."""
+    """A sample of the rows of a fit in the user's units, and the size of all rows."""
 
     rows: np.ndarray
     codes: np.ndarray
     weights: np.ndarray
-    #: Where they stand among all rows of positive weight.
+    #: Positions of the sample among all rows of positive weight.
     places: np.ndarray
-    #: The number of all rows, the sum of their weights, that of squares, and whether all weights
-    #: are whole.
+    #: The number of all rows, the sum of their weights, the sum of squared weights, and whether all
+    #: weights are integers.
     n: int
     weight: float
     squares: float
@@ -43,11 +43,11 @@ class KeptRows:
 
 
 def keep_rows(rows: Any, codes: np.ndarray, weights: np.ndarray | None) -> KeptRows:
-    """Return what is kept of rows (n, d) of positive weight, or equal ones, of any library."""
-    n, most = len(codes), max(1, min(_ROWS, _NUMBERS // max(1, rows.shape[1])))
-    if n > most:
+    """Sample rows (n, d) of any library with positive weights; None means equal weights."""
+    n, count = len(codes), max(1, min(_MAX_ROWS, _MAX_NUMBERS // max(1, rows.shape[1])))
+    if n > count:
         draw = np.random.default_rng(0).choice
-        places = np.sort(draw(n, most, replace=False, shuffle=False))
+        places = np.sort(draw(n, count, replace=False, shuffle=False))
         rows = rows[places]
     else:
         places = np.arange(n)
@@ -55,5 +55,5 @@ def keep_rows(rows: Any, codes: np.ndarray, weights: np.ndarray | None) -> KeptR
     if weights is not None:
         whole = bool((weights == np.floor(weights)).all())
         size = float(weights.sum()), float(weights @ weights), whole
-    own = np.ones(len(places)) if weights is None else weights[places]
-    return KeptRows(np.array(rows), codes[places], own, places, n, *size)
+    kept = np.ones(len(places)) if weights is None else weights[places]
+    return KeptRows(np.array(rows), codes[places], kept, places, n, *size)

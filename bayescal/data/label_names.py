@@ -92,9 +92,9 @@ def is_count(classes: np.ndarray) -> bool:
 
 
 def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the places (n,) of labels, each of which is one of the classes."""
+    """Find the positions (n,) of labels among the classes."""
     if y.dtype.kind in "biu" and classes.dtype.kind in "biu":
-        # Without a search, which takes longer than a fit.
+        # A search would take longer than a fit.
         if len(classes) == 2:
             return (y != classes[0]).astype(int)
         if is_count(classes):
@@ -104,7 +104,7 @@ def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def check_present(y: np.ndarray, weights: Any = None, name: str = "y") -> None:
-    """Raise if a label is missing: NaN, None, or NA of pandas; not where weights are zero."""
+    """Raise if a label of positive weight is missing: NaN, None, or NA of pandas."""
     if y.dtype == object and not {type(label) for label in y} <= {str, int, bool}:
         missing = np.array([_is_missing(label) for label in y], bool)
     elif y.dtype.kind == "M" or (y.dtype.kind == "f" and np.isnan(y.max(initial=0))):
@@ -129,44 +129,44 @@ def _is_missing(label: object) -> bool:
 
 
 def of_one_kind(y: np.ndarray) -> np.ndarray:
-    """Return labels (n,) that are objects, but all texts or all integers, as what they are.
+    """Convert object labels (n,) that are all strings or all integers to their type.
 
-    Texts among others are an error: they have no order.
+    Strings among other types are an error, because they have no common order.
     """
     kinds = {type(label) for label in y} if y.dtype == object else set()
-    texts = any(all(issubclass(own, kind) for own in kinds) for kind in (str, bytes))
+    texts = any(all(issubclass(t, kind) for t in kinds) for kind in (str, bytes))
     if not texts and has_text(y):
-        found = " and ".join(sorted(own.__name__ for own in kinds))
-        raise TypeError(f"y must hold labels of one kind, got {found}")
-    whole = all(issubclass(own, Integral) and own not in (bool, np.bool_) for own in kinds)
+        names = " and ".join(sorted(t.__name__ for t in kinds))
+        raise TypeError(f"y must hold labels of one kind, got {names}")
+    whole = all(issubclass(t, Integral) and t not in (bool, np.bool_) for t in kinds)
     if kinds and whole:
         return _plain(np.array([int(label) for label in y]))
     return np.array(y.tolist()) if kinds and (texts or kinds == {bool}) else y
 
 
 def has_text(y: np.ndarray) -> bool:
-    """Return whether some labels (n,), of objects, are texts."""
+    """Return whether some of the object labels (n,) are strings."""
     kinds = {type(label) for label in y} if y.dtype == object else set()
-    return any(issubclass(own, (str, bytes)) for own in kinds)
+    return any(issubclass(t, (str, bytes)) for t in kinds)
 
 
-def _wrong_number(found: np.ndarray, columns: int) -> str:
-    """Return what to say if labels have another number of classes than the scores have columns."""
+def _wrong_number(classes: np.ndarray, columns: int) -> str:
+    """Return the error message for a number of classes that does not match the columns."""
     if columns > 2:
         return (
-            f"y must hold {columns} classes to match the columns, got {len(found)}; pass "
+            f"y must hold {columns} classes to match the columns, got {len(classes)}; pass "
             "classes=(label of each column, ...), which the data may then lack"
         )
-    if len(found) == 1:
+    if len(classes) == 1:
         return (
-            f"y must hold two classes, got only one class, {label_list(found)[0]!r}; where the "
+            f"y must hold two classes, got only one class, {label_list(classes)[0]!r}; where the "
             "data lack one, pass classes=(negative, positive)"
         )
-    return f"Only binary classification is supported. y must hold two classes, got {len(found)}"
+    return f"Only binary classification is supported. y must hold two classes, got {len(classes)}"
 
 
 def label_text(label: object) -> str:
-    """Return a text that equal labels share: True, 1, 1.0 and "1", or a date and its ISO text."""
+    """Return a common text of equal labels: True, 1, 1.0 and "1", or a date and its ISO text."""
     if isinstance(label, np.generic) and label.dtype.kind != "M":
         label = label.item()
     if isinstance(label, Integral):
@@ -178,23 +178,23 @@ def label_text(label: object) -> str:
         return str(int(label)) if label.is_integer() else text
     if (whole := _WHOLE.fullmatch(text)) is not None:
         return str(int(whole[1]))
-    if (found := _DATE.fullmatch(text)) is not None:
-        day, time = found[1], found[2] if len(found[2]) == 8 else f"{found[2]}:00"
-        fraction = (found[3] or "").rstrip("0").rstrip(".")
+    if (match := _DATE.fullmatch(text)) is not None:
+        day, time = match[1], match[2] if len(match[2]) == 8 else f"{match[2]}:00"
+        fraction = (match[3] or "").rstrip("0").rstrip(".")
         return day if time == "00:00:00" and not fraction else f"{day}T{time}{fraction}"
     return _TRUTH.get(text, text)
 
 
 def label_name(label: object) -> str:
-    """Return what tables and figures call a label: a date without a time of zero."""
+    """Return the name of a label in tables and figures; dates are without a time of zero."""
     return label_text(label) if isinstance(label, np.datetime64 | date) else str(label)
 
 
 def column_names(scores: object) -> list[object] | None:
-    """Return the names of a data frame's columns, or that of a series; None where there are none.
+    """Return the names of a data frame's columns, or of a series; None if there are none.
 
-    The range 0, 1, ... and "column_0", "column_1", ..., which pandas and polars give to columns
-    without names, are none.
+    The range 0, 1, ... and "column_0", "column_1", ..., which pandas and polars give to unnamed
+    columns, do not count as names.
     """
     shape = getattr(scores, "shape", ())
     columns = getattr(scores, "columns", None) if len(shape) == 2 else None
@@ -207,70 +207,75 @@ def column_names(scores: object) -> list[object] | None:
 
 
 def matched_names(frame: Any, names: Sequence[object] | None) -> list[object] | None:
-    """Return the names of columns that are to be found among those of another data frame.
+    """Return the names of columns to match with the columns of another data frame.
 
-    Columns without names are numbered; that says something where the others are these numbers, too.
+    Unnamed columns are numbered, and match if the other names are these numbers.
     """
-    own = column_names(frame)
-    if own is None and names is not None and hasattr(frame, "columns"):
+    columns = column_names(frame)
+    if columns is None and names is not None and hasattr(frame, "columns"):
         numbers: list[object] = [*range(len(names))]
         return numbers if len(frame.columns) == len(names) and set(names) == set(numbers) else None
-    if own is not None and names is None and set(own) != set(range(len(own))):
+    if columns is not None and names is None and set(columns) != set(range(len(columns))):
         return None
-    return own
+    return columns
 
 
 def by_affixes(names: Sequence[str], classes: Sequence[str]) -> list[int] | None:
-    """Return the place of each class among names that all have it between the same two texts.
+    """Find the position of each class among names that are classes with a common prefix and suffix.
 
-    None if there are no such two texts, one of which may be empty, or if some give other places.
+    None if there are no common prefix and suffix, or if they are ambiguous.
     """
-    found = []
+    orders = []
     for label in filter(None, classes):
         for match in re.finditer(f"(?={re.escape(label)})", names[0]):
             before, after = names[0][: match.start()], names[0][match.start() + len(label) :]
-            wanted = [before + own + after for own in classes]
+            wanted = [before + text + after for text in classes]
             if sorted(wanted) == sorted(names):
-                found.append([names.index(own) for own in wanted])
-    return found[0] if found and all(own == found[0] for own in found) else None
+                orders.append([names.index(name) for name in wanted])
+    return orders[0] if orders and all(order == orders[0] for order in orders) else None
 
 
 def class_places(
     names: Sequence[object], classes: Sequence[object] | np.ndarray, what: str = "probs"
 ) -> list[int] | None:
-    """Return the place of each class among names of columns; None if these say nothing.
+    """Find the position of each class among names of columns; None if names are not classes.
 
-    Raises what :func:`in_order` raises.
+    Raises the errors of :func:`in_order`.
     """
-    own = list(classes if isinstance(classes, list | range) else np.asarray(classes))
-    plain, exact = [label_text(label) for label in own], [str(label) for label in own]
-    distinct = len(set(plain)) == len(plain)
-    labels, texts = (plain, map(label_text, names)) if distinct else (exact, map(str, names))
-    place = {label: position for position, label in enumerate(labels)}
-    found = [place.get(text, -1) for text in texts]
-    if max(found, default=-1) < 0:
-        if not len(names) == len(own) > 1 or not all(isinstance(name, str) for name in names):
+    labels_of_classes = list(classes if isinstance(classes, list | range) else np.asarray(classes))
+    normalized, exact = (
+        [label_text(label) for label in labels_of_classes],
+        [str(label) for label in labels_of_classes],
+    )
+    distinct = len(set(normalized)) == len(normalized)
+    labels, texts = (normalized, map(label_text, names)) if distinct else (exact, map(str, names))
+    position_of = {label: i for i, label in enumerate(labels)}
+    positions = [position_of.get(text, -1) for text in texts]
+    if max(positions, default=-1) < 0:
+        if not len(names) == len(labels_of_classes) > 1 or not all(
+            isinstance(name, str) for name in names
+        ):
             return None
         given: Any = names
         words = ["False" if label == "0" else "True" for label in labels]
         forms = [labels, exact, words] if {*labels} == {"0", "1"} else [labels, exact]
         return next(filter(None, (by_affixes(given, form) for form in forms)), None)
-    alone = len(found) == 1 < len(place)
-    # A number alone, as of a column of a frame without names, may be a position.
-    position = isinstance(names[0], Integral) and not isinstance(names[0], bool | np.bool_)
-    if alone and (found == [1] or position):
+    is_single = len(positions) == 1 < len(position_of)
+    # A single number, such as the name of an unnamed column, may be a position.
+    is_number = isinstance(names[0], Integral) and not isinstance(names[0], bool | np.bool_)
+    if is_single and (positions == [1] or is_number):
         return None
-    if alone or sorted(found) != [*range(len(place))]:
+    if is_single or sorted(positions) != [*range(len(position_of))]:
         raise ValueError(
             f"{what} must have columns named like all of the classes, {exact}, or like none of "
             f"them, got {[str(name) for name in names]}"
             + (
                 "; give the column of the second class"
-                if alone
+                if is_single
                 else "; for columns in the order of the classes pass an array without names"
             )
         )
-    return [found.index(position) for position in range(len(place))]
+    return [positions.index(i) for i in range(len(position_of))]
 
 
 def in_order(
@@ -279,12 +284,12 @@ def in_order(
     classes: Sequence[object] | np.ndarray,
     what: str = "probs",
 ) -> np.ndarray:
-    """Return rows (n, k) with their columns in the order of the classes that they are named like.
+    """Reorder the columns of rows (n, k) by their names into the order of the classes.
 
-    Names may have a prefix or suffix in common, as in "p_yes" and "p_no". Names that are no classes
-    say nothing: the columns are in order. One column alone is that of the second of two classes.
-    It is an error if some of the names are classes and others not, if classes are lacking, or if a
-    column alone has the name of the first class. ``what`` they hold is said then.
+    Names may have a common prefix or suffix, as in "p_yes" and "p_no". If no name is a class, the
+    columns keep their order. A single column belongs to the second of two classes. It is an error
+    if only some names are classes, if classes are missing, or if a single column is named like the
+    first class. ``what`` names the columns in the message.
     """
     places = None if names is None else class_places(names, classes, what)
     return rows if places in (None, [*range(len(classes))]) else rows[:, places]

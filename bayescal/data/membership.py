@@ -1,6 +1,6 @@
-"""Groups of rows: columns of True and False, which may overlap, or one label for each row.
+"""Groups of rows: overlapping groups as boolean columns, and clusters as labels of rows.
 
-Labels name clusters: rows with one label are dependent, rows with different labels are not.
+Rows with equal cluster labels are dependent; rows with different labels are independent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ADVICE = "of labels make columns first, as by pandas.get_dummies"
 
 
 def check_groups(groups: ArrayLike, n: int) -> tuple[np.ndarray, list[object] | None]:
-    """Return who is in which group, booleans (n, g), and the names of groups if there are any."""
+    """Read groups as booleans (n, g); also return their names, if any."""
     names = column_names(groups)
     try:
         array = as_numpy(groups, "groups")
@@ -45,25 +45,25 @@ def check_groups(groups: ArrayLike, n: int) -> tuple[np.ndarray, list[object] | 
 
 
 def check_same_groups(groups: ArrayLike, n: int, names: list[object] | None, g: int) -> np.ndarray:
-    """Return the same of the g groups of before, in whose order named columns are put."""
+    """Read g groups in the order of the fit; named columns are matched by name."""
     array, _ = check_groups(groups, n)
     if array.shape[1] != g:
         raise ValueError(f"groups must have {g} columns as in the fit, got {array.shape[1]}")
-    found = matched_names(groups, names)
-    if found is None:
+    matched = matched_names(groups, names)
+    if matched is None:
         return array
     names = [*range(g)] if names is None else names
-    place = {str(name): position for position, name in enumerate(found)}
-    if place.keys() != set(map(str, names)):
-        raise ValueError(f"groups must have the columns {names} of the fit, got {found}")
-    return array[:, [place[str(name)] for name in names]]
+    position = {str(name): i for i, name in enumerate(matched)}
+    if position.keys() != set(map(str, names)):
+        raise ValueError(f"groups must have the columns {names} of the fit, got {matched}")
+    return array[:, [position[str(name)] for name in names]]
 
 
 def check_clusters(groups: Any, n: int, weights: ArrayLike | None = None) -> np.ndarray:
-    """Return the number of each row's cluster, counted from 0 in order of appearance.
+    """Count the clusters of rows from 0 in order of appearance.
 
     Labels are hashable values of any kind, in a sequence, an array or a column of a data frame.
-    Rows of weight zero are left out.
+    Rows of weight zero are omitted.
     """
     labels = _as_vector(groups)
     if labels.shape != (n,):
@@ -76,14 +76,14 @@ def check_clusters(groups: Any, n: int, weights: ArrayLike | None = None) -> np.
         labels = labels[as_numpy(weights, "weights") > 0]
     numbers: dict[object, int] = {}
     try:
-        found = (numbers.setdefault(label, len(numbers)) for label in labels.tolist())
-        return np.fromiter(found, np.intp, len(labels))
+        codes = (numbers.setdefault(label, len(numbers)) for label in labels.tolist())
+        return np.fromiter(codes, np.intp, len(labels))
     except TypeError as error:
         raise TypeError(f"groups must hold hashable labels: {error}") from None
 
 
 def _as_vector(groups: Any) -> np.ndarray:
-    """Return labels as an array; tuples in a list stay whole."""
+    """Convert labels to an array; tuples in a list are single labels."""
     check_unmasked(groups, "groups")
     if hasattr(groups, "detach"):
         return as_numpy(groups, "groups")
@@ -106,12 +106,12 @@ def _as_vector(groups: Any) -> np.ndarray:
 
 
 def sum_test(values: np.ndarray, variance: float, clusters: np.ndarray) -> tuple[float, float]:
-    """Return a statistic and a p-value of the hypothesis that rows sum to zero but for chance.
+    """Test the hypothesis that the expected sum of values (n,) is zero.
 
-    The statistic is the sum of values (n,) over its standard error, from the squares of sums by
-    cluster, and has Student's law with as many degrees of freedom as squares that are as unequal
-    tell, which is fewer than clusters. ``variance`` is that of independent rows, below which that
-    of the sum is not put.
+    Returns the statistic and its p-value. The statistic is the sum over its standard error, which
+    follows from squared sums by cluster. It has Student's t distribution, whose degrees of freedom
+    are the effective number of squares, less than the number of clusters. The variance of the sum
+    is at least ``variance``, that of independent rows.
     """
     from scipy.special import stdtr
 
@@ -122,6 +122,6 @@ def sum_test(values: np.ndarray, variance: float, clusters: np.ndarray) -> tuple
     error = math.sqrt(max(float(squares.sum()), variance))
     if error <= 1e-12 * scale or scale == 0:
         return 0.0, 1.0
-    free = float(np.clip(squares.sum() ** 2 / max((squares**2).sum(), 1e-300), 1, len(sums) - 1))
+    degrees = float(np.clip(squares.sum() ** 2 / max((squares**2).sum(), 1e-300), 1, len(sums) - 1))
     statistic = total / error
-    return statistic, 2 * float(stdtr(free, -abs(statistic)))
+    return statistic, 2 * float(stdtr(degrees, -abs(statistic)))

@@ -1,4 +1,4 @@
-"""Rows of scores with labels and weights, and sums over them, wherever the rows are."""
+"""Sources of rows: scores with labels and weights, and sums over them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from bayescal._core.chunks import slices
 
 __all__ = ["Designs", "Merge", "Rows", "Source", "Sums", "add", "compiled", "greatest"]
 
-#: What one pass over rows adds up: arrays by name.
+#: Sums over rows: arrays by name.
 Sums: TypeAlias = dict[str, np.ndarray]
 Merge: TypeAlias = Callable[[Sums, Sums], Sums]
-#: Numbers of the designs that are kept in memory; larger ones are made again for each sum.
+#: Largest designs that are kept in memory, in numbers; others are made again for each sum.
 _KEPT_NUMBERS = 1 << 24
 
 
 def add(first: Sums, second: Sums) -> Sums:
-    """Add sums of equal names."""
+    """Add sums by name."""
     return {name: value + second[name] for name, value in first.items()}
 
 
 def greatest(first: Sums, second: Sums) -> Sums:
-    """Take the greater of two results, entry by entry."""
+    """Compute the elementwise maximum of two results."""
     return {name: np.maximum(value, second[name]) for name, value in first.items()}
 
 
 class Designs(Protocol):
-    """What a fit makes of the rows of a source, and sums over it."""
+    """Prepared parts of the rows of a source, and sums over them."""
 
     def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
-        """Add up ``function(*args, design)`` over the designs of some rows at a time."""
+        """Sum ``function(*args, design)`` over the designs of parts of the rows."""
         ...
 
 
@@ -73,39 +73,39 @@ class Source(Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether all weights are whole numbers."""
+        """Whether all weights are integers."""
         ...
 
     @property
     def largest(self) -> float:
-        """The greatest absolute score, or a bound of it."""
+        """The largest absolute score, or an upper bound."""
         ...
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least and the greatest score."""
+        """The smallest and the largest score."""
         ...
 
     @property
     def sample(self) -> Rows:
-        """Some rows in memory, drawn evenly: all of them unless rows come in blocks."""
+        """Evenly drawn rows in memory; all rows, unless the source is in blocks."""
         ...
 
     def total(
         self, function: Callable[..., Sums], merge: Merge = add, numbers: int | None = None
     ) -> Sums:
-        """Add up ``function(scores, y, weights)`` over the rows, so many ``numbers`` at a time."""
+        """Sum ``function(scores, y, weights)`` over parts of the rows with ``numbers`` scores."""
         ...
 
     def designs(self, make: Callable[[Rows], Any], numbers: int, keep: bool = True) -> Designs:
-        """Prepare what ``make`` returns for rows of so many ``numbers`` at a time, for sums.
+        """Prepare ``make(rows)`` for parts of the rows with ``numbers`` scores.
 
-        In memory it is kept, unless it is large or wanted once only.
+        Designs of rows in memory are kept if ``keep``, unless they are large.
         """
         ...
 
     def part(self, numbers: int, least: int) -> Rows | None:
-        """Select about so many ``numbers``, of so many rows at least, if there are many more."""
+        """Select rows with about ``numbers`` scores and ``least`` rows; None if rows are few."""
         ...
 
     def all(self) -> Rows:
@@ -113,7 +113,7 @@ class Source(Protocol):
         ...
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> Source:
-        """Apply a step that changes scores, whose greatest absolute value is then ``largest``."""
+        """Apply a step that changes scores; ``largest`` bounds the new absolute scores."""
         ...
 
     def divided(self, unit: float) -> Source:
@@ -124,8 +124,8 @@ class Source(Protocol):
 class Rows(NamedTuple):
     """Rows in memory or on an accelerator.
 
-    Scores (n,) or (n, k) may be of JAX; labels (n,), as positions among the classes, and weights
-    (n,) are of NumPy. What the properties and methods are is said of :class:`Source`.
+    Scores (n,) or (n, k) may be JAX arrays. Labels (n,), which are positions among the classes, and
+    weights (n,) are NumPy arrays. See :class:`Source` for the properties and methods.
     """
 
     scores: Any
@@ -206,7 +206,7 @@ class Rows(NamedTuple):
 
 
 class _Remade(NamedTuple):
-    """Designs that are made whenever they are iterated over."""
+    """Designs that are made anew in every iteration."""
 
     make: Callable[[Rows], Any]
     rows: Rows
@@ -217,7 +217,7 @@ class _Remade(NamedTuple):
 
 
 class _HostDesigns(NamedTuple):
-    """Designs of pieces of rows that the processor's cache holds."""
+    """Designs of parts of rows that fit in a processor's cache."""
 
     designs: Iterable[Any]
 
@@ -231,8 +231,8 @@ class _DeviceDesign(NamedTuple):
     design: Any
 
     def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
-        found = _call(function, *args, self.design)
-        return {name: np.asarray(value) for name, value in found.items()}
+        sums = _call(function, *args, self.design)
+        return {name: np.asarray(value) for name, value in sums.items()}
 
 
 def _call(function: Callable[..., Any], *args: Any) -> Any:

@@ -18,43 +18,44 @@ def tokens(
     ignore_index: int | None = -100,
     shift: bool = False,
 ) -> tuple[Any, Any]:
-    r"""Return the rows of logits and the labels of those tokens that count.
+    r"""Select the logits and labels of the tokens that count, as rows.
 
-    They go on to any fit and any metric: ``calibrator.fit(*tokens(logits, labels))``. Predictions
-    need no mask: functions made by ``as_function()`` take logits (..., tokens, classes).
+    The result is passed to a fit or a metric: ``calibrator.fit(*tokens(logits, labels))``.
+    Predictions need no mask: functions made by ``as_function()`` take logits (..., tokens,
+    classes).
 
     Parameters
     ----------
     logits : array of shape (..., tokens, classes), or a tuple of arrays
-        Or any scores of tokens, also log odds of two classes (..., tokens). A tuple, as of
-        truncated logits (indices, logits, rest), comes back as one.
+        Logits or other scores of tokens; also log odds of two classes (..., tokens). A tuple, such
+        as truncated logits (indices, logits, rest), gives a tuple.
     labels : array of shape (..., tokens)
         Integers.
     mask : array of shape (..., tokens), optional
-        Booleans, or integers 1 (the token counts) and 0, as tokenizers' ``attention_mask``.
+        Booleans, or integers 1 (the token counts) and 0, like the ``attention_mask`` of tokenizers.
     ignore_index : int or None, default -100
         Label of tokens that do not count; None if all labels are classes.
     shift : bool, default False
-        Whether logits at a token are of the next token, as those of causal language models, while
-        labels stand at their own: then the last logits and the first label (and its mask) go.
+        Whether the logits at a token predict the next token, as in causal language models. The last
+        logits and the first label (and its mask) are then dropped.
 
     Returns
     -------
     rows : array of shape (n, classes), or a tuple of arrays of n rows
     labels : array of shape (n,)
-        Both of the logits' library, on their device, in the order of tokens. If all tokens count
-        these are views, where the library and the order in memory allow.
+        Arrays of the library and on the device of the logits, in the order of tokens. If all tokens
+        count, they are views if the library and the memory layout allow.
 
     Raises
     ------
     TypeError
-        If labels are no integers, or the mask is neither of booleans nor of integers.
+        If labels are not integers, or the mask is neither boolean nor of integers.
     ValueError
-        If shapes do not belong together, or the mask holds other numbers than 0 and 1.
+        If shapes do not match, or the mask contains numbers other than 0 and 1.
 
     Notes
     -----
-    How many rows there are depends on labels and mask: not for use inside compiled functions.
+    The number of rows depends on labels and mask, so the function cannot be compiled.
 
     References
     ----------
@@ -62,7 +63,7 @@ def tokens(
 
     Examples
     --------
-    Two sentences of three tokens, of which the last is padding:
+    Two sentences of three tokens; the last token is padding:
 
     >>> import numpy as np, bayescal as bc
     >>> logits, labels = np.zeros((2, 3, 4)), np.array([[1, 0, 3], [2, 2, -100]])
@@ -85,31 +86,32 @@ def tokens(
         shape = tuple(part.shape)
         if not lead or shape[: len(lead)] != lead or len(shape) > len(lead) + 1:
             raise ValueError(
-                "labels must have the shape of logits but for the classes, "
+                "labels must have the shape of logits without the axis of classes, "
                 f"got {lead} for logits {shape}"
             )
     counts = None if mask is None else _checked_mask(_beside(mask, parts[0], "mask"), lead)
     if shift:
         before = (slice(None),) * (len(lead) - 1)
         labels, counts = (
-            None if own is None else own[(*before, slice(1, None), ...)] for own in (labels, counts)
+            None if array is None else array[(*before, slice(1, None), ...)]
+            for array in (labels, counts)
         )
         parts = [part[(*before, slice(None, -1), ...)] for part in parts]
-    # A type that cannot hold the number holds no such label; comparing would wrap it.
+    # Compare only if the type can hold the number, because it would wrap otherwise.
     limits = xp.iinfo(labels.dtype)
     if ignore_index is not None and limits.min <= ignore_index <= limits.max:
         keep = labels != ignore_index
         counts = keep if counts is None else counts & keep
     if counts is None or bool(xp.all(counts)):
         axes = len(lead)
-        *rows, y = (xp.reshape(own, (-1, *own.shape[axes:])) for own in (*parts, labels))
+        *rows, y = (xp.reshape(array, (-1, *array.shape[axes:])) for array in (*parts, labels))
     else:
-        *rows, y = (own[counts] for own in (*parts, labels))
+        *rows, y = (array[counts] for array in (*parts, labels))
     return (tuple(rows) if several else rows[0]), y
 
 
 def _array(value: Any, name: str) -> Any:
-    """Return arrays of any library as they are, and else NumPy's."""
+    """Return arrays of any library unchanged, and convert other values to NumPy."""
     try:
         namespace(value)
     except TypeError:
@@ -118,7 +120,7 @@ def _array(value: Any, name: str) -> Any:
 
 
 def _beside(value: Any, array: Any, name: str) -> Any:
-    """Return numbers in the library of an array, on its device."""
+    """Convert numbers to the library and device of an array."""
     value, xp = _array(value, name), namespace(array)
     if namespace(value) is not xp:
         value = as_numpy(value, name)

@@ -1,4 +1,4 @@
-"""What rounding may do to probabilities that users hand in."""
+"""Tolerances for rounding errors of probabilities from users."""
 
-#: By how much a row of probabilities may miss one, and a probability lie beyond [0, 1].
+#: Tolerances of the sum of a row of probabilities, and of the range [0, 1].
 SUM_TOLERANCE, RANGE_TOLERANCE = 1e-3, 1e-6

@@ -58,8 +58,8 @@ class PackedRows(Rows):
 def pack(scores: Any, k: int) -> np.ndarray:
     """Return what a user gives, checked, as rows (n, 2 m + 1), or (n, 2 k) where m = k."""
     indices, logits, rest = (
-        as_numpy(own, name)
-        for own, name in zip(parts_of(scores), ("indices", "logits", "rest"), strict=True)
+        as_numpy(part, name)
+        for part, name in zip(parts_of(scores), ("indices", "logits", "rest"), strict=True)
     )
     if logits.ndim != 2 or not logits.size:
         raise ValueError(f"logits must have shape (n, m), and rows, got {logits.shape}")
@@ -92,22 +92,22 @@ def pack(scores: Any, k: int) -> np.ndarray:
             "of the other logits before any filter has removed them"
         )
     check_finite(rest, "rest")
-    each = bounded(rest.astype(float)) - math.log(k - m)
+    other = bounded(rest.astype(float)) - math.log(k - m)
     most = wide.max(axis=1)
     eps = max(precision(logits.dtype), precision(rest.dtype))
-    above = each - most > 1e-3 + 4 * eps * np.maximum(np.abs(most), np.abs(each))
+    above = other - most > 1e-3 + 4 * eps * np.maximum(np.abs(most), np.abs(other))
     if above.any():
         row = int(np.argmax(above))
         raise ValueError(
             f"logits must hold the greatest of each row, got {most[row]:g} as the greatest of row "
-            f"{row}, whose {k - m} others are {each[row]:g} on average by rest; rest must be the "
+            f"{row}, whose {k - m} others are {other[row]:g} on average by rest; rest must be the "
             "log-sum-exp of the others alone"
         )
-    return np.concatenate([wide, each[:, None], indices], axis=1, dtype=float)
+    return np.concatenate([wide, other[:, None], indices], axis=1, dtype=float)
 
 
 def parts_of(scores: Any) -> tuple[Any, Any, Any]:
-    """Return indices, logits and what is given of the others, or raise."""
+    """Return indices, logits and the rest of truncated logits, or raise."""
     if not isinstance(scores, tuple) or len(scores) != 3:
         size = f" of {len(scores)}" if isinstance(scores, tuple) else ""
         raise TypeError(f"scores must be {_WANTED}, got {type(scores).__name__}{size}")
@@ -119,9 +119,9 @@ def check_distinct(rows: np.ndarray, k: int) -> None:
     indices = np.sort(unpack(rows, k).indices, axis=1)
     same = indices[:, 1:] == indices[:, :-1]
     if same.any():
-        row, place = np.argwhere(same)[0]
+        row, column = np.argwhere(same)[0]
         raise ValueError(
-            f"indices must be different ones in each row, got {indices[row, place]} twice in row "
+            f"indices must be different ones in each row, got {indices[row, column]} twice in row "
             f"{row}"
         )
 
@@ -130,12 +130,12 @@ def pack_anywhere(indices: Any, logits: Any, rest: Any, k: int) -> Any:
     """Return the same of arrays of any library, where they are; nothing but shapes is checked."""
     xp = namespace(logits)
     if logits.ndim != 2 or tuple(indices.shape) != tuple(logits.shape) or rest.ndim != 1:
-        shapes = ", ".join(str(tuple(own.shape)) for own in (indices, logits, rest))
+        shapes = ", ".join(str(tuple(part.shape)) for part in (indices, logits, rest))
         raise ValueError(f"scores must be {_WANTED}, got shapes {shapes}")
     parts = [bounded(logits)]
     if logits.shape[1] < k:
-        each = bounded(xp.astype(rest, parts[0].dtype)) - math.log(k - logits.shape[1])
-        parts.append(each[:, None])
+        other = bounded(xp.astype(rest, parts[0].dtype)) - math.log(k - logits.shape[1])
+        parts.append(other[:, None])
     return xp.concat([*parts, xp.astype(indices, parts[0].dtype)], axis=1)
 
 
@@ -149,7 +149,7 @@ def unpack(rows: Any, k: int, unit: float = 1.0) -> Top:
 
 
 def offsets(top: Top) -> Any:
-    """Return what is added to logits (c,): log(k - m) to that of each of the others."""
+    """Return the offsets of logits (c,): log(k - m) for the last, which stands for the others."""
     c, m = top.x.shape[1], top.indices.shape[1]
     values = [0.0] * m + [math.log(max(top.others, 1))] * (c - m)
     return namespace(top.x).asarray(values, dtype=top.x.dtype, device=device(top.x))

@@ -343,7 +343,7 @@ def test_pairs_of_rows_are_never_held() -> None:
             jax.ShapeDtypeStruct(shape, kind)
             for shape, kind in (((n, 4), float), ((n,), int), ((n,), float))
         )
-        program = jax.make_jaxpr(kernel_module._losses_there, static_argnums=(0, 1))(
+        program = jax.make_jaxpr(kernel_module._losses_on_device, static_argnums=(0, 1))(
             "dirichlet_mixture", "errors", scores, labels, weights, labels, 1e-3
         )
     shapes = re.findall(r"\w\d+\[([\d,]+)\]", str(program))
@@ -355,11 +355,13 @@ def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowere
     names = ("_hash_on_device", "_equal_on_device")
     for name in names:
         monkeypatch.setattr(equal_rows, name, lowered(getattr(equal_rows, name)))
-    monkeypatch.setattr(kernel_module, "_losses_there", lowered(kernel_module._losses_there))
+    monkeypatch.setattr(
+        kernel_module, "_losses_on_device", lowered(kernel_module._losses_on_device)
+    )
     p, y, w = spread(40)
     for own in KERNELS:
         bc.Kernel(own).fit(jnp.asarray(p, jnp.float32), y, w)
-    assert lowered.names == {*names, "_losses_there"}
+    assert lowered.names == {*names, "_losses_on_device"}
     assert len(lowered.exported) == 7
 
 
@@ -367,5 +369,5 @@ def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowere
 def test_bins_of_equal_mass_are_lowered(platform: str) -> None:
     with float64():
         row, whole = jax.ShapeDtypeStruct((300,), float), jax.ShapeDtypeStruct((), bool)
-        cut = jax.export.export(histogram._cut_there, platforms=[platform])
+        cut = jax.export.export(histogram._cut_on_device, platforms=[platform])
         assert cut(row, row, row, 10, whole).platforms == (platform,)

@@ -15,7 +15,7 @@ from scipy.special import expit, logsumexp
 import bayescal.calibrators as bc
 from bayescal.calibrators import AveragedBeta
 from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
-from bayescal.calibrators.binary.averaged_beta.points import gather
+from bayescal.calibrators.binary.averaged_beta.points import summarize
 from bayescal.data.rows import Rows
 
 Array = np.ndarray
@@ -190,7 +190,7 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     z, y = data_set(3000, bend=1.5)
     z[:5] = -90, 40, 41, 60, 87
     weights = np.random.default_rng(1).uniform(0.5, 2, len(z))
-    points = gather(Rows(np.clip(z, -_averaging.FAR, _averaging.FAR), y, weights))
+    points = summarize(Rows(np.clip(z, -_averaging.FAR, _averaging.FAR), y, weights))
     assert len(points.z) < 1300
     assert points.weights.min() >= 0
     held = np.clip(z, -_averaging.FAR, _averaging.FAR)
@@ -201,7 +201,7 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         assert own == pytest.approx(rows, rel=1e-9)
     at = np.linspace(-12, 12, 101)
     few = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
-    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points._MOST", 10_000)
+    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", 10_000)
     every = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
     np.testing.assert_allclose(few, every, atol=1e-6)
 
@@ -216,8 +216,8 @@ def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
         y = (rng.random(n) < expit(0.5 * z + 0.8 * np.sin(z))).astype(int)
         cells = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
         with monkeypatch.context() as patch:
-            patch.setattr("bayescal.calibrators.binary.averaged_beta.points._MOST", n)
-            patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MANY", n)
+            patch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", n)
+            patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MAX_SORTED_ROWS", n)
             rows = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
         np.testing.assert_allclose(cells, rows, atol=1e-6)
 
@@ -236,7 +236,7 @@ def test_blocks_of_rows_are_all_rows(
     scores = np.stack([1 - p, p], axis=1) if columns == 2 else p
     labels = np.array(["no", "yes"])[y]
     whole = AveragedBeta().fit(scores, labels, weights)
-    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points.MANY", 100)
+    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points.MAX_SORTED_ROWS", 100)
     monkeypatch.setattr("bayescal.calibrators.base.draws._BLOCK", 8 * 700)
     parts = AveragedBeta().fit(scores, labels, weights)
     assert parts.least_probabilities_ == pytest.approx(whole.least_probabilities_)
@@ -276,7 +276,7 @@ def test_power_is_positive_and_finite(power: float) -> None:
 
 def test_points_on_both_sides_of_a_gap_stay_there() -> None:
     z = np.concatenate([np.linspace(-5, -4.9, 500), np.linspace(4.9, 5, 500)])
-    points = gather(Rows(z, np.zeros(1000, int), np.ones(1000)))
+    points = summarize(Rows(z, np.zeros(1000, int), np.ones(1000)))
     assert len(points.z) < 500
     assert points.weights[points.z < 0].sum() == pytest.approx(500)
 
@@ -287,7 +287,7 @@ def test_jax_gives_the_same(double: bool) -> None:
     """In single precision too, to 1e-4 in probability."""
     at = np.linspace(-10, 10, 51)
     cases = [data_set(60, 0), data_set(60, 1, 2.0), (np.linspace(-1, 1, 60), np.ones(60, int))]
-    batch = [gather(Rows(z, y, np.ones(60))) for z, y in cases]
+    batch = [summarize(Rows(z, y, np.ones(60))) for z, y in cases]
     with jax.enable_x64(double):
         found = jax.jit(jax.vmap(lambda points: _averaging.fit(points, jax.numpy)))(
             jax.tree.map(lambda *leaves: jax.numpy.asarray(np.stack(leaves), float), *batch)

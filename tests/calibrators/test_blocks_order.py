@@ -57,8 +57,8 @@ def _cut(rows, *ends):
 
 def _few_at_once(monkeypatch, most=500, cells=1 << 10):
     """Count rows in cells and divide these, as of very many rows."""
-    monkeypatch.setattr(_ranking, "_MOST", most)
-    monkeypatch.setattr(_ranking, "_CELLS", cells)
+    monkeypatch.setattr(_ranking, "_MAX_DISTINCT", most)
+    monkeypatch.setattr(_ranking, "_MAX_CELLS", cells)
 
 
 def _points(rows):
@@ -196,7 +196,7 @@ def test_raw_scores_of_any_size():
 
 def test_sorting_some_of_the_rows_is_asked_for_once(monkeypatch):
     """Cells that were sorted stay so, in memory, too."""
-    monkeypatch.setattr(_ranking, "_FEW", 100)
+    monkeypatch.setattr(_ranking, "_MAX_SORTED_ROWS", 100)
     p, y, w = _rows_of("plain", 3000)
     ranking = Ranking(Rows(p, y, w))
     while ranking.groups.whole.any():

@@ -244,7 +244,7 @@ def test_tolerance_stops() -> None:
 
 
 def test_cross_validation_is_that_of_refits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST", 4)
+    monkeypatch.setattr(module, "_MAX_STEPS", 4)
     # Or refits would draw for the classes in the order of their own rows.
     monkeypatch.setattr(module, "order_of_classes", lambda rows: np.arange(rows.k))
     p, y, weights = example(160, 3)

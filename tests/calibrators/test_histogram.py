@@ -152,7 +152,7 @@ def test_counting_in_cells_changes_nothing(
     y, weights = rng.integers(0, 2, 3000), unit * rng.integers(1, 5, 3000)
     chosen = Histogram(11, "equal_mass")
     expected = chosen._fit(Rows(scores, y, weights), 0)
-    monkeypatch.setattr(_ranking, "_FEW", 100)
+    monkeypatch.setattr(_ranking, "_MAX_SORTED_ROWS", 100)
     monkeypatch.setattr(_ranking, "_ROWS_PER_CELL", 9)
     assert Ranking(Rows(scores, y, weights)).groups.whole.any()
     state = chosen._fit(Rows(scores, y, weights), 0)
@@ -163,7 +163,7 @@ def test_counting_in_cells_changes_nothing(
 def test_refining_sorts_the_cells_that_are_marked_and_no_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_ranking, "_FEW", 5)
+    monkeypatch.setattr(_ranking, "_MAX_SORTED_ROWS", 5)
     monkeypatch.setattr(_ranking, "_ROWS_PER_CELL", 2)
     # Three cells over [0, 3], of which the last holds but its upper end.
     scores = np.array([3.0, 0.1, 1.5, 0.0, 1.2, 1.5])

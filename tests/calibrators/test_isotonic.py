@@ -38,7 +38,7 @@ def around(scores: np.ndarray) -> np.ndarray:
 def any_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test with rows sorted at once, and with small data first counted in cells."""
     if request.param == "in cells":
-        monkeypatch.setattr(_ranking, "_FEW", 30)
+        monkeypatch.setattr(_ranking, "_MAX_SORTED_ROWS", 30)
         monkeypatch.setattr(_ranking, "_ROWS_PER_CELL", 7)
 
 
@@ -69,7 +69,7 @@ def test_many_rows_equal_scikit_learn_with_the_package_as_it_is() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=60_000)
     y = (rng.uniform(size=60_000) < 1 / (1 + np.exp(-scores))).astype(float)
-    assert len(scores) > _ranking._FEW
+    assert len(scores) > _ranking._MAX_SORTED_ROWS
     expected = IsotonicRegression(out_of_bounds="clip").fit(scores, y)
     state = Isotonic()._fit(Rows(scores, y, np.ones(60_000)), 0)
     np.testing.assert_allclose(

@@ -175,7 +175,7 @@ def test_a_curved_function_is_found(family: Family) -> None:
     scaled = Temperature().apply(Temperature()._fit(Rows(z, y, np.ones(3000)), seed=0), test)
     gained = (loss(scaled, labels, ones) - found) / (loss(scaled, labels, ones) - truth)
     assert gained > (0.9 if family == "diagonal" else 0.6)
-    assert (state["status"] == Status.LIMIT) == (state["n_iter"] == 10 * network.LOOKS)
+    assert (state["status"] == Status.LIMIT) == (state["n_iter"] == 10 * network.MAX_CHECKS)
     assert state["cv_losses"].shape[0] == len(state["cv_hidden"])
     best = np.unravel_index(np.argmin(state["cv_losses"]), state["cv_losses"].shape)
     np.testing.assert_array_equal(state["hidden"], state["cv_hidden"][best[0]])

@@ -465,7 +465,7 @@ def test_all_classes_have_no_rest() -> None:
 def test_options_that_contradict() -> None:
     scores = INDICES, LOGITS, REST
     for options, message in (
-        ({}, "classes must say how many there are"),
+        ({}, "classes must be set"),
         ({"classes": 8, "inference": "laplace"}, "inference must be 'map'"),
         ({"classes": 8, "objective": "adaptive_ece"}, "objective must be 'log_loss'"),
     ):

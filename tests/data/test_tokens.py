@@ -137,9 +137,9 @@ def test_what_is_refused() -> None:
     with pytest.raises(TypeError, match="labels must be numeric"):
         bc.tokens(logits, [["a"] * 5] * 3)
     for wrong in (labels[:, :4], labels[0], labels[..., None, None]):
-        with pytest.raises(ValueError, match="labels must have the shape of logits but for"):
+        with pytest.raises(ValueError, match="labels must have the shape of logits without"):
             bc.tokens(logits, wrong)
-    with pytest.raises(ValueError, match="labels must have the shape of logits but for"):
+    with pytest.raises(ValueError, match="labels must have the shape of logits without"):
         bc.tokens(logits, 3)
     with pytest.raises(ValueError, match=r"mask must have the shape of labels \(3, 5\)"):
         bc.tokens(logits, labels, mask[:, :4])

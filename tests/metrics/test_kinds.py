@@ -95,7 +95,7 @@ def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> 
             found = []
             for many in (10, 10**6):
                 monkeypatch.setattr(equal_mass, "_MAX_SORTED_ROWS", many)
-                monkeypatch.setattr(ranking, "_FEW", many)
+                monkeypatch.setattr(ranking, "_MAX_SORTED_ROWS", many)
                 curve = metrics.reliability_curve(
                     probs, y, binning=binning, bins=13, weights=weights
                 )

@@ -1,4 +1,4 @@
-"""What all calibrators share: scikit-learn's contract over a fit and a pure application."""
+"""Base class of calibrators: scikit-learn's contract over a fit and a pure function."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from bayescal.data.scores import (
     without_absent,
 )
 
-#: What a calibrator has learned: arrays by name.
+#: The fitted state of a calibrator: arrays by name.
 State: TypeAlias = dict[str, np.ndarray]
-#: What a calibrator never changes in a row: the order of its classes, the most probable one, or
-#: nothing.
+#: The property of a row that calibration never changes: the ranking of its classes, the most
+#: probable class, or nothing.
 Keeps = Literal["order", "argmax", "nothing"]
 
 
 def _precision(given: Given) -> AbstractContextManager[Any]:
-    """Return the context of a fit: accelerators calculate in double precision, as the host."""
+    """Return the context of a fit, in which accelerators compute in double precision."""
     if not given.on_device:
         return nullcontext()
     stack = ExitStack()
@@ -63,20 +63,21 @@ def _precision(given: Given) -> AbstractContextManager[Any]:
 class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A calibrator of the scores of a classifier of two or more classes.
 
-    A method writes ``domain``, ``_fit`` and ``_apply``, and what of the rest is not as here.
-    ``_fit`` is NumPy on the host. It sees checked and converted scores, labels as positions among
-    the classes, and positive weights; it must give probabilities for one row, constant
-    scores, ties, labels that lack classes, and scores of any size. A whole weight is the same as
-    repeating the row; neither the order of rows matters nor, but for names, that of classes.
+    A subclass defines ``_domain``, ``_fit`` and ``_apply``, and overrides defaults as needed.
+    ``_fit`` runs in NumPy on the host. It receives checked and converted scores, labels as
+    positions among the classes, and positive weights. It must produce probabilities for one row,
+    constant scores, ties, labels that lack classes, and scores of any size. An integer weight
+    equals repeated rows. The order of rows does not matter, nor does the order of classes.
 
     Parameters
     ----------
     inputs : {"probs", "logits", "scores", "top_logits"}
-        What the scores are; it is never guessed from them. Scores are any numbers, of two classes;
-        top logits, for ``Temperature`` and ``Vector``, those of each row's greatest.
+        Kind of scores, which is never guessed. "scores" are arbitrary numbers for binary
+        calibrators; "top_logits" are the largest logits of each row, for ``Temperature`` and
+        ``Vector``.
     classes : sequence of k labels or int, optional
-        Of the columns, in their order; k stands for 0, ..., k - 1. Needed where the data may lack
-        one.
+        Labels of the columns, in their order; an integer k stands for 0, ..., k - 1. Needed if the
+        data may lack a class.
 
     Attributes
     ----------
@@ -84,15 +85,15 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     status_ : str
         How the fit ended: "converged", "limit" or "unbounded".
     objective_ : float
-        The weighted mean of what was minimized, per row; not of methods that minimize nothing.
+        Weighted mean of the minimized objective per row, if the method minimizes one.
     n_iter_ : int
-        Of iterative fits.
+        Number of iterations of iterative fits.
     least_probabilities_ : array of shape (k,)
-        What probabilities of zero, and less, stand for; only where logarithms are taken of them.
+        Probabilities that replace zeros before logarithms are taken, if the method takes any.
     state_ : dict of arrays
-        All that was learned.
+        The fitted state.
     report_ : Report
-        What was fitted, to how many rows, and their log loss before and after: in sample.
+        What was fitted, the number of rows, and the in-sample log loss before and after.
     """
 
     inputs: Inputs = "probs"
@@ -105,61 +106,61 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     least_probabilities_: np.ndarray = field(init=False)
     state_: State = field(init=False)
 
-    #: Whether it calibrates two classes only.
+    #: Whether the calibrator is restricted to binary problems.
     binary: ClassVar[bool] = False
-    #: Whether, of two classes, a greater score never gets a lower probability, whatever the data.
+    #: Whether a binary map is monotone for all data.
     monotone: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = "nothing"
     _domain: ClassVar[Domain]
     _sources: ClassVar[frozenset[str]] = MEMORY
-    #: Classes that do the work for some ``inputs``, in the place of this one.
+    #: Classes that implement this calibrator for some ``inputs``.
     _by_inputs: ClassVar[Mapping[str, type[Calibrator]]] = {}
 
     @property
     def domain(self) -> Domain:
-        """What the calibrator works on; may depend on the options."""
+        """Domain of the scores that ``_fit`` and ``_apply`` receive; may depend on options."""
         return self._domain
 
     @property
     def symmetric(self) -> bool:
-        """Whether exchanging classes, columns and labels together, exchanges probabilities."""
+        """Whether permuting columns and labels together permutes the probabilities."""
         return True
 
     @property
     def sources(self) -> frozenset[str]:
-        """Where the rows of a fit may be; may depend on the options."""
+        """Kinds of sources that ``fit`` accepts; may depend on options."""
         return self._sources
 
     @abstractmethod
     def _fit(self, rows: Source, seed: int) -> State:
-        """Learn from rows: scores in the domain, labels as positions, positive weights.
+        """Fit the state to rows: scores in the domain, labels as positions, positive weights.
 
-        Rows in memory have them as ``rows.scores``, ``rows.y`` and ``rows.weights``. Rows of any
-        source have sums: ``rows.total(function)``.
+        Rows in memory have the arrays ``rows.scores``, ``rows.y`` and ``rows.weights``. Rows of any
+        source have sums of functions: ``rows.total(function)``.
         """
 
     @abstractmethod
     def _apply(self, state: State, scores: Any) -> Any:
-        """Return probabilities (m, k) at scores in the domain; rows sum to one.
+        """Compute probabilities (m, k) at scores in the domain; rows sum to one.
 
-        For arrays of any library that follows the array API standard: ``namespace(scores)`` has
-        its functions.
+        Arrays may be of any library that follows the array API standard; ``namespace(scores)``
+        returns its functions.
 
         Parameters
         ----------
         state : dict of arrays
-            As ``state_`` of a fitted calibrator with the same options, in the library and of the
-            floating type of the scores; but booleans, and single integers, are NumPy's.
+            ``state_`` of a fitted calibrator with these options, in the library and the floating
+            type of the scores. Booleans and integer scalars are NumPy arrays.
         scores : array of shape (m,) or (m, k)
-            NumPy's in float64.
+            NumPy arrays are float64.
         """
 
     def _check_inputs(self) -> None:
-        """Raise where scores cannot be what they are said to be."""
+        """Raise if the calibrator does not support its ``inputs``."""
         check_inputs(self.inputs, (*INPUTS, *self._by_inputs))
 
     def _check_options(self) -> None:
-        """Raise where an option is not allowed."""
+        """Raise if an option is invalid."""
 
     @ignoring_underflow
     def fit(
@@ -173,19 +174,20 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
-            As ``inputs`` says: probabilities or logits, a column for each class in sorted order, or
-            in that of ``classes``; of two classes also the probability or log odds of the second
-            alone; or raw scores. A logit of minus infinity is that of an option which is not there:
-            its probability is zero. Columns of a data frame that are named like the classes, as
-            "yes" or "p_yes", may stand in any order. :class:`Blocks`, which hold labels and
-            weights, too, and whatever they read of themselves (arrays and data frames of Dask, data
-            sets of Arrow, arrays in files), are read block by block, as often as needed.
+            Scores of the kind that ``inputs`` names: probabilities or logits, with a column for
+            each class in sorted order, or in the order of ``classes``; or raw scores. For two
+            classes, the probability or log odds of the second class suffice. A logit of minus
+            infinity marks an unavailable class, whose probability is zero. Columns of a data frame
+            that are named like the classes, such as "yes" or "p_yes", may be in any order.
+            :class:`Blocks`, which also contain labels and weights, and sources that are read in
+            blocks (Dask arrays and data frames, Arrow data sets, arrays in files) are read block by
+            block, as often as needed.
         y : array-like of shape (n,) or (n, k)
-            Labels, of any k values; of data sets and Dask's data frames also the name of a column.
-            Or shares of outcomes, rows that sum to one: a row counts as one of each outcome with
-            that share as weight, so that (0.5, 0.5) is a tie of a game.
+            Labels of any k values; the name of a column for data sets and Dask data frames. Or
+            proportions of outcomes, in rows that sum to one: a row counts once for each outcome,
+            with the proportion as its weight; (0.5, 0.5) is a tied game.
         sample_weight : array-like of shape (n,), optional
-            Non-negative; a whole weight is the same as repeating the row.
+            Non-negative; an integer weight equals repeated rows.
 
         Returns
         -------
@@ -195,29 +197,29 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         ------
         ValueError
             If scores contradict ``inputs`` by more than 1e-6, are not finite, or have columns named
-            like some of the classes only; or if labels hold another number of classes than the
-            scores, without ``classes``.
+            like only some of the classes; or if the number of distinct labels differs from the
+            number of columns and ``classes`` is not set.
         TypeError
-            If data come in blocks, and the calibrator, or one of its options, needs them at once.
+            If data come in blocks, but the calibrator or one of its options needs all rows at once.
 
         Warns
         -----
         ConvergenceWarning
-            If the fit has no finite optimum or did not reach it; ``status_`` says which.
+            If the fit has no finite optimum or did not reach it; see ``status_``.
         """
         self._check_inputs()
         self._check_options()
-        given = as_source(self, scores, y, sample_weight, self.sources)
-        self.classes_ = given.classes
-        # Workers of Dask get copies of what is fitted: these have nothing to report.
+        data = as_source(self, scores, y, sample_weight, self.sources)
+        self.classes_ = data.classes
+        # Dask workers get copies of the estimator, which must not contain rows.
         vars(self).pop("_kept_rows", None)
-        with _precision(given):
-            rows, seed = given.rows, self._seed()
-            learned = self._add_posterior(self._fit(rows, seed), rows, seed)
-        if given.blocks is not None:
-            given.blocks.finish()
-        self._kept_rows, least = given.kept, given.least
-        state = {name: np.asarray(value) for name, value in learned.items()}
+        with _precision(data):
+            rows, seed = data.rows, self._seed()
+            fitted = self._add_posterior(self._fit(rows, seed), rows, seed)
+        if data.blocks is not None:
+            data.blocks.finish()
+        self._kept_rows, least = data.kept, data.least
+        state = {name: np.asarray(value) for name, value in fitted.items()}
         if least is not None:
             state["least_probabilities"] = least
         status = Status(int(state.get("status", Status.CONVERGED)))
@@ -226,24 +228,24 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return self
 
     def _add_posterior(self, state: State, rows: Source, seed: int) -> State:
-        """Add draws of the parameters to what a fit has learned, where there is a posterior."""
+        """Add posterior draws of the parameters to a fitted state, if there is a posterior."""
         return state
 
     def _class_count(self, rows: Any) -> int:
-        """Return how many classes rows (n, 1) or (n, k) are scores of."""
+        """Return the number of classes of rows of scores (n, 1) or (n, k)."""
         return 2 if self.binary else max(2, rows.shape[1])
 
     def _publish(self, state: State) -> None:
-        """Keep what was learned, and as attributes what is declared with ``field(init=False)``."""
+        """Set ``state_`` and the attributes that are declared with ``field(init=False)``."""
         self._forget_report()
-        for own in fields(self):
-            entry = own.name.removesuffix("_")
-            if own.init or own.name in ("classes_", "status_"):
+        for attribute in fields(self):
+            entry = attribute.name.removesuffix("_")
+            if attribute.init or attribute.name in ("classes_", "status_"):
                 continue
-            vars(self).pop(own.name, None)  # of an earlier fit
+            vars(self).pop(attribute.name, None)  # from an earlier fit
             if entry in state:
                 value = state[entry]
-                setattr(self, own.name, value.item() if value.ndim == 0 else value)
+                setattr(self, attribute.name, value.item() if value.ndim == 0 else value)
         self.state_ = state
 
     def _seed(self) -> int:
@@ -252,25 +254,25 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _probabilities_of(self, kept: KeptRows) -> np.ndarray | None:
         least = self.state_.get("least_probabilities")
         with np.errstate(over="ignore"):
-            found = self.apply(self.state_, convert(kept.rows, self.inputs, self.domain, least)[0])
-        return without_absent(found, kept.rows, self.inputs)
+            probs = self.apply(self.state_, convert(kept.rows, self.inputs, self.domain, least)[0])
+        return without_absent(probs, kept.rows, self.inputs)
 
     @ignoring_underflow
     def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
-        """Return the calibrated probabilities of all classes.
+        """Compute the calibrated probabilities of all classes.
 
         Parameters
         ----------
         scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks
-            With ``inputs="top_logits"`` a tuple (indices (n, m), logits (n, m), rest (n,)).
+            With ``inputs="top_logits"``, a tuple (indices (n, m), logits (n, m), rest (n,)).
 
         Returns
         -------
         array of shape (m, k), float64, or TopProbs
-            Columns in the order of ``classes_``. Of truncated logits the probabilities of the top
-            classes in the order of their indices, and of all others together. Of blocks, and what
-            is read in blocks, it is :class:`Blocks` with the same labels and weights, computed when
-            they are read; of an array of Dask one of Dask.
+            Columns in the order of ``classes_``. Truncated logits give the probabilities of the
+            top classes in the order of their indices, and of all other classes together. Blocks
+            and sources that are read in blocks give :class:`Blocks` with the labels and weights of
+            the input, computed when they are read; Dask arrays give Dask arrays.
         """
         check_is_fitted(self)
         if (blocks := as_blocks(scores)) is not None:
@@ -281,7 +283,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return self._answer(self.apply(self.state_, values), rows, scores)
 
     def _predict_in_blocks(self, blocks: Blocks, scores: Any) -> Any:
-        """Return probabilities in the form that the scores have."""
+        """Predict block by block; return blocks, or an array of the scores' library."""
         predict = partial(self._predict_block, blocks.names)
         if on_host(scores):
             return np.concatenate([*blocks.each(predict)])
@@ -297,7 +299,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return without_absent(self.apply(self.state_, values), rows, self.inputs)
 
     def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
-        """Return probabilities at checked rows in the form that users get."""
+        """Convert probabilities at checked rows to the return value of ``predict_proba``."""
         return without_absent(probs, rows, self.inputs)
 
     @ignoring_underflow
@@ -307,7 +309,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         PredictFunction
-            ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
+            ``f(scores)`` equals ``predict_proba(scores)``, on the device of the scores.
         """
         check_is_fitted(self)
         fitted = as_fitted(self)
@@ -318,33 +320,34 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return PredictFunction
 
     def _as_parts(self) -> tuple[Any, Tree]:
-        """Return the calibrator without what it learned, and what it learned."""
-        bare: Any = clone(own := as_fitted(self))
-        return bare.set_params(classes=None), needed(own._precompute(self.state_))
+        """Return the unfitted calibrator and the part of its state that predictions need."""
+        fitted = as_fitted(self)
+        unfitted: Any = clone(fitted)
+        return unfitted.set_params(classes=None), needed(fitted._precompute(self.state_))
 
     def _map(self, state: State, scores: Any) -> Any:
-        """Return probabilities at scores of any library, as users give them."""
+        """Compute probabilities at scores of any library in the user's units."""
         least = state.get("least_probabilities")
         values = transform(scores, self.inputs, self.domain, least)
         return without_absent(self._apply_in_blocks(state, values), scores, self.inputs)
 
     def _has_ends(self, state: State) -> bool:
-        """Return whether there are credible intervals."""
+        """Return whether the calibrator has credible intervals."""
         return False
 
     def _precompute(self, state: State) -> State:
-        """Return what ``_apply`` takes: what was learned, and what need not be computed anew."""
+        """Return the state that ``_apply`` takes, with values computed once for all predictions."""
         return state
 
     def apply(self, state: State, scores: Any) -> Any:
-        """Return probabilities (m, k) at scores in the domain, as of a state that was learned."""
+        """Compute probabilities (m, k) at scores in the domain, given a fitted state."""
         return self._apply_in_blocks(self._precompute(state), scores)
 
     def _apply_in_blocks(self, state: State, scores: Any) -> Any:
         return map_rows(lambda rows: self._apply(state, rows), scores, self._width(state, scores))
 
     def _width(self, state: State, scores: Any) -> int:
-        """Return how many numbers ``_apply`` holds for each row."""
+        """Return the amount of numbers that ``_apply`` holds per row."""
         return scores.shape[1] if scores.ndim == 2 else 2
 
     def predict(self, scores: ArrayLike) -> np.ndarray:
@@ -356,38 +359,39 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     @staticmethod
     def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:
-        """Return the probabilities (m, k) of an ensemble, each with scores of its own: the mean.
+        """Average the probabilities (m, k) of an ensemble of calibrators.
 
         Parameters
         ----------
         calibrators : list of fitted calibrators
         scores : list of arrays of shape (m,), (m, 1) or (m, k)
+            Scores for each of the calibrators.
         """
         parts = [c.predict_proba(s) for c, s in zip(calibrators, scores, strict=True)]
         return np.mean(parts, axis=0)
 
     def _new_rows(self, scores: Any) -> np.ndarray:
-        """Return new scores (n, 1) or (n, k), checked, in the order of the classes."""
+        """Check new scores (n, 1) or (n, k) and bring columns into the order of the classes."""
         check_is_fitted(self)
         names = column_names(scores)
         fitted = getattr(self, "feature_names_in_", None)
         if names is not None and fitted is not None and len(scores.shape) == 2:
             alike = set(fitted) == set(names) and len(names) > 1
             if alike and class_places(names, self.classes_, "scores") is not None:
-                # scikit-learn wants the order of the fit.
+                # scikit-learn requires the column order of the fit.
                 names = list(fitted)
                 scores = scores[names]
         return in_order(self._check_rows(scores, reset=False), names, self.classes_, "scores")
 
     def _values(self, scores: Any) -> np.ndarray:
-        """Return new scores in the domain of the fitted calibrator."""
+        """Check new scores and convert them to the domain of the fitted calibrator."""
         return self._converted(self._new_rows(scores))
 
     def _converted(self, rows: np.ndarray) -> np.ndarray:
         return convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
 
     def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
-        """Return (n, 1) or (n, k) numbers, and keep or compare number and names of features."""
+        """Check scores (n, 1) or (n, k); set or compare number and names of features."""
         return check_rows(self, scores, self.inputs, reset)
 
     def __sklearn_tags__(self) -> Tags:

@@ -1,4 +1,4 @@
-"""Arrays of any library in and out, where scikit-learn's ``array_api_dispatch`` is set."""
+"""Methods that accept and return arrays of any library under ``array_api_dispatch``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bayescal._core.arrays import accelerated, device, namespace, on_host, to_ho
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.scores import plausible
 
-#: What takes scores or features first.
+#: Methods whose first argument is an array of scores or features.
 _METHODS = (
     "fit",
     "predict",
@@ -26,13 +26,13 @@ _METHODS = (
     "decision_function",
     "predict_interval",
 )
-#: Of texts and other objects, for which only NumPy has arrays.
+#: Attributes that may hold strings or objects, for which only NumPy has arrays.
 _NAMES = ("classes_", "feature_names_in_", "label_names_")
 _functions: WeakKeyDictionary[Any, PredictFunction] = WeakKeyDictionary()
 
 
-class Place(NamedTuple):
-    """The library of an array, and where the array is."""
+class Location(NamedTuple):
+    """The library and the device of an array."""
 
     xp: Any
     device: Any
@@ -40,10 +40,10 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{self.xp.__name__} on {self.device}"
 
-    def take(self, value: Any) -> Any:
-        """Return NumPy's numbers here, in what precision there is; other values as they are."""
+    def convert(self, value: Any) -> Any:
+        """Convert NumPy numbers to this library and device; return other values unchanged."""
         if isinstance(value, tuple):
-            return tuple(self.take(own) for own in value)
+            return tuple(self.convert(part) for part in value)
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
             return value
         single = value.dtype == np.float64 and not has_double(self.xp, self.device)
@@ -51,27 +51,27 @@ class Place(NamedTuple):
         return self.xp.asarray(np.ascontiguousarray(value), device=self.device)
 
 
-def place_of(array: Any) -> Place | None:
-    """Return where an array is that is to be answered there, or None."""
+def location_of(array: Any) -> Location | None:
+    """Return library and device if results must be returned to them, or None."""
     if not sklearn.get_config()["array_api_dispatch"] or on_host(array):
         return None
     if not array_api_compat.is_array_api_obj(array) or array_api_compat.is_dask_array(array):
         return None
-    return Place(namespace(array), device(array))
+    return Location(namespace(array), device(array))
 
 
-def has_double(xp: Any, place: Any) -> bool:
-    """Return whether there is double precision."""
+def has_double(xp: Any, device: Any) -> bool:
+    """Return whether the library has double precision on the device."""
     if array_api_compat.is_jax_namespace(xp):
         return xp.asarray(0.0).dtype == np.float64
-    return "float64" in xp.__array_namespace_info__().dtypes(device=place, kind="real floating")
+    return "float64" in xp.__array_namespace_info__().dtypes(device=device, kind="real floating")
 
 
 def dispatch_methods(cls: type) -> None:
-    """Make the methods of a class answer arrays in their library, on their device.
+    """Wrap the methods of a class so that results are arrays of the argument's library.
 
-    By scikit-learn's convention: under ``array_api_dispatch`` attributes that were fitted to
-    arrays of a library are that library's, and only such arrays are taken after.
+    This is scikit-learn's convention: under ``array_api_dispatch``, attributes that were fitted to
+    arrays of a library belong to that library, and other methods accept only its arrays.
     """
     for name in _METHODS:
         method = vars(cls).get(name)
@@ -81,9 +81,9 @@ def dispatch_methods(cls: type) -> None:
 
 
 def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that fits a copy, whose attributes the estimator takes over at the end.
+    """Wrap a method so that it fits a copy, whose attributes are adopted on success.
 
-    A fit that raises leaves the estimator as it was, with all of an earlier fit.
+    If the fit raises, the estimator is unchanged and keeps the results of an earlier fit.
     """
 
     @wraps(fit)
@@ -99,25 +99,25 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _working_class(estimator: Any, inputs: Any) -> type:
-    """Return the class that does the work for such inputs: most often the estimator's."""
+    """Return the class that implements an estimator for these ``inputs``."""
     kind = type(estimator)
     return getattr(kind, "_by_inputs", {}).get(inputs, kind) if isinstance(inputs, str) else kind
 
 
 def keep_options(estimator: Any) -> None:
-    """Keep the options of a fit, of which :func:`as_fitted` makes predictions."""
+    """Keep the options of a fit, which :func:`as_fitted` uses for predictions."""
     names = _option_names(type(estimator))
     vars(estimator)["_options"] = {name: _unfitted(getattr(estimator, name)) for name in names}
 
 
 @cache
 def _option_names(kind: Any) -> tuple[str, ...]:
-    """Read the names of options off the signature, once for each class."""
+    """Return the names of the options of a class, read once from its signature."""
     return tuple(kind._get_param_names())
 
 
 def as_fitted(estimator: Any) -> Any:
-    """Return an estimator with the options of its fit: those set later are for the next one."""
+    """Return an estimator with the options of its fit; later changes concern the next fit."""
     options = vars(estimator).get("_options")
     if options is None:
         return estimator
@@ -128,40 +128,40 @@ def as_fitted(estimator: Any) -> Any:
 
 
 def _unfitted(option: Any) -> Any:
-    """Return a copy of a calibrator, or of some, whose own options may be set later."""
+    """Copy an option that is a calibrator or several, whose options may change later."""
     if isinstance(option, list | tuple):
-        return type(option)(_unfitted(own) for own in option)
+        return type(option)(_unfitted(part) for part in option)
     return clone(option) if hasattr(type(option), "_takes_arrays") else option
 
 
 def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of an estimator, whose first argument may be of any library."""
+    """Wrap a method of an estimator so that its first argument may be of any library."""
     name = method.__name__
 
     @wraps(method)
     def run(self: Any, x: Any, *args: Any, **options: Any) -> Any:
-        place = place_of(x)
+        location = location_of(x)
         if name == "fit":
-            _fit(self, method, place, x, args, options)
+            _fit(self, method, location, x, args, options)
             keep_options(self)
             return self
         fitted = as_fitted(self)
         if sklearn.get_config()["array_api_dispatch"] and hasattr(x, "shape"):
-            _check_place(self, name, place)
-        if place is None or fitted._takes_arrays():
+            _check_location(self, name, location)
+        if location is None or fitted._takes_arrays():
             return method(fitted, x, *args, **options)
         if name == "predict" and hasattr(self, "classes_"):
             return most_probable(self.classes_, self.predict_proba(x))
         if name in ("predict_proba", "predict_interval") and hasattr(self, "as_function"):
-            f, values = _function_of(self), _double(place, x)
+            f, values = _function_of(self), _double(location, x)
             if _is_allowed(self, f, values):
                 if name == "predict_proba":
                     return f(values)
                 if f.has_interval:
                     return f.interval(values, *args, **options)
         with sklearn.config_context(array_api_dispatch=False):
-            found = method(fitted, to_host(x), *args, **options)
-        return place.take(found)
+            result = method(fitted, to_host(x), *args, **options)
+        return location.convert(result)
 
     return run
 
@@ -169,16 +169,16 @@ def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
 def _fit(
     estimator: Any,
     method: Callable[..., Any],
-    place: Place | None,
+    location: Location | None,
     x: Any,
     args: tuple[Any, ...],
     options: dict[str, Any],
 ) -> None:
     vars(estimator).pop("_fitted_in", None)
     if sklearn.get_config()["array_api_dispatch"]:
-        args = tuple(to_host(own) for own in args)
-        options = {name: to_host(own) for name, own in options.items()}
-    if place is None:
+        args = tuple(to_host(value) for value in args)
+        options = {name: to_host(value) for name, value in options.items()}
+    if location is None:
         method(estimator, x, *args, **options)
         return
     native = estimator._takes_arrays()
@@ -187,13 +187,16 @@ def _fit(
         method(estimator, x if native else to_host(x), *args, **options)
     for name, value in list(vars(estimator).items()):
         if name not in (*_NAMES, *estimator.get_params(deep=False)):
-            setattr(estimator, name, place.take(value) if on_host(value) else value)
-    vars(estimator)["_fitted_in"] = str(place)
+            setattr(estimator, name, location.convert(value) if on_host(value) else value)
+    vars(estimator)["_fitted_in"] = str(location)
 
 
-def _check_place(estimator: Any, name: str, place: Place | None) -> None:
-    """Raise where an estimator was fitted to arrays of another library, or elsewhere."""
-    fitted, given = vars(estimator).get("_fitted_in"), "NumPy" if place is None else str(place)
+def _check_location(estimator: Any, name: str, location: Location | None) -> None:
+    """Raise if the estimator was fitted to arrays of another library or device."""
+    fitted, given = (
+        vars(estimator).get("_fitted_in"),
+        "NumPy" if location is None else str(location),
+    )
     if fitted not in (None, given):
         raise ValueError(
             f"{type(estimator).__name__}.{name}() must use the same namespace and device as fit, "
@@ -207,15 +210,15 @@ def _function_of(estimator: Any) -> PredictFunction:
     return _functions[estimator]
 
 
-def _double(place: Place, x: Any) -> Any:
-    xp = place.xp
-    wider = has_double(xp, place.device) or not xp.isdtype(x.dtype, "real floating")
-    wide = xp.float64 if has_double(xp, place.device) else xp.float32
+def _double(location: Location, x: Any) -> Any:
+    xp = location.xp
+    wider = has_double(xp, location.device) or not xp.isdtype(x.dtype, "real floating")
+    wide = xp.float64 if has_double(xp, location.device) else xp.float32
     return xp.astype(x, wide) if wider else x
 
 
 def _is_allowed(estimator: Any, f: PredictFunction, values: Any) -> bool:
-    """Return whether nothing is wrong with scores; else the host's checks say what."""
+    """Return whether scores are valid; otherwise the checks on the host raise."""
     columns = tuple(values.shape[1:])
     if columns != (f.columns,) and not (columns == () and f.columns == 1):
         return False
@@ -223,9 +226,9 @@ def _is_allowed(estimator: Any, f: PredictFunction, values: Any) -> bool:
 
 
 def most_probable(classes: np.ndarray, probs: Any) -> Any:
-    """Return the most probable class (m,) of each row; texts are NumPy's, whatever the rows."""
-    xp, place = namespace(probs), place_of(probs)
+    """Return the most probable class (m,) of each row; string classes are NumPy arrays."""
+    xp, location = namespace(probs), location_of(probs)
     best = xp.argmax(probs, axis=1)
-    if place is None or classes.dtype.kind not in "biuf":
+    if location is None or classes.dtype.kind not in "biuf":
         return classes[to_host(best)]
-    return xp.take(place.take(classes), best, axis=0)
+    return xp.take(location.convert(classes), best, axis=0)

@@ -1,4 +1,4 @@
-"""Rows in blocks, and averages over draws of what calibrators predict for them."""
+"""Functions of rows in blocks, and averages of predictions over posterior draws."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from bayescal._core.arrays import matmul, namespace, on_host, wide
 from bayescal._core.chunks import even_block, slices
 from bayescal._core.numerics import normal_cdf
 
-#: Numbers held at once: by fits; by predictions on a processor, near its cache, and elsewhere.
+#: Numbers per block: in fits; in predictions on CPUs, near the size of a cache; on accelerators.
 _FIT_BLOCK, _BLOCK, _LARGE_BLOCK = 1 << 20, 1 << 18, 1 << 26
-#: Of quantiles.
+#: Steps of bisection for a quantile.
 _BISECTIONS = 40
 
 
 def row_blocks(m: int, width: int) -> list[slice]:
-    """Return slices of m rows of so many numbers each, of about a million numbers."""
+    """Split m rows of ``width`` numbers into slices of about a million numbers."""
     return slices(m, max(1, _FIT_BLOCK // width))
 
 
 def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
-    """Return what a function makes of rows (m, ...), in blocks: each row takes ``width`` numbers.
+    """Apply a function to rows (m, ...) in blocks; it holds ``width`` numbers per row.
 
-    What it returns has rows first. NumPy's rows come to it in float64. In programs of JAX blocks
-    are a loop.
+    Results have rows on their first axis. The function receives NumPy rows in float64. In JAX the
+    blocks are a loop of the compiled program.
     """
     m = rows.shape[0]
     size = max(1, _block_size(rows) // max(1, width))
-    # Compiled programs need no blocks where little more is held than the rows. A program may be
-    # made for any number of rows.
+    # Compiled programs need no blocks if they hold little more than the rows. The number of rows
+    # is symbolic in programs that are exported for any number of rows.
     little = not on_host(rows) and width <= 2 * math.prod(rows.shape[1:])
     if little or not isinstance(m, int) or m <= size:
         return function(wide(rows))
@@ -44,17 +44,17 @@ def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
         size = even_block(m, size)
         count = -(-m // size)
         filled = xp.concat([rows, xp.broadcast_to(rows[-1:], (count * size - m, *rows.shape[1:]))])
-        found = jax.lax.map(function, filled.reshape(count, size, *rows.shape[1:]))
-        return found.reshape(count * size, *found.shape[2:])[:m]
+        results = jax.lax.map(function, filled.reshape(count, size, *rows.shape[1:]))
+        return results.reshape(count * size, *results.shape[2:])[:m]
     parts = (function(wide(rows[part, ...])) for part in slices(m, size))
     if not on_host(rows):
         return namespace(rows).concat([*parts])
-    # Each goes into its place: what is returned is held once.
+    # Fill one array in place, so that the results are held only once.
     first = next(parts)
-    found = np.empty((m, *first.shape[1:]), first.dtype)
-    for part, own in zip(slices(m, size), chain([first], parts), strict=True):
-        found[part] = own
-    return found
+    results = np.empty((m, *first.shape[1:]), first.dtype)
+    for part, block in zip(slices(m, size), chain([first], parts), strict=True):
+        results[part] = block
+    return results
 
 
 def _block_size(rows: Any) -> int:
@@ -66,7 +66,7 @@ def _block_size(rows: Any) -> int:
 
 
 def over_draws(estimator: Any, state: Any, scores: Any, reduce: Callable[[Any], Any]) -> Any:
-    """Reduce the probabilities (s, m, k) by all draws of parameters, in blocks of rows."""
+    """Reduce the probabilities (draws, m, k) of all parameter draws, in blocks of rows."""
     draws = state["theta_draws"]
     theta = namespace(draws).reshape(draws, (-1, draws.shape[-1]))
     width = math.prod(draws.shape[:-1]) * estimator._width(state, scores)
@@ -74,12 +74,12 @@ def over_draws(estimator: Any, state: Any, scores: Any, reduce: Callable[[Any], 
 
 
 def mean_of_draws(curves: Any) -> Any:
-    """Return means (m, k) of probabilities (draws, m, k)."""
+    """Average probabilities (draws, m, k) over draws."""
     return namespace(curves).mean(curves, axis=0)
 
 
 def ends_of_draws(curves: Any, level: float) -> Any:
-    """Return the ends (m, 2, k) of central intervals of probabilities (draws, m, k)."""
+    """Compute the ends (m, 2, k) of central intervals of probabilities (draws, m, k)."""
     xp = namespace(curves)
     tails = (1 - level) / 2, (1 + level) / 2
     if on_host(curves):
@@ -94,14 +94,14 @@ def ends_of_draws(curves: Any, level: float) -> Any:
     return xp.stack(ends, axis=1)
 
 
-def mixture_quantile(share: Any, mean: Any, spread: Any, level: float) -> Any:
-    """Return quantiles (m,) of mixtures of normal distributions (c, m), by bisection."""
+def mixture_quantile(weights: Any, mean: Any, spread: Any, level: float) -> Any:
+    """Compute quantiles (m,) of mixtures of normal distributions (c, m) by bisection."""
     xp = namespace(mean)
-    each = mean + NormalDist().inv_cdf(level) * spread
-    low, high = xp.min(each, axis=0), xp.max(each, axis=0)
-    share = share / xp.sum(share)
+    quantiles = mean + NormalDist().inv_cdf(level) * spread
+    low, high = xp.min(quantiles, axis=0), xp.max(quantiles, axis=0)
+    weights = weights / xp.sum(weights)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        below = matmul(share, normal_cdf((middle - mean) / spread)) < level
+        below = matmul(weights, normal_cdf((middle - mean) / spread)) < level
         low, high = xp.where(below, middle, low), xp.where(below, high, middle)
     return (low + high) / 2

@@ -1,4 +1,4 @@
-"""Fitted calibrators as programs of ONNX, StableHLO and PyTorch."""
+"""Export of fitted calibrators to ONNX, StableHLO and PyTorch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bayescal.data.label_names import label_list
 
 __all__ = ["export"]
 
-#: What following a calculation may raise where a format has no such operation.
-_INEXPRESSIBLE = (
+#: Errors that tracing may raise if a format lacks an operation.
+_TRACING_ERRORS = (
     AttributeError,
     LookupError,
     NotImplementedError,
@@ -39,36 +39,36 @@ def export(
 ) -> None:
     """Write a fitted calibrator as a program that runs without this package.
 
-    The program takes ``scores`` (m, k), for two classes also (m, 1) where the fit had one column,
-    for any m, and returns ``probabilities`` (m, k): what ``predict_proba`` does.
+    The program takes ``scores`` (m, k) for any m and returns the ``probabilities`` (m, k) of
+    ``predict_proba``. If a binary calibrator was fitted to one column, scores are (m, 1).
 
     Parameters
     ----------
     calibrator : fitted calibrator
-        Any that has ``as_function``.
+        Any calibrator with a method ``as_function``.
     path : str or path
-        Its ending says the format: ``.onnx``; ``.stablehlo``, for ``jax.export.deserialize``, on
-        processors, GPUs of CUDA and TPUs; ``.pt2``, for ``torch.export.load``.
+        The suffix determines the format: ``.onnx``; ``.stablehlo`` for ``jax.export.deserialize``
+        on CPUs, CUDA GPUs and TPUs; ``.pt2`` for ``torch.export.load``.
     dtype : {"float32", "float64"}
-        Of scores and probabilities.
+        Type of scores and probabilities.
 
     Raises
     ------
     ImportError
-        Where a library that writes the format is absent: ndonnx, flatbuffers or PyTorch.
+        If the library that writes the format is missing: ndonnx, flatbuffers or PyTorch.
     OSError
         If the file cannot be written, or the path is a folder, device, pipe or socket.
     TypeError
         If the calibrator has no ``as_function``.
     ValueError
-        For another ending, and for calibrators that the format cannot express, or of truncated
-        logits.
+        For other suffixes, for calibrators of truncated logits, and for calibrators that the
+        format cannot express.
 
     Notes
     -----
-    ONNX models hold the classes, as JSON, and what the scores are in their metadata ("classes",
-    "inputs"). Where the calibrator has a posterior the program averages over all draws at once:
-    draws * m * k numbers.
+    The metadata of ONNX models contain the classes as JSON ("classes") and the kind of scores
+    ("inputs"). If the calibrator has a posterior, the program averages over all draws at once, and
+    holds draws * m * k numbers.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def export(
         program = _FORMATS[ending](f, calibrator, dtype)
     except ImportError as error:
         raise ImportError(f"{ending} needs a library: {error}; see bayescal[export]") from error
-    except _INEXPRESSIBLE as error:
+    except _TRACING_ERRORS as error:
         raise ValueError(f"{name} cannot be written as {ending}: {error}") from error
     with write_atomically(path) as partial:
         partial.write_bytes(program)

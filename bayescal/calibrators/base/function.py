@@ -16,32 +16,33 @@ from bayescal._core.arrays import namespace, on_host
 from bayescal.calibrators.base.torch import as_module
 from bayescal.data.checks import check_level
 
-#: Arrays and constants of a calibrator by name, of calibrators made of others by their place.
+#: Arrays and constants of a calibrator by name; nested by position for combined calibrators.
 Tree = Mapping[str, Any]
-#: What is said of a fit, and changes no prediction.
-_SAID = ("status", "n_iter", "objective", "gradient_norm", "ess", "r_hat", "divergences")
+#: Diagnostics of a fit, which no prediction needs.
+_DIAGNOSTICS = ("status", "n_iter", "objective", "gradient_norm", "ess", "r_hat", "divergences")
 
 
 class PredictFunction:
-    """A fitted calibrator as a pure function; made by ``as_function()`` of any calibrator.
+    """A fitted calibrator as a pure function, as returned by ``as_function()``.
 
-    ``f(scores)`` returns the probabilities that ``predict_proba`` would, by the same code, in the
-    library, on the device and in the floating type of the scores: of NumPy, JAX, PyTorch, CuPy and
-    others that follow the array API standard. Nothing is checked but shape and type, and nothing
-    leaves the device: NaN gives NaN.
+    ``f(scores)`` computes the probabilities of ``predict_proba`` with the code of
+    ``predict_proba``, in the library, on the device and in the floating type of the scores. Scores
+    may be arrays of NumPy, JAX, PyTorch, CuPy and other libraries that follow the array API
+    standard. Only shape and type are checked, and nothing leaves the device: NaN gives NaN.
 
-    It is a pytree of JAX, whose leaves are the fitted arrays: it can be an argument of compiled
-    functions, and one compilation serves all fits of the same options and sizes. It can be
-    differentiated where the map can be; maps by steps, as of bins, have derivatives of zero.
+    The function is a JAX pytree whose leaves are the fitted arrays. It can be an argument of
+    compiled functions, and one compilation serves all fits with the same options and sizes. It can
+    be differentiated if the calibration map can; step functions such as histograms have zero
+    derivatives.
 
     Notes
     -----
-    NumPy's arrays are calculated in float64, others in their own type, half precision in float32.
-    In single precision probabilities have errors of about 1e-6. Scores on the edge of a bin or of a
-    step lie on the same side in single and in double precision; where other maps jump, as between
-    neighbors, a score within rounding of that may fall on the other side.
+    NumPy arrays are computed in float64, half precision in float32, and others in the type of the
+    scores. In single precision, probabilities have errors of about 1e-6. Scores on the edge of a
+    bin or step are on the same side in single and in double precision. Other maps that jump, such
+    as those of neighbors, may put a score within rounding error of a jump on the other side.
 
-    Arrays that are not yet where the scores are are copied there at the first call.
+    The fitted arrays are copied to the device of the scores at the first call.
 
     Examples
     --------
@@ -58,81 +59,82 @@ class PredictFunction:
         self._copies: dict[Hashable, Tree] = {}
 
     def __call__(self, scores: Any) -> Any:
-        """Return calibrated probabilities.
+        """Compute calibrated probabilities.
 
         Parameters
         ----------
-        scores : array of floating type, of shape (..., m, k), or (m,) or (..., m, 1) of two classes
-            As the ``inputs`` of the calibrator says, and of as many columns as at the fit. Axes
-            before, as of batches of tokens, are kept.
+        scores : floating array of shape (..., m, k), or (m,) or (..., m, 1) for binary calibrators
+            Scores of the kind that the ``inputs`` of the calibrator names, with as many columns as
+            in the fit. Leading axes, such as those of batches of tokens, are preserved.
 
         Returns
         -------
         array of shape (..., m, k)
-            Of several labels (..., m, labels).
+            For multi-label calibrators (..., m, labels).
 
         Raises
         ------
         TypeError
-            If scores are no array, or not of floating type.
+            If scores are not an array, or not of floating type.
         ValueError
-            If they have another number of columns than at the fit.
+            If the number of columns differs from the fit.
         """
         return self._run(scores, lambda state, values: self._owner._map(state, values))
 
     def with_state(self, function: Callable[[Tree, Any], Any], values: Any) -> Any:
-        """Return what a function makes of the state, where values are, and of these."""
-        quiet = np.errstate(over="ignore", under="ignore", invalid="ignore")  # NaN is let through
+        """Call ``function(state, values)`` with the state on the device of the values."""
+        quiet = np.errstate(over="ignore", under="ignore", invalid="ignore")  # NaN gives NaN
         with quiet if on_host(values) else nullcontext():
             return function(self._at(namespace(values), values), values)
 
     def as_module(self, dtype: Any = None) -> Any:
         """Return the function as a ``torch.nn.Module``, whose arrays are buffers.
 
-        So they move with a model that it is part of (``.to(device)``), and are in its
-        ``state_dict``: that of another fit with the same options and sizes can be loaded.
+        The buffers move with the model that contains the module (``.to(device)``), and belong to
+        its ``state_dict``, which can be loaded from another fit with the same options and sizes.
 
         Parameters
         ----------
         dtype : torch.dtype, optional
-            Of the buffers; by default that of new tensors, ``torch.get_default_dtype()``.
+            Type of the buffers, by default ``torch.get_default_dtype()``.
 
         Returns
         -------
         torch.nn.Module
-            ``module(scores)`` is what ``f(scores)`` is. It is trained no further: buffers are no
-            parameters.
+            ``module(scores)`` equals ``f(scores)``. Buffers are not parameters, so the module is
+            not trained further.
 
         Raises
         ------
         ImportError
-            Without PyTorch.
+            If PyTorch is missing.
         """
         return as_module(self, dtype)
 
     @property
     def arrays(self) -> Tree:
-        """What was fitted, by name: numbers that another fit of the same kind has, too."""
+        """The fitted arrays by name; another fit with the same options has the same names."""
         return self._arrays
 
     def with_arrays(self, arrays: Tree) -> PredictFunction:
-        """Return the same function of other arrays of the same names, of any library."""
+        """Return a copy with other arrays of the same names, from any library."""
         other = copy(self)
         other._arrays, other._copies = arrays, {}
         return other
 
     def interval(self, scores: Any, level: float = 0.9) -> tuple[Any, Any]:
-        """Return ends of central credible intervals, as ``predict_interval`` does.
+        """Compute the ends of central credible intervals, like ``predict_interval``.
 
         Parameters
         ----------
-        scores : array, as for the call
+        scores : array
+            Scores as in a call of the function.
         level : float
             Posterior probability of each interval, in (0, 1).
 
         Returns
         -------
-        lower, upper : arrays of shape (..., m, k), of two classes (..., m)
+        lower, upper : arrays of shape (..., m, k), or (..., m) for binary calibrators
 
         Raises
         ------
@@ -148,7 +150,7 @@ class PredictFunction:
 
     @property
     def has_interval(self) -> bool:
-        """Whether there is a posterior."""
+        """Whether the calibrator has a posterior."""
         return self._owner._has_ends(self._whole(self._arrays))
 
     def _run(self, scores: Any, function: Callable[[Tree, Any], Any]) -> Any:
@@ -161,31 +163,31 @@ class PredictFunction:
         if not xp.isdtype(scores.dtype, "real floating"):
             raise TypeError(f"scores must be of floating type, got {scores.dtype}")
         shape = tuple(scores.shape)
-        flat = len(shape) == 1 and self.columns == 1
-        if not flat and (len(shape) < 2 or shape[-1] != self.columns):
-            wanted = (
+        one_column = len(shape) == 1 and self.columns == 1
+        if not one_column and (len(shape) < 2 or shape[-1] != self.columns):
+            expected = (
                 f"{'(m,), ' * (self.columns == 1)}(m, {self.columns}) or (..., m, {self.columns})"
             )
-            raise ValueError(f"scores must have shape {wanted} as at the fit, got {shape}")
-        # Programs for any number of rows are traced, which reshaping hinders: only where it must.
+            raise ValueError(f"scores must have shape {expected} as at the fit, got {shape}")
+        # Reshape only if necessary: it hinders tracing of programs for any number of rows.
         rows = xp.reshape(scores, (-1, self.columns)) if len(shape) > 2 else scores
         with np.errstate(over="ignore", under="ignore") if on_host(rows) else nullcontext():
-            found = self.with_state(function, at_least_single(rows))
-            found = xp.astype(found, scores.dtype, copy=False)
-        return xp.reshape(found, (*shape[:-1], *found.shape[1:])) if len(shape) > 2 else found
+            result = self.with_state(function, at_least_single(rows))
+            result = xp.astype(result, scores.dtype, copy=False)
+        return xp.reshape(result, (*shape[:-1], *result.shape[1:])) if len(shape) > 2 else result
 
     def _at(self, xp: Any, values: Any) -> Tree:
-        """Return the state where the scores are, in their type."""
+        """Return the state on the device of the scores and in their type."""
         if on_host(values):
             return self._whole(self._arrays)
         device = None if isinstance(values, jax.Array) else values.device
-        place = xp.__name__, str(device), str(values.dtype)
-        if place not in self._copies:
-            moved = _each(lambda own: _move(own, xp, values.dtype, device), self._arrays)
+        key = xp.__name__, str(device), str(values.dtype)
+        if key not in self._copies:
+            moved = _map_leaves(lambda leaf: _move(leaf, xp, values.dtype, device), self._arrays)
             if device is None and _traced(moved):
-                return self._whole(moved)  # of one trace alone
-            self._copies[place] = moved
-        return self._whole(self._copies[place])
+                return self._whole(moved)  # tracers must not outlive their trace
+            self._copies[key] = moved
+        return self._whole(self._copies[key])
 
     def _whole(self, arrays: Tree) -> Tree:
         return _merge(arrays, self._constants)
@@ -195,7 +197,7 @@ class PredictFunction:
 
 
 def at_least_single(scores: Any) -> Any:
-    """Return scores in the type in which they are calculated: NumPy's in float64."""
+    """Convert half precision to float32, and NumPy arrays to float64."""
     if on_host(scores):
         return scores.astype(np.float64, copy=False)
     xp = namespace(scores)
@@ -204,7 +206,7 @@ def at_least_single(scores: Any) -> Any:
 
 
 class _Static:
-    """What is constant in compiled programs: options, and numbers that say how to compute."""
+    """Constants of compiled programs: options, and numbers that determine the computation."""
 
     def __init__(self, owner: Any, constants: Tree, columns: int) -> None:
         self.owner, self.constants, self.columns = owner, constants, columns
@@ -229,7 +231,7 @@ def _unflatten(cls: type[PredictFunction], static: _Static, children: tuple[Tree
 
 
 def register(cls: type[PredictFunction]) -> None:
-    """Make a class of functions one of JAX's pytrees."""
+    """Register a class of functions as a JAX pytree."""
     jax.tree_util.register_pytree_node(cls, _flatten, partial(_unflatten, cls))
 
 
@@ -237,41 +239,41 @@ register(PredictFunction)
 
 
 def _options(value: Any) -> Hashable:
-    """Return what tells options apart."""
+    """Return the options of a calibrator as a hashable value."""
     parts = getattr(value, "calibrators_", None)
     if parts is not None:
         return type(value), tuple(_options(part) for part in parts)
     if hasattr(value, "get_params"):
         params = value.get_params(deep=False)
-        return type(value), tuple((name, _options(own)) for name, own in params.items())
+        return type(value), tuple((name, _options(option)) for name, option in params.items())
     return tuple(value) if isinstance(value, list) else value
 
 
 def _split(state: Tree) -> tuple[Tree, Tree]:
-    """Return the arrays that are numbers, and those that say how to compute."""
+    """Split a state into fitted numbers and constants that determine the computation."""
     arrays, constants = {}, {}
-    for name, own in state.items():
-        if isinstance(own, Mapping):
-            arrays[name], constants[name] = _split(own)
-        elif own.dtype.kind == "b" or (own.dtype.kind in "iu" and own.ndim == 0):
-            constants[name] = own
+    for name, value in state.items():
+        if isinstance(value, Mapping):
+            arrays[name], constants[name] = _split(value)
+        elif value.dtype.kind == "b" or (value.dtype.kind in "iu" and value.ndim == 0):
+            constants[name] = value
         else:
-            arrays[name] = own.astype(np.int32) if own.dtype.kind in "iu" else own
+            arrays[name] = value.astype(np.int32) if value.dtype.kind in "iu" else value
     return arrays, constants
 
 
 def _merge(arrays: Tree, constants: Tree) -> Tree:
     both = {**constants, **arrays}
     return {
-        name: _merge(own, constants.get(name, {})) if isinstance(own, Mapping) else own
-        for name, own in both.items()
+        name: _merge(leaf, constants.get(name, {})) if isinstance(leaf, Mapping) else leaf
+        for name, leaf in both.items()
     }
 
 
-def _each(function: Callable[[Any], Any], tree: Tree) -> Tree:
+def _map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     return {
-        name: _each(function, own) if isinstance(own, Mapping) else function(own)
-        for name, own in tree.items()
+        name: _map_leaves(function, leaf) if isinstance(leaf, Mapping) else function(leaf)
+        for name, leaf in tree.items()
     }
 
 
@@ -279,28 +281,30 @@ def _frozen(constants: Tree) -> Hashable:
     return tuple(
         (
             name,
-            _frozen(own) if isinstance(own, Mapping) else (own.dtype.str, own.shape, own.tobytes()),
+            _frozen(value)
+            if isinstance(value, Mapping)
+            else (value.dtype.str, value.shape, value.tobytes()),
         )
-        for name, own in sorted(constants.items())
+        for name, value in sorted(constants.items())
     )
 
 
-def _move(own: Any, xp: Any, dtype: Any, device: Any) -> Any:
-    kind = xp if not on_host(own) else np
-    if kind.isdtype(own.dtype, "real floating"):
-        return xp.asarray(own, dtype=dtype, device=device)
-    return xp.asarray(own, device=device)
+def _move(array: Any, xp: Any, dtype: Any, device: Any) -> Any:
+    kind = xp if not on_host(array) else np
+    if kind.isdtype(array.dtype, "real floating"):
+        return xp.asarray(array, dtype=dtype, device=device)
+    return xp.asarray(array, device=device)
 
 
 def _traced(arrays: Tree) -> bool:
-    return any(isinstance(own, Tracer) for own in jax.tree.leaves(arrays))
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
 
 
 def needed(state: Tree) -> Tree:
-    """Return what predictions may need of a state."""
-    said = (*_SAID, "candidates", "missing_names")
+    """Return the entries of a state that predictions may need."""
+    unused = (*_DIAGNOSTICS, "candidates", "missing_names")
     return {
-        name: own
-        for name, own in state.items()
-        if name not in said and not name.startswith(("cv_", "held_out_"))
+        name: value
+        for name, value in state.items()
+        if name not in unused and not name.startswith(("cv_", "held_out_"))
     }

@@ -1,4 +1,4 @@
-"""Calibrators with parameters, which may have a posterior."""
+"""Base class of calibrators with parameters, which may have a posterior."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def posterior_of(estimator: Any) -> ParameterPosterior:
 class ParametricCalibrator(Calibrator):
     """A calibrator with parameters theta (p,), kept as ``state["theta"]``.
 
-    A method writes ``_curves``, ``_describe`` and ``_sample``, and inherits predictions by the
-    best parameters or by the posterior's mean, bands, and the posterior as users hold it.
+    A subclass defines ``_curves``, ``_describe`` and ``_sample``. It inherits predictions by the
+    best parameters or by the posterior mean, credible intervals, and ``posterior_``.
 
     Parameters
     ----------
     inference : {"map", "laplace", "nuts"}
-        The best parameters, or a posterior under a weak prior: its normal approximation (where that
-        is poor, sequential Monte Carlo from it), or four chains of the no-U-turn sampler. With a
-        posterior, predictions are posterior means.
+        "map" estimates the best parameters. The others compute a posterior under a weak prior:
+        "laplace" by a normal approximation (refined by sequential Monte Carlo where it is poor),
+        "nuts" by four chains of the no-U-turn sampler. Predictions are then posterior means.
     num_samples : int
-        Draws from the posterior, of all chains.
+        Number of posterior draws, over all chains.
     random_state : int, RandomState or None
-        None is a fresh seed for every fit.
+        None uses a fresh seed for every fit.
 
     Attributes
     ----------
@@ -78,39 +78,40 @@ class ParametricCalibrator(Calibrator):
 
     @abstractmethod
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
-        """Compute probabilities (..., m, k) by parameters (..., p)."""
+        """Compute probabilities (..., m, k) for parameters (..., p)."""
 
     @abstractmethod
     def _describe(self, state: State, theta: Any) -> State:
-        """Return parameters (..., p) under the names that users know."""
+        """Convert parameters (..., p) to arrays by public name."""
 
     @abstractmethod
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:
-        """Draw parameters (chains, draws, p) by ``inference``, after a fit to these rows."""
+        """Draw parameters (chains, draws, p) as ``inference`` says, after a fit to these rows."""
 
     def numpyro_model(
         self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Model:
-        """Return what ``fit`` maximizes, or samples, as a model of NumPyro.
+        """Return the density that ``fit`` maximizes or samples as a NumPyro model.
 
-        Any inference of NumPyro can run it. With ``inference="map"`` its density is the likelihood
-        times the penalty, flat where there is none; with "laplace" and "nuts" it is the posterior
-        that these describe, with the weak prior.
+        Any NumPyro inference can run the model. With ``inference="map"`` its density is the
+        likelihood times the penalty, if there is one; with "laplace" and "nuts" it is the posterior
+        under the weak prior.
 
         Parameters
         ----------
-        scores, y, sample_weight : array-like, as for ``fit``
+        scores, y, sample_weight : array-like
+            Data as in ``fit``.
 
         Returns
         -------
         function of no arguments
-            The model: its sites ``theta...`` are what is sampled, its deterministic ones the
-            parameters by their names. It calculates in the precision that JAX is set to.
+            The model. Its sample sites are named ``theta...``; its deterministic sites are the
+            parameters by public name. It computes in the precision that JAX is set to.
 
         Raises
         ------
         ValueError
-            For calibrators whose fit maximizes no density, and for truncated logits.
+            For truncated logits, and for calibrators whose fit maximizes no density.
 
         Examples
         --------
@@ -125,11 +126,11 @@ class ParametricCalibrator(Calibrator):
         """
         if self.inputs == "top_logits":
             raise ValueError("inputs must be of whole rows for numpyro_model, got 'top_logits'")
-        own: Any = clone(self)
-        given = as_source(own, scores, y, sample_weight, MEMORY)
-        own.classes_ = given.classes
-        rows = given.rows.all()
-        return own._model(own._fit(rows, 0), rows)
+        copy: Any = clone(self)
+        data = as_source(copy, scores, y, sample_weight, MEMORY)
+        copy.classes_ = data.classes
+        rows = data.rows.all()
+        return copy._model(copy._fit(rows, 0), rows)
 
     def _model(self, state: State, rows: Rows) -> Model:
         """Return a NumPyro model, after a fit to the same data."""
@@ -140,7 +141,7 @@ class ParametricCalibrator(Calibrator):
 
     @property
     def sources(self) -> frozenset[str]:
-        """Where the rows of a fit may be: a posterior needs them in memory."""
+        """Kinds of sources that ``fit`` accepts; a posterior needs rows in memory."""
         return self._sources if self.inference == "map" else MEMORY
 
     def _check_inputs(self) -> None:
@@ -152,17 +153,17 @@ class ParametricCalibrator(Calibrator):
         if self.inference == "map":
             return state
         draws = self._sample(state, rows, seed)
-        # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
+        # The prior makes the posterior proper even if the likelihood has no maximum.
         return {**state, **keep_draws(self, draws)}
 
     def _apply(self, state: State, scores: Any) -> Any:
-        """Return probabilities (m, k): means over the draws, where the state holds draws."""
+        """Compute probabilities (m, k), averaged over draws if the state contains draws."""
         if "theta_draws" in state:
             return over_draws(self, state, scores, mean_of_draws)
         return self._best(state, scores)
 
     def _best(self, state: State, scores: Any) -> Any:
-        """Return the probabilities (m, k) of the parameters that fit best."""
+        """Compute the probabilities (m, k) of the best parameters."""
         return self._curves(state, state["theta"], scores)
 
     def _ends(self, state: State, scores: Any, level: float) -> Any:
@@ -173,7 +174,7 @@ class ParametricCalibrator(Calibrator):
         return "theta_draws" in state
 
     def _map_ends(self, state: State, scores: Any, level: float) -> Any:
-        """Return the ends (m, 2) or (m, 2, k) of intervals at scores as users give them."""
+        """Compute the ends (m, 2) or (m, 2, k) of intervals at scores in the user's units."""
         least = state.get("least_probabilities")
         ends = self._ends(state, transform(scores, self.inputs, self.domain, least), level)
         ends = ends_without_absent(ends, scores, self.inputs)
@@ -183,7 +184,7 @@ class ParametricCalibrator(Calibrator):
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return central credible intervals of the calibrated probabilities.
+        """Compute central credible intervals of the calibrated probabilities.
 
         Parameters
         ----------
@@ -194,14 +195,14 @@ class ParametricCalibrator(Calibrator):
         Returns
         -------
         lower, upper : arrays of shape (m, k)
-            Of two classes (m,), for the second.
+            For binary calibrators (m,): intervals of the second class.
 
         Raises
         ------
         AttributeError
-            If fitted with inference "map", which has no posterior.
+            If the calibrator was fitted with inference "map", which has no posterior.
         """
-        self.posterior_  # noqa: B018  raises where there is none
+        self.posterior_  # noqa: B018  raises without a posterior
         state, level = self._precompute(self.state_), check_level(level)
         rows = self._new_rows(scores)
         with np.errstate(over="ignore", under="ignore"):
@@ -212,15 +213,15 @@ class ParametricCalibrator(Calibrator):
 
 
 def keep_draws(estimator: Any, draws: Draws) -> State:
-    """Return draws as entries of a state; warn where chains have not mixed, or draws are few."""
-    r_hat, ess, few, other = draws.r_hat.max(), draws.ess.min(), 100, "laplace"
+    """Return draws as entries of the state; warn if chains are unmixed or draws too few."""
+    r_hat, ess, min_ess, alternative = draws.r_hat.max(), draws.ess.min(), 100, "laplace"
     if estimator.inference == "laplace":
-        few, other = min(few, 0.1 * estimator.num_samples), "nuts"
-    if r_hat > 1.05 or ess < few:
+        min_ess, alternative = min(min_ess, 0.1 * estimator.num_samples), "nuts"
+    if r_hat > 1.05 or ess < min_ess:
         warnings.warn(
             f"{type(estimator).__name__}: the draws describe the posterior badly (R-hat "
             f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "
-            f"inference={other!r}",
+            f"inference={alternative!r}",
             SamplingWarning,
             stacklevel=frames_to_caller(),
         )

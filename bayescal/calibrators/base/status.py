@@ -1,4 +1,4 @@
-"""How a fit ended, and what helps."""
+"""The status of a fit, and remedies if it did not converge."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _TRUNCATED = {
 
 
 def remedies(calibrator: Any) -> dict[Status, str]:
-    """Return what is said where a fit did not converge."""
+    """Return the remedy that a warning names for each status."""
     return {**_REMEDY, **_TRUNCATED} if calibrator.inputs == "top_logits" else _REMEDY
 
 
 def keep_status(estimator: Any, status: Status, remedy: dict[Status, str]) -> None:
-    """Keep how a fit ended, and warn where it did not converge."""
+    """Set ``status_``, and warn if the fit did not converge."""
     estimator.status_ = status.name.lower()
     if status != Status.CONVERGED:
         title = estimator._title() if hasattr(estimator, "_title") else type(estimator).__name__

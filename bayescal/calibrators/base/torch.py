@@ -1,4 +1,4 @@
-"""Fitted calibrators, as pure functions, in modules of PyTorch."""
+"""Fitted calibrators as PyTorch modules."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-#: Between names of arrays in arrays; buffers' names have no dots.
-_IN = "__"
+#: Separates nested names in names of buffers, which must not contain dots.
+_SEPARATOR = "__"
 
 
 @cache
 def _class() -> type:
-    """Return the class, which is made when it is first asked for."""
+    """Return the module class, which is defined on first use because it needs PyTorch."""
     import torch  # pyright: ignore[reportMissingImports]
 
     class CalibratorModule(torch.nn.Module):
-        """A function whose arrays are buffers, which move with it to a device and are its state."""
+        """A module whose buffers are the arrays of a ``PredictFunction``."""
 
         def __init__(self, function: Any, dtype: Any) -> None:
             super().__init__()
             self.function = function.with_arrays({})
             self.empty = {}
-            for name, own in _flat(function.arrays):
-                kind = dtype if own.dtype.kind == "f" else None
-                array = torch.tensor(own, dtype=kind).contiguous()
-                # Files of programs cannot hold empty ones.
-                if own.size:
+            for name, values in _flat(function.arrays):
+                kind = dtype if values.dtype.kind == "f" else None
+                array = torch.tensor(values, dtype=kind).contiguous()
+                # Exported programs cannot contain empty buffers.
+                if values.size:
                     self.register_buffer(name, array)
                 else:
                     self.empty[name] = array
@@ -34,27 +34,27 @@ def _class() -> type:
         def forward(self, scores: Any) -> Any:
             """Return calibrated probabilities."""
             arrays: dict[str, Any] = {}
-            moved = {name: own.to(scores.device) for name, own in self.empty.items()}
-            for name, own in (*self.named_buffers(), *moved.items()):
-                *path, last = name.split(_IN)
-                place = arrays
+            moved = {name: array.to(scores.device) for name, array in self.empty.items()}
+            for name, array in (*self.named_buffers(), *moved.items()):
+                *path, last = name.split(_SEPARATOR)
+                branch = arrays
                 for part in path:
-                    place = place.setdefault(part, {})
-                place[last] = own
+                    branch = branch.setdefault(part, {})
+                branch[last] = array
             return self.function.with_arrays(arrays)(scores)
 
         def extra_repr(self) -> str:
-            """Return what it is, as modules show it."""
+            """Return the text that PyTorch shows in the representation of the module."""
             return repr(self.function)
 
-    # So that it can be pickled.
+    # Pickle looks the class up by its name in this module.
     CalibratorModule.__qualname__ = "CalibratorModule"
     CalibratorModule.__module__ = __name__
     return CalibratorModule
 
 
 def as_module(function: Any, dtype: Any = None) -> Any:
-    """Return the module, with numbers of a type: by default PyTorch's own."""
+    """Make a module with buffers of the type ``dtype``, by default PyTorch's default."""
     try:
         import torch  # pyright: ignore[reportMissingImports]
     except ImportError as error:
@@ -63,11 +63,11 @@ def as_module(function: Any, dtype: Any = None) -> Any:
 
 
 def _flat(arrays: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, own in arrays.items():
-        if isinstance(own, Mapping):
-            yield from _flat(own, f"{before}{name}{_IN}")
+    for name, values in arrays.items():
+        if isinstance(values, Mapping):
+            yield from _flat(values, f"{before}{name}{_SEPARATOR}")
         else:
-            yield f"{before}{name}", own
+            yield f"{before}{name}", values
 
 
 def __getattr__(name: str) -> type:

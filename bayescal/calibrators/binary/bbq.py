@@ -17,34 +17,35 @@ from bayescal.data.scores import two_columns
 
 __all__ = ["BBQ"]
 
-# Models whose weight is less than this share of the best one's change no digit of the average.
+#: Relative weight below which a model changes no digit of the average.
 _NEGLIGIBLE = 1e-18
 
 
 @dataclass(eq=False, repr=False)
 class BBQ(OrderCalibrator):
-    r"""Bayesian binning into quantiles: the average of many histograms, weighted by their evidence.
+    r"""Bayesian binning into quantiles: histograms averaged by their evidence.
 
-    Every model cuts the scores into B bins of equal mass, B from :math:`n^{1/3} / C` to
-    :math:`C n^{1/3}`, each with prior Beta(:math:`\alpha_b, \beta_b`) for its share of class 1,
+    Every model divides the scores into B bins of equal mass, for B from :math:`n^{1/3} / C` to
+    :math:`C n^{1/3}`. The proportion of class 1 in a bin has the prior
+    Beta(:math:`\alpha_b, \beta_b`),
 
     .. math:: \alpha_b = \frac{N_0}{B} p_b, \qquad \beta_b = \frac{N_0}{B} (1 - p_b),
 
-    around the middle :math:`p_b` of the bin. With m of the N rows in bin b of class 1, the evidence
-    of the model and its prediction in bin b are
+    around the middle :math:`p_b` of the bin. With :math:`m_b` of the :math:`N_b` rows in bin b of
+    class 1, the evidence of the model and its prediction in bin b are
 
     .. math:: \prod_b \frac{\Gamma(N_0 / B)}{\Gamma(N_b + N_0 / B)}
               \frac{\Gamma(m_b + \alpha_b)}{\Gamma(\alpha_b)}
               \frac{\Gamma(N_b - m_b + \beta_b)}{\Gamma(\beta_b)},
               \qquad \frac{m_b + \alpha_b}{N_b + N_0 / B},
 
-    and the probability is the average of predictions, weighted by evidence: all models are equally
-    likely before the data.
+    and the probability is the average of the predictions, weighted by evidence. All models have
+    equal prior probabilities.
 
     Parameters
     ----------
     range_factor : float
-        C, in [1, 100]: how far the number of bins may lie from the cube root of n.
+        C, in [1, 100]: the largest ratio between the number of bins and the cube root of n.
     prior_weight : float
         :math:`N_0`, in [1e-6, 1e6]: the weight of the prior in rows, over all bins of a model.
 
@@ -55,19 +56,18 @@ class BBQ(OrderCalibrator):
 
     Notes
     -----
-    What the paper leaves open: n is the sum of weights. The limits of B are rounded down, and B is
-    at least 1 and at most the number of distinct scores. Bins are those of equal mass of
-    :class:`Histogram`; those that ties leave empty are dropped, and B is the number of the others.
-    Bins reach from half-way to the score below to half-way to the score above, the first from 0 and
-    the last to 1; :math:`p_b` is the middle of that range. As for :class:`Histogram`, exchanging
-    the classes may move single rows. No model is discarded but for weights below 1e-18 of the
-    greatest.
+    Details that the paper does not specify: n is the sum of weights. The limits of B are rounded
+    down, and B is at least 1 and at most the number of distinct scores. Bins are the equal-mass
+    bins of :class:`Histogram`; bins that are empty because of ties are dropped and do not count.
+    Bins extend half-way to the neighboring scores, the first to 0 and the last to 1; :math:`p_b` is
+    the middle of that range. As for :class:`Histogram`, exchanging the classes may move single
+    rows. Models are discarded only if their weight is below 1e-18 of the largest.
 
     The state is ``edges`` (k - 1,), the borders of all bins of all models, ``values`` (k,), the
     averages between them, ``bins`` (models,) and ``model_weights`` (models,). Fitting n rows takes
-    O(n log n) for sorting and O(C^2 n^(2/3) log n) for all bins of all models;
-    predicting takes O(log k) for each score. Rows that come in blocks take two passes, which find
-    their distinct scores, 4,194,304 at most.
+    O(n log n) for sorting and O(C^2 n^(2/3) log n) for all bins of all models; predicting takes
+    O(log k) per score. Rows in blocks take two passes, and may have at most 4,194,304 distinct
+    scores.
 
     References
     ----------
@@ -104,12 +104,12 @@ class BBQ(OrderCalibrator):
             for part in (groups.weight, groups.positive, groups.weight - groups.positive)
         )
         edges = middles(groups.lowest[:-1], groups.lowest[1:])
-        # Sums of weights, and cube roots, may come out just below the whole number that they are.
+        # Rounding may put sums of weights and cube roots just below an integer.
         root = np.cbrt(mass[-1]) * (1 + 1e-12)
         most = max(1, min(int(self.range_factor * root), len(groups.weight)))
         bins = np.arange(min(max(1, int(root / self.range_factor)), most), most + 1)
 
-        # All bins of all models in one array, one model after the other.
+        # The bins of all models are in one array, model by model.
         upper = equal_mass_cuts(mass, bins, rows.whole)
         lower = np.concatenate([[0], upper[:-1]])
         lower[np.cumsum(bins) - bins] = 0
@@ -119,11 +119,14 @@ class BBQ(OrderCalibrator):
 
         borders = np.concatenate([[0.0], edges, [1.0]])
         ones, zeros = positive[upper] - positive[lower], negative[upper] - negative[lower]
-        share = borders[lower] / 2 + borders[upper] / 2
+        middle = borders[lower] / 2 + borders[upper] / 2
         prior, weight = self.prior_weight / bins[model], ones + zeros
-        # A bin may lie so near to 0 or 1 that its middle does not differ from it.
+        # A bin may be so close to 0 or 1 that its middle is equal to that bound.
         least = np.finfo(np.float64).tiny
-        for_one, for_zero = np.maximum(prior * share, least), np.maximum(prior * (1 - share), least)
+        for_one, for_zero = (
+            np.maximum(prior * middle, least),
+            np.maximum(prior * (1 - middle), least),
+        )
         evidence = gammaln(prior) - gammaln(weight + prior)
         evidence += gammaln(ones + for_one) - gammaln(for_one)
         evidence += gammaln(zeros + for_zero) - gammaln(for_zero)
@@ -141,19 +144,19 @@ class BBQ(OrderCalibrator):
         }
 
     def _apply(self, state: State, scores: Any) -> Any:
-        place = search(state["edges"], scores)
-        return two_columns(take_step(state["values"], place, scores))
+        index = search(state["edges"], scores)
+        return two_columns(take_step(state["values"], index, scores))
 
 
 def _average(
     relative: np.ndarray, bins: np.ndarray, upper: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where any of the models with weight ends a bin, and their average up to there."""
+    """Return the borders of bins of models with weight, and the averages up to each border."""
     first = np.cumsum(bins) - bins
     cuts = np.unique(upper[np.repeat(relative > 0, bins)])
     average = np.zeros(len(cuts))
     for model in np.flatnonzero(relative):
-        own = slice(first[model], first[model] + bins[model])
-        sizes = np.diff(np.searchsorted(cuts, upper[own]), prepend=-1)
-        average += relative[model] * np.repeat(values[own], sizes)
+        model_bins = slice(first[model], first[model] + bins[model])
+        sizes = np.diff(np.searchsorted(cuts, upper[model_bins]), prepend=-1)
+        average += relative[model] * np.repeat(values[model_bins], sizes)
     return cuts, np.minimum(average, 1)

@@ -1,4 +1,4 @@
-"""Calibration by a spline through the cumulative share of class 1."""
+"""Calibration by a spline through the cumulative proportion of class 1."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from bayescal.data.scores import two_columns
 
 __all__ = ["CDFSpline"]
 
-#: Of a class, what a spline may have between two knots.
+#: Proportion of a class between two knots above which knots are added.
 _CROWDED = 0.8
 
 
 @dataclass(eq=False, repr=False)
 class CDFSpline(OrderCalibrator):
-    r"""Slope of a spline through the cumulative share of class 1, over the rank of the score.
+    r"""Slope of a spline through the cumulative proportion of class 1, over ranks of scores.
 
-    With rows in ascending order of score, t the share of the weight up to a row and
+    With rows in ascending order of scores, t the proportion of the weight up to a row and
 
     .. math:: h(t) = \frac{\sum_{t_i \le t} w_i y_i}{\sum_i w_i},
 
@@ -39,30 +39,30 @@ class CDFSpline(OrderCalibrator):
     ----------
     knots : int
         Number of knots, at least 2, equally spaced over [0, 1]. With d distinct scores at most
-        d + 1 are used; two give the share of class 1 for all scores. More are used where nearly all
-        of a class lies between two, as where most scores are next to zero; see below.
+        d + 1 are used; two give the proportion of class 1 for all scores. More are used if nearly
+        all rows of a class are between two knots, for example if most scores are close to zero; see
+        below.
 
     Notes
     -----
-    What the paper leaves open: h is a straight line between one distinct score and the next, so
-    that neither the order of tied rows nor writing a weight as repeated rows matters. The spline
+    Details that the paper does not specify: h is linear between distinct scores, so that neither
+    the order of tied rows nor the representation of weights by repeated rows matters. The spline
     minimizes :math:`\int_0^1 (\hat h - h)^2 dt`, the limit of least squares over many rows, among
-    the splines with the values of h at 0 and 1, which are known: so the mean probability is the
-    share of class 1, but for clipping. The rank of a score is the middle of the ranks of the rows
-    that have it, linear in between, and that of the first or last score outside.
+    the splines with the known values of h at 0 and 1. The mean probability is therefore the
+    proportion of class 1, except for clipping. The rank of a score is the middle of the ranks of
+    its rows, interpolated linearly, and constant beyond the first and last score.
 
-    Of one class among many nearly all rows are beyond the last knot but one, where the rate rises
-    from none to all, which one cubic cannot follow. So where more than 0.8 of a class lies between
-    two knots the intervals are halved until no more than 0.4 does, or there are five distinct
-    scores for each. The paper clips at zero and one, and a single row of a class that was given a
-    probability of zero ruins a log loss. n is the sum of the weights, or, where some are below one,
-    their effective number, if larger: the squared sum over the sum of squares.
+    If one of many classes is calibrated against the rest, nearly all of its rows may be above the
+    second-last knot, where the rate rises from 0 to 1, which one cubic cannot follow. So if more
+    than 0.8 of a class is between two knots, the intervals are halved until at most 0.4 is, or
+    until there are five distinct scores per interval. The paper clips at zero and one, but a single
+    row with a probability of zero makes the log loss infinite. n is the sum of the weights, or, if
+    some are below one, their effective number (the squared sum over the sum of squares) if larger.
 
-    The state is ``floor``, ``scores`` (d,) and ``ranks`` (d,) of the distinct ones, ``knots`` (k,),
-    ``coefficients`` (3, k - 1), those of the square, the linear and the constant term of the slope
-    in each interval, from its left knot. Fitting n rows takes O(n log n + k), predicting O(log d)
-    for each score. Rows that come in blocks take two passes, which find their distinct scores,
-    4,194,304 at most.
+    The state is ``floor``; ``scores`` (d,) and ``ranks`` (d,) of the distinct scores; ``knots``
+    (k,); and ``coefficients`` (3, k - 1) of the square, linear and constant term of the slope in
+    each interval, from its left knot. Fitting n rows takes O(n log n + k), predicting O(log d) per
+    score. Rows in blocks take two passes, and may have at most 4,194,304 distinct scores.
 
     References
     ----------
@@ -88,9 +88,9 @@ class CDFSpline(OrderCalibrator):
         from scipy.interpolate import CubicSpline
 
         groups = distinct_scores(rows, "CDFSpline")
-        share = np.cumsum(groups.weight)
-        # Divided by itself, the last share is one exactly, so are shares of equal sums.
-        t = np.concatenate([[0.0], share / share[-1]])
+        cumulative = np.cumsum(groups.weight)
+        # Division by the last sum makes the last proportion exactly one.
+        t = np.concatenate([[0.0], cumulative / cumulative[-1]])
         rates = groups.positive / groups.weight
         knots = np.linspace(0, 1, min(self.knots, len(groups.weight) + 1))
         if self.knots > 2 and _most_between(knots, t, groups) > _CROWDED:
@@ -98,7 +98,7 @@ class CDFSpline(OrderCalibrator):
                 knots = np.linspace(0, 1, 2 * len(knots) - 1)
         values = _least_squares(knots, t, rates)
         slope = CubicSpline(knots, values, bc_type="natural").derivative()
-        # The latter is greater only if some weights are below one.
+        # The effective number is larger only if some weights are below one.
         count = max(rows.weight, rows.weight * (rows.weight / rows.squares))
         return {
             "floor": np.asarray(0.5 / (count + 1)),
@@ -120,22 +120,23 @@ class CDFSpline(OrderCalibrator):
 
 
 def _most_between(knots: np.ndarray, t: np.ndarray, groups: Groups) -> float:
-    """Return the greatest share of a class that lies between two knots."""
+    """Return the largest proportion of a class between two neighboring knots."""
     most = 0.0
-    for own in (groups.positive, groups.weight - groups.positive):
-        total = np.concatenate([[0.0], np.cumsum(own)])
+    for weights in (groups.positive, groups.weight - groups.positive):
+        total = np.concatenate([[0.0], np.cumsum(weights)])
         if total[-1] > 0:
             most = max(most, float(np.diff(np.interp(knots, t, total)).max() / total[-1]))
     return most
 
 
 def _least_squares(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """Compute the values at the knots of the natural spline that is nearest to h.
+    """Compute the values at the knots of the natural spline closest to h.
 
-    Between two knots, with u from 0 to 1 and v = 1 - u, a spline of values a and b there is
-    a v + b u + c (v**3 - v) + d (u**3 - u). The spline is smooth where each three neighboring
-    c, d, e satisfy c + 4 d + e = (second difference of the values). Each value, each c and each
-    multiplier of such an equation meets those of neighboring knots only: the system is banded.
+    Between two knots with values a and b, with u from 0 to 1 and v = 1 - u, a spline is
+    a v + b u + c (v**3 - v) + d (u**3 - u). The spline is smooth if all triples of neighboring
+    coefficients c, d, e satisfy c + 4 d + e = (second difference of the values). Values,
+    coefficients and multipliers of these equations are coupled only to those of neighboring knots,
+    so the system is banded.
     """
     from scipy.linalg import solve_banded
 
@@ -156,11 +157,11 @@ def _least_squares(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.nd
     # (1 - u)**3 - (1 - u) = -2 u + 3 u**2 - u**3
     right[:-1, 1] += 3 * integrals[2] - 2 * integrals[1] - integrals[3]
     right[1:, 1] += integrals[3] - integrals[1]
-    # Row 5 + i - j of the bands holds entry (i, j); three unknowns for each knot.
+    # Row 5 + i - j of the bands holds entry (i, j). There are three unknowns per knot.
     bands = np.zeros((11, 3 * size))
 
     def put(row: int, column: int, pieces: slice, entry: float) -> None:
-        """Add an entry of the piece from each knot to the next, or about each inner knot."""
+        """Add an entry for the intervals between knots, or for the inner knots."""
         at = np.arange(size)[pieces] * 3
         bands[5 + row - column, at + column] += entry
 
@@ -171,7 +172,7 @@ def _least_squares(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.nd
     for column, entry in zip((-3, 0, 3, -2, 1, 4), (-1, 2, -1, 1, 4, 1), strict=True):
         put(2, column, slice(1, -1), entry)
         put(column, 2, slice(1, -1), entry)
-    # At both ends the values are known, the second derivative is zero, and no equation is needed.
+    # At both ends the values are known and the second derivative is zero.
     for unknown in (0, 1, 2, 3 * size - 3, 3 * size - 2, 3 * size - 1):
         for column in range(max(0, unknown - 5), min(3 * size, unknown + 6)):
             bands[5 + unknown - column, column] = float(column == unknown)
@@ -181,10 +182,10 @@ def _least_squares(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.nd
 
 
 def _moments(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """Compute the integrals (4, k - 1) of h, which rises at ``rates`` between the t, times u**p.
+    """Compute the integrals (4, k - 1) of h times u**p, for p from 0 to 3.
 
-    u goes from 0 to 1 between two knots. From its left knot h is a line whose slope changes at the
-    t that lie between.
+    u goes from 0 to 1 between two knots. h is piecewise linear with slopes ``rates`` between the
+    points t.
     """
     h = np.concatenate([[0.0], np.cumsum(rates * np.diff(t))])
     start = np.interp(knots[:-1], t, h)

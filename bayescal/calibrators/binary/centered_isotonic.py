@@ -24,21 +24,21 @@ __all__ = ["CenteredIsotonic"]
 class CenteredIsotonic(MonotoneCalibrator):
     r"""Centered isotonic regression: straight lines through the centers of the isotonic blocks.
 
-    Every block of isotonic regression, with neighbors of equal value taken together, becomes one
-    point: its value at
+    Every block of isotonic regression, merged with neighbors of equal value, becomes one point: its
+    value at
 
     .. math:: \bar s_b = \frac{\sum_{i \in b} w_i s_i}{\sum_{i \in b} w_i}.
 
-    Between these points the map is linear, thus strictly increasing, and outside it is constant.
-    A first block of value 0 or a last one of value 1 keeps both its ends, since no probability
-    lies beyond. Fewer scores get the same probability than by isotonic regression, and where the
-    true map increases the error is less.
+    The map is linear between these points, thus strictly increasing, and constant outside. A first
+    block of value 0 and a last block of value 1 keep both ends, because no probability is more
+    extreme. Fewer scores share a probability than in isotonic regression, and the error is smaller
+    if the true map increases.
 
     Parameters
     ----------
     bounds : {"none", "laplace"}
-        What becomes of the values 0 and 1, as for :class:`Isotonic`. With "laplace" no block has
-        such a value, and all become points.
+        Treatment of the values 0 and 1, as for :class:`Isotonic`. With "laplace" no block has such
+        a value, and all blocks become points.
 
     Attributes
     ----------
@@ -48,8 +48,8 @@ class CenteredIsotonic(MonotoneCalibrator):
     Notes
     -----
     The state is ``thresholds`` (k,), ascending, and ``values`` (k,). Fitting n rows takes
-    O(n log n) at most, predicting O(log k) for each score. Rows that come in blocks take the passes
-    of :class:`Isotonic`, and beyond 4,194,304 rows one more, for the centers.
+    at most O(n log n), predicting O(log k) per score. Rows in blocks take the passes of
+    :class:`Isotonic`, and one more for the centers if there are more than 4,194,304 rows.
 
     References
     ----------
@@ -76,9 +76,9 @@ class CenteredIsotonic(MonotoneCalibrator):
         if groups.whole.any():
             center = rows.total(partial(_centers, lowest, weight))["center"]
         else:
-            # Shares of the block first: no sum of scores overflows.
-            share = groups.weight / weight.repeat(sizes)
-            center = np.add.reduceat(share * groups.lowest, starts)
+            # Divide weights before summing, so that sums of scores do not overflow.
+            proportion = groups.weight / weight.repeat(sizes)
+            center = np.add.reduceat(proportion * groups.lowest, starts)
         center = np.clip(center, lowest, highest)
         at_limit = (values == 0) | (values == 1)
         first, last = np.where(at_limit, lowest, center), np.where(at_limit, highest, center)
@@ -88,6 +88,6 @@ class CenteredIsotonic(MonotoneCalibrator):
 def _centers(
     lowest: np.ndarray, weight: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> Sums:
-    """Return what rows add to the mean score of each block, given its weight."""
+    """Sum the contributions of rows to the mean score of every block of known weight."""
     block = np.searchsorted(lowest, scores, side="right") - 1
     return {"center": np.bincount(block, weights / weight[block] * scores, len(lowest))}

@@ -31,18 +31,17 @@ __all__ = ["Histogram"]
 
 @dataclass(eq=False, repr=False)
 class Histogram(OrderCalibrator):
-    r"""Histogram binning: the share of class 1 among the rows of the same bin.
+    r"""Histogram binning: the proportion of class 1 in the bin of the score.
 
     .. math:: \hat p(s) = \frac{N_0 p_b + \sum_{i \in b} w_i y_i}{N_0 + \sum_{i \in b} w_i},
               \qquad b \text{ the bin of } s
 
-    Bins are (lower, upper] as in :func:`bayescal.metrics.reliability_curve`: 0 lies in the first.
-    A bin of equal width that no row fell into predicts its own center, which moves a probability
-    by half a bin at most. Bins of equal mass are those of :func:`equal_mass_cuts`; tied scores
-    stay together, so that ties make bins unequal and may leave fewer of them. Their borders lie
-    half-way between the scores on either side, rounded to single precision. As bins own their upper
-    border, and the first are the fuller ones, exchanging the classes may move single rows to the
-    next bin.
+    Bins are (lower, upper] as in :func:`bayescal.metrics.reliability_curve`; the first bin contains
+    0. A bin of equal width without rows predicts its center, which changes a probability by at most
+    half a bin. Bins of equal mass are those of :func:`equal_mass_cuts`. Tied scores share a bin, so
+    ties make bins unequal and may reduce their number. Borders are half-way between the scores on
+    either side, rounded to single precision. Bins contain their upper border, and the first bins
+    may hold one row more, so exchanging the classes may move single rows to the next bin.
 
     Parameters
     ----------
@@ -52,10 +51,10 @@ class Histogram(OrderCalibrator):
         Bins of equal width divide [0, 1] and need probabilities; bins of equal mass hold equal
         weight and use the order of the scores only.
     prior_weight : float
-        :math:`N_0`, the weight of a beta prior in rows, for each bin. A bin whose rows are all of
-        one class says 0 or 1 without it, and a single row of the other there costs the log loss 36
-        nats; with 1 the share is near (k + 1/2) / (n + 1). The prior's mean :math:`p_b` is the
-        center of a bin of equal width, and 1/2 in bins of equal mass.
+        :math:`N_0`, the weight of a beta prior in rows, for each bin. Without a prior, a bin with
+        rows of one class predicts 0 or 1, and a single new row of the other class costs a log loss
+        of 36 nats. With 1, the value is near (k + 1/2) / (n + 1) for k of n rows of class 1. The
+        prior mean :math:`p_b` is the center of a bin of equal width, and 1/2 for equal mass.
 
     Attributes
     ----------
@@ -65,14 +64,14 @@ class Histogram(OrderCalibrator):
     Notes
     -----
     The state is ``edges`` (k - 1,), the borders between bins, ``values`` (k,) and ``bin_weights``
-    (k,), the weight in each bin, zero where ``values`` is the center. Fitting n rows to bins of
-    equal width takes O(n); of equal mass O(n log n) comparisons at most, and O(n) where scores
-    are spread out; on an accelerator they are sorted. Predicting takes O(log k) at most for each
-    score.
+    (k,), the weight in each bin, which is zero if ``values`` is the center. Fitting n rows takes
+    O(n) for bins of equal width. For equal mass it takes at most O(n log n) comparisons, and O(n)
+    if there are many distinct scores; accelerators sort the scores. Predicting takes at most
+    O(log k) per score.
 
-    Of rows that come in blocks the fit is the same: for equal width in two passes, and for equal
-    mass in three or four, which count rows in cells and sort those with a border; up to 4,194,304
-    rows in two.
+    Fits to rows in blocks equal those in memory. They take two passes for equal width; and for
+    equal mass three or four, which count rows in cells and sort the cells with a border, or two for
+    up to 4,194,304 rows.
 
     References
     ----------
@@ -110,23 +109,25 @@ class Histogram(OrderCalibrator):
 
     def _fit(self, rows: Source, seed: int) -> State:
         if self.binning == "equal_width":
-            # Unlike linspace, quotients are rounded correctly: 0.2 lies on the border 3 / 15.
+            # Quotients are rounded correctly, unlike linspace: 0.2 is on the border 3 / 15.
             edges = np.arange(1, self.bins) / self.bins
             sums = rows.total(partial(_sums_of_equal_width, self.bins))
             weight, positive = sums["weight"], sums["positive"]
             centers = (np.arange(self.bins) + 0.5) / self.bins
             return {
                 "edges": edges,
-                "values": self._shares(positive, weight, centers),
+                "values": self._posterior_means(positive, weight, centers),
                 "bin_weights": weight,
             }
         if isinstance(rows, Rows) and not on_host(rows.scores):
-            found = np.asarray(_cut_there(rows.scores, rows.y, rows.weights, self.bins, rows.whole))
-            cuts, bins = np.unique(found[0], return_index=True)
-            below, above, *sums = found[1:, bins[cuts > 0]]
+            cells = np.asarray(
+                _cut_on_device(rows.scores, rows.y, rows.weights, self.bins, rows.whole)
+            )
+            cuts, bins = np.unique(cells[0], return_index=True)
+            below, above, *sums = cells[1:, bins[cuts > 0]]
             weight, positive = np.diff(sums, prepend=0)
             edges = single_middles(below[:-1], above[:-1])
-            values = self._shares(positive, weight, np.full(len(weight), 0.5))
+            values = self._posterior_means(positive, weight, np.full(len(weight), 0.5))
             return {"edges": edges, "values": values, "bin_weights": weight}
         ranking = Ranking(rows)
         whole_weights = rows.whole
@@ -144,12 +145,14 @@ class Histogram(OrderCalibrator):
         weight, positive = (np.add.reduceat(s, starts) for s in (groups.weight, groups.positive))
         return {
             "edges": single_middles(groups.highest[cuts - 1], groups.lowest[cuts]),
-            "values": self._shares(positive, weight, np.full(len(weight), 0.5)),
+            "values": self._posterior_means(positive, weight, np.full(len(weight), 0.5)),
             "bin_weights": weight,
         }
 
-    def _shares(self, positive: np.ndarray, weight: np.ndarray, center: np.ndarray) -> np.ndarray:
-        """Return the posterior means (k,) of the bins; of those without rows the prior's."""
+    def _posterior_means(
+        self, positive: np.ndarray, weight: np.ndarray, center: np.ndarray
+    ) -> np.ndarray:
+        """Compute the posterior means (k,) of the bins, or prior means for bins without rows."""
         prior = float(self.prior_weight)
         total = weight + prior
         return np.divide(positive + prior * center, total, out=center, where=weight > 0)
@@ -157,27 +160,27 @@ class Histogram(OrderCalibrator):
     def _apply(self, state: State, scores: Any) -> Any:
         edges = state["edges"]
         if self.binning == "equal_mass":
-            place = search(edges, scores)
+            index = search(edges, scores)
         elif on_host(scores):
-            place = width_cell_of_any(scores, len(edges) + 1, np)
+            index = width_cell_of_any(scores, len(edges) + 1, np)
         else:
-            place = width_place(edges, scores)
-        return two_columns(take_step(state["values"], place, scores))
+            index = width_place(edges, scores)
+        return two_columns(take_step(state["values"], index, scores))
 
 
 @partial(jax.jit, static_argnums=3)
-def _cut_there(
+def _cut_on_device(
     scores: jax.Array, y: jax.Array, weights: jax.Array, bins: int, whole: jax.Array
 ) -> jax.Array:
-    """Return for each bin (5, bins) how many rows end at or before its upper border.
+    """Compute five numbers (5, bins) for the upper border of each bin.
 
-    Then the scores on either side of it, and the weight of these rows, of both classes and of
-    class 1. Bins that hold no rows end where those before them do.
+    These are the number of rows below the border, the scores on either side, and the weights of the
+    rows below of both classes and of class 1. Bins without rows end at the previous border.
     """
     order = jnp.argsort(scores)
     scores, weights = scores[order], weights[order]
-    sums = [jnp.cumsum(own) for own in (weights, weights * y[order])]
-    mass, positive = (jnp.concatenate([jnp.zeros(1), own]) for own in sums)
+    sums = [jnp.cumsum(terms) for terms in (weights, weights * y[order])]
+    mass, positive = (jnp.concatenate([jnp.zeros(1), total]) for total in sums)
     cuts = equal_mass_cuts_of_rows(scores, mass, bins, whole)
     beside = [scores[jnp.clip(at, 0, len(scores) - 1)] for at in (cuts - 1, cuts)]
     return jnp.stack([cuts.astype(float), *beside, mass[cuts], positive[cuts]])
@@ -185,8 +188,9 @@ def _cut_there(
 
 def _sums_of_equal_width(bins: int, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
     xp = np if on_host(scores) else jnp
-    place: Any = width_cell_of_any(scores, bins, xp)
-    each = {"weight": weights, "positive": weights * y}
+    index: Any = width_cell_of_any(scores, bins, xp)
+    terms = {"weight": weights, "positive": weights * y}
     return {
-        name: np.asarray(xp.bincount(place, xp.asarray(own), bins)) for name, own in each.items()
+        name: np.asarray(xp.bincount(index, xp.asarray(values), bins))
+        for name, values in terms.items()
     }

@@ -21,24 +21,25 @@ __all__ = ["Isotonic"]
 
 @dataclass(eq=False, repr=False)
 class Isotonic(MonotoneCalibrator):
-    r"""Isotonic regression: the most likely map among all that never decrease.
+    r"""Isotonic regression: the most likely of all non-decreasing maps.
 
     .. math:: \min_{f_1 \le \dots \le f_n} \sum_i w_i (y_i - f_i)^2
               \qquad (s_1 \le \dots \le s_n)
 
     Tied scores share one value. The solution is constant on blocks of neighboring scores, where it
-    is the share of class 1; it is interpolated linearly between blocks and constant outside.
+    equals the proportion of class 1. It is interpolated linearly between blocks and constant
+    outside.
 
-    Scores below the least of class 1 get probability 0 and scores above the greatest of class 0
-    get 1, so that one row on the wrong side makes the log loss infinite. With ``bounds="laplace"``
-    such a block, all of one class, counts one more row of each class (Laplace's rule of
-    succession), and blocks that then decrease are pooled again: the map still never decreases, and
-    stays away from 0 and 1.
+    Scores below the smallest score of class 1 get probability 0, and scores above the largest score
+    of class 0 get 1, so that a single new row on the wrong side makes the log loss infinite. With
+    ``bounds="laplace"``, blocks of a single class count one more row of each class (Laplace's rule
+    of succession), and blocks that then decrease are pooled again. The map is still non-decreasing,
+    and its values are strictly between 0 and 1.
 
     Parameters
     ----------
     bounds : {"none", "laplace"}
-        What becomes of the values 0 and 1.
+        Treatment of the values 0 and 1.
 
     Attributes
     ----------
@@ -48,13 +49,13 @@ class Isotonic(MonotoneCalibrator):
     Notes
     -----
     The state is ``thresholds`` (k,), ascending, the ends of the blocks, and ``values`` (k,).
-    Fitting n rows takes O(n log n) comparisons at most. Of many rows whose scores are spread out
-    most are only counted: a cell of neighboring scores is sorted where a block could end in it.
-    Predicting takes O(log k) for each score.
+    Fitting n rows takes at most O(n log n) comparisons. If there are many rows with many distinct
+    scores, most rows are only counted in cells of neighboring scores; a cell is sorted only if a
+    block could end in it. Predicting takes O(log k) per score.
 
-    Of rows that come in blocks the fit is the same: a first pass, one that counts rows in cells,
-    and one or two that sort those in which a block could end. Up to 4,194,304 rows take two passes,
-    and are held, as pairs of sums for each distinct score.
+    Fits to rows in blocks equal those in memory. They take a first pass, a pass that counts rows in
+    cells, and one or two that sort the cells in which a block could end. Up to 4,194,304 rows take
+    two passes, and memory for a pair of sums for each distinct score.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Calibrators of two classes whose log odds are linear in their parameters."""
+"""Base class of binary calibrators whose log odds are linear in the parameters."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from bayescal.regression.binary.posterior import Draws, ScoreColumns, Target, sa
 from bayescal.regression.numpyro_models import Model, log_odds_model
 from bayescal.regression.rows import binary_fit
 
-#: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.
+#: Prior scales of Gelman et al. (2008), for features of standard deviation 0.5 and the intercept.
 SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
-#: Of the logarithm of a coefficient that must be positive: most lie between 1/20 and 20.
+#: Prior scale of the logarithm of a positive coefficient; most lie between 1/20 and 20.
 LOG_SCALE = 1.5
 
 
@@ -34,11 +34,11 @@ LOG_SCALE = 1.5
 class LogOddsCalibrator(ParametricCalibrator):
     r"""A calibrator logit p = theta . columns(scores).
 
-    A method writes ``_columns`` and ``_describe``, and says which coefficients must be positive. It
+    A subclass defines ``_columns`` and ``_describe``, and which coefficients must be positive. It
     inherits maximum likelihood (Newton's method, O(n p^2) for each of about ten iterations),
-    Laplace's approximation, NUTS and bands. The weak prior of posteriors is Cauchy(0, 2.5) for
-    columns of standard deviation 0.5, Cauchy(0, 10) for the intercept, and N(0, 1.5^2) for the
-    logarithm of a coefficient that must be positive.
+    Laplace's approximation, NUTS and credible intervals. The weak prior of posteriors is
+    Cauchy(0, 2.5) for coefficients of columns of standard deviation 0.5, Cauchy(0, 10) for the
+    intercept, and N(0, 1.5^2) for the logarithm of a positive coefficient.
     """
 
     binary: ClassVar[bool] = True
@@ -48,76 +48,76 @@ class LogOddsCalibrator(ParametricCalibrator):
 
     @property
     def _has_intercept(self) -> bool:
-        """Whether the first column is ones."""
+        """Whether the first column consists of ones."""
         return True
 
     @abstractmethod
     def _columns(self, state: State, scores: Any) -> Any:
-        """Return the columns (p, m) at scores (m,); the first is ones if there is an intercept."""
+        """Compute the columns (p, m) at scores (m,); the first is ones if there is an intercept."""
 
     def _positive(self, p: int) -> np.ndarray:
-        """Return which (p,) coefficients must not be negative."""
+        """Mark the coefficients (p,) that must not be negative."""
         return np.zeros(p, bool)
 
     def _prepare(self, rows: Rows) -> State:
-        """Return what the columns need to know of the data."""
+        """Compute the entries of the state that the columns need."""
         return {}
 
-    def _place(self, rows: Rows) -> State:
-        """Return center and scale of raw scores, whose squares lose their digits far from zero."""
+    def _center_and_scale(self, rows: Rows) -> State:
+        """Compute center and scale of raw scores, whose squares lose digits far from zero."""
         if self.inputs != "scores":
             return {}
         scores, _, weights = rows
         xp = namespace(scores)
-        share = xp.asarray(weights / weights.sum(), dtype=scores.dtype)
-        # From a score on: of equal ones all differences are zero.
-        inside = (scores - scores[0]) * share
-        center = float(scores[0] + xp.sum(inside))
-        scale = float(xp.sum(share * (scores - center) ** 2)) ** 0.5
+        proportion = xp.asarray(weights / weights.sum(), dtype=scores.dtype)
+        # Relative to the first score, so that differences of equal scores are exactly zero.
+        differences = (scores - scores[0]) * proportion
+        center = float(scores[0] + xp.sum(differences))
+        scale = float(xp.sum(proportion * (scores - center) ** 2)) ** 0.5
         return {"center": np.asarray(center), "scale": np.asarray(scale or 1.0)}
 
-    def _placed(self, state: State, scores: Any) -> Any:
-        """Return scores as they are, or raw ones from their center, in units of their scale."""
+    def _standardized_scores(self, state: State, scores: Any) -> Any:
+        """Center and scale raw scores; return others unchanged."""
         if "center" not in state:
             return scores
         return (scores - state["center"]) / state["scale"]
 
     def _penalties(self, state: State, p: int) -> np.ndarray:
-        """Return the strengths (p,) of squared penalties."""
+        """Compute the strengths (p,) of squared penalties."""
         return np.zeros(p)
 
-    def _used(self, rows: Source) -> Source:
-        """Return the rows that are fitted: those that were given, no score too far from zero."""
+    def _rows_to_fit(self, rows: Source) -> Source:
+        """Return the rows of the fit, with scores clipped to a safe range."""
         far = rows.largest > FAR
         return rows.mapped(_bound, FAR) if far else rows
 
-    def _softened(self, rows: Source) -> Source:
-        """Return rows whose labels are replaced by what probabilities are fitted to."""
+    def _with_targets(self, rows: Source) -> Source:
+        """Replace labels by the targets of the regression."""
         return rows
 
     def _fit(self, rows: Source, seed: int) -> State:
-        rows = self._used(rows)
-        state = {**self._place(rows.sample), **self._prepare(rows.sample)}
-        rows = self._softened(rows)
+        rows = self._rows_to_fit(rows)
+        state = {**self._center_and_scale(rows.sample), **self._prepare(rows.sample)}
+        rows = self._with_targets(rows)
         make = partial(_make_design, partial(self._columns, state), self._first)
         sample = make(rows.sample)
         p = len(sample.columns) - (1 - self._first)
         fit = binary_fit(rows, make, sample, self._penalties(state, p)[self._first :])
-        return self._found(state, self._minimize(p, fit), rows.weight)
+        return self._state_of(state, self._minimize(p, fit), rows.weight)
 
-    def _found(self, state: State, found: Minimum, total: float) -> State:
+    def _state_of(self, state: State, minimum: Minimum, total: float) -> State:
         return {
             **state,
-            **self._describe(state, found.x),
-            "theta": found.x,
-            "objective": np.asarray(found.value / total),
-            "n_iter": np.asarray(int(found.iterations)),
-            "status": np.asarray(int(found.status)),
+            **self._describe(state, minimum.x),
+            "theta": minimum.x,
+            "objective": np.asarray(minimum.value / total),
+            "n_iter": np.asarray(int(minimum.iterations)),
+            "status": np.asarray(int(minimum.status)),
         }
 
     @property
     def _first(self) -> int:
-        """The first column that is none of ones."""
+        """The index of the first column that is not the intercept."""
         return 1 if self._has_intercept else 0
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
@@ -125,49 +125,49 @@ class LogOddsCalibrator(ParametricCalibrator):
         return sigmoids(line)
 
     def _minimize(self, p: int, fit_free: Callable[[np.ndarray], Minimum]) -> Minimum:
-        """Fit p columns, with no coefficient negative that must not be.
+        """Fit p coefficients under the constraint that some must not be negative.
 
-        If one is, the optimum is on the boundary, and as the problem is convex the best of all
-        fits with some of these coefficients held at zero is the optimum. What is free is given as
-        ones (1 + d,), of the intercept and of the other columns.
+        If the unconstrained optimum violates the constraint, the optimum is on the boundary. The
+        problem is convex, so it is the best feasible fit with some of these coefficients fixed at
+        zero. ``fit_free`` takes ones (1 + d,) for free parameters: the intercept and the columns.
         """
         skipped = 1 - self._first
 
-        def fit(held: Sequence[int]) -> Minimum:
+        def fit(fixed: Sequence[int]) -> Minimum:
             free = np.ones(skipped + p)
             free[:skipped] = 0
-            free[[skipped + j for j in held]] = 0
-            found = fit_free(free)
-            return found._replace(x=np.asarray(found.x)[skipped:])
+            free[[skipped + j for j in fixed]] = 0
+            minimum = fit_free(free)
+            return minimum._replace(x=np.asarray(minimum.x)[skipped:])
 
         limited = [int(j) for j in np.flatnonzero(self._positive(p))]
         feasible = []
         for size in range(len(limited) + 1):
-            for held in combinations(limited, size):
-                found = fit(held)
-                if (found.x[limited] >= 0).all():
-                    feasible.append(found)
+            for fixed in combinations(limited, size):
+                minimum = fit(fixed)
+                if (minimum.x[limited] >= 0).all():
+                    feasible.append(minimum)
             if size == 0 and feasible:
                 break
-        return min(feasible, key=lambda found: found.value)
+        return min(feasible, key=lambda minimum: minimum.value)
 
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:
-        scores, basis, design = self._standardize(state, rows)
+        scores, basis, design = self._standardized_design(state, rows)
         target = Target(design, basis.positive.astype(float), basis.prior)
         scored = ScoreColumns(scores, basis.columns) if self._smooth else None
         draws = sample(target, self.inference, self.num_samples, seed, scored)
-        return draws._replace(coefficients=basis.back(draws.coefficients))
+        return draws._replace(coefficients=basis.destandardize(draws.coefficients))
 
-    def _standardize(
+    def _standardized_design(
         self, state: State, rows: Source
     ) -> tuple[np.ndarray, _Standardized, BinaryDesign]:
-        scores, targets, weights = self._softened(self._used(rows)).all()
+        scores, targets, weights = self._with_targets(self._rows_to_fit(rows)).all()
         basis = _Standardized(self, state, scores, weights)
         design = BinaryDesign(basis.columns(scores), targets.astype(float), weights)
         return scores, basis, design
 
     def _model(self, state: State, rows: Rows) -> Model:
-        scores, basis, design = self._standardize(state, rows)
+        scores, basis, design = self._standardized_design(state, rows)
         penalty = self._penalties(state, len(basis.positive))
         if self.inference == "map":
             design = design._replace(columns=self._columns(state, scores))
@@ -179,7 +179,7 @@ class LogOddsCalibrator(ParametricCalibrator):
             basis.prior,
             penalty,
             basis.positive,
-            lambda u: self._describe(state, basis.back(u)),
+            lambda u: self._describe(state, basis.destandardize(u)),
         )
 
 
@@ -187,19 +187,19 @@ def _bound(rows: Rows) -> Rows:
     return rows._replace(scores=bounded(rows.scores))
 
 
-def _make_design(columns: Callable[[Any], Any], first: int, rows: Rows) -> BinaryDesign:
-    """Return columns, the first of ones, and targets of some rows."""
-    found = columns(rows.scores)
+def _make_design(make_columns: Callable[[Any], Any], first: int, rows: Rows) -> BinaryDesign:
+    """Compute the columns, the first of ones, and the targets of rows."""
+    design = make_columns(rows.scores)
     if not first:
-        xp = namespace(found)
-        found = xp.concat([xp.ones_like(found[:1, ...]), found])
-    return BinaryDesign(found, rows.y.astype(float), rows.weights)
+        xp = namespace(design)
+        design = xp.concat([xp.ones_like(design[:1, ...]), design])
+    return BinaryDesign(design, rows.y.astype(float), rows.weights)
 
 
 class _Standardized:
-    """Columns centered and scaled to a standard deviation of 0.5, and the weak prior there.
+    """Columns centered and scaled to a standard deviation of 0.5, and their weak prior.
 
-    Columns of positive coefficients stay as they are: exp(u) is 1 at the center of the prior.
+    Columns of positive coefficients are unchanged: exp(u) is 1 at the center of the prior.
     """
 
     def __init__(
@@ -212,29 +212,29 @@ class _Standardized:
         total = weights.sum()
         mean = raw @ weights / total
         spread = np.sqrt(np.maximum((raw - mean[:, None]) ** 2 @ weights / total, 0))
-        plain = self.positive | (spread <= 1e-12 * np.abs(mean))
-        self.scale = np.where(plain, 1.0, 2 * spread)
-        centered = ~plain & owner._has_intercept
+        unscaled = self.positive | (spread <= 1e-12 * np.abs(mean))
+        self.scale = np.where(unscaled, 1.0, 2 * spread)
+        centered = ~unscaled & owner._has_intercept
         self.mean = np.where(centered, mean, 0.0)
         is_intercept = (np.arange(p) == 0) & owner._has_intercept
         scale = np.where(is_intercept, INTERCEPT_SCALE, SLOPE_SCALE)
         scale = np.where(self.positive, LOG_SCALE, scale)
-        heavy = np.where(self.positive, 0.0, 1.0)
+        is_cauchy = np.where(self.positive, 0.0, 1.0)
         penalty = owner._penalties(state, p)
         if penalty.any():
             penalized = penalty > 0
-            own = self.scale / np.sqrt(np.where(penalized, penalty, 1))
-            scale = np.where(penalized, own, scale)
-            heavy = np.where(penalized, 0.0, heavy)
-        self.prior = Prior(np.zeros(p), scale, heavy)
+            penalty_scale = self.scale / np.sqrt(np.where(penalized, penalty, 1))
+            scale = np.where(penalized, penalty_scale, scale)
+            is_cauchy = np.where(penalized, 0.0, is_cauchy)
+        self.prior = Prior(np.zeros(p), scale, is_cauchy)
 
     def columns(self, scores: np.ndarray) -> np.ndarray:
-        """Return the standardized columns (p, m)."""
+        """Compute the standardized columns (p, m)."""
         raw = self._owner._columns(self._state, scores)
         return (raw - self.mean[:, None]) / self.scale[:, None]
 
-    def back(self, theta: ArrayT) -> ArrayT:
-        """Return coefficients (..., p) of the calibrator's own columns."""
+    def destandardize(self, theta: ArrayT) -> ArrayT:
+        """Convert coefficients (..., p) to those of the original columns."""
         xp = namespace(theta)
         theta = theta / xp.asarray(self.scale)
         if not self._owner._has_intercept:

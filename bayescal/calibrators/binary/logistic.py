@@ -21,18 +21,18 @@ __all__ = ["Logistic"]
 
 @dataclass(eq=False, repr=False)
 class Logistic(LogOddsCalibrator):
-    r"""A line in the score z, which may be log odds or any real number.
+    r"""Logistic calibration: log odds that are a line in the score z.
 
     .. math:: \operatorname{logit} \hat p = w z + c
 
-    Fitting is O(n), but O(n^2) with instance-based targets. With log odds and the labels this is
-    beta calibration with a = b.
+    Scores may be log odds or arbitrary real numbers. On log odds, without smoothing, this is beta
+    calibration with a = b. Fitting is O(n), or O(n^2) with instance-based targets.
 
     Parameters
     ----------
     smoothing : None, "platt", float or "instance"
-        Targets: the labels; Platt's, with which this is his method; labels moved by a constant in
-        [0, 1/2); or those of :func:`bayescal.smoothing.instance_targets`.
+        Targets of the fit: the labels; Platt's targets, which give Platt scaling; labels moved by a
+        constant in [0, 1/2); or the targets of :func:`bayescal.smoothing.instance_targets`.
 
     Attributes
     ----------
@@ -40,9 +40,9 @@ class Logistic(LogOddsCalibrator):
 
     Notes
     -----
-    Intervals hold a truth that is a line. In simulations with 20, 100 and 1,000 rows, those of
-    level 0.9 held 83 to 96 % of such truths, but 83, 70 and 29 % of bent log odds, and 71, 51 and
-    18 % of log odds with a wave (``benchmarks/coverage_bands.py``).
+    Intervals assume that the true log odds are a line. In simulations with 20, 100 and 1,000 rows,
+    intervals of level 0.9 covered 83 to 96 % of lines, but 83, 70 and 29 % of bent log odds, and
+    71, 51 and 18 % of log odds with a wave (``benchmarks/coverage_bands.py``).
 
     References
     ----------
@@ -70,32 +70,32 @@ class Logistic(LogOddsCalibrator):
             raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
 
     def _columns(self, state: State, scores: Any) -> Any:
-        xp, z = namespace(scores), self._placed(state, scores)
+        xp, z = namespace(scores), self._standardized_scores(state, scores)
         return xp.stack([xp.ones_like(z), z])
 
     @property
     def sources(self) -> frozenset[str]:
-        """Where the rows of a fit may be: "instance" needs them in memory."""
+        """Kinds of sources that ``fit`` accepts; "instance" needs rows in memory."""
         return MEMORY if self.smoothing == "instance" else super().sources
 
-    def _softened(self, rows: Source) -> Source:
+    def _with_targets(self, rows: Source) -> Source:
         if not self.smoothing:
             return rows
         if self.smoothing == "instance":
-            given = rows.all()
-            return given._replace(y=instance_targets(*given))
+            in_memory = rows.all()
+            return in_memory._replace(y=instance_targets(*in_memory))
         labels = np.array([0, 1])
         if self.smoothing == "platt":
-            pair = platt_targets(labels, rows.mass)
+            targets = platt_targets(labels, rows.mass)
         else:
-            pair = labels + self.smoothing * (1.0 - 2 * labels)
-        return rows.mapped(partial(_soften, pair), rows.largest)
+            targets = labels + self.smoothing * (1.0 - 2 * labels)
+        return rows.mapped(partial(_replace_labels, targets), rows.largest)
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         slope = theta[..., 1] / state.get("scale", 1.0)
         return {"intercept": theta[..., 0] - slope * state.get("center", 0.0), "slope": slope}
 
 
-def _soften(pair: np.ndarray, rows: Rows) -> Rows:
+def _replace_labels(targets: np.ndarray, rows: Rows) -> Rows:
     """Replace labels by the targets of the two classes."""
-    return rows._replace(y=pair[rows.y])
+    return rows._replace(y=targets[rows.y])

@@ -1,4 +1,4 @@
-"""Calibrators that are fitted to sums over neighboring scores."""
+"""Base class of calibrators that are fitted to sums over neighboring scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["OrderCalibrator"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OrderCalibrator(Calibrator):
-    """A calibrator of two classes whose fit asks a ``Ranking`` of the rows for sums."""
+    """A binary calibrator whose fit uses sums over a ``Ranking`` of the rows."""
 
     binary: ClassVar[bool] = True
     _sources: ClassVar[frozenset[str]] = BLOCKS

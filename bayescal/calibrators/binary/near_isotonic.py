@@ -19,53 +19,53 @@ from bayescal.data.scores import two_columns
 
 __all__ = ["NearIsotonic"]
 
-#: Neighboring values nearer than this are equal, up to rounding.
+#: Neighboring values that are closer than this are equal up to rounding.
 _EQUAL = 1e-12
-#: Solutions whose weight is less than this share of the best one's change no digit of the average.
+#: Relative weight below which a solution changes no digit of the average.
 _NEGLIGIBLE = 1e-18
 
 
 @dataclass(eq=False, repr=False)
 class NearIsotonic(OrderCalibrator):
-    r"""Near-isotonic regression: a map that may decrease, at a price.
+    r"""Near-isotonic regression: decreases of the map are penalized, but possible.
 
     .. math:: \min_f \frac12 \sum_i w_i (y_i - f_i)^2 + \lambda \sum_i \max(f_i - f_{i+1}, 0)
               \qquad (s_1 < \dots < s_n)
 
-    Tied scores share one value. With :math:`\lambda = 0` the values are the shares of class 1, and
-    from some :math:`\lambda` on they are those of :class:`Isotonic`. In between they are
-    linear in :math:`\lambda`, but where neighbors meet, which never part again: so all solutions
-    are found exactly, one meeting after the other.
+    Use it for classifiers whose scores do not quite rank the rows. Tied scores share one value.
+    With :math:`\lambda = 0` the values are the proportions of class 1; from some :math:`\lambda` on
+    they are those of :class:`Isotonic`. In between they are piecewise linear in :math:`\lambda`:
+    neighboring values meet at some :math:`\lambda`, and never separate again. All solutions are
+    therefore computed exactly, from one meeting to the next.
 
-    With ``strength="bic"`` the probability is the average of the solutions at all meetings, each
+    With ``strength="bic"`` the probability is the average of the solutions at all meetings,
     weighted by :math:`e^{-\mathrm{BIC} / 2}`,
 
     .. math:: \mathrm{BIC} = -2 \sum_i w_i \log P(y_i) + m \log \sum_i w_i
 
-    with m the number of different neighboring values (ENIR). It serves classifiers whose scores do
-    not quite rank the cases.
+    with m the number of different neighboring values (ENIR).
 
     Parameters
     ----------
     strength : float or "bic", default "bic"
-        :math:`\lambda`, not negative, in units of weight: rows twice have twice the weight.
+        :math:`\lambda`, not negative, in units of weight: repeated rows have twice the weight.
 
     Attributes
     ----------
     thresholds_, values_ : arrays
         The map is linear between these points, and constant outside.
     strengths_, model_weights_ : arrays
-        Where neighbors meet, and the weight of the solution there; of "bic" only.
+        Strengths at which neighbors meet, and the weights of these solutions; with "bic" only.
 
     Notes
     -----
-    As for :class:`Isotonic`, probabilities may be 0 and 1.
+    Probabilities may be 0 and 1, as for :class:`Isotonic`.
 
     The state is ``thresholds`` (k,), ascending, and ``values`` (k,); with "bic" also ``strengths``
     (m,) and ``model_weights`` (m,). Fitting g distinct scores takes O(g log g) for sorting and O(b)
-    for a meeting of b different values; there were some 500 for 10,000 random rows and 3,000 to
-    5,500 for 100,000. Predicting takes O(log k) for each score. Rows that come in blocks take two
-    passes, which find their distinct scores, 4,194,304 at most.
+    for every meeting of b different values; there were about 500 meetings for 10,000 random rows
+    and 3,000 to 5,500 for 100,000. Predicting takes O(log k) per score. Rows in blocks take two
+    passes, and may have at most 4,194,304 distinct scores.
 
     References
     ----------
@@ -91,10 +91,10 @@ class NearIsotonic(OrderCalibrator):
     _domain = "order"
 
     def _check_options(self) -> None:
-        own = self.strength
-        number = isinstance(own, (int, float, np.number)) and not isinstance(own, bool)
-        if own != "bic" and (not number or not 0 <= own < np.inf):
-            raise ValueError(f"strength must be 'bic' or a number of at least 0, got {own!r}")
+        strength = self.strength
+        number = isinstance(strength, (int, float, np.number)) and not isinstance(strength, bool)
+        if strength != "bic" and (not number or not 0 <= strength < np.inf):
+            raise ValueError(f"strength must be 'bic' or a number of at least 0, got {strength!r}")
 
     def _fit(self, rows: Source, seed: int) -> State:
         groups = distinct_scores(rows, "NearIsotonic")
@@ -111,12 +111,12 @@ class NearIsotonic(OrderCalibrator):
 class _Solution(NamedTuple):
     """A solution with b different neighboring values, at a strength where some have just met.
 
-    Up to the next one values change by their slopes for each unit of strength: a block is drawn to
-    the neighbors that it disagrees with.
+    Until the next meeting, values change by their slopes per unit of strength: a block moves toward
+    the neighbors with which it is in the wrong order.
     """
 
     strength: float
-    #: The first group of each block, and sums of weights, of all rows and of those of class 1.
+    #: First group of every block, and sums of weights of all rows and of rows of class 1.
     starts: np.ndarray
     weight: np.ndarray
     positive: np.ndarray
@@ -125,7 +125,7 @@ class _Solution(NamedTuple):
 
 
 def _path(groups: Groups) -> Iterator[_Solution]:
-    """Yield all solutions at which neighbors meet; the first is that of strength 0."""
+    """Yield the solutions at which neighbors meet, starting with strength 0."""
     strength, weight, positive = 0.0, groups.weight, groups.positive
     values = positive / weight
     starts = np.arange(len(values))
@@ -148,7 +148,7 @@ def _path(groups: Groups) -> Iterator[_Solution]:
 
 
 def _at(groups: Groups, strength: float) -> np.ndarray:
-    """Return the values (g,) at one strength."""
+    """Compute the values (g,) at one strength."""
     reached = takewhile(lambda solution: solution.strength <= strength, _path(groups))
     last = deque(reached, maxlen=1)[0]
     values = last.values + (strength - last.strength) * last.slopes
@@ -156,7 +156,7 @@ def _at(groups: Groups, strength: float) -> np.ndarray:
 
 
 def _average(groups: Groups) -> tuple[np.ndarray, State]:
-    """Return the values (g,) on the average, and the weights of all solutions."""
+    """Average the values (g,) of all solutions; also return the state of their weights."""
     from scipy.special import xlogy
 
     size, charge = len(groups.weight), np.log(groups.weight.sum())
@@ -184,7 +184,7 @@ def _spread(values: np.ndarray, starts: np.ndarray, size: int) -> np.ndarray:
 
 
 def _corners(scores: np.ndarray, values: np.ndarray) -> State:
-    """Return the ends of runs of equal values, between which the map is linear."""
+    """Return the state of a map that is linear between runs of equal values."""
     new = np.append(True, np.diff(values) != 0)
     ends = np.append(new[1:], True)
     both = new | ends

@@ -1,4 +1,4 @@
-"""What isotonic regression and its relatives share: pooling, and lines between points."""
+"""Pooling of adjacent violators, and interpolation between points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bayescal.data.scores import two_columns
 
 @dataclass(eq=False, repr=False)
 class MonotoneCalibrator(OrderCalibrator):
-    """A calibrator of two classes that is linear between points of rising probability."""
+    """A binary calibrator that interpolates linearly between non-decreasing values."""
 
     bounds: Literal["none", "laplace"] = "none"
 
@@ -35,10 +35,11 @@ class MonotoneCalibrator(OrderCalibrator):
 
 
 def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pool neighboring groups until their shares of class 1 increase.
+    """Pool neighboring groups until their proportions of class 1 increase.
 
-    Given are sums (g,) of weights of all rows and of those of class 1, in ascending order of score.
-    Returns the first group of each block, and its share of class 1, strictly increasing.
+    ``weight`` and ``positive`` (g,) are sums of weights of all rows and of rows of class 1, in
+    ascending order of scores. Returns the index of the first group of every block, and the strictly
+    increasing proportions of class 1 of the blocks.
 
     Examples
     --------
@@ -50,7 +51,7 @@ def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     starts = isotonic_regression(positive / weight, weights=weight).blocks[:-1].astype(np.intp)
     values = np.add.reduceat(positive, starts) / np.add.reduceat(weight, starts)
-    # Rounding must not tell apart, or swap, what is equal.
+    # Rounding must not separate or reorder equal values.
     rises = np.diff(np.maximum.accumulate(values)) > 1e-15 * values[1:]
     if not rises.all():
         starts = starts[np.append(True, rises)]
@@ -59,9 +60,9 @@ def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def pool_ranking(ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
-    """Pool the groups of a ranking, in which cells are sorted until no block can end in another.
+    """Pool the groups of a ranking; sort cells until no block can end in an unsorted cell.
 
-    Returns what :func:`pool` does.
+    Returns the index of the first group and the proportion of class 1 of every block.
     """
     while True:
         groups = ranking.groups
@@ -73,10 +74,10 @@ def pool_ranking(ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
 
 
 def interpolate(at: Any, thresholds: Any, values: Any) -> Any:
-    """Interpolate linearly, constant outside, such that rounding never makes the result decrease.
+    """Interpolate linearly, constant outside; rounding never makes the result decrease.
 
-    Points (m,) are finite numbers of any size; thresholds (k,) strictly increase, where the result
-    is exactly the values (k,), which never decrease.
+    ``at`` (m,) are finite numbers of any size. ``thresholds`` (k,) strictly increase; at them the
+    result equals ``values`` (k,), which never decrease.
 
     Examples
     --------
@@ -89,24 +90,24 @@ def interpolate(at: Any, thresholds: Any, values: Any) -> Any:
         return xp.zeros_like(at) + values[0]
     at = xp.clip(at, first, last)
     if not on_host(at) or last / 2 - first / 2 > np.finfo(np.float64).max / 2:
-        # Differences would overflow; halves of subnormal numbers may coincide, to no effect.
+        # Differences would overflow. Halves of subnormal numbers may coincide, which is harmless.
         at, thresholds = at / 2, thresholds / 2
     left = xp.clip(search(thresholds, at, "right") - 1, 0, thresholds.shape[0] - 2)
-    start, low, high = (xp.take(own, left, axis=0) for own in (thresholds, values, values[1:]))
+    start, low, high = (xp.take(a, left, axis=0) for a in (thresholds, values, values[1:]))
     width = xp.take(thresholds[1:], left, axis=0) - start
     part = (at - start) / xp.where(width > 0, width, 1.0)
-    # Where the part is less than one, rounding never carries the sum past ``high``.
+    # If the part is less than one, rounding never carries the sum past ``high``.
     return xp.where((part >= 1) | (width <= 0), high, low + part * (high - low))
 
 
 def distinct_points(thresholds: np.ndarray, values: np.ndarray) -> State:
-    """Return the state of a map, without the second end of blocks that are one point."""
+    """Return the state of a map, without duplicates of thresholds."""
     new = np.append(True, np.diff(thresholds) > 0)
     return {"thresholds": thresholds[new], "values": values[new]}
 
 
 def pool_again(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add a row of each class to blocks of one class, and pool what then decreases."""
+    """Add a row of each class to blocks of a single class, and pool decreasing blocks again."""
     weight = np.add.reduceat(groups.weight, starts)
     positive = np.add.reduceat(groups.positive, starts)
     pure = (positive == 0) | (positive == weight)
@@ -115,10 +116,10 @@ def pool_again(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _unsettled(groups: Groups, starts: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Mark the cells in which a block could end, or next to which one does.
+    """Mark unsorted cells in which a block could end, or that are next to the end of a block.
 
-    The blocks are the edges of the greatest convex minorant of the cumulative sums. A cell that
-    is not sorted lies above it for sure if it does with all its rows of class 0 first.
+    The blocks are the edges of the greatest convex minorant of the cumulative sums. An unsorted
+    cell is certainly above the minorant if it is so with all its rows of class 0 first.
     """
     if not groups.whole.any():
         return groups.whole

@@ -16,13 +16,13 @@ __all__ = ["Quadratic"]
 
 @dataclass(eq=False, repr=False)
 class Quadratic(LogOddsCalibrator):
-    r"""A parabola in the score z, which may be log odds or any real number.
+    r"""Quadratic calibration: log odds that are a parabola in the score z.
 
     .. math:: \operatorname{logit} \hat p = w z + v z^2 + c
 
-    It is the optimum for normal scores whose classes differ in variance, and may fall where z
-    rises. Fitting is O(n). Raw scores (``inputs="scores"``) are measured from their mean, in units
-    of their standard deviation, so that it does not matter how far from zero they lie.
+    Scores may be log odds or arbitrary real numbers. The map is exact for normal scores whose
+    classes differ in variance, and need not be monotone. Fitting is O(n). Raw scores
+    (``inputs="scores"``) are standardized, so that their location and scale do not matter.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Quadratic(LogOddsCalibrator):
     _domain = "real"
 
     def _columns(self, state: State, scores: Any) -> Any:
-        xp, z = namespace(scores), self._placed(state, scores)
+        xp, z = namespace(scores), self._standardized_scores(state, scores)
         return xp.stack([xp.ones_like(z), z, z**2])
 
     def _describe(self, state: State, theta: np.ndarray) -> State:

@@ -1,4 +1,4 @@
-"""Scaling-binning: a logistic map, made discrete so that its calibration error can be measured."""
+"""Scaling-binning: a logistic map whose values are averaged in bins."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ __all__ = ["ScalingBinning"]
 
 @dataclass(eq=False, repr=False)
 class ScalingBinning(OrderCalibrator):
-    r"""A logistic map g, then bins of equal mass of its values, each predicting its mean of g.
+    r"""Scaling-binning: a logistic map g, whose values are averaged in bins of equal mass.
 
     .. math:: \hat p = \frac{\sum_{i \in B} w_i g(s_i)}{\sum_{i \in B} w_i}, \qquad g(s) \in B
 
-    Averages of g vary less than shares of labels, as of histogram binning, and the calibration
-    error of a map with few values can be estimated, as that of a continuous map cannot. The same
-    rows serve both steps.
+    Averages of g vary less than the proportions of labels that histogram binning predicts. The
+    calibration error of a map with few values can be estimated, unlike that of a continuous map.
+    Both steps use all rows.
 
     Parameters
     ----------
     bins : int
+        Number of bins.
 
     Attributes
     ----------
@@ -43,8 +44,8 @@ class ScalingBinning(OrderCalibrator):
 
     Notes
     -----
-    O(n log n) to fit. Bins are those of equal mass of :class:`Histogram`. Rows that come in blocks
-    take the passes of both parts, of which the first is one, and one more.
+    O(n log n) to fit. Bins are the equal-mass bins of :class:`Histogram`. Rows in blocks take the
+    passes of both steps, with a common first pass, and one more.
 
     References
     ----------
@@ -80,14 +81,14 @@ class ScalingBinning(OrderCalibrator):
         return state
 
     def _apply(self, state: State, scores: Any) -> Any:
-        place = search(state["edges"], scores)
-        return two_columns(take_step(state["values"], place, scores))
+        index = search(state["edges"], scores)
+        return two_columns(take_step(state["values"], index, scores))
 
 
 def _scaled_sums(
     theta: State, edges: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> Sums:
-    """Return weighted sums of probabilities of the logistic map in each bin."""
+    """Sum the weighted probabilities of the logistic map in each bin."""
     scaled = weights * Logistic().apply(theta, scores)[:, 1]
-    place = np.searchsorted(edges, scores)
-    return {"scaled": np.bincount(place, scaled, len(edges) + 1)}
+    index = np.searchsorted(edges, scores)
+    return {"scaled": np.bincount(index, scaled, len(edges) + 1)}

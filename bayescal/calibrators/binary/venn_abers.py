@@ -19,25 +19,24 @@ from bayescal.data.scores import two_columns
 
 __all__ = ["VennAbers"]
 
-#: Smaller changes of a value inside cells of very many rows in blocks are left out.
+#: Smaller changes of a value inside cells are ignored for very many rows in blocks.
 _SLIGHT = 1e-6
 
 
 @dataclass(eq=False, repr=False)
 class VennAbers(OrderCalibrator):
-    r"""Venn-Abers prediction: isotonic regression with the new score added, once with each label.
+    r"""Venn-Abers prediction: isotonic regression with the new score added with either label.
 
     With :math:`p_0(s)` and :math:`p_1(s)` the values at s of isotonic regression on the rows and
     one more, of weight 1, with score s and label 0 or 1, the probability is
 
     .. math:: \hat p(s) = \frac{p_1(s)}{1 - p_0(s) + p_1(s)},
 
-    whose log loss exceeds that of the better of the two by the least in the worst case. It lies
-    between them, never at 0 or 1, and :meth:`predict_interval` returns both. If the rows and the
-    new one are exchangeable, that of the two which belongs to the true label is perfectly
-    calibrated.
+    which minimizes the worst-case excess of its log loss over the better of the two. It lies
+    between them and is never 0 or 1; :meth:`predict_interval` returns both. If the rows and the new
+    one are exchangeable, the value of the true label is perfectly calibrated.
 
-    In ``CalibratedClassifier(..., ensemble=True)`` this is the cross Venn-Abers predictor.
+    ``CalibratedClassifier(..., ensemble=True)`` makes it the cross Venn-Abers predictor.
 
     Attributes
     ----------
@@ -47,23 +46,23 @@ class VennAbers(OrderCalibrator):
     -----
     Both values are exact at every score, not approximated on a grid. Let :math:`P_l` be the
     cumulative weight and weight of class 1 of the l lowest distinct scores. For l in a block of the
-    isotonic regression of the rows alone, let :math:`\varphi(l)` be the least slope from
-    :math:`P_l - (1, 1)` to the end of that block or of one further up. Then :math:`p_1` of a new
-    score above l of the distinct ones is the greatest of :math:`\varphi(0), \dots, \varphi(l)`:
-    so all values follow from tangents to one convex chain, by binary search. The same holds for
-    :math:`p_0` from the other side.
+    isotonic regression of the rows alone, let :math:`\varphi(l)` be the smallest slope from
+    :math:`P_l - (1, 1)` to the end of that block or of a later one. Then :math:`p_1` of a new
+    score above l distinct scores is the maximum of :math:`\varphi(0), \dots, \varphi(l)`. All
+    values therefore follow from tangents to one convex chain, by binary search. :math:`p_0` follows
+    in the same way from the other side.
 
     The state is ``thresholds`` (k,), the scores at which a value changes, ``lower`` (k + 1,) and
-    ``upper`` (k + 1,), the values of :math:`p_0` and :math:`p_1` between them. At a threshold
-    itself :math:`p_0` is already the next value and :math:`p_1` still the previous one. Scores
-    between its neighbors in single precision count as equal to it, unless thresholds are about as
-    close, so that predictions are the same for scores in single and in double precision.
-    Fitting n rows takes O(n log n), predicting O(log k) for each score.
+    ``upper`` (k + 1,), the values of :math:`p_0` and :math:`p_1` between thresholds. At a threshold
+    :math:`p_0` is already the next value, and :math:`p_1` still the previous one. Scores within one
+    step of single precision of a threshold count as equal to it, unless thresholds are about as
+    close, so that scores in single and in double precision give equal predictions.
+    Fitting n rows takes O(n log n), predicting O(log k) per score.
 
-    Of up to 4,194,304 rows that come in blocks all distinct scores are held, after two passes, and
-    the fit is the same. More are counted in cells, which are sorted where a block of the isotonic
-    regression could end in them or a value change by more than 1e-6: values are exact up to that,
-    in about four passes.
+    Fits to at most 4,194,304 rows in blocks equal those in memory; two passes collect the distinct
+    scores. More rows are counted in cells, which are sorted if a block of the isotonic regression
+    could end in them or a value could change by more than 1e-6. Values are then exact up to 1e-6,
+    and the fit takes about four passes.
 
     References
     ----------
@@ -106,14 +105,14 @@ class VennAbers(OrderCalibrator):
 
     def _apply(self, state: State, scores: Any) -> Any:
         low, high = self._ends(state, scores)
-        # The same fraction, in a form that no rounding makes decrease.
+        # A form of the fraction that is monotone in spite of rounding.
         return two_columns(1 / (1 + (1 - low) / high))
 
     @ignoring_underflow
     def predict_interval(
         self, scores: ArrayLike, *others: Any, **options: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the two probabilities of the second class, of which one is calibrated.
+        """Compute the two probabilities of the second class, one of which is calibrated.
 
         Parameters
         ----------
@@ -122,8 +121,9 @@ class VennAbers(OrderCalibrator):
         Returns
         -------
         lower, upper : arrays of shape (m,)
-            With the score added to the first class, and to the second. Their width says how much
-            one more case matters; it is no credible interval, and has no level.
+            Values with the score added to the first and to the second class. Their distance
+            measures the influence of one more row. They are not a credible interval and have no
+            level.
 
         Raises
         ------
@@ -133,18 +133,18 @@ class VennAbers(OrderCalibrator):
         if others or options:
             raise TypeError(
                 "predict_interval of VennAbers must be called with scores alone, got a level or "
-                "other arguments; its two probabilities are no credible interval, for which there "
-                "is Beta(inference='laplace')"
+                "other arguments; its two probabilities are no credible interval: use "
+                "Beta(inference='laplace') for one"
             )
         values = self._values(scores)
         return self._ends(self.state_, values)
 
     def _ends(self, state: State, scores: Any) -> tuple[Any, Any]:
-        """Return p_0 and p_1 (m,); the former is less than the latter."""
+        """Compute p_0 and p_1 (m,), where p_0 < p_1."""
         if "first" not in state:
             state = self._precompute(state)
-        # A score at a threshold is below or above it, whichever class it is added to. NaN counts
-        # as greater than all.
+        # A score at a threshold counts as below or above it, depending on the class that it is
+        # added to. NaN counts as greater than all thresholds.
         xp = namespace(scores)
         up_to = below = search(state["first"], scores, "right")
         most = state["last"].shape[0] - 1
@@ -155,10 +155,10 @@ class VennAbers(OrderCalibrator):
 
     @staticmethod
     def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:
-        """Return the probabilities (m, 2) of a cross Venn-Abers predictor.
+        """Combine the predictions of the folds to those (m, 2) of a cross Venn-Abers predictor.
 
-        Geometric means over the folds replace the two probabilities of one, which is the
-        combination with the least worst regret in log loss.
+        The two probabilities are replaced by their geometric means over the folds, which minimizes
+        the worst-case regret in log loss.
 
         Parameters
         ----------
@@ -174,10 +174,11 @@ class VennAbers(OrderCalibrator):
 
 
 def _equal_scores(thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least and the greatest score that count as equal to each threshold.
+    """Compute the smallest and the largest score that count as equal to each threshold.
 
-    These are its neighbors in single precision, so that a score in it and in double precision ties
-    with the same rows; but where thresholds are nearly as close, nothing else is equal.
+    These are the neighbors of the threshold in single precision, so that scores in single and in
+    double precision tie with the same rows. If thresholds are nearly as close as that, only equal
+    scores count as equal.
     """
     gap = np.diff(thresholds / 1024)
     before, after = np.append(np.inf, gap), np.append(gap, np.inf)
@@ -187,16 +188,16 @@ def _equal_scores(thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _two_values(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return p_0 and p_1 (g + 1,) between groups, and the cells (g,) in which they may be others.
+    """Compute p_0 and p_1 (g + 1,) between groups; mark cells (g,) in which they may change.
 
-    With all its rows of class 0 first, a cell would have the greatest p_1 and the least p_0.
+    An unsorted cell has the largest p_1 and the smallest p_0 if its rows of class 0 come first.
     """
     weight = np.concatenate([[0.0], np.cumsum(groups.weight)])
     positive = np.concatenate([[0.0], np.cumsum(groups.positive)])
     borders = np.append(starts, len(groups.weight))
     slopes = np.minimum(_least_slopes(weight, positive, borders, 1.0), 1)
     upper = np.maximum.accumulate(np.append(slopes, 1.0))
-    # KeptRows from the other side, weight runs downwards and slopes change their sign.
+    # From the other side, cumulative weights decrease and slopes change their sign.
     turned = -weight[::-1], positive[::-1], borders[-1] - borders[::-1]
     slopes = _least_slopes(*turned, 0.0)
     lower = np.minimum.accumulate(np.abs(np.append(slopes, 0.0)))[::-1]
@@ -216,10 +217,10 @@ def _least_slopes(
     rise: float,
     points: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Return the least slope from each point, moved by (-1, -rise), to the corners ahead of it.
+    """Compute the smallest slope from each point, moved by (-1, -rise), to later corners.
 
     The corners are the points at ``borders``; they form a convex chain, so that slopes to them
-    first decrease and then increase. All points but the last, or others in the place of these.
+    first decrease and then increase. Slopes start at all points except the last, or at ``points``.
     """
     from_x, from_y = (x[:-1], y[:-1]) if points is None else points
     corner_x, corner_y = x[borders], y[borders]
@@ -230,7 +231,7 @@ def _least_slopes(
         middle = (low + high) // 2
         edge = np.minimum(middle, len(edge_x) - 1)
         run, climb = corner_x[middle] - from_x + 1, corner_y[middle] - from_y + rise
-        # Products instead of quotients: exact where weights are whole numbers.
+        # Products instead of quotients are exact for integer weights.
         turned = (edge_y[edge] * run >= climb * edge_x[edge]) | (low >= high)
         high = np.where(turned, middle, high)
         low = np.where(turned, low, middle + 1)

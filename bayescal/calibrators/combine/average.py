@@ -16,21 +16,21 @@ __all__ = ["Average"]
 
 @dataclass(eq=False, repr=False)
 class Average(Several):
-    """The mean of the probabilities of several calibrators, fitted to the same rows.
+    """The mean of the probabilities of several calibrators that are fitted to the same rows.
 
     Parameters
     ----------
     calibrators : list of calibrators
-        With the same ``inputs``.
+        Calibrators with equal ``inputs``.
     classes : sequence of k labels, optional
-        Given to all.
+        Option of all calibrators.
 
     Attributes
     ----------
     calibrators_ : list of fitted calibrators
     classes_ : array of shape (k,)
     status_ : str
-        "converged", or what the first fit says that is not.
+        "converged", or the status of the first fit that did not converge.
 
     Examples
     --------
@@ -55,5 +55,7 @@ class Average(Several):
         return np.mean([part.predict_proba(scores) for part in self.calibrators_], axis=0)
 
     def _map(self, state: State, scores: Any) -> Any:
-        total: Any = sum(part._map(own, scores) for part, own in self._each(state))
+        total: Any = sum(
+            part._map(its_state, scores) for part, its_state in self._with_states(state)
+        )
         return total / len(self.calibrators_)

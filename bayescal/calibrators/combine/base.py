@@ -1,4 +1,4 @@
-"""What calibrators made of others share."""
+"""Base classes of calibrators that are made of other calibrators."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.label_names import Classes
 
-#: Those of calibrators, by their place.
+#: States of calibrators by position.
 State = dict[str, Any]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
-    """A calibrator made of others, whose data and options it hands on to them."""
+    """A calibrator made of other calibrators, which receive its data and options."""
 
     calibrators_: list[Any] = field(init=False)
-    #: "converged", or what the first fit says that is not.
+    #: "converged", or the status of the first fit that did not converge.
     status_: str = field(init=False)
 
     def _keep(self, fitted: list[Any]) -> None:
-        """Keep fitted calibrators, and what they say of their fits."""
+        """Keep fitted calibrators, their status and the rows for a report."""
         self._forget_report()
         self.calibrators_ = fitted
         vars(self).pop("_kept_rows", None)
         if "_kept_rows" in vars(fitted[0]):
-            # What the first is given is what all together are given.
+            # The input of the first calibrator is the input of the combination.
             self._kept_rows = fitted[0]._kept_rows
         statuses = [part.status_ for part in fitted]
         self.status_ = next((s for s in statuses if s != "converged"), "converged")
@@ -61,7 +61,7 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         Returns
         -------
         PredictFunction
-            ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
+            ``f(scores)`` equals ``predict_proba(scores)``, on the device of the scores.
 
         Examples
         --------
@@ -71,21 +71,22 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         return PredictFunction(*self._as_parts(), vars(self)["n_features_in_"])
 
     def _as_parts(self) -> tuple[Any, State]:
-        """Return the calibrators without what they learned, and what they learned, by place."""
+        """Return the combination of unfitted calibrators, and their states by position."""
         parts = [part._as_parts() for part in self.calibrators_]
-        bare: Any = object.__new__(type(self))
-        bare.calibrators_ = [own for own, _ in parts]
-        return bare, {str(place): state for place, (_, state) in enumerate(parts)}
+        unfitted: Any = object.__new__(type(self))
+        unfitted.calibrators_ = [calibrator for calibrator, _ in parts]
+        return unfitted, {str(i): state for i, (_, state) in enumerate(parts)}
 
-    def _each(self, state: State) -> list[tuple[Any, State]]:
-        return [(part, state[str(place)]) for place, part in enumerate(self.calibrators_)]
+    def _with_states(self, state: State) -> list[tuple[Any, State]]:
+        """Return pairs of calibrators and their states."""
+        return [(part, state[str(i)]) for i, part in enumerate(self.calibrators_)]
 
     @abstractmethod
     def _map(self, state: State, scores: Any) -> Any:
-        """Return probabilities at scores of any library, as users give them."""
+        """Compute probabilities at scores of any library in the user's units."""
 
     def _has_ends(self, state: State) -> bool:
-        """Return whether there are credible intervals."""
+        """Return whether the calibrator has credible intervals."""
         return False
 
 
@@ -100,12 +101,12 @@ class Several(ClassifierMixin, Combination):
 
     @property
     def inputs(self) -> str:
-        """What the scores are: what the first calibrator says."""
+        """Kind of scores, which is that of the first calibrator."""
         return self._parts()[0].inputs
 
     @property
     def binary(self) -> bool:
-        """Whether it calibrates two classes only: as one of its calibrators."""
+        """Whether one of the calibrators is restricted to binary problems."""
         return any(getattr(part, "binary", False) for part in self._parts())
 
     def _parts(self) -> list[Any]:
@@ -120,10 +121,10 @@ class Several(ClassifierMixin, Combination):
         return list(parts)
 
     def _clone(self, part: Any) -> Any:
-        own: Any = clone(part)
-        if self.classes is not None and own.classes is None:
-            own.set_params(classes=self.classes)
-        return own
+        copy: Any = clone(part)
+        if self.classes is not None and copy.classes is None:
+            copy.set_params(classes=self.classes)
+        return copy
 
     def _keep(self, fitted: list[Any]) -> None:
         super()._keep(fitted)
@@ -132,14 +133,15 @@ class Several(ClassifierMixin, Combination):
 
     @ignoring_underflow
     def fit(self, scores: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit all calibrators to the same rows.
+        """Fit all calibrators.
 
         Parameters
         ----------
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
-            As the ``inputs`` of the first calibrator says. Of blocks, which hold their labels, if
-            all calibrators take them.
+            Scores of the kind that the ``inputs`` of the first calibrator names. Blocks contain
+            their labels; all calibrators must accept them.
         y : array-like of shape (n,)
+            Labels.
         sample_weight : array-like of shape (n,), optional
 
         Returns
@@ -149,7 +151,7 @@ class Several(ClassifierMixin, Combination):
         Raises
         ------
         ValueError
-            If a calibrator does not take what it would be given.
+            If a calibrator does not accept its input.
         """
         self._keep(self._fit_parts(self._parts(), scores, y, sample_weight))
         return self
@@ -158,12 +160,12 @@ class Several(ClassifierMixin, Combination):
     def _fit_parts(
         self, parts: list[Any], scores: Any, y: Any, weights: ArrayLike | None
     ) -> list[Any]:
-        """Return fitted clones of the calibrators."""
+        """Fit clones of the calibrators."""
 
     @abstractmethod
     @ignoring_underflow
     def predict_proba(self, scores: ArrayLike) -> np.ndarray:
-        """Return the calibrated probabilities (m, k), columns in the order of ``classes_``."""
+        """Compute calibrated probabilities (m, k), with columns in the order of ``classes_``."""
 
     def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return the most probable class (m,) for each row."""
@@ -171,14 +173,14 @@ class Several(ClassifierMixin, Combination):
 
 
 def has_intervals(calibrator: Any) -> bool:
-    """Return whether a calibrator gives credible intervals, whose level is to be chosen."""
+    """Return whether a calibrator has credible intervals of any level."""
     method = getattr(calibrator, "predict_interval", None)
     return method is not None and "level" in inspect.signature(method).parameters
 
 
 def keep_features(owner: Any, first: Any) -> None:
-    """Keep what is known of the columns, as scikit-learn names it."""
+    """Copy scikit-learn's attributes of the columns from the first calibrator."""
     for name in ("n_features_in_", "feature_names_in_"):
-        vars(owner).pop(name, None)  # of an earlier fit
+        vars(owner).pop(name, None)  # from an earlier fit
         if hasattr(first, name):
             setattr(owner, name, getattr(first, name))

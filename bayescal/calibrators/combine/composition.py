@@ -1,4 +1,4 @@
-"""Calibrators one after the other."""
+"""Calibrators in sequence."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ __all__ = ["Composition", "compose"]
 
 @dataclass(eq=False, repr=False)
 class Composition(Several):
-    """One calibrator after the other: each is fitted to the probabilities of the one before.
+    """A sequence of calibrators, in which each is fitted to the probabilities of its predecessor.
 
     Parameters
     ----------
     calibrators : list of calibrators
-        All but the first take probabilities.
+        All but the first have ``inputs="probs"``.
     classes : sequence of k labels, optional
-        Given to all.
+        Option of all calibrators.
 
     Attributes
     ----------
     calibrators_ : list of fitted calibrators
     classes_ : array of shape (k,)
     status_ : str
-        "converged", or what the first fit says that is not.
+        "converged", or the status of the first fit that did not converge.
 
     See Also
     --------
-    compose : a shorter way to write it.
+    compose : a shorter notation.
 
     Examples
     --------
@@ -70,18 +70,18 @@ class Composition(Several):
         return self.calibrators_[-1]._member_weights()
 
     def _map(self, state: State, scores: Any) -> Any:
-        for part, own in self._each(state):
-            scores = part._map(own, scores)
+        for part, part_state in self._with_states(state):
+            scores = part._map(part_state, scores)
         return scores
 
 
 def compose(*calibrators: Any) -> Composition:
-    """Return calibrators one after the other, as ``compose(Temperature(), KNN())``.
+    """Compose calibrators in sequence: ``compose(Temperature(), KNN())``.
 
     Parameters
     ----------
     *calibrators : calibrators
-        All but the first take probabilities.
+        All but the first have ``inputs="probs"``.
 
     Returns
     -------

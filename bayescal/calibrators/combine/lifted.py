@@ -1,4 +1,4 @@
-"""What calibrators share that lift one of two classes to more."""
+"""Base class of calibrators that reduce multi-class problems to binary ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bayescal.data.given import DEVICE
 
 
 @dataclass(eq=False, repr=False)
-class Lifted(Calibrator):
-    """Fits a calibrator of two classes many times, each to some rows and two probabilities."""
+class BinaryReduction(Calibrator):
+    """A calibrator that fits a binary calibrator to several binary problems."""
 
     calibrator: Calibrator | None = None
 
@@ -24,54 +24,55 @@ class Lifted(Calibrator):
     _domain = "log_probabilities"
 
     @property
-    def _one(self) -> Calibrator:
+    def _binary(self) -> Calibrator:
         return Logistic() if self.calibrator is None else self.calibrator
 
     def _check_options(self) -> None:
-        one = self._one
-        if not (isinstance(one, Calibrator) and (one.binary or one.domain == "logits")):
+        binary = self._binary
+        if not (isinstance(binary, Calibrator) and (binary.binary or binary.domain == "logits")):
             raise TypeError(
                 "calibrator must be a calibrator of binary scores, as Isotonic(), or of logits, as "
-                f"Temperature(), got {one!r}"
+                f"Temperature(), got {binary!r}"
             )
-        inference = getattr(one, "inference", "map")
+        inference = getattr(binary, "inference", "map")
         if inference != "map":
             raise ValueError(
                 f"calibrator must have inference='map' within {type(self).__name__}, "
                 f"got {inference!r}"
             )
-        one._check_options()
+        binary._check_options()
 
     @property
     def sources(self) -> frozenset[str]:
-        """Where the rows of a fit may be."""
-        return self._one.sources & DEVICE
+        """Kinds of sources that ``fit`` accepts."""
+        return self._binary.sources & DEVICE
 
     def _precompute(self, state: State) -> State:
-        rest = {name: own for name, own in state.items() if "/" not in name}
-        return rest | {
+        common = {name: value for name, value in state.items() if "/" not in name}
+        return common | {
             f"{part}/{name}": value
-            for part, own in by_part(state).items()
-            for name, value in self._one._precompute(own).items()
+            for part, part_state in by_part(state).items()
+            for name, value in self._binary._precompute(part_state).items()
         }
 
-    def _scores(self, first: Any, second: Any, share: Any) -> Any:
-        """Return what the calibrator works on (n,), or two logits (n, 2).
+    def _binary_scores(self, first: Any, second: Any, log_prob: Any) -> Any:
+        """Compute the scores (n,) or two logits (n, 2) that the binary calibrator takes.
 
-        Given are logarithms of two probabilities (n,), and that of the share of the second.
+        ``first`` and ``second`` are log probabilities (n,), and ``log_prob`` is the logarithm of
+        the second probability divided by their sum.
         """
-        if self._one.domain in ("probability", "order"):
-            return namespace(share).exp(share)
-        if self._one.domain == "logits":
+        if self._binary.domain in ("probability", "order"):
+            return namespace(log_prob).exp(log_prob)
+        if self._binary.domain == "logits":
             return namespace(first).stack([first, second], axis=1)
         return second - first
 
 
 def by_part(state: State) -> dict[str, State]:
-    """Return the states of the calibrators by the names of their parts."""
-    found: dict[str, State] = {}
+    """Split a state into the states of the binary calibrators by name."""
+    states: dict[str, State] = {}
     for name, value in state.items():
-        part, slash, own = name.partition("/")
+        part, slash, entry = name.partition("/")
         if slash:
-            found.setdefault(part, {})[own] = value
-    return found
+            states.setdefault(part, {})[entry] = value
+    return states

@@ -1,4 +1,4 @@
-"""A calibrator for each of several labels that do not exclude each other."""
+"""Calibration of multi-label problems."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ __all__ = ["MultiLabel"]
 
 @dataclass(eq=False, repr=False)
 class MultiLabel(Combination):
-    """A binary calibrator for each of several labels that do not exclude each other.
+    """A binary calibrator for each label of a multi-label problem.
 
     Parameters
     ----------
     calibrator : calibrator
-        Of binary scores, as ``Histogram(10)``; fitted anew for each label.
+        Calibrator of binary scores, such as ``Histogram(10)``; a clone is fitted to each label.
 
     Attributes
     ----------
     calibrators_ : list of fitted calibrators
-        One for each label.
+        The calibrators of the labels.
     label_names_ : array of shape (labels,), or None
-        Column names of ``Y``, if it has some.
+        Column names of ``Y``, if it has any.
     status_ : str
-        "converged", or what the first fit says that is not.
+        "converged", or the status of the first fit that did not converge.
 
     Notes
     -----
-    A label that is always absent, or always present, is calibrated as the calibrator treats data of
-    one class.
+    A label that is always absent or always present is calibrated like binary data of one class.
 
     References
     ----------
@@ -62,7 +61,7 @@ class MultiLabel(Combination):
 
     @property
     def inputs(self) -> str:
-        """What the scores are: what the calibrator says."""
+        """Kind of scores, which is that of the calibrator."""
         return self.calibrator.inputs
 
     def fit(self, scores: ArrayLike, Y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -71,11 +70,12 @@ class MultiLabel(Combination):
         Parameters
         ----------
         scores : array-like of shape (n, labels)
-            A column for each label, as the ``inputs`` of the calibrator says. Columns of two data
-            frames are matched by their names, if these are equal. Or a list of arrays (n, 2), as
-            scikit-learn's ``predict_proba`` gives it for several labels.
+            A column for each label, of the kind that the ``inputs`` of the calibrator names. If
+            scores and labels are data frames with equal column names, columns are matched by name.
+            Or a list of arrays (n, 2), as returned by scikit-learn's ``predict_proba`` for several
+            labels.
         Y : array-like or sparse matrix of shape (n, labels)
-            One where the label is present, zero where it is not, of any type.
+            One if the label is present, zero otherwise, of any type.
         sample_weight : array-like of shape (n,), optional
 
         Returns
@@ -85,7 +85,7 @@ class MultiLabel(Combination):
         Raises
         ------
         ValueError
-            If shapes differ, or ``Y`` holds anything but zeros and ones.
+            If shapes differ, or ``Y`` contains values other than zero and one.
         """
         rows, present, names = read_many(scores, Y)
         weights = check_weights(sample_weight, len(rows))
@@ -101,13 +101,13 @@ class MultiLabel(Combination):
         return self
 
     def predict_proba(self, scores: ArrayLike) -> np.ndarray:
-        """Return the calibrated probability (m, labels) that each label is present."""
+        """Compute the calibrated probabilities (m, labels) that labels are present."""
         rows = self._fitted_rows(scores)
         parts = enumerate(self.calibrators_)
         return np.stack([part.predict_proba(rows[:, j])[:, 1] for j, part in parts], axis=1)
 
     def predict(self, scores: ArrayLike) -> np.ndarray:
-        """Return one (m, labels) where a label is more probably present than not."""
+        """Return one (m, labels) if a label has a probability above one half, otherwise zero."""
         return (self.predict_proba(scores) > 0.5).astype(int)
 
     @available_if(lambda self: has_intervals(self.calibrator))
@@ -115,7 +115,7 @@ class MultiLabel(Combination):
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return lower and upper ends (m, labels) of credible intervals of the probabilities."""
+        """Compute lower and upper ends (m, labels) of credible intervals of the probabilities."""
         rows = self._fitted_rows(scores)
         parts = enumerate(self.calibrators_)
         ends = [part.predict_interval(rows[:, j], level) for j, part in parts]
@@ -126,20 +126,20 @@ class MultiLabel(Combination):
         return f"{type(self).__name__}({self.calibrators_[0]._title()})"
 
     def _member_weights(self) -> dict[str, float]:
-        every = [part._member_weights() for part in self.calibrators_]
-        return {name: float(np.mean([own[name] for own in every])) for name in every[0]}
+        by_label = [part._member_weights() for part in self.calibrators_]
+        return {name: float(np.mean([w[name] for w in by_label])) for name in by_label[0]}
 
     def _map(self, state: State, scores: Any) -> Any:
-        each = enumerate(self._each(state))
-        columns = [part._map(own, scores[:, j])[:, 1] for j, (part, own) in each]
+        parts = enumerate(self._with_states(state))
+        columns = [part._map(s, scores[:, j])[:, 1] for j, (part, s) in parts]
         return namespace(scores).stack(columns, axis=1)
 
     def _has_ends(self, state: State) -> bool:
-        return all(part._has_ends(own) for part, own in self._each(state))
+        return all(part._has_ends(s) for part, s in self._with_states(state))
 
     def _map_ends(self, state: State, scores: Any, level: float) -> Any:
-        each = enumerate(self._each(state))
-        ends = [part._map_ends(own, scores[:, j], level) for j, (part, own) in each]
+        parts = enumerate(self._with_states(state))
+        ends = [part._map_ends(s, scores[:, j], level) for j, (part, s) in parts]
         return namespace(scores).stack(ends, axis=2)
 
     def _fitted_rows(self, scores: ArrayLike) -> np.ndarray:

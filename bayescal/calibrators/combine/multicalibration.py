@@ -1,4 +1,4 @@
-"""Multicalibration: probabilities right on average in every group, at every level."""
+"""Multicalibration: probabilities that are calibrated in every group at every level."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["Multicalibration"]
 
 _REMEDY = {
     Status.LIMIT: (
-        "some cell is still wrong by more than the tolerance after max_iter patches; raise either"
+        "the violation of a cell still exceeds the tolerance after max_iter patches; raise either"
     )
 }
-#: Probabilities of less count as this, where they are moved.
+#: Probabilities are clipped to at least this before they are shifted.
 _LEAST = 1e-12
-#: Cells whose violations differ by less are equally wrong: sums differ in their last digits.
+#: Relative difference below which violations are equal up to rounding.
 _TIE = 1e-9
 
 
@@ -45,57 +45,56 @@ class _Patch(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Multicalibration(BaseEstimator):
-    r"""Multicalibration of probabilities of two classes, over groups that may overlap.
+    r"""Multicalibration of binary probabilities over groups that may overlap.
 
-    A cell is a group g, all rows being one, too, with one of the bins of equal width of the current
-    probabilities f, or with all of them. The cell C that is most wrong is patched by a shift of the
-    log odds, until none is wrong by more than the tolerance:
+    A cell is the intersection of a group (or all rows) with a bin of equal width of the current
+    probabilities f (or all bins). The cell C with the largest violation is patched by a shift of
+    the log odds, until no violation exceeds the tolerance:
 
     .. math:: v_C = \sqrt{\mu_C}\, |\bar E[y - f \mid C]|, \qquad
         \operatorname{logit} f \leftarrow \operatorname{logit} f + \delta \text{ in the cell of the
         greatest } v, \qquad \sum_{i \in C} w_i (y_i - f_i^\text{new}) = \delta
 
-    with :math:`\mu_C` the share of rows in the cell: the shift of the least log loss with a
-    standard normal prior, which shrinks those of small cells, and is finite where all labels are
-    the same. So no probability becomes 0 or 1.
+    with :math:`\mu_C` the proportion of rows in the cell. The shift minimizes the log loss with a
+    standard normal prior, which shrinks shifts of small cells and keeps them finite if all labels
+    are equal. No probability becomes 0 or 1.
 
-    A patch lowers the log loss of the fit by
-    :math:`v^2 \cdot 2 m / (m + 4)` per row or more, m the weight of the cell, so a fit ends. The
-    violation v weighs all cells alike against chance: of n labels drawn from right probabilities it
-    exceeds t in a given cell with probability :math:`2 e^{-2 n t^2}` at most, whatever the size of
-    the cell (Hoeffding). The tolerance by default is t where the sum over all cells of this
-    bound is one, so that few small cells are fitted by chance: in simulations 3 to 9 of
-    100 fits to right probabilities patch a cell.
+    A patch lowers the log loss of the fit by at least :math:`v^2 \cdot 2 m / (m + 4)` per row,
+    where m is the weight of the cell, so the fit terminates. The violation v is comparable between
+    cells of all sizes: for n labels drawn from correct probabilities it exceeds t in a given cell
+    with probability of at most :math:`2 e^{-2 n t^2}` (Hoeffding). The default tolerance is the t
+    for which the sum of this bound over all cells is one, so that few cells are patched by chance:
+    in simulations 3 to 9 of 100 fits to correct probabilities patch a cell.
 
     Parameters
     ----------
     bins : int, default 10
-        Of equal width, (j / bins, (j + 1) / bins].
+        Number of bins of equal width, (j / bins, (j + 1) / bins].
     tolerance : float, optional
-        Greatest v that is left; by default :math:`\sqrt{\log(2 c) / 2 n}` for
-        c = (g + 1) (bins + 1) cells. n is the sum of whole weights, of others their
-        effective number of rows.
+        Largest remaining v; by default :math:`\sqrt{\log(2 c) / 2 n}` for c = (g + 1) (bins + 1)
+        cells. n is the sum of integer weights, or the effective number of rows for other weights.
     max_iter : int, default 1000
-        Greatest number of patches.
+        Maximal number of patches.
     classes : sequence of 2 labels, optional
-        In the order of the columns; needed where y may lack one.
+        Labels in the order of the columns; needed if y may lack one.
 
     Attributes
     ----------
     classes_ : array of shape (2,)
     groups_ : list of g names or positions
     named_ : bool
-        Whether they are names, of the columns of a data frame.
+        Whether groups have names, which are those of the columns of a data frame.
     patches_ : list of tuples (group, bin, shift)
-        In their order: the position of the group, g for all rows; the bin from 0, ``bins`` for
-        all; and the shift of log odds.
+        The patches in order: the position of the group, g for all rows; the bin from 0, ``bins``
+        for all; and the shift of log odds.
     bins_ : int
         Number of bins of the fit.
     losses_ : array of shape (patches + 1,)
-        Log loss on the data, before and after each patch.
+        Log loss on the data of the fit, before and after each patch.
     tolerance_ : float
+        Tolerance of the fit.
     violation_ : float
-        The greatest v at the end.
+        Largest v after the last patch.
     status_ : str
         "converged", or "limit" if ``max_iter`` patches were not enough.
     n_iter_ : int
@@ -103,13 +102,13 @@ class Multicalibration(BaseEstimator):
 
     Notes
     -----
-    It has no draws: it is deterministic. A whole weight is the same as repeating the row; the order
-    of rows does not matter, nor that of groups unless cells are equally wrong, of groups of the
-    same weight, mean probability and frequency.
+    The fit is deterministic. An integer weight equals repeated rows. The order of rows does not
+    matter. The order of groups matters only if cells have equal violations and their groups have
+    equal weights, mean probabilities and frequencies.
 
-    It is no ``Calibrator``: it takes groups, too, when it is fitted and when it predicts. A fit
-    takes O(n g) at first, then a patch O(n + m g) for m rows in the bins that it touches; memory
-    O(n g). Predictions take O(n) for each patch.
+    The class is not a ``Calibrator``, because fits and predictions also need groups. A fit takes
+    O(n g), and then O(n + m g) for a patch with m rows in the bins that it changes; memory O(n g).
+    Predictions take O(n) per patch.
 
     References
     ----------
@@ -120,7 +119,7 @@ class Multicalibration(BaseEstimator):
 
     Examples
     --------
-    Two groups, of which the probabilities suit neither:
+    Two groups with different errors of the probabilities:
 
     >>> import numpy as np
     >>> import bayescal as bc
@@ -169,11 +168,11 @@ class Multicalibration(BaseEstimator):
         y : array-like of shape (n,)
             Labels, of any two values.
         groups : array-like or data frame of shape (n, g)
-            True (or 1) where a row belongs to a group. Of one label for each row,
-            ``pandas.get_dummies`` makes columns.
+            True (or 1) if a row belongs to a group. ``pandas.get_dummies`` makes such columns from
+            one label per row.
         sample_weight : array-like of shape (n,), optional
-            Non-negative; a whole weight is the same as repeating the row. Others are shares, worth
-            their effective number of rows.
+            Non-negative; an integer weight equals repeated rows. Weights that are not integers are
+            scaled to the effective number of rows.
 
         Returns
         -------
@@ -182,15 +181,15 @@ class Multicalibration(BaseEstimator):
         Raises
         ------
         ValueError
-            For probabilities outside [0, 1], more than two columns, labels of another number of
-            classes, groups of another shape or with other values, and options that are not allowed.
+            For probabilities outside [0, 1], more than two columns, labels that are not of two
+            classes, groups of a wrong shape or with other values, and invalid options.
 
         Warns
         -----
         ConvergenceWarning
             If ``max_iter`` patches were not enough.
         """
-        bins, most = check_count(self.bins, "bins"), check_count(self.max_iter, "max_iter")
+        bins, max_patches = check_count(self.bins, "bins"), check_count(self.max_iter, "max_iter")
         if self.tolerance is not None:
             check_real(self.tolerance, "tolerance", "None or a positive number")
             if not 0 < self.tolerance < np.inf:
@@ -201,39 +200,39 @@ class Multicalibration(BaseEstimator):
         self.named_, self.groups_ = names is not None, names or [*range(members.shape[1])]
         data = self._read(probs, self.classes_[codes], weights)
         members = _with_all(members[weights > 0])
-        # Sums are to be the same in whatever order rows and groups come.
+        # Sort, so that sums do not depend on the order of rows.
         order = np.lexsort((data.weights, data.y, data.probs))
         p, target, w = data.probs[order], data.y[order].astype(float), data.weights[order]
         members = members[order]
-        # Weights that are no counts are shares of so many rows as they are worth.
+        # Weights that are not counts are scaled to the effective number of rows.
         w = w if data.whole else w * (effective_size(w.sum(), w @ w) / w.sum())
         self.tolerance_ = self.tolerance or _noise(float(w.sum()), members.shape[1] * (bins + 1))
-        walk = _Walk(p, target, w, members, bins, data.precision)
-        patches, losses = [], [walk.loss()]
-        while (found := walk.worst())[0] > self.tolerance_ and len(patches) < most:
-            patches.append(walk.patch(*found[1:]))
-            losses.append(walk.loss())
+        state = _BoostingState(p, target, w, members, bins, data.precision)
+        patches, losses = [], [state.loss()]
+        while (worst := state.worst())[0] > self.tolerance_ and len(patches) < max_patches:
+            patches.append(state.patch(*worst[1:]))
+            losses.append(state.loss())
         self.bins_ = bins
-        self.patches_, self.losses_ = [tuple(own) for own in patches], np.array(losses)
-        self.violation_, self.n_iter_ = found[0], len(patches)
+        self.patches_, self.losses_ = [tuple(patch) for patch in patches], np.array(losses)
+        self.violation_, self.n_iter_ = worst[0], len(patches)
         reached = self.violation_ <= self.tolerance_
         keep_status(self, Status.CONVERGED if reached else Status.LIMIT, _REMEDY)
         return self
 
     @ignoring_underflow
     def predict_proba(self, probs: ArrayLike, groups: ArrayLike) -> np.ndarray:
-        """Return multicalibrated probabilities (m, 2).
+        """Compute multicalibrated probabilities (m, 2).
 
         Parameters
         ----------
         probs : array-like of shape (m,) or (m, 2)
         groups : array-like or data frame of shape (m, g)
-            In the order of those of the fit; of two data frames columns are found by their names.
+            Groups in the order of the fit; columns of data frames are matched by name.
 
         Raises
         ------
         ValueError
-            As :meth:`fit`, and for other groups than in the fit.
+            For invalid probabilities, and for groups that differ from those of the fit.
         """
         check_is_fitted(self)
         labels = np.full(_count(probs), self.classes_[0])
@@ -243,13 +242,13 @@ class Multicalibration(BaseEstimator):
         members = check_same_groups(groups, len(p), names, len(self.groups_))
         members, bins = _with_all(members), getattr(self, "bins_", self.bins)
         for group, cell, shift in self.patches_:
-            place = equal_width_cell(p, bins, np, precision)
-            rows = _rows(members[:, group], place, cell, bins)
+            bin_of_row = equal_width_cell(p, bins, np, precision)
+            rows = _rows(members[:, group], bin_of_row, cell, bins)
             p[rows] = _moved(p[rows], shift)
         return np.stack([1 - p, p], axis=1)
 
     def predict(self, probs: ArrayLike, groups: ArrayLike) -> np.ndarray:
-        """Return the more probable class (m,) by :meth:`predict_proba`."""
+        """Return the more probable class (m,) according to :meth:`predict_proba`."""
         return self.classes_[self.predict_proba(probs, groups).argmax(axis=1)]
 
     def _read(self, probs: ArrayLike, y: np.ndarray, weights: np.ndarray | None) -> Predictions:
@@ -257,8 +256,8 @@ class Multicalibration(BaseEstimator):
         return read_arrays(probs, y, weights, reading)
 
 
-class _Walk:
-    """Probabilities of the rows of a fit on their way, and sums over cells."""
+class _BoostingState:
+    """Current probabilities of the rows of a fit, and sums over cells."""
 
     def __init__(
         self,
@@ -274,7 +273,7 @@ class _Walk:
         self.total = w.sum()
         self.cell = equal_width_cell(p, bins, np, precision)
         self.sums = self._sums_of(slice(None))
-        #: Groups by what they hold.
+        #: Order of the groups by their content.
         content = (members.T @ values for values in (w * p, w * y, w))
         self.order = np.lexsort(tuple(content))
 
@@ -283,16 +282,16 @@ class _Walk:
         return float(-self.w @ np.log(np.where(self.y > 0, p, 1 - p)) / self.total)
 
     def worst(self) -> tuple[float, int, int]:
-        """Return the greatest violation and its cell; of equals the first, by what groups hold."""
+        """Find the largest violation and its cell; of equal ones the first by content of groups."""
         mass, error = self.sums[:, self.order]
-        mass, error = (np.append(own, own.sum(axis=1)[:, None], axis=1) for own in (mass, error))
+        mass, error = (np.append(a, a.sum(axis=1)[:, None], axis=1) for a in (mass, error))
         violation = np.abs(error) / np.sqrt(np.where(mass > 0, mass, 1) * self.total)
-        most = float(violation.max())
-        group, cell = np.argwhere(violation >= most * (1 - _TIE))[0]
-        return most, int(self.order[group]), int(cell)
+        largest = float(violation.max())
+        group, cell = np.argwhere(violation >= largest * (1 - _TIE))[0]
+        return largest, int(self.order[group]), int(cell)
 
     def patch(self, group: int, cell: int) -> _Patch:
-        """Move a cell by its best shift."""
+        """Patch a cell by its best shift."""
         rows = np.flatnonzero(_rows(self.members[:, group], self.cell, cell, self.bins))
         shift = _best_shift(self.p[rows], self.y[rows], self.w[rows])
         before = self.cell[rows]
@@ -300,27 +299,27 @@ class _Walk:
         self.cell[rows] = equal_width_cell(self.p[rows], self.bins, np, self.precision)
         touched = np.zeros(self.bins, bool)
         touched[before] = touched[self.cell[rows]] = True
-        found = self._sums_of(np.flatnonzero(touched[self.cell]))
-        self.sums[..., touched] = found[..., touched]
+        sums = self._sums_of(np.flatnonzero(touched[self.cell]))
+        self.sums[..., touched] = sums[..., touched]
         return _Patch(group, cell, shift)
 
     def _sums_of(self, rows: np.ndarray | slice) -> np.ndarray:
-        """Return weights and errors (2, groups, bins) of some of the rows."""
+        """Sum weights and errors (2, groups, bins) of the selected rows."""
         w, cell = self.w[rows], self.cell[rows]
         values = w, w * (self.y[rows] - self.p[rows])
-        groups = [np.flatnonzero(own) for own in self.members[rows].T]
+        groups = [np.flatnonzero(member) for member in self.members[rows].T]
         return np.array(
             [[np.bincount(cell[g], value[g], self.bins) for g in groups] for value in values]
         )
 
 
 def _rows(member: np.ndarray, cell: np.ndarray, wanted: int, bins: int) -> np.ndarray:
-    """Return which members of a group are in a cell, of which the last is all bins."""
+    """Mark the members of a group in a bin; ``wanted == bins`` means all bins."""
     return member if wanted == bins else member & (cell == wanted)
 
 
 def _moved(p: np.ndarray, shift: float) -> np.ndarray:
-    """Return probabilities whose log odds are shifted."""
+    """Shift the log odds of probabilities."""
     return _probability(_log_odds(p), shift)
 
 
@@ -334,34 +333,34 @@ def _probability(log_odds: np.ndarray, shift: float) -> np.ndarray:
 
 
 def _best_shift(p: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
-    """Return the shift that equals the sum of the errors that it leaves."""
+    """Find the shift that equals the sum of the remaining errors."""
     log_odds = _log_odds(p)
 
-    def left(shift: float) -> float:
+    def excess(shift: float) -> float:
         return float(w @ (y - _probability(log_odds, shift))) - shift
 
-    # Errors fall with the shift, so that it is no greater than those before.
-    bound = left(0.0)
-    root: Any = brentq(left, min(bound, 0), max(bound, 0), xtol=1e-10, maxiter=1000)
+    # Errors decrease with the shift, so the error at zero bounds the root.
+    bound = excess(0.0)
+    root: Any = brentq(excess, min(bound, 0), max(bound, 0), xtol=1e-10, maxiter=1000)
     return float(root)
 
 
 def _count(probs: ArrayLike) -> int:
-    """Return the number of rows of probabilities of two classes."""
+    """Return the number of rows of binary probabilities."""
     shape = np.shape(probs)
     if len(shape) not in (1, 2) or shape[1:] not in ((), (2,)):
         raise ValueError(
-            f"probs must have shape (n,) or (n, 2), got {shape}; of more classes calibrate each "
-            "against the others"
+            f"probs must have shape (n,) or (n, 2), got {shape}; for more classes, calibrate each "
+            "against the rest"
         )
     return shape[0]
 
 
 def _with_all(members: np.ndarray) -> np.ndarray:
-    """Return groups with that of all rows behind them."""
+    """Append the group of all rows."""
     return np.concatenate([members, np.ones((len(members), 1), bool)], axis=1)
 
 
 def _noise(n: float, cells: int) -> float:
-    """Return what violations of right probabilities of n rows in so many cells rarely exceed."""
+    """Compute the violation that correct probabilities of n rows rarely exceed in any cell."""
     return math.sqrt(math.log(2 * cells) / (2 * n))

@@ -1,4 +1,4 @@
-"""A calibrator of two classes for each class against the others."""
+"""A binary calibrator for each class against the rest."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.combine.lifted import Lifted, by_part
+from bayescal.calibrators.combine.lifted import BinaryReduction, by_part
 from bayescal.data.rows import Rows, Source
 
 __all__ = ["OneVsRest"]
 
 
 @dataclass(eq=False, repr=False)
-class OneVsRest(Lifted):
-    r"""A calibrator of two classes for each class against the others, then normalized.
+class OneVsRest(BinaryReduction):
+    r"""One versus rest: a binary calibrator for each class against the rest, then normalization.
 
     .. math:: \hat p_j = g_j(p_j) / \sum_i g_i(p_i)
 
-    Calibrators of log odds get log(p_j / (1 - p_j)). Rows for which all g are zero keep their
-    probabilities. A class without a label keeps its probability, divided by one more than its
-    expected number of labels (the posterior mean of a rate with a prior of Gamma(1, 1)). Time is
-    that of k calibrators.
+    Calibrators of log odds receive log(p_j / (1 - p_j)). Rows for which all g are zero keep their
+    probabilities. A class without labels keeps its probability, divided by one plus its expected
+    number of labels (the posterior mean of a rate with prior Gamma(1, 1)). Time is that of k
+    calibrators.
 
     Parameters
     ----------
     calibrator : Calibrator, optional
-        Of two classes, as ``Isotonic()``, or of logits, as ``Temperature()``; its own ``inputs``
-        and ``classes`` do not matter, and it cannot have a posterior. By default ``Logistic()``.
+        A binary calibrator such as ``Isotonic()``, or one of logits such as ``Temperature()``. Its
+        ``inputs`` and ``classes`` are ignored, and it cannot have a posterior. The default is
+        ``Logistic()``.
 
     Attributes
     ----------
     statuses_ : array of shape (k,)
-        Of each class; ``status_`` is the worst.
+        Statuses of the classes; ``status_`` is the worst.
 
     References
     ----------
@@ -62,9 +63,11 @@ class OneVsRest(Lifted):
         statuses = np.zeros(k, int)
         for j in np.flatnonzero(present).tolist():
             labels = (y == j).astype(int)
-            own = self._one._fit(Rows(self._against_others(scores, j), labels, weights), seed)
-            statuses[j] = int(own.get("status", 0))
-            state |= {f"class{j}/{name}": value for name, value in own.items()}
+            class_state = self._binary._fit(
+                Rows(self._against_others(scores, j), labels, weights), seed
+            )
+            statuses[j] = int(class_state.get("status", 0))
+            state |= {f"class{j}/{name}": value for name, value in class_state.items()}
         return {**state, "statuses": statuses, "status": statuses.max()}
 
     def _apply(self, state: State, scores: Any) -> Any:
@@ -73,21 +76,21 @@ class OneVsRest(Lifted):
         probs = probs / xp.sum(probs, axis=1, keepdims=True)
         columns = []
         for j in range(scores.shape[1]):
-            own = parts.get(f"class{j}")
-            if own is None:
+            class_state = parts.get(f"class{j}")
+            if class_state is None:
                 columns.append(probs[:, j] * state["missing_factor"][j])
             else:
                 at = self._against_others(scores, j)
-                columns.append(self._one._apply_in_blocks(own, at)[:, 1])
-        found = xp.stack(columns, axis=1)
-        total = xp.sum(found, axis=1, keepdims=True)
-        return xp.where(total > 0, found / xp.where(total > 0, total, 1.0), probs)
+                columns.append(self._binary._apply_in_blocks(class_state, at)[:, 1])
+        calibrated = xp.stack(columns, axis=1)
+        total = xp.sum(calibrated, axis=1, keepdims=True)
+        return xp.where(total > 0, calibrated / xp.where(total > 0, total, 1.0), probs)
 
     def _against_others(self, scores: Any, j: int) -> Any:
-        """Return what the calibrator of class j works on (n,), or two logits (n, 2)."""
-        xp, own = namespace(scores), scores[:, j]
-        # log(1 - p) without loss where p is nearly one: from the other classes.
+        """Compute the scores (n,) or two logits (n, 2) that the calibrator of class j takes."""
+        xp, log_prob = namespace(scores), scores[:, j]
+        # log(1 - p) from the other classes, without loss of digits if p is nearly one.
         others = xp.concat([scores[:, :j], scores[:, j + 1 :]], axis=1)
         top = xp.max(others, axis=1)
         rest = top + xp.log(xp.sum(xp.exp(others - top[:, None]), axis=1))
-        return self._scores(rest, own, own)
+        return self._binary_scores(rest, log_prob, log_prob)

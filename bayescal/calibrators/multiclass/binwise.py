@@ -1,4 +1,4 @@
-"""Bins of the confidence, its calibration error, and softmax with a factor for each row."""
+"""Bins of the confidence, their calibration error, and softmax with a factor for each row."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from bayescal.data.order.ranking import single_middles
 
 Binning = Literal["equal_mass", "equal_width"]
 BINNINGS = ("equal_mass", "equal_width")
-#: Levels that differ by less are equal.
+#: Levels that differ by less than this are equal.
 SAME = 1e-12
-#: Where a bin is to be uniform this is left, so that the most probable class stays the only one.
+#: Remaining confidence of uniform bins, so that the most probable class stays unique.
 TRACE = 1e-9
-#: What positive probabilities are never pushed below: exp(-700) is a normal number.
-_LEAST = -700.0
+#: Positive probabilities never fall below exp(-700), which is a normal number.
+_LEAST_LOG_PROB = -700.0
 BINS = 15
 #: Temperatures from 1/20 to 20.
 _GRID = np.exp(np.linspace(np.log(1 / 20), np.log(20), 161))
@@ -33,10 +33,10 @@ _FINE = 21
 
 
 class TopClass(NamedTuple):
-    """Of each row (n,) the most probable class, its probability, and what bins are made of.
+    """The most probable class of each row (n,), its probability, and its level for binning.
 
     ``level`` is the confidence for bins of equal width, and -log(1 - confidence) for bins of equal
-    mass: networks are often so confident that only what is left to one tells rows apart.
+    mass: networks are often so confident that only 1 - confidence distinguishes rows.
     """
 
     top: Any
@@ -44,39 +44,38 @@ class TopClass(NamedTuple):
     level: Any
 
 
-def top_class(shares: Any, binning: Binning) -> TopClass:
-    """Return the top class of rows of probabilities (n, k), which may lack a common factor."""
-    xp, tiny = namespace(shares), float(namespace(shares).finfo(shares.dtype).smallest_normal)
-    top, own = xp.argmax(shares, axis=1), xp.max(shares, axis=1)
-    classes = xp.arange(shares.shape[1], device=device(shares))
-    rest = xp.sum(xp.where(classes == top[:, None], 0.0, shares), axis=1)
-    total = own + rest
-    confidence = own / total
+def top_class(probs: Any, binning: Binning) -> TopClass:
+    """Find the top class of rows of probabilities (n, k), up to a factor for each row."""
+    xp, tiny = namespace(probs), float(namespace(probs).finfo(probs.dtype).smallest_normal)
+    top, largest = xp.argmax(probs, axis=1), xp.max(probs, axis=1)
+    classes = xp.arange(probs.shape[1], device=device(probs))
+    rest = xp.sum(xp.where(classes == top[:, None], 0.0, probs), axis=1)
+    total = largest + rest
+    confidence = largest / total
     if binning == "equal_width":
         return TopClass(top, confidence, confidence)
     return TopClass(top, confidence, -xp.log(xp.maximum(rest / total, tiny)))
 
 
 def find_bin(edges: Any, level: Any, binning: Binning) -> Any:
-    """Return the bin (m,) of each level.
+    """Find the bin (m,) of each level.
 
-    Confidences are computed: within rounding of single precision they lie on a border.
+    Confidences are computed, so those within rounding errors of single precision count as borders.
     """
     return search(border_ends(edges, 4 * SINGLE) if binning == "equal_width" else edges, level)
 
 
 def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binning) -> np.ndarray:
-    """Return the borders (b - 1,) of bins (lower, upper] of the level.
+    """Compute the borders (b - 1,) of bins (lower, upper] of the level.
 
-    Bins of equal width divide [0, 1]. Bins of equal mass hold about equal weight; equal
-    levels stay together, so that there may be fewer bins. Borders lie half-way between the
-    levels on either side.
+    Bins of equal width divide [0, 1]. Bins of equal mass have about equal weight; equal levels
+    share a bin, so there may be fewer bins. Borders are half-way between the levels on either side.
     """
     if binning == "equal_width":
         return np.arange(1, bins) / bins
     order = np.argsort(level, kind="stable")
     ascending = level[order]
-    # Rounding may not decide which levels are equal.
+    # Levels that differ only by rounding are equal.
     starts = np.flatnonzero(np.concatenate([[True], np.diff(ascending) > SAME]))
     mass = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights[order], starts))])
     whole = bool((weights == np.floor(weights)).all())
@@ -86,15 +85,15 @@ def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binnin
 
 
 def equal_mass_error(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> float:
-    """Return the calibration error in 15 bins of equal mass, as ``metrics.ece`` reports it.
+    """Compute the calibration error in 15 bins of equal mass, like ``metrics.ece``.
 
-    ``correct`` (n,) is one where the most probable class was right.
+    ``correct`` (n,) is one if the most probable class is the label.
     """
     return float(binned_error(confidence_sums(confidence, correct, weights), 1.0, np))
 
 
 def confidence_sums(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return sums (3, 15) of weights, confidences and hits over bins of equal mass."""
+    """Sum (3, 15) weights, confidences and correct rows over bins of equal mass."""
     whole = bool((weights == np.floor(weights)).all())
     return mass_sums(confidence, correct.astype(float), weights, BINS, whole)
 
@@ -102,14 +101,15 @@ def confidence_sums(confidence: np.ndarray, correct: np.ndarray, weights: np.nda
 def best_inverse_temperature(
     logits: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> tuple[float, float]:
-    """Return the inverse temperature with the least error, and this; of equal ones nearest to 1.
+    """Find the inverse temperature with the smallest error, closest to 1 if several are equal.
 
-    The error jumps where rows change their bin: a grid of 161 temperatures from 1/20 to 20 is
-    searched, then 21 between the neighbors of the best. O(n (k + log n)) for each.
+    The error jumps if rows change their bins, so a grid of 161 temperatures from 1/20 to 20 is
+    searched, and then 21 temperatures between the neighbors of the best. O(n (k + log n)) each.
+    Returns the inverse temperature and its error.
     """
     below = differences(logits)
     correct = below.argmax(axis=1) == y
-    # Sorted, so that rounding does not tell rows apart that differ by their classes only.
+    # Sort, so that rows that are permutations of each other have exactly equal confidences.
     below = np.ascontiguousarray(np.sort(below, axis=1).T)
 
     def error(inverse: float) -> float:
@@ -130,12 +130,12 @@ def _least(error: Callable[[float], float], grid: np.ndarray) -> tuple[float, fl
 
 
 def softmax_below(calibrated: Any, below: Any) -> Any:
-    """Return probabilities (m, k) of logits below their row's greatest.
+    """Compute probabilities (m, k) from calibrated logits minus the largest of their row.
 
-    ``below`` are the given logits. Probabilities that were positive stay so: they are not pushed
-    below exp(-700), or below what they were if that is less. Rows of ``calibrated`` in the order
-    of ``below`` keep it.
+    ``below`` are the original logits minus the largest of their row. Positive probabilities stay
+    positive: they never fall below exp(-700), or below their original value if that is smaller. If
+    a row of ``calibrated`` has the ranking of ``below``, so have the probabilities.
     """
     xp = namespace(below)
-    probs = xp.exp(xp.maximum(calibrated, xp.minimum(below, _LEAST)))
+    probs = xp.exp(xp.maximum(calibrated, xp.minimum(below, _LEAST_LOG_PROB)))
     return probs / xp.sum(probs, axis=1, keepdims=True)

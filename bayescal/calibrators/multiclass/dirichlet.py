@@ -15,9 +15,9 @@ class Dirichlet(Matrix):
 
     .. math:: \hat p = \operatorname{softmax}(W \ln p + b)
 
-    This is the form that the posterior has if probabilities are Dirichlet distributed in each
-    class. Logits are normalized first: other than for ``Matrix``, a constant added to a row
-    changes nothing. Parameters, attributes, penalties and complexity are those of :class:`Matrix`.
+    The map is exact if the probabilities of each class have a Dirichlet distribution. Logits are
+    normalized first, so adding a constant to a row changes nothing, unlike for :class:`Matrix`.
+    Parameters, attributes, penalties and complexity are those of :class:`Matrix`.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Calibrators of several classes whose logits are linear in their parameters."""
+"""Base class of multi-class calibrators whose logits are linear in the parameters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bayescal.regression.rows import softmax_fit
 from bayescal.regression.softmax.objective import Design
 from bayescal.regression.softmax.posterior import sample
 
-#: Numbers of rows whose probabilities are added up at once.
+#: Numbers in the rows whose probabilities are summed at once.
 _EXPECTED_NUMBERS = 1 << 20
 
 
@@ -32,10 +32,10 @@ _EXPECTED_NUMBERS = 1 << 20
 class LinearCalibrator(ParametricCalibrator):
     """A calibrator softmax(x + W x + b), or softmax(x + v x + b), elementwise in x.
 
-    A method says how parameters are penalized and centered; it inherits the fit (Newton's method
-    with conjugate gradients), what happens to classes that the labels lack, and posteriors.
-    Penalties are the posterior's prior; where there is none it is N(0, 1) for deviations of
-    factors from the identity, and N(0, 10^2) for intercepts.
+    A subclass defines how parameters are penalized and centered. It inherits the fit (Newton's
+    method with conjugate gradients), the treatment of classes without labels, and posteriors.
+    Penalties are the prior of the posterior. Without a penalty the prior is N(0, 1) for deviations
+    of factors from the identity, and N(0, 10^2) for intercepts.
     """
 
     coef_: np.ndarray = field(init=False)
@@ -43,13 +43,13 @@ class LinearCalibrator(ParametricCalibrator):
 
     _domain = "logits"
     _sources: ClassVar[frozenset[str]] = EVERYWHERE
-    #: Whether logits are multiplied by a matrix, or by a factor for each class.
+    #: Whether logits are multiplied by a matrix instead of a factor for each class.
     _by_matrix: ClassVar[bool] = False
-    #: Whether penalties keep finite what the labels say nothing of.
+    #: Whether penalties keep the parameters of classes without labels finite.
     _keeps_missing: ClassVar[bool] = False
 
     def _design(self, rows: Rows) -> Design:
-        """Return what the logits depend on; x itself is the offset."""
+        """Make the design of the regression; x is its offset."""
         xp = namespace(rows.scores)
         ones = xp.ones((len(rows.y), 1))
         if self._by_matrix:
@@ -68,11 +68,11 @@ class LinearCalibrator(ParametricCalibrator):
         return {"coef": (one + coef) / state["unit"], "intercept": intercept}
 
     def _centered(self, coef: Any, intercept: Any) -> tuple[Any, Any]:
-        """Return parameters less what may be added to all logits, where no penalty decides it."""
+        """Center parameters over classes if no penalty determines their mean."""
         return coef, intercept
 
     def _logits(self, named: State, scores: Any) -> Any:
-        """Return calibrated logits (..., m, k) at scores (m, k) of the classes that occurred.
+        """Compute calibrated logits (..., m, k) at scores (m, k) of the classes with labels.
 
         Leading axes are those of the named parameters.
         """
@@ -82,49 +82,51 @@ class LinearCalibrator(ParametricCalibrator):
         return scores * coef[..., None, :] + intercept
 
     def _penalties(self, rows: Source, unit: float) -> tuple[np.ndarray, State]:
-        """Return strengths (p,) of theta**2 / 2, and what is learned of their choice."""
+        """Compute strengths (p,) of theta**2 / 2, and entries of the state about their choice."""
         return np.zeros(rows.k * (rows.k + 1) if self._by_matrix else 2 * rows.k), {}
 
     def _start(self, rows: Rows) -> np.ndarray:
-        """Return parameters (p,) to start from: by default those of temperature scaling."""
+        """Compute initial parameters (p,), by default those of temperature scaling."""
         k, more = rows.k, min(fit_inverse(rows).x, 10.0) - 1
         if self._by_matrix:
             return (more * np.eye(k, k + 1)).ravel()
         return np.concatenate([np.zeros(k), np.full(k, more)])
 
-    def _used(self, rows: Source) -> tuple[Source, State]:
-        """Return the rows that are fitted, and what is learned of how they are changed."""
+    def _rows_to_fit(self, rows: Source) -> tuple[Source, State]:
+        """Return the rows of the fit, and entries of the state about their transformation."""
         return rows, {}
 
     def _fit(self, rows: Source, seed: int) -> State:
-        rows, state = self._used(rows)
+        rows, state = self._rows_to_fit(rows)
         rows = rows.mapped(_bound, min(rows.largest, FAR))
         present = (rows.mass > 0) | self._keeps_missing
         state = {**state, "present": present}
         if not present.all():
             state |= _missing(rows, present)
-            rows = rows.mapped(partial(_present, present), rows.largest)
+            rows = rows.mapped(partial(_select_present, present), rows.largest)
         rows = rows.mapped(_widen, rows.largest)
-        # Its square is a number too.
+        # Keep the square of the unit finite.
         unit = float(np.clip(unit_of(rows.largest, 1e4), 2.0**-500, 2.0**500))
         state["unit"], rows = np.asarray(unit), rows.divided(unit)
-        penalty, learned = self._penalties(rows, unit)
+        penalty, choice = self._penalties(rows, unit)
         if rows.k == 1:
-            found = _nothing(penalty)
+            minimum = _no_parameters(penalty)
         else:
-            found = softmax_fit(rows, self._design, penalty, self._start(rows.sample))
-        return self._found({**state, **learned}, found, penalty, rows.weight)
+            minimum = softmax_fit(rows, self._design, penalty, self._start(rows.sample))
+        return self._state_of({**state, **choice}, minimum, penalty, rows.weight)
 
-    def _found(self, state: State, found: Minimum, penalty: np.ndarray, total: float) -> State:
+    def _state_of(self, state: State, minimum: Minimum, penalty: np.ndarray, total: float) -> State:
         return {
             **state,
-            **self._describe(state, found.x),
-            "theta": found.x,
+            **self._describe(state, minimum.x),
+            "theta": minimum.x,
             "penalty": penalty,
-            "objective": np.asarray(found.value / total),
-            "gradient_norm": np.asarray(np.abs(np.asarray(found.gradient)).max(initial=0) / total),
-            "n_iter": np.asarray(int(found.iterations)),
-            "status": np.asarray(int(found.status)),
+            "objective": np.asarray(minimum.value / total),
+            "gradient_norm": np.asarray(
+                np.abs(np.asarray(minimum.gradient)).max(initial=0) / total
+            ),
+            "n_iter": np.asarray(int(minimum.iterations)),
+            "status": np.asarray(int(minimum.status)),
         }
 
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:
@@ -138,41 +140,41 @@ class LinearCalibrator(ParametricCalibrator):
         return softmax_model(design, penalty, lambda theta: self._describe(state, theta))
 
     def _target(self, state: State, rows: Rows) -> tuple[Design, np.ndarray]:
-        """Return what logits depend on, and the posterior's prior as strengths (p,)."""
+        """Make the design, and the strengths (p,) of the normal prior of the posterior."""
         rows, present = _bound(rows), state["present"]
         if not present.all():
-            rows = _present(present, rows)
+            rows = _select_present(present, rows)
         design = self._design(_widen(rows).divided(float(state["unit"])))
         penalty = state["penalty"]
         k, m, d, r = design.sizes
-        # Intercepts are the coefficients of the last feature, of ones.
+        # Intercepts are the coefficients of the last feature, which is one.
         last = np.concatenate([np.tile(np.arange(m) == m - 1, k), np.zeros(d + r, bool)])
         return design, np.where(penalty > 0, penalty, np.where(last, 0.01, 1.0))
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         present, named = state["present"], self._describe(state, theta)
         if on_host(scores):
-            # Class by class: NumPy takes twice as long for sums over short rows.
+            # Columns are contiguous, because NumPy is half as fast in sums over short rows.
             scores = np.asfortranarray(bounded(scores))
         if present.all():
             return softmax(self._logits(named, scores))
         xp = namespace(scores)
-        there = xp.asarray(present, device=device(scores))
-        own = xp.asarray(np.flatnonzero(present), device=device(scores))
-        known = softmax(self._logits(named, xp.take(scores, own, axis=1)))
-        lost = scaled_softmax(scores, state["missing_inverse"]) * state["missing_factor"]
-        lost = xp.where(there, xp.zeros_like(lost), lost)
-        # Each class's place among those that are present; of the others the first's.
-        place = xp.asarray(np.maximum(np.cumsum(present) - 1, 0), device=device(scores))
-        known = xp.take(known, place, axis=known.ndim - 1)
-        return xp.where(there, known * (1 - xp.sum(lost, axis=1, keepdims=True)), lost)
+        mask = xp.asarray(present, device=device(scores))
+        columns = xp.asarray(np.flatnonzero(present), device=device(scores))
+        known = softmax(self._logits(named, xp.take(scores, columns, axis=1)))
+        missing = scaled_softmax(scores, state["missing_inverse"]) * state["missing_factor"]
+        missing = xp.where(mask, xp.zeros_like(missing), missing)
+        # Index of each class among the present ones; 0 for missing classes, which are masked.
+        index = xp.asarray(np.maximum(np.cumsum(present) - 1, 0), device=device(scores))
+        known = xp.take(known, index, axis=known.ndim - 1)
+        return xp.where(mask, known * (1 - xp.sum(missing, axis=1, keepdims=True)), missing)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StructuredCalibrator(LinearCalibrator):
     """Calibrators linear in x = log((1 - e) softmax(s log p) + e / k), where e = 1 / (n + 1).
 
-    The penalties are priors; a posterior is that of the deviations at the best temperature.
+    The penalties are priors. Posteriors are those of the deviations, given the best temperature.
     """
 
     temperature_: float = field(init=False)
@@ -182,9 +184,9 @@ class StructuredCalibrator(LinearCalibrator):
     def _start(self, rows: Rows) -> np.ndarray:
         return np.zeros(rows.k * (rows.k + 1) if self._by_matrix else 2 * rows.k)
 
-    def _used(self, rows: Source) -> tuple[Source, State]:
+    def _rows_to_fit(self, rows: Source) -> tuple[Source, State]:
         scale = _scale(fit_inverse(rows).x, rows.weight)
-        # Logarithms of smoothed probabilities are neither huge nor tiny.
+        # Logarithms of smoothed probabilities need no further scaling.
         return rows.mapped(partial(_smooth_rows, scale), 1.0), scale
 
     def _target(self, state: State, rows: Rows) -> tuple[Design, np.ndarray]:
@@ -210,7 +212,7 @@ def _smooth_rows(scale: State, rows: Rows) -> Rows:
 
 
 def _bound(rows: Rows) -> Rows:
-    """Bound scores, but single ones of the host: these are never as far from zero."""
+    """Clip scores, except those in single precision on the host, which are in range."""
     scores = rows.scores
     if on_host(scores) and scores.dtype == np.float32:
         return rows
@@ -221,15 +223,15 @@ def _widen(rows: Rows) -> Rows:
     return rows._replace(scores=wide(rows.scores))
 
 
-def _present(present: np.ndarray, rows: Rows) -> Rows:
-    """Return scores of the classes that occur, and labels among these."""
+def _select_present(present: np.ndarray, rows: Rows) -> Rows:
+    """Select the columns of classes with labels, and renumber the labels."""
     return Rows(rows.scores[:, present], (np.cumsum(present) - 1)[rows.y], rows.weights)
 
 
-def _nothing(penalty: np.ndarray) -> Minimum:
-    """Return what there is to fit of one class."""
-    nothing = np.zeros_like(penalty)
-    return Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
+def _no_parameters(penalty: np.ndarray) -> Minimum:
+    """Return the result of a fit for one class, which has no parameters."""
+    zeros = np.zeros_like(penalty)
+    return Minimum(zeros, np.asarray(0.0), 0.0, 0, Status.CONVERGED, zeros)
 
 
 def _expected(inverse: float, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
@@ -238,10 +240,10 @@ def _expected(inverse: float, scores: Any, y: np.ndarray, weights: np.ndarray) -
 
 
 def _missing(rows: Source, present: np.ndarray) -> State:
-    """Return what is left of classes without a label.
+    """Compute the entries of the state for classes without labels.
 
-    They keep their probability after temperature scaling, times the posterior mean of a rate with
-    a prior of Gamma(1, 1), of which so many labels as were expected showed none.
+    Such a class keeps its probability after temperature scaling, multiplied by the posterior mean
+    of a rate with prior Gamma(1, 1), given that none of the expected number of labels occurred.
     """
     inverse = fit_inverse(rows).x
     expected = rows.total(partial(_expected, inverse), numbers=_EXPECTED_NUMBERS)["expected"]

@@ -18,45 +18,47 @@ from bayescal.regression.softmax.choose import out_of_fold_losses
 
 __all__ = ["Matrix"]
 
-#: Among which cross-validation chooses, strong ones first.
+#: Candidate strengths of cross-validation, in descending order.
 OFF_DIAGONALS = 10.0 ** np.arange(5, -2, -1)
 INTERCEPTS = 10.0 ** np.arange(3, -4, -1)
 _FOLDS = 5
 
-#: Squares of gradients by this are finite.
+#: Largest strength for which squares of gradients are finite.
 _STRONGEST = 1e200
 
 
 @dataclass(eq=False, repr=False)
 class Matrix(LinearCalibrator):
-    r"""Logits times a matrix, plus intercepts; off-diagonal entries and intercepts are penalized.
+    r"""Matrix scaling: multiply logits by a matrix and add intercepts, with penalties.
 
     .. math:: \hat p = \operatorname{softmax}(W z + b), \qquad
         \min \overline{CE} + \frac{\lambda}{k (k - 1)} \sum_{i \ne j} w_{ij}^2
         + \frac{\mu}{k} \sum_j b_j^2
 
-    The mean cross-entropy is weighted. Newton's method with conjugate gradients: a product with
-    the Hessian costs O(n k^2), memory is O(n k + k^2); up to a hundred or so products are needed,
-    and more for hardly penalized parameters, of which there are about as many as rows.
+    The mean cross-entropy is weighted. The fit is Newton's method with conjugate gradients: a
+    product with the Hessian takes O(n k^2) time, and memory is O(n k + k^2). It needs up to about
+    100 products, and more if there are about as many weakly penalized parameters as rows.
 
     Parameters
     ----------
     off_diagonal : float or "cv"
-        Lambda. "cv" chooses the least out-of-fold log loss, among 10**-1 to 10**5 in powers of
-        ten; its 5 folds are stratified by labels and made from the content of rows.
+        Lambda. "cv" chooses the power of ten from 10**-1 to 10**5 with the smallest out-of-fold log
+        loss, in 5 folds that are stratified by labels and made from the content of rows.
     intercept : float or "cv"
-        Mu; among 10**-3 to 10**3. If both are to be chosen, all pairs are tried.
+        Mu; "cv" chooses from 10**-3 to 10**3. If both are "cv", all pairs are tried.
 
     Attributes
     ----------
     coef_ : array of shape (k, k)
+        W.
     intercept_ : array of shape (k,)
+        b.
     gradient_norm_ : float
         Largest entry of the gradient of the mean loss.
     off_diagonal_, intercept_penalty_ : float
-        Chosen strengths; only where one was to be.
+        Chosen strengths; only with "cv".
     cv_penalties_, cv_losses_ : arrays of shape (g, 2) and (g, folds)
-        What was tried, and the log losses out of fold.
+        Pairs of strengths that were tried, and their out-of-fold log losses.
 
     References
     ----------
@@ -90,20 +92,26 @@ class Matrix(LinearCalibrator):
 
     @property
     def sources(self) -> frozenset[str]:
-        """Where the rows of a fit may be: strengths are cross-validated in memory."""
+        """Kinds of sources that ``fit`` accepts; cross-validation needs rows in memory."""
         return MEMORY if "cv" in (self.off_diagonal, self.intercept) else super().sources
 
     def _penalties(self, rows: Source, unit: float) -> tuple[np.ndarray, State]:
         total, k = rows.weight, rows.k
         if not isinstance(self.off_diagonal, str) and not isinstance(self.intercept, str):
             return _strengths(self.off_diagonal, self.intercept, k, total, unit), {}
-        off = OFF_DIAGONALS if self.off_diagonal == "cv" else [self.off_diagonal]
-        own = INTERCEPTS if self.intercept == "cv" else [self.intercept]
-        # To and fro, so that neighbours differ in one strength only.
+        off_diagonals = OFF_DIAGONALS if self.off_diagonal == "cv" else [self.off_diagonal]
+        intercepts = INTERCEPTS if self.intercept == "cv" else [self.intercept]
+        # Alternate the direction, so that neighboring pairs differ in one strength only.
         pairs = [
-            (float(a), float(b)) for i, a in enumerate(off) for b in (own if i % 2 else own[::-1])
+            (float(a), float(b))
+            for i, a in enumerate(off_diagonals)
+            for b in (intercepts if i % 2 else intercepts[::-1])
         ]
-        pairs = pairs if len(own) > 1 else [(float(a), float(own[0])) for a in off]
+        pairs = (
+            pairs
+            if len(intercepts) > 1
+            else [(float(a), float(intercepts[0])) for a in off_diagonals]
+        )
         rows = rows.all()
         folds = fold_scores(*rows, _FOLDS)
         if folds.count == 1 or k == 1:
@@ -136,7 +144,7 @@ class Matrix(LinearCalibrator):
 def _strengths(
     off_diagonal: float, intercept: float, k: int, total: float, unit: float
 ) -> np.ndarray:
-    """Return strengths (k * (k + 1),) of theta**2 / 2 for scores that were divided by ``unit``."""
+    """Compute strengths (k * (k + 1),) of theta**2 / 2 for scores divided by ``unit``."""
     strength = 2 * float(total) * off_diagonal / max(1, k * (k - 1)) / float(unit) / float(unit)
     matrix = np.full((k, k + 1), min(strength, _STRONGEST))
     np.fill_diagonal(matrix, 0.0)

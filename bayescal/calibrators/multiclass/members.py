@@ -1,4 +1,4 @@
-"""Structured fits to smoothed log probabilities: several blocks of parameters, each shrunk."""
+"""Structured fits to smoothed log probabilities, with several penalized blocks of parameters."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from bayescal._core.arrays import device, matmul, namespace
 from bayescal._core.numerics import scaled_softmax
 from bayescal.regression.softmax.objective import Design, logit_update, split
 
-#: Factors of probabilities, so that their coefficients are of the size of the others.
+#: Factor of probabilities as features, which gives all coefficients similar sizes.
 _PROBABILITY = 4.0
 
 
 class Member(NamedTuple):
-    """Strengths of the squared penalties of a fit; ``None`` leaves a block out.
+    """Strengths of the squared penalties of a fit; ``None`` omits a block.
 
-    Of classes' intercepts and factors, of factors common to all classes, and of two matrices, by
-    which probabilities and centered log probabilities add to the logits: a pair, of their diagonal
-    and of what lies off it. Last, of a matrix for some main directions of centered log
-    probabilities, in the place of these.
+    The blocks are intercepts and factors of classes, factors shared by all classes, and matrices
+    that multiply probabilities and centered log probabilities. Matrices have a pair of strengths,
+    of their diagonal and off-diagonal. ``directions`` is the strength of a matrix that multiplies
+    some main directions of centered log probabilities instead of all of them.
     """
 
     intercept: float
@@ -44,10 +44,10 @@ class Member(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Features that are made for a stack, of which each member takes a range.
+    """Features of a stack; each member uses a range of them.
 
-    These are one, before it k probabilities, if any member has them, and behind it the logarithms
-    or the directions.
+    The features are k probabilities (if a member uses them), the constant one, and then the
+    logarithms or the directions.
     """
 
     k: int
@@ -57,25 +57,27 @@ class Layout(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The number of probabilities, and the place of the one."""
+        """The number of probabilities, which is the index of the constant feature."""
         return self.k * self.probability
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Return those of a member that takes all features."""
+        """The sizes of a member that uses all features."""
         return self.k, self.first + 1 + (self.k if self.logarithm else self.rank), self.k, 4
 
     @property
     def length(self) -> int:
-        """The number of its parameters."""
+        """The number of parameters of a member that uses all features."""
         k, m, d, r = self.sizes
         return k * m + d + r
 
     def places(self, member: Member) -> np.ndarray:
-        """Return where the parameters of a member stand among those for all features."""
-        every = split(np.arange(self.length), self.sizes)
-        shared = every.shared[: member.sizes(self.k, self.rank)[3]]
-        return np.concatenate([every.matrix[:, self.part(member)].ravel(), every.diagonal, shared])
+        """Return the indices of a member's parameters among those for all features."""
+        indices = split(np.arange(self.length), self.sizes)
+        shared = indices.shared[: member.sizes(self.k, self.rank)[3]]
+        return np.concatenate(
+            [indices.matrix[:, self.part(member)].ravel(), indices.diagonal, shared]
+        )
 
     def part(self, member: Member) -> slice:
         """Return the range of a member's features."""
@@ -85,15 +87,15 @@ class Layout(NamedTuple):
 
 
 def smooth(scores: Any, inverse: Any, smoothing: Any) -> Any:
-    """Return log((1 - e) softmax(s z) + e / k); leading axes are those of s (..., 1, 1)."""
+    """Compute log((1 - e) softmax(s z) + e / k); leading axes are those of s (..., 1, 1)."""
     probs = scaled_softmax(scores, inverse)
     return namespace(probs).log(probs * (1 - smoothing) + smoothing / scores.shape[-1])
 
 
 def main_directions(x: Any, rank: int) -> Any:
-    """Return about so many main directions (k, r) of centered log probabilities (n, k).
+    """Compute up to ``rank`` main directions (k, r) of centered log probabilities (n, k).
 
-    By two rounds of subspace iteration, O(n k r) each. It starts from combinations of the rows,
+    Two rounds of subspace iteration take O(n k r) each. They start from combinations of the rows,
     so that a permutation of the classes permutes the directions.
     """
     xp = namespace(x)
@@ -106,12 +108,12 @@ def main_directions(x: Any, rank: int) -> Any:
     for _ in range(2):
         basis = matmul(x.T, matmul(x, xp.linalg.qr(basis)[0]))
     basis = xp.linalg.qr(basis)[0]
-    turn = xp.linalg.svd(matmul(x, basis), full_matrices=False)[2]
-    return matmul(basis, turn[:rank].T)
+    rotation = xp.linalg.svd(matmul(x, basis), full_matrices=False)[2]
+    return matmul(basis, rotation[:rank].T)
 
 
 def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: np.ndarray) -> np.ndarray:
-    """Return features (m, n) of log probabilities and probabilities (k, n)."""
+    """Compute features (m, n) from log probabilities and probabilities (k, n)."""
     first = layout.first
     rows = np.empty((layout.sizes[1], x.shape[1]), x.dtype)
     if first:
@@ -120,26 +122,26 @@ def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: np.nda
     if layout.logarithm:
         np.subtract(x, x.mean(axis=0), out=rows[first + 1 :])
     elif layout.rank:
-        # Directions are centered themselves.
+        # The directions are centered.
         np.matmul(basis.T, x, out=rows[first + 1 :])
     return rows
 
 
 def confidence_rows(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
-    """Return what says how certain rows are (4, n), about zero on average."""
+    """Compute four measures of the confidence of rows (4, n), which are about zero on average."""
     best, row = probs.argmax(axis=0), np.arange(probs.shape[1])
-    most = probs[best, row]
+    largest = probs[best, row]
     probs[best, row] = 0
     second = probs.max(axis=0)
-    probs[best, row] = most
+    probs[best, row] = largest
     entropy = -np.einsum("ij,ij->j", probs, x) / np.log(len(x))
-    return np.stack([most - 0.5, entropy - 0.3, most - second - 0.5, most**2 - 0.3])
+    return np.stack([largest - 0.5, entropy - 0.3, largest - second - 0.5, largest**2 - 0.3])
 
 
 def make_design(
     member: Member, x: np.ndarray, y: np.ndarray, weights: np.ndarray, basis: np.ndarray
 ) -> Design:
-    """Return what the logits of a fit depend on."""
+    """Make the design of a member's regression."""
     x = np.ascontiguousarray(x.T)
     probs = np.exp(x)
     rank = basis.shape[1] if member.directions is not None else 0
@@ -150,7 +152,7 @@ def make_design(
 
 
 def penalties(member: Member, k: int, rank: int) -> np.ndarray:
-    """Return the strengths (p,) of theta**2 / 2 beside the sum of losses."""
+    """Compute the strengths (p,) of theta**2 / 2 relative to the sum of losses."""
 
     def square(pair: tuple[float, float]) -> np.ndarray:
         block = np.full((k, k), pair[1] * k * (k - 1))
@@ -169,26 +171,26 @@ def penalties(member: Member, k: int, rank: int) -> np.ndarray:
 
 
 def member_logits(member: Member, theta: Any, x: Any, basis: Any) -> Any:
-    """Return the logits of a member at log probabilities x (n, k), or, by draws (s, p), (s, n, k).
+    """Compute a member's logits at log probabilities x (n, k); for draws (s, p), (s, n, k).
 
-    For arrays of any library.
+    Arrays may be of any library.
     """
     k, rank = basis.shape
-    own = Layout(
+    layout = Layout(
         k,
         member.probability is not None,
         member.logarithm is not None,
         rank if member.directions is not None else 0,
     )
-    features, shared = make_features(x, own, basis, member.shared is not None)
+    features, shared = make_features(x, layout, basis, member.shared is not None)
     design = Design(x, x[..., 0], x[..., 0], features, x, shared)
     return x + logit_update(design, theta, member.sizes(k, rank))
 
 
 def make_features(x: Any, layout: Layout, basis: Any, confidence: bool = True) -> tuple[Any, Any]:
-    """Return features (..., n, m) at log probabilities (..., n, k), and the confidence (..., n, 4).
+    """Compute features (..., n, m) and confidences (..., n, 4) of log probabilities (..., n, k).
 
-    For arrays of any library; as :func:`feature_rows` and :func:`confidence_rows`.
+    Arrays may be of any library; see :func:`feature_rows` and :func:`confidence_rows`.
     """
     xp, probs = namespace(x), namespace(x).exp(x)
     features = [_PROBABILITY * probs] if layout.probability else []
@@ -199,10 +201,10 @@ def make_features(x: Any, layout: Layout, basis: Any, confidence: bool = True) -
         features.append(matmul(x, basis))
     shared = None
     if confidence:
-        most = xp.max(probs, axis=-1)
+        largest = xp.max(probs, axis=-1)
         top = xp.argmax(probs, axis=-1)[..., None] == xp.arange(layout.k, device=device(x))
         second = xp.max(xp.where(top, 0.0, probs), axis=-1)
         entropy = -xp.sum(probs * x, axis=-1) / math.log(layout.k)
-        parts = [most - 0.5, entropy - 0.3, most - second - 0.5, most**2 - 0.3]
+        parts = [largest - 0.5, entropy - 0.3, largest - second - 0.5, largest**2 - 0.3]
         shared = xp.stack(parts, axis=-1)
     return xp.concat(features, axis=-1), shared

@@ -1,4 +1,4 @@
-"""The inverse temperature of a softmax: its loss, the fit, and draws from its posterior."""
+"""Inverse temperature of a softmax: loss, fit, and draws from the posterior."""
 
 from __future__ import annotations
 
@@ -28,35 +28,34 @@ __all__ = [
     "sample_inverse",
 ]
 
-#: Elements of a block: several arrays of this size stay in the processor's cache.
+#: Elements of a block; several arrays of this size fit in a processor's cache.
 _BLOCK = 1 << 15
-#: Beyond so many logits single precision is used, but for the last step, and a part of the rows of
-#: this size finds where to start: at least so many rows.
+#: With more logits than this, all steps but the last use single precision, and the fit starts from
+#: the optimum of a part of the rows of this size, with at least this number of rows.
 _PART, _PART_ROWS = 1 << 14, 64
-#: Of the logarithm of the inverse temperature: most lie between 1/20 and 20.
+#: Prior scale of the logarithm of the inverse temperature; most lie between 1/20 and 20.
 LOG_SCALE = 1.5
-#: Multiplied by any usual scale these stay finite.
+#: Differences of logits that stay finite if they are multiplied by usual scales.
 differences = partial(numerics.differences, lowest=-1e100)
 
 
 class Columns(NamedTuple):
-    """Logits of some rows below their row's greatest, classes first (k, b)."""
+    """Logits of rows minus the largest logit of the row, classes first (k, b)."""
 
     below: Any
-    #: Those of the labels (b,), and weights (b,).
+    #: Logits of the labels (b,), and weights (b,).
     label: Any
     weights: Any
-    #: What is added to logits (k, 1) after they are multiplied, if anything is.
+    #: Offsets (k, 1) that are added to logits after the multiplication, if any.
     offset: Any = None
 
 
-#: Called with some rows, the ``unit`` that logits are divided by, and whether ``single`` precision
-#: will do.
-Layout: TypeAlias = Callable[..., Columns]
+#: Called with rows, the ``unit`` that logits are divided by, and whether precision is ``single``.
+ColumnLayout: TypeAlias = Callable[..., Columns]
 
 
 def columns_of_logits(rows: Rows, unit: float, single: bool) -> Columns:
-    """Lay out some rows with classes first: sums over them are then sums of long vectors."""
+    """Lay out rows with classes first, so that sums over classes are sums of long vectors."""
     logits, xp = rows.scores.T, namespace(rows.scores)
     logits = np.ascontiguousarray(logits) if on_host(logits) else logits
     below = logits / unit if unit != 1 else logits
@@ -65,14 +64,14 @@ def columns_of_logits(rows: Rows, unit: float, single: bool) -> Columns:
     return Columns(below.astype(np.float32 if single else float), label, rows.weights)
 
 
-_PLAIN = partial(columns_of_logits, unit=1.0)
+_LAYOUT = partial(columns_of_logits, unit=1.0)
 
 
 class ScaleLoss:
     """The weighted cross-entropy of softmax(s * logits / unit), as a function of s.
 
-    Many logits in memory are used in single precision, unless ``single`` says otherwise. Up to 16
-    million are kept, unless ``keep`` says that the loss is wanted once only.
+    Many logits in memory are used in single precision by default; ``single`` overrides this. Up to
+    16 million logits are kept for later evaluations, if ``keep``.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class ScaleLoss:
         rows: Source,
         single: bool | None = None,
         keep: bool = True,
-        layout: Layout = _PLAIN,
+        layout: ColumnLayout = _LAYOUT,
     ) -> None:
         if single is None:
             single = isinstance(rows, Rows) and rows.scores.size > _PART
@@ -95,7 +94,7 @@ class ScaleLoss:
 
 
 def _terms(s: float, columns: Columns) -> Sums:
-    """Compute the loss of some rows and its first two derivatives at s."""
+    """Compute the loss of rows and its first two derivatives at s."""
     below, label, weights, offset = columns
     xp = namespace(below)
     small = xp.exp(below * s if offset is None else below * s + offset)
@@ -112,50 +111,50 @@ def _terms(s: float, columns: Columns) -> Sums:
 
 
 def fit_inverse(
-    rows: Source, layout: Layout = columns_of_logits, polish: bool = False
+    rows: Source, layout: ColumnLayout = columns_of_logits, polish: bool = False
 ) -> IntervalMinimum:
     """Minimize the weighted sum of the cross-entropies of softmax(s * logits) over s >= 0.
 
-    Logits (n, k) may be of any floating type. After a fit in single precision, and to ``polish``
-    others, too, a last step is taken in double precision.
+    Logits (n, k) may be of any floating type. The last step is in double precision after a fit in
+    single precision, or if ``polish``.
     """
     unit = unit_of(rows.largest, 1e6)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         layout = partial(layout, unit=unit)
-        found = _minimize(rows, layout, 1.0 if unit == 1 else 0.0, polish=polish)
-    return found._replace(x=found.x / unit)
+        minimum = _minimize(rows, layout, 1.0 if unit == 1 else 0.0, polish=polish)
+    return minimum._replace(x=minimum.x / unit)
 
 
 def _minimize(
-    rows: Source, layout: Layout, start: float, rough: bool = False, polish: bool = False
+    rows: Source, layout: ColumnLayout, start: float, coarse: bool = False, polish: bool = False
 ) -> IntervalMinimum:
-    """Fit a part of many rows, and from its minimum on all of them."""
+    """Minimize the loss; if there are many rows, start from the minimum of a part."""
     part = rows.part(_PART, _PART_ROWS)
     if part is not None:
         # A good start saves passes over blocks.
-        start = _minimize(part, layout, start, rough=isinstance(rows, Rows)).x
+        start = _minimize(part, layout, start, coarse=isinstance(rows, Rows)).x
     loss = ScaleLoss(rows, layout=layout)
-    found = newton_on_interval(loss, start, scale=loss.total)
-    if rough or found.status != Status.CONVERGED or not (loss.single or polish):
-        return found
-    value, slope, curvature = found[1:4]
+    minimum = newton_on_interval(loss, start, scale=loss.total)
+    if coarse or minimum.status != Status.CONVERGED or not (loss.single or polish):
+        return minimum
+    value, slope, curvature = minimum[1:4]
     if loss.single:
         exact = ScaleLoss(rows, single=False, keep=False, layout=layout)
-        value, slope, curvature = exact(found.x)
+        value, slope, curvature = exact(minimum.x)
     step = slope / curvature if curvature > 0 else 0.0
-    return found._replace(x=max(found.x - step, 0.0), value=value - slope * step / 2)
+    return minimum._replace(x=max(minimum.x - step, 0.0), value=value - slope * step / 2)
 
 
-def named_inverse(found: IntervalMinimum, total: float) -> dict[str, np.ndarray]:
-    """Name what a fit of the inverse temperature to rows of this total weight has learned."""
+def named_inverse(minimum: IntervalMinimum, total: float) -> dict[str, np.ndarray]:
+    """Return the state of a fit of the inverse temperature to rows of this total weight."""
     with np.errstate(divide="ignore"):
-        temperature = 1 / np.asarray(found.x)
+        temperature = 1 / np.asarray(minimum.x)
     return {
         "temperature": temperature,
-        "theta": np.array([found.x]),
-        "objective": np.asarray(found.value / total),
-        "status": np.asarray(int(found.status)),
-        "n_iter": np.asarray(found.iterations),
+        "theta": np.array([minimum.x]),
+        "objective": np.asarray(minimum.value / total),
+        "status": np.asarray(int(minimum.status)),
+        "n_iter": np.asarray(minimum.iterations),
     }
 
 
@@ -173,35 +172,35 @@ def sample_inverse(rows: Rows, inference: str, num_samples: int, seed: int) -> D
 
     grid = np.linspace(-10, 10, 41)
     best = grid[int(np.argmin([negative_log_posterior(u) for u in grid]))]
-    found: Any = minimize_scalar(
+    minimum: Any = minimize_scalar(
         negative_log_posterior,
         bounds=(best - 0.5, best + 0.5),
         method="bounded",
         options={"xatol": 1e-9},
     )
-    u = float(found.x)
+    u = float(minimum.x)
     s = float(np.exp(u))
     _, slope, curvature = loss(s)
     mode = np.array([u])
     factor = np.array([[(curvature * s**2 + slope * s + 1 / LOG_SCALE**2) ** -0.5]])
     if inference == "laplace":
-        # Of one parameter the distribution function is known, as a sum over a grid.
+        # The distribution function of one parameter is a sum over a grid.
         z = np.sinh(np.linspace(-4, 4, 65))
         log_density = -np.array([negative_log_posterior(v) for v in u + factor[0, 0] * z])
         density = np.exp(log_density - log_density.max())
         total = np.r_[0, np.cumsum(np.diff(z) * (density[1:] + density[:-1]))]
         rng = np.random.default_rng(seed)
         levels = (rng.permutation(num_samples) + rng.random(num_samples)) / num_samples
-        drawn = u + factor[0, 0] * np.interp(levels, total / total[-1], z)
-        return one_chain(np.exp(drawn)[:, None], int(Status.CONVERGED))
-    own = below[np.arange(len(y)), y]
-    given = below, own, np.asarray(weights, float)
-    drawn = sample_whitened(_loss, given, mode, factor, num_samples, seed)
-    return drawn._replace(coefficients=np.exp(drawn.coefficients))
+        draws = u + factor[0, 0] * np.interp(levels, total / total[-1], z)
+        return one_chain(np.exp(draws)[:, None], int(Status.CONVERGED))
+    label = below[np.arange(len(y)), y]
+    data = below, label, np.asarray(weights, float)
+    draws = sample_whitened(_loss, data, mode, factor, num_samples, seed)
+    return draws._replace(coefficients=np.exp(draws.coefficients))
 
 
-def _loss(u: jax.Array, below: jax.Array, own: jax.Array, weights: jax.Array) -> jax.Array:
-    """Return the negative log posterior of u = (log s,)."""
+def _loss(u: jax.Array, below: jax.Array, label: jax.Array, weights: jax.Array) -> jax.Array:
+    """Compute the negative log posterior of u = (log s,)."""
     s = jnp.exp(u[0])
-    losses = jax.nn.logsumexp(s * below, axis=1) - s * own
+    losses = jax.nn.logsumexp(s * below, axis=1) - s * label
     return weights @ losses + 0.5 * (u[0] / LOG_SCALE) ** 2

@@ -15,13 +15,14 @@ __all__ = ["StructuredMatrix"]
 
 @dataclass(eq=False, repr=False)
 class StructuredMatrix(StructuredCalibrator):
-    r"""Structured matrix scaling (SMS): as SVS, with a full matrix whose off-diagonal shrinks more.
+    r"""Structured matrix scaling (SMS): a matrix and intercepts shrunk toward a temperature.
 
     .. math:: \hat p = \operatorname{softmax}(x + W x + b), \qquad
         \min \overline{CE} + \frac{k}{n} \Bigl(\|b\|^2 + \sum_i w_{ii}^2\Bigr)
         + \frac{k (k - 1)}{n} \sum_{i \ne j} w_{ij}^2
 
-    with x as in :class:`StructuredVector`. O(n k^2) time for each of some tens of products.
+    with x as in :class:`StructuredVector`; off-diagonal entries are shrunk more. O(n k^2) time for
+    each of a few dozen products with the Hessian.
 
     Attributes
     ----------

@@ -15,14 +15,14 @@ __all__ = ["StructuredVector"]
 
 @dataclass(eq=False, repr=False)
 class StructuredVector(StructuredCalibrator):
-    r"""Structured vector scaling (SVS): factors and intercepts shrunk towards the best temperature.
+    r"""Structured vector scaling (SVS): factors and intercepts shrunk toward a temperature.
 
     .. math:: \hat p = \operatorname{softmax}(x + v \circ x + b), \qquad
         \min \overline{CE} + \frac{k}{n} (\|b\|^2 + \|v\|^2)
 
     where x are the logarithms of temperature-scaled probabilities, mixed with the uniform
-    distribution in the proportion 1 / (n + 1), and n is the total weight. O(n k) time for each of
-    about twenty products.
+    distribution with weight 1 / (n + 1), and n is the total weight. O(n k) time for each of about
+    twenty products with the Hessian.
 
     Attributes
     ----------

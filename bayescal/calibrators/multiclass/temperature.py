@@ -33,43 +33,48 @@ __all__ = ["Temperature"]
 
 @dataclass(eq=False, repr=False)
 class Temperature(ParametricCalibrator):
-    r"""Temperature scaling: logits divided by one temperature, which is never negative.
+    r"""Temperature scaling: divide all logits by one positive number T.
 
     .. math:: \hat p = \operatorname{softmax}(z / T)
 
-    Of two classes these are log odds divided by T. Scores that predict labels no better than
-    chance, or worse, get an infinite temperature: all classes are equally probable.
+    The simplest calibrator for neural networks. It corrects over-confidence (T > 1) or
+    under-confidence (T < 1), and never changes which class is most probable. For two classes, log
+    odds are divided by T. If the scores predict labels no better than chance, T is infinite and
+    all classes are equally probable. Use :class:`Vector`, :class:`Dirichlet` or :class:`Auto` if
+    errors differ between classes.
 
-    Of very many classes, as the tokens of a language model, truncated logits do
-    (``inputs="top_logits"``, ``classes=k``): scores are a tuple of the indices (n, m) of each row's
-    m largest logits, these (n, m), and the log-sum-exp r (n,) of all other logits, -inf if m = k.
-    The others are taken as equal:
+    With very many classes, such as the tokens of a language model, truncated logits suffice
+    (``inputs="top_logits"``, ``classes=k``). Scores are then a tuple of the indices (n, m) of the m
+    largest logits of each row, these logits (n, m), and the log-sum-exp r (n,) of all other logits,
+    -inf if m = k. The other logits are treated as equal:
 
     .. math:: \hat p_j \propto e^{z_j / T}, \qquad
        \hat p_{rest} \propto (k - m)\, e^{(r - \ln(k - m)) / T}
 
-    This is exact at T = 1. If others differ, it makes the rest too probable for T > 1, and for
-    T < 1 not probable enough, by Jensen's inequality. A label outside the top has the probability
-    of the rest divided by k - m. ``predict_proba`` returns :class:`TopProbs`; an example is there.
+    This is exact at T = 1. If the other logits differ, the rest is too probable for T > 1, and not
+    probable enough for T < 1, by Jensen's inequality. The probability of a label outside the top is
+    that of the rest divided by k - m. ``predict_proba`` returns :class:`TopProbs`, which has an
+    example.
 
     Parameters
     ----------
     objective : {"log_loss", "adaptive_ece"}
-        What is minimized: the log loss, which has one minimum; or the expected calibration error
-        of the confidence in 15 bins of equal mass, as ``metrics.ece`` reports it, which is rough,
-        over a grid of temperatures, and has no posterior.
+        The minimized objective: the log loss, which has one minimum; or the expected calibration
+        error of the confidence in 15 bins of equal mass, as reported by ``metrics.ece``. The latter
+        is not smooth: it is minimized over a grid of temperatures and has no posterior.
 
     Attributes
     ----------
     temperature_ : float
+        Infinite if the scores predict no better than chance.
 
     Notes
     -----
-    By log loss O(n k) for each of about five iterations, of which all but two see a part of many
-    rows; more than 16,384 logits are used in single precision, but for the last step. Blocks are
-    read four times. Beside the scores up to 16 million numbers are held; of blocks as many in each
-    thread, and as a sample.
-    The posterior's prior is log T ~ N(0, 1.5^2).
+    The log loss is minimized by Newton's method on 1 / T: about five iterations of O(n k). If there
+    are many rows, all but two iterations use a part of the rows. More than 16,384 logits are used
+    in single precision, except in the last step. Blocks are read four times. A fit holds up to 16
+    million numbers besides the scores; a fit to blocks holds as many in each thread and in a
+    sample. The prior of the posterior is log T ~ N(0, 1.5^2).
 
     References
     ----------
@@ -101,7 +106,7 @@ class Temperature(ParametricCalibrator):
 
     @property
     def sources(self) -> frozenset[str]:
-        """Where the rows of a fit may be: a grid of temperatures needs them in memory."""
+        """Kinds of sources that ``fit`` accepts; the grid of "adaptive_ece" needs memory."""
         return super().sources if self.objective == "log_loss" else MEMORY
 
     def _check_options(self) -> None:
@@ -135,14 +140,14 @@ class Temperature(ParametricCalibrator):
         if self.objective != "log_loss":
             return super()._model(state, rows)
         below, y, weights = rows._replace(scores=differences(rows.scores))
-        own = below[np.arange(len(y)), y]
+        label = below[np.arange(len(y)), y]
         flat = self.inference == "map"
 
         def loss(values: dict[str, Any]) -> jax.Array:
             s = values["inverse_temperature"]
             log_sums = jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
-            return jnp.asarray(weights) @ (log_sums - s * jnp.asarray(own))
+            return jnp.asarray(weights) @ (log_sums - s * jnp.asarray(label))
 
-        law = Flat(positive=True) if flat else partial(LogNormal, 0.0, LOG_SCALE)
-        sites = {"inverse_temperature": law}
+        distribution = Flat(positive=True) if flat else partial(LogNormal, 0.0, LOG_SCALE)
+        sites = {"inverse_temperature": distribution}
         return as_model(sites, loss, lambda v: {"temperature": 1 / v["inverse_temperature"]})

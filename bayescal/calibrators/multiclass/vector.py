@@ -14,28 +14,30 @@ __all__ = ["Vector"]
 
 @dataclass(eq=False, repr=False)
 class Vector(LinearCalibrator):
-    r"""Vector scaling: each class's logit times a factor, plus an intercept.
+    r"""Vector scaling: multiply the logit of each class by a factor and add an intercept.
 
     .. math:: \hat p = \operatorname{softmax}(v \circ z + b)
 
-    Maximum likelihood, by Newton's method: O(n k) for each of some tens of products with the
-    Hessian. Factors may be negative. Intercepts are centered: only their differences matter.
+    The fit is maximum likelihood by Newton's method: O(n k) for each of a few dozen products with
+    the Hessian. Factors may be negative. Intercepts are centered, because only their differences
+    matter.
 
-    Of truncated logits (``inputs="top_logits"``, see :class:`Temperature`) a class that is a label
-    among the top somewhere has a factor and an intercept of its own there; all other classes, and
-    the rest of a row, have those of one pair (v, b) in common:
+    With truncated logits (``inputs="top_logits"``, see :class:`Temperature`), a class has a factor
+    and an intercept if at least one row has it as label and among its top classes. All other
+    classes, and the rest of a row, share one pair (v, b):
 
     .. math:: \hat p_j \propto e^{v_j z_j + b_j}, \qquad
        \hat p_{rest} \propto (k - m)\, e^{v (r - \ln(k - m)) + b}
 
-    Where all labels are among the top, nothing says what the pair is: its classes keep their
-    probabilities after temperature scaling, divided by one more than the number of labels that
-    these expect. Blocks are read once for each product with the Hessian, some tens of times.
+    If all labels are among the top, the data do not determine this pair. Its classes then keep
+    their probabilities after temperature scaling, divided by one plus the number of labels that
+    these probabilities expect. Blocks are read once for each product with the Hessian.
 
     Attributes
     ----------
     coef_, intercept_ : arrays of shape (k,)
-        Of the classes that occur. Of truncated logits (k + 1,), last those of the rest.
+        Factors and intercepts of the classes with labels. For truncated logits (k + 1,), with those
+        of the rest at the end.
     gradient_norm_ : float
         Largest entry of the gradient of the mean loss.
 

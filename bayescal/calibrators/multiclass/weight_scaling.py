@@ -1,4 +1,4 @@
-"""Weight scaling: a mixture of the given and of equal probabilities."""
+"""Weight scaling: a mixture of the original and of uniform probabilities."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["WeightScaling"]
 
 
 class _Sums(NamedTuple):
-    """Weight, and mean accuracy and confidence, of each of b bins; NaN in an empty one."""
+    """Weights, mean accuracies and mean confidences of b bins; NaN for empty bins."""
 
     weight: np.ndarray
     accuracy: np.ndarray
@@ -35,7 +35,7 @@ class _Sums(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class WeightScaling(Calibrator):
-    r"""A mixture of the given and of equal probabilities, by one weight or one for each bin.
+    r"""Weight scaling: mix probabilities with uniform ones, by one weight or one for each bin.
 
     .. math:: \hat p = \alpha_b p + (1 - \alpha_b) / k, \qquad b \text{ the bin of } \max_j p_j
 
@@ -43,16 +43,15 @@ class WeightScaling(Calibrator):
 
     .. math:: \alpha_b = (A_b - 1/k) / (C_b - 1/k)
 
-    cropped to [1e-9, 1]: no row becomes more confident than it was, and the most probable class
-    stays the only one. Without bins, the one weight
-    minimizes the calibration error of the confidence,
-    :math:`\sum_b w_b |A_b - \alpha C_b - (1 - \alpha) / k|`, in 15 bins of equal mass: it is the
-    weighted median of the bins' own weights, cropped, which needs no search. Of several best ones
-    the one that changes least is taken. Of squared differences (``norm=2``) the best weight is
+    which is clipped to [1e-9, 1]: no row becomes more confident, and the most probable class stays
+    unique. Without bins, one weight minimizes the calibration error of the confidence,
+    :math:`\sum_b w_b |A_b - \alpha C_b - (1 - \alpha) / k|`, in 15 bins of equal mass. It is the
+    clipped weighted median of the weights of the bins; if several weights are optimal, the largest
+    is used. For squared differences (``norm=2``) the best weight is
 
     .. math:: \alpha = \frac{\sum_b w_b (C_b - 1/k)(A_b - 1/k)}{\sum_b w_b (C_b - 1/k)^2}
 
-    cropped as well; its authors found it worse.
+    which is also clipped; the authors of the method found it worse.
 
     Parameters
     ----------
@@ -60,28 +59,28 @@ class WeightScaling(Calibrator):
         Number of bins; None, the default, for one weight (WS).
     binning : {"equal_mass", "equal_width"}
         Bins of equal weight (CWS, for which 13 bins are usual), or of equal width in [0, 1]
-        (ECWS). Equal confidences share a bin; bins are (lower, upper], and borders between bins
-        of equal mass lie half-way between confidences.
+        (ECWS). Equal confidences share a bin. Bins are (lower, upper], and borders between bins
+        of equal mass are half-way between confidences.
     norm : {1, 2}
-        Power of the differences that one weight minimizes; in bins of their own there are none.
+        Power of the differences that one weight minimizes; not used with several bins.
 
     Attributes
     ----------
     alpha_ : array of shape (b,)
-        Weights of the given probabilities.
+        Weights of the original probabilities.
     edges_ : array of shape (b - 1,)
-        Between bins: the confidence c, or -log(1 - c) for bins of equal mass.
+        Borders of the bins: the confidence c, or -log(1 - c) for bins of equal mass.
     bin_weights_, accuracy_, confidence_ : arrays of shape (b,)
-        Of the bins from which the weights were computed.
+        Weights, accuracies and confidences of the bins that determine the weights.
 
     Notes
     -----
-    A bin of equal width that no row fell into has the weight that all rows together would have
-    as one bin. In a bin whose rows are uniform there is nothing to scale, and the weight is 1.
+    An empty bin of equal width has the weight of one bin with all rows. A bin of uniform rows has
+    weight 1.
 
-    ``objective_`` is the calibration error left in the bins; of one weight, of norm 1, it is what
-    ``metrics.ece`` reports with ``binning="equal_mass", bins=15``. O(n (k + log n)) time for the
-    fit, O(k + log b) for each prediction.
+    ``objective_`` is the remaining calibration error of the bins. For one weight and norm 1 it
+    equals ``metrics.ece`` with ``binning="equal_mass", bins=15``. O(n (k + log n)) time for the
+    fit, O(k + log b) per prediction.
 
     References
     ----------
@@ -129,11 +128,11 @@ class WeightScaling(Calibrator):
             alpha = np.array([(_one_weight if self.norm == 1 else _square_weight)(sums, k)])
         else:
             edges = bin_edges(level, weights, self.bins, self.binning)
-            place = find_bin(edges, level, self.binning)
-            each = weights, weights * confidence, weights * correct
-            every = np.stack([np.bincount(place, own, len(edges) + 1) for own in each])
-            sums, whole = _means(every), _means(every.sum(axis=1, keepdims=True))
-            alpha = np.where(sums.weight > 0, _weights(sums, k), _weights(whole, k))
+            index = find_bin(edges, level, self.binning)
+            terms = weights, weights * confidence, weights * correct
+            by_bin = np.stack([np.bincount(index, term, len(edges) + 1) for term in terms])
+            sums, total = _means(by_bin), _means(by_bin.sum(axis=1, keepdims=True))
+            alpha = np.where(sums.weight > 0, _weights(sums, k), _weights(total, k))
         gaps = np.abs(sums.accuracy - alpha * sums.confidence - (1 - alpha) / k)
         error = np.where(sums.weight > 0, gaps**self.norm, 0.0) @ sums.weight / sums.weight.sum()
         return {
@@ -147,46 +146,51 @@ class WeightScaling(Calibrator):
 
     def _apply(self, state: State, scores: Any) -> Any:
         xp = namespace(scores)
-        place = find_bin(state["edges"], top_class(scores, self.binning).level, self.binning)
-        alpha = xp.take(state["alpha"], place, axis=0)[:, None]
+        index = find_bin(state["edges"], top_class(scores, self.binning).level, self.binning)
+        alpha = xp.take(state["alpha"], index, axis=0)[:, None]
         mixed = alpha * scores + (1 - alpha) / scores.shape[1]
         return mixed / xp.sum(mixed, axis=1, keepdims=True)
 
 
 def _means(sums: np.ndarray) -> _Sums:
-    """Return means over bins from sums (3, b) of weights, confidences and hits."""
+    """Compute means over bins from sums (3, b) of weights, confidences and correct rows."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return _Sums(sums[0], sums[2] / sums[0], sums[1] / sums[0])
 
 
 def _weights(sums: _Sums, k: int) -> np.ndarray:
-    """Return the weight (b,) that makes each bin's confidence its accuracy, within [1e-9, 1]."""
+    """Compute the weights (b,) in [1e-9, 1] that make the confidence of bins their accuracy."""
     room = sums.confidence - 1 / k
     wanted = np.clip(sums.accuracy - 1 / k, TRACE * room, room)
     return np.divide(wanted, room, out=np.ones_like(room), where=room > SAME)
 
 
 def _one_weight(sums: _Sums, k: int) -> float:
-    """Return the largest alpha in [1e-9, 1] with the least sum |w (A - 1/k) - alpha w (C - 1/k)|.
+    """Compute the largest alpha in [1e-9, 1] that minimizes the sum of absolute differences.
 
-    The slope rises at the ratios, each time by twice the bin's w (C - 1/k).
+    These are |w (A - 1/k) - alpha w (C - 1/k)|. The slope of the sum rises at the ratios, by twice
+    the w (C - 1/k) of the bin.
     """
     room = sums.confidence - 1 / k
-    kept = room > SAME
-    if not kept.any():
+    used = room > SAME
+    if not used.any():
         return 1.0
-    ratio = (sums.accuracy[kept] - 1 / k) / room[kept]
+    ratio = (sums.accuracy[used] - 1 / k) / room[used]
     order = np.argsort(ratio)
-    rise = (sums.weight * room)[kept][order]
+    rise = (sums.weight * room)[used][order]
     past = np.cumsum(rise) > rise.sum() * (0.5 + SAME)
     return float(np.clip(ratio[order][np.argmax(past)], TRACE, 1))
 
 
 def _square_weight(sums: _Sums, k: int) -> float:
-    """Return the alpha in [1e-9, 1] with the least sum of w (A - 1/k - alpha (C - 1/k))^2."""
+    """Compute the alpha in [1e-9, 1] that minimizes the sum of w (A - 1/k - alpha (C - 1/k))^2."""
     room = sums.confidence - 1 / k
-    kept = room > SAME
-    if not kept.any():
+    used = room > SAME
+    if not used.any():
         return 1.0
-    share = (sums.weight * room)[kept]
-    return float(np.clip(share @ (sums.accuracy[kept] - 1 / k) / (share @ room[kept]), TRACE, 1))
+    slope_weights = (sums.weight * room)[used]
+    return float(
+        np.clip(
+            slope_weights @ (sums.accuracy[used] - 1 / k) / (slope_weights @ room[used]), TRACE, 1
+        )
+    )

@@ -1,12 +1,12 @@
 """Softmax-weighted averages of values (an attention layer), streamed in blocks of queries and keys.
 
-The softmax runs online: a running maximum for each query, and sums on its scale. Nothing of size
-(queries, keys) is held: memory is O(block + queries + keys). ``jax.nn.dot_product_attention`` does
-not fit: on a processor it holds all scores, its bias would have their size, and it cannot share
-scores between bandwidths nor keep pairs of one group apart without a mask of that size.
+The softmax is online: it has a running maximum for each query, and sums relative to it. Memory is
+O(block + queries + keys). ``jax.nn.dot_product_attention`` is not used because on CPUs it holds all
+scores, its bias would have the size of the scores, and it can neither share scores between
+bandwidths nor exclude pairs of one group without a mask of that size.
 
-Scores are float64 on every backend, since a small bandwidth multiplies their errors; what is made
-of them, exponentials and averages, may be float32.
+Scores are float64 on every backend, because a small bandwidth multiplies their errors. Exponentials
+and averages may be float32.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import padded_length
 from bayescal._core.precision import float64
 
-#: Of the process in which JAX may have threads, which a forked child lacks: programs hang there.
+#: The process in which JAX has threads. Forked children lack them, so programs would hang.
 _PROCESS = os.getpid()
-#: So many blocks of queries are one call of the compiled program.
+#: Blocks of queries in one call of the compiled program.
 _BLOCKS_PER_CALL = 8
 
 
@@ -54,11 +54,11 @@ def prepare_keys(
     dtype: npt.DTypeLike,
     groups: Array | None = None,
 ) -> Keys:
-    """Copy keys (n, d) and values (n, v) to the device, if they are NumPy's; split into blocks.
+    """Copy keys (n, d) and values (n, v) to the device, and split them into blocks.
 
-    In a forked child of the process they stay NumPy's.
+    In a forked child of the process, arrays stay NumPy arrays.
 
-    ``bias`` (g, n) is added to the scores for each bandwidth: the place for logarithms of weights.
+    ``bias`` (g, n) is added to the scores of each bandwidth, for example logarithms of weights.
     ``groups`` are integers (n,). Exponentials and averages are of ``dtype``, float64 or float32.
     """
     n = len(keys)
@@ -69,7 +69,7 @@ def prepare_keys(
     to_device: Callable[..., Any] = np.asarray if _is_forked() else jnp.asarray
 
     def blocks(array: Any, fill: float, dtype: npt.DTypeLike) -> Array:
-        """Return the rows in blocks, the last one filled up."""
+        """Split rows into blocks; pad the last one."""
         widths = [(0, count * block - n)] + [(0, 0)] * (array.ndim - 1)
         whole = namespace(array).pad(array.astype(dtype), widths, constant_values=fill)
         return to_device(whole.reshape(count, block, *array.shape[1:]))
@@ -96,13 +96,13 @@ def _with_ones(values: Any) -> Any:
 def attend(
     queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None = None
 ) -> np.ndarray:
-    r"""Return averages (g, m, v) of values, weighted by the scores of keys and queries (m, d).
+    r"""Compute averages (g, m, v) of values, weighted by scores of keys and queries (m, d).
 
     .. math:: \frac{\sum_i e^{s_i} v_i}{\sum_i e^{s_i}}, \qquad s_i = q \cdot k_i / h + b_i
 
     Products of queries and keys are computed once for all bandwidths h (g,): O(m n (d + g v)) time.
-    Scores must be numbers. With ``groups`` (m,) a query sees no key of its own group, which the
-    keys must then have; where it sees none the average is zero.
+    Scores must not be NaN. With ``groups`` (m,), which the keys then have too, a query ignores the
+    keys of its group; the average over no keys is zero.
     """
     if _is_forked():
         return _attend_with_numpy(queries, keys, bandwidths, groups)
@@ -110,7 +110,7 @@ def attend(
     rows = even_block(m, _BLOCKS_PER_CALL * POINTS_PER_CHUNK)
     length = padded_length(rows)
     width = even_block(length, POINTS_PER_CHUNK)
-    found = np.empty((len(bandwidths), m, keys.values.shape[2] - 1), keys.values.dtype)
+    averages_of_all = np.empty((len(bandwidths), m, keys.values.shape[2] - 1), keys.values.dtype)
     padded = np.zeros((-(-length // width) * width, queries.shape[1]))
     padded_groups = np.zeros(len(padded), np.int32)
     with float64():
@@ -121,17 +121,17 @@ def attend(
             padded[:size] = queries[part]
             if groups is not None:
                 padded_groups[:size] = groups[part]
-            # A copy: JAX may read NumPy's memory after the call, when the next rows are in it.
-            own = None if groups is None else jnp.array(padded_groups)
-            averages = _attention(jnp.array(padded), own, keys, inverse, width=width)
-            found[:, part] = np.asarray(averages)[:, :size]
-    return found
+            # Copy, because JAX may read NumPy's memory after it has been overwritten.
+            group = None if groups is None else jnp.array(padded_groups)
+            averages = _attention(jnp.array(padded), group, keys, inverse, width=width)
+            averages_of_all[:, part] = np.asarray(averages)[:, :size]
+    return averages_of_all
 
 
 def _attend_with_numpy(
     queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None
 ) -> np.ndarray:
-    """Return what :func:`attend` does, without JAX."""
+    """Compute the result of :func:`attend` without JAX."""
     top = np.full((len(bandwidths), len(queries), 1), np.finfo(float).min)
     sums = np.zeros((*top.shape[:2], keys.values.shape[2]))
     for block in range(int(keys.used)):
@@ -151,18 +151,19 @@ def _attend_with_numpy(
 def _attention(
     queries: jax.Array, groups: jax.Array | None, keys: Keys, inverse: jax.Array, width: int
 ) -> jax.Array:
-    """Return averages (g, m, v) for m queries, a multiple of ``width``."""
-    averages = _by_chunk((queries, groups), keys, inverse, width, lambda found: found)
+    """Compute averages (g, m, v) for m queries, a multiple of ``width``."""
+    averages = _by_chunk((queries, groups), keys, inverse, width, lambda values: values)
     return jnp.moveaxis(averages, 0, 1).reshape(inverse.shape[0], queries.shape[0], -1)
 
 
 def attend_and_sum(
     rows: Any, keys: Keys, bandwidths: np.ndarray, then: Callable[..., jax.Array]
 ) -> jax.Array:
-    """Return sums over blocks of queries of what a function makes of averages, for programs of JAX.
+    """Sum a function of averages over blocks of queries, inside JAX programs.
 
-    Rows are queries (m, d), groups (m,), or None, and others; ``then(averages, *others)`` gets the
-    averages (g, b, v) of some queries, and their others (b, ...), filled up with zeros.
+    ``rows`` are queries (m, d), groups (m,) or None, and further arrays. ``then(averages,
+    *others)`` receives the averages (g, b, v) of a block and its further arrays (b, ...), padded
+    with zeros.
     """
     m = rows[0].shape[0]
     width = even_block(m, POINTS_PER_CHUNK)
@@ -176,41 +177,43 @@ def attend_and_sum(
 
 
 def _by_chunk(
-    every: Any, keys: Keys, inverse: jax.Array, width: int, then: Callable[..., jax.Array]
+    all_rows: Any, keys: Keys, inverse: jax.Array, width: int, then: Callable[..., jax.Array]
 ) -> jax.Array:
-    """Return what a function makes of the averages (g, width, v) of each chunk of queries."""
+    """Map a function over the averages (g, width, v) of chunks of queries."""
     dtype = keys.values.dtype
     lowest = float(np.finfo(np.float64).min)
     levels, size = inverse.shape[0], keys.values.shape[2]
 
-    def add(some: tuple[jax.Array, jax.Array | None], place: jax.Array, carry: Arrays) -> Arrays:
-        rows, own = some
-        products = jnp.matmul(rows, keys.keys[place].T, precision="highest")
-        if own is not None and keys.groups is not None:
-            products = jnp.where(own[:, None] == keys.groups[place], -jnp.inf, products)
-        values = keys.values[place]
+    def add(
+        rows_and_groups: tuple[jax.Array, jax.Array | None], block: jax.Array, carry: Arrays
+    ) -> Arrays:
+        rows, group = rows_and_groups
+        products = jnp.matmul(rows, keys.keys[block].T, precision="highest")
+        if group is not None and keys.groups is not None:
+            products = jnp.where(group[:, None] == keys.groups[block], -jnp.inf, products)
+        values = keys.values[block]
 
-        def level(of: Arrays) -> tuple[jax.Array, jax.Array]:
-            inverse, bias, top, sums = of
+        def level(arguments: Arrays) -> tuple[jax.Array, jax.Array]:
+            inverse, bias, top, sums = arguments
             scores = products * inverse + bias
             new_top = jnp.maximum(top, jnp.max(scores, axis=1))
             terms = jnp.exp(subtract_maximum(scores, new_top[:, None]).astype(dtype))
             part = jnp.matmul(terms, values, precision="highest")
-            # Before the first key the sums are zero and the scale is the lowest number.
+            # Before the first key, sums are zero and the maximum is the lowest number.
             shrink = jnp.exp((top - new_top).astype(dtype))
             return new_top, sums * shrink[:, None] + part
 
-        return jax.lax.map(level, (inverse, keys.bias[place], *carry))
+        return jax.lax.map(level, (inverse, keys.bias[block], *carry))
 
-    def chunk(some: Any) -> jax.Array:
+    def chunk(rows_and_groups: Any) -> jax.Array:
         start = (
             jnp.full((levels, width), lowest, np.float64),
             jnp.zeros((levels, width, size), dtype),
         )
-        # Blocks of padding are shapes to share a compilation, and no work.
-        _, sums = jax.lax.fori_loop(0, keys.used, partial(add, some[:2]), start)
+        # Blocks of padding are skipped; they only serve to share compilations.
+        _, sums = jax.lax.fori_loop(0, keys.used, partial(add, rows_and_groups[:2]), start)
         total = sums[..., -1:]
-        return then(sums[..., :-1] / jnp.where(total > 0, total, 1), *some[2:])
+        return then(sums[..., :-1] / jnp.where(total > 0, total, 1), *rows_and_groups[2:])
 
-    blocks = jax.tree.map(lambda a: a.reshape(-1, width, *a.shape[1:]), every)
+    blocks = jax.tree.map(lambda a: a.reshape(-1, width, *a.shape[1:]), all_rows)
     return jax.lax.map(chunk, blocks)

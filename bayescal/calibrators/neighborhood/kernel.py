@@ -17,8 +17,8 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood.attention import Keys, attend, attend_and_sum, prepare_keys
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
+    DistinctRows,
     NeighborhoodCalibrator,
-    Points,
     crop_floor,
     floored_log,
     merge,
@@ -31,21 +31,21 @@ __all__ = ["Kernel"]
 
 _CANDIDATES = 1.6 * 2.0 ** np.arange(6, -10, -1)
 
-#: Beyond these a bandwidth means the nearest row, or all alike.
-_LEAST, _LARGEST = 1e-12, 1e12
-#: Rows that are cross-validated at once: their averages for all bandwidths are held.
+#: Range of bandwidths; beyond it only the nearest row counts, or all rows count equally.
+_SMALLEST, _LARGEST = 1e-12, 1e12
+#: Rows that are cross-validated at once, with averages for all bandwidths in memory.
 _ROWS = 4096
 
 
 @dataclass(eq=False, repr=False)
 class Kernel(NeighborhoodCalibrator):
-    r"""Kernel calibration: each row's error is a weighted average of the errors of all rows.
+    r"""Kernel calibration: subtract a weighted average of the errors of all rows.
 
     .. math:: \hat c(p) = p - \frac{\sum_i w_i K(p, p_i)\, (p_i - y_i)}{\sum_i w_i K(p, p_i)},
 
-    cropped to :math:`[\varepsilon, 1 - \varepsilon]` and divided by its sum. What depends on the
-    query alone cancels, so that the weights are :math:`\operatorname{softmax}_i(s_i + \ln w_i)`:
-    an attention layer, whose scores are streamed and never held.
+    clipped to :math:`[\varepsilon, 1 - \varepsilon]` and normalized. Factors that depend only on
+    the query cancel, so the weights are :math:`\operatorname{softmax}_i(s_i + \ln w_i)`. This is an
+    attention layer, whose scores are streamed and never stored.
 
     ===================  ==========================================  ==============================
     kernel               K                                           score s_i
@@ -60,37 +60,37 @@ class Kernel(NeighborhoodCalibrator):
     Parameters
     ----------
     kernel : {"dirichlet", "dirichlet_mixture", "rbf"}
-        By default "dirichlet_mixture", which gives the published figures. Of a probability zero the
-        logarithm is taken of the smallest normal float32, 1.2e-38.
-        Near a corner of the simplex "dirichlet" hardly tells rows apart: at p = (1, 0) with h = 0.1
-        a row (0.9, 0.1) has a third of the weight of a row (1, 0). With "dirichlet_mixture" it has
-        next to none.
+        The default "dirichlet_mixture" reproduces the published figures. Probabilities of zero are
+        replaced by the smallest normal float32, 1.2e-38. Near a corner of the simplex, "dirichlet"
+        hardly distinguishes rows: at p = (1, 0) with h = 0.1, the weight of a row (0.9, 0.1) is one
+        third of that of a row (1, 0). With "dirichlet_mixture" it is almost zero.
     bandwidth : "cv" or float, default "cv"
-        h: a larger one averages over more rows; with "rbf" it is :math:`1 / \gamma`. "cv" chooses
-        the least log loss of ten folds, stratified by class, among 1.6 times a power of two from
-        1.6 / 512 to 102.4; of equally good ones the largest.
+        h; larger values average over more rows. With "rbf" it is :math:`1 / \gamma`. "cv" minimizes
+        the log loss of ten folds, stratified by class, over 1.6 times the powers of two from
+        1.6 / 512 to 102.4; of equally good values the largest.
     assumption : {"errors", "labels"}
-        What neighbors share: the calibration error, or the distribution of labels, where the
-        average of :math:`y_i` is the probability itself.
+        Neighbors share either their calibration error, or the distribution of their labels. With
+        "labels" the probability is the average of :math:`y_i`.
     crop : float, optional
         ε, by default 0.01 / k**2 for k classes: 1e-4 for 10 and 1e-6 for 100.
 
     Attributes
     ----------
     bandwidth_ : float
+        h.
 
     Notes
     -----
-    The state is ``points`` (m, k), the distinct rows of probabilities, ``observed`` (m, k), the
-    shares of the classes among their labels, ``point_weights`` (m,), ``bandwidth`` and ``crop``,
-    and after cross-validation ``candidates`` and ``cv_losses``, the mean log loss of each. A single
-    row cannot be cross-validated: its own loss stands for all.
+    The state is ``points`` (m, k), the distinct rows of probabilities; ``observed`` (m, k), the
+    proportions of the classes among their labels; ``point_weights`` (m,), ``bandwidth`` and
+    ``crop``; and after cross-validation ``candidates`` and their mean log losses ``cv_losses``. A
+    single row cannot be held out, so its in-sample loss is used.
 
     Fitting takes O(n**2 k) for each bandwidth, predicting q rows O(q n k); memory is O((n + q) k).
-    Scores are float64; exponentials and averages too, but float32 where JAX runs on an accelerator:
-    this changes probabilities by about 1e-6. Scores on an accelerator are cross-validated there,
-    all bandwidths in one program; the host gets hashes and keys of rows, and, at the end, the
-    distinct rows themselves, as they are what is learned.
+    All numbers are float64, except that exponentials and averages are float32 if JAX runs on an
+    accelerator, which changes probabilities by about 1e-6. Scores on an accelerator are
+    cross-validated on device, for all bandwidths in one program. The host receives hashes and keys
+    of rows, and finally the distinct rows, which are the fitted state.
 
     References
     ----------
@@ -125,31 +125,35 @@ class Kernel(NeighborhoodCalibrator):
         super()._check_options()
 
     def _fit(self, rows: Source, seed: int) -> State:
-        given = rows.all()
+        in_memory = rows.all()
 
         def held_out(entries: Rows, fold: np.ndarray) -> np.ndarray:
             scores, y, weights = entries
             if not on_host(scores):
                 crop = crop_floor(self.crop, scores.shape[1])
-                found = _losses_there(self.kernel, self.assumption, *entries, fold, crop)
-                return np.asarray(found)
-            values = Points(scores, np.eye(scores.shape[1])[y], weights).values(self.assumption)
-            # One pass over all pairs of rows, of which those in one fold do not see each other.
-            keys = _on_device(*self._keys(scores, weights, _CANDIDATES), values, fold)
+                losses = _losses_on_device(self.kernel, self.assumption, *entries, fold, crop)
+                return np.asarray(losses)
+            values = DistinctRows(scores, np.eye(scores.shape[1])[y], weights).values(
+                self.assumption
+            )
+            # One pass over all pairs of rows, without pairs in one fold.
+            keys = _prepare_keys(*self._keys(scores, weights, _CANDIDATES), values, fold)
             total = np.zeros(len(_CANDIDATES))
             for part in slices(len(y), _ROWS):
                 averages = attend(self._queries(scores[part]), keys, _CANDIDATES, fold[part])
                 total += self._losses(averages, scores[part], y[part], weights[part])
             return total
 
-        return self._choose("bandwidth", _CANDIDATES, given, held_out) | merge(*given).state()
+        return (
+            self._choose("bandwidth", _CANDIDATES, in_memory, held_out) | merge(*in_memory).state()
+        )
 
     def _apply_in_blocks(self, state: State, scores: Any) -> Any:
         if not on_host(scores):
             return super()._apply_in_blocks(state, scores)
         bandwidths = state["bandwidth"].reshape(1)
         parts = (state[name] for name in ("keys", "bias", "values"))
-        keys = _on_device(*parts)
+        keys = _prepare_keys(*parts)
         probabilities = np.empty(scores.shape)
         for part in slices(len(scores), _ROWS):
             averages = attend(self._queries(scores[part]), keys, bandwidths)[0].astype(float)
@@ -160,8 +164,8 @@ class Kernel(NeighborhoodCalibrator):
         return 2 * state["keys"].shape[0]
 
     def _precompute(self, state: State) -> State:
-        points = Points(state["points"], state["observed"], state["point_weights"])
-        bandwidth = np.clip(state["bandwidth"], _LEAST, _LARGEST)
+        points = DistinctRows(state["points"], state["observed"], state["point_weights"])
+        bandwidth = np.clip(state["bandwidth"], _SMALLEST, _LARGEST)
         keys, bias = self._keys(points.probabilities, points.weights, bandwidth.reshape(1))
         values = points.values(self.assumption)
         crop = {name: state[name] for name in ("crop", "least_probabilities") if name in state}
@@ -169,33 +173,35 @@ class Kernel(NeighborhoodCalibrator):
 
     def _apply(self, state: State, scores: Any) -> Any:
         products = matmul(self._queries(scores), state["keys"].T) / state["bandwidth"]
-        shares = softmax(products + state["bias"])
-        return self._calibrated(scores, matmul(shares, state["values"]), state["crop"])
+        weights = softmax(products + state["bias"])
+        return self._calibrated(scores, matmul(weights, state["values"]), state["crop"])
 
     def _queries(self, scores: Any) -> Any:
-        """Return queries (m, k), whose products with the keys, divided by h, are the scores."""
+        """Compute queries (m, k), whose products with the keys divided by h are the scores."""
         return floored_log(scores) if self.kernel == "dirichlet_mixture" else scores
 
-    def _keys(self, given: Any, weights: Any, bandwidths: np.ndarray) -> tuple[Any, Any]:
-        """Return keys (m, k) and their biases (g, m) for all bandwidths; NumPy's or JAX's."""
-        xp = namespace(given)
-        keys, bias = given, xp.zeros((len(bandwidths), len(given)))
+    def _keys(self, probs: Any, weights: Any, bandwidths: np.ndarray) -> tuple[Any, Any]:
+        """Compute keys (m, k) and biases (g, m) for all bandwidths, as NumPy or JAX arrays."""
+        xp = namespace(probs)
+        keys, bias = probs, xp.zeros((len(bandwidths), len(probs)))
         if self.kernel == "dirichlet":
-            keys = floored_log(given)
+            keys = floored_log(probs)
         elif self.kernel == "rbf":
-            keys, bias = 2 * given, -xp.sum(given**2, axis=1) / bandwidths[:, None]
-        elif on_host(given):
+            keys, bias = 2 * probs, -xp.sum(probs**2, axis=1) / bandwidths[:, None]
+        elif on_host(probs):
             from scipy.special import gammaln
 
-            bias = np.stack([-gammaln(given / h + 1).sum(axis=1) for h in bandwidths])
+            bias = np.stack([-gammaln(probs / h + 1).sum(axis=1) for h in bandwidths])
         else:
-            logs = jax.scipy.special.gammaln
-            bias = jax.lax.map(lambda h: -logs(given / h + 1).sum(axis=1), jnp.asarray(bandwidths))
+            log_gamma = jax.scipy.special.gammaln
+            bias = jax.lax.map(
+                lambda h: -log_gamma(probs / h + 1).sum(axis=1), jnp.asarray(bandwidths)
+            )
         return keys, bias + xp.log(weights)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _losses_there(
+def _losses_on_device(
     kernel: Any,
     assumption: Assumption,
     scores: jax.Array,
@@ -204,20 +210,20 @@ def _losses_there(
     folds: jax.Array,
     crop: float,
 ) -> jax.Array:
-    """Return the sums of log losses (g,) of rows without their folds, of all bandwidths."""
-    own = Kernel(kernel, assumption=assumption)
-    values = Points(scores, jnp.eye(scores.shape[1])[y], weights).values(assumption)
-    keys = _on_device(*own._keys(scores, weights, _CANDIDATES), values, folds)
+    """Compute sums of held-out log losses (g,) of rows for all bandwidths."""
+    calibrator = Kernel(kernel, assumption=assumption)
+    values = DistinctRows(scores, jnp.eye(scores.shape[1])[y], weights).values(assumption)
+    keys = _prepare_keys(*calibrator._keys(scores, weights, _CANDIDATES), values, folds)
 
     def losses(averages: jax.Array, scores: jax.Array, y: jax.Array, weights: jax.Array) -> Any:
-        probs = own._calibrated(scores, averages.astype(float), crop)
+        probs = calibrator._calibrated(scores, averages.astype(float), crop)
         return -jnp.log(probs[:, jnp.arange(len(y)), y]) @ weights
 
-    rows = own._queries(scores), folds.astype(np.int32), scores, y, weights
+    rows = calibrator._queries(scores), folds.astype(np.int32), scores, y, weights
     return attend_and_sum(rows, keys, _CANDIDATES, losses)
 
 
-def _on_device(keys: Array, bias: Array, values: Array, groups: Array | None = None) -> Keys:
-    # What accelerators are fast at.
+def _prepare_keys(keys: Array, bias: Array, values: Array, groups: Array | None = None) -> Keys:
+    # Accelerators are fast in single precision.
     dtype = np.dtype(np.float64 if jax.default_backend() == "cpu" else np.float32)
     return prepare_keys(keys, bias, values, dtype, groups)

@@ -11,8 +11,8 @@ from bayescal._core.arrays import namespace, on_host
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
+    DistinctRows,
     NeighborhoodCalibrator,
-    Points,
     floored_log,
     merge,
 )
@@ -27,45 +27,46 @@ _CANDIDATES = 2 ** np.arange(5, 13)
 
 @dataclass(eq=False, repr=False)
 class KNN(NeighborhoodCalibrator):
-    r"""Calibration by nearest neighbors: each row's error is the mean error of the rows nearby.
+    r"""Nearest-neighbor calibration: subtract the mean error of the nearest rows.
 
     .. math:: \hat c(p) = p - \frac{\sum_{i \in N(p)} w_i (p_i - y_i)}{\sum_{i \in N(p)} w_i},
 
-    cropped to :math:`[\varepsilon, 1 - \varepsilon]` and divided by its sum. The neighbors N are
-    the rows of total weight k with the least divergence
-    :math:`\operatorname{KL}(p \,\Vert\, p_i)` or distance :math:`\lVert p - p_i \rVert`: those
-    with the largest :math:`p \cdot \ln p_i` or :math:`2 p \cdot p_i - \lVert p_i \rVert^2`.
+    clipped to :math:`[\varepsilon, 1 - \varepsilon]` and normalized. The neighbors N are the rows
+    of total weight k with the smallest divergence :math:`\operatorname{KL}(p \,\Vert\, p_i)` or
+    distance :math:`\lVert p - p_i \rVert`, which have the largest :math:`p \cdot \ln p_i` or
+    :math:`2 p \cdot p_i - \lVert p_i \rVert^2`.
 
     Parameters
     ----------
     k : "cv" or int, default "cv"
         Number of neighbors, as a sum of weights: a row of weight 2 counts twice, and the last
-        neighbor in part. Rows as far as the last one share that part, so that the order of rows
-        does not matter. A number larger than the weight of all rows means all of them. "cv" chooses
-        the least log loss of ten folds, stratified by class, among the powers of two from 32 to
-        4096 that do not exceed the weight of all rows; of equally good ones the largest.
+        neighbor may count in part. Rows that are equally distant share that part, so that the order
+        of rows does not matter. A number larger than the weight of all rows means all rows. "cv"
+        minimizes the log loss of ten folds, stratified by class, over the powers of two from 32 to
+        4096 that do not exceed the weight of all rows; of equally good numbers the largest.
     distance : {"kl", "euclidean"}
-        With "kl" the logarithm of a probability zero is taken of the smallest normal float32,
-        1.2e-38.
+        With "kl", probabilities of zero are replaced by the smallest normal float32, 1.2e-38.
     assumption : {"errors", "labels"}
-        What neighbors share: the calibration error, or the distribution of labels, where the mean
-        of :math:`y_i` is the probability itself.
+        Neighbors share either their calibration error, or the distribution of their labels. With
+        "labels" the probability is the mean of :math:`y_i`.
     crop : float, optional
         ε, by default 0.01 / c**2 for c classes: 1e-4 for 10 and 1e-6 for 100.
 
     Attributes
     ----------
     k_ : int
+        Number of neighbors.
 
     Notes
     -----
-    Distances count as equal if they differ by rounding: by 1.4e-14, of the cross-entropy
-    :math:`-p \cdot \ln p_i` with "kl" and absolutely with "euclidean". Equal rows always do.
+    Distances that differ only by rounding are equal: by 1.4e-14, relative to the cross-entropy
+    :math:`-p \cdot \ln p_i` with "kl", and absolutely with "euclidean". Equal rows always have
+    equal distances.
 
-    The state is ``points`` (m, c), the distinct rows of probabilities, ``observed`` (m, c), the
-    shares of the classes among their labels, ``point_weights`` (m,), ``k`` and ``crop``, and after
-    cross-validation ``candidates`` and ``cv_losses``, the mean log loss of each. A single row
-    cannot be cross-validated: its own loss stands for all.
+    The state is ``points`` (m, c), the distinct rows of probabilities; ``observed`` (m, c), the
+    proportions of the classes among their labels; ``point_weights`` (m,), ``k`` and ``crop``; and
+    after cross-validation ``candidates`` and their mean log losses ``cv_losses``. A single row
+    cannot be held out, so its in-sample loss is used.
 
     Fitting takes O(n**2 c) with cross-validation, for all k together; predicting q rows takes
     O(q n c). Distances are computed in float64 in blocks of 32 MiB; memory is O((n + q) c).
@@ -98,7 +99,7 @@ class KNN(NeighborhoodCalibrator):
         super()._check_options()
 
     def _fit(self, rows: Source, seed: int) -> State:
-        given = rows.all()
+        in_memory = rows.all()
         candidates = _CANDIDATES[: max(1, np.count_nonzero(rows.weight >= _CANDIDATES))]
 
         def held_out(entries: Rows, folds: np.ndarray) -> np.ndarray:
@@ -106,17 +107,17 @@ class KNN(NeighborhoodCalibrator):
             for fold in range(folds.max() + 1):
                 held = folds == fold
                 index = self._index(merge(*(a[~held] for a in entries)))
-                given, labels, mass = (a[held] for a in entries)
-                for part, means in neighbor_means(index, given, candidates):
-                    total += self._losses(means, given[part], labels[part], mass[part])
+                scores, labels, mass = (a[held] for a in entries)
+                for part, means in neighbor_means(index, scores, candidates):
+                    total += self._losses(means, scores[part], labels[part], mass[part])
             return total
 
-        return self._choose("k", candidates, given, held_out) | merge(*given).state()
+        return self._choose("k", candidates, in_memory, held_out) | merge(*in_memory).state()
 
     def _apply_in_blocks(self, state: State, scores: Any) -> Any:
         if not on_host(scores):
             return super()._apply_in_blocks(state, scores)
-        # A search: a part of what sorting takes.
+        # A search is faster than sorting.
         probabilities = np.empty(scores.shape)
         numbers = state["k"].reshape(1)
         for part, means in neighbor_means(self._index(_points(state)), scores, numbers):
@@ -130,13 +131,14 @@ class KNN(NeighborhoodCalibrator):
         index = self._index(_points(state))
         return self._calibrated(scores, sorted_means(index, scores, state["k"]), state["crop"])
 
-    def _index(self, points: Points) -> Index:
-        xp, given, values = namespace(points.weights), *points[:1], points.values(self.assumption)
+    def _index(self, points: DistinctRows) -> Index:
+        xp, values = namespace(points.weights), points.values(self.assumption)
+        probs = points.probabilities
         if self.distance == "kl":
-            keys = floored_log(given).T
+            keys = floored_log(probs).T
             return Index(keys, xp.zeros_like(points.weights), 0.0, points.weights, values)
-        return Index(2 * given.T, -xp.sum(given**2, axis=1), 1.0, points.weights, values)
+        return Index(2 * probs.T, -xp.sum(probs**2, axis=1), 1.0, points.weights, values)
 
 
-def _points(state: State) -> Points:
-    return Points(state["points"], state["observed"], state["point_weights"])
+def _points(state: State) -> DistinctRows:
+    return DistinctRows(state["points"], state["observed"], state["point_weights"])

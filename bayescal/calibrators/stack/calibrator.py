@@ -16,11 +16,11 @@ from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.base.report import (
     Report,
     class_losses_of_logits,
-    expect_of,
-    moments_of,
+    expected_of_probs,
+    expected_sums,
+    loss_moments,
     report_of_moments,
     row_losses_of_logits,
-    sums_of,
 )
 from bayescal.calibrators.multiclass.members import Member
 from bayescal.calibrators.stack.fit import (
@@ -247,7 +247,7 @@ class StackedScaling(ParametricCalibrator):
                 plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
                 given = state["held_out_losses"], plain, every.weights, squares
                 said = _add_expected(state, rows.whole, rows.reader.least, *every)
-                state["held_out_moments"] = np.concatenate([moments_of(*given), said["sums"]])
+                state["held_out_moments"] = np.concatenate([loss_moments(*given), said["sums"]])
             return {**state, "rows": np.asarray(rows.n)}
         names, count = self._choose(rows.units, rows.k)
         stack, mixed = fit_stack_of_blocks([MEMBERS[name] for name in names], rows, count)
@@ -361,8 +361,8 @@ def _add_expected(
     """Return sums (1, 3) of what the fit says of some of its rows, for moments."""
     members, stack = _stack(state)
     probs = mixture_on_host(members, stack, state["stack_weights"], scores)
-    found = expect_of(probs, y, class_losses_of_logits(scores, least))
-    return {"sums": np.array([sums_of(found, weights, weights if whole else weights**2)])}
+    found = expected_of_probs(probs, y, class_losses_of_logits(scores, least))
+    return {"sums": np.array([expected_sums(found, weights, weights if whole else weights**2)])}
 
 
 def _stack(state: State) -> tuple[list[Member], Stack]:

@@ -13,7 +13,7 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences
 from bayescal._core.optimize import run_together
 from bayescal.calibrators.base.draws import row_blocks
-from bayescal.calibrators.base.report import moments_of, row_losses_of_logits
+from bayescal.calibrators.base.report import loss_moments, row_losses_of_logits
 from bayescal.calibrators.multiclass.members import Member
 from bayescal.calibrators.multiclass.scale import ScaleLoss
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
@@ -315,7 +315,7 @@ def _mix_sums(
                 logs = log_mean(held, share)
                 plain = row_losses_of_logits(rows.scores, rows.y, least)
                 squares = rows.weights if whole else rows.weights * units
-                here[f"moments/{name}"] = moments_of(-logs, plain, rows.weights, squares)
+                here[f"moments/{name}"] = loss_moments(-logs, plain, rows.weights, squares)
                 continue
             found = mix_terms(rows.weights, parts, share)
             here |= {f"{part}/{name}": own for part, own in zip(_PARTS, found, strict=True)}

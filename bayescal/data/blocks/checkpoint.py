@@ -152,14 +152,16 @@ def check_unchanged(number: int, before: np.ndarray | None, after: np.ndarray) -
 
 
 def _sums(values: Any) -> tuple[list[float], float]:
-    """Return sums of four parts of an array, and by how much rounding may change them."""
+    """Compute sums of the four quarters of an array, and a bound of their rounding errors."""
     if _is_pair(values):
-        parts = [_sums(own) for own in values]
-        return np.sum([own[0] for own in parts], axis=0).tolist(), sum(own[1] for own in parts)
+        parts = [_sums(part) for part in values]
+        return np.sum([sums for sums, _ in parts], axis=0).tolist(), sum(
+            error for _, error in parts
+        )
     try:
         array = np.asarray(values.detach().cpu().float() if hasattr(values, "detach") else values)
     except Exception:
-        return [0.0] * 4, 0.0  # what is wrong with it is said by those who use it
+        return [0.0] * 4, 0.0  # the reader of the values raises
     if values is None or not array.ndim or not len(array):
         return [0.0] * 4, 0.0
     if array.dtype.kind in "OSUT":
@@ -169,22 +171,22 @@ def _sums(values: Any) -> tuple[list[float], float]:
         # Sums of eight bytes at a time take a tenth of the time of those of booleans.
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         rest = len(data) % 8
-        words = [int(own) for own in _quarters(data[: len(data) - rest].view(np.uint64))]
-        # A float holds no 64 bits.
-        first, *more = (float(3 * (own >> 32) + (own & 0xFFFFFFFF)) for own in words)
+        words = [int(word) for word in _quarters(data[: len(data) - rest].view(np.uint64))]
+        # A float cannot hold 64 bits.
+        first, *more = (float(3 * (word >> 32) + (word & 0xFFFFFFFF)) for word in words)
         last = data[len(data) - rest :] @ np.arange(1, rest + 1)
         return [first + float(last), *more], 0.0
     if array.dtype.kind != "f" and "float" not in array.dtype.name:
         return [0.0] * 4, 0.0
     if array.dtype.kind != "f" or array.dtype.itemsize == 2:
         array = array.astype(np.float32)  # half precision of NumPy and JAX, whose sums overflow
-    sums = [float(own) for own in _quarters(array)]
+    sums = [float(quarter) for quarter in _quarters(array)]
     some = array[:: max(1, len(array) // 64)]
     return sums, _ROUNDING * array.size * float(np.abs(some, dtype=float).mean())
 
 
 def _quarters(array: np.ndarray) -> list[Any]:
-    """Return the sums of the four quarters of an array."""
+    """Sum the four quarters of an array."""
     ends = [len(array) * quarter // 4 for quarter in range(5)]
     return [array[first:last].sum() for first, last in pairwise(ends)]
 
@@ -196,7 +198,7 @@ def _digest(value: Any) -> str:
 
 
 def _feed(update: Callable[[bytes], None], value: Any) -> None:
-    """Feed what a value holds, in a form that is the same in every process."""
+    """Feed the content of a value, in a form that does not depend on the process."""
     if isinstance(value, np.ndarray):
         plain = value.astype(str) if value.dtype == object else np.ascontiguousarray(value)
         update(f"{plain.dtype.str}{plain.shape}".encode())
@@ -204,18 +206,18 @@ def _feed(update: Callable[[bytes], None], value: Any) -> None:
     elif isinstance(value, partial):
         _feed(update, (value.func, value.args, value.keywords))
     elif isinstance(value, dict):
-        _feed(update, sorted((str(key), own) for key, own in value.items()))
+        _feed(update, sorted((str(key), entry) for key, entry in value.items()))
     elif isinstance(value, (tuple, list)):
         update(f"{len(value)}(".encode())
-        for own in value:
-            _feed(update, own)
+        for entry in value:
+            _feed(update, entry)
     elif callable(value) and hasattr(value, "__qualname__"):
         update(f"{value.__module__}.{value.__qualname__}".encode())
         _feed(update, getattr(value, "__self__", None))
     elif is_dataclass(value) and not isinstance(value, type):
-        own = [
+        content = [
             (field.name, getattr(value, field.name, None)) for field in fields(value) if field.init
         ]
-        _feed(update, (type(value).__qualname__, own))
+        _feed(update, (type(value).__qualname__, content))
     else:
         update(repr(value).encode())

@@ -81,48 +81,48 @@ def of_dask(scores: Any, y: Any, weights: Any) -> Source:
     return Source(local, len(parts), names=names, delayed=together)
 
 
-def _tasks(given: Any) -> list[Any]:
-    """Return what makes each chunk, or the chunks."""
-    if isinstance(given, list):
-        return given
-    if hasattr(given, "chunks"):
-        return given.to_delayed(optimize_graph=False).ravel().tolist()
-    return list(given.to_delayed())
+def _tasks(data: Any) -> list[Any]:
+    """Return the delayed chunks, or the chunks of a list."""
+    if isinstance(data, list):
+        return data
+    if hasattr(data, "chunks"):
+        return data.to_delayed(optimize_graph=False).ravel().tolist()
+    return list(data.to_delayed())
 
 
-def _optimized(given: list[Any]) -> list[Any]:
-    """Return arrays with graphs in which what they have in common is one task, read once."""
+def _optimized(parts: list[Any]) -> list[Any]:
+    """Optimize the graphs of arrays together, so that common tasks run once."""
     from dask import config
     from dask.base import optimize
 
-    arrays = [own for own in given if hasattr(own, "chunks")]
+    arrays = [part for part in parts if hasattr(part, "chunks")]
     with config.set({"optimization.fuse.active": False}):
-        found = iter(optimize(*arrays))
-    return [next(found) if hasattr(own, "chunks") else own for own in given]
+        optimized = iter(optimize(*arrays))
+    return [next(optimized) if hasattr(part, "chunks") else part for part in parts]
 
 
-def _matched(own: Any, scores: Any, name: str) -> Any:
-    """Return labels or weights in the chunks of scores; those in memory as a list."""
-    if own is None or isinstance(own, str):
-        return own
+def _matched(values: Any, scores: Any, name: str) -> Any:
+    """Split labels or weights into the chunks of scores; those in memory become a list."""
+    if values is None or isinstance(values, str):
+        return values
     sizes = scores.chunks[0] if hasattr(scores, "chunks") else (math.nan,)
     known, rows = not any(math.isnan(size) for size in sizes), sum(sizes)
-    if not hasattr(own, "to_delayed"):
+    if not hasattr(values, "to_delayed"):
         if not known:
             raise TypeError(
                 f"{name} must be Dask's, too, where the sizes of the chunks of scores are unknown"
             )
-        own = own if hasattr(own, "shape") else np.asarray(own)
-        check_beside(own, name, int(rows))
-        return [own[first:last] for first, last in pairwise(np.cumsum([0, *sizes]).tolist())]
-    if not own.shape:
+        values = values if hasattr(values, "shape") else np.asarray(values)
+        check_beside(values, name, int(rows))
+        return [values[first:last] for first, last in pairwise(np.cumsum([0, *sizes]).tolist())]
+    if not values.shape:
         raise ValueError(f"{name} must have a value for each row of scores, got one for all")
-    chunks = own.chunks[0] if hasattr(own, "chunks") else (math.nan,)
+    chunks = values.chunks[0] if hasattr(values, "chunks") else (math.nan,)
     if known and chunks != sizes and not any(math.isnan(size) for size in chunks):
         if sum(chunks) != rows:
             raise ValueError(f"{name} must have {rows} rows to match scores, got {sum(chunks)}")
-        own = own.rechunk({0: sizes})
-    return own
+        values = values.rechunk({0: sizes})
+    return values
 
 
 #: Fingerprints of some blocks by number, and the sum of results.

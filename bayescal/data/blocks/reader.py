@@ -110,8 +110,8 @@ class RowBlocks:
         least = self.reader.least
         if least is None or least.max() <= FLOOR:
             return self.low, self.high
-        found = self.total(_ends, greatest)
-        return -float(found["low"]), float(found["high"])
+        ends = self.total(_ends, greatest)
+        return -float(ends["low"]), float(ends["high"])
 
     @property
     def share(self) -> float:
@@ -140,8 +140,8 @@ class RowBlocks:
         """Return few rows, all at once; a pass is made if blocks differ so much that some lack."""
         if len(self.sample.y) == self.n:
             return self.sample
-        found = self.total(_as_sums, _behind)
-        return Rows(found["scores"], found["y"], found["weights"])
+        rows = self.total(_as_sums, _behind)
+        return Rows(rows["scores"], rows["y"], rows["weights"])
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
         """Apply a step that changes scores, whose greatest absolute value is then ``largest``."""
@@ -183,7 +183,7 @@ def _as_sums(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
 
 def _behind(first: Sums, second: Sums) -> Sums:
     """Return arrays of rows, one behind the other."""
-    return {name: np.concatenate([own, second[name]]) for name, own in first.items()}
+    return {name: np.concatenate([value, second[name]]) for name, value in first.items()}
 
 
 def _of_design(
@@ -229,8 +229,8 @@ def _on_rows(
         with np.errstate(all="ignore"):
             for step in steps:
                 rows = step(rows)
-            found = function(*rows)
-        sums = found if sums is None else merge(sums, found)
+            part_sums = function(*rows)
+        sums = part_sums if sums is None else merge(sums, part_sums)
     return sums
 
 

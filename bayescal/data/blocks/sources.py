@@ -145,25 +145,25 @@ def of_array(scores: Any, y: Any, weights: Any) -> Source:
     if chunk and chunk[0] and not on_host(scores):
         # Whole chunks: none is read twice.
         rows = chunk[0] * max(1, rows // chunk[0])
-    columns = [own for own in (scores, y, weights) if own is not None]
-    for own, name in ((y, "y"), (weights, "sample_weight")):
-        if own is not None:
-            check_beside(own, name, n)
+    columns = [column for column in (scores, y, weights) if column is not None]
+    for values, name in ((y, "y"), (weights, "sample_weight")):
+        if values is not None:
+            check_beside(values, name, n)
     parts = slices(n, rows)
 
     def read(part: slice) -> tuple[Any, ...]:
         # Data frames and series count rows by position with iloc.
-        found = [getattr(own, "iloc", own)[part] for own in columns]
-        return tuple(found if weights is None or y is not None else [found[0], None, found[1]])
+        block = [getattr(column, "iloc", column)[part] for column in columns]
+        return tuple(block if weights is None or y is not None else [block[0], None, block[1]])
 
     return Source(lambda: ((lambda part=part: read(part)) for part in parts), len(parts))
 
 
-def check_beside(own: Any, name: str, n: int) -> None:
+def check_beside(values: Any, name: str, n: int) -> None:
     """Raise unless labels or weights are an array of so many rows."""
-    shape = getattr(own, "shape", None)
+    shape = getattr(values, "shape", None)
     if shape is None:
-        raise TypeError(f"{name} must be an array, got {type(own).__name__}")
+        raise TypeError(f"{name} must be an array, got {type(values).__name__}")
     if shape[:1] != (n,):
         raise ValueError(f"{name} must have {n} rows to match scores, got {[*shape, 0][0]}")
 
@@ -172,7 +172,7 @@ def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
     """Return batches of a ``pyarrow`` data set or table; labels and weights are named columns."""
     columns = list(dataset.schema.names)
     names = score_columns(columns, y, weights)
-    wanted = [*names, *(own for own in (y, weights) if own is not None)]
+    wanted = [*names, *(name for name in (y, weights) if name is not None)]
     rows = max(1, min(_ROWS, _NUMBERS // max(1, len(names))))
 
     def parts() -> Iterator[Part]:
@@ -189,7 +189,7 @@ def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
             return batch.column(name).to_numpy(zero_copy_only=False)
 
         scores = column(names[0]) if len(names) == 1 else np.stack([column(n) for n in names], 1)
-        return tuple([scores, *(own if own is None else column(own) for own in (y, weights))])
+        return tuple([scores, *(name if name is None else column(name) for name in (y, weights))])
 
     return Source(parts, names=names)
 
@@ -199,29 +199,29 @@ def _options(dataset: Any) -> dict[str, Any]:
 
     By default sixteen batches of four files are read ahead, and whole Parquet files are buffered.
     """
-    found: dict[str, Any] = {"batch_readahead": _AHEAD, "fragment_readahead": 1}
+    options: dict[str, Any] = {"batch_readahead": _AHEAD, "fragment_readahead": 1}
     if type(getattr(dataset, "format", None)).__name__ == "ParquetFileFormat":
         from pyarrow.dataset import ParquetFragmentScanOptions
 
-        found["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
-    return found
+        options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
+    return options
 
 
 def score_columns(columns: list[Any], y: Any, weights: Any) -> list[Any]:
     """Return the columns of scores: those that are neither labels nor weights."""
-    twice = [name for place, name in enumerate(columns) if name in columns[:place]]
+    twice = [name for i, name in enumerate(columns) if name in columns[:i]]
     if twice:
         raise ValueError(f"columns must have names that differ, got {twice[0]!r} twice; rename one")
-    for own, name in ((y, "y"), (weights, "sample_weight")):
-        if own is None:
+    for column, name in ((y, "y"), (weights, "sample_weight")):
+        if column is None:
             continue
-        if not isinstance(own, str):
+        if not isinstance(column, str):
             raise TypeError(
-                f"{name} must be the name of a column, got {type(own).__name__}; add it to the "
+                f"{name} must be the name of a column, got {type(column).__name__}; add it to the "
                 "table as a column, or give arrays throughout"
             )
-        if own not in columns:
-            raise ValueError(f"{name} must be the name of a column, {columns}, got {own!r}")
+        if column not in columns:
+            raise ValueError(f"{name} must be the name of a column, {columns}, got {column!r}")
     if y is not None and y == weights:
         raise ValueError(f"y and sample_weight must be different columns, got {y!r} for both")
     names = [column for column in columns if column not in (y, weights)]

@@ -41,25 +41,25 @@ def survey(
 ) -> RowBlocks:
     """Make the first pass, which checks the rows, and finds what all fits need to know."""
     top = 0 if inputs != "top_logits" or classes is None else len(class_array(classes))
-    found = blocks.total(partial(_look, inputs, domain, blocks.names, top), _join)
-    columns, names = int(found["columns"]), found["names"].tolist()
+    sums = blocks.total(partial(_look, inputs, domain, blocks.names, top), _join)
+    columns, names = int(sums["columns"]), sums["names"].tolist()
     k = top or (2 if binary else max(2, columns))
-    labels = check_classes(found["labels"], classes, k, MORE)
-    mass = np.bincount(find_positions(found["labels"], labels), found["mass"], k)
+    labels = check_classes(sums["labels"], classes, k, MORE)
+    mass = np.bincount(find_positions(sums["labels"], labels), sums["mass"], k)
     least = None
     if inputs == "probs" and domain in LOGARITHMIC:
-        sizes = in_order(np.stack([found["lowest"], found["positive"]]), names or None, labels)
+        sizes = in_order(np.stack([sums["lowest"], sums["positive"]]), names or None, labels)
         least = floors(*sizes)
-    exponent = int(found["exponent"])
+    exponent = int(sums["exponent"])
     power = power_of_weights(float(np.ldexp(1.0, exponent - 1)))
     unit = float(np.ldexp(1.0, power + exponent))
     reader = Reader(inputs, domain, names or None, columns, labels, least, power)
-    drawn = Block(0, *_sample(found, columns))
+    drawn = Block(0, *_sample(sums, columns))
     sample = next(reader.parts(drawn, AT_WORK))
     rows = block_rows(drawn, names or None, inputs, columns, labels)
     kept = keep_rows(rows, sample.y, sample.weights)
-    n, weight = int(found["n"]), float(found["mass"].sum()) * unit
-    whole, squares = bool(found["fractions"] == 0 and power <= 0), float(found["squares"]) * unit**2
+    n, weight = int(sums["n"]), float(sums["mass"].sum()) * unit
+    whole, squares = bool(sums["fractions"] == 0 and power <= 0), float(sums["squares"]) * unit**2
     return RowBlocks(
         blocks,
         reader,
@@ -69,7 +69,7 @@ def survey(
         mass * unit,
         whole,
         squares,
-        *found["ends"].tolist(),
+        *sums["ends"].tolist(),
         sample=sample,
         kept=replace(kept, n=n, weight=weight, squares=squares, whole=whole),
     )
@@ -113,7 +113,7 @@ def _look(
     values = convert(looked, inputs, domain, least)[0]
     sizes = unpack(values, top).x if top else values
     low, high = sizes.min(), sizes.max()
-    labels, place = distinct(y, whole=False)
+    labels, index = distinct(y, whole=False)
     exponent = int(np.frexp(weights.max())[1])
     scaled = np.ldexp(weights, -exponent)
     # As many as are wanted of all rows, if blocks are alike: few of a late block.
@@ -127,13 +127,13 @@ def _look(
         "labels": labels,
         # Sums of weights over two to the power of the exponent.
         "exponent": np.asarray(exponent),
-        "mass": np.bincount(place, scaled),
+        "mass": np.bincount(index, scaled),
         "squares": scaled @ scaled,
         "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
         "lowest": lowest[0],
         "positive": lowest[1],
         "ends": np.array([max(-low, high), low, high], float),
-        **{f"{name}/{block.number}": own for name, own in sample.items()},
+        **{f"{name}/{block.number}": value for name, value in sample.items()},
     }
 
 
@@ -148,12 +148,12 @@ def _drawn(rng: np.random.Generator, n: int, share: float) -> tuple[np.ndarray, 
 
 
 def _lowest(columns: list[np.ndarray]) -> np.ndarray:
-    """Return the least of each column, and the least positive one: (2, k)."""
-    found = np.array([[own.min() for own in columns]] * 2, float)
-    for place in np.flatnonzero(found[0] <= 0):
-        own = columns[place]
-        found[1, place] = own.min(where=own > 0, initial=np.inf)
-    return found
+    """Compute the smallest value and the smallest positive value (2, k) of the columns."""
+    smallest = np.array([[column.min() for column in columns]] * 2, float)
+    for j in np.flatnonzero(smallest[0] <= 0):
+        column = columns[j]
+        smallest[1, j] = column.min(where=column > 0, initial=np.inf)
+    return smallest
 
 
 def _join(first: Sums, second: Sums) -> Sums:
@@ -165,23 +165,23 @@ def _join(first: Sums, second: Sums) -> Sums:
                 f"{second[name].tolist()}"
             )
     pair = first, second
-    kinds = ["numbers" if own["labels"].dtype.kind in "biuf" else "text" for own in pair]
+    kinds = ["numbers" if part["labels"].dtype.kind in "biuf" else "text" for part in pair]
     if kinds[0] != kinds[1]:
         raise TypeError("y must hold labels of one kind in all blocks, got text and numbers")
-    labels, place = distinct(np.concatenate([own["labels"] for own in pair]), whole=False)
-    exponent = max(int(own["exponent"]) for own in pair)
-    scales = [np.ldexp(1.0, int(own["exponent"]) - exponent) for own in pair]
-    masses = [own["mass"] * scale for own, scale in zip(pair, scales, strict=True)]
+    labels, index = distinct(np.concatenate([part["labels"] for part in pair]), whole=False)
+    exponent = max(int(part["exponent"]) for part in pair)
+    scales = [np.ldexp(1.0, int(part["exponent"]) - exponent) for part in pair]
+    masses = [part["mass"] * scale for part, scale in zip(pair, scales, strict=True)]
     low, high = np.minimum(first["ends"], second["ends"]), np.maximum(first["ends"], second["ends"])
-    sample = {name: own for name, own in {**first, **second}.items() if "/" in name}
+    sample = {name: value for name, value in {**first, **second}.items() if "/" in name}
     return {
         **first,
         **_thinned(sample, int(first["columns"])),
         **{name: first[name] + second[name] for name in ("n", "fractions")},
         "labels": labels,
         "exponent": np.asarray(exponent),
-        "mass": np.bincount(place, np.concatenate(masses)),
-        "squares": np.sum([own["squares"] * s**2 for own, s in zip(pair, scales, strict=True)]),
+        "mass": np.bincount(index, np.concatenate(masses)),
+        "squares": np.sum([part["squares"] * s**2 for part, s in zip(pair, scales, strict=True)]),
         "lowest": np.minimum(first["lowest"], second["lowest"]),
         "positive": np.minimum(first["positive"], second["positive"]),
         "ends": np.array([high[0], low[1], high[2]]),
@@ -195,19 +195,19 @@ def _thinned(sample: Sums, columns: int) -> Sums:
     if sum(map(len, draws)) <= 2 * count:
         return sample
     most = np.partition(np.concatenate(draws), count)[count]
-    kept = {number: own <= most for number, own in zip(numbers, draws, strict=True)}
-    return {name: own[kept[name.partition("/")[2]]] for name, own in sample.items()}
+    kept = {number: draw <= most for number, draw in zip(numbers, draws, strict=True)}
+    return {name: value[kept[name.partition("/")[2]]] for name, value in sample.items()}
 
 
-def _sample(found: Sums, columns: int) -> list[np.ndarray]:
+def _sample(sums: Sums, columns: int) -> list[np.ndarray]:
     """Return scores, labels and weights of rows drawn evenly from all blocks."""
-    numbers = sorted(int(name.partition("/")[2]) for name in found if name.startswith("draws/"))
+    numbers = sorted(int(name.partition("/")[2]) for name in sums if name.startswith("draws/"))
     draws, *rest = (
-        np.concatenate([found[f"{name}/{number}"] for number in numbers])
+        np.concatenate([sums[f"{name}/{number}"] for number in numbers])
         for name in ("draws", "scores", "y", "weights")
     )
     count = rows_of_sample(columns)
     if len(draws) <= count:
         return rest
     kept = np.sort(np.argpartition(draws, count)[:count])
-    return [own[kept] for own in rest]
+    return [column[kept] for column in rest]

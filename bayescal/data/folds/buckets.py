@@ -67,8 +67,8 @@ class Buckets:
         light = self.fold >= 0
         total = np.bincount(self.fold[light], mass[light].sum(axis=1), self.count)
         heavy = np.flatnonzero(~light)
-        own = self.shares[-1 - self.fold[heavy]]
-        return total + np.einsum("bk,bkf->f", mass[heavy], own)
+        shares = self.shares[-1 - self.fold[heavy]]
+        return total + np.einsum("bk,bkf->f", mass[heavy], shares)
 
     def assign(
         self, hashes: np.ndarray, rows: Any, y: np.ndarray, weights: np.ndarray
@@ -82,19 +82,19 @@ class Buckets:
         light = np.flatnonzero(fold >= 0)
         k = self.shares.shape[1]
         equal = distinct_rows(rows[heavy])[1]
-        _, first, place = np.unique(equal * k + y[heavy], return_index=True, return_inverse=True)
-        mass = np.bincount(place, weights[heavy])
+        _, first, index = np.unique(equal * k + y[heavy], return_index=True, return_inverse=True)
+        mass = np.bincount(index, weights[heavy])
         some = heavy[first]
-        own, number = np.nonzero(self.shares[-1 - fold[some], y[some]])
-        share = self.shares[-1 - fold[some[own]], y[some[own]], number]
+        entry, number = np.nonzero(self.shares[-1 - fold[some], y[some]])
+        share = self.shares[-1 - fold[some[entry]], y[some[entry]], number]
         sets = np.empty(len(y), int)
         sets[light] = np.arange(len(light))
-        sets[heavy] = len(light) + place.reshape(-1)
+        sets[heavy] = len(light) + index.reshape(-1)
         return FoldedRows(
-            np.concatenate([light, some[own]]),
+            np.concatenate([light, some[entry]]),
             np.concatenate([fold[light], number]),
-            np.concatenate([weights[light], mass[own] * share]),
-            np.concatenate([np.arange(len(light)), len(light) + own]),
+            np.concatenate([weights[light], mass[entry] * share]),
+            np.concatenate([np.arange(len(light)), len(light) + entry]),
             sets,
         )
 

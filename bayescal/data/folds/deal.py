@@ -44,9 +44,9 @@ class FoldedRows:
     fold, weights : arrays of shape (m,)
         The fold of each entry, from 0 on, and its weight.
     members : array of shape (m,)
-        The set of equal rows that each entry is of. Sets are sorted by content.
+        The set of equal rows of each entry. Sets are sorted by content.
     sets : array of shape (n,)
-        The set of each of the rows that were given.
+        The set of each input row.
     """
 
     index: np.ndarray
@@ -61,7 +61,7 @@ class FoldedRows:
         return int(self.fold.max()) + 1
 
     def take(self, scores: Any, y: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Return the scores, labels and weights of the entries."""
+        """Select the scores, labels and weights of the entries."""
         if self.sets is self.members:
             return scores, y, self.weights
         return scores[self.index], y[self.index], self.weights
@@ -72,7 +72,7 @@ class FoldedRows:
         return self.index[first], np.bincount(self.members, self.weights)
 
     def of_rows(self, values: np.ndarray) -> np.ndarray:
-        """Average values (m,) of the entries over those of each row that was given: (n,)."""
+        """Average values (m,) of entries over the entries of each input row: (n,)."""
         if self.sets is self.members:
             return values  # the entries are the rows
         total = np.bincount(self.members, self.weights)
@@ -129,7 +129,7 @@ def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
     size = np.abs(x).max(axis=0, initial=0)
     scaled = _bounded(x) / np.where(size > 0, size, 1.0)
     key = scaled @ np.sqrt(np.arange(1, x.shape[1] + 1))
-    # Classes in an order that does not depend on what they are called.
+    # Order the classes independently of their names.
     codes = np.unique(y, return_inverse=True)[1].reshape(-1)
     share = weights / weights.sum()
     size = np.bincount(codes, share)
@@ -168,13 +168,15 @@ def deal_rows(
     rng = np.random.default_rng(0)
     entries = _deal(cells, rng, count, stratify)
     if len(cells.row) == len(label) and (np.bincount(entries.set) == 1).all():
-        # A fold for each row: they keep their order.
+        # Every row has one fold, so rows keep their order.
         fold, sets = np.empty(len(label), int), np.empty(len(label), int)
         fold[cells.row[entries.set]], sets[cells.row] = entries.fold, np.arange(len(label))
         return FoldedRows(np.arange(len(label)), fold, weights.astype(float), sets, sets)
-    place = np.empty(len(label), int)
-    place[cells.order] = cells.set_of_ordered
-    return FoldedRows(cells.row[entries.set], entries.fold, entries.weights, entries.set, place)
+    set_of_row = np.empty(len(label), int)
+    set_of_row[cells.order] = cells.set_of_ordered
+    return FoldedRows(
+        cells.row[entries.set], entries.fold, entries.weights, entries.set, set_of_row
+    )
 
 
 class _Cells(NamedTuple):
@@ -213,7 +215,7 @@ def _find_cells(key: np.ndarray, rows: Any, label: np.ndarray, weights: np.ndarr
         some = rows[together]
         equal[together] = distinct_rows(some if some.ndim == 2 else some[:, None])[1]
         order = np.lexsort((equal, label, cell))
-    cell, label, equal, weights = (own[order] for own in (cell, label, equal, weights))
+    cell, label, equal, weights = (a[order] for a in (cell, label, equal, weights))
     new_outcome = _changes(cell) | _changes(label)
     new_set = new_outcome | _changes(equal)
     starts, set_starts = np.flatnonzero(new_outcome), np.flatnonzero(new_set)
@@ -237,7 +239,7 @@ def _find_cells(key: np.ndarray, rows: Any, label: np.ndarray, weights: np.ndarr
 
 
 def _changes(values: np.ndarray) -> np.ndarray:
-    """Return whether each value differs from the one before; the first does."""
+    """Mark values that differ from their predecessor; the first value is marked."""
     return np.concatenate([[True], values[1:] != values[:-1]])
 
 
@@ -253,7 +255,7 @@ def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -
     table = deal_units(cells.cell[several], cells.units[several], len(alone), count, rng)
     outcome, fold, share = _entries_of_table(table)
     outcome = several[outcome]
-    # Outcomes of one set, which is what almost all are.
+    # Almost all outcomes consist of one set.
     first = np.flatnonzero(_changes(cells.outcome))
     lone = np.diff(np.append(first, len(cells.outcome))) == 1
     some = lone[outcome]
@@ -265,7 +267,7 @@ def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -
             cells.outcome_weights[outcome[some]] * share[some],
         ),
     ]
-    # The other rows of cells of a single unit, equal to its first row but for rounding.
+    # Other rows of cells of a single unit equal its first row up to rounding.
     fold_of_outcome = np.full(len(first), -1)
     fold_of_outcome[alone] = fold_of_alone
     fold_of_set = fold_of_outcome[cells.outcome]
@@ -299,23 +301,28 @@ def deal_units(
     offset = np.empty(len(begins), np.int64)
     offset[turn] = (start + np.cumsum(total[turn]) - total[turn]) % count
     folds = np.arange(count)
-    left = total[:, None] // count + ((folds - offset[:, None]) % count < total[:, None] % count)
+    remaining = total[:, None] // count + (
+        (folds - offset[:, None]) % count < total[:, None] % count
+    )
     table = np.zeros((len(cell), count), np.int64)
     for rank in range(int(sizes.max())):
-        some = np.flatnonzero(sizes > rank)
-        outcome = begins[some] + rank
+        selected = np.flatnonzero(sizes > rank)
+        outcome = begins[selected] + rank
         wanted = units[outcome].copy()
         for fold in range(count):
-            own, later = left[some, fold], left[some, fold + 1 :].sum(axis=1)
-            drawn = rng.hypergeometric(own, later, wanted) if fold < count - 1 else wanted
+            available, later = (
+                remaining[selected, fold],
+                remaining[selected, fold + 1 :].sum(axis=1),
+            )
+            drawn = rng.hypergeometric(available, later, wanted) if fold < count - 1 else wanted
             table[outcome, fold] = drawn
-            left[some, fold] -= drawn
+            remaining[selected, fold] -= drawn
             wanted = wanted - drawn
     return table
 
 
 def _entries_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the row, the column and the share of its row of each number that is not zero."""
+    """List the nonzero entries: row, column, and proportion of the sum of the row."""
     row, fold = np.nonzero(table)
     return row, fold, table[row, fold] / table.sum(axis=1)[row]
 
@@ -323,7 +330,7 @@ def _entries_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
 def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarray) -> _Entries:
     """Divide the units of outcomes that several sets share: rows that are equal but for rounding.
 
-    The weights of an outcome's sets are laid one behind the other, as are the units of its folds.
+    The weights of the sets of an outcome form consecutive intervals, as do the units of its folds.
     """
     ends = np.append(first[1:], len(cells.outcome))[mixed]
     sizes = ends - first[mixed]
@@ -332,7 +339,7 @@ def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarr
     whole = 1 << _POSITION_BITS
 
     def positions(number: np.ndarray, parts: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """Return where parts end, as integers; those of the j-th outcome are from j to j + 1."""
+        """Compute the ends of intervals as integers; those of outcome j are from j to j + 1."""
         begins = np.flatnonzero(_changes(number))
         summed = np.cumsum(parts)
         summed -= np.repeat(summed[begins] - parts[begins], np.diff(np.append(begins, len(parts))))
@@ -344,15 +351,15 @@ def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarr
     fold_ends = positions(row, table[row, fold].astype(float), table.sum(axis=1))
     ends = np.unique(np.concatenate([set_ends, fold_ends]))
     lengths = np.diff(ends, prepend=0)
-    # What rounding leaves of a set is no entry, unless it is all that there is of the set.
+    # Rounding errors of a set are not entries, unless they are all that remains of the set.
     ends, lengths = ends[lengths > 16], lengths[lengths > 16]
     part = np.minimum(np.searchsorted(set_ends, ends), len(set_ends) - 1)
     weights = lengths / whole * cells.outcome_weights[mixed][number[part]]
     lost = np.setdiff1d(np.arange(len(sets)), part)
     part, ends = np.concatenate([part, lost]), np.concatenate([ends, set_ends[lost]])
     weights = np.concatenate([weights, cells.weights[sets[lost]]])
-    place = np.minimum(np.searchsorted(fold_ends, ends), len(fold_ends) - 1)
-    return _Entries(sets[part], fold[place], weights)
+    fold_index = np.minimum(np.searchsorted(fold_ends, ends), len(fold_ends) - 1)
+    return _Entries(sets[part], fold[fold_index], weights)
 
 
 def _bounded(values: Any) -> Any:

@@ -18,27 +18,27 @@ __all__ = [
     "relative_cells",
 ]
 
-#: Quantiles between which cells are of equal width, at most, and scores of a sample from one to
-#: the next.
-_SEGMENTS, _APART = 1 << 12, 64
-#: Probabilities nearer to 0 or 1 than two to the power of minus this share a cell.
+#: Maximal number of quantiles between which cells have equal width, and number of sampled scores
+#: between neighboring quantiles.
+_MAX_SEGMENTS, _SCORES_PER_SEGMENT = 1 << 12, 64
+#: Probabilities within 2**-_OCTAVES of 0 or 1 share a cell.
 _OCTAVES = 128
 
 
 class Cells(Protocol):
-    """Cells in ascending order, one after the other."""
+    """Contiguous cells in ascending order."""
 
     @property
     def count(self) -> int: ...
 
     def place(self, scores: np.ndarray) -> np.ndarray:
-        """Return the cell of each score, never less for a greater score."""
+        """Find the cell of each score, which is a monotone function of the score."""
         ...
 
     def divided(self, names: np.ndarray, most: int) -> tuple[Cells, np.ndarray] | None:
-        """Return cells of which some (m,) are divided into up to so many, and of each its parent.
+        """Divide the cells ``names`` (m,) into up to ``most`` cells; also return their parents.
 
-        None where they are not.
+        None if the cells are not divided.
         """
         ...
 
@@ -50,7 +50,7 @@ class EvenCells:
     low: float
     scale: float
     count: int = 0
-    #: Rows that are asked for again and again, and where they are.
+    #: Rows that are looked up several times, and their cells.
     _known: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
     def place(self, scores: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ class EvenCells:
 
 
 def even_cells(scores: np.ndarray, count: float) -> EvenCells | None:
-    """Return about so many cells, or None for a range that cannot be divided."""
+    """Make about ``count`` cells; None if the range cannot be divided."""
     low = scores.min()
     with np.errstate(over="ignore", divide="ignore"):
         scale = count / (scores.max() - low)
@@ -77,7 +77,7 @@ def even_cells(scores: np.ndarray, count: float) -> EvenCells | None:
 
 @dataclass
 class RelativeCells:
-    """Cells of probabilities in memory, as fine beside 0 and 1 as between.
+    """Cells of probabilities in memory, with high resolution close to 0 and 1.
 
     Each power of two, of the distance from 0 or 1, is divided into ``2**digits`` cells.
     """
@@ -93,7 +93,7 @@ class RelativeCells:
     def place(self, scores: np.ndarray) -> np.ndarray:
         if self._known is not None and scores is self._known[0]:
             return self._known[1]
-        # From one half on by the distance from 1, which is exact.
+        # Above one half use the distance from 1, which is exact.
         near = np.maximum(np.minimum(scores, 1 - scores), 2.0**-_OCTAVES)
         cell = near.view(np.int64) >> (52 - self.digits)
         cell -= (1023 - _OCTAVES) << self.digits
@@ -112,9 +112,9 @@ def relative_cells(scores: np.ndarray, count: float) -> RelativeCells:
 
 @dataclass(frozen=True)
 class QuantileCells:
-    """Cells of equal width between one of the ``knots`` (j + 1,) and the next, ``per`` of each.
+    """Cells between ``knots`` (j + 1,): ``per`` of equal width between neighboring knots.
 
-    Each is divided into so many ``parts`` (j * per,), powers of two.
+    A cell is divided into ``parts`` (j * per,), which are powers of two.
     """
 
     knots: np.ndarray
@@ -127,7 +127,8 @@ class QuantileCells:
 
     @cached_property
     def _scale(self) -> np.ndarray:
-        # Halves: no difference overflows. What cannot be divided stays in one cell.
+        # Halve the knots, so that differences do not overflow. Ranges that are too small to divide
+        # are one cell.
         with np.errstate(divide="ignore", over="ignore"):
             scale = self.per / np.diff(self.knots / 2)
         return np.where(np.isfinite(scale), scale, 0.0)
@@ -137,7 +138,7 @@ class QuantileCells:
         return int(self._starts[-1] + self.parts[-1])
 
     def place(self, scores: np.ndarray) -> np.ndarray:
-        """Return the cell of each score; every step is monotone, as it is rounded, too."""
+        """Find the cell of each score; every step is monotone in spite of rounding."""
         left = np.clip(np.searchsorted(self.knots, scores, "right") - 1, 0, len(self.knots) - 2)
         along = (scores / 2 - self.knots[left] / 2) * self._scale[left]
         along = np.clip(along, 0, np.nextafter(self.per, 0))
@@ -148,26 +149,28 @@ class QuantileCells:
         return self._starts[cell] + ((along - within) * self.parts[cell]).astype(np.intp)
 
     def divided(self, names: np.ndarray, most: int) -> tuple[QuantileCells, np.ndarray] | None:
-        # What they were part of is divided alike.
+        # All parts of an original cell are divided equally.
         owner = np.repeat(np.arange(len(self.parts)), self.parts)
-        which = np.zeros(len(self.parts), bool)
-        which[owner[names]] = True
-        factor = 2 ** int(np.log2(max(1.0, most / self.parts[which].sum())))
+        selected = np.zeros(len(self.parts), bool)
+        selected[owner[names]] = True
+        factor = 2 ** int(np.log2(max(1.0, most / self.parts[selected].sum())))
         if factor == 1:
             return None
-        factors = np.where(which, factor, 1)
+        factors = np.where(selected, factor, 1)
         parent = np.repeat(np.arange(self.count), factors[owner])
         return QuantileCells(self.knots, self.per, self.parts * factors), parent
 
 
 def quantile_cells(sample: np.ndarray, low: float, high: float, count: int) -> QuantileCells | None:
-    """Return at most so many cells between two scores, finer where the sample is dense.
+    """Make at most ``count`` cells between two scores, finer where the sample is dense.
 
     None if all scores are equal.
     """
     if not low < high:
         return None
-    segments = int(np.clip(len(sample) // _APART, 1, min(_SEGMENTS, max(count, 1))))
+    segments = int(
+        np.clip(len(sample) // _SCORES_PER_SEGMENT, 1, min(_MAX_SEGMENTS, max(count, 1)))
+    )
     at = np.linspace(0, len(sample) - 1, segments + 1).round().astype(np.intp)
     knots = np.unique(np.concatenate([[low], np.sort(sample)[at], [high]]))
     per = max(1, count // (len(knots) - 1))

@@ -19,18 +19,18 @@ def distinct_rows(rows: Any) -> tuple[np.ndarray, np.ndarray]:
     is a random sample. Only the hashes of JAX arrays are copied to the host.
     """
     if on_host(rows):
-        bits = np.ascontiguousarray(rows + rows.dtype.type(0))  # which makes -0 a 0
+        bits = np.ascontiguousarray(rows + rows.dtype.type(0))  # turns -0 into 0
         hashes = _hash(bits.view(f"u{rows.dtype.itemsize}").astype(np.uint64))
     else:
         hashes = np.asarray(_hash_on_device(rows))
-    _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+    _, first, index = np.unique(hashes, return_index=True, return_inverse=True)
     if not on_host(rows):
         # If two different rows had the same hash, every row would be a set of its own.
-        if not _equal_on_device(rows, first[place]):
-            first = place = np.arange(len(rows))
-    elif not (rows == rows[first[place]]).all():
-        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first, place.reshape(-1)
+        if not _equal_on_device(rows, first[index]):
+            first = index = np.arange(len(rows))
+    elif not (rows == rows[first[index]]).all():
+        _, first, index = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, index.reshape(-1)
 
 
 def _hash(bits: Any) -> Any:
@@ -54,5 +54,5 @@ def _hash_on_device(rows: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _equal_on_device(rows: jax.Array, place: jax.Array) -> jax.Array:
-    return jnp.all(rows == rows[place])
+def _equal_on_device(rows: jax.Array, index: jax.Array) -> jax.Array:
+    return jnp.all(rows == rows[index])

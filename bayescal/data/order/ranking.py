@@ -1,4 +1,4 @@
-"""How rows are put in order, tied ones merged, and borders set between them."""
+"""Order of rows by score: tied rows are merged, and borders are placed between scores."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from bayescal.data.order.cells import Cells, even_cells, quantile_cells, relativ
 from bayescal.data.order.classes import canonical_order, class_moments, order_by_moments
 from bayescal.data.rows import Rows, Source, Sums
 
-# Up to so many rows in memory, sorting all of them at once costs least; of more, so many share a
-# cell.
-_FEW = 20_000
+#: Rows in memory that are sorted at once; more rows are counted in cells, with this mean number of
+#: rows in a cell.
+_MAX_SORTED_ROWS = 20_000
 _ROWS_PER_CELL = 16
-#: So many distinct scores of rows in blocks are held at most, and so many cells counted.
-_MOST, _CELLS = 1 << 22, 1 << 20
+#: Maximal number of distinct scores of rows in blocks that are held, and of cells.
+_MAX_DISTINCT, _MAX_CELLS = 1 << 22, 1 << 20
 
 
 def order_of_classes(rows: Source) -> np.ndarray:
-    """Order the classes (k,), of blocks in one pass; see ``canonical_order``."""
+    """Order the classes (k,), in one pass over blocks; see ``canonical_order``."""
     if isinstance(rows, Rows):
         return canonical_order(*rows)
     moments = rows.total(partial(class_moments, rows.weight, rows.largest))["moments"]
@@ -30,7 +30,7 @@ def order_of_classes(rows: Source) -> np.ndarray:
 
 
 def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """Return borders half-way between scores, never as far as the upper score.
+    """Compute borders half-way between scores, always below the upper score.
 
     Examples
     --------
@@ -43,9 +43,9 @@ def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
 
 
 def single_middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """Place borders half-way between scores, rounded up to single precision where there is room.
+    """Compute borders half-way between scores, rounded up to single precision if possible.
 
-    Then a score lies on the same side of a border in programs in single precision and elsewhere.
+    Scores in single and in double precision are then on the same side of a border.
     """
     middle = middles(below, above)
     single = single_above(middle)
@@ -56,20 +56,20 @@ def single_middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
 
 
 class Groups(NamedTuple):
-    """Rows put together, in ascending order of score (g,); no score lies in two groups."""
+    """Groups of rows (g,) in ascending order of scores; no score is in two groups."""
 
-    #: The least and greatest score; not known (NaN) where ``whole`` and all rows are in memory.
+    #: Smallest and largest score; unknown (NaN) if ``whole`` and all rows are in memory.
     lowest: np.ndarray
     highest: np.ndarray
-    #: Sums of the weights, of all rows and of those of class 1.
+    #: Sums of weights of all rows and of rows of class 1.
     weight: np.ndarray
     positive: np.ndarray
-    #: Whether this is a whole cell of a :class:`Ranking`, not a single score.
+    #: Whether the group is a whole cell of a :class:`Ranking` instead of a single score.
     whole: np.ndarray
 
 
 def merge_ties(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Groups:
-    """Sort rows and put those with equal scores together.
+    """Sort rows and merge those with equal scores.
 
     Examples
     --------
@@ -82,24 +82,24 @@ def merge_ties(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Groups
 
 
 def distinct_scores(rows: Source, name: str) -> Groups:
-    """Return all distinct scores, in one pass over blocks.
+    """Find all distinct scores, in one pass over blocks.
 
     Raises
     ------
     ValueError
-        If they are too many to be held, where rows come in blocks, for what is named.
+        If rows in blocks have too many distinct scores; ``name`` is the calibrator in the message.
     """
-    groups = _singles(rows.total(partial(_gather, None, None), partial(_join, _MOST)))
-    if isinstance(rows, RowBlocks) and len(groups.weight) > _MOST:
+    groups = _singles(rows.total(partial(_gather, None, None), partial(_join, _MAX_DISTINCT)))
+    if isinstance(rows, RowBlocks) and len(groups.weight) > _MAX_DISTINCT:
         raise ValueError(
-            f"scores must have at most {_MOST:,} distinct values where they come in blocks and "
-            f"{name} is fitted, got more; round them, or take Isotonic or Auto"
+            f"scores in blocks must have at most {_MAX_DISTINCT:,} distinct values to fit {name}, "
+            "got more; round them, or use Isotonic or Auto"
         )
     return groups
 
 
 def merged_rows(rows: Source, name: str) -> Rows:
-    """Hold all rows in memory: those in blocks as one for each distinct score and label."""
+    """Return all rows in memory; rows in blocks are merged by score and label."""
     if isinstance(rows, Rows):
         return rows
     groups = distinct_scores(rows, name)
@@ -110,50 +110,50 @@ def merged_rows(rows: Source, name: str) -> Rows:
 
 
 class Ranking:
-    """Rows in ascending order of score, many of them sorted no further than is asked for.
+    """Rows in ascending order of scores, sorted only where needed.
 
-    Many rows are first counted in cells, in O(n), and :meth:`refine` sorts those of the cells that
-    matter. Few rows, and scores whose range cannot be divided, are sorted at once. ``groups`` are
-    distinct scores of cells that have been sorted, and the other cells as a whole.
+    Many rows are first counted in cells, in O(n), and :meth:`refine` sorts the rows of selected
+    cells. Few rows, and scores whose range cannot be divided, are sorted at once. ``groups`` are
+    the distinct scores of sorted cells, and all other cells.
 
-    In memory cells are of equal width. Of blocks they are finer where scores are dense, and each
-    of these steps is a pass. Up to 2**22 rows are sorted at once; and where cells to be sorted hold
-    more, they are first divided, down to 2**-21 of what they were.
+    Cells in memory have equal width. Cells of blocks are finer where scores are dense, and each
+    step is a pass. Up to 2**22 rows are sorted at once. If the selected cells contain more rows,
+    they are first divided, down to 2**-21 of their width.
     """
 
     def __init__(self, rows: Source, at_once: bool = False, probabilities: bool = False) -> None:
-        """Count rows; ``at_once`` sorts all of them that are in memory.
+        """Count rows in cells; ``at_once`` sorts all rows in memory.
 
-        Cells of ``probabilities`` in memory are as fine beside 0 and 1 as between.
+        Cells of ``probabilities`` in memory have high resolution close to 0 and 1.
         """
         self._rows = rows
-        self._single = _singles(_NOTHING)
+        self._single = _singles(_EMPTY_SUMS)
         self._cells: Cells | None = None
         if isinstance(rows, RowBlocks):
-            if rows.n > _MOST:
-                count = min(_CELLS, rows.n // _ROWS_PER_CELL)
+            if rows.n > _MAX_DISTINCT:
+                count = min(_MAX_CELLS, rows.n // _ROWS_PER_CELL)
                 self._cells = quantile_cells(rows.sample.scores, rows.low, rows.high, count)
-        elif not at_once and rows.n > _FEW:
+        elif not at_once and rows.n > _MAX_SORTED_ROWS:
             make_cells = relative_cells if probabilities else even_cells
             self._cells = make_cells(rows.all().scores, rows.n / _ROWS_PER_CELL)
         if self._cells is None:
-            self.groups = self._single = self._gathered(None)
+            self.groups = self._single = self._distinct_in(None)
             return
         self._sorted = np.zeros(self._cells.count, bool)
         self._count()
 
     def refine(self, which: np.ndarray) -> None:
-        """Sort the rows of the cells among the groups that ``which`` (g,) marks, or divide these.
+        """Sort the rows of the cells that ``which`` (g,) marks among the groups.
 
-        Cells are divided where they hold too many rows to be sorted.
+        Cells are divided instead if they contain too many rows.
         """
         cells = self._cells
         assert cells is not None
         names = self._names[which & self.groups.whole]
         if "rows" in self._sums:
             held = self._sums["rows"][names].sum() + len(self._single.weight)
-            most = min(2 * _CELLS, int(held))
-            finer = cells.divided(names, most) if held > _MOST else None
+            most = min(2 * _MAX_CELLS, int(held))
+            finer = cells.divided(names, most) if held > _MAX_DISTINCT else None
             if finer is not None:
                 self._cells, parent = finer
                 self._sorted = self._sorted[parent]
@@ -161,11 +161,11 @@ class Ranking:
                 return
         wanted = np.zeros(cells.count, bool)
         wanted[names] = True
-        found = self._gathered(wanted)
+        groups = self._distinct_in(wanted)
         self._sorted |= wanted
-        joined = [np.concatenate(pair) for pair in zip(self._single, found, strict=True)]
+        joined = [np.concatenate(pair) for pair in zip(self._single, groups, strict=True)]
         order = np.argsort(joined[0], kind="stable")
-        self._single = Groups(*(own[order] for own in joined))
+        self._single = Groups(*(column[order] for column in joined))
         self._assemble()
 
     def score_sums(self) -> np.ndarray:
@@ -174,11 +174,11 @@ class Ranking:
         sums = groups.weight * groups.lowest
         if self._cells is None or not groups.whole.any():
             return sums
-        of_cells = self._rows.total(partial(_score_sums, self._cells))["scores"]
-        return np.where(groups.whole, of_cells[self._names], sums)
+        cell_sums = self._rows.total(partial(_score_sums, self._cells))["scores"]
+        return np.where(groups.whole, cell_sums[self._names], sums)
 
-    def _gathered(self, wanted: np.ndarray | None) -> Groups:
-        """Return the distinct scores in the cells that are marked (cells,), or all of them."""
+    def _distinct_in(self, wanted: np.ndarray | None) -> Groups:
+        """Find the distinct scores in the marked cells (cells,), or in all cells."""
         gather = partial(_gather, self._cells, wanted)
         return _singles(self._rows.total(gather, partial(_join, None)))
 
@@ -191,15 +191,15 @@ class Ranking:
         self._assemble()
 
     def _assemble(self) -> None:
-        """Put together the single scores and the cells that are not sorted yet."""
+        """Merge the single scores and the unsorted cells into groups."""
         assert self._cells is not None
         cells = np.flatnonzero(~self._sorted)
-        own = {name: value[cells] for name, value in self._sums.items()}
-        lowest = own.get("lowest", np.full(len(cells), np.nan))
-        highest = own.get("highest", lowest)
-        # A cell that holds one score only is as good as sorted.
+        unsorted = {name: value[cells] for name, value in self._sums.items()}
+        lowest = unsorted.get("lowest", np.full(len(cells), np.nan))
+        highest = unsorted.get("highest", lowest)
+        # A cell with a single score needs no sorting.
         whole = ~(lowest == highest)
-        groups = Groups(lowest, highest, own["weight"], own["positive"], whole)
+        groups = Groups(lowest, highest, unsorted["weight"], unsorted["positive"], whole)
         names = np.concatenate([self._cells.place(self._single.lowest), cells])
         order = np.argsort(names, kind="stable")
         self._names = names[order]
@@ -207,7 +207,7 @@ class Ranking:
         self.groups = Groups(*(np.concatenate(pair)[order] for pair in pairs))
 
 
-_NOTHING: Sums = {name: np.empty(0) for name in ("scores", "weight", "positive")}
+_EMPTY_SUMS: Sums = {name: np.empty(0) for name in ("scores", "weight", "positive")}
 
 
 def _singles(sums: Sums) -> Groups:
@@ -216,7 +216,7 @@ def _singles(sums: Sums) -> Groups:
 
 
 def _merge(order: np.ndarray, scores: np.ndarray, weight: np.ndarray, positive: np.ndarray) -> Sums:
-    """Return distinct scores, and the sums over each, of rows that an order sorts."""
+    """Compute distinct scores and their sums of weights, given the sorting order of rows."""
     distinct, weight, positive = scores[order], weight[order], positive[order]
     first = np.ones(len(order), bool)
     np.not_equal(distinct[1:], distinct[:-1], out=first[1:])
@@ -234,7 +234,7 @@ def _gather(
     y: np.ndarray,
     weights: np.ndarray,
 ) -> Sums:
-    """Return the distinct scores in some cells, or all of them, with their sums."""
+    """Find the distinct scores in the marked cells, or in all cells, with their sums."""
     if cells is not None and wanted is not None:
         rows = np.flatnonzero(wanted[cells.place(scores)])
         scores, y, weights = scores[rows], y[rows], weights[rows]
@@ -242,26 +242,26 @@ def _gather(
 
 
 def _join(most: int | None, first: Sums, second: Sums) -> Sums:
-    """Merge distinct scores, of which there are at most one more than ``most``."""
-    joined = {name: np.concatenate([own, second[name]]) for name, own in first.items()}
+    """Merge distinct scores; keep at most ``most`` + 1 of them."""
+    joined = {name: np.concatenate([value, second[name]]) for name, value in first.items()}
     merged = _merge(np.argsort(joined["scores"], kind="stable"), **joined)
-    return merged if most is None else {name: own[: most + 1] for name, own in merged.items()}
+    return merged if most is None else {name: value[: most + 1] for name, value in merged.items()}
 
 
 def _count(
     cells: Cells, ends: bool, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> Sums:
-    """Return sums over the rows in each cell, with their number and ``ends`` if these matter."""
-    place, count = cells.place(scores), cells.count
+    """Sum weights over the rows in each cell; with ``ends`` also count rows and find extremes."""
+    cell, count = cells.place(scores), cells.count
     sums = {
-        "weight": np.bincount(place, weights, count),
-        "positive": np.bincount(place, weights * y, count),
+        "weight": np.bincount(cell, weights, count),
+        "positive": np.bincount(cell, weights * y, count),
     }
     if ends:
         lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
-        np.minimum.at(lowest, place, scores)
-        np.maximum.at(highest, place, scores)
-        sums |= {"rows": np.bincount(place, minlength=count), "lowest": lowest, "highest": highest}
+        np.minimum.at(lowest, cell, scores)
+        np.maximum.at(highest, cell, scores)
+        sums |= {"rows": np.bincount(cell, minlength=count), "lowest": lowest, "highest": highest}
     return sums
 
 
@@ -270,7 +270,7 @@ def _score_sums(cells: Cells, scores: np.ndarray, y: np.ndarray, weights: np.nda
 
 
 def _add_counts(first: Sums, second: Sums) -> Sums:
-    merged = {name: own + second[name] for name, own in first.items()}
+    merged = {name: value + second[name] for name, value in first.items()}
     merged["lowest"] = np.minimum(first["lowest"], second["lowest"])
     merged["highest"] = np.maximum(first["highest"], second["highest"])
     return merged

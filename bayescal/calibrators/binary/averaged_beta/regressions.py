@@ -1,9 +1,9 @@
-"""Averaging Bayesian logistic regressions over their scale, shrinkage and curvature.
+"""Bayesian logistic regressions that are averaged over their scale, shrinkage and curvature.
 
-Scores are transformed by several inverse temperatures; at each, several regressions differ in
-their priors and in whether, and how, a Gaussian process curves the log odds. All are fitted
-together, as one batch with the leading axes (scales, lengths, priors): with NumPy on the host, or
-with JAX, which maps the same code over data sets.
+Scores are transformed by several inverse temperatures. The regressions at each temperature differ
+in their priors and in the Gaussian process that may curve the log odds. All are fitted together,
+as one batch with the leading axes (scales, lengths, priors): by NumPy on the host, or by JAX, which
+maps the code over data sets.
 """
 
 from __future__ import annotations
@@ -17,51 +17,51 @@ import numpy as np
 
 from bayescal._core.optimize import Status, iterate
 
-#: Prior standard deviations of the logarithm of the inverse temperature, equally probable: scores
-#: are either nearly calibrated, or anything.
+#: Prior standard deviations of the logarithm of the inverse temperature, with equal probability:
+#: scores are either nearly calibrated, or arbitrary.
 LOG_SCALES = (0.35, 2.0)
-#: Log odds beyond this count as this: those of float32's least normal number.
+#: Log odds are clipped to this, the log odds of the smallest normal number of float32.
 FAR = float(-np.log(np.finfo(np.float32).tiny))
 #: Inverse temperatures, in posterior standard deviations of their logarithm.
 STEPS = np.linspace(-3, 3, 7)
 #: Points of the quadrature over the logarithm of the inverse temperature alone.
 _GRID = 97
-#: Of the Gaussian process, in standard deviations of the log odds.
+#: Lengths of the Gaussian process, in standard deviations of the log odds.
 LENGTHS = np.array([0.5, 1.5])
 INDUCING = 14
 _JITTER, _NARROW = 1e-6, 1e-3
-#: Between these quantiles lie the inducing inputs.
+#: The inducing inputs are between these quantiles.
 TAILS = np.array([0.005, 0.995])
-#: Columns that are not the Gaussian process: two shapes and an intercept.
-PLAIN = 3
-COLUMNS = PLAIN + INDUCING
-#: Of the ten regressions with a length, those from here on have no Gaussian process.
+#: Number of columns besides the Gaussian process: two shapes and an intercept.
+PARAMETRIC = 3
+COLUMNS = PARAMETRIC + INDUCING
+#: Index of the first of the ten regressions per length that has no Gaussian process.
 LINEAR = 8
 _FIRST, _SECOND = np.triu_indices(COLUMNS)
 _PAIR = np.zeros((COLUMNS, COLUMNS), int)
 _PAIR[_FIRST, _SECOND] = _PAIR[_SECOND, _FIRST] = np.arange(len(_FIRST))
 _DIAGONAL = _PAIR.diagonal()
-_MOST, _POLISHED = 60, 6
-#: The weight of rows up to which single precision tells curvatures beside those of the priors.
-_LIGHT = 1e5
-_TOLERANCE, _NEARLY = 1e-9, 1e-2
+_MAX_STEPS, _MAX_POLISHING_STEPS = 60, 6
+#: Largest weight of rows for which single precision resolves the curvature of the priors.
+_MAX_SINGLE_PRECISION_WEIGHT = 1e5
+_TOLERANCE, _COARSE_TOLERANCE = 1e-9, 1e-2
 
 
 def _priors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return precisions (2, 10, 17), amplitudes (2, 10, 17) and log weights (2, 10).
+    """Compute precisions (2, 10, 17), amplitudes (2, 10, 17) and log weights (2, 10).
 
-    For each length all regressions with a Gaussian process, and half of those without one, which
-    do not depend on it: so batches have one shape.
+    Each length has all regressions with a Gaussian process, and half of the regressions without
+    one, which do not depend on the length. This gives batches a common shape.
     """
     rows = []
-    for plain in (0.05, 0.5):
-        own = [(v, b, a, 0.25) for v in (0.05, 0.5) for b in (0.1, 0.5) for a in (0.3, 1.0)]
-        rows.append(own + [(plain, b, 0.0, 3.0) for b in (0.1, 0.5)])
+    for variance in (0.05, 0.5):
+        curved = [(v, b, a, 0.25) for v in (0.05, 0.5) for b in (0.1, 0.5) for a in (0.3, 1.0)]
+        rows.append(curved + [(variance, b, 0.0, 3.0) for b in (0.1, 0.5)])
     shape, intercept, amplitude, weight = np.moveaxis(np.array(rows), -1, 0)
     ones = np.ones((*shape.shape, INDUCING))
     precision = np.stack([1 / shape, 1 / shape, 1 / intercept], axis=-1)
     precision = np.concatenate([precision, ones], axis=-1)
-    scale = np.concatenate([ones[..., :PLAIN], amplitude[..., None] * ones], axis=-1)
+    scale = np.concatenate([ones[..., :PARAMETRIC], amplitude[..., None] * ones], axis=-1)
     return precision, scale, np.log(weight)
 
 
@@ -69,27 +69,27 @@ _PRECISION, _AMPLITUDE, _LOG_WEIGHT = _priors()
 
 
 class Points(NamedTuple):
-    """Rows gathered in points: log odds (n,), and the weight (n,) of all rows and of class 1.
+    """Points that summarize rows: log odds (n,), and weights (n,) of all rows and of class 1.
 
-    A weight of zero leaves a point out.
+    Points with a weight of zero are ignored.
     """
 
     z: Any
     weights: Any
     positives: Any
-    #: The two log odds between which the lower, and the upper, quantile of all rows lies (2, 2).
+    #: The two log odds around the lower and around the upper quantile of all rows (2, 2).
     tails: Any
-    #: How far the quantiles lie between the first and the second (2,).
+    #: Positions of the quantiles between these log odds (2,).
     parts: Any
 
 
 class Basis(NamedTuple):
-    """What turns log odds into features: inverse temperatures (s,), and for each the rest."""
+    """Parameters of the features of log odds, for inverse temperatures (s,)."""
 
     inverse: Any
-    #: How much of the uniform distribution is mixed in ().
+    #: Weight of the uniform distribution in the scaled probabilities ().
     smoothing: Any
-    #: Inputs (s, g) of the Gaussian process; others are moved between the first and the last.
+    #: Inducing inputs (s, g) of the Gaussian process; other inputs are clipped to their range.
     inducing: Any
     #: Lengths (s, 2) of the Gaussian process.
     length: Any
@@ -99,51 +99,51 @@ class Fitted(NamedTuple):
     """Regressions (s, 2, 10)."""
 
     basis: Basis
-    #: Of two shapes, intercept, and kernels at the inducing inputs (s, 2, 10, 17).
+    #: Coefficients of two shapes, intercept, and kernels at inducing inputs (s, 2, 10, 17).
     coef: Any
     #: The covariance of ``coef`` is factor @ factor' (s, 2, 10, 17, 17).
     factor: Any
-    #: With the prior of the regression, up to a constant (s, 2, 10).
+    #: Log evidence plus log prior of the regression, up to a constant (s, 2, 10).
     log_evidence: Any
-    #: What Newton's last step was to gain at most, relative to the objective ().
+    #: Largest expected gain of Newton's last step, relative to the objective ().
     decrement: Any
 
 
-def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
-    """Fit all regressions. O(n) time and memory for the given number of them.
+def fit(points: Points, xp: Any = np, coarse: Points | None = None) -> Fitted:
+    """Fit all regressions in O(n) time and memory.
 
-    On the host the fit of many may begin with fewer points that stand for the others, and two
-    threads share the scales.
+    On the host, a fit to many points may start from a coarse summary of them, and two threads share
+    the scales.
     """
     center, spread = find_scale(*points[:3], xp)
     u = center + spread * xp.asarray(STEPS, points.z.dtype)
-    if rough is None:
+    if coarse is None:
         return _fit_at(u, points, xp)
 
     def part(u: np.ndarray) -> Fitted:
         with np.errstate(under="ignore"):
-            return _fit_at(u, points, xp, rough)
+            return _fit_at(u, points, xp, coarse)
 
-    # Two parts whatever the machine has: each stops when its own regressions have converged.
+    # Always two parts, on any machine: a part stops when its regressions have converged.
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(part, np.array_split(u, 2))
-    # What has no scale is that of both.
+    # Entries without an axis of scales are equal in both parts.
     parts = jax.tree.map(lambda a, b: np.concatenate([a, b]) if np.ndim(a) else a, first, second)
     return parts._replace(decrement=max(first.decrement, second.decrement))
 
 
-def _fit_at(u: Any, points: Points, xp: Any, rough: Points | None = None) -> Fitted:
+def _fit_at(u: Any, points: Points, xp: Any, coarse: Points | None = None) -> Fitted:
     """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
     dtype = points.z.dtype
     basis = _make_basis(points, xp.exp(u), xp)
     z = basis.inducing
     kernel = _matern((z[:, :, None] - z[:, None, :])[:, None], basis.length, xp)
-    lower = xp.linalg.cholesky(kernel + _JITTER * xp.eye(INDUCING, dtype=z.dtype))
-    inverse = xp.linalg.inv(lower)
-    # With the identity before it: (s, 2, 17, 17).
-    above = xp.eye(PLAIN, COLUMNS, dtype=dtype)
-    above = xp.broadcast_to(above, (*inverse.shape[:-2], PLAIN, COLUMNS))
-    beside = xp.zeros((*inverse.shape[:-1], PLAIN), dtype)
+    factor_of_kernel = xp.linalg.cholesky(kernel + _JITTER * xp.eye(INDUCING, dtype=z.dtype))
+    inverse = xp.linalg.inv(factor_of_kernel)
+    # Prepend the identity: (s, 2, 17, 17).
+    above = xp.eye(PARAMETRIC, COLUMNS, dtype=dtype)
+    above = xp.broadcast_to(above, (*inverse.shape[:-2], PARAMETRIC, COLUMNS))
+    beside = xp.zeros((*inverse.shape[:-1], PARAMETRIC), dtype)
     whiten = xp.concatenate([above, xp.concatenate([beside, inverse], axis=-1)], axis=-2)
     precision, amplitude, log_weight = (
         xp.asarray(part, dtype) for part in (_PRECISION, _AMPLITUDE, _LOG_WEIGHT)
@@ -154,17 +154,17 @@ def _fit_at(u: Any, points: Points, xp: Any, rough: Points | None = None) -> Fit
         return _Problem(rows, offset, whiten @ columns, precision, amplitude)
 
     start = xp.zeros((*whiten.shape[:2], *amplitude.shape[1:]), dtype)
-    if rough is not None:
-        found = _minimize(problem(rough), start, xp, _NEARLY)
-        found = _polish(problem(points), found)
+    if coarse is not None:
+        minimum = _minimize(problem(coarse), start, xp, _COARSE_TOLERANCE)
+        minimum = _polish(problem(points), minimum)
     else:
-        found = _minimize(problem(points), start, xp)
-    theta, value, hessian, decrement = found
+        minimum = _minimize(problem(points), start, xp)
+    theta, value, hessian, decrement = minimum
     root = xp.linalg.cholesky(hessian)
     log_det = xp.sum(xp.log(precision), -1) / 2
     log_det = log_det - xp.sum(xp.log(xp.diagonal(root, axis1=-2, axis2=-1)), -1)
     log_evidence = log_det - value + log_weight + log_prior(u, xp)[:, None, None]
-    # To kernels at the inducing inputs.
+    # Convert to coefficients of kernels at the inducing inputs.
     turn = xp.swapaxes(whiten, -1, -2)[:, :, None]
     coef = (turn @ (amplitude * theta)[..., None])[..., 0]
     factor = turn @ (amplitude[..., None] * xp.swapaxes(xp.linalg.inv(root), -1, -2))
@@ -172,17 +172,17 @@ def _fit_at(u: Any, points: Points, xp: Any, rough: Points | None = None) -> Fit
 
 
 def make_columns(basis: Basis, z: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Return offsets (s, n) and what is multiplied by coefficients (s, 2, 17, n), at z (n,)."""
+    """Compute offsets (s, n) and columns (s, 2, 17, n) of the regressions at z (n,)."""
     one, zero = _shapes(basis, z, xp)
     offset = one - zero
-    held = xp.maximum(xp.minimum(offset, basis.inducing[:, -1:]), basis.inducing[:, :1])
-    kernel = _matern(basis.inducing[:, None, :, None] - held[:, None, None, :], basis.length, xp)
-    plain = xp.stack([one, -zero, xp.ones_like(one)], axis=1)[:, None, ...]
-    return offset, xp.concat([plain + xp.zeros_like(kernel[:, :, :1, :]), kernel], axis=2)
+    clipped = xp.maximum(xp.minimum(offset, basis.inducing[:, -1:]), basis.inducing[:, :1])
+    kernel = _matern(basis.inducing[:, None, :, None] - clipped[:, None, None, :], basis.length, xp)
+    parametric = xp.stack([one, -zero, xp.ones_like(one)], axis=1)[:, None, ...]
+    return offset, xp.concat([parametric + xp.zeros_like(kernel[:, :, :1, :]), kernel], axis=2)
 
 
 def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
-    """Return logarithms (s, n) of the scaled and smoothed probabilities of classes 1 and 0."""
+    """Compute logarithms (s, n) of the scaled, smoothed probabilities of classes 1 and 0."""
     x = basis.inverse[:, None] * z
     small = xp.log1p(xp.exp(-abs(x)))
     least, rest = xp.log(basis.smoothing / 2), xp.log1p(-basis.smoothing)
@@ -197,7 +197,7 @@ def _matern(distance: Any, length: Any, xp: Any) -> Any:
 
 
 def _make_basis(points: Points, inverse: Any, xp: Any) -> Basis:
-    """Place the inducing inputs, and choose the lengths, by the distribution of offsets."""
+    """Choose inducing inputs and lengths from the distribution of the offsets."""
     total = xp.sum(points.weights)
     basis = Basis(inverse, 1 / (total + 1), None, None)
     one, zero = _shapes(basis, points.z, xp)
@@ -222,7 +222,7 @@ def log_prior(u: Any, xp: Any = np) -> Any:
 def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any, Any]:
     """Compute the posterior mean and deviation of the logarithm of the inverse temperature.
 
-    The wide part of the prior alone gives the range of the quadrature.
+    The range of the quadrature follows from the wide part of the prior.
     """
     prior = 1 / LOG_SCALES[-1] ** 2
 
@@ -237,7 +237,7 @@ def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any,
         slope = (weights * p - positives) @ x
         return slope + prior * u, square + slope + prior, square
 
-    # Two grids, then Newton's method.
+    # Search two grids, then use Newton's method.
     u, width = xp.zeros((), z.dtype), 9.0
     for _ in range(2):
         grid = u + xp.linspace(-width, width, 37, dtype=z.dtype)
@@ -248,7 +248,7 @@ def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any,
         u = xp.clip(u - slope / xp.maximum(second, prior / 10), low, high)
     _, second, square = slopes(u)
     spread = xp.maximum(second, square / 4 + prior) ** -0.5
-    # Far tails matter where the scores say little: points are dense in the middle only.
+    # Tails matter for uninformative scores, so points are dense only in the middle.
     steps = xp.linspace(-4, 4, _GRID, dtype=z.dtype)
     grid = u + spread * xp.sinh(steps)
     log_density = log_prior(grid, xp) - loss(grid)
@@ -269,12 +269,12 @@ class _Problem(NamedTuple):
 
 
 def _losses(problem: _Problem, theta: Any, xp: Any) -> tuple[Any, Any, Any]:
-    """Return penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
+    """Compute penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
     points, offset, features, precision, amplitude = problem
     line = (amplitude * theta) @ features + offset[:, None, None]
     small = xp.exp(-abs(line))
     rest = 1 / (1 + small)
-    # The logarithm of one plus the exponential is the line, where it is positive, and this.
+    # log(1 + exp(line)) = max(line, 0) - log(rest).
     value = (xp.maximum(line, 0) - xp.log(rest)) @ points.weights - line @ points.positives
     value = value + xp.sum(precision * theta**2, -1) / 2
     residual = xp.where(line >= 0, rest, small * rest) * points.weights - points.positives
@@ -283,14 +283,14 @@ def _losses(problem: _Problem, theta: Any, xp: Any) -> tuple[Any, Any, Any]:
 
 
 def _pairs(features: Any, total: Any, xp: Any) -> Any:
-    """Return products (s, 2, 153, n) of all pairs of features.
+    """Compute products (s, 2, 153, n) of all pairs of features.
 
-    On the host in single precision, unless rows are many: the Hessian gives steps, which gradients
-    in double precision make good, and a determinant.
+    The host uses single precision, unless there are many rows. The Hessian is needed only for a
+    determinant and for steps, whose errors are corrected by gradients in double precision.
     """
     if xp is not np:
         return features[:, :, _FIRST] * features[:, :, _SECOND]
-    narrow = features.astype(np.float32 if total < _LIGHT else np.float64)
+    narrow = features.astype(np.float32 if total < _MAX_SINGLE_PRECISION_WEIGHT else np.float64)
     pairs = np.empty((*features.shape[:2], len(_FIRST), features.shape[-1]), narrow.dtype)
     start = 0
     for i in range(COLUMNS):
@@ -301,41 +301,41 @@ def _pairs(features: Any, total: Any, xp: Any) -> Any:
 
 
 def _hessian(problem: _Problem, curvature: Any, pairs: Any, xp: Any) -> Any:
-    """Return matrices (s, 2, 10, 17, 17)."""
+    """Compute the Hessians (s, 2, 10, 17, 17)."""
     amplitude, dtype = problem.amplitude, problem.amplitude.dtype
     sums = (curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)).astype(dtype)
     sums = sums * (amplitude[..., _FIRST] * amplitude[..., _SECOND])
-    # Rounding of what is huge must not hide that the rest is positive.
-    most = xp.max(sums[..., _DIAGONAL], axis=-1, keepdims=True)
-    ridge = problem.precision + 4 * float(np.finfo(dtype).eps) * most
+    # A ridge keeps the matrix positive definite in spite of rounding errors of large entries.
+    largest = xp.max(sums[..., _DIAGONAL], axis=-1, keepdims=True)
+    ridge = problem.precision + 4 * float(np.finfo(dtype).eps) * largest
     sums = sums + ridge @ xp.eye(len(_FIRST), dtype=dtype)[_DIAGONAL]
     return xp.take(sums, _PAIR, axis=-1)
 
 
-def _polish(problem: _Problem, found: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
-    """Go on from the minimum of fewer points, whose Hessian is nearly the right one."""
-    theta, _, hessian, _ = found
+def _polish(problem: _Problem, coarse: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+    """Continue from the minimum of a coarse summary, whose Hessian is nearly correct."""
+    theta, _, hessian, _ = coarse
     pairs = _pairs(problem.features, problem.points.weights.sum(), np)
     before = np.inf
-    for _ in range(_POLISHED):
+    for _ in range(_MAX_POLISHING_STEPS):
         value, gradient, curvature = _losses(problem, theta, np)
         step = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
         gain = -(gradient * step).sum(axis=-1) / (abs(value) + 1e-3)
-        left = gain.max()
-        if not left < before:
+        decrement = gain.max()
+        if not decrement < before:
             break
-        theta, before = theta + step, left
-        if left <= _TOLERANCE:
-            return theta, value, _hessian(problem, curvature, pairs, np), left
+        theta, before = theta + step, decrement
+        if decrement <= _TOLERANCE:
+            return theta, value, _hessian(problem, curvature, pairs, np), decrement
     return _minimize(problem, theta, np)
 
 
 def _minimize(
     problem: _Problem, start: Any, xp: Any, tolerance: float = _TOLERANCE
 ) -> tuple[Any, Any, Any, Any]:
-    """Return theta, penalized loss and Hessian of all regressions, and the last decrement.
+    """Compute theta, penalized loss and Hessian of all regressions, and the last decrement.
 
-    Newton's method for all together: a step that does not lower a loss is halved.
+    Newton's method runs for all regressions together; steps that do not lower a loss are halved.
     """
     total = xp.sum(problem.points.weights)
     pairs = _pairs(problem.features, total, xp)
@@ -356,23 +356,23 @@ def _minimize(
         trial = theta + size[..., None] * step
         new, gradient, new_hessian = evaluate(trial)
         slack = 8 * eps * (abs(value) + total)
-        # A step that promises next to nothing is the last: rounding may well look like a rise.
+        # Accept steps with a negligible expected gain, in which rounding may look like a rise.
         least = tolerance * (abs(value) + 1e-3)
         lower = (new <= value + 1e-4 * size * slope + slack) | (-slope <= least)
-        left = xp.max(xp.where(lower, -slope, xp.inf) / (abs(value) + 1e-3))
+        decrement = xp.max(xp.where(lower, -slope, xp.inf) / (abs(value) + 1e-3))
         theta = xp.where(lower[..., None], trial, theta)
         value = xp.where(lower, new, value)
         hessian = xp.where(lower[..., None, None], new_hessian, hessian)
-        further, promise = direction(gradient, new_hessian)
-        step = xp.where(lower[..., None], further, step)
+        next_step, promise = direction(gradient, new_hessian)
+        step = xp.where(lower[..., None], next_step, step)
         slope = xp.where(lower, promise, slope)
         size = xp.where(lower, 1.0, size / 2)
-        status = xp.where(left > tolerance, -1, Status.CONVERGED)
-        return theta, value, hessian, step, slope, size, left, status
+        status = xp.where(decrement > tolerance, -1, Status.CONVERGED)
+        return theta, value, hessian, step, slope, size, decrement, status
 
     value, gradient, hessian = evaluate(start)
     step, slope = direction(gradient, hessian)
     one = xp.ones(start.shape[:-1], start.dtype)
     state = (start, value, hessian, step, slope, one, one[0, 0, 0], xp.full((), -1))
-    _, theta, value, hessian, *_, left, _ = iterate(once, state, _MOST, xp)
-    return theta, value, hessian, left
+    _, theta, value, hessian, *_, decrement, _ = iterate(once, state, _MAX_STEPS, xp)
+    return theta, value, hessian, decrement

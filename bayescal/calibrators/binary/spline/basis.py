@@ -12,30 +12,30 @@ from bayescal._core.arrays import namespace, search
 if TYPE_CHECKING:
     from scipy.interpolate import BSpline, CubicSpline
 
-#: Smoothest functions of the spline space that are kept: rougher ones never get weight.
+#: Number of the smoothest functions that are used; rougher functions never get weight.
 FUNCTIONS = 30
-_APART, _NOTHING = 1e-6, 1e-100
+_MIN_RELATIVE_DISTANCE, _TINY = 1e-6, 1e-100
 
 Penalty = Literal["symmetric", "coefficients", "curvature"]
 _Functions = Callable[[np.ndarray], np.ndarray]
 
 
 def choose_knots(distinct: np.ndarray, most: int) -> np.ndarray:
-    """Return at most ``most`` of the distinct scores, spread evenly over their ranks.
+    """Choose at most ``most`` of the distinct scores, spread evenly over their ranks.
 
-    From both ends alike: those of mirrored scores are mirrored.
+    The choice is symmetric: mirrored scores give mirrored knots.
     """
     last, steps = len(distinct) - 1, min(most, len(distinct)) - 1
-    if distinct[-1] - distinct[0] < _NOTHING:
+    if distinct[-1] - distinct[0] < _TINY:
         return distinct[:1]
-    # Twice the ranks, times the steps; halves are rounded to the nearer end, and one in the middle
-    # is between two scores.
+    # Twice the ranks, times the steps. Halves are rounded toward the nearer end; a half in the
+    # middle becomes the mean of two scores.
     ranks = 2 * last * np.arange(steps + 1)
     low, high = -((steps - ranks) // (2 * steps)), (ranks + steps) // (2 * steps)
     side = 2 * np.arange(steps + 1) - steps
     knots = (distinct[np.where(side > 0, high, low)] + distinct[np.where(side < 0, low, high)]) / 2
-    # Nearer to each other than this they only cost digits.
-    least = _APART * (knots[-1] - knots[0])
+    # Knots that are closer than this only cost digits.
+    least = _MIN_RELATIVE_DISTANCE * (knots[-1] - knots[0])
     center = (knots[0] + knots[-1]) / 2
     below, above = knots[knots < center], knots[knots > center]
     outer = _thin(below - knots[0], least), _thin((knots[-1] - above)[::-1], least)[::-1]
@@ -49,7 +49,7 @@ def choose_knots(distinct: np.ndarray, most: int) -> np.ndarray:
 
 
 def _thin(away: np.ndarray, least: float) -> np.ndarray:
-    """Return which of ascending distances to keep: the first in each cell, and not next to zero."""
+    """Mark the ascending distances to keep: the first in each cell, not too close to zero."""
     cell = np.floor(away / least)
     return np.concatenate([[True], (np.diff(cell) > 0) & (away[1:] > least)])
 
@@ -57,11 +57,12 @@ def _thin(away: np.ndarray, least: float) -> np.ndarray:
 def make_basis(
     knots: np.ndarray, x: np.ndarray, weights: np.ndarray, penalty: Penalty, precise: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return functions as values at the knots (k, p), and the roughness (p,) of each.
+    """Compute the values (k, p) of basis functions at the knots, and their roughness (p,).
 
-    On the data they are orthogonal and of mean square one; first come those without penalty, then
-    the others, smoothest first: the basis of Demmler and Reinsch. Roughness is right up to 1e13
-    times the least; if ``precise``, which takes twice as long, up to 1e24.
+    This is the basis of Demmler and Reinsch: on the data the functions are orthogonal with mean
+    square one. Functions without penalty come first, then the others in order of roughness.
+    Roughness is accurate up to 1e13 times the smallest; if ``precise``, which takes twice as long,
+    up to 1e24.
     """
     from scipy.linalg import eigh
 
@@ -70,55 +71,55 @@ def make_basis(
     at_points = np.concatenate([free(x), unit(x)], axis=1)
     at_knots = np.concatenate([free(knots), unit(knots)], axis=1)
     p = free(knots[:1]).shape[1]
-    # Orthogonal functions without penalty, and the part of all others that they do not hold.
+    # Orthogonalize the unpenalized functions, and project them out of the others.
     factor = np.linalg.qr(root[:, None] * at_points[:, :p])[1]
     if p > 1 and abs(factor[1, 1]) < 1e-10:
-        # All weight is at one score: there is no line through it.
+        # All weight is at one score, so no slope can be estimated.
         return np.ones((len(knots), 1)), np.zeros(1)
     factor *= np.sign(np.diagonal(factor))[:, None]
-    plain = np.linalg.solve(factor.T, at_knots[:, :p].T).T
-    held = root[:, None] * np.linalg.solve(factor.T, at_points[:, :p].T).T
-    shares = held.T @ (root[:, None] * at_points[:, p:])
-    rest = root[:, None] * at_points[:, p:] - held @ shares
+    unpenalized = np.linalg.solve(factor.T, at_knots[:, :p].T).T
+    projected = root[:, None] * np.linalg.solve(factor.T, at_points[:, :p].T).T
+    overlap = projected.T @ (root[:, None] * at_points[:, p:])
+    rest = root[:, None] * at_points[:, p:] - projected @ overlap
     size = rest.shape[1]
     if not size:
-        return plain, np.zeros(p)
-    kept = min(size, FUNCTIONS - p)
+        return unpenalized, np.zeros(p)
+    count = min(size, FUNCTIONS - p)
     if precise:
         roots, vectors = np.linalg.svd(np.linalg.qr(rest, mode="r"))[1:]
-        squares, vectors = roots[:kept] ** 2, vectors[: len(roots)][:kept].T
+        squares, vectors = roots[:count] ** 2, vectors[: len(roots)][:count].T
     else:
-        squares, vectors = eigh(rest.T @ rest, subset_by_index=(size - kept, size - 1))
+        squares, vectors = eigh(rest.T @ rest, subset_by_index=(size - count, size - 1))
         squares, vectors = squares[::-1], vectors[:, ::-1]
-    seen = squares > (1e-24 if precise else 1e-13) * max(squares[0], 1e-300)
-    vectors = vectors[:, seen] / np.sqrt(squares[seen])
-    others = (at_knots[:, p:] - plain @ shares) @ vectors
-    roughness = np.concatenate([np.zeros(p), 1 / squares[seen]])
-    return np.concatenate([plain, others], axis=1), roughness
+    used = squares > (1e-24 if precise else 1e-13) * max(squares[0], 1e-300)
+    vectors = vectors[:, used] / np.sqrt(squares[used])
+    others = (at_knots[:, p:] - unpenalized @ overlap) @ vectors
+    roughness = np.concatenate([np.zeros(p), 1 / squares[used]])
+    return np.concatenate([unpenalized, others], axis=1), roughness
 
 
 def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _Functions]:
-    """Return the functions without penalty, and those whose squared coefficients are the penalty.
+    """Return two functions of points (m,): unpenalized columns, and penalized columns (m, p).
 
-    Both are functions of points (m,) that return columns (m, p). Together they span the natural
-    cubic splines.
+    The penalty is the sum of squared coefficients of the penalized columns. Together the columns
+    span the natural cubic splines.
     """
     from scipy.linalg import solve_triangular
 
     k = len(knots)
     if penalty == "coefficients":
-        # The slope is penalized too: these are all of the published basis but the constant.
+        # The slope is penalized too: all functions of the published basis except the constant.
         return lambda x: np.ones((len(x), 1)), lambda x: _natural(knots, x)
 
     def line(x: np.ndarray) -> np.ndarray:
-        # From the middle, so that both ends are alike.
+        # Measured from the middle, for symmetry.
         half = max(knots[-1] - knots[0], 1e-300) / 2
         return ((x - (knots[0] + knots[-1]) / 2) / half)[:, None] ** np.arange(min(k, 2))
 
     def hats(x: np.ndarray) -> np.ndarray:
         from scipy.interpolate import BSpline
 
-        # Second derivatives are straight between knots.
+        # Second derivatives are linear between knots.
         ends = np.concatenate([knots[:1], knots, knots[-1:]])
         spline = BSpline(ends, np.eye(k)[:, 1:-1], 1).antiderivative(2)
         return _straight_outside(spline, knots, x)
@@ -131,7 +132,7 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
             away = x[:, None] - (knots[0] + knots[-1]) / 2
             if k < 3:
                 return (away @ inverse)[:, : k - 1]
-            # Of all functions the mean of the slopes at the ends is zero.
+            # The slopes at the two ends have mean zero.
             curves = hats(x) - away * (knots[2:] - knots[:-2]) / 4
             return np.concatenate([away, curves], axis=1) @ inverse
 
@@ -145,18 +146,18 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
 
 
 def _both_ends(knots: np.ndarray) -> np.ndarray:
-    """Return what the root of the mean of two penalties is made of (2k - 2, k - 1).
+    """Compute a matrix (2k - 2, k - 1) whose square is the mean of two penalties.
 
-    Of the published one, of the coefficients of the basis without its constant, and of that of the
-    mirrored basis. Columns are the mean slope of both ends and the second derivatives at all knots
-    but the ends. The coefficients are a slope at an end, and a sixth of the jumps of the third
-    derivative, times the distance to the other end.
+    These are the published penalty, of the coefficients of the basis without its constant, and the
+    penalty for the mirrored basis. Columns are the mean slope of both ends and the second
+    derivatives at the inner knots. The coefficients are a slope at one end, and one sixth of the
+    jumps of the third derivative times the distance to the other end.
     """
     k, h = len(knots), np.diff(knots)
     second = np.eye(k)[:, 1:-1]
     third = np.diff(second, axis=0) / h[:, None]
     jumps = np.diff(third, axis=0, prepend=0, append=0) / 6
-    turn = (knots[2:] - knots[:-2]) / 4  # half of the change of the slope
+    turn = (knots[2:] - knots[:-2]) / 4  # half the change of the slope
     left = np.concatenate([-turn[None], (knots[-1] - knots[:-2, None]) * jumps[:-2]])
     right = np.concatenate([turn[None], (knots[2:, None] - knots[0]) * jumps[2:]])
     slopes = np.zeros((2 * (k - 1), 1))
@@ -165,7 +166,7 @@ def _both_ends(knots: np.ndarray) -> np.ndarray:
 
 
 def _natural(knots: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return the natural cubic basis (m, k - 1) without its constant."""
+    """Compute the natural cubic basis (m, k - 1) without its constant."""
     if len(knots) == 1:
         return np.empty((len(x), 0))
     last = knots[-1]
@@ -177,7 +178,7 @@ def _natural(knots: np.ndarray, x: np.ndarray) -> np.ndarray:
 def _straight_outside(
     spline: BSpline | CubicSpline, knots: np.ndarray, x: np.ndarray
 ) -> np.ndarray:
-    """Evaluate a spline at x (m,): (m, p); it goes on straight outside the knots."""
+    """Evaluate a spline at x (m,): (m, p); it is linear outside the knots."""
     inside = np.clip(x, knots[0], knots[-1])
     result = spline(inside)
     outside = np.flatnonzero(x != inside)
@@ -187,7 +188,7 @@ def _straight_outside(
 
 
 def second_derivatives(knots: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return those (k, p) of the natural cubic splines with values (k, p), at the knots."""
+    """Compute second derivatives (k, p) at the knots of natural splines with values (k, p)."""
     from scipy.interpolate import CubicSpline
 
     if len(knots) < 3:
@@ -196,9 +197,9 @@ def second_derivatives(knots: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def evaluate(knots: Any, values: Any, bends: Any, x: Any) -> Any:
-    """Evaluate natural cubic splines at x (m,): (p, m); they go on straight outside the knots.
+    """Evaluate natural cubic splines at x (m,): (p, m); they are linear outside the knots.
 
-    ``values`` and ``bends`` (k, p) are what they are at the knots, and their second derivatives.
+    ``values`` and ``bends`` (k, p) are the values and the second derivatives at the knots.
     """
     xp = namespace(x)
     if knots.shape[0] == 1:
@@ -208,7 +209,7 @@ def evaluate(knots: Any, values: Any, bends: Any, x: Any) -> Any:
     width = xp.take(knots[1:] - knots[:-1], left, axis=0)
     part = (inside - xp.take(knots, left, axis=0)) / width
     rest, beyond = 1 - part, x - inside
-    # Those of the slope at the ends, where nothing bends.
+    # Outside the knots, extrapolate with the slope at the end.
     weights = (
         rest - beyond / width,
         part + beyond / width,
@@ -217,5 +218,5 @@ def evaluate(knots: Any, values: Any, bends: Any, x: Any) -> Any:
     )
     ends = (values, values[1:, :], bends, bends[1:, :])
     return sum(
-        weight * xp.take(own, left, axis=0).T for weight, own in zip(weights, ends, strict=True)
+        weight * xp.take(end, left, axis=0).T for weight, end in zip(weights, ends, strict=True)
     )

@@ -22,8 +22,8 @@ from bayescal.calibrators.binary.spline.basis import (
 from bayescal.calibrators.binary.spline.points import (
     choose_strength,
     draw_averaged,
-    gather,
     grid_of,
+    summarize,
 )
 from bayescal.data.checks import as_numpy, check_choice, check_count, check_strength
 from bayescal.data.given import BLOCKS
@@ -34,95 +34,97 @@ from bayescal.regression.draws import Draws, one_chain
 
 __all__ = ["Spline", "compact_logit"]
 
-#: Rows (270,) of the identity, of weight one together: densely in [.01, .99], sparsely outside.
+#: Rows (270,) on the identity, of total weight one: dense in [0.01, 0.99], sparse outside.
 _TAIL = 10 ** np.linspace(-8, -2, 19)[:-1]
 _LINE = np.concatenate([_TAIL, np.arange(1, 100) / 100, 1 - _TAIL])
-_SHARE = np.repeat([1 / 18, 1.0, 1 / 18], [18, 99, 18]) / 101
+_LINE_WEIGHTS = np.repeat([1 / 18, 1.0, 1 / 18], [18, 99, 18]) / 101
 _PRIOR = (
     np.tile(_LINE, 2),
     np.repeat([0, 1], len(_LINE)),
-    np.concatenate([_SHARE * (1 - _LINE), _SHARE * _LINE]),
+    np.concatenate([_LINE_WEIGHTS * (1 - _LINE), _LINE_WEIGHTS * _LINE]),
 )
-#: Of the logit, at most; and what 1 - p can be.
+#: Limits of the automatic epsilon of the logit.
 _EPSILONS = 1e-16, 1e-4
 
 
 @dataclass(eq=False, repr=False)
 class Spline(LogOddsCalibrator):
-    r"""Log odds that are a natural cubic spline in the probability, or in its compact logit.
+    r"""Spline calibration: log odds that are a natural cubic spline in the probability.
 
-    Minimizes the negative log likelihood plus a penalty. The published one, "coefficients", is
+    The fit minimizes the negative log likelihood plus a penalty. The published "coefficients" is
     :math:`\tfrac\lambda2 \sum_k \theta_k^2` over all coefficients of the natural cubic basis but
-    the constant. That basis begins at the left end, so that exchanging the classes changes
+    the constant. That basis begins at the left end, so exchanging the classes changes
     probabilities, by up to 0.3 with 300 rows. The default "symmetric" is the mean of that penalty
-    and of the one for the mirrored basis; the log loss is the same within its standard error, and
+    and of the penalty for the mirrored basis. Its log loss is equal within standard errors, and
     exchanging the classes exchanges probabilities exactly. "curvature" is
-    :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which leaves the slope free. The fit uses another basis
-    of the same space: its functions are orthogonal on the data, and each penalty is a sum of
-    squares in it. The 30 smoothest functions are kept. Knots nearer than 1e-6 of the range are
+    :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which does not penalize the slope. The fit uses another
+    basis of this space, whose functions are orthogonal on the data and in which each penalty is a
+    sum of squares. The 30 smoothest functions are used. Knots closer than 1e-6 of the range are
     merged.
 
-    The strength is chosen among 17, with few distinct scores 25, by cross-validated log loss. For
-    that scores are gathered in at most 512 points of equal weight. Rows of equal score and label
+    Cross-validated log loss chooses the strength from 17 candidates, or 25 for few distinct scores.
+    Scores are first summarized by at most 512 points of equal weight. Rows of equal score and label
     share a fold, unless they count for more than one row and the score has both labels, or for more
-    than a twentieth of all rows.
-    Folds are drawn within each class, by a fixed seed and in the order of the scores, of the second
-    class from the lowest and of the first from the highest.
+    than one twentieth of all rows. Folds are drawn within each class, by a fixed seed, in ascending
+    order of scores for the second class and in descending order for the first.
 
     Parameters
     ----------
     rescale : {None, "compact_logit", "logit"}
-        What the spline is a function of: the probability itself, its :func:`compact_logit`, or its
-        logit.
+        Argument of the spline: the probability, its :func:`compact_logit`, or its logit.
     knots : int or sequence of float
-        At most this many knots, quantiles of the distinct scores; or the knots themselves, three
+        The maximal number of knots, which are quantiles of the distinct scores; or the knots, three
         or more probabilities.
     penalty : {"symmetric", "coefficients", "curvature"}
+        The penalty of the coefficients, as described above.
     strength : float or "cv"
         :math:`\lambda`, in nats.
     folds : int
+        Number of folds of cross-validation.
     rule : {"one_se", "best"}
-        Of cross-validation: the greatest strength whose log loss exceeds the least by at most one
-        standard error of that difference, or the one with the least, as published. The first
-        overfits less where rows are few.
+        Rule of cross-validation: the largest strength whose log loss exceeds the minimum by at most
+        one standard error of the difference; or the strength with the minimum, as published. The
+        first overfits less if there are few rows.
     strengths : sequence of float, optional
-        The candidates of cross-validation, instead of those above.
+        Candidates of cross-validation, instead of the default grid.
     epsilon : float or "auto"
-        In (0, 1/2). Of ``rescale``: the compact logit is none outside [epsilon, 1 - epsilon], and
-        for the logit probabilities are clipped to this. "auto" is :math:`10^{r-1}` with
-        :math:`r = \lfloor \log_{10} \min_{p < 1} (1 - p) \rfloor` for the compact logit, as
-        published, which looks at one end only; for the logit half the power of two next to the
-        least distance to 0 or 1 of scores between, at most 1e-4.
+        In (0, 1/2). The compact logit is the identity outside [epsilon, 1 - epsilon]; the logit
+        clips probabilities to this interval. For the compact logit, "auto" is the published
+        :math:`10^{r-1}` with :math:`r = \lfloor \log_{10} \min_{p < 1} (1 - p) \rfloor`, which
+        depends on one end only. For the logit, it is half the power of two closest to the smallest
+        distance of a score from 0 or 1, and at most 1e-4.
     unity_prior_weight : float
-        The curve is drawn to the identity by so many rows on it: of 135 probabilities, most of
-        them in [.01, .99], and of labels 1 as often as they say. Cross-validation holds none out.
+        Weight in rows of a prior that draws the curve toward the identity. Its rows have 135
+        probabilities, most of them in [0.01, 0.99], and the labels that these probabilities imply.
+        Cross-validation never holds them out.
 
     Attributes
     ----------
     strength_ : float
-        Of the penalty.
+        Strength of the penalty.
     knots_ : array
+        Knots of the spline.
 
     Notes
     -----
-    As published: ``Spline(penalty="coefficients", rule="best")`` is algorithm 1, with
-    ``rescale="compact_logit"`` it is algorithm 2, in ``OneVsRest`` 3 and in
-    ``CalibratedClassifier(cv=5)`` 4. The author's package splinecalib 0.0.13 is near
-    ``Spline("logit", 30, "coefficients", rule="best", unity_prior_weight=20)``: with a
-    random sample of knots beside .1, .2, ..., .9, the intercept penalized too, a single fold held
-    out, and its :math:`\lambda` that times k / (2n) of k knots and n rows.
+    Published algorithms: ``Spline(penalty="coefficients", rule="best")`` is algorithm 1. With
+    ``rescale="compact_logit"`` it is algorithm 2, inside ``OneVsRest`` algorithm 3, and inside
+    ``CalibratedClassifier(cv=5)`` algorithm 4. The author's package splinecalib 0.0.13 is similar
+    to ``Spline("logit", 30, "coefficients", rule="best", unity_prior_weight=20)``; it differs by a
+    random sample of knots besides 0.1, 0.2, ..., 0.9, a penalized intercept, a single held-out
+    fold, and a :math:`\lambda` that is larger by the factor k / (2n) for k knots and n rows.
 
-    With ``inference="laplace"`` and ``strength="cv"`` the posterior is averaged over the candidates
-    of the strength: each has as many draws from its normal approximation as the square root of its
-    evidence says, on at most 512 points that stand for the rows. So bands, and the posterior means
-    that are predicted, do not depend on the strength that cross-validation chose. A given strength,
-    and "nuts", take the strength as known. In simulations with 20, 100 and 1,000 rows, intervals of
-    level 0.9 held 82 to 98 % of calibrated, straight, bent and constant log odds, on average over
-    the scores, and 87, 75 and 71 % of log odds with a wave, which are smoothed
+    With ``inference="laplace"`` and ``strength="cv"`` the posterior is averaged over the candidate
+    strengths: the number of draws of each normal approximation is proportional to the square root
+    of its evidence, computed on at most 512 points that summarize the rows. Intervals and posterior
+    means therefore do not depend on the strength that cross-validation chose. A fixed strength and
+    "nuts" treat the strength as known. In simulations with 20, 100 and 1,000 rows, intervals of
+    level 0.9 covered 82 to 98 % of calibrated, straight, bent and constant log odds, on average
+    over the scores, and 87, 75 and 71 % of log odds with a wave, which are smoothed
     (``benchmarks/coverage_bands.py``).
 
-    O(n log n + n) time to fit, with 30 columns; O(m) to apply. Rows that come in blocks take two
-    passes, which find their distinct scores, 4,194,304 at most; the rest is done with these.
+    O(n log n + n) time to fit, with 30 columns; O(m) to apply. Rows in blocks take two passes,
+    which collect at most 4,194,304 distinct scores; the remaining steps use these in memory.
 
     References
     ----------
@@ -184,18 +186,22 @@ class Spline(LogOddsCalibrator):
 
     @property
     def symmetric(self) -> bool:
-        """Not the basis of "coefficients", nor the compact logit, which looks at one end."""
+        """Whether exchanging the classes exchanges probabilities.
+
+        False for the penalty "coefficients" and for the automatic epsilon of the compact logit,
+        which depend on one end.
+        """
         even = self.rescale != "compact_logit" or self.epsilon != "auto"
         return self.penalty != "coefficients" and even and isinstance(self.knots, Integral)
 
     @property
     def sources(self) -> frozenset[str]:
-        """Where the rows of a fit may be: distinct scores of blocks are held in memory."""
+        """Kinds of sources that ``fit`` accepts; distinct scores of blocks are held in memory."""
         return BLOCKS
 
-    def _used(self, rows: Source) -> Source:
-        # Rows of equal score and label are one to every step of the fit.
-        return super()._used(self._with_prior(merged_rows(rows, "Spline")))
+    def _rows_to_fit(self, rows: Source) -> Source:
+        # All steps of the fit treat rows of equal score and label as one row.
+        return super()._rows_to_fit(self._with_prior(merged_rows(rows, "Spline")))
 
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:
         scores, y, weights = merged_rows(rows, "Spline")
@@ -203,19 +209,19 @@ class Spline(LogOddsCalibrator):
         if self.strength != "cv" or self.inference != "laplace" or not len(grid):
             return super()._sample(state, Rows(scores, y, weights), seed)
         order = np.lexsort((weights, y, scores))
-        points = gather(scores[order], y[order], weights[order], 1)
+        points = summarize(scores[order], y[order], weights[order], 1)
         mass = points.weights[0]
 
         def target(strength: float) -> tuple[Any, Target]:
-            given = {**state, "strength": np.asarray(strength)}
-            some = Rows(points.x, points.positives[0] / mass, mass)
-            _, basis, design = self._standardize(given, some)
+            candidate = {**state, "strength": np.asarray(strength)}
+            summary = Rows(points.x, points.positives[0] / mass, mass)
+            _, basis, design = self._standardized_design(candidate, summary)
             return basis, Target(design, np.zeros(len(basis.positive)), basis.prior)
 
         return one_chain(*draw_averaged(map(target, grid), self.num_samples, seed))
 
     def _with_prior(self, rows: Rows) -> Rows:
-        """Return rows, and after them those of the prior."""
+        """Append the rows of the prior."""
         if not self.unity_prior_weight:
             return rows
         prior = *_PRIOR[:2], float(self.unity_prior_weight) * _PRIOR[2]
@@ -224,24 +230,26 @@ class Spline(LogOddsCalibrator):
     def _prepare(self, rows: Rows) -> State:
         scores, y, weights = rows
         count = len(y) - (len(_PRIOR[0]) if self.unity_prior_weight else 0)
-        scores, beyond = scores[:count], scores[count:]
+        scores, prior_scores = scores[:count], scores[count:]
         state: State = {}
         if self.rescale:
             state["epsilon"] = np.asarray(self._epsilon_of(scores))
         x = self._rescaled(state, scores)
         order = np.lexsort((weights[:count], y[:count], x))
-        points = gather(x[order], y[order], weights[order], self.folds)
+        points = summarize(x[order], y[order], weights[order], self.folds)
         if isinstance(self.knots, Integral):
             distinct = np.unique(x)
-            few = len(points.x) < min(int(self.knots), len(distinct))
-            knots = choose_knots(points.x if few else distinct, int(self.knots))
+            use_points = len(points.x) < min(int(self.knots), len(distinct))
+            knots = choose_knots(points.x if use_points else distinct, int(self.knots))
         else:
-            given = np.unique(np.asarray(self.knots, float))
-            knots = choose_knots(np.unique(self._rescaled(state, given)), len(given))
-        if len(beyond):
-            points = points.with_more(self._rescaled(state, beyond), y[count:], weights[count:])
-        # Cubes of logits differ by far more than those of probabilities; and candidates of the
-        # strength, which follow from roughness, must not differ where classes are exchanged.
+            knots_given = np.unique(np.asarray(self.knots, float))
+            knots = choose_knots(np.unique(self._rescaled(state, knots_given)), len(knots_given))
+        if len(prior_scores):
+            points = points.with_more(
+                self._rescaled(state, prior_scores), y[count:], weights[count:]
+            )
+        # Cubes of logits vary far more than cubes of probabilities. Candidate strengths follow from
+        # the roughness, and must not change if the classes are exchanged.
         precise = self.rescale == "logit" or self.penalty == "symmetric"
         mass = points.weights.sum(axis=0)
         functions, roughness = make_basis(knots, points.x, mass, self.penalty, precise)
@@ -298,8 +306,8 @@ def compact_logit(p: Any, epsilon: Any) -> Any:
     .. math:: G(p) = \frac{1 - 2\epsilon}{2 \log((1 - \epsilon) / \epsilon)}
               \operatorname{logit}(p) + \frac12
 
-    inside :math:`[\epsilon, 1 - \epsilon]`, and p itself outside, where the two meet: section 5.1
-    of B. Lucena (2018), Spline-based probability calibration.
+    inside :math:`[\epsilon, 1 - \epsilon]`, and p outside; the function is continuous. See section
+    5.1 of B. Lucena (2018), Spline-based probability calibration.
 
     Examples
     --------
@@ -316,7 +324,7 @@ def compact_logit(p: Any, epsilon: Any) -> Any:
 
 
 def _clipped_logit(p: Any, epsilon: Any) -> Any:
-    """Return the logit of p, clipped to [epsilon, 1 - epsilon]."""
+    """Compute the logit of p, clipped to [epsilon, 1 - epsilon]."""
     xp = namespace(p)
     epsilon = xp.asarray(epsilon, dtype=p.dtype)
     inside = xp.clip(p, epsilon, 1 - epsilon)

@@ -1,4 +1,4 @@
-"""Scores gathered in points, their folds, and the strength of a spline's penalty."""
+"""Weighted points that summarize scores, and the choice of a spline's penalty."""
 
 from __future__ import annotations
 
@@ -11,121 +11,124 @@ from bayescal.calibrators.binary.spline.basis import FUNCTIONS
 from bayescal.regression.binary.posterior import Target, find_mode, triangle
 from bayescal.regression.binary.ridge import ridge_path
 
-_POINTS = 512
+#: Maximal number of points.
+_MAX_POINTS = 512
+#: Number of candidate strengths, and of further ones if there are few distinct scores.
 _GRID, _MORE = 17, 8
-#: Of the evidence of a strength.
+#: Exponent of the evidence of a strength.
 _POWER = 0.5
-#: A logarithm of evidence that is less by so much has no draws.
+#: Candidates whose log evidence is smaller than the largest by this much get no draws.
 _NEGLIGIBLE = 20.0
-#: Rows of equal score and label share a fold if they are not more than this share of all: the
-#: first if that score has one label only, the second if both.
-_SHARES = 1 / 20, 1 / (1 << 20)
+#: Largest proportion of all weight that rows of equal score and label may have to share a fold:
+#: if the score has one label, and if it has both.
+_MAX_PROPORTIONS = 1 / 20, 1 / (1 << 20)
 
 
-class Points(NamedTuple):
-    """Scores gathered in points (k,), with the weight (folds, k) of cases and of positives."""
+class FoldedPoints(NamedTuple):
+    """Points (k,), with weights (folds, k) of all rows and of positive rows."""
 
     x: np.ndarray
     weights: np.ndarray
     positives: np.ndarray
 
-    def with_more(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
-        """Return these points and others (m,), which are in a fold of their own."""
+    def with_more(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> FoldedPoints:
+        """Append points (m,) in an additional fold."""
 
-        def join(own: np.ndarray, more: np.ndarray) -> np.ndarray:
-            corner = np.zeros((len(own), len(more)))
-            return np.block([[own, corner], [np.zeros((1, own.shape[1])), more[None]]])
+        def append_fold(folds: np.ndarray, more: np.ndarray) -> np.ndarray:
+            corner = np.zeros((len(folds), len(more)))
+            return np.block([[folds, corner], [np.zeros((1, folds.shape[1])), more[None]]])
 
-        both = join(self.weights, weights), join(self.positives, weights * y)
-        return Points(np.concatenate([self.x, x]), *both)
+        sums = append_fold(self.weights, weights), append_fold(self.positives, weights * y)
+        return FoldedPoints(np.concatenate([self.x, x]), *sums)
 
 
-def gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> Points:
-    """Gather sorted rows in points of equal weight; equal scores go to one point."""
+def summarize(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> FoldedPoints:
+    """Summarize sorted rows by points of equal weight; equal scores share a point."""
     first = np.concatenate([[True], x[1:] > x[:-1]])
     rows = np.flatnonzero(first)
     mass = np.add.reduceat(weights, rows)
-    # Of the middles of equal scores, so that both ends are alike: borders belong to the outer side.
-    place = (np.cumsum(mass) - mass / 2) / weights.sum() * _POINTS
-    outer = np.where(place < _POINTS / 2, np.ceil(place) - 1, np.floor(place))
-    share = np.repeat(outer, np.diff(np.append(rows, len(x)))).astype(int)
-    begins = np.concatenate([[False], share[1:] > share[:-1]])
-    if first.sum() <= _POINTS:
+    # Middles of equal scores are symmetric; a score on a border belongs to the outer side.
+    rank = (np.cumsum(mass) - mass / 2) / weights.sum() * _MAX_POINTS
+    outer = np.where(rank < _MAX_POINTS / 2, np.ceil(rank) - 1, np.floor(rank))
+    quantile = np.repeat(outer, np.diff(np.append(rows, len(x)))).astype(int)
+    begins = np.concatenate([[False], quantile[1:] > quantile[:-1]])
+    if first.sum() <= _MAX_POINTS:
         begins = np.concatenate([[False], first[1:]])
     point = np.cumsum(begins)
     count = point[-1] + 1
     mean = np.bincount(point, weights * (x - x[0])) / np.bincount(point, weights) + x[0]
     cell, parts, fold = _divide(x, y, weights, folds)
-    place = fold * count + point[cell]
-    total = np.bincount(place, parts, minlength=folds * count).reshape(folds, count)
-    ones = np.bincount(place, parts * y[cell], minlength=folds * count).reshape(folds, count)
-    return Points(mean, total, ones)
+    index = fold * count + point[cell]
+    total = np.bincount(index, parts, minlength=folds * count).reshape(folds, count)
+    ones = np.bincount(index, parts * y[cell], minlength=folds * count).reshape(folds, count)
+    return FoldedPoints(mean, total, ones)
 
 
 def _divide(
     x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return parts of sorted rows: the row that each stands for, its weight and its fold."""
+    """Split sorted rows into parts: the row, the weight and the fold of each part."""
     first = np.concatenate([[True], (np.diff(x) > 0) | (np.diff(y) != 0)])
     rows = np.flatnonzero(first)
     weight = np.add.reduceat(weights, rows)
-    # A score with both labels must not lose all of one with a fold.
+    # If a score has both labels, no fold may contain all rows of one label.
     same = np.diff(x[rows]) == 0
     both = np.append(False, same) | np.append(same, False)
-    most = np.maximum(1.0, np.where(both, _SHARES[1], _SHARES[0]) * weight.sum())
+    most = np.maximum(1.0, np.where(both, _MAX_PROPORTIONS[1], _MAX_PROPORTIONS[0]) * weight.sum())
     # Sums of weights carry rounding errors.
     pieces = np.maximum(np.ceil(weight / most - 1e-9), 1).astype(int)
     cell = np.repeat(rows, pieces)
     fold = np.empty(len(cell), int)
-    # Not in turn: folds that are alike in every region would not punish what is only noise. Those
-    # of one class are drawn from below, and of the other from above: of exchanged classes the same.
+    # Folds are drawn, not assigned in turn: folds that agree in every region would not penalize
+    # noise. One class is numbered from below and the other from above, so that exchanging the
+    # classes gives mirrored folds.
     for label, step in ((0, -1), (1, 1)):
-        own = np.flatnonzero(y[cell] == label)[::step]
-        fold[own] = np.random.default_rng(0).permutation(len(own)) % folds
+        rows_of_label = np.flatnonzero(y[cell] == label)[::step]
+        fold[rows_of_label] = np.random.default_rng(0).permutation(len(rows_of_label)) % folds
     return cell, np.repeat(weight / pieces, pieces), fold
 
 
 def choose_strength(
     columns: np.ndarray,
-    points: Points,
+    points: FoldedPoints,
     roughness: np.ndarray,
     rule: str,
     folds: int,
     candidates: Sequence[float] | None,
 ) -> float:
-    """Return the strength that cross-validation prefers; of equals the greatest.
+    """Choose the strength by cross-validation; of equally good strengths the largest.
 
-    Further folds than these are never held out.
+    Only the first ``folds`` folds are held out.
     """
     grid = grid_of(roughness, points.weights.sum(), candidates)
     if not len(grid):
         return 0.0
     path = ridge_path(columns, points.weights, points.positives, grid[:, None] * roughness)
-    held = points.weights.sum(axis=1)[:folds]
-    share = held / held.sum()
+    weight = points.weights.sum(axis=1)[:folds]
+    proportion = weight / weight.sum()
     losses = np.where(np.isnan(path.losses), np.inf, path.losses)[:, :folds]
-    best = int(np.argmin(losses @ share))
+    best = int(np.argmin(losses @ proportion))
     if rule == "one_se" and np.isfinite(losses[best]).all():
-        # Of differences: folds that are hard are so for all strengths.
+        # The error of differences, because hard folds are hard for all strengths.
         worse = np.minimum(losses, 1e100) - losses[best]
-        mean = worse @ share
-        error = np.sqrt((worse - mean[:, None]) ** 2 @ share / (len(held) - 1))
+        mean = worse @ proportion
+        error = np.sqrt((worse - mean[:, None]) ** 2 @ proportion / (len(weight) - 1))
         best = int(np.argmax((mean <= error) & np.isfinite(losses).all(axis=1)))
     return float(grid[best])
 
 
-def grid_of(roughness: np.ndarray, total: float, given: Sequence[float] | None) -> np.ndarray:
-    """Return candidates of the strength, greatest first, for rows of a total weight.
+def grid_of(roughness: np.ndarray, total: float, candidates: Sequence[float] | None) -> np.ndarray:
+    """Return candidate strengths in descending order, for rows with this total weight.
 
-    None if no function has roughness.
+    The array is empty if no function has roughness.
     """
     rough = roughness[roughness > 0]
     if not rough.size:
         return rough
-    if given is not None:
-        return np.unique(np.asarray(given, float))[::-1]
-    # From where the smoothest curve is gone to where the roughest is half free; and wholly free if
-    # all functions of the space are kept, as with few distinct scores.
+    if candidates is not None:
+        return np.unique(np.asarray(candidates, float))[::-1]
+    # The grid starts where the smoothest function vanishes and ends where the roughest is half
+    # free, or entirely free if few distinct scores allow all functions of the space.
     grid = np.geomspace(250 / rough[0], 0.25 / rough[-1], _GRID) * total
     if len(roughness) < FUNCTIONS:
         grid = np.concatenate([grid, grid[-1] * np.geomspace(1, 1e-3, _MORE + 1)[1:]])
@@ -135,31 +138,33 @@ def grid_of(roughness: np.ndarray, total: float, given: Sequence[float] | None) 
 def draw_averaged(
     targets: Iterable[tuple[Any, Target]], num_samples: int, seed: int
 ) -> tuple[np.ndarray, int]:
-    """Return draws (num_samples, p) from normal approximations, and the worst status of their fits.
+    """Draw (num_samples, p) from normal approximations; also return the worst status of fits.
 
-    ``targets`` are bases and posteriors by candidates of the strength, greatest first. Each has a
-    share of the draws, by the root of its evidence: of curves that the strength describes only
-    roughly, the evidence trusts one strength too much.
+    ``targets`` are bases and posteriors for candidate strengths, largest first. The number of draws
+    of a candidate is proportional to the square root of its evidence, because the evidence trusts a
+    single strength too much if it describes the curve only roughly.
     """
-    found, evidence, status = [], [], 0
+    fits, evidence, status = [], [], 0
     for basis, target in targets:
         mode, hessian = find_mode(target)
         factor = triangle(hessian)
         evidence.append(np.linalg.slogdet(factor)[1] - float(mode.value))
         if evidence[-1] < max(evidence) - _NEGLIGIBLE:
-            # Weaker ones have still less, and take many steps.
+            # Smaller strengths have even less evidence, and their fits take many steps.
             evidence.pop()
             break
-        found.append((basis, mode, factor))
-    share = np.exp(_POWER * (np.array(evidence) - np.max(evidence)))
+        fits.append((basis, mode, factor))
+    weights = np.exp(_POWER * (np.array(evidence) - np.max(evidence)))
     half = -(-num_samples // 2)
-    ends = np.round(np.cumsum(share) / share.sum() * half).astype(int)
+    ends = np.round(np.cumsum(weights) / weights.sum() * half).astype(int)
     counts = np.diff(ends, prepend=0)
-    noise = np.random.default_rng(seed).normal(size=(half, len(found[0][2])))
+    noise = np.random.default_rng(seed).normal(size=(half, len(fits[0][2])))
     parts = []
-    for (basis, mode, factor), stop, count in zip(found, ends, counts, strict=True):
-        apart = noise[stop - count : stop] @ factor.T
-        parts.append(basis.back(np.stack([mode.x + apart, mode.x - apart], axis=1)))
+    for (basis, mode, factor), stop, count in zip(fits, ends, counts, strict=True):
+        deviation = noise[stop - count : stop] @ factor.T
+        parts.append(
+            basis.destandardize(np.stack([mode.x + deviation, mode.x - deviation], axis=1))
+        )
         status = max(status, int(mode.status) if count else 0)
     draws = np.concatenate(parts).reshape(-1, parts[0].shape[-1])
     return draws[:num_samples], status

@@ -57,52 +57,52 @@ def _has_interval(owner: CalibratedClassifier) -> bool:
 
 @dataclass(eq=False, repr=False)
 class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """A classifier whose probabilities are calibrated on data that it has not seen.
+    """A classifier whose probabilities are calibrated on held-out data.
 
-    The classifier scores every row while that row's fold is left out, the calibrator is fitted to
-    these scores, and the classifier once more to all rows. With ``ensemble=True`` there is a pair
-    of classifier and calibrator for each fold, and probabilities are averaged; ``VennAbers`` makes
-    it a cross Venn-Abers predictor. A fitted classifier in scikit-learn's ``FrozenEstimator`` is
-    left as it is: the data given serve the calibrator.
+    The classifier is fitted without each fold and scores the rows of the fold. The calibrator is
+    fitted to these held-out scores, and the classifier is fitted again to all rows. With
+    ``ensemble=True`` each fold has a pair of classifier and calibrator, and their probabilities are
+    averaged; with ``VennAbers`` this is a cross Venn-Abers predictor. A fitted classifier in
+    scikit-learn's ``FrozenEstimator`` is not fitted again, and all data are for the calibrator.
 
     Parameters
     ----------
     estimator : classifier
-        With ``predict_proba``, or ``decision_function`` for calibrators of logits and scores.
+        A classifier with ``predict_proba``, or with ``decision_function`` for calibrators of logits
+        and scores.
     calibrator : calibrator or str, optional
-        Any of this package, or a classifier that takes scores as features. Its ``inputs`` says what
-        it is given: probabilities for "probs", else the decision function. Or the name of one, in
-        any case, as "beta" or "venn_abers": it is given probabilities or, if the classifier has
-        none, the decision function; and if it is of two classes, it calibrates each of more against
-        the others. "isotonic", "sigmoid" (Platt's method with his targets) and "temperature" are
-        given the decision function where there is one, as in scikit-learn; without one "sigmoid" is
-        of log odds, not of the probability. By default "auto".
+        A calibrator of this package, or a classifier that takes scores as features. It receives
+        probabilities if its ``inputs`` are "probs", otherwise the decision function. Or the name of
+        a calibrator in any case, such as "beta" or "venn_abers": it receives probabilities or, if
+        the classifier has none, the decision function; binary calibrators calibrate each of several
+        classes against the rest. "isotonic", "sigmoid" (Platt scaling with Platt's targets) and
+        "temperature" receive the decision function if the classifier has one, as in scikit-learn;
+        otherwise "sigmoid" receives log odds, not the probability. The default is "auto".
     cv : int, splitter or iterable of splits
-        An integer is a number of stratified folds, fewer where a class has fewer rows. A row that
-        is the only one of its class is never left out.
+        An integer is a number of stratified folds, or fewer if a class has fewer rows. The only row
+        of a class is never left out.
     ensemble : bool or "auto"
-        "auto" is true.
+        "auto" means true.
     n_jobs : int, optional
-        Folds fitted at the same time.
+        Number of folds that are fitted in parallel.
     progress : bool or callable
-        Whether to show a bar on standard error; or a function that is called with what is being
-        done, and the numbers of steps done and in all.
+        Whether to show a progress bar on standard error; or a function that is called with the name
+        of the current step, the number of finished steps, and the number of all steps.
 
     Attributes
     ----------
     classes_ : array of shape (k,)
-        Of several labels a list with that of each, 0 and 1.
+        For multi-label problems a list of the classes of all labels, 0 and 1.
     estimators_, calibrators_ : lists
-        Fitted: one of each, or one for each fold of an ensemble.
+        Fitted classifiers and calibrators: one of each, or one for each fold of an ensemble.
     calibrated_classifiers_ : list of pairs
-        Of these, each with ``estimator``, ``calibrator`` and ``predict_proba``.
+        Pairs of these, with ``estimator``, ``calibrator`` and ``predict_proba``.
     report_ : Report
-        What calibration gains in log loss. Scores are those of rows left out; for the losses of
-        calibrated ones each calibrator is fitted five times more when the report is first asked
-        for, unless it has such losses, as ``Auto`` has. The classifier is not fitted again. Of an
-        ensemble losses are means over its pairs, each on the rows that its classifier has not
-        seen: the mean of their probabilities does as well or better. A copy has the report only if
-        it was asked for before.
+        Gain of calibration in log loss on held-out scores. When the report is first requested, each
+        calibrator is fitted five more times, unless it has held-out losses, like ``Auto``. The
+        classifier is not fitted again. For an ensemble, losses are means over its pairs, on the
+        held-out rows of each pair; the mean of the probabilities is at least as good. A copy has
+        the report only if it was requested before.
 
     References
     ----------
@@ -144,15 +144,15 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         Parameters
         ----------
         X : array-like
-            Whatever the classifier takes.
+            Features, in any form that the classifier accepts.
         y : array-like of shape (n,) or (n, labels)
-            Labels, of any k values; more than two for calibrators of several classes. Or zeros and
-            ones, a column for each of several labels that do not exclude each other, for a
-            classifier that takes these: each is calibrated for itself.
+            Labels of any k values; more than two for multi-class calibrators. Or zeros and ones,
+            with a column for each label of a multi-label problem, if the classifier supports it;
+            the labels are calibrated separately.
         sample_weight : array-like of shape (n,), optional
-            Given to the calibrator, and to the classifier if it takes weights.
+            Passed to the calibrator, and to the classifier if it takes weights.
         **fit_params : arrays
-            Given to the classifier's ``fit``; by metadata routing, where that is enabled.
+            Passed to the classifier's ``fit``, by metadata routing if that is enabled.
 
         Returns
         -------
@@ -161,21 +161,21 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         Raises
         ------
         ValueError
-            If there is one class only, or more than the calibrator takes; for one row of each
-            class; for names of no calibrator; and for ``cv="prefit"``.
+            If there is only one class, or more than the calibrator supports; if every class has
+            one row; for unknown names of calibrators; and for ``cv="prefit"``.
 
         Warns
         -----
         UserWarning
             If weights do not reach the classifier, as with a ``Pipeline`` without metadata routing;
-            if a class has fewer rows than folds; and if all its rows are left out at once.
+            if a class has fewer rows than folds; and if a fold contains all rows of a class.
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         if isinstance(self.cv, str):
             raise ValueError(
-                f"cv must be a number of folds, a splitter or splits, got {self.cv!r}; give a "
-                "classifier that is fitted already as sklearn.frozen.FrozenEstimator(classifier)"
+                f"cv must be a number of folds, a splitter or splits, got {self.cv!r}; pass a "
+                "fitted classifier as sklearn.frozen.FrozenEstimator(classifier)"
             )
         if isinstance(self.ensemble, str):
             check_choice(self.ensemble, "ensemble", ("auto",))
@@ -184,16 +184,16 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         several = in_columns(y)
         label = read_label_rows(y) if several else class_labels(y)
         X = indexable(X, label)[0]
-        weights, seen = None, label
+        weights, used = None, label
         if sample_weight is not None:
             weights = check_weights(sample_weight, len(label))
-            seen = label[weights > 0]
+            used = label[weights > 0]
         routed = self._route(weights, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)
         if several:
             self.classes_ = [np.array([0, 1]) for _ in range(label.shape[1])]
         else:
-            self.classes_ = to_host(self.estimator.classes_) if frozen else np.unique(seen)
+            self.classes_ = to_host(self.estimator.classes_) if frozen else np.unique(used)
         k = 2 if several else len(self.classes_)
         if k == 1:
             raise ValueError("y must hold two classes or more, got one class")
@@ -205,7 +205,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             )
         self._forget_report()
         with showing(self.progress) as show:
-            self._fit(X, label, weights, routed, show or _quiet)
+            self._fit(X, label, weights, routed, show or _ignore_progress)
         keep_features(self, self.estimators_[0])
         return self
 
@@ -223,27 +223,27 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             return
         params = routed.estimator.fit
         ensemble = bool(self.ensemble)
-        folds, lone = make_folds(self.cv, X, y, routed.splitter.split, ensemble)
+        folds, single = make_folds(self.cv, X, y, routed.splitter.split, ensemble)
         steps = len(folds) + (1 if ensemble else 2)
         calibrator, data = self._calibrator(), (X, y, params)
-        # What only leads to scores is not brought back from other processes.
+        # Classifiers that are needed only for scores are not returned from other processes.
         fit = delayed(partial(fit_fold, keep=ensemble))
         jobs = (fit(self.estimator, calibrator, self.classes_, data, fold) for fold in folds)
         estimators, scores = [], []
         show("folds", 0, steps)
         results: Any = Parallel(self.n_jobs, return_as="generator")(jobs)
-        for done, found in enumerate(results, 1):
-            estimators.append(found[0])
-            scores.append(found[1])
+        for done, result in enumerate(results, 1):
+            estimators.append(result[0])
+            scores.append(result[1])
             show("folds" if done < len(folds) else "calibrator", done, steps)
         if ensemble:
-            if len(lone) and has_fit_parameter(calibrator, "sample_weight"):
-                # In each fold, and in all together once.
+            if len(single) and has_fit_parameter(calibrator, "sample_weight"):
+                # These rows are in all folds; their weights must sum to one row.
                 weights = np.ones(len(y)) if weights is None else weights.copy()
-                weights[lone] /= len(folds)
-            own = [None if weights is None else weights[test] for _, test in folds]
+                weights[single] /= len(folds)
+            test_weights = [None if weights is None else weights[test] for _, test in folds]
             tests = [y[test] for _, test in folds]
-            self._fit_calibrators(list(zip(scores, tests, own, strict=True)))
+            self._fit_calibrators(list(zip(scores, tests, test_weights, strict=True)))
             self.estimators_ = estimators
         else:
             order = np.argsort(np.concatenate([test for _, test in folds]))
@@ -257,12 +257,12 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         """Fit a calibrator to each part of the scores, labels and weights."""
         fit = delayed(fit_calibrator)
         jobs = (fit(self._calibrator(), self.classes_, *part) for part in parts)
-        found: Any = Parallel(self.n_jobs if len(parts) > 1 else 1)(jobs)
-        self.calibrators_ = found
+        fitted: Any = Parallel(self.n_jobs if len(parts) > 1 else 1)(jobs)
+        self.calibrators_ = fitted
         self._held = parts
 
     def _calibrator(self) -> Any:
-        """Return the calibrator, not fitted."""
+        """Make the unfitted calibrator."""
         several = isinstance(self.classes_, list)
         if self.calibrator is not None and not isinstance(self.calibrator, str):
             made: Any = clone(self.calibrator)
@@ -273,40 +273,42 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
 
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
-        return {name: own for name, own in state.items() if name != "_held"}
+        return {name: value for name, value in state.items() if name != "_held"}
 
     @property
     def calibrated_classifiers_(self) -> list[CalibratedPair]:
-        """The pairs of ``estimators_`` and ``calibrators_``, each of which predicts."""
+        """The pairs of ``estimators_`` and ``calibrators_``, which can predict."""
         check_is_fitted(self)
         pairs = zip(self.estimators_, self.calibrators_, strict=True)
         return [CalibratedPair(*pair, self.classes_) for pair in pairs]
 
     @cached_property
     def report_(self) -> Report:
-        """What calibration gains in log loss on scores that it has not seen: ``print`` it."""
+        """Report of the gain of calibration in log loss on held-out scores; ``print`` it."""
         check_is_fitted(self)
-        own = getattr(self.calibrators_[0], "report_", None)
-        if len(self.calibrators_) == 1 and isinstance(own, Report) and not own.in_sample:
-            return own
+        report = getattr(self.calibrators_[0], "report_", None)
+        if len(self.calibrators_) == 1 and isinstance(report, Report) and not report.in_sample:
+            return report
         if "_held" not in vars(self):
             raise AttributeError(
                 "report_ needs the scores of the fit, which copies and files do not hold: ask for "
                 "it before, or fit again"
             )
-        found = cross_fitted(self._calibrator(), self.calibrators_, self.classes_, self._held)
+        report_of_folds = cross_fitted(
+            self._calibrator(), self.calibrators_, self.classes_, self._held
+        )
         del self._held
-        return found
+        return report_of_folds
 
     def _takes_arrays(self) -> bool:
-        """Return whether the classifier, already fitted, takes arrays of any library itself."""
+        """Return whether the classifier is fitted and takes arrays of any library."""
         frozen = isinstance(self.estimator, FrozenEstimator)
         return frozen and getattr(get_tags(self.estimator), "array_api_support", False)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return calibrated probabilities (m, k) of the classes in the order of ``classes_``.
+        """Compute calibrated probabilities (m, k) of the classes in the order of ``classes_``.
 
-        Of several labels the probability (m, labels) that each is present.
+        For multi-label problems, probabilities (m, labels) that labels are present.
         """
         pairs = self.calibrated_classifiers_
         if len(pairs) == 1:
@@ -316,13 +318,13 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         return combine(self.calibrators_, scores)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return the logarithms (m, k) of :meth:`predict_proba`, of zero minus infinity."""
+        """Compute the logarithms (m, k) of :meth:`predict_proba`; zero gives minus infinity."""
         probs = self.predict_proba(X)
         with np.errstate(divide="ignore"):
             return namespace(probs).log(probs)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the more probable class (m,), or one (m, labels) where a label is present."""
+        """Return the most probable class (m,), or for several labels zeros and ones (m, labels)."""
         probs = self.predict_proba(X)
         if isinstance(self.classes_, list):
             return (probs > 0.5).astype(int)
@@ -331,42 +333,42 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
     @available_if(_has_interval)
     @dispatched
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Return credible intervals of the calibrated probabilities, or of the second of two.
+        """Compute credible intervals of the calibrated probabilities (the second of two classes).
 
-        They are those of the calibrator, given the classifier's score; only with a calibrator that
-        has a posterior. Of an ensemble each end is the mean of its pairs' ends. That is the
-        interval of the mean probability if the pairs err together, and wider than this takes if
-        they err independently: how much they do is not known, as the rows that calibrate one
+        They are the intervals of the calibrator, which must have a posterior, given the score of
+        the classifier. Ends of an ensemble are means of the ends of its pairs. This is the interval
+        of the mean probability if the errors of the pairs are perfectly correlated, and too wide if
+        they are independent. Their correlation is unknown, because the rows that calibrate one
         classifier have trained the others. In simulations (400 rows, ``GaussianNB``, ``Beta``)
-        those of level 0.8 held 94 % of the means of the pairs' true curves; as if they erred
-        independently, intervals held 64 %.
+        intervals of level 0.8 covered 94 % of the means of the true curves of the pairs; intervals
+        that assume independent errors covered 64 %.
         """
         pairs = self.calibrated_classifiers_
         ends = [pair.calibrator.predict_interval(pair.score(X), level) for pair in pairs]
         if len(ends) == 1:
             return ends[0]
-        lower, upper = (np.mean(own, axis=0) for own in zip(*ends, strict=True))
+        lower, upper = (np.mean(end, axis=0) for end in zip(*ends, strict=True))
         return lower, upper
 
     @available_if(lambda self: hasattr(self.estimator, "set_output"))
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Set the containers that steps of the classifier hand on, as of a ``Pipeline``.
+        """Set the output containers of the steps of the classifier, for example a ``Pipeline``.
 
-        Probabilities are arrays, as of all classifiers.
+        Probabilities are always arrays, as for all classifiers.
 
         Parameters
         ----------
         transform : {"default", "pandas", "polars"}, optional
         """
-        for own in (self.estimator, *getattr(self, "estimators_", [])):
-            own.set_output(transform=transform)
+        for estimator in (self.estimator, *getattr(self, "estimators_", [])):
+            estimator.set_output(transform=transform)
         return self
 
     def _route(self, sample_weight: np.ndarray | None, fit_params: dict[str, object]) -> Any:
-        """Return what the classifier's fit and the splitter are to be given."""
+        """Return the arguments for the classifier's fit and for the splitter."""
         if sklearn.get_config()["enable_metadata_routing"]:
-            given = {} if sample_weight is None else {"sample_weight": sample_weight}
-            return process_routing(self, "fit", **given, **fit_params)
+            weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+            return process_routing(self, "fit", **weights, **fit_params)
         params = dict(fit_params)
         if sample_weight is not None:
             if has_fit_parameter(self.estimator, "sample_weight"):
@@ -383,7 +385,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         return Bunch(estimator=Bunch(fit=params), splitter=Bunch(split={}))
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what is handed on: to the classifier's ``fit`` and the splitter's ``split``."""
+        """Return the routing to the classifier's ``fit`` and the splitter's ``split``."""
         to_fit = MethodMapping().add(caller="fit", callee="fit")
         to_split = MethodMapping().add(caller="fit", callee="split")
         router = MetadataRouter(owner=self).add_self_request(self)
@@ -394,12 +396,12 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         if self.estimator is not None:
-            own = get_tags(self.estimator).input_tags
-            tags.input_tags.sparse, tags.input_tags.allow_nan = own.sparse, own.allow_nan
+            inner = get_tags(self.estimator).input_tags
+            tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
         tags.classifier_tags.multi_class = not getattr(self.calibrator, "binary", False)
         tags.array_api_support = True
         return tags
 
 
-def _quiet(name: str, done: int, steps: int) -> None:
-    """Tell no one."""
+def _ignore_progress(name: str, done: int, steps: int) -> None:
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""Of a classifier: folds, fits to their complements, and what calibration gains on its scores."""
+"""Cross-fitting of classifiers: folds, fits without a fold, and the gain of calibration."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.report import (
     Report,
-    expect,
-    join,
+    concatenate_expected,
+    expected_losses,
     make_report,
     row_losses,
-    row_losses_of_scores,
+    uncalibrated_row_losses,
 )
 from bayescal.calibrators.combine.classifier.pair import check_meaning, score
 from bayescal.data.folds.deal import fold_features
@@ -35,31 +35,31 @@ from bayescal.data.labels import find_positions
 
 __all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
 
-#: What a calibrator is fitted to: scores, labels and weights.
+#: Data of a calibrator: scores, labels and weights.
 Part: TypeAlias = tuple[Any, np.ndarray, np.ndarray | None]
-#: Rows of training, and of test.
+#: Indices of training rows and of test rows.
 Fold: TypeAlias = tuple[np.ndarray, np.ndarray]
-#: Of the calibrator, to judge it.
+#: Number of folds that evaluate the calibrator.
 _FOLDS = 5
 
 
 def make_folds(
     cv: Any, X: Any, y: np.ndarray, options: dict[str, Any], ensemble: bool
 ) -> tuple[list[Fold], np.ndarray]:
-    """Return rows of training and of test, and those that are the only ones of their classes.
+    """Make folds; also return the rows that are the only ones of their classes.
 
-    These are always of training, where ``cv`` is a number: and of the first test, or of all tests
-    of an ensemble.
+    If ``cv`` is a number, these rows are in all training sets, and in the first test set, or in all
+    test sets of an ensemble.
     """
     if y.ndim == 2 and (cv is None or isinstance(cv, Integral)):
         return _of_label_sets(5 if cv is None else int(cv), y), np.empty(0, int)
     if cv is None or isinstance(cv, Integral):
         return _stratified(5 if cv is None else int(cv), y, ensemble)
     splitter: Any = check_cv(cv, y, classifier=True)
-    every = np.arange(len(y))
+    indices = np.arange(len(y))
     try:
         splits: Iterable[Any] = splitter.split(X, y, **options)
-        folds = [(every[train], every[test]) for train, test in splits]
+        folds = [(indices[train], indices[test]) for train, test in splits]
     except ValueError as error:
         if "groups" not in str(error) or "groups" in options:
             raise
@@ -73,8 +73,8 @@ def make_folds(
     if not ensemble and not (times == 1).all():
         worst = times.min() if times.min() != 1 else times.max()
         raise ValueError(
-            f"cv must leave each row out once, got splits that leave one out {worst} times; say "
-            "ensemble=True"
+            f"cv must leave each row out once, got splits that leave one out {worst} times; "
+            "pass ensemble=True"
         )
     labels = np.unique(y) if y.ndim == 1 else np.empty(0)
     for train, _ in folds:
@@ -89,9 +89,9 @@ def make_folds(
 
 
 def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], np.ndarray]:
-    labels, place, sizes = np.unique(y, return_inverse=True, return_counts=True)
-    lone = np.flatnonzero(sizes[place] == 1)
-    others = np.flatnonzero(sizes[place] > 1)
+    labels, class_of_row, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    single = np.flatnonzero(sizes[class_of_row] == 1)
+    others = np.flatnonzero(sizes[class_of_row] > 1)
     if not len(others):
         raise ValueError(
             "y must hold at least two rows of some class for cross-validation, got one of each; "
@@ -101,26 +101,26 @@ def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], 
     if rarest < count:
         label = label_list(labels[sizes == rarest])[0]
         _warn(f"y has {rarest} rows of class {label!r}: {rarest} folds in place of cv={count}")
-    if len(lone):
+    if len(single):
         _warn(
-            f"y has one row of class {label_list(y[lone])[0]!r}: it is never left out, and "
+            f"y has one row of class {label_list(y[single])[0]!r}: it is never left out, and "
             "calibrates with the score of a classifier that has seen it"
         )
     folds = []
     splitter: Any = check_cv(min(count, rarest), y[others], classifier=True)
     for train, test in splitter.split(others, y[others]):
-        tested = others[test] if folds and not ensemble else np.append(others[test], lone)
-        folds.append((np.sort(np.append(others[train], lone)), np.sort(tested)))
-    return folds, lone
+        test_rows = others[test] if folds and not ensemble else np.append(others[test], single)
+        folds.append((np.sort(np.append(others[train], single)), np.sort(test_rows)))
+    return folds, single
 
 
 def _of_label_sets(count: int, y: np.ndarray) -> list[Fold]:
-    """Return folds of labels (n, labels): rows with the same labels are dealt out in turn."""
+    """Make folds for labels (n, labels); rows with equal labels are dealt in turn."""
     if not 2 <= count <= len(y):
         raise ValueError(f"cv must be at least 2, and no more than the {len(y)} rows, got {count}")
     fold = np.empty(len(y), int)
     fold[np.lexsort(y.T)] = np.arange(len(y)) % count
-    return [(np.flatnonzero(fold != own), np.flatnonzero(fold == own)) for own in range(count)]
+    return [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(count)]
 
 
 def _warn(message: str) -> None:
@@ -135,25 +135,26 @@ def fit_fold(
     fold: Fold,
     keep: bool,
 ) -> tuple[Any, Any]:
-    """Return a classifier fitted to all folds but one, if it is to be kept, and its scores there.
+    """Fit a classifier without one fold, and compute its scores on the fold.
 
-    Data are X, y and what else the classifier's ``fit`` takes.
+    ``data`` are X, y and further arguments of the classifier's ``fit``. The classifier is returned
+    only if ``keep``.
     """
     (X, y, params), (train, test) = data, fold
-    own = {
+    fold_params = {
         name: _safe_indexing(value, train) if _is_of_rows(value, len(y)) else value
         for name, value in params.items()
     }
     fitted: Any = clone(estimator)
-    fitted.fit(*_safe_split(fitted, X, y, train), **own)
-    new = _safe_split(fitted, X, None, test, train)[0]
-    scores = score(fitted, calibrator, classes, new)
-    check_meaning(fitted, calibrator, classes, scores, new)
+    fitted.fit(*_safe_split(fitted, X, y, train), **fold_params)
+    test_X = _safe_split(fitted, X, None, test, train)[0]
+    scores = score(fitted, calibrator, classes, test_X)
+    check_meaning(fitted, calibrator, classes, scores, test_X)
     return (fitted if keep else None), scores
 
 
 def _is_of_rows(value: Any, n: int) -> bool:
-    """Return whether an argument of a fit has an entry for each row; of others nothing is known."""
+    """Return whether an argument of a fit has an entry for each row."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return shape[:1] == (n,)
@@ -163,7 +164,7 @@ def _is_of_rows(value: Any, n: int) -> bool:
 def fit_calibrator(
     calibrator: Any, classes: Any, scores: Any, y: np.ndarray, weights: np.ndarray | None
 ) -> Any:
-    """Return a calibrator, fitted; it is told the classes, which rows may lack."""
+    """Fit a calibrator; set its classes, because the rows may lack some."""
     several = isinstance(classes, list)
     if not several and "classes" in calibrator.get_params() and calibrator.classes is None:
         calibrator.set_params(classes=tuple(label_list(classes)))
@@ -172,58 +173,69 @@ def fit_calibrator(
 
 
 def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[Part]) -> Report:
-    """Return what calibrators gain on scores that they have not seen: five more fits for each.
+    """Report the gain of calibrators on held-out scores, by five more fits of each.
 
-    Of an ensemble this is the mean over its pairs: no row is new to all.
+    For an ensemble this is the mean over its pairs, because no row is new to all of them.
     """
-    found, expected = [], []
+    results, expected = [], []
     inputs = getattr(getattr(calibrator, "calibrator", calibrator), "inputs", None)
     with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
-        warnings.simplefilter("ignore")  # the fit has said what there is to say
-        for own_fit, (scores, y, weights) in zip(fitted, parts, strict=True):
+        warnings.simplefilter("ignore")  # the fit has already warned
+        for fit, (scores, y, weights) in zip(fitted, parts, strict=True):
             used = np.ones(len(y), bool) if weights is None else weights > 0
-            own = None if weights is None else weights[used]
+            used_weights = None if weights is None else weights[used]
             rows, labels = to_host(scores)[used], y[used]
             rows = rows.reshape(len(rows), -1)
             if y.ndim == 2:
-                found.append(_losses_of_labels(calibrator, classes, rows, labels, own))
+                results.append(_losses_of_labels(calibrator, classes, rows, labels, used_weights))
                 columns = zip(labels.T, classes, strict=True)
                 codes = np.stack([find_positions(*pair) for pair in columns], axis=1)
-                predict = own_fit.predict_proba
+                predict = fit.predict_proba
             else:
-                found.append(_losses(calibrator, classes, rows, labels, own))
+                results.append(_losses(calibrator, classes, rows, labels, used_weights))
                 codes = find_positions(labels, classes)
-                predict = partial(_probabilities, own_fit, classes)
-            expected.append(expect(predict, rows, codes, inputs))
-    held, plain, own = zip(*found, strict=True)
-    held, plain = (
-        None if any(each is None for each in every) else np.concatenate(every)
-        for every in (held, plain)
+                predict = partial(_probabilities, fit, classes)
+            expected.append(expected_losses(predict, rows, codes, inputs))
+    held_out, uncalibrated, weights = zip(*results, strict=True)
+    held_out, uncalibrated = (
+        None if any(losses is None for losses in by_part) else np.concatenate(by_part)
+        for by_part in (held_out, uncalibrated)
     )
-    own = np.concatenate(own)
+    weights = np.concatenate(weights)
     k = len(classes)
     title = fitted[0]._title() if isinstance(fitted[0], Estimator) else type(fitted[0]).__name__
     reason = "two classes" if k == 2 else f"{k} classes"
     names = title, f"{k} labels" if isinstance(classes, list) else reason
-    squares = own if (own == np.floor(own)).all() else own**2
-    report = make_report(names, (len(own), k), {}, held, plain, own, squares, join(expected))
-    statuses = [getattr(each, "status_", "converged") for each in fitted]
+    squares = weights if (weights == np.floor(weights)).all() else weights**2
+    report = make_report(
+        names,
+        (len(weights), k),
+        {},
+        held_out,
+        uncalibrated,
+        weights,
+        squares,
+        concatenate_expected(expected),
+    )
+    statuses = [getattr(fit, "status_", "converged") for fit in fitted]
     return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))
 
 
 def _losses_of_labels(
     calibrator: Any, classes: Any, rows: np.ndarray, y: np.ndarray, weights: np.ndarray | None
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
-    """Return means over labels of what :func:`_losses` returns of each."""
-    one = getattr(calibrator, "calibrator", calibrator)
-    labels = zip(classes, rows.T, y.T, strict=True)
-    found = [_losses(clone(one), own, z[:, None], own_y, weights) for own, z, own_y in labels]
-    each: Any = [own[:2] for own in found]
-    held, plain = (
-        None if any(own is None for own in of_labels) else np.mean(of_labels, axis=0)
-        for of_labels in zip(*each, strict=True)
+    """Compute means over labels of the results of :func:`_losses`."""
+    binary = getattr(calibrator, "calibrator", calibrator)
+    columns = zip(classes, rows.T, y.T, strict=True)
+    results = [
+        _losses(clone(binary), pair, z[:, None], codes, weights) for pair, z, codes in columns
+    ]
+    losses: Any = [result[:2] for result in results]
+    held_out, uncalibrated = (
+        None if any(values is None for values in by_label) else np.mean(by_label, axis=0)
+        for by_label in zip(*losses, strict=True)
     )
-    return held, plain, found[0][2]
+    return held_out, uncalibrated, results[0][2]
 
 
 def _losses(
@@ -233,29 +245,31 @@ def _losses(
     y: np.ndarray,
     weights: np.ndarray | None,
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
-    """Return losses (n,) of rows without their folds, of scores as they are, and the weights."""
+    """Compute held-out losses (n,), losses before calibration, and weights of rows."""
     codes = find_positions(y, classes)
     inputs = getattr(calibrator, "inputs", None)
-    plain = row_losses_of_scores(rows, codes, inputs) if inputs in ("probs", "logits") else None
+    uncalibrated = (
+        uncalibrated_row_losses(rows, codes, inputs) if inputs in ("probs", "logits") else None
+    )
     row_weights = np.ones(len(y)) if weights is None else weights
     folds = fold_features(rows, codes, row_weights, _FOLDS)
     if folds.count == 1:
-        return None, plain, row_weights
-    held = np.empty(len(folds.fold))
+        return None, uncalibrated, row_weights
+    held_out = np.empty(len(folds.fold))
     for fold in range(folds.count):
         out = folds.fold == fold
-        kept, mass = folds.index[~out], folds.weights[~out]
+        training, mass = folds.index[~out], folds.weights[~out]
         if weights is None:
-            # Rows without weights are repeated: the calibrator may be one that takes none.
-            kept, mass = np.repeat(kept, mass.astype(int)), None
-        own = fit_calibrator(clone(calibrator), classes, rows[kept], y[kept], mass)
-        left = folds.index[out]
-        held[out] = row_losses(_probabilities(own, classes, rows[left]), codes[left])
-    return folds.of_rows(held), plain, row_weights
+            # Repeat rows, because the calibrator may not take weights.
+            training, mass = np.repeat(training, mass.astype(int)), None
+        fitted = fit_calibrator(clone(calibrator), classes, rows[training], y[training], mass)
+        test = folds.index[out]
+        held_out[out] = row_losses(_probabilities(fitted, classes, rows[test]), codes[test])
+    return folds.of_rows(held_out), uncalibrated, row_weights
 
 
 def _probabilities(fitted: Any, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return probabilities (n, k) of all classes, some of which a calibrator may not know."""
+    """Compute probabilities (n, k) of all classes, some of which a calibrator may not know."""
     probs = np.full((len(rows), len(classes)), FLOOR)
     probs[:, np.isin(classes, fitted.classes_)] = fitted.predict_proba(rows)
     return probs

@@ -1,4 +1,4 @@
-"""Fitted classifiers with the calibrators of their scores."""
+"""Fitted classifiers with fitted calibrators of their scores."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from sklearn.utils.validation import _num_samples
 
 from bayescal._core.arrays import to_host
 from bayescal._core.numerics import FLOOR
-from bayescal.calibrators.base.dispatch import place_of
+from bayescal.calibrators.base.dispatch import location_of
 from bayescal.data.checks import check_unmasked
 
 __all__ = ["CalibratedPair", "check_meaning", "find_response", "score"]
 
 _PAIRS = "of pairs of classes; pass decision_function_shape='ovr' to the classifier"
-#: Rows whose predictions are compared with their scores.
-_LOOKED_AT = 256
+#: Number of rows whose predictions are compared with their scores.
+_CHECKED_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
 class CalibratedPair:
-    """A fitted classifier and the fitted calibrator of its scores: one of an ensemble.
+    """A fitted classifier and the fitted calibrator of its scores, a member of an ensemble.
 
     Attributes
     ----------
     estimator : fitted classifier
     calibrator : fitted calibrator
-    classes : array of shape (k,), or a list of these of several labels
+    classes : array of shape (k,), or a list of arrays for multi-label problems
     """
 
     estimator: Any
@@ -40,20 +40,20 @@ class CalibratedPair:
 
     @property
     def calibrators(self) -> list[Any]:
-        """The calibrator in a list, where scikit-learn has one for each class."""
+        """The calibrator in a list; scikit-learn has a list with one for each class."""
         return [self.calibrator]
 
     def predict_proba(self, X: Any) -> Any:
-        """Return calibrated probabilities (m, k)."""
+        """Compute calibrated probabilities (m, k)."""
         return self.calibrator.predict_proba(self.score(X))
 
     def score(self, X: Any) -> Any:
-        """Return the classifier's scores (m, 1) or (m, k) as the calibrator takes them."""
+        """Compute the classifier's scores (m, 1) or (m, k) for the calibrator."""
         return score(self.estimator, self.calibrator, self.classes, X)
 
 
 def find_response(calibrator: Any, estimator: Any) -> str:
-    """Return the method of a classifier that gives what a calibrator takes."""
+    """Return the name of the method whose scores a calibrator takes."""
     inputs = getattr(calibrator, "inputs", None)
     if inputs is None:
         has_decision = hasattr(estimator, "decision_function")
@@ -62,30 +62,30 @@ def find_response(calibrator: Any, estimator: Any) -> str:
     if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
         raise ValueError(
             "estimator must have predict_proba or decision_function, got "
-            f"{type(estimator).__name__}, which gives classes alone; take a classifier with "
-            "scores, as VotingClassifier(..., voting='soft') or SVC(probability=True)"
+            f"{type(estimator).__name__}, which predicts classes only; use a classifier with "
+            "scores, such as VotingClassifier(..., voting='soft') or SVC(probability=True)"
         )
     if not hasattr(estimator, response):
         other = "inputs='scores' or 'logits'" if inputs == "probs" else "inputs='probs'"
         raise ValueError(
             f"estimator must have {response} for a calibrator with inputs={inputs!r}, got "
-            f"{type(estimator).__name__}; say {other} in the calibrator"
+            f"{type(estimator).__name__}; pass {other} to the calibrator"
         )
     return response
 
 
 def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> Any:
-    """Return the scores (m, 1) or (m, k) of a classifier that a calibrator takes.
+    """Compute the scores (m, 1) or (m, k) of a classifier for a calibrator.
 
-    A class that the classifier has not seen gets no probability. Of several labels, whose classes
-    are in a list, the scores are those of each label (m, labels).
+    Classes that the classifier does not know get no probability. For multi-label problems, whose
+    ``classes`` are a list, scores are (m, labels).
     """
     check_unmasked(X, "X")
     response = find_response(calibrator, estimator)
     scores = getattr(estimator, response)(X)
     if isinstance(classes, list):
         return _of_labels(scores, estimator, len(classes), response)
-    scores = scores if place_of(scores) else np.asarray(scores)
+    scores = scores if location_of(scores) else np.asarray(scores)
     known = to_host(getattr(estimator, "classes_", classes))
     columns = scores.shape[1] if scores.ndim == 2 else 2
     pairs = response == "decision_function" and len(known) > 2 and _counts_pairs(estimator)
@@ -104,14 +104,14 @@ def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> Any:
 
 
 def _of_labels(scores: Any, estimator: Any, count: int, response: str) -> np.ndarray:
-    """Return scores (m, labels), also of a list of probabilities (m, 2); (m, 1) of one class."""
+    """Return scores (m, labels), also from a list of probabilities (m, 2) or (m, 1)."""
     if isinstance(scores, list):
         known = getattr(estimator, "classes_", [[1]] * len(scores))
-        parts = [to_host(own) for own in scores]
+        parts = [to_host(part) for part in scores]
         scores = np.stack(
             [
-                own[:, 1] if own.shape[1] == 2 else np.full(len(own), float(seen[0] == 1))
-                for own, seen in zip(parts, known, strict=True)
+                part[:, 1] if part.shape[1] == 2 else np.full(len(part), float(labels[0] == 1))
+                for part, labels in zip(parts, known, strict=True)
             ],
             axis=1,
         )
@@ -125,35 +125,36 @@ def _of_labels(scores: Any, estimator: Any, count: int, response: str) -> np.nda
 
 
 def check_meaning(estimator: Any, calibrator: Any, classes: Any, scores: Any, X: Any) -> None:
-    """Raise if three decision values (m, 3) are those of pairs of classes.
+    """Raise if three decision values (m, 3) belong to pairs of classes.
 
-    Only three classes have as many pairs. Those of pairs agree with what is predicted as votes.
+    Only three classes have as many pairs as classes. Decisions of pairs agree with the predictions
+    if they are counted as votes.
     """
     if isinstance(classes, list) or scores.shape[1:] != (3,):
         return
     if find_response(calibrator, estimator) == "predict_proba":
         return
-    rows = np.arange(min(_LOOKED_AT, len(scores)))
+    rows = np.arange(min(_CHECKED_ROWS, len(scores)))
     predicted = to_host(estimator.predict(_safe_indexing(X, rows)))
-    places = np.searchsorted(to_host(estimator.classes_), predicted)
-    own = to_host(scores)[rows]
-    votes = [_votes(sign * own) for sign in (1, -1)]
-    direct = (own.argmax(axis=1) == places).mean()
-    if max((vote[rows, places] == 2).mean() for vote in votes) > max(direct, 0.5):
+    labels = np.searchsorted(to_host(estimator.classes_), predicted)
+    checked = to_host(scores)[rows]
+    votes = [_votes(sign * checked) for sign in (1, -1)]
+    direct = (checked.argmax(axis=1) == labels).mean()
+    if max((vote[rows, labels] == 2).mean() for vote in votes) > max(direct, 0.5):
         raise ValueError(
             f"estimator must give a score for each of 3 classes, got 3 columns {_PAIRS}"
         )
 
 
 def _votes(scores: np.ndarray) -> np.ndarray:
-    """Return the votes (m, 3) for classes of the decisions of three pairs."""
+    """Count the votes (m, 3) for classes in the decisions of three pairs."""
     first = scores > 0
     pairs = [first[:, 0], first[:, 1]], [~first[:, 0], first[:, 2]], [~first[:, 1], ~first[:, 2]]
     return np.stack([np.sum(pair, axis=0) for pair in pairs], axis=1)
 
 
 def _counts_pairs(estimator: Any) -> bool:
-    """Return whether a classifier says that its decision function is of pairs."""
+    """Return whether the decision function of a classifier is declared to be of pairs."""
     while True:
         if isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
@@ -166,27 +167,27 @@ def _counts_pairs(estimator: Any) -> bool:
 
 
 def _check_shape(shape: tuple[int, ...], response: str, n: int, k: int) -> None:
-    """Raise unless a classifier has given scores (n, k), or (n,) for its decisions."""
-    wanted = f"({n}, {k})"
+    """Raise unless the scores of a classifier are (n, k), or (n,) for decision values."""
+    expected = f"({n}, {k})"
     if response == "predict_proba":
-        right = shape == (n, k)
+        valid = shape == (n, k)
     else:
-        wanted, right = f"({n},) or {wanted}", len(shape) in (1, 2) and shape[0] == n
-    if not right:
+        expected, valid = f"({n},) or {expected}", len(shape) in (1, 2) and shape[0] == n
+    if not valid:
         raise ValueError(
-            f"estimator must return an array of shape {wanted} from {response}, got {shape}"
+            f"estimator must return an array of shape {expected} from {response}, got {shape}"
         )
 
 
 def _widened(
     scores: np.ndarray, known: np.ndarray, classes: np.ndarray, response: str
 ) -> np.ndarray:
-    """Return scores (m, k) of all classes, from those of some."""
+    """Expand the scores of known classes to scores (m, k) of all classes."""
     if scores.ndim == 1:
         scores = np.stack([-scores / 2, scores / 2], axis=1)
-    places = np.flatnonzero(np.isin(classes, known))
-    found = np.zeros((len(scores), len(classes)))
+    columns = np.flatnonzero(np.isin(classes, known))
+    expanded = np.zeros((len(scores), len(classes)))
     if response == "decision_function":
-        found += scores.min(axis=1, keepdims=True) + np.log(FLOOR)
-    found[:, places] = scores
-    return found
+        expanded += scores.min(axis=1, keepdims=True) + np.log(FLOOR)
+    expanded[:, columns] = scores
+    return expanded

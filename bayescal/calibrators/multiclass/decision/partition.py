@@ -1,7 +1,7 @@
-"""Linear partitions of the simplex in which predictions are most wrong on average.
+"""Linear partitions of the simplex with the largest mean errors of predictions.
 
-One compiled program climbs from several random starts at once, by soft borders. Rows are padded, so
-that data sets of similar size share a compilation. Hard partitions start where these climbs end.
+One compiled program optimizes soft partitions from several random starts at once. Rows are padded,
+so that data sets of similar sizes share a compilation. Hard partitions start from the results.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from bayescal.calibrators.multiclass.decision.hard_partition import hard_violati
 Point: TypeAlias = tuple[jax.Array, jax.Array]
 
 STARTS = 8
-_CLIMB = 100
-#: Of so many starts the hard partitions are improved.
-_IMPROVED = 3
+_STEPS = 100
+#: Number of the best starts from which hard partitions are improved.
+_IMPROVED_STARTS = 3
 _RATE = 0.3
-#: Directions in which predictions hardly vary are not stretched more than this.
-_STRETCH = 100.0
-_NOTHING = 1e-24
+#: Largest factor by which directions with little variation are scaled.
+_MAX_SCALING = 100.0
+_TINY = 1e-24
 
 
 class Partition(NamedTuple):
-    """Directions (d, k) and offsets (d,): a row p belongs to parts softmax(directions p + offsets).
+    """Directions (d, k) and offsets (d,) of a linear partition.
 
-    To the greatest alone, if the partition is hard. ``violation`` is the sum of the norms of the
-    parts' mean errors.
+    A row p belongs to the parts with weights softmax(directions p + offsets), or only to the part
+    with the largest weight if the partition is hard. ``violation`` is the sum of the norms of the
+    mean errors of the parts.
     """
 
     directions: np.ndarray
@@ -46,7 +47,7 @@ class Partition(NamedTuple):
 
 
 def membership(directions: Any, offsets: Any, rows: Any, hard: bool) -> Any:
-    """Return to which share (m, d) each row (m, k) belongs to each part."""
+    """Compute the weights (m, d) with which rows (m, k) belong to the parts."""
     values = matmul(rows, directions.T) + offsets
     if not hard:
         return softmax(values)
@@ -56,38 +57,38 @@ def membership(directions: Any, offsets: Any, rows: Any, hard: bool) -> Any:
 
 
 def violation_of(means: np.ndarray) -> float:
-    """Return the sum of the norms of the parts' mean errors (d, k)."""
-    return float(np.sqrt(np.sum(means**2, axis=1) + _NOTHING).sum())
+    """Compute the sum of the norms of the mean errors (d, k) of the parts."""
+    return float(np.sqrt(np.sum(means**2, axis=1) + _TINY).sum())
 
 
 @cache
 def _program() -> Callable[..., tuple[Point, jax.Array]]:
     import optax
 
-    adam: Any = optax.adam(optax.cosine_decay_schedule(_RATE, _CLIMB))
+    adam: Any = optax.adam(optax.cosine_decay_schedule(_RATE, _STEPS))
 
     def violations(point: Point, rows: jax.Array, errors: jax.Array) -> jax.Array:
-        """Return the violation (s,) of each start; axes are rows, parts, starts."""
+        """Compute the violations (s,) of all starts; axes are rows, parts, starts."""
         directions, offsets = point
         parts, starts = offsets.shape
         logits = (rows @ directions.reshape(-1, parts * starts)).reshape(-1, parts, starts)
-        share = jax.nn.softmax(logits + offsets, axis=1).reshape(-1, parts * starts)
-        means = share.T @ errors
-        norms = jnp.sqrt(jnp.sum(means**2, axis=1) + _NOTHING)
+        weights = jax.nn.softmax(logits + offsets, axis=1).reshape(-1, parts * starts)
+        means = weights.T @ errors
+        norms = jnp.sqrt(jnp.sum(means**2, axis=1) + _TINY)
         return jnp.sum(norms.reshape(parts, starts), axis=0)
 
     def climb(point: Point, rows: jax.Array, errors: jax.Array) -> tuple[Point, jax.Array]:
         def loss(point: Point) -> jax.Array:
-            found = violations(point, rows, errors)
-            # Each start by its own size, so that all climb alike.
-            return -jnp.sum(jnp.log(found))
+            by_start = violations(point, rows, errors)
+            # Logarithms make the gradients of all starts comparable.
+            return -jnp.sum(jnp.log(by_start))
 
-        def once(_: jax.Array, carry: tuple[Point, Any]) -> tuple[Point, Any]:
+        def step(_: jax.Array, carry: tuple[Point, Any]) -> tuple[Point, Any]:
             point, memory = carry
             steps, memory = adam.update(jax.grad(loss)(point), memory)
             return (point[0] + steps[0], point[1] + steps[1]), memory
 
-        point, _ = jax.lax.fori_loop(0, _CLIMB, once, (point, adam.init(point)))
+        point, _ = jax.lax.fori_loop(0, _STEPS, step, (point, adam.init(point)))
         return point, violations(point, rows, errors)
 
     return jax.jit(climb)
@@ -100,48 +101,50 @@ def worst_partition(
     rng: np.random.Generator,
     hard: bool = False,
 ) -> Partition:
-    """Return the linear partition of predictions (n, k) with the greatest violation found.
+    """Search for the linear partition of predictions (n, k) with the largest violation.
 
-    ``errors`` (n, k) are labels minus predictions, times each row's share of all weight.
+    ``errors`` (n, k) are labels minus predictions, multiplied by normalized weights of rows.
     """
     n, k = rows.shape
-    # Starts depend on weighted moments alone: neither the order of rows nor copies matter.
-    shares = np.abs(errors).sum(axis=1)
-    total = shares.sum()
-    shares = shares / total if total > 0 else np.full(n, 1 / n)
-    center = shares @ rows
-    spread = np.sqrt(shares @ (rows - center) ** 2)
-    spread = np.maximum(spread, spread.max() / _STRETCH)
+    # Starts depend only on weighted moments, not on the order or repetition of rows.
+    weights = np.abs(errors).sum(axis=1)
+    total = weights.sum()
+    weights = weights / total if total > 0 else np.full(n, 1 / n)
+    center = weights @ rows
+    spread = np.sqrt(weights @ (rows - center) ** 2)
+    spread = np.maximum(spread, spread.max() / _MAX_SCALING)
     spread = np.where(spread > 0, spread, 1.0)
     start = rng.normal(size=(k, parts, STARTS)) * 2 / np.sqrt(k), rng.normal(size=(parts, STARTS))
     size = padded_length(n, 256)
     unit = (rows - center) / spread
     padded = pad_axis(unit, size, 0)
-    # Errors of zero: padded rows count for nothing.
+    # Padded rows have no errors, so they do not count.
     filled = np.concatenate([errors, np.zeros((size - n, k))])
     host = jax.default_device(jax.local_devices(backend="cpu")[0])
     with float64(), host, jax.numpy_dtype_promotion("standard"):
-        (directions, offsets), found = jax.device_get(_program()(start, padded, filled))
+        (directions, offsets), violations = jax.device_get(_program()(start, padded, filled))
     if hard:
         ends = [np.column_stack([directions[..., s].T, offsets[:, s]]) for s in range(STARTS)]
         points = np.column_stack([unit, np.ones(n)])
         first = [hard_violation((points @ end.T).argmax(axis=1), errors, parts) for end in ends]
-        chosen = np.argsort(first, kind="stable")[::-1][:_IMPROVED]
-        moved, found = zip(*(improve(ends[s], unit, errors, rng) for s in chosen), strict=True)
-        directions, offsets = (np.stack(moved, axis=-1)[:, part] for part in (slice(k), k))
-        directions, found = directions.transpose(1, 0, 2), np.array(found)
-    # Of equally good ones the first, whatever rounding says.
-    best = int(np.argmax(found >= found.max() * (1 - 1e-9)))
-    own = directions[:, :, best].T / spread
-    return Partition(own, offsets[:, best] - own @ center, float(found[best]))
+        chosen = np.argsort(first, kind="stable")[::-1][:_IMPROVED_STARTS]
+        improved, violations = zip(
+            *(improve(ends[s], unit, errors, rng) for s in chosen), strict=True
+        )
+        directions, offsets = (np.stack(improved, axis=-1)[:, part] for part in (slice(k), k))
+        directions, violations = directions.transpose(1, 0, 2), np.array(violations)
+    # The first of those that are equal up to rounding.
+    best = int(np.argmax(violations >= violations.max() * (1 - 1e-9)))
+    scaled = directions[:, :, best].T / spread
+    return Partition(scaled, offsets[:, best] - scaled @ center, float(violations[best]))
 
 
 def nearest_probabilities(rows: Any, least: Any) -> Any:
-    """Return the nearest points (m, k) of the simplex whose entries are at least ``least``."""
+    """Project rows (m, k) onto the points of the simplex with entries of at least ``least``."""
     xp, k = namespace(rows), rows.shape[1]
-    left = 1 - k * least
+    mass = 1 - k * least
     free = rows - least
     descending = -xp.sort(-free, axis=1)
     counts = xp.arange(1, k + 1, dtype=rows.dtype, device=device(rows))
-    surplus = (xp.cumulative_sum(descending, axis=1) - left) / counts
+    surplus = (xp.cumulative_sum(descending, axis=1) - mass) / counts
     return least + xp.maximum(free - xp.max(surplus, axis=1, keepdims=True), 0.0)

@@ -1,4 +1,4 @@
-"""A Gaussian process of one variable, through which the logits of all classes pass."""
+"""A Gaussian process of one variable as the calibration map of all logits."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws
 
-#: Where the deviation from the identity is a parameter; between them it is straight.
+#: Number of nodes; the deviation from the identity is linear between them.
 NODES = 25
-#: Standard deviations, and lengths in nats, of the process: logarithms are evenly spaced.
+#: Standard deviations and lengths (in nats) of the process, with evenly spaced logarithms.
 AMPLITUDES, LENGTHS = (0.1, 0.3, 1.0), (0.5, 1.5, 4.5)
-#: Standard deviations of the slope, and of the logarithm of the inverse temperature.
+#: Prior standard deviations of the slope and of the logarithm of the inverse temperature.
 SLOPE, LOG_SCALE = 1.0, 1.5
-#: Of the process: its variance is raised by this share.
+#: Relative increase of the variance of the process, for numerical stability.
 _JITTER = 1e-6
-#: Numbers in a block of rows, and the range of logarithms of inverse temperatures.
-_BLOCK, _LOGS = 1 << 15, 60.0
+#: Numbers in a block of rows, and bound of logarithms of inverse temperatures.
+_BLOCK, _MAX_LOG = 1 << 15, 60.0
 _TOLERANCE = 1e-10
 
 
 class Cells(NamedTuple):
-    """Processes fitted with each amplitude and length (c, 2)."""
+    """Processes fitted for each pair of amplitude and length (c, 2)."""
 
     scales: np.ndarray
     #: Posterior weights (c,).
@@ -42,17 +42,16 @@ class Cells(NamedTuple):
     #: covariance by Laplace's approximation.
     modes: np.ndarray
     factors: np.ndarray
-    #: Of all, which are equally probable before.
+    #: Log evidence of the mixture with equal prior probabilities.
     log_evidence: float
     iterations: int
     status: int
 
 
 def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
-    """Return the most probable inverse temperature s, where log s ~ N(0, 1.5**2).
+    """Compute the most probable inverse temperature s, where log s ~ N(0, 1.5**2).
 
-    Of logits that differ by more than 1e6, or all by less than 1e-6, it is that of logits of the
-    size of one.
+    Logits that differ by more than 1e6, or all by less than 1e-6, are first scaled to about one.
     """
     from scipy.optimize import brentq
 
@@ -66,9 +65,9 @@ def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> floa
         s = float(np.exp(u))
         return s * loss(s)[1] + u / LOG_SCALE**2
 
-    # Between the prior's mode and the likelihood's.
+    # The mode is between those of the prior and of the likelihood.
     with np.errstate(all="ignore"):
-        end = float(np.clip(np.log(fit_inverse(rows).x), -_LOGS, _LOGS))
+        end = float(np.clip(np.log(fit_inverse(rows).x), -_MAX_LOG, _MAX_LOG))
         low, high = min(end, 0.0), max(end, 0.0)
         inside = slope(low) < 0 < slope(high)
         u: Any = brentq(slope, low, high, xtol=1e-10) if inside else end
@@ -76,22 +75,22 @@ def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> floa
 
 
 def place_nodes(smoothing: float, k: int) -> np.ndarray:
-    """Return nodes (25,), evenly spaced, for log probabilities that are at least log(e / k)."""
+    """Return evenly spaced nodes (25,) for log probabilities of at least log(e / k)."""
     return np.linspace(np.log(smoothing / k), 0.0, NODES)
 
 
 def hats(nodes: Any, x: Any) -> Any:
-    """Return what deviations at the nodes are multiplied by (..., 25) at x (...)."""
+    """Compute the piecewise linear basis functions (..., 25) of the nodes at x (...)."""
     xp = namespace(x)
     step = nodes[1] - nodes[0]
-    held = xp.clip(x, nodes[0], nodes[-1])[..., None]
-    return xp.clip(1 - xp.abs(held - nodes) / step, 0.0, 1.0)
+    clipped = xp.clip(x, nodes[0], nodes[-1])[..., None]
+    return xp.clip(1 - xp.abs(clipped - nodes) / step, 0.0, 1.0)
 
 
 def factorize(nodes: np.ndarray, amplitude: float, length: float) -> np.ndarray:
-    """Return a factor A (25, 25): the prior's covariance of deviations at the nodes is A A'."""
-    apart = (nodes[:, None] - nodes) / length
-    kernel = np.exp(-(apart**2) / 2) + _JITTER * np.eye(NODES)
+    """Compute a factor A (25, 25) of the prior covariance A A' of deviations at the nodes."""
+    distance = (nodes[:, None] - nodes) / length
+    kernel = np.exp(-(distance**2) / 2) + _JITTER * np.eye(NODES)
     return np.linalg.cholesky(amplitude**2 * kernel + SLOPE**2 * np.outer(nodes, nodes))
 
 
@@ -104,79 +103,92 @@ class Likelihood:
         self._parts = [rows.take(part) for part in slices(n, max(1, _BLOCK // max(k, NODES)))]
 
     def __call__(self, h: np.ndarray) -> Quadratic[np.ndarray]:
-        """Return it with its gradient (25,) and Hessian (25, 25)."""
+        """Compute the value, the gradient (25,) and the Hessian (25, 25)."""
         value, gradient, hessian = 0.0, np.zeros(NODES), np.zeros((NODES, NODES))
         for part in self._parts:
-            own = self._add(h, part)
-            value, gradient, hessian = value + own[0], gradient + own[1], hessian + own[2]
+            terms = self._terms(h, part)
+            value, gradient, hessian = (
+                value + terms[0],
+                gradient + terms[1],
+                hessian + terms[2],
+            )
         return Quadratic(np.asarray(value), gradient, hessian)
 
-    def _add(self, h: np.ndarray, rows: Rows) -> tuple[float, np.ndarray, np.ndarray]:
+    def _terms(self, h: np.ndarray, rows: Rows) -> tuple[float, np.ndarray, np.ndarray]:
         x, y, weights = rows
-        place, part = locate(self.nodes, x)
-        at = np.arange(len(y))
-        logits = x + h[place] + part * np.diff(h)[place]
+        node, part = locate(self.nodes, x)
+        row = np.arange(len(y))
+        logits = x + h[node] + part * np.diff(h)[node]
         logits -= logits.max(axis=1, keepdims=True)
-        own = logits[at, y]
+        label = logits[row, y]
         probs = np.exp(logits, out=logits)
         total = probs.sum(axis=1, keepdims=True)
-        value = float(weights @ (np.log(total[:, 0]) - own))
+        value = float(weights @ (np.log(total[:, 0]) - label))
         probs /= total
 
-        def gather(where: np.ndarray, lower: np.ndarray, upper: np.ndarray, m: int) -> np.ndarray:
-            both = np.bincount(where, lower, m)
-            both[1:] += np.bincount(where, upper, m)[:-1]
-            return both
+        def sum_at_nodes(
+            index: np.ndarray, lower: np.ndarray, upper: np.ndarray, m: int
+        ) -> np.ndarray:
+            sums = np.bincount(index, lower, m)
+            sums[1:] += np.bincount(index, upper, m)[:-1]
+            return sums
 
-        # The mean of each row's hats (n, 25), which differ from zero at two nodes.
-        share = probs * part
-        cells = (at[:, None] * NODES + place).ravel()
-        mean = gather(cells, (probs - share).ravel(), share.ravel(), len(y) * NODES)
+        # Means of the basis functions of rows (n, 25); two of them are not zero at a logit.
+        upper_part = probs * part
+        cells = (row[:, None] * NODES + node).ravel()
+        mean = sum_at_nodes(cells, (probs - upper_part).ravel(), upper_part.ravel(), len(y) * NODES)
         mean = mean.reshape(-1, NODES)
-        one, rest = place[at, y], part[at, y]
-        gradient = weights @ mean - gather(one, weights * (1 - rest), weights * rest, NODES)
-        where, share, probs = place.ravel(), share * weights[:, None], probs * weights[:, None]
-        square = share * part
-        across = np.bincount(where, (share - square).ravel(), NODES)[:-1]
-        lower = (probs - 2 * share + square).ravel()
-        diagonal = gather(where, lower, square.ravel(), NODES)
+        label_node, label_part = node[row, y], part[row, y]
+        gradient = weights @ mean - sum_at_nodes(
+            label_node, weights * (1 - label_part), weights * label_part, NODES
+        )
+        index, upper_part, probs = (
+            node.ravel(),
+            upper_part * weights[:, None],
+            probs * weights[:, None],
+        )
+        square = upper_part * part
+        across = np.bincount(index, (upper_part - square).ravel(), NODES)[:-1]
+        lower = (probs - 2 * upper_part + square).ravel()
+        diagonal = sum_at_nodes(index, lower, square.ravel(), NODES)
         hessian = np.diag(diagonal) + np.diag(across, 1) + np.diag(across, -1)
         return value, gradient, hessian - (mean * weights[:, None]).T @ mean
 
 
 def locate(nodes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the last node before x, and how far x is on the way to the next."""
+    """Return the index of the last node before x, and the fraction of the way to the next."""
     along = np.clip((x - nodes[0]) / (nodes[1] - nodes[0]), 0, NODES - 1)
-    place = np.minimum(along.astype(np.intp), NODES - 2)
-    return place, along - place
+    node = np.minimum(along.astype(np.intp), NODES - 2)
+    return node, along - node
 
 
 def fit_cells(likelihood: Likelihood) -> Cells:
-    """Fit the process with each amplitude and length."""
+    """Fit the process for each pair of amplitude and length."""
     scales = list(product(AMPLITUDES, LENGTHS))
     center, near = np.zeros(NODES), likelihood(np.zeros(NODES))
-    found, parts = [], []
+    minima, parts = [], []
     for amplitude, length in scales:
         a = factorize(likelihood.nodes, amplitude, length)
-        mode, here, near = _fit(likelihood, a, center, near)
+        mode, posterior, near = _fit(likelihood, a, center, near)
         center = a @ mode.x
-        log_evidence = -here.value - np.linalg.slogdet(here.hessian)[1] / 2
-        parts.append((center, a @ triangle(here.hessian), log_evidence))
-        found.append(mode)
-    modes, factors, evidence = (np.stack(own) for own in zip(*parts, strict=True))
-    share = np.exp(evidence - evidence.max())
-    log_evidence = float(evidence.max() + np.log(share.mean()))
-    iterations, status = (max(int(own[i]) for own in found) for i in (3, 4))
-    share /= share.sum()
-    return Cells(np.array(scales), share, modes, factors, log_evidence, iterations, status)
+        log_evidence = -posterior.value - np.linalg.slogdet(posterior.hessian)[1] / 2
+        parts.append((center, a @ triangle(posterior.hessian), log_evidence))
+        minima.append(mode)
+    modes, factors, evidence = (np.stack(part) for part in zip(*parts, strict=True))
+    weights = np.exp(evidence - evidence.max())
+    log_evidence = float(evidence.max() + np.log(weights.mean()))
+    iterations, status = (max(int(minimum[i]) for minimum in minima) for i in (3, 4))
+    weights /= weights.sum()
+    return Cells(np.array(scales), weights, modes, factors, log_evidence, iterations, status)
 
 
 def _fit(
     likelihood: Likelihood, a: np.ndarray, center: np.ndarray, near: Quadratic[np.ndarray]
 ) -> tuple[Minimum[np.ndarray], Quadratic[np.ndarray], Quadratic[np.ndarray]]:
-    """Return the mode of v, where h = A v, v ~ N(0, 1), the posterior there and the likelihood.
+    """Find the mode of v, where h = A v and v ~ N(0, 1).
 
-    It starts from deviations nearby, by what the likelihood is there.
+    The search starts from deviations ``center``, near which ``near`` approximates the likelihood.
+    Returns the minimum, and the posterior and the likelihood at the mode.
     """
     eye = np.eye(NODES)
 
@@ -184,84 +196,86 @@ def _fit(
         value = point.value + v @ v / 2
         return Quadratic(value, a.T @ point.gradient + v, a.T @ point.hessian @ a + eye)
 
-    away = near.hessian @ center - near.gradient
+    linear = near.hessian @ center - near.gradient
     mode = newton(
         lambda v: whiten(likelihood(a @ v), v),
-        np.linalg.solve(a.T @ near.hessian @ a + eye, a.T @ away),
+        np.linalg.solve(a.T @ near.hessian @ a + eye, a.T @ linear),
         scale=likelihood.weight,
         bound=1 + likelihood.weight * np.ptp(a, axis=0) ** 2 / 4,
         tolerance=_TOLERANCE,
         foresee=True,
         xp=np,
     )
-    there = likelihood(a @ mode.x)
-    return mode, whiten(there, mode.x), there
+    at_mode = likelihood(a @ mode.x)
+    return mode, whiten(at_mode, mode.x), at_mode
 
 
 def draw(cells: Cells, num_samples: int, seed: int) -> np.ndarray:
-    """Return draws (num_samples, 25) of deviations, in pairs on both sides of a cell's mode.
+    """Draw deviations (num_samples, 25), in pairs on both sides of the mode of a cell.
 
-    Each cell has its share of them.
+    The number of draws from a cell is proportional to its weight.
     """
     half = -(-num_samples // 2)
     noise = np.random.default_rng(seed).normal(size=(half, NODES))
     total = np.cumsum(cells.weights)
-    own = np.searchsorted(total, (np.arange(half) + 0.5) / half * total[-1])
-    apart = _each(cells.factors, own, noise)
-    return np.concatenate([cells.modes[own] + apart, cells.modes[own] - apart])[:num_samples]
+    cell = np.searchsorted(total, (np.arange(half) + 0.5) / half * total[-1])
+    deviation = _multiply(cells.factors, cell, noise)
+    return np.concatenate([cells.modes[cell] + deviation, cells.modes[cell] - deviation])[
+        :num_samples
+    ]
 
 
 def sample_nuts(nodes: np.ndarray, rows: Rows, cells: Cells, num_samples: int, seed: int) -> Draws:
-    """Return draws of deviations by the no-U-turn sampler, of v and then of the cell given v."""
+    """Draw deviations by the no-U-turn sampler: first v, then the cell given v."""
     x, y, weights = rows
     a = np.stack([factorize(nodes, *scales) for scales in cells.scales])
     best = int(np.argmax(cells.weights))
     mode, factor = (
-        np.linalg.solve(a[best], own) for own in (cells.modes[best], cells.factors[best])
+        np.linalg.solve(a[best], right) for right in (cells.modes[best], cells.factors[best])
     )
-    given = x, *locate(nodes, x), y, weights, a
-    drawn = sample_whitened(_loss, given, mode, factor, num_samples, seed, cells.status)
+    data = x, *locate(nodes, x), y, weights, a
+    drawn = sample_whitened(_loss, data, mode, factor, num_samples, seed, cells.status)
     v = drawn.coefficients
     with float64():
-        losses = np.asarray(_losses_of_all(v.reshape(-1, NODES), *given))
+        losses = np.asarray(_losses_of_all(v.reshape(-1, NODES), *data))
     losses = losses - losses.min(axis=1, keepdims=True)
     total = np.cumsum(np.exp(-losses), axis=1)
-    place = np.random.default_rng(seed).random((len(total), 1)) * total[:, -1:]
-    own = np.sum(total < place, axis=1)
-    h = _each(a, own, v.reshape(-1, NODES))
+    level = np.random.default_rng(seed).random((len(total), 1)) * total[:, -1:]
+    cell = np.sum(total < level, axis=1)
+    h = _multiply(a, cell, v.reshape(-1, NODES))
     return drawn._replace(coefficients=h.reshape(v.shape))
 
 
-def _each(factors: np.ndarray, own: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the product of the cell's factor, whose number is ``own`` (s,), and values (s, 25)."""
-    found = np.empty_like(values)
-    for cell, factor in enumerate(factors):
-        found[own == cell] = values[own == cell] @ factor.T
-    return found
+def _multiply(factors: np.ndarray, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Multiply values (s, 25) by the factors of their cells (s,)."""
+    products = np.empty_like(values)
+    for index, factor in enumerate(factors):
+        products[cell == index] = values[cell == index] @ factor.T
+    return products
 
 
 def _losses(
     v: jax.Array,
     x: jax.Array,
-    place: jax.Array,
+    node: jax.Array,
     part: jax.Array,
     y: jax.Array,
     weights: jax.Array,
     a: jax.Array,
 ) -> jax.Array:
-    """Return the negative log likelihoods (c,) of h = A v in each cell."""
+    """Compute the negative log likelihoods (c,) of h = A v in each cell."""
     h = a @ v
-    logits = x + h[:, place] + part * jnp.diff(h)[:, place]
-    own = jnp.take_along_axis(logits, y[None, :, None], axis=2)[:, :, 0]
-    return (jax.nn.logsumexp(logits, axis=2) - own) @ weights
+    logits = x + h[:, node] + part * jnp.diff(h)[:, node]
+    label = jnp.take_along_axis(logits, y[None, :, None], axis=2)[:, :, 0]
+    return (jax.nn.logsumexp(logits, axis=2) - label) @ weights
 
 
-def _loss(v: jax.Array, *given: jax.Array) -> jax.Array:
-    """Return the negative log posterior of v (25,), whatever the cell, up to a constant."""
-    return v @ v / 2 - jax.nn.logsumexp(-_losses(v, *given))
+def _loss(v: jax.Array, *data: jax.Array) -> jax.Array:
+    """Compute the negative log posterior of v (25,), summed over cells, up to a constant."""
+    return v @ v / 2 - jax.nn.logsumexp(-_losses(v, *data))
 
 
 @jax.jit
-def _losses_of_all(v: jax.Array, *given: jax.Array) -> jax.Array:
-    """Return them (s, c) for each of the draws (s, 25)."""
-    return jax.lax.map(lambda one: _losses(one, *given), v)
+def _losses_of_all(v: jax.Array, *data: jax.Array) -> jax.Array:
+    """Compute the negative log likelihoods (s, c) of draws (s, 25) in each cell."""
+    return jax.lax.map(lambda one: _losses(one, *data), v)

@@ -1,4 +1,4 @@
-"""Functions of logits that keep their order."""
+"""Functions of logits that preserve their order."""
 
 from __future__ import annotations
 
@@ -26,63 +26,64 @@ __all__ = ["OrderPreserving"]
 
 _SIZES = {"diagonal": ((4, 4), (10, 10), (20, 20)), "full": ((4, 4), (10, 10))}
 _FOLDS = 5
-#: Points at which the rising function is tabulated.
+#: Number of points at which the increasing function is tabulated.
 _KNOTS = 512
 _LEAST_SLOPE = 1e-100
 
 
 @dataclass(eq=False, repr=False)
 class OrderPreserving(Calibrator):
-    r"""Networks of two hidden layers that keep the order of the classes in every row.
+    r"""Networks with two hidden layers that preserve the ranking of the classes in every row.
 
     .. math:: \hat p = \operatorname{softmax}(g(z_1), \dots, g(z_k))
 
-    with one continuous, strictly rising g for all classes ("diagonal"), or
+    with one continuous, strictly increasing g for all classes ("diagonal"), or
 
     .. math:: \hat p_{(i)} \propto \exp \sum_{j \ge i} (z_{(j)} - z_{(j+1)})\, m_j(z),
         \qquad z_{(1)} \ge \dots \ge z_{(k)}
 
-    with positive continuous factors m of all logits ("full"). Both contain temperature scaling,
-    from which training starts. All rows are used in each iteration of Adam on the log loss; the
-    sizes of the layers and the number of iterations have the least log loss in 5 stratified folds,
-    in which also no iteration can win.
+    with positive continuous factors m, which depend on all logits ("full"). Both families contain
+    temperature scaling, from which training starts. Adam minimizes the log loss of all rows. The
+    sizes of the layers and the number of iterations (possibly zero) minimize the log loss in 5
+    stratified folds.
 
     Parameters
     ----------
     family : {"diagonal", "full"}
         The full family is larger, and needs more data.
     hidden : "cv" or pair of int
-        Units of the two hidden layers; "cv" chooses among (4, 4), (10, 10) and, of the diagonal
+        Units of the two hidden layers; "cv" chooses from (4, 4), (10, 10) and, for the diagonal
         family, (20, 20).
     random_state : int, RandomState or None
-        Of the weights that training starts from.
+        Seed of the initial weights.
 
     Attributes
     ----------
     hidden_ : array of shape (2,)
+        Units of the two hidden layers.
 
     Notes
     -----
-    Kept is, in every row and exactly: equal logits have equal probabilities, and a larger logit
-    never has a smaller probability. It has a larger one unless their difference is lost to
-    rounding, as that of logits 40 or more below the greatest may be. Probabilities that were
-    positive do not fall below 1e-304.
+    The ranking is preserved exactly in every row: equal logits have equal probabilities, and a
+    larger logit never has a smaller probability. Its probability is larger unless rounding removes
+    the difference, which may happen to logits 40 or more below the largest. Positive probabilities
+    do not fall below 1e-304.
 
     The network of the diagonal family is :math:`a z + v \cdot \tanh(B \tanh(c z + d) + e)` with
-    nothing negative in a, v, B and c. It is tabulated at up to 512 points, closest where logits and
-    where greatest logits are dense; between them g is linear, in training too, and beyond them it
-    goes on with slope a. Neither family ignores what is added to all logits of a row.
+    non-negative a, v, B and c. It is tabulated at up to 512 points, which are dense where logits
+    and largest logits are dense. Between the points g is linear, also in training; beyond them its
+    slope is a. Both families depend on constants that are added to all logits of a row.
 
-    First weights of the full family are drawn for the classes in the order of weighted means of
-    their logits and labels: permuting the columns changes nothing, unless these are the same for
-    two classes.
+    Initial weights of the full family are drawn for the classes in the order of weighted means of
+    their logits and labels, so that permuting the columns changes nothing unless these means are
+    equal for two classes.
 
-    The state is ``inverse``, of the temperature that training started from, ``hidden`` (2,),
-    ``n_iter``, ``objective``, the mean log loss; ``cv_hidden`` (s, 2) and ``cv_losses`` (s, looks)
-    after each ten iterations; of "diagonal" ``knots``, ``values`` and ``slope``, of "full" the
-    weights. ``status`` is LIMIT where the best number is the most, 600. Six networks of each size
-    are trained together: O(n k) for each iteration of each, and O(n k h + n h**2) with "full" for
-    h units; memory O(n k), times the number of networks that 32 MiB hold.
+    The state is ``inverse`` of the initial temperature, ``hidden`` (2,), ``n_iter``, and
+    ``objective``, the mean log loss; ``cv_hidden`` (s, 2), and ``cv_losses`` (s, checks) after
+    every ten iterations; ``knots``, ``values`` and ``slope`` for "diagonal", and the weights for
+    "full". ``status`` is LIMIT if the best number of iterations is the maximum, 600. Six networks
+    of each size are trained together, in O(n k) per iteration and network, or O(n k h + n h**2) for
+    "full" with h units. Memory is O(n k), times the number of networks that fit in 32 MiB.
 
     References
     ----------
@@ -126,19 +127,19 @@ class OrderPreserving(Calibrator):
     def _fit_folds(
         self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int, folds: np.ndarray
     ) -> State:
-        """Fit with given folds (n,); with a single one nothing is trained."""
+        """Fit with these folds (n,); a single fold means no training."""
         z = bounded(scores)
         order = canonical_order(z, y, weights)
-        place = np.argsort(order)
-        z, y = z[:, order], place[y]
+        column = np.argsort(order)
+        z, y = z[:, order], column[y]
         sizes = _SIZES[self.family] if isinstance(self.hidden, str) else (self.hidden,)
         nets = _nets(sizes, weights, folds)
         distinct = np.unique(z)
         low, center, high = distinct[[int(q * (len(distinct) - 1)) for q in (0.05, 0.5, 0.95)]]
         scale = (high - low) / 2 or 1.0
-        used = nets.train.T[: nets.train.shape[1] // len(sizes)]
-        fits = [fit_inverse(Rows(z, y, w).take(w > 0)) for w in used]
-        inverses = np.array([found.x for found in fits])
+        training_weights = nets.train.T[: nets.train.shape[1] // len(sizes)]
+        fits = [fit_inverse(Rows(z, y, w).take(w > 0)) for w in training_weights]
+        inverses = np.array([minimum.x for minimum in fits])
         log_slopes = np.log(np.maximum(inverses, np.finfo(float).tiny)) + np.log(scale)
         log_slopes = np.maximum(np.tile(log_slopes, len(sizes)), np.log(_LEAST_SLOPE))
         unit: State = {"center": np.asarray(center), "scale": np.asarray(scale)}
@@ -149,25 +150,27 @@ class OrderPreserving(Calibrator):
         else:
             start = network.start_full(nets.hidden, log_slopes, seed, z.shape[1])
             data = _sorted_rows(z, y, center, scale)
-        looks = network.train(self.family, start, data, nets)
-        tried, sums = network.by_size(looks.held, nets)
-        # The first of equally good ones: the least iterations, then the smallest.
-        look, size = np.unravel_index(np.argmin(np.where(np.isnan(sums), np.inf, sums)), sums.shape)
-        whole = np.flatnonzero(~nets.held.any(axis=0))
-        net = int(np.argmax((nets.hidden[whole] == tried[size]).all(axis=1)))
-        chosen = {name: value[net] for name, value in looks.parameters[look].items()}
+        history = network.train(self.family, start, data, nets)
+        tried_sizes, sums = network.by_size(history.held, nets)
+        # The first of equally good fits has the fewest iterations and the smallest size.
+        check, size = np.unravel_index(
+            np.argmin(np.where(np.isnan(sums), np.inf, sums)), sums.shape
+        )
+        full = np.flatnonzero(~nets.held.any(axis=0))
+        net = int(np.argmax((nets.hidden[full] == tried_sizes[size]).all(axis=1)))
+        chosen = {name: value[net] for name, value in history.parameters[check].items()}
         if self.family == "diagonal":
-            unit |= _table(chosen, tried[size], knots, center, scale)
+            unit |= _table(chosen, tried_sizes[size], knots, center, scale)
         else:
-            unit |= _trimmed(chosen, tried[size], place)
-        limit = look == network.LOOKS
+            unit |= _trimmed(chosen, tried_sizes[size], column)
+        limit = check == network.MAX_CHECKS
         return {
             **unit,
             "inverse": np.asarray(inverses[-1]),
-            "hidden": tried[size],
-            "n_iter": np.asarray(int(look) * network.EVERY),
-            "objective": np.asarray(looks.train[look, whole[net]]),
-            "cv_hidden": tried,
+            "hidden": tried_sizes[size],
+            "n_iter": np.asarray(int(check) * network.EVERY),
+            "objective": np.asarray(history.train[check, full[net]]),
+            "cv_hidden": tried_sizes,
             "cv_losses": sums.T / weights.sum(),
             "status": np.asarray(int(Status.LIMIT if limit else Status.CONVERGED)),
         }
@@ -189,14 +192,14 @@ class OrderPreserving(Calibrator):
             stretched = network.stretching(state, rows, xp.tanh)
             factors = xp.logaddexp(xp.zeros_like(stretched), stretched)
             falls = steps * (xp.exp(state["log_slope"]) / state["scale"] * factors)
-        # Rounding may not disturb the order, nor what is equal.
+        # Rounding must not change the ranking or separate equal logits.
         falls = xp.where(steps > 0, xp.maximum(falls, 0.0), 0.0)
-        below = [_fallen(own) for own in (falls, steps)]
+        below = [_fallen(differences) for differences in (falls, steps)]
         return take_in_rows(softmax_below(*below), xp.argsort(order, axis=1, stable=True))
 
 
 def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.ndarray) -> Nets:
-    """Return networks of each size, without each fold and, last, with all rows."""
+    """Make networks of each size, trained without each fold, and finally on all rows."""
     count = folds.max() + 1 if folds.max() > 0 else 0
     out = folds[:, None] == np.append(np.arange(count), -1)
     held, train = weights[:, None] * out, weights[:, None] * ~out
@@ -208,9 +211,9 @@ def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.nda
 
 
 def _knots(z: np.ndarray, distinct: np.ndarray) -> np.ndarray:
-    """Return points in ascending order, evenly many of logits and of rows' greatest logits.
+    """Choose ascending points, half from all logits and half from the largest logits of rows.
 
-    Repeated rows do not count, nor does the order of rows.
+    Neither repeated rows nor the order of rows matter.
     """
     parts = [distinct, np.unique(z.max(axis=1))]
     half = _KNOTS // 2
@@ -221,29 +224,29 @@ def _knots(z: np.ndarray, distinct: np.ndarray) -> np.ndarray:
 def _tabulated(
     z: np.ndarray, y: np.ndarray, knots: np.ndarray, center: float, scale: float
 ) -> tuple[np.ndarray, ...]:
-    """Return points of the network, each logit's place among them, and those of labels' logits."""
-    place = np.clip(np.searchsorted(knots, z, side="right") - 1, 0, max(0, len(knots) - 2))
+    """Return the points of the network, and the positions of logits and of labels' logits."""
+    index = np.clip(np.searchsorted(knots, z, side="right") - 1, 0, max(0, len(knots) - 2))
     wide = np.append(np.diff(knots), 1.0)
-    part = (z - knots[place]) / wide[place]
-    own = np.arange(len(y)), y
+    part = (z - knots[index]) / wide[index]
+    label = np.arange(len(y)), y
     points = np.resize((knots - center) / scale, _KNOTS)
     points[len(knots) :] = points[len(knots) - 1]
-    place = place.astype(np.int32)
-    return points, place, part, place[own], part[own]
+    index = index.astype(np.int32)
+    return points, index, part, index[label], part[label]
 
 
 def _table(
     parameters: Parameters, hidden: np.ndarray, knots: np.ndarray, center: float, scale: float
 ) -> State:
     a, b = hidden
-    own = dict(parameters)
-    own["second"] = own["second"] * ((np.arange(len(own["second"])) < a)[:, None])
-    own["last"] = own["last"] * (np.arange(len(own["last"])) < b)
-    values = network.rising(own, (knots - center) / scale, np.tanh, np.exp)
+    masked = dict(parameters)
+    masked["second"] = masked["second"] * ((np.arange(len(masked["second"])) < a)[:, None])
+    masked["last"] = masked["last"] * (np.arange(len(masked["last"])) < b)
+    values = network.rising(masked, (knots - center) / scale, np.tanh, np.exp)
     return {
         "knots": knots,
         "values": np.maximum.accumulate(values),
-        "slope": np.asarray(np.exp(own["log_slope"]) / scale),
+        "slope": np.asarray(np.exp(masked["log_slope"]) / scale),
     }
 
 
@@ -251,14 +254,14 @@ def _table(
 
 
 def _unit(z: Any, center: Any, scale: Any) -> Any:
-    """Return what the network takes: logits (m, k) in units of the fit, of any size."""
+    """Standardize logits (m, k) of any size by the units of the fit."""
     return namespace(z).clip((z - center) / scale, -1e30, 1e30)
 
 
 def _sorted_rows(
     z: np.ndarray, y: np.ndarray, center: float, scale: float
 ) -> tuple[np.ndarray, ...]:
-    """Return rows for the network, differences of sorted logits, and which lie above the label."""
+    """Return rows of the network, differences of sorted logits, and a mask above the label."""
     order = np.argsort(-z, axis=1, kind="stable")
     steps = -np.diff(np.take_along_axis(z, order, axis=1), axis=1) / scale
     rank = np.argmax(order == y[:, None], axis=1)
@@ -266,11 +269,11 @@ def _sorted_rows(
     return _unit(z, center, scale), steps, above.astype(float)
 
 
-def _trimmed(parameters: Parameters, hidden: np.ndarray, place: np.ndarray) -> State:
-    """Return the weights that count, classes in the order of columns: each one's place (k,)."""
+def _trimmed(parameters: Parameters, hidden: np.ndarray, column: np.ndarray) -> State:
+    """Return the weights of used units, with classes in the order of ``column`` (k,)."""
     a, b = hidden
     return {
-        "first": parameters["first"][place, :a],
+        "first": parameters["first"][column, :a],
         "first_bias": parameters["first_bias"][:a],
         "second": parameters["second"][:a, :b],
         "second_bias": parameters["second_bias"][:b],
@@ -281,6 +284,6 @@ def _trimmed(parameters: Parameters, hidden: np.ndarray, place: np.ndarray) -> S
 
 
 def _fallen(falls: Any) -> Any:
-    """Return logits (m, k) below the first, from each one's fall (m, k - 1) to the next."""
+    """Compute logits (m, k) relative to the first from their differences (m, k - 1)."""
     xp = namespace(falls)
     return -xp.cumulative_sum(falls, axis=1, include_initial=True)

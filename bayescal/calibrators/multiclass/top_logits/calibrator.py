@@ -1,4 +1,4 @@
-"""Calibrators that also take truncated logits, as language models give them."""
+"""Base class of calibrators of truncated logits."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["TopLogitsCalibrator"]
 
 
 class TopPredictFunction(PredictFunction):
-    """The same of truncated logits: ``f((indices, logits, rest))`` returns ``TopProbs``."""
+    """A function of truncated logits: ``f((indices, logits, rest))`` returns ``TopProbs``."""
 
     def __call__(self, scores: Any) -> Any:
-        """Return calibrated probabilities.
+        """Compute calibrated probabilities.
 
         Parameters
         ----------
@@ -39,9 +39,9 @@ class TopPredictFunction(PredictFunction):
         """
         indices, logits, rest = parts_of(scores)
         rows = pack_anywhere(indices, at_least_single(logits), rest, self.columns)
-        found = self.with_state(self._owner._map, rows)
-        found = namespace(logits).astype(found, logits.dtype, copy=False)
-        return _apart(indices, found, self.columns)
+        probs = self.with_state(self._owner._map, rows)
+        probs = namespace(logits).astype(probs, logits.dtype, copy=False)
+        return _as_top_probs(indices, probs, self.columns)
 
 
 register(TopPredictFunction)
@@ -49,9 +49,9 @@ register(TopPredictFunction)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TopLogitsCalibrator(Calibrator):
-    """What a calibrator of logits does where ``inputs="top_logits"``: it works on packed rows.
+    """The implementation of a calibrator for ``inputs="top_logits"``, which uses packed rows.
 
-    A subclass writes ``_fit_top`` and ``_apply_top``, and a public calibrator names it in
+    A subclass defines ``_fit_top`` and ``_apply_top``, and a public calibrator names it in
     ``_by_inputs``.
     """
 
@@ -59,12 +59,12 @@ class TopLogitsCalibrator(Calibrator):
 
     _domain = "top_logits"
     _sources: ClassVar[frozenset[str]] = BLOCKS
-    #: The public calibrator.
+    #: Name of the public calibrator.
     _public_name: ClassVar[str]
 
     @abstractmethod
     def _fit_top(self, rows: Source, k: int) -> State:
-        """Learn from packed rows of k classes."""
+        """Fit the state to packed rows of k classes."""
 
     @abstractmethod
     def _apply_top(self, state: State, rows: Any, k: int) -> Any:
@@ -77,8 +77,8 @@ class TopLogitsCalibrator(Calibrator):
             )
         if self.classes is None:
             raise ValueError(
-                "classes must say how many there are for inputs='top_logits', as classes=50_257 "
-                "for the indices 0, ..., 50,256, got None"
+                "classes must be set for inputs='top_logits', for example classes=50_257 for the "
+                "indices 0, ..., 50,256, got None"
             )
 
     def _class_count(self, rows: Any) -> int:
@@ -102,7 +102,7 @@ class TopLogitsCalibrator(Calibrator):
         return self._apply_top(state, scores, int(state["k"]))
 
     def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
-        return _apart(as_numpy(scores[0], "indices"), probs, len(self.classes_))
+        return _as_top_probs(as_numpy(scores[0], "indices"), probs, len(self.classes_))
 
     def _most_probable(self, probs: Any) -> np.ndarray:
         best = np.argmax(probs.probs, axis=1)
@@ -112,7 +112,7 @@ class TopLogitsCalibrator(Calibrator):
         return self.predict_proba(block.scores)
 
     def _probabilities_of(self, kept: KeptRows) -> None:
-        """Return nothing: most classes have no logit."""
+        """Return None, because most classes have no logit."""
 
     @property
     def _function_kind(self) -> type[PredictFunction]:
@@ -122,8 +122,8 @@ class TopLogitsCalibrator(Calibrator):
         return self._public_name
 
 
-def _apart(indices: Any, found: Any, k: int) -> TopProbs:
-    """Return probabilities (n, m + 1) or (n, k) by their names."""
-    xp, m = namespace(found), indices.shape[1]
-    rest = found[:, m] if found.shape[1] > m else xp.zeros_like(found[:, 0])
-    return TopProbs(indices, found[:, :m], rest, k - m)
+def _as_top_probs(indices: Any, probs: Any, k: int) -> TopProbs:
+    """Split probabilities (n, m + 1) or (n, k) into those of top classes and the rest."""
+    xp, m = namespace(probs), indices.shape[1]
+    rest = probs[:, m] if probs.shape[1] > m else xp.zeros_like(probs[:, 0])
+    return TopProbs(indices, probs[:, :m], rest, k - m)

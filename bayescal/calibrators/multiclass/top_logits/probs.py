@@ -14,10 +14,10 @@ __all__ = ["TopProbs"]
 
 
 class TopProbs(NamedTuple):
-    """Calibrated probabilities of each row's top classes, and of all others together.
+    """Calibrated probabilities of the top classes of each row, and of all others together.
 
     Returned by ``predict_proba`` of calibrators with ``inputs="top_logits"``. Rows of ``probs`` and
-    ``rest`` sum to one; each of the others has the probability ``rest / others``.
+    ``rest`` sum to one; a class outside the top has the probability ``rest / others``.
 
     Examples
     --------
@@ -40,17 +40,17 @@ class TopProbs(NamedTuple):
     3.93
     """
 
-    #: Of the top classes, as they were given (n, m).
+    #: Indices of the top classes, in the order of the scores (n, m).
     indices: Any
-    #: Of the top classes, in the order of the indices (n, m).
+    #: Probabilities of the top classes, in the order of the indices (n, m).
     probs: Any
-    #: Of all others together (n,).
+    #: Probability of all other classes together (n,).
     rest: Any
-    #: How many others there are, k - m.
+    #: Number of other classes, k - m.
     others: int
 
     def of(self, y: ArrayLike) -> np.ndarray:
-        """Return the probabilities (n,) of labels (n,), which are indices of classes."""
+        """Select the probabilities (n,) of labels (n,), which are indices of classes."""
         labels = as_numpy(y, "y")
         if labels.dtype.kind not in "iu" or labels.shape != np.shape(self.rest):
             raise ValueError(
@@ -62,10 +62,10 @@ class TopProbs(NamedTuple):
             raise ValueError(f"y must be in {{0, ..., {k - 1}}}, got {labels.min()} and above")
         probs, rest = as_numpy(self.probs, "probs"), as_numpy(self.rest, "rest")
         hit = as_numpy(self.indices, "indices") == labels[:, None]
-        own = np.max(probs, axis=1, where=hit, initial=0.0)
-        return np.where(hit.any(axis=1), own, rest / max(self.others, 1))
+        top = np.max(probs, axis=1, where=hit, initial=0.0)
+        return np.where(hit.any(axis=1), top, rest / max(self.others, 1))
 
     def log_loss(self, y: ArrayLike, weights: ArrayLike | None = None) -> float:
-        """Return ``metrics.log_loss`` for labels (n,), which are indices of classes."""
-        own = self.of(y)
-        return log_loss(own, np.ones(len(own), int), weights=weights)
+        """Compute ``metrics.log_loss`` of labels (n,), which are indices of classes."""
+        probs = self.of(y)
+        return log_loss(probs, np.ones(len(probs), int), weights=weights)

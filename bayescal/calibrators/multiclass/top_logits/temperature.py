@@ -20,7 +20,7 @@ __all__ = ["TopTemperature", "fit_top_inverse"]
 
 @dataclass(eq=False, repr=False)
 class TopTemperature(TopLogitsCalibrator):
-    """What :class:`Temperature` does where ``inputs="top_logits"``."""
+    """The implementation of :class:`Temperature` for ``inputs="top_logits"``."""
 
     objective: str = "log_loss"
 
@@ -48,7 +48,7 @@ def fit_top_inverse(rows: Source, k: int) -> IntervalMinimum:
 
 
 def _columns(k: int, rows: Rows, unit: float, single: bool) -> Columns:
-    """Lay out some packed rows with classes first; the last one is each of the others."""
+    """Lay out packed rows with classes first; the last one stands for each other class."""
     top = unpack(rows.scores, k, unit)
     logits = np.ascontiguousarray(top.x.T)
     below = logits - logits.max(axis=0)

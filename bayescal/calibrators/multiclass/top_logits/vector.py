@@ -20,16 +20,16 @@ from bayescal.data.top_logits import Top, offsets, places, top_probabilities, un
 
 __all__ = ["TopVector"]
 
-#: Numbers of packed rows at work.
+#: Numbers in the packed rows that are processed at once.
 _NUMBERS = 1 << 18
-#: Parameters, and the diagonal blocks (3, c) of the Hessian there.
-At: TypeAlias = tuple[np.ndarray, np.ndarray]
+#: Parameters, and the diagonal blocks (3, c) of the Hessian at them.
+_HessianState: TypeAlias = tuple[np.ndarray, np.ndarray]
 _MAX_PRODUCTS, _MAX_SLOW, _TOLERANCE = 400, 12, 1e-13
 
 
 @dataclass(eq=False, repr=False)
 class TopVector(TopLogitsCalibrator):
-    """What :class:`Vector` does where ``inputs="top_logits"``."""
+    """The implementation of :class:`Vector` for ``inputs="top_logits"``."""
 
     coef_: np.ndarray = field(init=False)
     intercept_: np.ndarray = field(init=False)
@@ -40,21 +40,21 @@ class TopVector(TopLogitsCalibrator):
     def _fit_top(self, rows: Source, k: int) -> State:
         labels = rows.total(partial(_hits, k), numbers=_NUMBERS)
         present, shared = labels["hits"] > 0, bool(labels["misses"] > 0)
-        own = int(present.sum())
-        # Classes without labels among the top share the parameters of all others.
-        group = np.where(present, np.cumsum(present) - 1, own)
+        count = int(present.sum())
+        # Classes that are never a label among the top share one pair of parameters.
+        group = np.where(present, np.cumsum(present) - 1, count)
         unit = float(np.clip(unit_of(rows.largest, 1e4), 2.0**-500, 2.0**500))
         inverse = fit_top_inverse(rows, k).x
-        found = _fit_factors(rows, Layout(group, own + 1, shared, unit), inverse)
-        intercept, more = found.x.reshape(2, -1)
-        place = np.append(group, own)
+        minimum = _fit_factors(rows, ClassGroups(group, count + 1, shared, unit), inverse)
+        intercept, deviation = minimum.x.reshape(2, -1)
+        group_of_column = np.append(group, count)
         state = {
-            "coef": ((1 + more) / unit)[place],
-            "intercept": (intercept - intercept[: own + shared].mean())[place],
-            "objective": np.asarray(found.value / rows.weight),
-            "gradient_norm": np.asarray(np.abs(np.asarray(found.gradient)).max() / rows.weight),
-            "n_iter": np.asarray(int(found.iterations)),
-            "status": np.asarray(int(found.status)),
+            "coef": ((1 + deviation) / unit)[group_of_column],
+            "intercept": (intercept - intercept[: count + shared].mean())[group_of_column],
+            "objective": np.asarray(minimum.value / rows.weight),
+            "gradient_norm": np.asarray(np.abs(np.asarray(minimum.gradient)).max() / rows.weight),
+            "n_iter": np.asarray(int(minimum.iterations)),
+            "status": np.asarray(int(minimum.status)),
         }
         if shared:
             return state
@@ -66,49 +66,49 @@ class TopVector(TopLogitsCalibrator):
         top, xp = unpack(rows, k), namespace(rows)
         (n, c), m = top.x.shape, top.indices.shape[1]
         others = xp.full_like(top.indices[:, : c - m], k)
-        places = xp.reshape(xp.concat([top.indices, others], axis=1), (-1,))
+        flat = xp.reshape(xp.concat([top.indices, others], axis=1), (-1,))
 
-        def each(name: str) -> Any:
-            return xp.reshape(xp.take(state[name], places, axis=0), (n, c))
+        def entries(name: str) -> Any:
+            return xp.reshape(xp.take(state[name], flat, axis=0), (n, c))
 
-        logits = top.x * each("coef") + each("intercept") + offsets(top)
+        logits = top.x * entries("coef") + entries("intercept") + offsets(top)
         if "missing_factor" not in state:
             return softmax(logits)
-        factor = each("missing_factor")
+        factor = entries("missing_factor")
         present = factor == 0
         known = softmax(xp.where(present, logits, xp.full_like(logits, -1e30)))
-        lost = top_probabilities(top, state["missing_inverse"]) * factor
-        left = xp.sum(lost, axis=1, keepdims=True)
-        some = xp.any(present, axis=1, keepdims=True)
-        # Rows all of whose classes lacked labels.
-        lost = lost / xp.where(some, xp.ones_like(left), left)
-        return xp.where(present, known * (1 - left), lost)
+        missing = top_probabilities(top, state["missing_inverse"]) * factor
+        missing_total = xp.sum(missing, axis=1, keepdims=True)
+        any_present = xp.any(present, axis=1, keepdims=True)
+        # Normalize rows in which all classes lack labels.
+        missing = missing / xp.where(any_present, xp.ones_like(missing_total), missing_total)
+        return xp.where(present, known * (1 - missing_total), missing)
 
 
-class Layout(NamedTuple):
-    """Which classes have which of the parameters: the last are those of all others."""
+class ClassGroups(NamedTuple):
+    """Groups of classes that share parameters; the last group is that of all other classes."""
 
-    #: The place of each class's parameters (k,), and how many there are.
+    #: Group of each class (k,), and number of groups.
     group: np.ndarray
     size: int
-    #: Whether classes of the last parameters have labels; else they are left out.
+    #: Whether classes of the last group have labels; otherwise it is omitted from the fit.
     shared: bool
     unit: float
 
     def columns(self, scores: np.ndarray) -> tuple[Top, np.ndarray, np.ndarray]:
-        """Return rows, the places (n, c) of their columns' parameters, and what is added."""
+        """Return unpacked rows, and the groups and offsets (n, c) of their columns."""
         top = unpack(scores, len(self.group), self.unit)
         n, c = top.x.shape
         group = np.full((n, c), self.size - 1)
         group[:, : top.indices.shape[1]] = self.group[top.indices]
-        added = np.broadcast_to(offsets(top), (n, c))
+        offset = np.broadcast_to(offsets(top), (n, c))
         if not self.shared:
-            added = np.where(group < self.size - 1, added, -np.inf)
-        return top, group, added
+            offset = np.where(group < self.size - 1, offset, -np.inf)
+        return top, group, offset
 
 
 def _hits(k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    """Return the weight of labels that are in the top, by class (k,), and of the others."""
+    """Sum the weights of labels among the top, by class (k,), and of other labels."""
     hit = (unpack(scores, k).indices == y[:, None]).any(axis=1)
     return {"hits": np.bincount(y[hit], weights[hit], k), "misses": weights[~hit].sum()}
 
@@ -116,39 +116,39 @@ def _hits(k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sum
 def _expected(
     inverse: float, k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> Sums:
-    """Return how many labels temperature scaling expects, by class, and last outside the top."""
+    """Sum the labels that temperature scaling expects, by class, and outside the top."""
     top, m = unpack(scores, k), scores.shape[1] // 2
     mass = top_probabilities(top, inverse) * weights[:, None]
     by_class = np.bincount(top.indices.ravel(), mass[:, :m].ravel(), k)
     return {"expected": np.append(by_class, mass[:, m:].sum())}
 
 
-def _fit_factors(rows: Source, layout: Layout, inverse: float) -> Minimum[np.ndarray]:
+def _fit_factors(rows: Source, groups: ClassGroups, inverse: float) -> Minimum[np.ndarray]:
     """Fit intercepts and deviations of factors from one: theta (2 c,), from a temperature."""
-    c = layout.size
-    begin = np.concatenate([np.zeros(c), np.full(c, min(inverse * layout.unit, 10.0) - 1)])
+    c = groups.size
+    begin = np.concatenate([np.zeros(c), np.full(c, min(inverse * groups.unit, 10.0) - 1)])
 
-    def evaluate(theta: np.ndarray) -> Point[np.ndarray, At]:
-        found = rows.total(partial(_factor_sums, layout, theta), numbers=_NUMBERS)
-        return Point(found["value"], found["gradient"], (theta, found["diagonal"]))
+    def evaluate(theta: np.ndarray) -> Point[np.ndarray, _HessianState]:
+        sums = rows.total(partial(_factor_sums, groups, theta), numbers=_NUMBERS)
+        return Point(sums["value"], sums["gradient"], (theta, sums["diagonal"]))
 
-    def product(state: At, vector: np.ndarray) -> np.ndarray:
-        product = partial(_factor_products, layout, state[0], vector)
+    def product(state: _HessianState, vector: np.ndarray) -> np.ndarray:
+        product = partial(_factor_products, groups, state[0], vector)
         return rows.total(product, numbers=_NUMBERS)["image"]
 
-    def prepare(state: At) -> np.ndarray:
-        """Return the inverses (c, 2, 2) of what an intercept and its factor have together."""
+    def prepare(state: _HessianState) -> np.ndarray:
+        """Invert the blocks (c, 2, 2) of the Hessian for intercepts and factors."""
         zero, one, two = state[1]
         ridge = 1e-12 * (1 + max(zero.max(), two.max()))
         blocks = np.stack([np.stack([zero + ridge, one], 1), np.stack([one, two + ridge], 1)], 1)
         return np.linalg.inv(blocks)
 
-    def precondition(ready: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        return np.einsum("cij,jc->ic", ready, vector.reshape(2, c)).ravel()
+    def precondition(inverses: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        return np.einsum("cij,jc->ic", inverses, vector.reshape(2, c)).ravel()
 
-    def unbounded(theta: np.ndarray, here: Point[np.ndarray, At]) -> bool:
-        step = precondition(prepare(here.state), -here.gradient)
-        moved = rows.total(partial(_movement, layout, theta, step), greatest, _NUMBERS)["moved"]
+    def unbounded(theta: np.ndarray, point: Point[np.ndarray, _HessianState]) -> bool:
+        step = precondition(prepare(point.state), -point.gradient)
+        moved = rows.total(partial(_movement, groups, theta, step), greatest, _NUMBERS)["moved"]
         return bool(moved > 0.01)
 
     curvature = Curvature(product, prepare, precondition, 0, _MAX_PRODUCTS)
@@ -165,68 +165,68 @@ def _fit_factors(rows: Source, layout: Layout, inverse: float) -> Minimum[np.nda
         )[0]
 
 
-def _changed(x: np.ndarray, group: np.ndarray, theta: np.ndarray) -> np.ndarray:
+def _affine(x: np.ndarray, group: np.ndarray, theta: np.ndarray) -> np.ndarray:
     b, a = theta.reshape(2, -1)
     return a[group] * x + b[group]
 
 
-def _gathered(group: np.ndarray, c: int, *parts: np.ndarray) -> np.ndarray:
+def _sum_by_group(group: np.ndarray, c: int, *parts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.bincount(group.ravel(), part.ravel(), c) for part in parts])
 
 
 def _factor_sums(
-    layout: Layout, theta: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    groups: ClassGroups, theta: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> Sums:
-    """Return the loss, its gradient, and the diagonal blocks of an upper bound of its Hessian."""
-    top, group, added = layout.columns(scores)
-    changed = top.x + _changed(top.x, group, theta)
-    logits = changed + added
-    most = logits.max(axis=1, keepdims=True)
-    probs = np.exp(logits - most)
+    """Compute the loss, its gradient, and diagonal blocks of a bound of its Hessian."""
+    top, group, offset = groups.columns(scores)
+    calibrated = top.x + _affine(top.x, group, theta)
+    logits = calibrated + offset
+    largest = logits.max(axis=1, keepdims=True)
+    probs = np.exp(logits - largest)
     total = probs.sum(axis=1, keepdims=True)
     probs /= total
-    own = np.arange(len(y)), places(top, y)
-    value = weights @ (np.log(total[:, 0]) + most[:, 0] - changed[own])
+    label = np.arange(len(y)), places(top, y)
+    value = weights @ (np.log(total[:, 0]) + largest[:, 0] - calibrated[label])
     residual = probs * weights[:, None]
     spread = residual * (1 - probs)
-    residual[own] -= weights
-    c, once = layout.size, spread * top.x
+    residual[label] -= weights
+    c, weighted = groups.size, spread * top.x
     return {
         "value": np.asarray(value),
-        "gradient": _gathered(group, c, residual, residual * top.x),
-        "diagonal": _gathered(group, c, spread, once, once * top.x).reshape(3, c),
+        "gradient": _sum_by_group(group, c, residual, residual * top.x),
+        "diagonal": _sum_by_group(group, c, spread, weighted, weighted * top.x).reshape(3, c),
     }
 
 
 def _factor_products(
-    layout: Layout,
+    groups: ClassGroups,
     theta: np.ndarray,
     vector: np.ndarray,
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
 ) -> Sums:
-    """Return the Hessian times a vector."""
-    top, group, added = layout.columns(scores)
-    probs = softmax(top.x + _changed(top.x, group, theta) + added)
-    moved = _changed(top.x, group, vector)
+    """Multiply the Hessian by a vector."""
+    top, group, offset = groups.columns(scores)
+    probs = softmax(top.x + _affine(top.x, group, theta) + offset)
+    moved = _affine(top.x, group, vector)
     residual = probs * (moved - np.einsum("ij,ij->i", probs, moved)[:, None]) * weights[:, None]
-    return {"image": _gathered(group, layout.size, residual, residual * top.x)}
+    return {"image": _sum_by_group(group, groups.size, residual, residual * top.x)}
 
 
 def _movement(
-    layout: Layout,
+    groups: ClassGroups,
     theta: np.ndarray,
     step: np.ndarray,
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
 ) -> Sums:
-    """Return the largest change of a row's logits, relative to their size."""
-    top, group, added = layout.columns(scores)
-    used = np.isfinite(added)
-    logits = top.x + _changed(top.x, group, theta)
-    moved = _changed(top.x, group, step)
+    """Compute the largest change of logits by a step, relative to their size."""
+    top, group, offset = groups.columns(scores)
+    used = np.isfinite(offset)
+    logits = top.x + _affine(top.x, group, theta)
+    moved = _affine(top.x, group, step)
     logits = logits - logits.max(axis=1, keepdims=True, where=used, initial=-np.inf)
     moved = moved - moved.mean(axis=1, keepdims=True, where=used)
     return {"moved": np.max(np.abs(moved) / (1 + np.abs(logits)), where=used, initial=0.0)}

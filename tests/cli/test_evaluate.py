@@ -108,7 +108,7 @@ def test_several_models_stand_side_by_side(folder: Path) -> None:
     log_loss = bayescal.metrics.log_loss
     assert losses(found) == {"raw": log_loss(p, y), "squared": log_loss(p**2, y)}
     result = run(*line)
-    assert "less the first" in result.stdout
+    assert "vs. raw" in result.stdout
     assert "Model squared: a,b is P(y = 1)" in result.stdout
 
 

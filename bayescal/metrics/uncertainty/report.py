@@ -28,7 +28,8 @@ from bayescal.metrics.uncertainty.measured_blocks import check_cuts, check_no_gr
 if TYPE_CHECKING:
     from rich.table import Table
 
-_FIRST = "less the first"
+#: A longer name of the first model is not repeated below each metric.
+_LONGEST = 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,22 +71,23 @@ class Report:
     def _lines(self) -> TextTable:
         names = list(self.intervals)
         heads, rows = ["metric", *names], []
+        first = names[0] if len(names[0]) <= _LONGEST else "the first"
         for metric in self.intervals[names[0]]:
             own = [self.intervals[name][metric] for name in names]
             cells = [f"{each.estimate:.4f} [{each.lower:.4f}, {each.upper:.4f}]" for each in own]
-            less = any(abs(each.estimate - each.value) > 1e-9 for each in own)
-            rows.append([f"{metric}, less chance" if less else metric, *cells])
+            corrected = any(abs(each.estimate - each.value) > 1e-9 for each in own)
+            rows.append([f"{metric} above chance" if corrected else metric, *cells])
             if self.differences:
                 gaps = [self.differences[name][metric] for name in names[1:]]
                 shown = [f"{gap.estimate:+.4f} (p {p_value(gap.p_value)})" for gap in gaps]
-                rows.append([f"  {_FIRST}", "", *shown])
+                rows.append([f"  vs. {first}", "", *shown])
         tests = [self.tests[name] for name in names]
         rows.append(
             ["Spiegelhalter's z", *(f"{t.statistic:.2f} (p {p_value(t.p_value)})" for t in tests)]
         )
         caption = (
-            f"In brackets {self.level:.0%} intervals. Less chance: what the error has beyond that "
-            "of so many labels drawn from the predictions. A positive z means over-confidence."
+            f"In brackets: {self.level:.0%} intervals. Above chance: the error beyond that of as "
+            "many labels drawn from the predictions. A positive z means over-confidence."
         )
         if self.differences:
             caption += " p-values of differences are two-sided and not corrected for their number."

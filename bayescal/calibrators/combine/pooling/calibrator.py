@@ -142,6 +142,8 @@ class PartialPooling(BaseEstimator):
     takes O(n + c q^2 + d^3) for n rows in c distinct combinations of q groupings with d effects
     in total, of which there may be 4,000; memory is O(n + d^2).
 
+    A fitted object can be pickled; :func:`save` does not take it.
+
     The order of rows does not matter, nor that of groups. A whole weight is the same as repeating
     the row; other weights are worth their effective number of rows.
 

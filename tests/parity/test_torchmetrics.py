@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parity("torch", "torchmetrics")
 
 NAMES = [name for name, e in METRICS.items() if e.labels and e.shapes != ("multilabel",)]
 #: That are no sums over cases.
-WHOLE = ("debiased_ece", "canonical_ece", "skce")
+WHOLE = ("debiased_ece", "canonical_ece", "skce", "ecce")
 
 
 @pytest.fixture(autouse=True)

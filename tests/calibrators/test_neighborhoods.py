@@ -151,7 +151,7 @@ p = rng.dirichlet(np.full(50, 0.1), 15_000).astype(np.float32)
 y = rng.integers(0, 50, 15_000)
 queries = rng.dirichlet(np.full(50, 0.1), 15_000).astype(np.float32)
 for chosen in (KNN(512), Kernel(bandwidth=0.1), Forest(64)):
-    state = chosen._fit(p, y, np.ones(15_000), seed=0)
+    state = chosen._fit(Rows(p, y, np.ones(15_000)), seed=0)
     assert chosen.apply(state, queries).shape == queries.shape
     (peak,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
     print(type(chosen).__name__, int(peak.split()[1]) // 1024)

@@ -103,16 +103,16 @@ def message(kind, f):
 
 # What only one process meets: the other hears of it.
 from bayescal.inference.integrators.montecarlo import MonteCarlo
-real = MonteCarlo.realise
+real = MonteCarlo.realize
 def fail(self, problem, num_samples):
     if rank == 1:
         raise ArithmeticError("too hard")
     return real(self, problem, num_samples)
-MonteCarlo.realise = fail
+MonteCarlo.realize = fail
 kind = ArithmeticError if rank == 1 else RuntimeError
 said = message(kind, lambda: bc.posterior(prior, (x, y), num_samples=77))
 assert said == ("too hard" if rank == 1 else "process 1 of 2 failed: ArithmeticError: too hard")
-MonteCarlo.realise = real
+MonteCarlo.realize = real
 
 def broken(x, y, points):
     if rank == 0:

@@ -183,8 +183,8 @@ def with_instance_targets(
 
     Parameters
     ----------
-    batches : iterable of pairs (inputs, labels)
-        Labels of shape (n,), integers in {0, ..., k - 1}. Read lazily.
+    batches : iterable of pairs of arrays
+        The inputs of a batch, and its labels (n,), integers in {0, ..., k - 1}. Read lazily.
     teacher : callable
         Called with the inputs of a batch; returns logits of shape (n, k).
     smoothing : float or scalar array
@@ -194,7 +194,7 @@ def with_instance_targets(
 
     Returns
     -------
-    iterator of pairs (inputs, targets)
+    iterator of pairs of arrays
         The unchanged inputs, and soft targets of shape (n, k) for :func:`cross_entropy`.
 
     Raises

@@ -108,7 +108,7 @@ class StackedScaling(ParametricCalibrator):
     both          3     3     1     1, 0.3    3, 3      x       x
     middle        1     1     0.3   0.1, .05  0.3, 0.3          x
     weak          0.3   0.3   0.1   .01, .01  .1, .03   x       x       x
-    weaker        0.1   0.1   .03   1e-3 each .01, 3e-3 x from 100      x
+    weaker        0.1   0.1   .03   1e-3 each .01, 3e-3 x               x
     directions    0.3   0.3   0.1             o = .01                           x
     loose         .01   .01   .0033           o = .01                           x
     ============= ===== ===== ===== ========= ========= ======= ======= ======= =======

@@ -46,7 +46,7 @@ def make(data: Any) -> tuple[Array, Array, Array, Array]:
 
 
 def make_few(k: int) -> tuple[Array, Array, Array, Array]:
-    """Return the same for few rows, in blocks; the further ones are the first of them."""
+    """Draw few rows to fit and, as further rows, the first of them."""
     rng = np.random.default_rng(k)
     y = rng.integers(k, size=FEW)
     largest = np.where(rng.random(FEW) < 0.8, y, rng.integers(k, size=FEW))

@@ -260,7 +260,7 @@ class Auto(ClassifierMixin, Combination):
             parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta(_POWER)]
             binary = Composition(parts, classes=self.classes)
         if several:
-            return MultiLabel(binary), f"{columns} labels that do not exclude each other"
+            return MultiLabel(binary), f"{columns} labels"
         if columns <= 2:
             return binary, "two classes"
         stacked: Any = StackedScaling(

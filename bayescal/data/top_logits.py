@@ -127,7 +127,7 @@ def check_distinct(rows: np.ndarray, k: int) -> None:
 
 
 def pack_anywhere(indices: Any, logits: Any, rest: Any, k: int) -> Any:
-    """Return the same of arrays of any library, where they are; nothing but shapes is checked."""
+    """Pack arrays of any library on their device; only shapes are checked."""
     xp = namespace(logits)
     if logits.ndim != 2 or tuple(indices.shape) != tuple(logits.shape) or rest.ndim != 1:
         shapes = ", ".join(str(tuple(part.shape)) for part in (indices, logits, rest))

@@ -51,7 +51,7 @@ class Entry:
     """What there is to know of a metric, of which ``function`` is the public function."""
 
     function: Callable[..., object]
-    #: Probabilities it takes: (n,), (n, k), or (n, l) for labels that do not exclude each other.
+    #: Probabilities it takes: (n,), (n, k), or (n, l) for multi-label problems.
     shapes: tuple[Shape, ...] = _CLASSES
     #: Returns the metric for a number of columns (None for shape (n,)) and the function's options.
     make: Callable[..., Metric] | None = None

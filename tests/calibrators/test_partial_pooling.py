@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
+from sklearn.exceptions import NotFittedError
 
 import bayescal as bc
 from bayescal.calibrators.combine.pooling.columns import make_column
@@ -242,13 +243,13 @@ def test_group_effects() -> None:
 def test_numbers_are_cut_at_weighted_quantiles() -> None:
     values = np.array([1.0, 2, 3, 4, 5, 6, 7, 8, 9, np.nan])
     column = make_column(values, np.ones(10), 3)
-    assert column.cuts is not None and column.cuts.tolist() == [3.0, 6.0]
+    assert column.cuts is not None and column.cuts.tolist() == [3.5, 6.5]
     assert column.codes(values).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
     heavy = make_column(values, np.r_[9.0, np.ones(9)], 2)
-    assert heavy.cuts is not None and heavy.cuts.tolist() == [1.0]
+    assert heavy.cuts is not None and heavy.cuts.tolist() == [1.5]
     few = make_column(np.array([0.0, 1.0, 0.5, 1.0]), np.ones(4), 2)
-    assert few.cuts is not None and few.cuts.tolist() == [0.0, 0.5]
-    assert few.names() == ["<= 0", "(0, 0.5]", "> 0.5", "missing"]
+    assert few.cuts is not None and few.cuts.tolist() == [0.25, 0.75]
+    assert few.names() == ["<= 0.25", "(0.25, 0.75]", "> 0.75", "missing"]
     same = make_column(np.full(5, 2.0), np.ones(5), 2)
     assert same.codes(np.array([2.0, 1.0])).tolist() == [0, 0]
 
@@ -295,6 +296,47 @@ def test_a_fit_that_fails_leaves_the_earlier_one() -> None:
         assert now.keys() == kept.keys() and all(now[name] is kept[name] for name in kept)
     fitted.set_params(inputs="probs", interactions=1)  # for the next fit
     np.testing.assert_array_equal(fitted.predict_proba(z, groups=frame), expected)
+
+
+def test_numbers_of_single_and_double_precision_are_in_the_same_groups() -> None:
+    rng = np.random.default_rng(0)
+    for values in (rng.integers(0, 7, 600) / 10, rng.integers(0, 100, 600) / 100):
+        single = make_column(values.astype(np.float32), np.ones(600), 5)
+        double = make_column(values, np.ones(600), 5)
+        for given in (values, values.astype(np.float32)):
+            np.testing.assert_array_equal(single.codes(given), double.codes(values))
+
+
+def test_equal_scores() -> None:
+    """Scores elsewhere get the shift of the groups, without a slope made of rounding."""
+    _, _, group, shift = simulate(4000, 4, 1.0, 3)
+    p = np.full(4000, 0.7)
+    y = (np.random.default_rng(1).random(4000) < expit(np.log(7 / 3) + shift[group])).astype(int)
+    fitted = bc.PartialPooling().fit(p, y, groups=group)
+    rates = [y[group == i].mean() for i in range(4)]
+    np.testing.assert_allclose(fitted.predict_proba(p[:4], groups=range(4))[:, 1], rates, atol=0.02)
+    elsewhere = fitted.predict_proba(np.full(4, 0.3), groups=range(4))[:, 1]
+    expected = expit(np.log(3 / 7) + shift)
+    np.testing.assert_allclose(elsewhere, expected, atol=0.25)
+
+
+def test_one_row_alone_is_as_among_others() -> None:
+    z, y, frame, _ = crossed(400, 5)
+    fitted = bc.PartialPooling(inputs="logits").fit(z.astype(np.float32), y, groups=frame)
+    together = fitted.predict_proba(z, groups=frame)
+    for i in range(0, 400, 57):
+        alone = fitted.predict_proba(z[i : i + 1], groups=frame[i : i + 1])
+        np.testing.assert_allclose(alone[0], together[i], rtol=1e-14)
+
+
+def test_it_must_be_fitted_first() -> None:
+    for name in ("predict_proba", "predict_interval", "predict"):
+        with pytest.raises(NotFittedError):
+            getattr(bc.PartialPooling(), name)([0.5], groups=["a"])
+    with pytest.raises(NotFittedError):
+        bc.Multicalibration().predict([0.5], [[True]])
+    with pytest.raises(NotFittedError):
+        bc.PartialPooling().group_effects()
 
 
 @pytest.mark.parametrize("rows", ["one class", "two rows", "far scores", "one group each"])

@@ -284,6 +284,8 @@ def test_habits_of_estimators() -> None:
     with pytest.raises(NotFittedError):
         shift.predict_proba(scores)
     with pytest.raises(NotFittedError):
+        shift.predict(scores)
+    with pytest.raises(NotFittedError):
         shift.shares_interval()
     with pytest.raises(NotFittedError):
         bc.PriorShift(bc.Logistic()).fit(scores)

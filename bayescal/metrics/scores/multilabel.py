@@ -1,4 +1,4 @@
-"""Metrics of labels that do not exclude each other."""
+"""Metrics of multi-label predictions."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def spiegelhalter_test(
 
 
 def spiegelhalter_of(data: Predictions) -> CalibrationTest:
-    """Do the same with checked predictions."""
+    """Compute Spiegelhalter's test of checked predictions."""
     data = equal_rows_once(data)
     metric = Spiegelhalter(data.whole)
     sums = collect(metric, data)

@@ -112,7 +112,7 @@ def report(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> Report:
-    """Measure one model, or several on the same cases, and say how sure that is.
+    """Compute metrics with intervals for one model, or for several on the same cases.
 
     Parameters
     ----------

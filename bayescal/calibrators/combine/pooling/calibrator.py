@@ -47,6 +47,8 @@ __all__ = ["GroupEffect", "PartialPooling"]
 _REMEDY = {Status.LIMIT: "the fit stopped before its optimum; leave out extreme scores"}
 #: Numbers of groups of a column of numbers that are compared.
 _BINS = (2, 3, 5, 8)
+#: Scores whose relative standard deviation is below this are equal.
+_SAME = 1e-9
 #: More effects than this take too much time and memory.
 _MOST_EFFECTS = 4000
 
@@ -202,9 +204,9 @@ class PartialPooling(BaseEstimator):
             Non-negative.
         groups : array-like or data frame of shape (n,) or (n, g)
             The groups of each row, a column for each way of grouping. Floating-point numbers are
-            cut at quantiles: those with at most eight distinct values at each of them, others into
-            2, 3, 5 or 8 groups, of which the evidence chooses. All other values are labels. Missing
-            values are a level of their own.
+            cut at quantiles into 2, 3, 5 or 8 groups, of which the evidence chooses; with at most
+            eight distinct values, each value is a group. Cuts lie halfway between values. All other
+            values are labels. Missing values are a level of their own.
 
         Returns
         -------
@@ -231,7 +233,8 @@ class PartialPooling(BaseEstimator):
             weights = weights * (effective_size(weights.sum(), weights @ weights) / weights.sum())
         self._center = float(weights @ logits) / float(weights.sum())
         spread = float(np.sqrt(weights @ (logits - self._center) ** 2 / weights.sum()))
-        self._spread = spread if spread > 0 else 1.0
+        # Of equal scores the deviation is zero but for rounding.
+        self._spread = spread if spread > _SAME * (1 + abs(self._center)) else 1.0
         self._names, self._count = names, len(columns)
         learned, effects = self._choose_bins(logits, labels.astype(float), weights, columns)
         self._learned = learned
@@ -259,6 +262,7 @@ class PartialPooling(BaseEstimator):
             Columns as in the fit; those of data frames are found by their names. Labels that the
             fit did not have get the common curve.
         """
+        check_is_fitted(self)
         middle, deviation = self._log_odds(scores, groups, self._learned.fit)
         # The mean over normal log odds, by Gauss and Hermite's rule.
         second = sum(
@@ -269,7 +273,8 @@ class PartialPooling(BaseEstimator):
 
     def predict(self, scores: ArrayLike, *, groups: ArrayLike) -> np.ndarray:
         """Predict the more probable class (m,)."""
-        return self.classes_[self.predict_proba(scores, groups=groups).argmax(axis=1)]
+        place = self.predict_proba(scores, groups=groups).argmax(axis=1)
+        return self.classes_[place]
 
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9, *, groups: ArrayLike
@@ -280,6 +285,7 @@ class PartialPooling(BaseEstimator):
         of the effects of their grouping is added.
         """
         check_level(level)
+        check_is_fitted(self)
         middle, deviation = self._log_odds(scores, groups, self._in_log)
         width = ndtri((1 + level) / 2) * deviation
         return sigmoid(middle - width), sigmoid(middle + width)
@@ -361,7 +367,6 @@ class PartialPooling(BaseEstimator):
         self, scores: ArrayLike, groups: ArrayLike
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Read log odds (m,), the cell (m,) of each row, and levels (groupings, cells)."""
-        check_is_fitted(self)
         names = column_names(scores)
         rows = check_rows(self, scores, self._inputs, reset=False)
         rows = in_order(rows, names, self.classes_, "scores")

@@ -132,11 +132,18 @@ def make_column(values: np.ndarray, weights: np.ndarray, bins: int) -> Column:
     numbers, mass = values[known][order], weights[known][order]
     distinct = np.unique(numbers)
     if len(distinct) <= FEW_VALUES:
-        return Column(None, distinct[:-1])
+        return Column(None, _between(distinct, np.arange(len(distinct) - 1)))
     # The least number that at least this share of the weight does not exceed.
     below = np.cumsum(mass) / mass.sum()
     places = np.searchsorted(below, np.arange(1, bins) / bins - 1e-12)
-    return Column(None, np.setdiff1d(numbers[places], distinct[-1:]))
+    lower = np.unique(np.searchsorted(distinct, numbers[places]))
+    return Column(None, _between(distinct, lower[lower < len(distinct) - 1]))
+
+
+def _between(values: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """Compute cuts halfway from sorted values to the next ones, so that rounding moves no value."""
+    middle = values[lower] / 2 + values[lower + 1] / 2
+    return np.where(np.isfinite(middle), middle, values[lower])
 
 
 def cross(

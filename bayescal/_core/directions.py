@@ -9,11 +9,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TypeAlias, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, Arrays, ArrayT
+from bayescal._core.lazy import jax, jnp
 
 #: Number of equations up to which they are solved without a library call.
 _UNROLLED = 4

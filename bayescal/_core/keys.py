@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from functools import lru_cache
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.lazy import jax, jnp
 
 
 def as_key(key: int | jax.Array) -> jax.Array:

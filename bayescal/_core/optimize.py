@@ -17,12 +17,11 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.directions import Direction, newton_step
+from bayescal._core.lazy import jax, jnp
 
 #: Rows far out can make the bound so large that hardly any of it is needed.
 _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
@@ -17,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, on_host
 from bayescal._core.keys import seed_of
+from bayescal._core.lazy import jax
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimize import Status
 from bayescal._core.precision import float64

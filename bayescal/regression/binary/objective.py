@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Generic, NamedTuple, Protocol, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import slices
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Quadratic
 
 #: Size of features below which they count as zero.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import namespace, on_host
+from bayescal._core.lazy import jnp
 from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, Points
 from bayescal.data.rows import Rows, Source, Sums
 

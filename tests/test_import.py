@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import bayescal as bc
+from bayescal.calibrators.catalog import METHODS, MODULES, summary
+from bayescal.calibrators.names import calibrator_names
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -48,6 +50,27 @@ def test_type_checkers_and_python_find_the_same() -> None:
         *((f"bayescal.{module}", name) for name, module in bc._MODULE_OF.items()),
         ("bayescal.calibrators", "*"),
     }
+
+
+def test_type_checkers_and_python_know_the_same_calibrators() -> None:
+    tree = ast.parse(Path(bc.calibrators.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name == alias.asname
+    }
+    assert imported == {name: f"bayescal.calibrators.{module}" for name, module in MODULES.items()}
+
+
+def test_catalog_describes_the_calibrators_as_their_classes_do() -> None:
+    assert calibrator_names() == METHODS
+    for name in METHODS:
+        kind = getattr(bc, name)
+        assert kind.__doc__.splitlines()[0] == summary(name)
+        assert getattr(kind, "binary", False) == MODULES[name].startswith("binary.")
 
 
 def test_import_is_only_a_table() -> None:

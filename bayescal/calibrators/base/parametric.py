@@ -203,7 +203,7 @@ class ParametricCalibrator(Calibrator):
             If the calibrator was fitted with inference "map", which has no posterior.
         """
         self.posterior_  # noqa: B018  raises without a posterior
-        state, level = self._precompute(self.state_), check_level(level)
+        state, level = self._precomputed(self.state_), check_level(level)
         rows = self._new_rows(scores)
         with np.errstate(over="ignore", under="ignore"):
             ends = self._ends(state, self._converted(rows), level)

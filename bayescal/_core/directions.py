@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -27,11 +27,11 @@ def solve_positive(matrix: Array, vector: Array, xp: ModuleType = jnp) -> Array:
     """
     p = vector.shape[0]
     if xp is np:
-        try:
-            triangle = np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            return np.full_like(vector, np.nan)
-        return np.linalg.solve(triangle.T, np.linalg.solve(triangle, vector))
+        from scipy.linalg import lapack
+
+        solve: Any = lapack.dposv  # pyright: ignore[reportAttributeAccessIssue]
+        _, solved, fault = solve(matrix, vector)
+        return np.full_like(vector, np.nan) if fault else solved
     if p > _UNROLLED:
         return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), vector)
     factor: list[list[jax.Array]] = [[] for _ in range(p)]

@@ -208,7 +208,7 @@ class ParametricCalibrator(Calibrator):
             If the calibrator was fitted with inference "map", which has no posterior.
         """
         check_is_fitted(self)
-        state, level = self._precompute(self._with_draws()), check_level(level)
+        state, level = self._precomputed(self._with_draws()), check_level(level)
         rows = self._new_rows(scores)
         with np.errstate(over="ignore", under="ignore"):
             ends = self._ends(state, self._converted(rows), level)

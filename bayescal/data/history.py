@@ -163,8 +163,7 @@ class History(NamedTuple):
         mix : array of shape (q,), optional
             Weights of the rates of forgetting.
         """
-        weights = self.weights[:, 0] if mix is None else self.weights @ mix
-        weights = weights * np.maximum(1.0, self.threshold / self.weights[:, 0])
+        kept, weights = self._mixed_weights(mix)
         scores, least = self.scores, None
         if self.positive.size:
             zeros = np.isinf(scores)
@@ -181,9 +180,29 @@ class History(NamedTuple):
                     scores = np.where(zeros, np.log(least), scores)
             if domain == "log_probabilities":
                 scores = log_softmax(scores)
-        kept = weights > _NEGLIGIBLE * weights.sum()
         scores = scores[:, 0] if scores.shape[1] == 1 else scores
         return Rows(scores[kept], self.y[kept], weights[kept]), least
+
+    def given(self, inputs: str, columns: int, mix: np.ndarray | None = None) -> Rows:
+        """Return the cells as rows of ``columns`` scores of the kind that the user passed."""
+        kept, weights = self._mixed_weights(mix)
+        scores = self.scores[kept]
+        if columns == 1 and scores.shape[1] == 2:
+            scores = scores[:, 1:] - scores[:, :1]
+        if inputs == "probs":
+            several = scores.shape[1] > 1
+            scores = np.exp(scores) if several else sigmoid(np.column_stack([-scores, scores]))
+            scores /= scores.sum(axis=1, keepdims=True)
+            scores = scores[:, -columns:]
+        elif columns == 2 and scores.shape[1] == 1:
+            scores = np.column_stack([-scores / 2, scores / 2])
+        return Rows(scores, self.y[kept], weights[kept])
+
+    def _mixed_weights(self, mix: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Average the weights over rates; also mark the rows that count."""
+        weights = self.weights[:, 0] if mix is None else self.weights @ mix
+        weights = weights * np.maximum(1.0, self.threshold / self.weights[:, 0])
+        return weights > _NEGLIGIBLE * weights.sum(), weights
 
 
 def _mixed(codes: np.ndarray) -> np.ndarray:

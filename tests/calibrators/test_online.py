@@ -61,6 +61,13 @@ def in_batches(
     return calibrator
 
 
+def in_two(calibrator: Any, scores: Array, y: Array) -> Any:
+    """Learn on in two batches."""
+    for part in (slice(0, 150), slice(150, None)):
+        calibrator.partial_fit(scores[part], y[part])
+    return calibrator
+
+
 def with_saturated(scores: Array) -> Array:
     """Round to tenths, some of them zeros and ones."""
     rounded = np.round(scores, 1)
@@ -304,6 +311,26 @@ def test_options_that_need_all_rows(calibrator: Any) -> None:
 def test_others_have_no_partial_fit() -> None:
     for kind in (bc.Isotonic, bc.Spline, bc.StackedScaling, bc.Auto, bc.Histogram):
         assert not hasattr(kind(), "partial_fit")
+
+
+@pytest.mark.parametrize("inputs", ["probs", "logits"])
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [(bc.Temperature, 1), (bc.Beta, 1), (bc.Temperature, 2), (bc.Beta, 2), (bc.Vector, 3)],
+)
+def test_reports_and_shifts_use_the_whole_history(kind: Any, columns: int, inputs: str) -> None:
+    p, y = rows_of_classes(400, columns) if columns == 3 else binary_rows(400)
+    scores = with_saturated(np.column_stack([1 - p, p]) if columns == 2 else p)
+    if inputs == "logits":
+        scores = np.log(scores + 0.01)
+    whole = kind(inputs=inputs).fit(scores, y)
+    parts = in_two(kind(inputs=inputs), scores, y)
+    assert parts.report_.log_loss == pytest.approx(whole.report_.log_loss, abs=1e-7)
+    assert parts.report_.gain == pytest.approx(whole.report_.gain, abs=1e-7)
+    assert parts.report_.effective_rows == pytest.approx(400)
+    a, b = (bc.PriorShift(c).fit(scores[y == 0]).shares_ for c in (whole, parts))
+    # Draws of the calibrator go by its rows, whose order differs.
+    np.testing.assert_allclose(a, b, atol=0.03)
 
 
 class Batches(RuleBasedStateMachine):

@@ -18,7 +18,7 @@ from bayescal.calibrators.base.status import keep_status, remedies
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.given import BLOCKS, Given, as_source
 from bayescal.data.history import History
-from bayescal.data.kept_rows import KeptRows
+from bayescal.data.kept_rows import KeptRows, keep_rows
 from bayescal.data.label_names import Classes, class_array
 from bayescal.data.rows import Rows, Sums
 from bayescal.data.scores import convert
@@ -99,7 +99,8 @@ class OnlineCalibrator(Calibrator):
         65,536 cells of three classes, at the weighted means of their scores. Of k > 3 classes it
         contains rows: all of them up to max(4,194,304 / k, 16,384), then a sample of this size,
         which differs from one fit to all rows by the error of a sample. ``history_`` is part of
-        files and copies; delete it if they must not contain scores and labels.
+        files and copies; delete it if they must not contain scores and labels. ``report_``
+        describes the rows of the history.
 
         Examples
         --------
@@ -141,7 +142,8 @@ class OnlineCalibrator(Calibrator):
             state["least_probabilities"] = least
         if data.blocks is not None:
             data.blocks.finish()
-        self.classes_, self._kept_rows = data.classes, data.kept
+        given = history.given(self.inputs, self.n_features_in_, mix)
+        self.classes_, self._kept_rows = data.classes, keep_rows(*given)
         self._publish(state)
         self.history_ = _kept(history, losses, np.ones(1) if mix is None else mix, self.inputs)
         if mix is not None:

@@ -15,8 +15,9 @@ from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import FLOOR, ignoring_underflow, sigmoid
 from bayescal._core.optimize import Status
-from bayescal.calibrators.base.calibrator import Calibrator, State
+from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import map_rows, mixture_quantile
+from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.base.report import (
     Expected,
     Report,
@@ -61,7 +62,7 @@ _MAX_EXACT_SCORES, _KNOTS = 1 << 15, 1 << 14
 
 
 @dataclass(eq=False, repr=False)
-class AveragedBeta(Calibrator):
+class AveragedBeta(OnlineCalibrator):
     r"""Beta regressions on scaled scores, averaged by their evidence.
 
     A good choice for binary scores and any number of rows; nothing needs tuning.

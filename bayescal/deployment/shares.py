@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from scipy.special import ndtr
 
 from bayescal._core.arrays import namespace, on_host
+from bayescal._core.lazy import jax
 from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64

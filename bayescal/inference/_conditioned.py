@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, Params
 from bayescal._core.keys import as_key
+from bayescal._core.lazy import jax
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.data import checks

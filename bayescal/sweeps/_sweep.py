@@ -10,11 +10,11 @@ from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import as_key
+from bayescal._core.lazy import jax
 from bayescal._core.progress import Progress, showing
 from bayescal.data.checks import check_count, check_names
 from bayescal.metrics.registry import Choices, choose_metrics

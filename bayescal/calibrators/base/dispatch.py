@@ -106,8 +106,12 @@ def _working_class(estimator: Any, inputs: Any) -> type:
 
 
 def keep_options(estimator: Any) -> None:
-    """Keep the options of a fit, which :func:`as_fitted` uses for predictions."""
+    """Keep the options of a fit, which :func:`as_fitted` uses for predictions.
+
+    Make a list, which the copies of :func:`as_fitted` share, for what predictions precompute.
+    """
     names = _option_names(type(estimator))
+    vars(estimator)["_kept_state"] = []
     vars(estimator)["_options"] = {name: _unfitted(getattr(estimator, name)) for name in names}
 
 

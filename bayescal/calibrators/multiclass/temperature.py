@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import scaled_softmax
 from bayescal.calibrators.base.calibrator import Keeps, State
 from bayescal.calibrators.base.online import OnlineCalibrator

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.generators import generator
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
@@ -278,7 +279,7 @@ class CumulativeSteps:
                 "in blocks; pass method='asymptotic' or arrays in memory"
             )
         steps = self._all if self._rows is not None else _pooled(self._all)
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         draws = self._walks if self._rows is not None else _binomial_walks
         drawn = [_size(kind, *turns(walks)) for walks in draws(steps, resamples, rng)]
         observed = _size(kind, *turns(steps.happened - steps.expected))

@@ -26,6 +26,7 @@ extensions = [
     "mathml",
     "reference",
     "notebooks",
+    "parameters",
     "pages",
 ]
 exclude_patterns = ["_build", "_extensions", "**/.ipynb_checkpoints"]

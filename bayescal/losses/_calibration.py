@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal.data.checks import check_count, check_real
 from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar
 
@@ -90,6 +91,7 @@ def mmce(
     return root((gap[:, None] * gap * kernel).sum(), 2)
 
 
+@other_words
 def soft_ece(
     logits: ArrayLike,
     labels: ArrayLike,

@@ -109,6 +109,5 @@ def __dir__() -> list[str]:
 
 
 def _calibrators() -> list[str]:
-    """Return the public names of bayescal.calibrators, but its modules."""
-    found = vars(import_module(f"{__name__}.calibrators")).items()
-    return [n for n, v in found if n[0] != "_" and not isinstance(v, ModuleType)]
+    """List the public names of bayescal.calibrators."""
+    return import_module(f"{__name__}.calibrators").__all__

@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import Seed, as_key
 from bayescal._core.keywords import other_words
+from bayescal._core.lazy import jax
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller

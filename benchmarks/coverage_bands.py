@@ -53,6 +53,10 @@ METHODS: dict[str, tuple[Callable[[], Any], bool]] = {
     "GaussianProcess": (lambda: bc.GaussianProcess(**_BINARY), True),
     "GaussianProcess, 3 classes": (lambda: bc.GaussianProcess(**_SEVERAL), False),
     "EnsembleTemperature, 3 classes": (lambda: bc.EnsembleTemperature(**_SEVERAL), False),
+    "StackedScaling, 3 classes": (
+        lambda: bc.StackedScaling(classes=[0, 1, 2], inputs="logits"),
+        False,
+    ),
     "Temperature, 3 classes": (lambda: bc.Temperature(**_SEVERAL), False),
 }
 

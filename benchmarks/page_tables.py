@@ -230,17 +230,93 @@ def monitor_late() -> str:
     return table(["slope", "offset", *heads], rows)
 
 
+def forgetting() -> str:
+    """Return the excess loss of rates of forgetting."""
+    runs = result("bench_deployed")["rates"]
+    rates = [name for name in runs[0] if name != "drift"]
+    rows = [[row["drift"], *(f"{row[rate]['excess']:g}" for rate in rates)] for row in runs]
+    return table(["world", *(f"`{rate}`" for rate in rates)], rows)
+
+
+def nba() -> str:
+    """Return what learning on gains for forecasts of games."""
+    rows = [
+        [
+            row["method"].replace('forgetting="auto"', '`forgetting="auto"`'),
+            f"{row['log_loss']:.4f}",
+            f"{row['gain']:.4f} ± {row['standard_error']:.4f}" if row["gain"] else "",
+        ]
+        for row in result("bench_deployed")["nba"]
+        if "gain" in row
+    ]
+    return table(["`Logistic`, learned on", "log loss", "gain"], rows)
+
+
+def nba_monitor() -> str:
+    """Return what the monitor finds in forecasts of games."""
+    row = result("bench_deployed")["nba"][-1]
+    return (
+        f"`Monitor` raises an alarm at row {row['alarm_row']:,}, on {row['alarm_day']}, and places "
+        f"the probable start at {row['start']}, the first day: a slope of {row['slope'][0]:.2f} to "
+        f"{row['slope'][1]:.2f}, and an offset of {row['offset'][0]:.2f} to {row['offset'][1]:.2f}."
+    )
+
+
+def deployed_learning() -> str:
+    """Return how methods learn on beside each other."""
+    runs = result("bench_deployed")["learning"]
+    rows = []
+    for name in (name for name in runs[0] if name != "drift"):
+        cells = [f"{row[name]['excess']:g} ± {row[name]['standard_error']:g}" for row in runs]
+        label = f"`{name}`" if "partial_fit" in name else name
+        rows.append([label, *cells, f"{runs[0][name]['milliseconds']:.1f}"])
+    heads = [f"excess log loss (1e-4), {row['drift']}" for row in runs]
+    return table(["method", *heads, "ms for a batch of 500"], rows)
+
+
+def deployed_shift() -> str:
+    """Return corrections for new class shares beside each other."""
+    runs = result("bench_deployed")["shift"]
+    settings = list(dict.fromkeys((row["share"], row["rows"]) for row in runs))
+    rows = []
+    for name in dict.fromkeys(row["method"] for row in runs):
+        of = {(row["share"], row["rows"]): row for row in runs if row["method"] == name}
+        cells = [f"{of[setting]['log_loss']:.4f}" for setting in settings]
+        rows.append([name, *cells, f"{of[settings[-1]]['milliseconds']:.0f}"])
+    heads = [f"log loss, share {share:g}, {n:,} rows" for share, n in settings]
+    return table(["method", *heads, "ms"], rows)
+
+
+def deployed_groups() -> str:
+    """Return calibration by groups beside each other."""
+    runs = result("bench_deployed")["groups"]
+    rows = []
+    for name in dict.fromkeys(row["method"] for row in runs):
+        own = [row for row in runs if row["method"] == name]
+        losses = [f"{row['log_loss']:.4f}" for row in own]
+        times = [f"{row['seconds']:.1f}" if "seconds" in row else "" for row in own]
+        rows.append([name, losses[0], losses[-1], times[0], times[-1]])
+    heads = ["log loss, 2,000 rows", "20,000 rows", "seconds, 2,000 rows", "20,000 rows"]
+    return table(["method", *heads], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
         agreement,
         collections,
         compiled,
+        deployed_groups,
+        deployed_learning,
+        deployed_shift,
+        forgetting,
         memories,
         metrics,
         monitor_delays,
         monitor_false,
         monitor_late,
+        nba,
+        nba_monitor,
         real_scores,
         streams,
         study,

@@ -365,6 +365,19 @@ def calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, bool]]:
     return visit(tree, True)
 
 
+def jax_faults(package: Path) -> list[str]:
+    """Modules that import JAX with themselves, which only ``_core/lazy.py`` may."""
+    faults = []
+    for path in source_files(package):
+        for node in parse(path).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [name for _, name in imported_names(node, ["", ""])]
+                if any(name.split(".")[0] == "jax" for name in names):
+                    place = f"{path.relative_to(package.parent)}:{node.lineno}"
+                    faults.append(f"{place} imports JAX; take it from _core/lazy.py")
+    return faults
+
+
 def call_faults(package: Path) -> list[str]:
     """Calls that change what is not ours: global settings, warnings at import, standard output."""
     faults = []
@@ -386,7 +399,16 @@ def call_faults(package: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "rule", [layer_faults, wall_faults, cycle_faults, length_faults, call_faults, import_faults]
+    "rule",
+    [
+        layer_faults,
+        wall_faults,
+        cycle_faults,
+        length_faults,
+        call_faults,
+        import_faults,
+        jax_faults,
+    ],
 )
 def test_package_keeps_rule_of_files(rule: Callable[[Path], list[str]]) -> None:
     faults = rule(PACKAGE)
@@ -622,6 +644,13 @@ def test_forbidden_calls_are_seen(write_package: Any, text: str, fault: str | No
     faults = call_faults(write_package({"models.py": text, "cli.py": "print(1)"}))
     assert len(faults) == (fault is not None), faults
     assert fault is None or fault in faults[0]
+
+
+@pytest.mark.parametrize("line", ["import jax", "import jax.numpy as jnp", "from jax import jit"])
+def test_import_of_jax_is_seen(write_package: Any, line: str) -> None:
+    text = f"import json\nfrom .lazy import jax\ndef f():\n    import jax.tree\n{line}\n"
+    (fault,) = jax_faults(write_package({"a.py": text}))
+    assert fault == f"{NAME}/a.py:5 imports JAX; take it from _core/lazy.py"
 
 
 def test_no_files_is_an_error(tmp_path: Path) -> None:

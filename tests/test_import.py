@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import bayescal as bc
+from bayescal.calibrators.catalog import METHODS, MODULES, summary
+from bayescal.calibrators.names import calibrator_names
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -48,6 +50,27 @@ def test_type_checkers_and_python_find_the_same() -> None:
         *((f"bayescal.{module}", name) for name, module in bc._MODULE_OF.items()),
         ("bayescal.calibrators", "*"),
     }
+
+
+def test_type_checkers_and_python_know_the_same_calibrators() -> None:
+    tree = ast.parse(Path(bc.calibrators.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name == alias.asname
+    }
+    assert imported == {name: f"bayescal.calibrators.{module}" for name, module in MODULES.items()}
+
+
+def test_catalog_describes_the_calibrators_as_their_classes_do() -> None:
+    assert calibrator_names() == METHODS
+    for name in METHODS:
+        kind = getattr(bc, name)
+        assert kind.__doc__.splitlines()[0] == summary(name)
+        assert getattr(kind, "binary", False) == MODULES[name].startswith("binary.")
 
 
 def test_import_is_only_a_table() -> None:
@@ -123,3 +146,49 @@ def test_type_checkers_see_every_name_and_no_other(tmp_path: Path) -> None:
     assert wrong.startswith('"nonsense" is not a known attribute of module "bayescal"')
     assert len(found) == len(bc.__all__)
     assert not [message for message in found if message.endswith(('is "Any"', 'is "Unknown"'))]
+
+
+FITS_WITHOUT_JAX = """
+import numpy as np, sys
+import bayescal as bc
+
+p = np.linspace(0.01, 0.99, 400)
+y = np.arange(400) % 7 < 7 * p**2
+three = np.stack([p, 1 - p, 0 * p + 0.5], axis=1) / 1.5
+names = "Auto AveragedBeta BBQ Beta CDFSpline CenteredIsotonic Histogram Isotonic Logistic"
+for name in (names + " NearIsotonic Quadratic ScalingBinning Spline Temperature VennAbers").split():
+    calibrator = getattr(bc, name)().fit(p, y)
+    calibrator.predict_proba(p)
+    calibrator.predict(p)
+    repr(calibrator), calibrator.report_
+    print(name, "jax" in sys.modules)
+bc.Temperature().fit(three, np.arange(400) % 3).predict_proba(three)
+print("three classes", "jax" in sys.modules)
+for name in "accuracy brier_score corp debiased_ece ecce ece kde_ece log_loss smooth_ece".split():
+    getattr(bc.metrics, name)(p, y)
+    print(name, "jax" in sys.modules)
+for name in "accuracy brier_score debiased_ece ece log_loss".split():
+    getattr(bc.metrics, name)(three.astype(np.float32), np.arange(400) % 3)
+    print(name, "jax" in sys.modules)
+"""
+
+
+def test_numpy_arrays_are_calibrated_and_measured_without_importing_jax() -> None:
+    lines = fresh(FITS_WITHOUT_JAX).splitlines()
+    assert len(lines) == 30
+    assert [line for line in lines if not line.endswith(" False")] == []
+
+
+def test_functions_of_calibrators_and_priors_are_trees_of_a_later_jax() -> None:
+    code = """
+import numpy as np
+import bayescal as bc
+
+f = bc.Beta().fit([0.2, 0.6, 0.9], [0, 1, 1]).as_function()
+prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=1.0)
+import jax
+scores = jax.numpy.array([0.3, 0.7])
+print(np.abs(jax.jit(lambda f, x: f(x))(f, scores) - f(np.array([0.3, 0.7]))).max() < 1e-5)
+print(len(jax.tree.leaves(prior)))
+"""
+    assert fresh(code).split() == ["True", "3"]

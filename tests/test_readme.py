@@ -99,13 +99,14 @@ def test_another_tree_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_tables_show_every_calibrator_with_its_own_defaults() -> None:
     rows = re.findall(r"^\| (`[A-Z]\w+\(.*?`) \|", TABLES, re.MULTILINE)
     codes = [code for row in rows for code in re.findall(r"`(.+?)`", row)]
-    shown = {code: eval(code, vars(calibrators).copy()) for code in codes}
+    public = {name: getattr(calibrators, name) for name in calibrators.__all__}
+    shown = {code: eval(code, public.copy()) for code in codes}
     for code, calibrator in shown.items():
         if not isinstance(calibrator, calibrators.OneVsRest):
             assert calibrator.get_params() == type(calibrator)().get_params(), code
     exported = {
         value
-        for value in vars(calibrators).values()
+        for value in public.values()
         if isinstance(value, type) and issubclass(value, calibrators.Calibrator)
     }
     assert {type(c) for c in shown.values()} == exported - {calibrators.Calibrator}

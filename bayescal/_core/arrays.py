@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, ca
 
 import array_api_compat
 import array_api_compat.numpy
-import jax
 import numpy as np
 import numpy.typing as npt
-from jax.core import Tracer
+
+from bayescal._core.lazy import is_traced, jax
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -116,7 +116,7 @@ def on_host(array: object) -> TypeGuard[np.ndarray]:
 def accelerated(array: object) -> jax.Array | None:
     """Return an array on an accelerator as a JAX array without a copy, and None for others."""
     given: Any = array
-    if isinstance(array, jax.Array) and not isinstance(array, Tracer):
+    if isinstance(array, jax.Array) and not is_traced(array):
         return array if all(d.platform != "cpu" for d in array.devices()) else None
     if torch_of(given) is None or given.device.type != "cuda":
         return None

@@ -20,11 +20,10 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, TypeAlias, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT, X, XArray, namespace, on_host, search
+from bayescal._core.lazy import jax, jnp
 
 #: Machine epsilon of float64 and of float32, and a value between those of float64 and other types.
 EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import jax
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+
+from bayescal._core.lazy import jax
 
 #: Elements of a block: as many as a CPU's cache holds; accelerators need longer steps.
 _ELEMENTS = {"cpu": 1 << 19}
@@ -42,9 +42,9 @@ def split(function: Callable[[Item, Common], Out], rows: Item, common: Common, p
     """
     if parts == 1:
         return function(rows, common)
-    mesh = Mesh(np.array(jax.local_devices()[:parts]), ("batch",))
-    batch = PartitionSpec("batch")
-    specs = batch, PartitionSpec()
+    mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:parts]), ("batch",))
+    batch = jax.sharding.PartitionSpec("batch")
+    specs = batch, jax.sharding.PartitionSpec()
     both = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=batch, check_vma=False)
     return both(rows, common)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import jax
+from bayescal._core.lazy import jax
 
 
 def cache_compilations(folder: str | os.PathLike[str] | None = None) -> Path:

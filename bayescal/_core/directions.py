@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, Arrays, ArrayT
+from bayescal._core.lazy import jax, jnp
 
 #: Number of equations up to which they are solved without a library call.
 _UNROLLED = 4
@@ -28,11 +27,11 @@ def solve_positive(matrix: Array, vector: Array, xp: ModuleType = jnp) -> Array:
     """
     p = vector.shape[0]
     if xp is np:
-        try:
-            triangle = np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            return np.full_like(vector, np.nan)
-        return np.linalg.solve(triangle.T, np.linalg.solve(triangle, vector))
+        from scipy.linalg import lapack
+
+        solve: Any = lapack.dposv  # pyright: ignore[reportAttributeAccessIssue]
+        _, solved, fault = solve(matrix, vector)
+        return np.full_like(vector, np.nan) if fault else solved
     if p > _UNROLLED:
         return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), vector)
     factor: list[list[jax.Array]] = [[] for _ in range(p)]

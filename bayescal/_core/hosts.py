@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.lazy import jax, jnp
 
 Out = TypeVar("Out")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+import os
 from functools import lru_cache
 from typing import TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.lazy import jax, jnp
 
 #: What users may pass as a seed: an integer, a JAX key, or a generator of NumPy that advances.
 Seed: TypeAlias = "int | jax.Array | np.random.Generator | np.random.RandomState"
@@ -39,7 +40,7 @@ def as_key(key: Seed) -> jax.Array:
 def seed_of(random_state: int | np.random.RandomState | None) -> int:
     """Make a seed. None gives a new one, without using NumPy's global generator."""
     if random_state is None:
-        return int(np.random.default_rng().integers(2**31 - 1))
+        return int.from_bytes(os.urandom(8)) % (2**31 - 1)
     if type(random_state) is int:
         return _seed_of_int(random_state)
     from sklearn.utils import check_random_state

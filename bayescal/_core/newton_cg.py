@@ -11,11 +11,10 @@ from functools import partial
 from types import ModuleType
 from typing import Generic, NamedTuple, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Minimum, State, Status, iterate, negligible, while_loop
 
 #: Largest and smallest relative residual of the linear system, in the preconditioner's norm.

@@ -10,11 +10,10 @@ from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, cast
 
 import array_api_compat
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import X, XArray, namespace, on_host, torch_of, wide
+from bayescal._core.lazy import jax, jnp, special
 
 #: Smallest probability in logarithms: the least normal number of float32, with logarithm -87.3.
 FLOOR = float(np.finfo(np.float32).tiny)
@@ -171,7 +170,7 @@ def scaled_softmax(logits: X, inverse: XArray | float) -> X:
 def normal_cdf(x: X) -> X:
     """Compute the standard normal distribution function, which the array API standard lacks."""
     if isinstance(x, jax.Array):
-        return jax.scipy.special.ndtr(x)
+        return special.ndtr(x)
     if torch := torch_of(x):
         return torch.special.ndtr(x)
     if array_api_compat.is_cupy_array(x):

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
-
 from bayescal._core.arrays import Arrays
+from bayescal._core.lazy import jax, jnp
 
 if TYPE_CHECKING:
     from numpyro.infer.hmc import HMCState

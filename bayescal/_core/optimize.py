@@ -17,12 +17,11 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.directions import Direction, newton_step
+from bayescal._core.lazy import jax, jnp
 
 #: Rows far out can make the bound so large that hardly any of it is needed.
 _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
@@ -150,6 +149,8 @@ def newton(
     if direction is None:
         direction = partial(newton_step, xp=xp)
     dtype = start.dtype
+    # Conditions are scalars; on the host, Python decides them faster.
+    where = _pick if xp is np else xp.where
     eye = xp.eye(start.shape[0], dtype=dtype)
     tiny, eps = xp.finfo(dtype).tiny, xp.finfo(dtype).eps
 
@@ -166,14 +167,14 @@ def newton(
         # A gain so small that the digits of the value may not show it.
         size = abs(here.value) + 1e-3 * scale
         unseen = (decrement >= 0) & (decrement < _UNSEEN * tolerance * size) & (damping < 1)
-        ended = xp.where(lower, small & (damping < 1), unseen | (damping >= _MOST_DAMPING))
-        status = xp.where(ended, xp.where(lower | unseen, Status.CONVERGED, Status.LIMIT), -1)
-        status = xp.where(started | valid, status, Status.INVALID)
-        x = xp.where(lower, candidate, x)
-        here = Quadratic(*(xp.where(lower, new, old) for new, old in zip(there, here, strict=True)))
-        easier = xp.where(damping > _LEAST_DAMPING, damping / 10, 0.0)
+        ended = where(lower, small & (damping < 1), unseen | (damping >= _MOST_DAMPING))
+        status = where(ended, where(lower | unseen, Status.CONVERGED, Status.LIMIT), -1)
+        status = where(started | valid, status, Status.INVALID)
+        x = where(lower, candidate, x)
+        here = Quadratic(*(where(lower, new, old) for new, old in zip(there, here, strict=True)))
+        easier = where(damping > _LEAST_DAMPING, damping / 10, 0.0)
         harder = xp.maximum(100 * damping, _LEAST_DAMPING)
-        damping = xp.where(lower, easier, harder)
+        damping = where(lower, easier, harder)
         # Directions without curvature, such as that of a constant feature, are left unchanged.
         diagonal = abs(xp.diagonal(here.hessian))
         ridge = damping * (bound + diagonal) + 64 * eps * diagonal + tiny
@@ -182,15 +183,15 @@ def newton(
         if foresee:
             small = negligible(decrement, here.value, scale, tolerance)
             last = (status < 0) & lower & downhill & small & (damping < 1)
-            x = xp.where(last, x - step, x)
-            here = here._replace(value=xp.where(last, here.value - decrement / 2, here.value))
-            status = xp.where(last, Status.CONVERGED, status)
+            x = where(last, x - step, x)
+            here = here._replace(value=where(last, here.value - decrement / 2, here.value))
+            status = where(last, Status.CONVERGED, status)
         return (
             xp.full((), True),
             x,
             here,
-            xp.where(downhill, step, 0.0),
-            xp.where(downhill, decrement, -1.0),
+            where(downhill, step, 0.0),
+            where(downhill, decrement, -1.0),
             damping,
             status,
         )
@@ -205,8 +206,12 @@ def newton(
     number, _, x, here, step, decrement, _, status = final
     if movement is not None:
         runaway = (status == Status.CONVERGED) & (movement(x, step) > 0.01)
-        status = xp.where(runaway, Status.UNBOUNDED, status)
+        status = where(runaway, Status.UNBOUNDED, status)
     return Minimum(x, here.value, decrement, number, status)
+
+
+def _pick(condition: Any, true: Any, false: Any) -> Any:
+    return true if condition else false
 
 
 def run_together(

@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.lazy import jax, jnp
 
 #: Settings that make transfers errors or log them, unless requested; most transfers here are not.
 _GUARDS = tuple(

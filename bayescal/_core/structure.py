@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import TypeVar, TypeVarTuple
 
-import jax
 import numpy as np
+
+from bayescal._core.lazy import jax
 
 _MAX_ENTRIES = 256
 

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any, Literal
 from zlib import crc32
 
-import jax
 import numpy as np
 
+from bayescal._core.lazy import jax
 from bayescal._core.precision import float64
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count

@@ -50,9 +50,8 @@ _POWER = 0.5
 
 
 def _has_interval(self: Auto) -> bool:
-    # Only a stack may be fitted without a posterior.
-    parts = getattr(self, "calibrators_", [None])
-    return getattr(parts[0], "inference", None) != "map"
+    (part,) = getattr(self, "calibrators_", [None])
+    return part.has_interval_ if isinstance(part, StackedScaling) else True
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,7 +72,8 @@ class Auto(ClassifierMixin, Combination):
     mode : {"stack", "single"}
         Mode of ``StackedScaling``; "single" is faster.
     inference : {"map", "laplace"}
-        Inference of ``StackedScaling``; "laplace" gives intervals, for up to a few dozen classes.
+        Inference of ``StackedScaling``. With "laplace" predictions are averaged over draws, and
+        there are intervals for 30 and more classes, too; a fit takes many times as long.
     folds : int, optional
         Number of folds that estimate the expected loss and the weights of a stack.
     random_state : int, RandomState or None
@@ -226,7 +226,7 @@ class Auto(ClassifierMixin, Combination):
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Compute credible intervals of the probabilities; for two classes, of the second.
 
-        For three or more classes only with ``inference="laplace"``.
+        For 30 and more classes only with ``inference="laplace"``.
 
         Parameters
         ----------

@@ -247,10 +247,12 @@ class _Writer:
             options, fitted = (
                 [n for n in names if n not in _OMITTED] for names in (options, fitted)
             )
+        to_file: Any = getattr(value, "_to_file", None)
+        content = to_file() if to_file else {attr: getattr(value, attr) for attr in fitted}
         return {
             "class": kind.__name__,
             "options": {attr: self.encode(getattr(value, attr), attr) for attr in options},
-            "fitted": {attr: self.encode(getattr(value, attr), attr) for attr in fitted},
+            "fitted": {attr: self.encode(part, attr) for attr, part in content.items()},
         }
 
     def _encode_array(self, value: np.ndarray, name: str) -> dict[str, Any]:
@@ -278,10 +280,14 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
         value = cls(
             **{name: _decode(option, arrays) for name, option in content["options"].items()}
         )
-        for name, attribute in content["fitted"].items():
+        fitted = {name: _decode(part, arrays) for name, part in content["fitted"].items()}
+        for name in fitted:
             if not name.endswith("_") or name.startswith("_"):
                 raise ValueError(f"no fitted attribute: {name}")
-            setattr(value, name, _decode(attribute, arrays))
+        if hasattr(value, "_from_file"):
+            value._from_file(fitted)
+        else:
+            vars(value).update(fitted)
         if isinstance(value, Estimator):
             keep_options(value)
         return value

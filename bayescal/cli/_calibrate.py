@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -15,6 +14,7 @@ import numpy as np
 import typer
 
 import bayescal as bc
+from bayescal.calibrators.catalog import METHODS, MODULES, summary
 from bayescal.cli._append import append, check_form
 from bayescal.cli._cells import enumerate_names
 from bayescal.cli._columns import are_percentages
@@ -29,13 +29,6 @@ from bayescal.cli._files import (
 from bayescal.cli._labeled import Training
 from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
-
-#: Exports of bayescal.calibrators that cannot be made by their name alone.
-_NO_METHODS = {
-    *("Average", "CalibratedClassifier", "Calibrator", "Composition", "LogisticRegression"),
-    *("GroupEffect", "MultiLabel", "Multicalibration", "PartialPooling", "PredictFunction"),
-    *("Report", "TopProbs"),
-}
 
 
 def fit_file(
@@ -206,27 +199,18 @@ def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndar
 
 
 def _check_method(method: str) -> None:
-    """Raise if no calibrator has this name, according to the source of the package."""
-    spec = find_spec("bayescal.calibrators")
-    assert spec is not None
-    assert spec.origin is not None
-    exported = re.findall(r"\b([A-Z]\w*) as \1\b", Path(spec.origin).read_text("utf-8"))
-    known = [name for name in exported if name not in _NO_METHODS] + ["sigmoid"]
+    """Raise if no calibrator has this name."""
+    known = [*METHODS, "sigmoid"]
     if re.sub(r"[\W_]", "", method).lower() not in [name.lower() for name in known]:
         raise CommandError(f"--method must be one of {', '.join(known)}, got {method!r}")
 
 
 def list_methods() -> None:
     """List the methods of fit, with a line for each."""
-    from bayescal.calibrators.names import calibrator_names
-
-    names = calibrator_names()
-    width, lines = max(map(len, names)), []
-    for name in names:
-        class_ = getattr(bc, name)
-        kind = "two classes" if getattr(class_, "binary", False) else "any classes"
-        lines.append(f"{name:{width}}  {kind}  {(class_.__doc__ or '').strip().splitlines()[0]}")
-    show(*lines)
+    width = max(map(len, METHODS))
+    for name in METHODS:
+        kind = "two classes" if MODULES[name].startswith("binary.") else "any classes"
+        show(f"{name:{width}}  {kind}  {summary(name)}")
 
 
 def export_file(

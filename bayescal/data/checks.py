@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.lazy import jnp
 from bayescal._core.padding import pad_axis
 from bayescal.data.label_names import label_text
 from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
@@ -81,6 +81,9 @@ def check_unmasked(value: object, name: str) -> None:
 
 def precision(dtype: np.dtype) -> float:
     """Return the machine epsilon of floats, or of float64 for integers and booleans."""
+    kind = np.dtype(dtype).type
+    if issubclass(kind, np.number | np.bool_):
+        return float(np.finfo(kind).eps) if issubclass(kind, np.floating) else 2.0**-52
     return float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 2.0**-52
 
 

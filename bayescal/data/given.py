@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import accelerated, on_host, to_host
+from bayescal._core.lazy import jax
 from bayescal._core.precision import float64
 from bayescal.data.blocks.stream import Blocks, as_blocks
 from bayescal.data.blocks.survey import survey

@@ -155,9 +155,9 @@ def has_text(y: np.ndarray) -> bool:
 def _are_positions(found: np.ndarray, columns: int) -> bool:
     """Return whether labels that lack a class of several are integers in 0, ..., ``columns`` - 1.
 
-    The labels 1, ..., ``columns`` - 1 are not: counted from one, they lack the last class.
+    A single label may be a mistake, and the labels 1, ..., ``columns`` - 1 may be counted from one.
     """
-    if columns == 2 or found.dtype.kind not in "iu" or not 0 < len(found) < columns:
+    if columns == 2 or found.dtype.kind not in "iu" or not 1 < len(found) < columns:
         return False
     from_one = len(found) == columns - 1 and found[0] == 1
     return bool(found[0] >= 0 and found[-1] < columns and not from_one)

@@ -10,10 +10,10 @@ from functools import wraps
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeVar
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike, accelerated
+from bayescal._core.lazy import jnp
 from bayescal._core.numerics import sigmoid, softmax
 from bayescal._core.precision import float64
 from bayescal.data.checks import (
@@ -312,8 +312,10 @@ def read_truth(
 
 def as_given(probs: np.ndarray, precision: float) -> np.ndarray:
     """Convert probabilities to the floating type of this machine epsilon, to find their bins."""
-    kinds = (np.float32, np.float16, jnp.bfloat16)
-    narrow = next((k for k in kinds if precision == float(jnp.finfo(k).eps)), np.float64)
+    if precision == 2.0**-7:
+        return probs.astype(jnp.bfloat16)
+    kinds = (np.float32, np.float16)
+    narrow = next((k for k in kinds if precision == np.finfo(k).eps), np.float64)
     return probs.astype(narrow, copy=False)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial, reduce
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import on_host
 from bayescal._core.chunks import slices
+from bayescal._core.lazy import jax
 
 __all__ = ["Designs", "Merge", "Rows", "Source", "Sums", "add", "compiled", "greatest"]
 

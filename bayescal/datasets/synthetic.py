@@ -12,13 +12,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import Seed, as_key
 from bayescal._core.keywords import other_words
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.precision import float64
 from bayescal.data import checks
 from bayescal.inference import Known, Problem, Quadrature

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import matmul, namespace
+from bayescal._core.chunks import slices
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
 from bayescal.calibrators.base.draws import map_rows
 
@@ -34,6 +35,8 @@ _SLOPE_SCALE, _OFFSET_SCALE = 0.5, 2.0
 #: Rows beyond which those with neighboring log odds are merged, and the width of the cells.
 MAX_ROWS, _CELL_WIDTH = 300, 0.05
 _MAX_STEPS, _TOLERANCE = 50, 1e-8
+#: Numbers of log probabilities that are recalibrated at once.
+_NUMBERS_AT_ONCE = 1 << 14
 
 
 class Recalibration(NamedTuple):
@@ -77,10 +80,12 @@ def draw_recalibrations(
     noise = rng.standard_normal((NUM_DRAWS, len(mode)))
     theta = mode + np.linalg.solve(np.linalg.cholesky(precision).T, noise.T).T
     shares = np.empty((NUM_DRAWS, log_probs.shape[1]))
-    for draw in range(NUM_DRAWS):
-        drawn = rng.standard_gamma(mass)
-        moved = recalibrated(theta[draw, None], log_probs)[0]
-        shares[draw] = (drawn / drawn.sum()) @ np.exp(moved)
+    # Several draws at once, of which all numbers are few.
+    for part in slices(NUM_DRAWS, max(1, _NUMBERS_AT_ONCE // log_probs.size)):
+        drawn = rng.standard_gamma(mass, (len(theta[part]), len(mass)))
+        drawn /= drawn.sum(axis=1, keepdims=True)
+        moved = np.exp(recalibrated(theta[part], log_probs))
+        shares[part] = (drawn[:, None, :] @ moved)[:, 0]
     return Recalibration(theta, np.log(np.maximum(shares, np.finfo(float).tiny)))
 
 

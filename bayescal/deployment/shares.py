@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from scipy.special import ndtr
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import namespace, on_host
+from bayescal._core.lazy import jax
 from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
@@ -155,8 +155,16 @@ def _binary_density(t: Any, ratio: Any, counts: Any, alpha: np.ndarray) -> Any:
     """Compute the log density (draws, nodes) of the log odds t (draws, nodes) of a share."""
     xp = namespace(t)
     share, rest = sigmoid(t), sigmoid(-t)
-    mixed = rest[..., None] + share[..., None] * ratio[:, None, :]
-    likelihood = xp.sum(xp.log(mixed) * counts, axis=-1)
+    if on_host(t):
+        # The arrays of one draw stay in the processor's cache.
+        likelihood = np.empty(t.shape)
+        for draw in range(len(t)):
+            mixed = share[draw, :, None] * ratio[draw]
+            mixed += rest[draw, :, None]
+            likelihood[draw] = np.log(mixed, out=mixed) @ counts
+    else:
+        mixed = rest[..., None] + share[..., None] * ratio[:, None, :]
+        likelihood = xp.sum(xp.log(mixed) * counts, axis=-1)
     return likelihood + alpha[0] * xp.log(rest) + alpha[1] * xp.log(share)
 
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import digamma
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.lazy import jax, jnp, registered, special
 from bayescal._core.padding import pad_axis
 from bayescal.data import checks
 from bayescal.models.prior import is_distribution
@@ -101,7 +98,7 @@ class ClassPrior(abc.ABC):
         return ClassProbRule.at(self.drawn(n))
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["log_probs"], meta_fields=[])
+@registered(lambda cls: jax.tree_util.register_dataclass(cls, ["log_probs"], []))
 @dataclass(frozen=True)
 class Known(ClassPrior):
     """Class probabilities (classes,) that the user passed."""
@@ -121,10 +118,10 @@ class Known(ClassPrior):
         return self.log_probs[:, None]
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["concentration", "key", "nodes", "coarse"],
-    meta_fields=[],
+@registered(
+    lambda cls: jax.tree_util.register_dataclass(
+        cls, ["concentration", "key", "nodes", "coarse"], []
+    )
 )
 @dataclass(frozen=True)
 class Estimated(ClassPrior):
@@ -147,7 +144,8 @@ class Estimated(ClassPrior):
 
     @property
     def mean_log(self) -> jax.Array:
-        return digamma(self.concentration) - digamma(self.concentration.sum(-1, keepdims=True))
+        total = self.concentration.sum(-1, keepdims=True)
+        return special.digamma(self.concentration) - special.digamma(total)
 
     def drawn(self, n: int) -> jax.Array:
         alpha = self.concentration

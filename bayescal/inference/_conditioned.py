@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, Params
 from bayescal._core.keys import Seed, as_key
+from bayescal._core.lazy import jax
 from bayescal._core.plotting import plot_function
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table

@@ -9,10 +9,9 @@ from __future__ import annotations
 import warnings
 from functools import partial
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64

@@ -6,11 +6,9 @@ import math
 from functools import partial
 from typing import TypeAlias
 
-import jax
-import jax.numpy as jnp
-
 from bayescal._core.arrays import Params
 from bayescal._core.chunks import block_elements, even_block
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import normalize_log_weights, two_class_probabilities
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (

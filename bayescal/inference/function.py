@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
-
 from bayescal._core.arrays import ArrayLike, Params
+from bayescal._core.lazy import jax, jnp, registered
 from bayescal._core.precision import default_dtype, float64
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference._uncertainty import weighted_draws
@@ -25,10 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["PosteriorFunction", "function_of"]
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["weighted", "natural", "exact", "log_class_probs", "origin"],
-    meta_fields=["family", "method", "setup"],
+@registered(
+    lambda cls: jax.tree_util.register_dataclass(
+        cls,
+        ["weighted", "natural", "exact", "log_class_probs", "origin"],
+        ["family", "method", "setup"],
+    )
 )
 @dataclass(frozen=True, repr=False, eq=False)
 class PosteriorFunction:

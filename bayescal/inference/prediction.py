@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import Params
+from bayescal._core.lazy import jax
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.plotting import plot_function
 from bayescal._core.precision import as_result, float64

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.chunks import Out
 from bayescal._core.hosts import are_shared, gather_rows
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import as_result, bulk_dtype, float64, result_dtype

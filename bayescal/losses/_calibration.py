@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 
-import jax
-import jax.numpy as jnp
-
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.keywords import other_words
+from bayescal._core.lazy import jax, jnp
 from bayescal.data.checks import check_count, check_real
 from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-import jax
-import jax.numpy as jnp
-
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.lazy import jax, jnp
 from bayescal.losses._rows import (
     Reduction,
     check_number,

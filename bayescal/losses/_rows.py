@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.lazy import is_traced, jax, jnp
 from bayescal.data.checks import check_choice, check_real
 
 Reduction = Literal["mean", "sum", "none"]
@@ -93,7 +91,7 @@ def _read_mask(mask: ArrayLike) -> jax.Array:
         return given
     if not jnp.issubdtype(given.dtype, jnp.integer):
         raise TypeError(f"mask must be boolean, or integers 0 and 1, got dtype {given.dtype}")
-    if not isinstance(given, Tracer) and not ((given == 0) | (given == 1)).all():
+    if not is_traced(given) and not ((given == 0) | (given == 1)).all():
         raise ValueError("mask must be 1 where a row counts and 0 elsewhere, got other numbers")
     return given != 0
 

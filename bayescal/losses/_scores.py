@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.lazy import jax, jnp
 from bayescal.losses._rows import Reduction, read_rows, reduce, scalar, weighted_log
 
 

@@ -14,11 +14,10 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, overload
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_size
 from bayescal._core.precision import float64
 from bayescal.data.blocks.predictions import PredictionBlocks

@@ -13,11 +13,10 @@ from __future__ import annotations
 import abc
 from types import ModuleType
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT, Params
+from bayescal._core.lazy import jax, jnp
 
 
 class Family(abc.ABC):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betaln
 
 from bayescal._core.arrays import Array, ArrayT, Params
+from bayescal._core.lazy import jax, jnp, special
 from bayescal.models._family import Family
 from bayescal.models.prior import Parameter, Prior, make_prior
 
@@ -31,7 +29,7 @@ class BetaFamily(Family):
         for y in (0, 1):
             a, b = params[f"alpha{y}"], params[f"beta{y}"]
             a, b = (jnp.where(v > 0, v, jnp.nan) for v in (a, b))
-            rows.append(jnp.stack([-betaln(a, b), a - 1, b - 1]))
+            rows.append(jnp.stack([-special.betaln(a, b), a - 1, b - 1]))
         return jnp.stack(rows)
 
     def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:

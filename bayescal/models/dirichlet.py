@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 
 from bayescal._core.arrays import Array, ArrayT, Params
+from bayescal._core.lazy import jax, jnp, special
 from bayescal.data.checks import check_row_sums
 from bayescal.models._family import Family
 from bayescal.models.prior import Parameter, Prior, make_prior
@@ -38,7 +36,7 @@ class DirichletFamily(Family):
     def natural(self, params: Params, origin: jax.Array) -> jax.Array:
         alpha = jnp.stack([params[name] for name in self.parameters])
         alpha = jnp.where(alpha > 0, alpha, jnp.nan)
-        constant = gammaln(alpha.sum(axis=-1)) - gammaln(alpha).sum(axis=-1)
+        constant = special.gammaln(alpha.sum(axis=-1)) - special.gammaln(alpha).sum(axis=-1)
         return jnp.concatenate([constant[:, None], alpha - 1], axis=-1)
 
     def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT, Params
+from bayescal._core.lazy import jax, jnp
 from bayescal.models._family import Family
 from bayescal.models.prior import Parameter, Prior, make_prior, model_sites
 

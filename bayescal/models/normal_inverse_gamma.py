@@ -6,13 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
-from jax.scipy.stats import norm
 
 from bayescal._core.arrays import Params
+from bayescal._core.lazy import jax, jnp, special
 from bayescal.models.gaussian import SHARED
 from bayescal.models.prior import Prior
 
@@ -70,15 +67,17 @@ class NormalInverseGammaForms:
             0.5 * jnp.log(kappa / new.kappa).sum()
             + alpha * jnp.log(beta)
             - new.alpha * jnp.log(new.beta)
-            + gammaln(new.alpha)
-            - gammaln(alpha)
+            + special.gammaln(new.alpha)
+            - special.gammaln(alpha)
             - 0.5 * sums[:, 0].sum() * math.log(2 * math.pi)
         )
 
     def log_predictive(self, new: _Updated, r: jax.Array) -> jax.Array:
         """Compute log p(x | y, data) of shape (2, m): Student densities with 2 alpha degrees."""
         scale = jnp.sqrt(2 * new.beta * (new.kappa + 1) / new.kappa)[:, None]
-        constant = gammaln(new.alpha + 0.5) - gammaln(new.alpha) - 0.5 * math.log(math.pi)
+        constant = (
+            special.gammaln(new.alpha + 0.5) - special.gammaln(new.alpha) - 0.5 * math.log(math.pi)
+        )
         # Squares of points far away would overflow.
         log_square = 2 * jnp.log(jnp.abs(r - new.mean[:, None]) / scale)
         return constant - jnp.log(scale) - (new.alpha + 0.5) * jnp.logaddexp(0.0, log_square)
@@ -95,11 +94,11 @@ class NormalInverseGammaForms:
         mu = new.mean[:, None] + jnp.sqrt(variance / new.kappa[:, None]) * normal + origin
         mean = _pair(values, "mean")[:, None]
         kappa = _pair(values, "kappa")[:, None]
-        log_means = norm.logpdf(mu, mean, jnp.sqrt(variance / kappa)).sum(axis=0)
+        log_means = jax.scipy.stats.norm.logpdf(mu, mean, jnp.sqrt(variance / kappa)).sum(axis=0)
         alpha, beta = values["alpha"], values["beta"]
         log_variance = (
             alpha * jnp.log(beta)
-            - gammaln(alpha)
+            - special.gammaln(alpha)
             - (alpha + 1) * jnp.log(variance)
             - beta / variance
         )

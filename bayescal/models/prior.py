@@ -10,16 +10,13 @@ import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from bayescal._core.arrays import ArrayLike, Params
 from bayescal._core.keys import Seed, as_key
+from bayescal._core.lazy import is_traced, jax, jnp, registered
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.warnings import frames_to_caller
 from bayescal.data.checks import as_numpy, check_count
@@ -63,10 +60,10 @@ class Site(NamedTuple):
     value: jax.Array
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["values"],
-    meta_fields=["family", "model", "closed_form"],
+@registered(
+    lambda cls: jax.tree_util.register_dataclass(
+        cls, ["values"], ["family", "model", "closed_form"]
+    )
 )
 @dataclass(frozen=True)
 class Prior:
@@ -192,7 +189,7 @@ def _may_be_negative(support: Any) -> bool:
     kind, low = type(support).__name__.lower(), getattr(support, "lower_bound", None)
     if "positive" in kind or "unitinterval" in kind or "simplex" in kind:
         return False
-    return low is None or isinstance(low, Tracer) or not bool(np.all(np.asarray(low) >= 0))
+    return low is None or is_traced(low) or not bool(np.all(np.asarray(low) >= 0))
 
 
 def _warn_of_negative(name: str, what: str, draws: ArrayLike, cut: bool) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
+from bayescal._core.generators import generator
 from bayescal.data.checks import check_choice, check_level
 from bayescal.data.predictions import Predictions, as_given
 from bayescal.data.weights import as_counts
@@ -230,7 +231,7 @@ def _resample(cells: _Cells, options: Options) -> tuple[np.ndarray, np.ndarray]:
 
     For consistency the labels are drawn from the predictions; for confidence rows are resampled.
     """
-    rng = np.random.default_rng(options.seed)
+    rng = generator(options.seed)
     m = len(cells.predicted)
     if options.band == "consistency":
         cases = cells.cases.astype(np.int64)

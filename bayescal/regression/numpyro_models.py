@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.lazy import jax, jnp
 from bayescal.regression.binary.objective import BinaryDesign, Prior
 from bayescal.regression.method import CAUCHY, INTERCEPT, Method, Settled, scaling_for
 from bayescal.regression.softmax.objective import Design, evaluate

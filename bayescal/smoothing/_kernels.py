@@ -12,13 +12,11 @@ import functools
 from types import ModuleType
 from typing import Literal, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 
 from bayescal._core.arrays import ArrayT
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_size, subtract_maximum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64
@@ -249,7 +247,7 @@ def _whitened(x: jax.Array, scale: jax.Array, center: jax.Array, dtype: np.dtype
     if scale.ndim == 1:
         white = gap / scale
     else:
-        white = solve_triangular(scale, gap.T, lower=True).T
+        white = jax.scipy.linalg.solve_triangular(scale, gap.T, lower=True).T
     return jnp.clip(white * np.sqrt(0.5), -most, most).astype(dtype)
 
 

@@ -7,12 +7,11 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Literal, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.chunks import block_elements
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import two_class_probabilities
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.hosts import alone
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
 from bayescal.data.predictions import Predictions

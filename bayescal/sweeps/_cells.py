@@ -8,11 +8,10 @@ import json
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.precision import float64
 from bayescal.models import Family, Prior
 from bayescal.models.prior import draw, is_distribution

@@ -22,10 +22,10 @@ from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Any
 
-import jax
 import numpy as np
 
 from bayescal._core.hosts import are_shared, gather
+from bayescal._core.lazy import jax
 from bayescal._core.progress import Progress
 from bayescal.sweeps._block import SIZE, Result, Task, key_data, run_block
 from bayescal.sweeps._cells import Cell, describe, digest_of

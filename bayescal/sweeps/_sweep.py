@@ -10,12 +10,12 @@ from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import Seed, as_key
 from bayescal._core.keywords import other_words
+from bayescal._core.lazy import jax
 from bayescal._core.progress import Progress, showing
 from bayescal.data.checks import check_count, check_names
 from bayescal.metrics.registry import Choices, choose_metrics

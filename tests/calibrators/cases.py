@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
 def find() -> list[type[Calibrator]]:
     """Return all calibrators that the package exports."""
-    values = vars(calibrators).values()
+    values = [getattr(calibrators, name) for name in calibrators.__all__]
     classes = [v for v in values if isinstance(v, type) and issubclass(v, Calibrator)]
     return [cls for cls in classes if not inspect.isabstract(cls)]
 

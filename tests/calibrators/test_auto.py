@@ -133,12 +133,24 @@ def test_several_classes(mode: str) -> None:
     assert report.log_loss == pytest.approx(bc.metrics.log_loss(auto.predict_proba(z), y), abs=0.05)
     assert sum(report.members.values()) == pytest.approx(1)
     assert len(report.members) == (8 if mode == "stack" else 1)
+    lower, upper = auto.predict_interval(z)
+    assert ((lower < auto.predict_proba(z)) & (auto.predict_proba(z) < upper)).mean() > 0.99
+    np.testing.assert_array_equal((lower, upper), plain.predict_interval(z))
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_very_many_classes_have_no_interval_without_asking() -> None:
+    z, y = several(900, 40)
+    auto = bc.Auto(inputs="logits", classes=range(40)).fit(z, y)
     assert not hasattr(auto, "predict_interval")
+    with pytest.raises(AttributeError, match="laplace"):
+        auto.calibrators_[0].predict_interval(z)
 
 
-def test_intervals_of_several_classes() -> None:
+@pytest.mark.parametrize("inference", ["map", "laplace"])
+def test_intervals_of_several_classes(inference: Any) -> None:
     z, y = several(400)
-    auto = bc.Auto(inputs="logits", inference="laplace").fit(z, y)
+    auto = bc.Auto(inputs="logits", inference=inference).fit(z, y)
     lower, upper = auto.predict_interval(z[:20])
     p = auto.predict_proba(z[:20])
     assert ((lower < p) & (p < upper)).all()

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import csv
+import pickle
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from scipy import integrate, optimize, stats
 from scipy.special import expit, logsumexp
 
 import bayescal.calibrators as bc
 from bayescal.calibrators import AveragedBeta
+from bayescal.calibrators.binary.averaged_beta import calibrator as calibrator_module
 from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
 from bayescal.calibrators.binary.averaged_beta.points import summarize
+from bayescal.calibrators.binary.averaged_beta.table import tabulate
 from bayescal.data.rows import Rows
 
 Array = np.ndarray
@@ -168,6 +174,46 @@ def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n", [2, 20, 1000, 50_000])
+@pytest.mark.parametrize(("spread", "slope"), [(1, 1.5), (0.01, 60), (20, 0.3), (3, 0.0)])
+def test_table_is_the_average(n: int, spread: float, slope: float) -> None:
+    rng = np.random.default_rng(n)
+    z = spread * rng.normal(size=n)
+    y = (rng.random(n) < expit(slope * z + np.sin(2 * z))).astype(int)
+    y[:2] = 0, 1
+    fitted = AveragedBeta(0.5, inputs="logits").fit(z, y)
+    at = np.concatenate([np.linspace(-87, 87, 5001), spread * rng.normal(size=5000)])
+    at = np.concatenate([at, rng.normal(0, 0.02, 2000), z[:1000]])
+    exact = fitted._apply(fitted.state_, at)[:, 1]
+    probs = fitted.predict_proba(at)[:, 1]
+    assert abs(probs - exact).max() < 1e-9
+    # Log losses of rare events remain right as well.
+    assert abs(np.log(probs) - np.log(exact)).max() < 1e-7
+    assert_array_equal(probs[:7], fitted.predict_proba(at[:7])[:, 1])
+
+
+def test_table_is_made_once_for_each_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counted(*given: Any) -> Any:
+        made.append(0)
+        return tabulate(*given)
+
+    monkeypatch.setattr(calibrator_module, "tabulate", counted)
+    z, y = data_set(200)
+    fitted = AveragedBeta(inputs="logits").fit(z, y)
+    first = fitted.predict_proba(z)
+    fitted.predict_proba(z[:3]), fitted.as_function()(z), fitted.predict(z)
+    assert len(made) == 1
+    fitted.fit(z, 1 - y)
+    assert abs(fitted.predict_proba(z) - first).max() > 0.01
+    assert len(made) == 2
+    copies = copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted))
+    for other in copies:
+        assert_array_equal(other.predict_proba(z), fitted.predict_proba(z))
+    assert len(made) == 4
+
+
 def test_very_many_intervals_are_as_good_as_each_alone() -> None:
     rng = np.random.default_rng(12)
     z, at = rng.standard_t(2, 12), 1.5 + rng.standard_t(2, 40_000)

@@ -118,7 +118,24 @@ def test_declared_attributes_come_to_be(cls: Any) -> None:
     common = {own.name for own in dataclasses.fields(Calibrator)}
     declared = {own.name for own in dataclasses.fields(cls) if not own.init} - common
     cases = [case for case in CASES if case.calibrator is cls]
-    assert declared <= {name for case in cases for name in vars(fitted_of(case))}
+    names = {name for case in cases for name in vars(fitted_of(case))}
+    if hasattr(cls, "partial_fit"):
+        p, y, w, _ = data_of(cases[0].binary)
+        names |= {*vars(cases[0]().partial_fit(p, y, sample_weight=w, forgetting="auto"))}
+    assert declared <= names
+
+
+@each([case for case in CASES if hasattr(case.calibrator, "partial_fit")])
+def test_learning_on_equals_one_fit(case: Case) -> None:
+    calibrator, (p, y, w, _) = case(), data_of(case.binary)
+    try:
+        for part in np.array_split(np.arange(len(y)), 3):
+            calibrator.partial_fit(p[part], y[part], np.unique(y), w[part])
+    except ValueError as error:
+        assert "for partial_fit" in str(error)
+        return
+    whole = fitted_of(case).predict_proba(p)
+    np.testing.assert_allclose(calibrator.predict_proba(p), whole, atol=1e-3)
 
 
 @each_case

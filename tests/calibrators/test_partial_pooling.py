@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -413,3 +414,26 @@ def test_effects_are_those_of_nuts() -> None:
     np.testing.assert_allclose(upper, high, atol=0.025)
     mean = fitted.predict_proba(np.zeros(12), groups=np.arange(12))[:, 1]
     np.testing.assert_allclose(mean, expit(draws).mean(axis=0), atol=0.015)
+
+
+@pytest.mark.parametrize("interactions", [1, 2])
+def test_files(interactions: int, tmp_path: Path) -> None:
+    z, y, frame, _ = crossed(800, 3)
+    frame["region"] = frame["region"].where(frame.index % 7 > 0, None)
+    y = np.where(y == 1, "yes", "no")
+    fitted = bc.PartialPooling(interactions, inputs="logits").fit(z, y, groups=frame)
+    bc.save(fitted, tmp_path / "pooled.safetensors")
+    again = bc.load(tmp_path / "pooled.safetensors")
+    new = frame.assign(device=frame["device"] + (frame.index % 5 == 0) * 9)
+    for method in ("predict_proba", "predict_interval", "predict"):
+        a, b = (getattr(model, method)(z, groups=new) for model in (fitted, again))
+        assert np.array_equal(a, b)
+    assert again.deviations_ == fitted.deviations_
+    assert again.groupings_ == fitted.groupings_
+    assert [e[:4] for e in again.group_effects()] == [e[:4] for e in fitted.group_effects()]
+    for one in ([0.3], np.array([0.3])):
+        alone = bc.PartialPooling().fit([0.2, 0.7, 0.4], [0, 1, 0], groups=[True, False, True])
+        bc.save(alone, tmp_path / "alone.safetensors")
+        loaded = bc.load(tmp_path / "alone.safetensors")
+        same = loaded.predict_proba(one, groups=[True]) == alone.predict_proba(one, groups=[True])
+        assert same.all()

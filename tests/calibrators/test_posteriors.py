@@ -76,8 +76,10 @@ def test_without_a_posterior_there_is_no_interval(case: Case) -> None:
     message = "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
     with pytest.raises(AttributeError, match=message):
         fitted.posterior_  # noqa: B018
-    with pytest.raises(AttributeError, match=message):
-        fitted.predict_interval(p)
+    # A stack of few classes has intervals by other means.
+    if not getattr(fitted, "has_interval_", False):
+        with pytest.raises(AttributeError, match=message):
+            fitted.predict_interval(p)
     with pytest.raises(ValueError, match="inference must be one of 'map', 'laplace', 'nuts', got"):
         case(inference="mcmc").fit(p, y)
     for samples in (0, -1):

@@ -12,6 +12,7 @@ from scipy.special import expit, logit
 
 from bayescal._core.optimize import Status
 from bayescal.calibrators.binary import log_odds as _log_odds
+from bayescal.calibrators.binary.spline import calibrator as spline_module
 from bayescal.calibrators.binary.spline import points as _spline_points
 from bayescal.calibrators.binary.spline.calibrator import Spline, compact_logit
 from bayescal.data.rows import Rows
@@ -747,3 +748,18 @@ def test_bands_cover_about_their_level(truth: str) -> None:
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Spline(**options)._check_options()
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_cells_of_very_many_rows_lose_nothing(ties: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.beta(0.3, 0.6, 12_000)
+    p = p.round(3) if ties else p
+    y = (rng.random(len(p)) < p**1.5).astype(int)
+    weights = rng.integers(1, 3, len(p)) if ties else None
+    at = np.linspace(0, 1, 1001)
+    cells = Spline().fit(p, y, weights)
+    monkeypatch.setattr(spline_module, "_MAX_ROWS", len(p))
+    rows = Spline().fit(p, y, weights)
+    assert abs(cells.objective_ - rows.objective_) < 1e-12
+    assert abs(cells.predict_proba(at) - rows.predict_proba(at)).max() < 1e-9

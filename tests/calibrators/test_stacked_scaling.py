@@ -11,6 +11,7 @@ import pytest
 from scipy import optimize
 from scipy.special import log_softmax, softmax
 
+import bayescal
 import bayescal.calibrators as bc
 from bayescal import metrics
 from bayescal.calibrators.multiclass.members import (
@@ -19,6 +20,7 @@ from bayescal.calibrators.multiclass.members import (
     main_directions,
     penalties,
 )
+from bayescal.calibrators.stack import draws as _draws
 from bayescal.calibrators.stack import fit as _stack
 from bayescal.calibrators.stack import folds as _stack_rows
 from bayescal.calibrators.stack.calibrator import MEMBERS
@@ -163,7 +165,7 @@ def test_fits_without_a_fold_hardly_know_its_labels(monkeypatch: pytest.MonkeyPa
     members, means = [MEMBERS["weaker"]], []
     for share in (_stack.FOLD_SHARE, 0.0):
         monkeypatch.setattr(_stack, "FOLD_SHARE", share)
-        stack, _, held = fit_stack(members, z, y, weights, 5)
+        stack, _, held, _ = fit_stack(members, z, y, weights, 5)
         means.append(held.mean())
     probs = _stack.mixture(members, stack, np.ones(1), z)
     known, (few, none) = np.log(probs[np.arange(len(y)), y]).mean(), means
@@ -317,6 +319,105 @@ def test_intervals_cover_the_truth() -> None:
     assert 0.8 < np.mean(inside) < 0.97
 
 
+def true_log_probabilities(kind: str, logs: Array) -> Array:
+    """Compute logits of the truth from log probabilities of a model that it makes better."""
+    k = logs.shape[1]
+    if kind == "vector":
+        return logs * np.linspace(0.4, 1, k) + np.linspace(-0.5, 0.5, k)
+    if kind == "matrix":
+        mix = 0.6 * np.eye(k) + 0.4 * np.random.default_rng(7).normal(size=(k, k)) / np.sqrt(k)
+        return (logs - logs.mean(axis=1, keepdims=True)) @ mix
+    return logs / 2 if kind == "scale" else logs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["scale", "calibrated", "vector", "matrix"])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("n", "k"), [(50, 3), (200, 3), (1000, 3), (50, 10), (1000, 10)])
+def test_intervals_without_asking_cover_the_truth(n: int, k: int, tied: bool, kind: str) -> None:
+    inside = []
+    for seed in range(20):
+        rng = np.random.default_rng([seed, n, k])
+        rows = n + 200
+        logs = rng.normal(0, 1.6, (rows, k))
+        logs[np.arange(rows), rng.integers(0, k, rows)] += 2
+        if tied:
+            logs = logs[rng.integers(0, 12, rows)]
+        logs = log_softmax(logs, axis=1)
+        truth = softmax(true_log_probabilities(kind, logs), axis=1)
+        y = (rng.random((rows, 1)) > np.cumsum(truth, axis=1)[:, :-1]).sum(axis=1)
+        model = bc.StackedScaling(classes=range(k)).fit(np.exp(logs[:n]), y[:n])
+        lower, upper = model.predict_interval(np.exp(logs[n:]))
+        inside.append(((lower <= truth[n:]) & (truth[n:] <= upper)).mean())
+    print(np.mean(inside))
+    assert np.mean(inside) > 0.84
+
+
+def test_draws_for_intervals_have_the_covariance_of_the_objective(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of one member the inverse of J' (diag p - p p') J plus penalties, J by finite differences."""
+    monkeypatch.setattr(_draws, "_DRAWS", 40_000)
+    z, y = data_set(90, 3)
+    weights = np.random.default_rng(2).integers(1, 4, 90)
+    model = bc.StackedScaling("single", inputs="logits").fit(z, y, weights)
+    (member,) = (MEMBERS[name] for name in model.member_names_)
+    theta, e = model.state_["theta_probability"], float(model.state_["smoothing"])
+
+    def logits(parameters: Array) -> Array:
+        inverse = model.inverse_ * np.exp(parameters[-1])
+        x = np.log((1 - e) * softmax(inverse * z, axis=1) + e / 3)
+        return logits_of(parameters[:-1], x, member)
+
+    fit, step = np.append(theta, 0.0), 1e-5
+    jacobian = np.stack(
+        [(logits(fit + d) - logits(fit - d)) / (2 * step) for d in step * np.eye(len(fit))], axis=2
+    )
+    p = softmax(logits(fit), axis=1)
+    spread = np.einsum("ni,ij->nij", p, np.eye(3)) - np.einsum("ni,nj->nij", p, p)
+    hessian = np.einsum("n,nia,nij,njb->ab", weights, jacobian, spread, jacobian)
+    expected = np.linalg.inv(hessian + np.diag(np.append(penalties(member, 3, 0), 1.0)))
+    draws = model._with_draws()["theta_draws"]
+    steps = np.column_stack([draws[:, : len(theta)] - theta, draws[:, -2]])
+    np.testing.assert_allclose(steps.mean(axis=0), 0, atol=1e-9)
+    scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+    np.testing.assert_allclose(steps.T @ steps / len(steps) / scale, expected / scale, atol=0.03)
+
+
+def test_intervals_are_quantiles_of_the_draws() -> None:
+    z, y = data_set(120, 3)
+    model = bc.StackedScaling(inputs="logits").fit(z, y)
+    draws = model._with_draws()["theta_draws"]
+    e, h, names = float(model.state_["smoothing"]), 1e-6, model.member_names_
+
+    def logits(theta: Array, name: str, step: float = 0.0) -> Array:
+        x = np.log((1 - e) * softmax(model.inverse_ * np.exp(step) * z[:7], axis=1) + e / 3)
+        return logits_of(theta, x, MEMBERS[name])
+
+    ends = np.cumsum([0, *(len(model.state_[f"theta_{name}"]) for name in names)])
+    probs = []
+    for draw in draws:
+        i = int(draw[-1])
+        fit = model.state_[f"theta_{names[i]}"]
+        slope = (logits(fit, names[i], h) - logits(fit, names[i], -h)) / (2 * h)
+        drawn = logits(draw[ends[i] : ends[i + 1]], names[i])
+        probs.append(softmax(drawn + draw[-2] * slope, axis=1))
+    expected = np.quantile(probs, [0.1, 0.9], axis=0)
+    np.testing.assert_allclose(model.predict_interval(z[:7], 0.8), expected, atol=1e-7)
+
+
+def test_intervals_know_no_order_of_rows_and_are_kept_in_files(tmp_path: Path) -> None:
+    z, y = data_set(300, 4)
+    model = bc.StackedScaling(inputs="logits").fit(z, y)
+    expected = model.predict_interval(z)
+    order = np.random.default_rng(0).permutation(300)
+    again = bc.StackedScaling(inputs="logits").fit(z[order], y[order]).predict_interval(z)
+    np.testing.assert_allclose(again, expected, atol=1e-5)
+    bayescal.save(model, tmp_path / "stack.npz")
+    loaded = bayescal.load(tmp_path / "stack.npz")
+    np.testing.assert_array_equal(loaded.predict_interval(z), expected)
+
+
 def test_structure_is_learnt_where_rows_suffice() -> None:
     z, y = data_set(6000, 5)
     at, truth = data_set(20_000, 5, seed=9)
@@ -399,7 +500,7 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
     held = np.empty((60, len(members)))
     for fold in range(3):
         out = folds == fold
-        stack = fit_stack(members, z[~out], y[~out], np.ones((~out).sum()), 1)[0]
+        stack = fit_stack(members, z[~out], y[~out], np.ones((~out).sum()), 1).stack
         for i in range(len(members)):
             probs = _stack.mixture(members, stack, np.eye(len(members))[i], z[out])
             held[out, i] = np.log(probs[np.arange(out.sum()), y[out]])

@@ -12,6 +12,7 @@ from scipy import stats
 
 import bayescal as bc
 from bayescal import metrics
+from bayescal._core.generators import generator
 from bayescal.metrics.uncertainty import measured as _measured
 
 Array = np.ndarray
@@ -112,7 +113,7 @@ def test_whole_clusters_are_drawn(name: str, options: dict[str, Any], weighted: 
     found = metrics.bootstrap(name, p, y, replicates=5, seed=3, groups=groups, weights=w, **options)
     # In order of appearance.
     members = [np.flatnonzero(groups == g) for g in pd.unique(groups)]
-    for value, drawn in zip(found, np.random.default_rng(3).integers(0, 24, (5, 24)), strict=True):
+    for value, drawn in zip(found, generator(3).integers(0, 24, (5, 24)), strict=True):
         rows = np.concatenate([members[g] for g in drawn])
         own = None if w is None else w[rows]
         expected = getattr(metrics, name)(p[rows], y[rows], weights=own, **options)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
@@ -17,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, on_host
 from bayescal._core.keys import seed_of
+from bayescal._core.lazy import jax
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
@@ -323,7 +323,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Return the unfitted calibrator and the part of its state that predictions need."""
         fitted = as_fitted(self)
         unfitted: Any = clone(fitted)
-        return unfitted.set_params(classes=None), needed(fitted._precompute(self.state_))
+        return unfitted.set_params(classes=None), needed(fitted._precomputed(self.state_))
 
     def _map(self, state: State, scores: Any) -> Any:
         """Compute probabilities at scores of any library in the user's units."""
@@ -339,9 +339,16 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Return the state that ``_apply`` takes, with values computed once for all predictions."""
         return state
 
+    def _precomputed(self, state: State) -> State:
+        """Return the state with its precomputed values, which are kept for the next prediction."""
+        kept = vars(self).get("_kept_state", [])
+        if not kept or kept[0][0] is not state:
+            kept[:] = [(state, self._precompute(state))]
+        return kept[0][1]
+
     def apply(self, state: State, scores: Any) -> Any:
         """Compute probabilities (m, k) at scores in the domain, given a fitted state."""
-        return self._apply_in_blocks(self._precompute(state), scores)
+        return self._apply_in_blocks(self._precomputed(state), scores)
 
     def _apply_in_blocks(self, state: State, scores: Any) -> Any:
         return map_rows(lambda rows: self._apply(state, rows), scores, self._width(state, scores))

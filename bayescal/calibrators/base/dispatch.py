@@ -18,8 +18,9 @@ from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.scores import plausible
 
 #: Methods whose first argument is an array of scores or features.
+_FITS = ("fit", "partial_fit")
 _METHODS = (
-    "fit",
+    *_FITS,
     "predict",
     "predict_proba",
     "predict_log_proba",
@@ -77,7 +78,7 @@ def dispatch_methods(cls: type) -> None:
         method = vars(cls).get(name)
         if inspect.isfunction(method) and not hasattr(method, "__isabstractmethod__"):
             run = dispatched(method)
-            setattr(cls, name, published_at_once(run) if name == "fit" else run)
+            setattr(cls, name, published_at_once(run) if name in _FITS else run)
 
 
 def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,8 +106,12 @@ def _working_class(estimator: Any, inputs: Any) -> type:
 
 
 def keep_options(estimator: Any) -> None:
-    """Keep the options of a fit, which :func:`as_fitted` uses for predictions."""
+    """Keep the options of a fit, which :func:`as_fitted` uses for predictions.
+
+    Make a list, which the copies of :func:`as_fitted` share, for what predictions precompute.
+    """
     names = _option_names(type(estimator))
+    vars(estimator)["_kept_state"] = []
     vars(estimator)["_options"] = {name: _unfitted(getattr(estimator, name)) for name in names}
 
 
@@ -141,7 +146,7 @@ def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def run(self: Any, x: Any, *args: Any, **options: Any) -> Any:
         location = location_of(x)
-        if name == "fit":
+        if name in _FITS:
             _fit(self, method, location, x, args, options)
             keep_options(self)
             return self

@@ -8,11 +8,11 @@ from itertools import chain
 from statistics import NormalDist
 from typing import Any
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import matmul, namespace, on_host, wide
 from bayescal._core.chunks import even_block, slices
+from bayescal._core.lazy import jax
 from bayescal._core.numerics import normal_cdf
 
 #: Numbers per block: in fits; in predictions on CPUs, near the size of a cache; on accelerators.

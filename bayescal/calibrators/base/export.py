@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
 import numpy as np
 
 from bayescal._core.files import write_atomically
+from bayescal._core.lazy import jax
 from bayescal._core.precision import float64
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.checks import check_choice

@@ -8,11 +8,10 @@ from copy import copy
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
-from jax.core import Tracer
 
 from bayescal._core.arrays import namespace, on_host
+from bayescal._core.lazy import is_traced, jax, registered
 from bayescal.calibrators.base.torch import as_module
 from bayescal.data.checks import check_level
 
@@ -22,6 +21,7 @@ Tree = Mapping[str, Any]
 _DIAGNOSTICS = ("status", "n_iter", "objective", "gradient_norm", "ess", "r_hat", "divergences")
 
 
+@registered(lambda cls: jax.tree_util.register_pytree_node(cls, _flatten, partial(_unflatten, cls)))
 class PredictFunction:
     """A fitted calibrator as a pure function, as returned by ``as_function()``.
 
@@ -166,7 +166,8 @@ class PredictFunction:
         if not xp.isdtype(scores.dtype, "real floating"):
             raise TypeError(f"scores must be of floating type, got {scores.dtype}")
         shape = tuple(scores.shape)
-        if shape == (() if self.columns == 1 else (self.columns,)):
+        # Compare lengths first: a traced number of rows must not be compared with the columns.
+        if len(shape) == (self.columns > 1) and (not shape or shape[0] == self.columns):
             row = xp.reshape(scores, (1,) if self.columns == 1 else (1, self.columns))
             return self._run(row, function)[0, ...]
         one_column = len(shape) == 1 and self.columns == 1
@@ -236,14 +237,6 @@ def _unflatten(cls: type[PredictFunction], static: _Static, children: tuple[Tree
     return f
 
 
-def register(cls: type[PredictFunction]) -> None:
-    """Register a class of functions as a JAX pytree."""
-    jax.tree_util.register_pytree_node(cls, _flatten, partial(_unflatten, cls))
-
-
-register(PredictFunction)
-
-
 def _options(value: Any) -> Hashable:
     """Return the options of a calibrator as a hashable value."""
     parts = getattr(value, "calibrators_", None)
@@ -303,7 +296,7 @@ def _move(array: Any, xp: Any, dtype: Any, device: Any) -> Any:
 
 
 def _traced(arrays: Tree) -> bool:
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
+    return any(is_traced(leaf) for leaf in jax.tree.leaves(arrays))
 
 
 def needed(state: Tree) -> Tree:

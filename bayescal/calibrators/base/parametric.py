@@ -173,6 +173,11 @@ class ParametricCalibrator(Calibrator):
     def _has_ends(self, state: State) -> bool:
         return "theta_draws" in state
 
+    def _with_draws(self) -> State:
+        """Return the state with draws of the parameters; raise if there is no posterior."""
+        self.posterior_  # noqa: B018  raises without a posterior
+        return self.state_
+
     def _map_ends(self, state: State, scores: Any, level: float) -> Any:
         """Compute the ends (m, 2) or (m, 2, k) of intervals at scores in the user's units."""
         least = state.get("least_probabilities")
@@ -202,8 +207,8 @@ class ParametricCalibrator(Calibrator):
         AttributeError
             If the calibrator was fitted with inference "map", which has no posterior.
         """
-        self.posterior_  # noqa: B018  raises without a posterior
-        state, level = self._precompute(self.state_), check_level(level)
+        check_is_fitted(self)
+        state, level = self._precomputed(self._with_draws()), check_level(level)
         rows = self._new_rows(scores)
         with np.errstate(over="ignore", under="ignore"):
             ends = self._ends(state, self._converted(rows), level)

@@ -11,6 +11,7 @@ import numpy as np
 from bayescal._core.arrays import namespace
 from bayescal._core.numerics import log_sigmoids
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.data.checks import check_choice
 
@@ -18,7 +19,7 @@ __all__ = ["Beta"]
 
 
 @dataclass(eq=False, repr=False)
-class Beta(LogOddsCalibrator):
+class Beta(OnlineCalibrator, LogOddsCalibrator):
     r"""Beta calibration: exact if the scores of each class have a beta distribution.
 
     .. math:: \operatorname{logit} \hat p = a \ln p - b \ln (1 - p) + c, \qquad a, b \ge 0

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import on_host, search
@@ -18,6 +16,7 @@ from bayescal._core.binning import (
     width_cell_of_any,
     width_place,
 )
+from bayescal._core.lazy import jax, jnp
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.data.checks import check_choice, check_count, check_real

@@ -95,10 +95,14 @@ class LogOddsCalibrator(ParametricCalibrator):
         """Replace labels by the targets of the regression."""
         return rows
 
+    def _condensed(self, state: State, rows: Source) -> Source:
+        """Replace very many rows by fewer points with equal sums."""
+        return rows
+
     def _fit(self, rows: Source, seed: int) -> State:
         rows = self._rows_to_fit(rows)
         state = {**self._center_and_scale(rows.sample), **self._prepare(rows.sample)}
-        rows = self._with_targets(rows)
+        rows = self._condensed(state, self._with_targets(rows))
         make = partial(_make_design, partial(self._columns, state), self._first)
         sample = make(rows.sample)
         p = len(sample.columns) - (1 - self._first)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.data.checks import check_choice
 from bayescal.data.given import MEMORY
@@ -20,7 +21,7 @@ __all__ = ["Logistic"]
 
 
 @dataclass(eq=False, repr=False)
-class Logistic(LogOddsCalibrator):
+class Logistic(OnlineCalibrator, LogOddsCalibrator):
     r"""Logistic calibration: log odds that are a line in the score z.
 
     .. math:: \operatorname{logit} \hat p = w z + c
@@ -68,6 +69,12 @@ class Logistic(LogOddsCalibrator):
             check_choice(self.smoothing, "smoothing", ("platt", "instance"))
         elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:
             raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
+
+    def _check_learns_on(self) -> None:
+        if self.smoothing == "instance":
+            raise ValueError(
+                "smoothing must not be 'instance' for partial_fit, which needs all rows at once"
+            )
 
     def _columns(self, state: State, scores: Any) -> Any:
         xp, z = namespace(scores), self._standardized_scores(state, scores)

@@ -9,13 +9,14 @@ import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 
 __all__ = ["Quadratic"]
 
 
 @dataclass(eq=False, repr=False)
-class Quadratic(LogOddsCalibrator):
+class Quadratic(OnlineCalibrator, LogOddsCalibrator):
     r"""Quadratic calibration: log odds that are a parabola in the score z.
 
     .. math:: \operatorname{logit} \hat p = w z + v z^2 + c

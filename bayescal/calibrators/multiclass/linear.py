@@ -12,6 +12,7 @@ from bayescal._core.arrays import device, matmul, namespace, on_host, wide
 from bayescal._core.numerics import scaled_softmax, softmax, unit_of
 from bayescal._core.optimize import Minimum, Status
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.multiclass.members import smooth
 from bayescal.calibrators.multiclass.scale import fit_inverse
@@ -29,7 +30,7 @@ _EXPECTED_NUMBERS = 1 << 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearCalibrator(ParametricCalibrator):
+class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
     """A calibrator softmax(x + W x + b), or softmax(x + v x + b), elementwise in x.
 
     A subclass defines how parameters are penalized and centered. It inherits the fit (Newton's

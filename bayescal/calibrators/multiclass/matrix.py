@@ -90,6 +90,14 @@ class Matrix(LinearCalibrator):
         for argument in ("off_diagonal", "intercept"):
             check_strength(getattr(self, argument), argument)
 
+    def _check_learns_on(self) -> None:
+        for argument in ("off_diagonal", "intercept"):
+            if getattr(self, argument) == "cv":
+                raise ValueError(
+                    f"{argument} must be a number for partial_fit, got 'cv', which needs all rows "
+                    "at once"
+                )
+
     @property
     def sources(self) -> frozenset[str]:
         """Kinds of sources that ``fit`` accepts; cross-validation needs rows in memory."""

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core import numerics
 from bayescal._core.arrays import namespace, on_host
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import unit_of
 from bayescal._core.optimize import IntervalMinimum, Status, newton_on_interval
 from bayescal.data.rows import Rows, Source, Sums

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import scaled_softmax
 from bayescal.calibrators.base.calibrator import Keeps, State
+from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.multiclass.binwise import best_inverse_temperature
 from bayescal.calibrators.multiclass.scale import (
@@ -32,7 +32,7 @@ __all__ = ["Temperature"]
 
 
 @dataclass(eq=False, repr=False)
-class Temperature(ParametricCalibrator):
+class Temperature(OnlineCalibrator, ParametricCalibrator):
     r"""Temperature scaling: divide all logits by one positive number T.
 
     .. math:: \hat p = \operatorname{softmax}(z / T)
@@ -115,6 +115,13 @@ class Temperature(ParametricCalibrator):
             raise ValueError(
                 f"inference must be 'map' for objective={self.objective!r}, which has no "
                 f"likelihood, got {self.inference!r}"
+            )
+
+    def _check_learns_on(self) -> None:
+        if self.objective != "log_loss":
+            raise ValueError(
+                f"objective must be 'log_loss' for partial_fit, got {self.objective!r}, which "
+                "needs all rows at once"
             )
 
     def _fit(self, rows: Source, seed: int) -> State:

@@ -16,13 +16,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from bayescal._core.arrays import Array, Arrays, namespace
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import padded_length
 from bayescal._core.precision import float64

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, matmul, namespace, on_host
 from bayescal._core.chunks import slices
+from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import softmax
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood.attention import Keys, attend, attend_and_sum, prepare_keys
@@ -193,7 +192,7 @@ class Kernel(NeighborhoodCalibrator):
 
             bias = np.stack([-gammaln(probs / h + 1).sum(axis=1) for h in bandwidths])
         else:
-            log_gamma = jax.scipy.special.gammaln
+            log_gamma = special.gammaln
             bias = jax.lax.map(
                 lambda h: -log_gamma(probs / h + 1).sum(axis=1), jnp.asarray(bandwidths)
             )

@@ -23,6 +23,7 @@ from bayescal.calibrators.base.report import (
     row_losses_of_logits,
 )
 from bayescal.calibrators.multiclass.members import Member
+from bayescal.calibrators.stack.draws import apply_steps, draw_jointly
 from bayescal.calibrators.stack.fit import (
     MANY,
     Stack,
@@ -46,6 +47,10 @@ __all__ = ["StackedScaling"]
 
 #: Of what is learned, the log probabilities (m, members) of held-out labels, and their weights.
 _HELD_OUT, _HELD_OUT_WEIGHTS = "held_out", "held_out_weights"
+#: Scores (m, k) of some rows, and their weights, which say how much the data tell.
+_SAMPLE, _SAMPLE_WEIGHTS = "sample_scores", "sample_weights"
+#: Whether draws hold steps of the log scale in place of scales.
+_STEPS = "scale_steps"
 _OF_ROWS = _HELD_OUT, _HELD_OUT_WEIGHTS, "held_out_losses"
 #: The strongest penalties first.
 MEMBERS = {
@@ -175,9 +180,18 @@ class StackedScaling(ParametricCalibrator):
     Those that single precision finds differ by about 1e-5, and by up to 1e-3 from 30 classes on,
     where it ends a step earlier.
 
-    Of a posterior, penalties are the prior, and the weights are those of resampled rows, a Bayesian
-    bootstrap. Of more than 3,000 parameters of a member each draw is the solution of a linear
-    system: with 100 classes a draw takes about a tenth of a second.
+    Fits of fewer than 30 classes have credible intervals without asking, which cost nothing until
+    they are computed: at most 1,250 of the scores are kept, without labels, also in files. An
+    interval holds the central part of 400 draws, each of one member, chosen by the weights; its
+    parameters and the scale are normal around the fit, the penalties being the prior. In
+    simulations with 50 to 1,000 rows of 3 and 10 classes, whose true logits were linear in the
+    logarithms, intervals of 90 % covered the truth in 88 to 100 % of cases: more often than stated
+    if the scores were good already, above all in few rows of many classes. They do not know what
+    all members get wrong: a wave in one class was covered in 78 % of cases by 1,000 rows of three.
+
+    With ``inference="laplace"`` or "nuts" penalties are the prior, and the weights are those of
+    resampled rows, a Bayesian bootstrap. Of more than 3,000 parameters of a member each draw is the
+    solution of a linear system: with 100 classes a draw takes about a tenth of a second.
 
     Examples
     --------
@@ -210,6 +224,12 @@ class StackedScaling(ParametricCalibrator):
         check_is_fitted(self)
         return _names(self.state_)
 
+    @property
+    def has_interval_(self) -> bool:
+        """Whether ``predict_interval`` is available."""
+        check_is_fitted(self)
+        return _SAMPLE in self.state_ or "theta_draws" in self.state_
+
     def _choose(self, n: float, k: int) -> tuple[list[str], int]:
         """Choose the names of members for n rows of k classes, and the number of folds."""
         names, count = _plan(n, k)
@@ -224,8 +244,8 @@ class StackedScaling(ParametricCalibrator):
         scores, y, weights = rows
         names, count = self._choose(count_units(weights), scores.shape[1])
         members = [MEMBERS[name] for name in names]
-        stack, folds, held = fit_stack(members, scores, y, weights, count)
-        state = _state(names, stack)
+        stack, folds, held, sample = fit_stack(members, scores, y, weights, count)
+        state = _state(names, stack, sample)
         if held is not None:
             mass = folds.weights
             share = mix(held, mass)
@@ -250,8 +270,9 @@ class StackedScaling(ParametricCalibrator):
                 state["held_out_moments"] = np.concatenate([loss_moments(*given), said["sums"]])
             return {**state, "rows": np.asarray(rows.n)}
         names, count = self._choose(rows.units, rows.k)
-        stack, mixed = fit_stack_of_blocks([MEMBERS[name] for name in names], rows, count)
-        state = _state(names, stack)
+        members = [MEMBERS[name] for name in names]
+        stack, mixed, sample = fit_stack_of_blocks(members, rows, count)
+        state = _state(names, stack, sample)
         if mixed is not None:
             state["stack_weights"] = mixed.share
             state["held_out_mean_losses"] = mixed.mean_losses
@@ -288,7 +309,9 @@ class StackedScaling(ParametricCalibrator):
         return super()._make_report(kept)
 
     def _width(self, state: State, scores: Any) -> int:
-        return 4 * scores.shape[1] * len(_names(state))
+        # A draw is of one member.
+        members = 1 if "theta_draws" in state else len(_names(state))
+        return 4 * scores.shape[1] * members
 
     def _best(self, state: State, scores: Any) -> Any:
         members, stack = _stack(state)
@@ -327,21 +350,37 @@ class StackedScaling(ParametricCalibrator):
             members, stack, held, rows.all(), self.inference, self.num_samples, seed
         )
 
+    def _with_draws(self) -> State:
+        state = self.state_
+        if "theta_draws" in state or _SAMPLE not in state:
+            return super()._with_draws()
+        members, stack = _stack(state)
+        scores, weights = state[_SAMPLE], state[_SAMPLE_WEIGHTS]
+        sample = Rows(scores, np.zeros(len(scores), int), weights)
+        draws = draw_jointly(members, stack, np.atleast_1d(state["stack_weights"]), sample)
+        return {**state, "theta_draws": draws, _STEPS: np.asarray(True)}
+
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         """Return probabilities (s, m, k) by draws, which are sorted by their members."""
-        drawn = self._describe(state, theta)
-        members, stack = _stack({**state, **drawn, "inverse": state["inverse"]})
+        drawn, (members, stack) = self._describe(state, theta), _stack(state)
         counts = [int(state[f"draws_of_{i}"]) for i in range(len(members))]
-        return apply_draws(members, stack, counts, drawn["inverse"], scores)
+        thetas = [drawn[f"theta_{name}"] for name in _names(state)]
+        if _STEPS in state:
+            return apply_steps(members, stack, thetas, drawn["inverse"], counts, scores)
+        return apply_draws(members, stack._replace(thetas=thetas), counts, drawn["inverse"], scores)
 
 
 def _names(state: State) -> list[str]:
     return [name for name in MEMBERS if f"theta_{name}" in state]
 
 
-def _state(names: list[str], stack: Stack) -> State:
-    """Return what is learned of members, with equal weights."""
+def _state(names: list[str], stack: Stack, sample: Rows) -> State:
+    """Make the state of members with equal weights, and of few classes keep the sample."""
+    kept = {}
+    if len(stack.basis) < MANY:
+        kept = {_SAMPLE: np.asarray(sample.scores), _SAMPLE_WEIGHTS: np.asarray(sample.weights)}
     return {
+        **kept,
         "inverse": np.asarray(stack.scale.inverse),
         "smoothing": np.asarray(stack.scale.smoothing),
         "basis": stack.basis,

@@ -75,6 +75,17 @@ class Stack(NamedTuple):
     thetas: list[np.ndarray]
 
 
+class Fitted(NamedTuple):
+    """A stack fitted to rows in memory, and what is known of the rows."""
+
+    stack: Stack
+    folds: FoldedRows
+    #: Log probabilities (m, members) of labels by fits to the other folds, if there are several.
+    held: Any
+    #: At most 1,250 rows that stand for all.
+    sample: Rows
+
+
 def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
     """Fit the scale of some rows, with the prior N(0, 1) of the log inverse temperature.
 
@@ -116,12 +127,8 @@ def find_basis(members: Sequence[Member], scores: np.ndarray, scale: Scale) -> n
 
 def fit_stack(
     members: Sequence[Member], scores: Any, y: np.ndarray, weights: np.ndarray, count: int
-) -> tuple[Stack, FoldedRows, Any]:
-    """Fit all members to all rows, and to the complements of so many folds.
-
-    Returns also the rows with their folds and, if there is more than one fold, log probabilities
-    (m, members) of their labels by fits to the other folds: where the scores are.
-    """
+) -> Fitted:
+    """Fit all members to all rows, and to the complements of so many folds."""
     host = on_host(scores)
     with single_threaded_blas() if host else nullcontext():
         folds, some, counts = fold_rows(scores, y, weights, count)
@@ -141,7 +148,7 @@ def fit_stack(
             dtype = working_type(scores.size) if host else np.float64
             thetas, without = fit_members(designs, plan, sample, count_units(weights), dtype, each)
             held = designs.held_out(without) if folds.count > 1 else None
-    return Stack(scale, plan.basis, thetas), folds, held
+    return Fitted(Stack(scale, plan.basis, thetas), folds, held, sample)
 
 
 def count_units(weights: np.ndarray) -> float:
@@ -369,16 +376,16 @@ def choose(share: np.ndarray, seed: int) -> np.ndarray:
 def apply_draws(
     members: Sequence[Member], stack: Stack, counts: Sequence[int], inverse: Any, scores: Any
 ) -> Any:
-    """Return probabilities (s, n, k): each draw's by its member, and its scale.
+    """Compute probabilities (s, n, k): each draw's by its member, and its scale.
 
     The members' parameters in ``stack`` are draws (s, p), of which the first so many are of the
     first member, the next of the second, and so on.
     """
     probs, start = [], 0
     for member, theta, count in zip(members, stack.thetas, counts, strict=True):
-        own = slice(start, start + count)
+        part = slice(start, start + count)
         if count:
-            x = smooth(scores, inverse[own][:, None, None], stack.scale.smoothing)
-            probs.append(softmax(member_logits(member, theta[own, :], x, stack.basis)))
+            x = smooth(scores, inverse[part][:, None, None], stack.scale.smoothing)
+            probs.append(softmax(member_logits(member, theta[part, :], x, stack.basis)))
         start += count
     return namespace(scores).concat(probs, axis=0)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import on_host
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.stack.kernels import threads

@@ -123,8 +123,10 @@ class InBlocks(Designs):
 
 def fit_stack_of_blocks(
     members: Sequence[Member], rows: RowBlocks, count: int
-) -> tuple[Stack, Mixed | None]:
+) -> tuple[Stack, Mixed | None, Rows]:
     """Fit all members to many rows that come in blocks, and mix them.
+
+    Returns also at most 1,250 rows that stand for all.
 
     All is in double precision, but main directions. The passes are one for the order of classes and
     the first step of the scale, one for folds, for some of the rows and for the second step (there
@@ -142,7 +144,7 @@ def fit_stack_of_blocks(
         mixed = None
         if folded.num_folds > 1:
             mixed = _mix(folded, rows, without, buckets.fold_mass(mass))
-        return Stack(scale, plan.basis, thetas), mixed
+        return Stack(scale, plan.basis, thetas), mixed, sample
 
 
 def _hashes(order: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import matmul, namespace, on_host
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimize import Search, run_together
 from bayescal.calibrators.multiclass.scale import LOG_SCALE, differences

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
 from bayescal.calibrators.multiclass.members import Layout, make_features, smooth
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan

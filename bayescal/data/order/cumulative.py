@@ -6,11 +6,10 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.lazy import jax, jnp
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import (
     Cells,

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Params
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import (
     nan_to_minus_inf,
     normalize_log_weights,

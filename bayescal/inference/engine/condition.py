@@ -9,12 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, Params
 from bayescal._core.chunks import Out, block_elements, map_batch, split
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference.engine.averages import Draws, log_likelihood, mean_natural, weigh

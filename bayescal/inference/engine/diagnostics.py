@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.lazy import jax, jnp
 
 _SETS_AT_ONCE = 64
 #: Fewest effective weighted draws with which chains are compared, and the number of standard errors

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.lazy import jax, jnp
 
 _POINTS = 6
 _SAMPLE = 4096

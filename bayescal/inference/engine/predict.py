@@ -10,11 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.chunks import map_batch, parts_of, split
+from bayescal._core.lazy import jax, jnp
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
     Draws,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from bayescal._core.chunks import parts_of
 from bayescal._core.hosts import gather_rows, rows_of
+from bayescal._core.lazy import jax
 from bayescal._core.padding import pad_axis
 from bayescal.inference.engine.condition import Setup, Summary, condition, keep_draws, select
 from bayescal.inference.integrators.base import Integrator, Problem

@@ -6,12 +6,11 @@ import abc
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Params
 from bayescal._core.chunks import Out, map_batch
+from bayescal._core.lazy import jax, jnp
 from bayescal.inference._class_prior import ClassPrior
 from bayescal.inference.engine.averages import Draws
 from bayescal.models import Prior

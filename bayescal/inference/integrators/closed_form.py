@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-
 from bayescal._core.arrays import Params
+from bayescal._core.lazy import jax, jnp
 from bayescal.inference.engine.averages import Draws, log_likelihood
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.models import Prior

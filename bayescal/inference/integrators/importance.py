@@ -6,11 +6,9 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 
+from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import effective_sample_size, normalize_log_weights
 from bayescal.inference.engine.averages import Draws, log_likelihood
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites, unconstrain
@@ -69,8 +67,8 @@ def _student_log_density(proposal: Proposal, v: jax.Array) -> jax.Array:
     d = v.shape[1]
     z = jax.scipy.linalg.solve_triangular(proposal.factor, (v - proposal.center).T, lower=True)
     constant = (
-        gammaln((_DEGREES + d) / 2)
-        - gammaln(_DEGREES / 2)
+        special.gammaln((_DEGREES + d) / 2)
+        - special.gammaln(_DEGREES / 2)
         - 0.5 * d * math.log(_DEGREES * math.pi)
         - jnp.sum(jnp.log(jnp.diagonal(proposal.factor)))
     )

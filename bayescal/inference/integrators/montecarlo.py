@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import jax
-
+from bayescal._core.lazy import jax
 from bayescal.inference.engine.averages import Draws
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.models.prior import draw

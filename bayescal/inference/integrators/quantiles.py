@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Arrays
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal.inference.engine.space import line_range, line_value
 from bayescal.inference.integrators.quadrature.track import track_box

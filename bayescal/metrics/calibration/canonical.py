@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.keywords import other_words
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import FLOOR, ignoring_underflow
 from bayescal._core.precision import float64
 from bayescal.data.blocks.predictions import as_predictions
@@ -139,8 +138,8 @@ def _by_case(
     """Map the log weights (g, n) of all cases, as seen from one, to what is made of them."""
     k = rows.shape[1]
     one = 1 / widths[:, None]
-    bias = jax.lax.map(lambda h: -jax.scipy.special.gammaln(rows / h + 1).sum(axis=1), widths)
-    bias += jax.scipy.special.gammaln(one + k) + jnp.log(own)
+    bias = jax.lax.map(lambda h: -special.gammaln(rows / h + 1).sum(axis=1), widths)
+    bias += special.gammaln(one + k) + jnp.log(own)
     remaining = jnp.log(twice) - jnp.log(own)
 
     def case(place: jax.Array) -> jax.Array:

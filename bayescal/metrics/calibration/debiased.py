@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import jax
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import SLACK
 from bayescal._core.keywords import other_words
+from bayescal._core.lazy import special
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
@@ -173,7 +173,7 @@ def debiased_error(sums: Array, size: Array, norm: int, signed: bool, xp: Module
     spread = xp.where(several, variance / xp.where(several, size, 1), alone)
     deviation = xp.sqrt(xp.where(spread > 0, spread, 1))
     z = xp.abs(gap) / deviation
-    erf = np.vectorize(math.erf, otypes=[float]) if xp is np else jax.scipy.special.erf
+    erf = np.vectorize(math.erf, otypes=[float]) if xp is np else special.erf
     inside = erf(z / math.sqrt(2))
     folded = deviation * (math.sqrt(2 / math.pi) * xp.exp(-(z**2) / 2) + z * inside)
     corrected = 2 * xp.abs(gap) - xp.where(spread > 0, folded, xp.abs(gap))

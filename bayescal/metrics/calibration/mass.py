@@ -8,12 +8,11 @@ from functools import partial
 from types import ModuleType
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.binning import cut_cells, equal_mass_sums, shift_bound
+from bayescal._core.lazy import jax, jnp
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import mass_sums, mass_sums_of_blocks
 from bayescal.data.predictions import Predictions

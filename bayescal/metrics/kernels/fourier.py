@@ -11,10 +11,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, TypeVar
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.lazy import jnp
 
 A = TypeVar("A", bound=Array)
 #: Cells of the grid; there is one node more.

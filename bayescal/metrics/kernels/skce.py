@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_positive

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.generators import generator
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
@@ -153,7 +154,7 @@ def _drawn(
     total = weights.sum()
     reached, slack = 0, 1e-12
     statistic = value * (total**2 - (scale**2).sum())
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     step = max(1, _ELEMENTS // len(weights))
     for first in range(0, resamples, step):
         shape = min(step, resamples - first), len(weights)

@@ -14,6 +14,10 @@ from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 __all__ = ["RANKINGS", "Ranked", "average_precision", "can_rank", "rank", "roc_auc"]
 
 
+#: Rows from which reports leave rankings out unless asked: sorting takes longer than the rest.
+_MANY_ROWS = 100_000
+
+
 class Ranked(NamedTuple):
     """A score, and its derivatives (n,) with respect to the weights of rows."""
 
@@ -137,8 +141,13 @@ def rank(name: str, data: Predictions) -> Ranked:
 
 
 def can_rank(data: object) -> bool:
-    """Return whether predictions are in memory, of two classes, and have rows of both."""
-    return isinstance(data, Predictions) and data.columns is None and data.y.min() < data.y.max()
+    """Return whether reports rank predictions: of two classes, with rows of both, and not many."""
+    return (
+        isinstance(data, Predictions)
+        and data.columns is None
+        and len(data.y) < _MANY_ROWS
+        and data.y.min() < data.y.max()
+    )
 
 
 def _roc_auc(ones: np.ndarray, zeros: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

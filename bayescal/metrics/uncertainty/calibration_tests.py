@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.generators import generator
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
@@ -267,7 +268,7 @@ def _p_value_of_rows(
     if cases >= MANY and _counted(METRICS[name], data, made):
         test = Consistency(made, resamples, seed, whole)
         return float(test.value(collect(test, data), np))
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     # Rounding apart, as labels that are drawn again have the same error.
     slack = 1e-12 * (1 + abs(value))
     reached = 0

@@ -19,6 +19,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.binning import MIDDLE, SINGLE, equal_width_cell, relative_cell
+from bayescal._core.generators import generator
 from bayescal.data.predictions import EPS, Predictions
 from bayescal.metrics.sums import Metric, Piece, SumMetric
 from bayescal.metrics.uncertainty.replicates import of_factors
@@ -121,7 +122,7 @@ class Consistency(SumMetric):
         mean, mass, happened, squares = self.points(sums)
         y = np.repeat([1, 0], len(mean))
         data = Predictions(np.tile(mean, 2), y, np.ones(len(y)), EPS)
-        rng = np.random.default_rng(self.seed)
+        rng = generator(self.seed)
         # As many labels of equal weight as have the variance, on average over both roundings.
         size = np.maximum(mass**2 / squares, 1)
         low = np.floor(size * (1 + 1e-12))

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.generators import generator
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
@@ -218,7 +219,7 @@ class CumulativeSteps:
         Both are of pooled steps, if there are many.
         """
         steps = self._all if self._rows is not None else _pooled(self._all)
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         draws = self._walks if self._rows is not None else _binomial_walks
         drawn = [_size(kind, *turns(walks)) for walks in draws(steps, resamples, rng)]
         observed = _size(kind, *turns(steps.happened - steps.expected))

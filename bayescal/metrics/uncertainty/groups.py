@@ -17,6 +17,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import quantile_borders
+from bayescal._core.generators import generator
 from bayescal.data.membership import check_clusters
 from bayescal.data.predictions import Predictions
 from bayescal.data.weights import ones
@@ -180,7 +181,7 @@ class GroupedSums:
         """Return the metric (number,) of groups that are drawn with replacement."""
         groups, rows, cells = self.sums.shape
         flat = self.sums.reshape(groups, -1)
-        rng, found = np.random.default_rng(self.seed), []
+        rng, found = generator(self.seed), []
         at_once = max(1, _ELEMENTS // max(rows * cells, groups))
         for first in range(0, number, at_once):
             b = min(at_once, number - first)
@@ -225,7 +226,7 @@ class GroupedSums:
         """Return the metric (draws,) of expected sums, and residuals times random signs."""
         expected = self.metric.calibrated(self.sums).sum(axis=0)
         flat = residual.reshape(len(residual), -1)
-        rng, found = np.random.default_rng(self.seed), []
+        rng, found = generator(self.seed), []
         at_once = max(1, _ELEMENTS // max(flat.shape))
         for first in range(0, draws, at_once):
             signs = rng.choice([-1.0, 1.0], (min(at_once, draws - first), len(flat)))

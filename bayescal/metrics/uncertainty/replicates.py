@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bayescal._core.generators import generator
 from bayescal.data.predictions import Predictions, as_rows
 from bayescal.metrics.kernels.skce import KernelError
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many, compute
@@ -43,7 +44,7 @@ def resample(
     Whole weights are counts: then cases are drawn one by one, and otherwise rows. Where rows lie in
     clusters, whole clusters are drawn.
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     n = len(data.y)
     if data.clusters is not None:
         yield from _resample_clusters(data, replicates, rng, at_once)
@@ -92,7 +93,7 @@ def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
         cases = np.repeat(np.arange(len(copies)), copies)
         shares = (data.weights / copies)[cases]
         data = data._replace(probs=data.probs[cases], y=data.y[cases], weights=shares)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     drawn = [compute(metric, data._replace(y=draw_labels(data, rng))) for _ in range(_SETS)]
     probs, y = data.probs, data.y
     if y.ndim == probs.ndim:

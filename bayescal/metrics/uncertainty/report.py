@@ -166,8 +166,8 @@ def report(
     metrics : sequence of str, or mapping, optional
         Names of metrics; or pairs of such a name and options, under what they are to be called. By
         default log loss, Brier score, accuracy and the calibration error, plain and debiased; for
-        several classes its mean over classes; and for two classes in memory the area under the ROC
-        curve and the average precision, which judge the ranking alone.
+        several classes its mean over classes; and for two classes and fewer than 100,000 rows in
+        memory the area under the ROC curve and the average precision, which judge the ranking.
     level : float
         Coverage that the confidence intervals aim at, in (0, 1).
     replicates, seed : int

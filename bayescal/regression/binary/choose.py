@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Generic, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayT
+from bayescal._core.lazy import jax, jnp
 from bayescal.regression.binary.fit import Fit, as_fit, fit_one, rows_at_once
 from bayescal.regression.binary.host import design_of, fit_design, span_of
 from bayescal.regression.binary.objective import (

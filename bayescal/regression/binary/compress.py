@@ -40,3 +40,32 @@ def compress(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
         before, now = now, (inside * now if k == 0 else 2 * inside * now - before)
     nodes = low + (local[:, None] + 1) / 2 * width
     return nodes.ravel(), (to_nodes.T @ moments).ravel()
+
+
+def gauss_points(z: np.ndarray, weight: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Compute nodes and weights (2, m) of sorted rows in cells, two for each cell.
+
+    ``starts`` (n,) marks the first row of each cell. In each cell, sums of cubic functions over the
+    nodes equal those over the rows.
+    """
+    cell = np.cumsum(starts) - 1
+
+    def add(values: np.ndarray) -> np.ndarray:
+        return np.bincount(cell, values)
+
+    first = z[starts]
+    total = add(weight)
+    away = z - first[cell]
+    mean = add(weight * away) / total
+    deviation = away - mean[cell]
+    squares = weight * deviation**2
+    spread = np.sqrt(add(squares) / total)
+    is_double = spread > 1e-9 * (1 + abs(first))
+    unit = np.where(is_double, spread, 1.0)
+    skewness = add(squares * deviation) / (total * unit**3)
+    root = np.sqrt(1 + skewness**2 / 4)
+    center, unit = first + mean, np.where(is_double, spread, 0.0)
+    above = np.where(is_double, total * (1 - skewness / (2 * root)) / 2, 0.0)
+    low = np.stack([center + unit * (skewness / 2 - root), total - above])
+    high = np.stack([center + unit * (skewness / 2 + root), above])
+    return np.concatenate([low, high[:, is_double]], axis=1)

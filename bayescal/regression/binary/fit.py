@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Generic, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import map_batch
 from bayescal._core.directions import lasso_step, newton_step
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64

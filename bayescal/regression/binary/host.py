@@ -78,8 +78,14 @@ def fit_design(
     columns, lasso = design.columns, bool(np.any(problem.l1))
     strength = np.append(0.0, np.broadcast_to(problem.l1, len(unit) - 1)) / unit
 
+    no_prior = problem.prior is None and problem.intercept_prior is None
+    all_free = problem.free is None or np.all(problem.free)
+    plain = no_prior and all_free and not lasso and not np.any(problem.l2)
+
     def objective(beta: np.ndarray) -> Quadratic[np.ndarray]:
         loss = cross_entropy_on_host(design, beta)
+        if plain:
+            return loss
         return add_penalties(problem, unit, strength if lasso else None, loss, beta, np)
 
     def moved(beta: np.ndarray, step: np.ndarray) -> np.ndarray:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Generic, NamedTuple, Protocol, TypeAlias
+from typing import Generic, NamedTuple, Protocol, TypeAlias, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import slices
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Quadratic
 
 #: Size of features below which they count as zero.
@@ -155,7 +154,8 @@ def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[n
         value += loss.sum()
         gradient += columns @ residual
         hessian += products(columns, curvature)
-    return Quadratic(np.asarray(value), gradient, hessian)
+    # Arithmetic of NumPy's scalars is faster than that of arrays without axes.
+    return Quadratic(cast("np.ndarray", value), gradient, hessian)
 
 
 def products(columns: np.ndarray, weights: np.ndarray) -> np.ndarray:

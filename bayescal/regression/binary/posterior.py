@@ -11,11 +11,10 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.nuts import run_chains
 from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
 from bayescal._core.precision import float64
 from bayescal.regression.softmax.fit import fit_many, fit_on_host

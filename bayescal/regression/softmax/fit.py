@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, on_host
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimize import Minimum
 from bayescal._core.precision import float64

@@ -11,12 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, matmul, namespace
 from bayescal._core.chunks import slices
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.newton_cg import Point
 
 #: Elements of a block of rows on the host, which fits in the processor's cache, with one thread and

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-import jax
 import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.lazy import jax
 from bayescal._core.newton_cg import conjugate_gradients
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws, one_chain, tempered_draws

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, cast
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import slices
+from bayescal._core.lazy import jnp
 from bayescal.regression.softmax.objective import (
     FEW,
     Design,

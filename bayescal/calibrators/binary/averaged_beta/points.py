@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import namespace, on_host
+from bayescal._core.lazy import jnp
 from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, Points
 from bayescal.data.rows import Rows, Source, Sums
+from bayescal.regression.binary.compress import gauss_points
 
 #: More distinct scores than this are summarized by cells, which hold at most this proportion of a
 #: class and have this width in asinh of the log odds.
@@ -103,25 +104,7 @@ def _rule(
     position = np.floor(np.arcsinh(z) / width)
     side = np.searchsorted(borders, z, side="right")
     starts = np.concatenate([[True], (np.diff([within, position, side]) > 0).any(axis=0)])
-    cell = np.cumsum(starts) - 1
-
-    def add(values: np.ndarray) -> np.ndarray:
-        return np.bincount(cell, values)
-
-    first = z[starts]
-    total = add(weight)
-    mean = add(weight * (z - first[cell])) / total
-    deviation = z - first[cell] - mean[cell]
-    spread = np.sqrt(add(weight * deviation**2) / total)
-    is_double = spread > 1e-9 * (1 + abs(first))
-    unit = np.where(is_double, spread, 1.0)
-    skewness = add(weight * (deviation / unit[cell]) ** 3) / total
-    root = np.sqrt(1 + skewness**2 / 4)
-    center, unit = first + mean, np.where(is_double, spread, 0.0)
-    above = np.where(is_double, total * (1 - skewness / (2 * root)) / 2, 0.0)
-    low = np.stack([center + unit * (skewness / 2 - root), total - above])
-    high = np.stack([center + unit * (skewness / 2 + root), above])
-    return np.concatenate([low, high[:, is_double]], axis=1)
+    return gauss_points(z, weight, starts)
 
 
 def _tails(distinct: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

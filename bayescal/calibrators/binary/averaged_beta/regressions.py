@@ -12,7 +12,6 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from bayescal._core.optimize import Status, iterate
@@ -127,9 +126,14 @@ def fit(points: Points, xp: Any = np, coarse: Points | None = None) -> Fitted:
     # Always two parts, on any machine: a part stops when its regressions have converged.
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(part, np.array_split(u, 2))
-    # Entries without an axis of scales are equal in both parts.
-    parts = jax.tree.map(lambda a, b: np.concatenate([a, b]) if np.ndim(a) else a, first, second)
-    return parts._replace(decrement=max(first.decrement, second.decrement))
+    basis = Basis(*map(_join, first.basis, second.basis))
+    joined = Fitted(basis, *map(_join, first[1:], second[1:]))
+    return joined._replace(decrement=max(first.decrement, second.decrement))
+
+
+def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Join two parts; entries without an axis of scales are equal in both."""
+    return np.concatenate([first, second]) if np.ndim(first) else first
 
 
 def _fit_at(u: Any, points: Points, xp: Any, coarse: Points | None = None) -> Fitted:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.arrays import namespace
+from bayescal._core.blas import single_threaded_blas
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.calibrators.binary.spline.basis import (
@@ -23,12 +24,14 @@ from bayescal.calibrators.binary.spline.points import (
     choose_strength,
     draw_averaged,
     grid_of,
+    sort_rows,
     summarize,
 )
 from bayescal.data.checks import as_numpy, check_choice, check_count, check_strength
 from bayescal.data.given import BLOCKS
 from bayescal.data.order.ranking import merged_rows
 from bayescal.data.rows import Rows, Source
+from bayescal.regression.binary.compress import gauss_points
 from bayescal.regression.binary.posterior import Target
 from bayescal.regression.draws import Draws, one_chain
 
@@ -43,6 +46,8 @@ _PRIOR = (
     np.repeat([0, 1], len(_LINE)),
     np.concatenate([_LINE_WEIGHTS * (1 - _LINE), _LINE_WEIGHTS * _LINE]),
 )
+#: More rows than this are summarized by cells, this many between knots, for the final fit.
+_MAX_ROWS, _CELLS_BETWEEN_KNOTS = 1 << 12, 8
 #: Limits of the automatic epsilon of the logit.
 _EPSILONS = 1e-16, 1e-4
 
@@ -201,15 +206,35 @@ class Spline(LogOddsCalibrator):
 
     def _rows_to_fit(self, rows: Source) -> Source:
         # All steps of the fit treat rows of equal score and label as one row.
-        return super()._rows_to_fit(self._with_prior(merged_rows(rows, "Spline")))
+        merged = sort_rows(*merged_rows(rows, "Spline"))
+        return super()._rows_to_fit(self._with_prior(merged))
+
+    def _condensed(self, state: State, rows: Source) -> Source:
+        """Replace very many rows by points with equal sums of the basis functions.
+
+        Between knots the functions are cubic. Cells are so narrow that the loss is cubic as well.
+        """
+        if rows.n <= _MAX_ROWS or self.rescale or self.unity_prior_weight:
+            return rows
+        scores, y, weights = rows.all()
+        knots, parts = state["knots"], np.arange(_CELLS_BETWEEN_KNOTS) / _CELLS_BETWEEN_KNOTS
+        borders = np.append(knots[:-1, None] + np.diff(knots)[:, None] * parts, knots[-1])
+        points = []
+        for label in (0, 1):
+            used = (y == label) & (weights > 0)
+            of_label = scores[used]
+            starts = np.zeros(len(of_label) + 1, bool)
+            starts[np.searchsorted(of_label, borders)] = starts[:1] = True
+            points.append(gauss_points(of_label, weights[used], starts[:-1]))
+        nodes, mass = np.concatenate(points, axis=1)
+        return Rows(nodes, np.repeat([0, 1], [part.shape[1] for part in points]), mass)
 
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:
         scores, y, weights = merged_rows(rows, "Spline")
         grid = grid_of(state["roughness"], weights.sum(), self.strengths)
         if self.strength != "cv" or self.inference != "laplace" or not len(grid):
             return super()._sample(state, Rows(scores, y, weights), seed)
-        order = np.lexsort((weights, y, scores))
-        points = summarize(scores[order], y[order], weights[order], 1)
+        points = summarize(*sort_rows(scores, y, weights), 1)
         mass = points.weights[0]
 
         def target(strength: float) -> tuple[Any, Target]:
@@ -228,17 +253,23 @@ class Spline(LogOddsCalibrator):
         return Rows(*(np.concatenate(pair) for pair in zip(rows, prior, strict=True)))
 
     def _prepare(self, rows: Rows) -> State:
+        with single_threaded_blas():
+            return self._choose(rows)
+
+    def _choose(self, rows: Rows) -> State:
+        """Choose knots, basis and strength."""
         scores, y, weights = rows
         count = len(y) - (len(_PRIOR[0]) if self.unity_prior_weight else 0)
         scores, prior_scores = scores[:count], scores[count:]
         state: State = {}
         if self.rescale:
             state["epsilon"] = np.asarray(self._epsilon_of(scores))
-        x = self._rescaled(state, scores)
-        order = np.lexsort((weights[:count], y[:count], x))
-        points = summarize(x[order], y[order], weights[order], self.folds)
+        sorted_rows = Rows(self._rescaled(state, scores), y[:count], weights[:count])
+        if self.rescale:  # which may make scores equal
+            sorted_rows = sort_rows(*sorted_rows)
+        points, x = summarize(*sorted_rows, self.folds), sorted_rows.scores
         if isinstance(self.knots, Integral):
-            distinct = np.unique(x)
+            distinct = x[np.append(True, np.diff(x) > 0)]
             use_points = len(points.x) < min(int(self.knots), len(distinct))
             knots = choose_knots(points.x if use_points else distinct, int(self.knots))
         else:

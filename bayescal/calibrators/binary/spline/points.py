@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal.calibrators.binary.spline.basis import FUNCTIONS
+from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import Target, find_mode, triangle
 from bayescal.regression.binary.ridge import ridge_path
 
@@ -40,6 +41,18 @@ class FoldedPoints(NamedTuple):
 
         sums = append_fold(self.weights, weights), append_fold(self.positives, weights * y)
         return FoldedPoints(np.concatenate([self.x, x]), *sums)
+
+
+def sort_rows(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Rows:
+    """Sort rows by score, then by label, then by weight."""
+    if (weights != weights[:1]).any() or not ((y == 0) | (y == 1)).all():
+        order = np.lexsort((weights, y, x))
+        return Rows(x[order], y[order], weights[order])
+    # Sort each class, which is fast, and merge: a stable sort keeps the classes in order.
+    zeros, ones = (np.sort(x[y == label]) for label in (0, 1))
+    both = np.concatenate([zeros, ones])
+    order = np.argsort(both, kind="stable")
+    return Rows(both[order], (order >= len(zeros)).astype(y.dtype), weights)
 
 
 def summarize(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> FoldedPoints:

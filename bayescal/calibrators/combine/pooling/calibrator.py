@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.dispatch import published_at_once
@@ -144,7 +145,7 @@ class PartialPooling(BaseEstimator):
     takes O(n + c q^2 + d^3) for n rows in c distinct combinations of q groupings with d effects
     in total, of which there may be 4,000; memory is O(n + d^2).
 
-    A fitted object can be pickled; :func:`save` does not take it.
+    Fitted objects can be pickled, and written by :func:`save`, with the labels of their groups.
 
     The order of rows does not matter, nor that of groups. A whole weight is the same as repeating
     the row; other weights are worth their effective number of rows.
@@ -184,6 +185,7 @@ class PartialPooling(BaseEstimator):
 
     @published_at_once
     @ignoring_underflow
+    @single_threaded_blas()
     def fit(
         self,
         scores: ArrayLike,
@@ -241,16 +243,67 @@ class PartialPooling(BaseEstimator):
         self._in_log = fit_effects(effects, learned.fit, in_log=True)
         if len(learned.groupings) == 1:
             self._in_log = average_over_deviation(effects, self._in_log, 0)
-        labels_of = self._column_labels()
-        self.groupings_ = [
-            tuple(labels_of[column] for column in grouping.columns)
-            for grouping in learned.groupings
-        ]
-        self.deviations_ = self._deviations()
-        self.log_evidence_ = learned.fit.log_evidence
+        self._publish()
         converged = learned.fit.converged and self._in_log.converged
         keep_status(self, Status.CONVERGED if converged else Status.LIMIT, _REMEDY)
         return self
+
+    def _publish(self) -> None:
+        """Set the attributes that describe what was learned."""
+        learned, labels = self._learned, self._column_labels()
+        self.groupings_ = [
+            tuple(labels[column] for column in grouping.columns) for grouping in learned.groupings
+        ]
+        self.deviations_ = self._deviations()
+        self.log_evidence_ = learned.fit.log_evidence
+
+    def _to_file(self) -> dict[str, Any]:
+        """Return what :func:`bayescal.save` writes: numbers, text and arrays by name."""
+        learned = self._learned
+        content = {
+            "inputs": self._inputs,
+            "least": self._least,
+            "center": self._center,
+            "spread": self._spread,
+            "names": self._names,
+            "count": self._count,
+            "columns": [
+                [None if column.levels is None else [*column.levels], column.cuts]
+                for column in learned.columns
+            ],
+            "groupings": [list(grouping) for grouping in learned.groupings],
+            "blocks": [
+                [block.grouping, block.slope, block.effects.start, block.effects.stop, block.tau]
+                for block in learned.blocks
+            ],
+            "fit": list(learned.fit),
+            "in_log": list(self._in_log),
+            "weights": learned.weights,
+        }
+        public = ("classes_", "status_", "n_features_in_", "feature_names_in_")
+        known = vars(self)
+        return {**{name: known[name] for name in public if name in known}, "learned_": content}
+
+    def _from_file(self, content: dict[str, Any]) -> None:
+        """Set what :meth:`_to_file` has returned."""
+        learned = content.pop("learned_")
+        for name, value in content.items():
+            setattr(self, name, value)
+        for name in ("inputs", "least", "center", "spread", "names", "count"):
+            setattr(self, f"_{name}", learned[name])
+        columns = [
+            Column(None if levels is None else {v: i for i, v in enumerate(levels)}, cuts)
+            for levels, cuts in learned["columns"]
+        ]
+        groupings = [Grouping(*grouping) for grouping in learned["groupings"]]
+        blocks = [
+            Block(grouping, slope, slice(start, stop), tau)
+            for grouping, slope, start, stop, tau in learned["blocks"]
+        ]
+        fit = Fit(*learned["fit"])
+        self._learned = _Learned(columns, groupings, blocks, fit, learned["weights"])
+        self._in_log = Fit(*learned["in_log"])
+        self._publish()
 
     def predict_proba(self, scores: ArrayLike, *, groups: ArrayLike) -> np.ndarray:
         """Compute calibrated probabilities (m, 2), averaged over the posterior of the effects.

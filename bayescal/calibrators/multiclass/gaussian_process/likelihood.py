@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal._core.chunks import slices
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import unit_of
 from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.precision import float64

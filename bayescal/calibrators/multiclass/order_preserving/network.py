@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayT
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 

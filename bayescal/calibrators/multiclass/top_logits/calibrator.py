@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal.calibrators.base.calibrator import Calibrator, State
-from bayescal.calibrators.base.function import PredictFunction, at_least_single, register
+from bayescal.calibrators.base.function import PredictFunction, at_least_single
 from bayescal.calibrators.multiclass.top_logits.probs import TopProbs
 from bayescal.data.blocks.stream import Block
 from bayescal.data.checks import as_numpy
@@ -42,9 +42,6 @@ class TopPredictFunction(PredictFunction):
         probs = self.with_state(self._owner._map, rows)
         probs = namespace(logits).astype(probs, logits.dtype, copy=False)
         return _as_top_probs(indices, probs, self.columns)
-
-
-register(TopPredictFunction)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

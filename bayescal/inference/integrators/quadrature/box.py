@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Params
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf, normalize_log_weights
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference.engine.space import UNIT_RANGE, line_range, line_value

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Params
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import normalize_log_weights
 from bayescal.inference.engine.averages import Draws
 from bayescal.inference.engine.space import random_sites

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Arrays
+from bayescal._core.lazy import jax, jnp
 from bayescal.inference.integrators.quadrature.window import DEPTH, at_points
 
 _POINTS = {1: 48, 2: 24, 3: 12}

@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Arrays
 from bayescal._core.chunks import Out
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size, normalize_log_weights
 
 #: The density more than this many nats below the peak is ignored: exp(-34) is 2e-15.

@@ -1,0 +1,118 @@
+"""JAX, imported when something of it is first used.
+
+Importing JAX takes half a second and much memory, which a fit of NumPy arrays that compiles nothing
+does not need. Therefore all modules take ``jax`` and ``jnp`` from here. Three things work without
+an import: ``jax.Array``, of which no object is an instance before the import; the decorators
+``jax.jit`` and ``jax.custom_jvp``, which wait for the first call; and :func:`registered`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import jax as jax
+    import jax.numpy as jnp
+    import jax.scipy.special as special
+
+
+T = TypeVar("T", bound=type)
+
+
+def registered(register: Callable[[type], object]) -> Callable[[T], T]:
+    """Make a decorator of a class that is registered with JAX before its first object is made."""
+    register_once = functools.cache(register)
+
+    def new(cls: type, *_args: object, **_options: object) -> Any:
+        register_once(cls)
+        return object.__new__(cls)
+
+    def decorate(cls: T) -> T:
+        cls.__new__ = new
+        return cls
+
+    return decorate
+
+
+def is_traced(array: object) -> bool:
+    """Return whether an array stands for the unknown values of a program that JAX compiles."""
+    return "jax" in sys.modules and isinstance(array, import_module("jax.core").Tracer)
+
+
+class _Deferred:
+    """A function that JAX makes from another when it is first called."""
+
+    def __init__(self, function: Callable[..., Any], make: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.__make = make
+
+    @functools.cached_property
+    def __made(self) -> Any:
+        return self.__make(self.__wrapped__)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.__made(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_Deferred" in name:
+            raise AttributeError(name)
+        return getattr(self.__made, name)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class _WithRule(_Deferred):
+    """A function whose derivative is given by ``defjvp`` before JAX is imported."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, self._make_with_rule)
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        self._rule = rule
+        return rule
+
+    def _make_with_rule(self, function: Callable[..., Any]) -> Any:
+        made = import_module("jax").custom_jvp(function)
+        made.defjvp(self._rule)
+        return made
+
+
+class _Lazy:
+    """A module that is imported when one of its names is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(import_module(self._name), name)
+
+
+class _NoArray:
+    """Stands for the type of JAX's arrays while there are none."""
+
+
+class _LazyJax(_Lazy):
+    @property
+    def Array(self) -> type:
+        return getattr(sys.modules.get("jax"), "Array", _NoArray)
+
+    def jit(self, function: Callable[..., Any], **options: Any) -> Any:
+        if "jax" in sys.modules:
+            return import_module("jax").jit(function, **options)
+        return _Deferred(function, lambda f: import_module("jax").jit(f, **options))
+
+    def custom_jvp(self, function: Callable[..., Any]) -> Any:
+        if "jax" in sys.modules:
+            return import_module("jax").custom_jvp(function)
+        return _WithRule(function)
+
+
+if not TYPE_CHECKING:
+    jax, jnp, special = _LazyJax("jax"), _Lazy("jax.numpy"), _Lazy("jax.scipy.special")

@@ -1,0 +1,107 @@
+"""Draws from an approximate posterior of a stack, from some of the rows that it was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from bayescal._core.arrays import namespace
+from bayescal._core.blas import single_threaded_blas
+from bayescal._core.numerics import softmax
+from bayescal.calibrators.multiclass.members import (
+    Member,
+    make_features,
+    member_logits,
+    penalties,
+    smooth,
+)
+from bayescal.calibrators.stack.designs import Plan
+from bayescal.calibrators.stack.fit import Stack, choose, mixture
+from bayescal.data.rows import Rows
+from bayescal.regression.softmax.objective import Design, full_hessian, logit_vjp
+
+#: The number of draws, half of which mirror the others at the best parameters.
+_DRAWS = 400
+#: Half the difference of log scales from which derivatives are computed.
+_DIFFERENCE = 1e-4
+
+
+def draw_jointly(
+    members: Sequence[Member], stack: Stack, share: np.ndarray, sample: Rows
+) -> np.ndarray:
+    """Draw (draws, p): the parameters of all members, their weights, a step of the scale, a member.
+
+    Each draw is of one member, chosen by the weights of the stack: its parameters and the logarithm
+    of the scale are jointly normal around the fit, with the inverse Hessian of the member's
+    objective. The information of the rows in it is measured once, at the probabilities of the
+    mixture, for all members: O(m k^4) for m rows.
+    """
+    k = len(stack.basis)
+    layout = Plan.make(members, stack.scale, stack.basis).layout
+    chosen = choose(np.tile(share, (_DRAWS, 1)), 0)
+    rng = np.random.default_rng(0)
+    thetas = [np.tile(theta, (_DRAWS, 1)) for theta in stack.thetas]
+    scale_steps = np.zeros(_DRAWS)
+    with single_threaded_blas(), np.errstate(under="ignore"):
+        x = smooth(sample.scores, *stack.scale)
+        features, shared = make_features(x, layout, stack.basis)
+        design = Design(x, sample.y, sample.weights, features, x, shared)
+        probs = mixture(members, stack, share, sample.scores)
+        information = full_hessian(design, probs, np)
+        for i, member in enumerate(members):
+            drawn = np.flatnonzero(chosen == i)
+            if not len(drawn):
+                continue
+            slope = slope_by_log_scale(member, stack, stack.thetas[i], sample.scores)
+            centered = slope - np.sum(probs * slope, axis=1, keepdims=True)
+            pull = sample.weights[:, None] * probs * centered
+            index, penalty = layout.places(member), penalties(member, k, 0)
+            hessian = np.diag(np.append(penalty, 1.0))  # the prior of the scale is N(0, 1)
+            hessian[:-1, :-1] += information[np.ix_(index, index)]
+            hessian[-1, :-1] = hessian[:-1, -1] = logit_vjp(design, pull, np)[index]
+            hessian[-1, -1] += np.sum(pull * slope)
+            factor = np.linalg.cholesky(hessian)
+            half = rng.standard_normal((len(hessian), -(-len(drawn) // 2)))
+            step = solve_triangular(factor, half, lower=True, trans=1)
+            steps = np.concatenate([step, -step], axis=1).T[: len(drawn)]
+            thetas[i][drawn] += steps[:, :-1]
+            scale_steps[drawn] = steps[:, -1]
+    return np.column_stack([*thetas, np.tile(share, (_DRAWS, 1)), scale_steps, chosen])
+
+
+def slope_by_log_scale(member: Member, stack: Stack, theta: np.ndarray, scores: Any) -> Any:
+    """Compute the derivative (n, k) of a member's logits by the logarithm of the scale."""
+    ends = []
+    for step in (_DIFFERENCE, -_DIFFERENCE):
+        x = smooth(scores, stack.scale.inverse * np.exp(step), stack.scale.smoothing)
+        ends.append(member_logits(member, theta, x, stack.basis))
+    return (ends[0] - ends[1]) / (2 * _DIFFERENCE)
+
+
+def apply_steps(
+    members: Sequence[Member],
+    stack: Stack,
+    thetas: Sequence[Any],
+    steps: Any,
+    counts: Sequence[int],
+    scores: Any,
+) -> Any:
+    """Compute probabilities (s, n, k): each draw's by its member, linear in its step of the scale.
+
+    A member can undo a step by its factors, so that both may be far from the fit together, where
+    logits are linear no longer. Draws (s, p) of each member's parameters are sorted by their
+    members, of which the first has the first so many draws.
+    """
+    x = smooth(scores, *stack.scale)
+    probs, start = [], 0
+    for member, fit, theta, count in zip(members, stack.thetas, thetas, counts, strict=True):
+        part = slice(start, start + count)
+        if count:
+            slope = slope_by_log_scale(member, stack, fit, scores)
+            logits = member_logits(member, theta[part, :], x, stack.basis)
+            probs.append(softmax(logits + steps[part][:, None, None] * slope))
+        start += count
+    return namespace(scores).concat(probs, axis=0)

@@ -1,0 +1,388 @@
+"""After deployment: what bayescal offers beside its peers, accuracy and time in one run.
+
+    python benchmarks/bench_deployed.py [--json benchmarks/results/bench_deployed.json]
+        [--part rates learning shift groups monitor nba] [--runs 20] [--data FOLDER]
+
+- rates: how much the log loss of the next batch exceeds that of the true probabilities, in 1e-4,
+  for fixed rates of forgetting and for "auto". The true log odds are 0.7 z + b; b stays, walks, or
+  jumps; 40 batches of 500 rows.
+- learning: the same excess for ``partial_fit``, a refit of all rows by scikit-learn, and river's
+  logistic regression on log odds, which learns row by row; seconds for each batch.
+- shift: two classes, calibrated at a share of 0.5, with new shares: the log loss and the error of
+  the share of PriorShift, of expectation maximization, and of probcal's offset, which must be told
+  the share.
+- groups: ``PartialPooling`` beside MCGrad on crossed groups, log loss under the true probabilities.
+- monitor: rows until the alarm beside probcal's monitor, which looks after each 50 rows.
+- nba: FiveThirtyEight's forecasts of basketball games from 2015 to 2022 (in ``forecasts`` of
+  BAYESCAL_DATA): the home team's log loss on the next day, raw and learned on day by day.
+
+Peers that are not installed (probcal, river, mcgrad with lightgbm) are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from bench_monitor import alarm_of_bayescal, alarm_of_probcal, draw
+from scipy.special import expit, logit
+from side_by_side import versions
+
+import bayescal as bc
+
+Array = np.ndarray
+RATES: tuple[Any, ...] = (1.0, 0.97, 0.9, 0.8, 0.6, 0.4, "auto")
+DRIFTS = {
+    "no drift": 0.0,
+    "walk, 0.02 a batch": 0.02,
+    "walk, 0.05 a batch": 0.05,
+    "walk, 0.1 a batch": 0.1,
+    "walk, 0.3 a batch": 0.3,
+    "jump of 0.7 in the middle": None,
+}
+BATCHES, ROWS = 40, 500
+
+
+def cross_entropy(truth: Array, q: Array) -> float:
+    """Return the mean log loss of probabilities if outcomes have the true ones."""
+    return float(-(truth * np.log(q) + (1 - truth) * np.log1p(-q)).mean())
+
+
+def offsets(step: float | None, rng: np.random.Generator) -> Array:
+    """Return the offset of each batch."""
+    if step is None:
+        return np.where(np.arange(BATCHES + 1) < BATCHES // 2, 0.0, 0.7)
+    return 0.2 + np.cumsum(rng.normal(0, step, BATCHES + 1))
+
+
+class Learner:
+    """A method that learns batch by batch."""
+
+    def __init__(self, forgetting: Any) -> None:
+        self.calibrator, self.forgetting = bc.Logistic(), forgetting
+
+    def predict(self, p: Array) -> Array:
+        return self.calibrator.predict_proba(p)[:, 1]
+
+    def learn(self, p: Array, y: Array) -> None:
+        self.calibrator.partial_fit(p, y, classes=[0, 1], forgetting=self.forgetting)
+
+
+class Refit:
+    """Scikit-learn's logistic regression of all rows so far."""
+
+    def __init__(self) -> None:
+        from sklearn.linear_model import LogisticRegression
+
+        self.model = LogisticRegression(C=1e6)
+        self.rows: list[tuple[Array, Array]] = []
+
+    def predict(self, p: Array) -> Array:
+        return self.model.predict_proba(logit(p)[:, None])[:, 1]
+
+    def learn(self, p: Array, y: Array) -> None:
+        self.rows.append((logit(p)[:, None], y))
+        self.model.fit(*map(np.concatenate, zip(*self.rows, strict=True)))
+
+
+class River:
+    """River's logistic regression, which starts as the identity."""
+
+    def __init__(self) -> None:
+        from river import linear_model, optim  # type: ignore[import-not-found]
+
+        self.model = linear_model.LogisticRegression(optim.SGD(0.01), l2=0.0)
+        self.model._weights["z"] = 1.0
+
+    def predict(self, p: Array) -> Array:
+        return np.array([self.model.predict_proba_one({"z": z})[True] for z in logit(p).tolist()])
+
+    def learn(self, p: Array, y: Array) -> None:
+        for z, label in zip(logit(p).tolist(), y.tolist(), strict=True):
+            self.model.learn_one({"z": z}, bool(label))
+
+
+def follow(makers: dict[str, Callable[[], Any]], step: float | None, runs: int) -> dict[str, Any]:
+    """Return the excess loss (1e-4) and the seconds of a batch, means over runs."""
+    excess, seconds = np.zeros((runs, len(makers))), np.zeros(len(makers))
+    for run in range(runs):
+        rng = np.random.default_rng([7, run])
+        b, learners = offsets(step, rng), [make() for make in makers.values()]
+        for batch in range(BATCHES + 1):
+            z = rng.normal(0, 2, ROWS)
+            p, truth = expit(z), expit(0.7 * z + b[batch])
+            y = (rng.random(ROWS) < truth).astype(int)
+            for i, learner in enumerate(learners):
+                start = time.process_time()
+                if batch:
+                    q = np.clip(learner.predict(p), 1e-12, 1 - 1e-12)
+                    loss = cross_entropy(truth, q) - cross_entropy(truth, truth)
+                    excess[run, i] += 1e4 * loss / BATCHES
+                if batch < BATCHES:
+                    learner.learn(p, y)
+                seconds[i] += (time.process_time() - start) / runs / BATCHES
+    return {
+        name: {
+            "excess": round(float(excess[:, i].mean()), 1),
+            "standard_error": round(float(excess[:, i].std(ddof=1) / runs**0.5), 1),
+            "milliseconds": round(1e3 * seconds[i], 2),
+        }
+        for i, name in enumerate(makers)
+    }
+
+
+def rates(runs: int, folder: Path) -> list[dict[str, Any]]:
+    makers = {str(rate): (lambda rate=rate: Learner(rate)) for rate in RATES}
+    return [{"drift": name, **follow(makers, step, runs)} for name, step in DRIFTS.items()]
+
+
+def learning(runs: int, folder: Path) -> list[dict[str, Any]]:
+    makers: dict[str, Callable[[], Any]] = {
+        "partial_fit": lambda: Learner(1.0),
+        'partial_fit, "auto"': lambda: Learner("auto"),
+        "scikit-learn, all rows": Refit,
+    }
+    if find_spec("river"):
+        makers["river"] = River
+    names = "no drift", "walk, 0.1 a batch", "jump of 0.7 in the middle"
+    return [{"drift": name, **follow(makers, DRIFTS[name], max(4, runs // 2))} for name in names]
+
+
+def of_share(n: int, share: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw log odds that are right at a share of one half, and labels."""
+    y = (rng.random(n) < share).astype(int)
+    return 2.4 * (rng.normal(size=n) + 2.4 * (y - 0.5)), y
+
+
+def most_probable_share(p: Array, old: float, steps: int = 1000) -> float:
+    """Find the share of the greatest likelihood by expectation maximization."""
+    share = old
+    for _ in range(steps):
+        one, zero = p * share / old, (1 - p) * (1 - share) / (1 - old)
+        share = float((one / (one + zero)).mean())
+    return share
+
+
+def shift(runs: int, folder: Path) -> list[dict[str, Any]]:
+    rows = []
+    for share, m in ((0.1, 50), (0.1, 500), (0.1, 5000), (0.025, 500)):
+        results: dict[str, list[tuple[float, float, float]]] = {}
+        for run in range(runs):
+            rng = np.random.default_rng([8, run])
+            known = of_share(2000, 0.5, rng)
+            scores, _ = of_share(m, share, rng)
+            new, y = of_share(20_000, share, rng)
+            calibrator = bc.Auto(inputs="logits").fit(*known)
+            p, q = (calibrator.predict_proba(z)[:, 1] for z in (scores, new))
+            old = float(known[1].mean())
+
+            def of_offset(target: float, p: Array = p, q: Array = q) -> tuple[Array, float]:
+                from probcal.offset import LogitOffset  # type: ignore[import-not-found]
+
+                return LogitOffset(target_mean=target).fit(p).transform(q), target
+
+            def posterior(
+                calibrator: Any = calibrator, scores: Array = scores, new: Array = new
+            ) -> tuple[Array, float]:
+                fitted = bc.PriorShift(calibrator).fit(scores)
+                return fitted.predict_proba(new)[:, 1], float(fitted.shares_[1])
+
+            def em(p: Array = p, q: Array = q, old: float = old) -> tuple[Array, float]:
+                found = most_probable_share(p, old)
+                return expit(logit(q) - logit(old) + logit(max(found, 1e-9))), found
+
+            methods: dict[str, Callable[[], tuple[Array, float]]] = {
+                "no correction": lambda q=q, old=old: (q, old),
+                "expectation maximization": em,
+                "`PriorShift`": posterior,
+            }
+            if find_spec("probcal"):
+                methods["probcal's offset, share known"] = lambda known=share: of_offset(known)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for name, method in methods.items():
+                    start = time.process_time()
+                    probs, estimate = method()
+                    taken = time.process_time() - start
+                    loss = bc.metrics.log_loss(np.clip(probs, 1e-12, 1 - 1e-12), y)
+                    results.setdefault(name, []).append((loss, abs(estimate - share), taken))
+        for name, values in results.items():
+            loss, error, _ = np.mean(values, axis=0)
+            rows.append(
+                {
+                    "share": share,
+                    "rows": m,
+                    "method": name,
+                    "log_loss": round(float(loss), 4),
+                    "error": round(float(error), 4),
+                    "milliseconds": round(1e3 * float(np.median([v[2] for v in values])), 1),
+                }
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def crossed(n: int, rng: np.random.Generator) -> tuple[Array, Array, pd.DataFrame, Array]:
+    """Draw log odds, labels, crossed groups, and the true probabilities."""
+    fixed = np.random.default_rng(99)
+    z, age = 1.5 * rng.normal(size=n), rng.normal(size=n)
+    region, device = rng.integers(0, 5, n), rng.integers(0, 4, n)
+    effects = fixed.normal(0, 0.3, 5)[region] + fixed.normal(0, 0.3, 4)[device]
+    effects += fixed.normal(0, 0.4, (5, 4))[region, device]
+    effects += fixed.normal(0, 0.4, (5, 2))[region, (age > 0).astype(int)]
+    p = expit(z * (1 + fixed.normal(0, 0.15, 5))[region] + effects)
+    frame = pd.DataFrame({"region": np.array([*"abcde"])[region], "device": device, "age": age})
+    return z, (rng.random(n) < p).astype(int), frame, p
+
+
+def of_mcgrad(z: Array, y: Array, frame: pd.DataFrame) -> Callable[[Array, pd.DataFrame], Array]:
+    """Fit MCGrad, and return its predictions of further rows."""
+    from mcgrad.methods import MCGrad  # type: ignore[import-not-found]
+
+    columns = {
+        "prediction_column_name": "p",
+        "categorical_feature_column_names": ["region", "device"],
+        "numerical_feature_column_names": ["age"],
+    }
+    model = MCGrad()
+    model.fit(frame.assign(p=expit(z), y=y), label_column_name="y", **columns)
+    return lambda new, groups: model.predict(groups.assign(p=expit(new)), **columns)
+
+
+def groups(runs: int, folder: Path) -> list[dict[str, Any]]:
+    rows = []
+    new, _, new_groups, truth = crossed(100_000, np.random.default_rng(1234))
+    rows.append(
+        {"rows": None, "method": "no correction", "log_loss": cross_entropy(truth, expit(new))}
+    )
+    rows.append(
+        {"rows": None, "method": "true probabilities", "log_loss": cross_entropy(truth, truth)}
+    )
+    for n in (2000, 20_000):
+        results: dict[str, list[tuple[float, float]]] = {}
+        for run in range(max(3, runs // 4)):
+            z, y, frame, _ = crossed(n, np.random.default_rng([9, run]))
+            start = time.process_time()
+            fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame)
+            taken = time.process_time() - start
+            q = fitted.predict_proba(new, groups=new_groups)[:, 1]
+            results.setdefault("`PartialPooling`", []).append((cross_entropy(truth, q), taken))
+            if find_spec("mcgrad") and find_spec("lightgbm"):
+                start = time.process_time()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    predict = of_mcgrad(z, y, frame)
+                    taken = time.process_time() - start
+                    q = np.clip(predict(new, new_groups), 1e-9, 1 - 1e-9)
+                results.setdefault("MCGrad", []).append((cross_entropy(truth, q), taken))
+        for name, values in results.items():
+            loss, taken = np.mean(values, axis=0)
+            row = {"rows": n, "method": name, "log_loss": float(loss), "seconds": float(taken)}
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+def monitor(runs: int, folder: Path) -> list[dict[str, Any]]:
+    rows, most = [], 10_000
+    for slope, offset in ((0.6, 0.3), (0.7, 0.0), (1.0, 0.5)):
+        data = [draw([10, run], most, slope, offset) for run in range(runs)]
+        ways: dict[str, Callable[..., int | None]] = {"`Monitor`": alarm_of_bayescal}
+        if find_spec("probcal"):
+            ways["probcal"] = lambda p, y: alarm_of_probcal(p, y, 50)
+        row: dict[str, Any] = {"slope": slope, "offset": offset, "runs": runs}
+        for name, way in ways.items():
+            start = time.process_time()
+            delays = [way(p, y) or most for p, y in data]
+            taken = (time.process_time() - start) / sum(delays)
+            row[name] = {"rows": float(np.mean(delays)), "microseconds": round(1e6 * taken, 1)}
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def nba(runs: int, folder: Path) -> list[dict[str, Any]]:
+    path = folder / "forecasts" / "538_nba_games.csv.gz"
+    if not path.exists():
+        return []
+    with gzip.open(path, "rt") as file:
+        games = sorted(csv.DictReader(file), key=lambda game: game["date"])
+    days = np.array([game["date"] for game in games])
+    p = np.array([float(game["prob1"]) for game in games])
+    y = np.array([int(game["prob1_outcome"]) for game in games])
+    seasons = np.array([game["season"] for game in games])
+    methods: dict[str, Any] = {
+        "no forgetting": (bc.Logistic(), 1.0),
+        "forgetting of 0.99 a day": (bc.Logistic(), 0.99),
+        'forgetting="auto" by weeks': (bc.Logistic(), "auto"),
+    }
+    # Games of the first season are only learned from.
+    first = seasons == seasons[0]
+    losses = {name: np.full(len(y), np.nan) for name in methods}
+    weeks = days.astype("M8[D]").astype("M8[W]")
+    for name, (calibrator, rate) in methods.items():
+        when = weeks if rate == "auto" else days
+        calibrator.partial_fit(p[first], y[first], forgetting=1.0)
+        for time_ in np.unique(when[~first]):
+            part = (when == time_) & ~first
+            q = calibrator.predict_proba(p[part])[np.arange(part.sum()), y[part]]
+            losses[name][part] = -np.log(q)
+            calibrator.partial_fit(p[part], y[part], forgetting=rate)
+    raw = -np.log(np.where(y == 1, p, 1 - p))
+    watch = bc.Monitor().update(p, y, times=days.astype("M8[D]"))
+    rows: list[dict[str, Any]] = []
+    for name, loss in {"forecasts as they are": raw, **losses}.items():
+        gain = (raw - loss)[~first]
+        rows.append(
+            {
+                "method": name,
+                "games": int((~first).sum()),
+                "log_loss": round(float(loss[~first].mean()), 4),
+                "gain": round(float(gain.mean()), 4),
+                "standard_error": round(float(gain.std(ddof=1) / len(gain) ** 0.5), 4),
+            }
+        )
+        print(rows[-1], flush=True)
+    row: dict[str, Any] = {"method": "Monitor", "alarm": watch.alarm_}
+    row["log_evidence"] = round(watch.max_log_evidence_, 2)
+    row["alarm_row"], row["alarm_day"] = watch.alarm_row_, str(watch.alarm_time_)[:10]
+    row |= {"start": str(watch.start_time_)[:10], "action": watch.action_}
+    row["slope"] = [round(end, 2) for end in watch.slope_interval()]
+    row["offset"] = [round(end, 2) for end in watch.offset_interval()]
+    rows.append(row)
+    print(row, flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    parts = {f.__name__: f for f in (nba, monitor, groups, shift, learning, rates)}
+    parser.add_argument("--part", choices=[*parts], nargs="*", default=[*parts])
+    parser.add_argument("--runs", type=int, default=20)
+    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=os.environ.get("BAYESCAL_DATA", shared))
+    options = parser.parse_args()
+    for name in options.part:
+        start = time.perf_counter()
+        rows = parts[name](options.runs, Path(options.data))
+        print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+        if options.json:
+            kept = json.loads(options.json.read_text()) if options.json.exists() else {}
+            kept |= {"versions": versions(["probcal", "river", "mcgrad"]), name: rows}
+            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,380 @@
+"""Learning on: fits in batches equal one fit, forgetting equals weights, and files go on."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from scipy.special import expit, softmax
+from sklearn.exceptions import ConvergenceWarning
+
+import bayescal as bc
+
+Array = np.ndarray
+BINARY = [bc.Temperature, bc.Logistic, bc.Beta, bc.Quadratic, bc.AveragedBeta]
+SEVERAL = [
+    bc.Temperature,
+    bc.Vector,
+    bc.Matrix,
+    bc.Dirichlet,
+    bc.StructuredVector,
+    bc.StructuredMatrix,
+]
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def binary_rows(n: int, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 2, n)
+    return expit(z), (rng.random(n) < expit(0.6 * z + 0.3)).astype(int)
+
+
+def rows_of_classes(n: int, k: int, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 2, (n, k))
+    cumulative = softmax(logits / 1.6 + rng.normal(0, 0.3, k), axis=1).cumsum(axis=1)
+    return softmax(logits, axis=1), (cumulative > rng.random((n, 1))).argmax(axis=1)
+
+
+def in_batches(
+    calibrator: Any, scores: Array, y: Array, size: int, w: Array | None = None, **options: Any
+) -> Any:
+    """Learn on in batches, the first of which is told all classes."""
+    k = 2 if scores.ndim == 1 else scores.shape[1]
+    for begin in range(0, len(y), size):
+        part = slice(begin, begin + size)
+        calibrator.partial_fit(
+            scores[part],
+            y[part],
+            classes=range(k),
+            sample_weight=None if w is None else w[part],
+            **options,
+        )
+    return calibrator
+
+
+def in_two(calibrator: Any, scores: Array, y: Array) -> Any:
+    """Learn on in two batches."""
+    for part in (slice(0, 150), slice(150, None)):
+        calibrator.partial_fit(scores[part], y[part])
+    return calibrator
+
+
+def with_saturated(scores: Array) -> Array:
+    """Round to tenths, some of them zeros and ones."""
+    rounded = np.round(scores, 1)
+    return rounded / rounded.sum(axis=1, keepdims=True) if scores.ndim == 2 else rounded
+
+
+@pytest.mark.parametrize("n", [2, 100, 3000])
+@pytest.mark.parametrize("kind", BINARY)
+def test_binary_batches_equal_one_fit(kind: Any, n: int) -> None:
+    p, y = binary_rows(n)
+    y[:2] = 0, 1
+    weights = np.random.default_rng(1).gamma(1, 1, n)
+    for scores in (p, with_saturated(p), np.where(p > 0.5, 0.8, 0.3)):
+        for w in (None, weights):
+            whole = kind().fit(scores, y, w).predict_proba(scores)
+            for size in (1, 7, n) if n <= 100 else (700, n):
+                parts = in_batches(kind(), scores, y, size, w).predict_proba(scores)
+                np.testing.assert_allclose(parts, whole, atol=1e-8 if n <= 100 else 1e-6)
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_batches_of_three_classes_equal_one_fit(kind: Any) -> None:
+    p, y = rows_of_classes(300, 3)
+    options = {"off_diagonal": 0.1, "intercept": 0.1} if kind is bc.Dirichlet else {}
+    for scores in (p, with_saturated(p)):
+        whole = kind(**options).fit(scores, y).predict_proba(scores)
+        for size in (7, 100, 300):
+            parts = in_batches(kind(**options), scores, y, size).predict_proba(scores)
+            np.testing.assert_allclose(parts, whole, atol=1e-7)
+
+
+def test_raw_scores_far_from_zero() -> None:
+    p, y = binary_rows(5000)
+    scores = 1e6 + 1e3 * np.log(p / (1 - p))
+    whole = bc.Logistic(inputs="scores").fit(scores, y).predict_proba(scores)
+    parts = in_batches(bc.Logistic(inputs="scores"), scores, y, 999).predict_proba(scores)
+    np.testing.assert_allclose(parts, whole, atol=1e-6)
+
+
+def test_probabilities_below_the_floor_and_of_one() -> None:
+    p, y = binary_rows(3000)
+    scores = expit(30 * np.log(p / (1 - p)))
+    assert scores.max() == 1 and 0 < scores.min() < 1e-60
+    for kind in (bc.Temperature, bc.Beta):
+        whole = kind().fit(scores, y).predict_proba(scores)
+        parts = in_batches(kind(), scores, y, 700).predict_proba(scores)
+        np.testing.assert_allclose(parts, whole, atol=1e-6)
+
+
+def test_cells_do_not_depend_on_the_batches() -> None:
+    p, y = binary_rows(20_000)
+    histories = [in_batches(bc.Logistic(), p, y, size).history_ for size in (333, 7000, 20_000)]
+    for name in ("y", "exponent"):
+        assert all(np.array_equal(h[name], histories[0][name]) for h in histories)
+    for name in ("scores", "weights"):
+        for history in histories:
+            np.testing.assert_allclose(history[name], histories[0][name], rtol=1e-9)
+    assert len(histories[0]["y"]) <= 2048
+
+
+def test_a_sample_of_many_classes_does_not_depend_on_the_batches() -> None:
+    n, k = 18_000, 280
+    rng = np.random.default_rng(0)
+    logits, y = rng.normal(0, 1, (n, k)).round(3), rng.integers(0, k, n)
+    logits[np.arange(n), y] += 2
+    a, b = bc.Temperature(inputs="logits"), bc.Temperature(inputs="logits")
+    a.partial_fit(logits, y, classes=k)
+    for part in np.array_split(np.arange(n), 3):
+        b.partial_fit(logits[part], y[part], classes=k)
+    kept = np.flatnonzero(np.isin(logits[:, 0], a.history_["scores"][:, 0]))
+    assert len(a.history_["y"]) == 16_384 < len(kept)
+    np.testing.assert_allclose(a.temperature_, b.temperature_, rtol=1e-12)
+    whole = bc.Temperature(inputs="logits").fit(logits, y)
+    assert a.temperature_ == pytest.approx(whole.temperature_, rel=0.003)
+    # Weights stand for all rows: their sum is unbiased, with an error of about sqrt(n - m).
+    weights = np.maximum(a.history_["weights"], a.history_["threshold"])
+    assert weights.sum() == pytest.approx(n, abs=5 * (n - 16_384) ** 0.5 * n / 16_384)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "nuts"])
+def test_posteriors_of_batches(inference: Any) -> None:
+    p, y = binary_rows(200)
+    options = {"inference": inference, "random_state": 0, "num_samples": 1000}
+    whole = bc.Logistic(**options).fit(p, y).predict_interval([0.2, 0.7])
+    parts = in_batches(bc.Logistic(**options), p, y, 60).predict_interval([0.2, 0.7])
+    np.testing.assert_allclose(parts, whole, atol=0.02)
+
+
+@pytest.mark.parametrize("kind", [bc.Logistic, bc.AveragedBeta, bc.StructuredVector])
+def test_forgetting_multiplies_weights(kind: Any) -> None:
+    p, y = rows_of_classes(300, 3) if kind is bc.StructuredVector else binary_rows(300)
+    age = 2 - np.arange(300) // 100
+    whole = kind().fit(p, y, 0.7**age).predict_proba(p)
+    parts = in_batches(kind(), p, y, 100, forgetting=0.7).predict_proba(p)
+    np.testing.assert_allclose(parts, whole, atol=1e-7)
+
+
+def test_forgetting_is_learned() -> None:
+    """With a drift it comes near the best of the fixed rates, without one near no forgetting."""
+    rates: list[Any] = [1.0, 0.9, 0.6, "auto"]
+    for step, allowed in ((0.0, 1.35), (0.3, 1.3)):
+        excess = np.zeros(len(rates))
+        for seed in range(4):
+            rng = np.random.default_rng(seed)
+            offset = 0.2 + np.cumsum(rng.normal(0, step, 30))
+            calibrators: list[Any] = [bc.Logistic() for _ in rates]
+            for day in range(30):
+                z = rng.normal(0, 2, 400)
+                p, truth = expit(z), expit(0.7 * z + offset[day])
+                y = (rng.random(400) < truth).astype(int)
+                for i, (calibrator, rate) in enumerate(zip(calibrators, rates, strict=True)):
+                    if day:
+                        q = calibrator.predict_proba(p)[:, 1]
+                        losses = truth * np.log(truth / q)
+                        losses += (1 - truth) * np.log((1 - truth) / (1 - q))
+                        excess[i] += losses.mean()
+                    calibrator.partial_fit(p, y, classes=[0, 1], forgetting=rate)
+        assert excess[3] < allowed * excess[:3].min(), (step, excess)
+        weights = calibrators[3].forgetting_weights_
+        assert weights.sum() == pytest.approx(1)
+        assert (weights @ [1, 0.97, 0.9, 0.8, 0.6, 0.4] > 0.8) == (step == 0)
+
+
+def test_rates_may_change_between_calls() -> None:
+    p, y = binary_rows(400)
+    calibrator = in_batches(bc.Logistic(), p, y, 100, forgetting="auto")
+    mixed = calibrator.history_["weights"] @ calibrator.forgetting_weights_
+    calibrator.partial_fit(p[:50], y[:50], forgetting=0.5)
+    assert not hasattr(calibrator, "forgetting_weights_")
+    weights = calibrator.history_["weights"]
+    assert weights.shape[1] == 1
+    assert weights.sum() == pytest.approx(0.5 * mixed.sum() + 50)
+    calibrator.partial_fit(p[:50], y[:50], forgetting="auto")
+    assert calibrator.history_["weights"].shape[1] == 6
+
+
+@pytest.mark.parametrize("forgetting", [0.9, "auto"])
+def test_copies_and_files_go_on(forgetting: Any, tmp_path: Path) -> None:
+    p, y = binary_rows(600)
+    p = with_saturated(p)
+    first = in_batches(bc.Beta(), p[:400], y[:400], 100, forgetting=forgetting)
+    bc.save(first, tmp_path / "beta.safetensors")
+    others = [
+        bc.load(tmp_path / "beta.safetensors"),
+        pickle.loads(pickle.dumps(first)),
+        copy.deepcopy(first),
+    ]
+    first.partial_fit(p[400:], y[400:], forgetting=forgetting)
+    for other in others:
+        other.partial_fit(p[400:], y[400:], forgetting=forgetting)
+        assert np.array_equal(other.predict_proba(p), first.predict_proba(p))
+
+
+def test_a_failed_call_changes_nothing() -> None:
+    p, y = binary_rows(200)
+    calibrator = bc.Beta().partial_fit(p, y)
+    before = pickle.dumps(vars(calibrator))
+    for call in (
+        lambda: calibrator.partial_fit([0.2, np.nan], [0, 1]),
+        lambda: calibrator.partial_fit([0.2, 0.3], [0, 2]),
+        lambda: calibrator.partial_fit([0.2, 0.3], [0, 1], classes=["a", "b"]),
+        lambda: calibrator.partial_fit([[0.2, 0.3, 0.5]], [0]),
+        lambda: calibrator.partial_fit([0.2, 0.3], [0, 1], forgetting=0.0),
+        lambda: calibrator.partial_fit([0.2, 0.3], [0, 1], forgetting="all"),
+    ):
+        with pytest.raises(ValueError, match="must|expecting"):
+            call()
+        assert pickle.dumps(vars(calibrator)) == before
+
+
+def test_classes_as_in_scikit_learn() -> None:
+    names = np.array(["bad", "good"])
+    p, y = binary_rows(100)
+    with pytest.raises(ValueError, match="y must hold two classes"):
+        bc.Beta().partial_fit(p[:1], names[y[:1]])
+    one = bc.Beta().partial_fit(p[:1], names[y[:1]], classes=names)
+    two = bc.Beta(classes=["bad", "good"]).partial_fit(p[:1], names[y[:1]])
+    for calibrator in (one, two):
+        calibrator.partial_fit(p[1:], names[y[1:]])
+        assert calibrator.classes_.tolist() == ["bad", "good"]
+        np.testing.assert_allclose(
+            calibrator.predict_proba(p), bc.Beta().fit(p, names[y]).predict_proba(p), atol=1e-9
+        )
+
+
+def test_columns_of_frames_keep_their_names() -> None:
+    p, y = rows_of_classes(200, 3)
+    frame = pd.DataFrame(p, columns=["p_0", "p_1", "p_2"])
+    calibrator = bc.Vector().partial_fit(frame[:100], y[:100])
+    with pytest.raises(ValueError, match="feature names"):
+        calibrator.partial_fit(frame[100:].rename(columns={"p_0": "q_0"}), y[100:])
+    calibrator.partial_fit(frame[100:], y[100:])
+    np.testing.assert_allclose(
+        calibrator.predict_proba(frame), bc.Vector().fit(frame, y).predict_proba(frame), atol=1e-7
+    )
+
+
+def test_blocks_and_shares_of_outcomes() -> None:
+    p, y = binary_rows(900)
+    p = with_saturated(p)
+    whole = bc.Logistic().fit(p, y).predict_proba(p)
+    calibrator = bc.Logistic()
+    for begin in (0, 450):
+        parts = np.split(np.arange(begin, begin + 450), 3)
+        calibrator.partial_fit(bc.Blocks([(p[part], y[part]) for part in parts]))
+    np.testing.assert_allclose(calibrator.predict_proba(p), whole, atol=1e-9)
+    shares = np.column_stack([1 - y, y]) * 0.8 + 0.1
+    shared = bc.Logistic().partial_fit(p[:500], shares[:500]).partial_fit(p[500:], shares[500:])
+    np.testing.assert_allclose(
+        shared.predict_proba(p), bc.Logistic().fit(p, shares).predict_proba(p), atol=1e-9
+    )
+
+
+def test_after_fit() -> None:
+    p, y = binary_rows(3000)
+    few = bc.Beta().fit(p[:1000], y[:1000]).partial_fit(p[1000:], y[1000:])
+    np.testing.assert_allclose(
+        few.predict_proba(p), bc.Beta().fit(p, y).predict_proba(p), atol=1e-6
+    )
+    assert not hasattr(few.fit(p[:100], y[:100]), "history_")
+    for fitted in (bc.Beta().fit(p, y), pickle.loads(pickle.dumps(bc.Beta().fit(p[:9], y[:9])))):
+        with pytest.raises(ValueError, match="partial_fit must follow partial_fit, or a fit of"):
+            fitted.partial_fit(p[:10], y[:10])
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        bc.Temperature(objective="adaptive_ece"),
+        bc.Temperature(inputs="top_logits", classes=9),
+        bc.Logistic(smoothing="instance"),
+        bc.Matrix(off_diagonal="cv"),
+        bc.Dirichlet(intercept="cv"),
+    ],
+)
+def test_options_that_need_all_rows(calibrator: Any) -> None:
+    with pytest.raises(ValueError, match=r"must .* for partial_fit"):
+        calibrator.partial_fit(*binary_rows(50))
+
+
+def test_others_have_no_partial_fit() -> None:
+    for kind in (bc.Isotonic, bc.Spline, bc.StackedScaling, bc.Auto, bc.Histogram):
+        assert not hasattr(kind(), "partial_fit")
+
+
+@pytest.mark.parametrize("inputs", ["probs", "logits"])
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [(bc.Temperature, 1), (bc.Beta, 1), (bc.Temperature, 2), (bc.Beta, 2), (bc.Vector, 3)],
+)
+def test_reports_and_shifts_use_the_whole_history(kind: Any, columns: int, inputs: str) -> None:
+    p, y = rows_of_classes(400, columns) if columns == 3 else binary_rows(400)
+    scores = with_saturated(np.column_stack([1 - p, p]) if columns == 2 else p)
+    if inputs == "logits":
+        scores = np.log(scores + 0.01)
+    whole = kind(inputs=inputs).fit(scores, y)
+    parts = in_two(kind(inputs=inputs), scores, y)
+    assert parts.report_.log_loss == pytest.approx(whole.report_.log_loss, abs=1e-7)
+    assert parts.report_.gain == pytest.approx(whole.report_.gain, abs=1e-7)
+    assert parts.report_.effective_rows == pytest.approx(400)
+    a, b = (bc.PriorShift(c).fit(scores[y == 0]).shares_ for c in (whole, parts))
+    # Draws of the calibrator go by its rows, whose order differs.
+    np.testing.assert_allclose(a, b, atol=0.03)
+
+
+class Batches(RuleBasedStateMachine):
+    """Whatever the batches, copies and weights: the calibrator equals one fit of all rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Its prior keeps the best map unique and finite.
+        self.calibrator: Any = bc.AveragedBeta(classes=[0, 1])
+        self.rows: list[tuple[float, int, float]] = []
+
+    @rule(
+        rows=st.lists(
+            st.tuples(
+                st.sampled_from([0.0, 0.2, 0.35, 0.5, 0.75, 1.0]),
+                st.integers(0, 1),
+                st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+            ).filter(lambda row: row[2] > 0 or row[1]),
+            min_size=1,
+            max_size=9,
+        ).filter(lambda rows: any(weight for *_, weight in rows))
+    )
+    def learn(self, rows: list[tuple[float, int, float]]) -> None:
+        p, y, w = map(np.array, zip(*rows, strict=True))
+        self.calibrator.partial_fit(p, y, sample_weight=w)
+        self.rows += rows
+
+    @rule()
+    def copy(self) -> None:
+        self.calibrator = pickle.loads(pickle.dumps(self.calibrator))
+
+    @invariant()
+    def equals_one_fit(self) -> None:
+        if self.rows:
+            p, y, w = map(np.array, zip(*self.rows, strict=True))
+            whole = bc.AveragedBeta(classes=[0, 1]).fit(p, y, w).predict_proba([0.1, 0.6])
+            parts = self.calibrator.predict_proba([0.1, 0.6])
+            np.testing.assert_allclose(parts, whole, atol=1e-6)
+
+
+TestBatches = Batches.TestCase
+TestBatches.settings = settings(max_examples=15, stateful_step_count=8, deadline=None)
+
+
+def test_warnings_are_those_of_fit() -> None:
+    with pytest.warns(ConvergenceWarning, match="separate the labels"):
+        bc.Logistic().partial_fit([0.1, 0.9], [0, 1])

@@ -1,0 +1,22 @@
+"""Draws for chance do not depend on data that the caller simulated with the same seed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bayescal import metrics
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_interval_of_predictions_drawn_with_the_same_seed(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    probs = rng.random(400)
+    y = (np.random.default_rng(99).random(400) < probs).astype(int)
+
+    def upper(number: int) -> float:
+        return metrics.interval("ece", probs, y, seed=number).upper
+
+    others = np.array([upper(number) for number in range(10, 22)])
+    # With equal numbers the labels drawn for chance were all 0: 0.083 where others are about 0.068.
+    assert abs(upper(seed) - others.mean()) < 6 * others.std()

@@ -2,6 +2,9 @@
 
     python benchmarks/bench_binary.py [--json FILE] [--task NAME ...]
 
+The tasks "few", "predict" and "spline" are also in results/bench_binary_latency.json, which was
+made on a busy machine: compare its rows with one another, by processor time.
+
 Methods of a task see the same scores and labels; the mean log loss on them says whether they
 reached the same objective.
 
@@ -18,7 +21,7 @@ from typing import Any
 import numpy as np
 from side_by_side import Entry, main
 
-SEEDS = {10_000: 11, 1_000_000: 12}
+SEEDS = {100: 9, 1_000: 10, 10_000: 11, 1_000_000: 12}
 
 
 def make(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,6 +67,19 @@ def with_prediction(name: str) -> Any:
 
         cls = getattr(bc, name)
         return lambda: cls().fit(q, y).predict_proba(q), lambda r: log_loss(r, y)
+
+    return setup
+
+
+def prediction(module: str, name: str) -> Any:
+    """Return the set-up of predictions of a calibrator that is fitted to 2,000 other rows."""
+
+    def setup(q: np.ndarray, y: np.ndarray) -> Any:
+        cls = getattr(importlib.import_module(module), name)
+        rows, labels = make(10_000)
+        both, at = (np.column_stack([1 - p, p]) for p in (rows[:2_000], q))
+        fitted = cls().fit(both, labels[:2_000])
+        return lambda: fitted.predict_proba(at), lambda r: log_loss(r, y)
 
     return setup
 
@@ -222,6 +238,25 @@ def both_logs(q: np.ndarray) -> list[np.ndarray]:
     return [np.log(q), -np.log1p(-q)]
 
 
+def few_rows_and_predictions() -> list[Entry]:
+    """Return fits to few rows, and predictions of the default calibrator."""
+    found, pm = [], "probmetrics"
+    for n in (100, 1_000):
+        found += [
+            Entry(f"few logistic {n}", "bayescal", "Logistic", n, "", ours("Logistic")),
+            Entry(f"few logistic {n}", "scikit-learn", "lbfgs", n, "sklearn", sklearn_logistic),
+            Entry(f"few beta {n}", "bayescal", "Beta", n, "", ours("Beta")),
+            Entry(f"few beta {n}", "betacal", "abm", n, "betacal", betacal),
+        ]
+    for n in (1_000, 10_000, 1_000_000):
+        task, peer = f"predict {n}", prediction("probmetrics.calibrators", "SVSCalibrator")
+        found += [
+            Entry(task, "bayescal", "Auto", n, "", prediction("bayescal", "Auto")),
+            Entry(task, pm, "SVS", n, pm, peer),
+        ]
+    return found
+
+
 def entries() -> list[Entry]:
     """Return all that is measured; the first of each task is ours."""
     found = [
@@ -247,6 +282,8 @@ def entries() -> list[Entry]:
     mass = ours("Histogram", bins=15, binning="equal_mass")
     nuts = ours("Logistic", inference="nuts", random_state=0)
     found += [
+        *few_rows_and_predictions(),
+        Entry("spline 1e6", "bayescal", "Spline", large, "", ours("Spline")),
         Entry("spline 1e4", "bayescal", "Spline", small, "", ours("Spline")),
         Entry("spline 1e4", "splinecalib", "", small, "splinecalib", splinecalib),
         Entry("CDF spline 1e4", "bayescal", "CDFSpline", small, "", ours("CDFSpline")),

@@ -31,9 +31,20 @@ COMMANDS = (
     "fit --nonsense",
     "fit none.csv --label y --out none --method nonsense",
     "evaluate none.csv --label y",
+    "methods",
 )
+DATA = "import numpy as np; p = np.linspace(0.01, 0.99, 999); y = np.arange(999) % 7 < 7 * p**2; "
+#: First uses in a process, the imports included, and what they are compared with.
+FIRST_USES = {
+    "import sklearn.base": "import sklearn.base",
+    "bayescal.Beta": "import bayescal; bayescal.Beta",
+    "fit and predict Beta": DATA + "import bayescal as b; b.Beta().fit(p, y).predict_proba(p)",
+    "fit and predict Auto": DATA + "import bayescal as b; b.Auto().fit(p, y).predict_proba(p)",
+    "ece of 999 rows": DATA + "import bayescal as b; b.metrics.ece(p, y)",
+}
 PROGRAMS = {
     **{f"import {name}": (f"import {name}",) for name in (*IMPORTS, "bayescal.calibrators")},
+    **{name: (code,) for name, code in FIRST_USES.items()},
     **{
         f"bayescal {line}": ("from bayescal.cli import main; main()", *line.split())
         for line in COMMANDS

@@ -85,6 +85,13 @@ def versions(names: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def commit() -> str | None:
+    """Return the commit of the working tree, if Git knows."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
+
+
 def main(
     file: str,
     title: str,
@@ -121,6 +128,9 @@ def main(
         environment = {
             "device": f"cpu {platform.machine()}",
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+            "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
+            "commit": commit(),
+            "command": " ".join(["python", *sys.argv]),
             "python": platform.python_version(),
             "versions": versions(libraries),
         }

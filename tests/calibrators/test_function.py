@@ -342,3 +342,22 @@ def test_huge_logits_of_log_probabilities_are_finite(huge: float) -> None:
         np.testing.assert_allclose(np.asarray(jax.jit(f)(jnp.asarray(at))), expected, atol=1e-9)
     strict = f(array_api_strict.asarray(at))
     np.testing.assert_allclose(np.asarray(strict), expected, atol=1e-9)
+
+
+def test_direct_calls_on_jax_arrays_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces, trace = [], bc.Beta._map
+
+    def counted(self: Any, state: Any, scores: Any) -> Any:
+        traces.append(scores)
+        return trace(self, state, scores)
+
+    monkeypatch.setattr(bc.Beta, "_map", counted)
+    p = np.linspace(0.1, 0.9, 17)
+    y = np.arange(17) * 7 % 10 < 10 * p**2
+    first, second = (bc.Beta().fit(q, y).as_function() for q in (p, p**2))
+    at = jnp.linspace(0.2, 0.7, 13)
+    for f in (first, second, first, second):
+        np.testing.assert_allclose(f(at), f(np.asarray(at, float)), atol=1e-6)
+    assert sum(isinstance(scores, jax.Array) for scores in traces) == 1
+    slope = jax.grad(lambda x: first(x)[0, 1])(jnp.array([0.3]))
+    assert slope[0] > 0

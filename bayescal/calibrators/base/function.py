@@ -42,7 +42,9 @@ class PredictFunction:
     bin or step are on the same side in single and in double precision. Other maps that jump, such
     as those of neighbors, may put a score within rounding error of a jump on the other side.
 
-    The fitted arrays are copied to the device of the scores at the first call.
+    The fitted arrays are copied to the device of the scores at the first call. Outside of compiled
+    functions, JAX arrays are computed by one program, which is compiled for each shape and type of
+    the scores and each set of options; within them, the function becomes a part of their program.
 
     Examples
     --------
@@ -56,7 +58,7 @@ class PredictFunction:
     def __init__(self, owner: Any, state: Tree, columns: int) -> None:
         self._owner, self.columns = owner, columns
         self._arrays, self._constants = _split(state)
-        self._copies: dict[Hashable, Tree] = {}
+        self._copies: dict[Hashable, Any] = {}
 
     def __call__(self, scores: Any) -> Any:
         """Compute calibrated probabilities.
@@ -81,7 +83,18 @@ class PredictFunction:
         ValueError
             If the number of columns differs from the fit.
         """
-        return self._run(scores, lambda state, values: self._owner._map(state, values))
+        if isinstance(scores, jax.Array) and not _traced([scores, self._arrays]):
+            return _compiled(self._beside(scores), scores)
+        return self._run(scores, self._owner._map)
+
+    def _beside(self, scores: jax.Array) -> PredictFunction:
+        """Return a function whose arrays are JAX's, in the type of the scores."""
+        key = "function", str(scores.dtype)
+        if key not in self._copies:
+            narrow = scores.dtype if scores.dtype.itemsize >= 4 else np.dtype(np.float32)
+            moved = _map_leaves(lambda leaf: _move(leaf, jax.numpy, narrow, None), self._arrays)
+            self._copies[key] = self.with_arrays(moved)
+        return self._copies[key]
 
     def with_state(self, function: Callable[[Tree, Any], Any], values: Any) -> Any:
         """Call ``function(state, values)`` with the state on the device of the values."""
@@ -237,6 +250,11 @@ def _unflatten(cls: type[PredictFunction], static: _Static, children: tuple[Tree
     return f
 
 
+@jax.jit
+def _compiled(f: PredictFunction, scores: jax.Array) -> jax.Array:
+    return f._run(scores, f._owner._map)
+
+
 def _options(value: Any) -> Hashable:
     """Return the options of a calibrator as a hashable value."""
     parts = getattr(value, "calibrators_", None)
@@ -295,7 +313,7 @@ def _move(array: Any, xp: Any, dtype: Any, device: Any) -> Any:
     return xp.asarray(array, device=device)
 
 
-def _traced(arrays: Tree) -> bool:
+def _traced(arrays: Any) -> bool:
     return any(is_traced(leaf) for leaf in jax.tree.leaves(arrays))
 
 

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from bayescal._core.warnings import SamplingWarning as SamplingWarning
     from bayescal.calibrators import *  # noqa: F403
     from bayescal.data.blocks.stream import Blocks as Blocks
+    from bayescal.data.logprobs import top_logprobs as top_logprobs
     from bayescal.data.tokens import tokens as tokens
     from bayescal.deployment import ExpectedPerformance as ExpectedPerformance
     from bayescal.deployment import PriorShift as PriorShift
     from bayescal.deployment import expected_performance as expected_performance
     from bayescal.evaluation import Evaluation as Evaluation
     from bayescal.evaluation import evaluate as evaluate
+    from bayescal.inference.function import PosteriorFunction as PosteriorFunction
     from bayescal.inference.prediction import Prediction as Prediction
     from bayescal.inference.result import Posterior as Posterior
     from bayescal.models import BetaPrior as BetaPrior
@@ -47,8 +49,10 @@ _NAMES = {
     "_core.compilation": ("cache_compilations",),
     "_core.warnings": ("AccuracyWarning", "SamplingWarning"),
     "data.blocks.stream": ("Blocks",),
+    "data.logprobs": ("top_logprobs",),
     "data.tokens": ("tokens",),
     "evaluation": ("Evaluation", "evaluate"),
+    "inference.function": ("PosteriorFunction",),
     "inference.prediction": ("Prediction",),
     "inference.result": ("Posterior",),
     "models": (
@@ -100,7 +104,8 @@ if not TYPE_CHECKING:  # which would take every name for a right one
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *sys.modules[__name__].__all__})
+    public = {*sys.modules[__name__].__all__, "__version__"}
+    return sorted(public | {name for name in globals() if name[:2] == name[-2:] == "__"})
 
 
 def _calibrators() -> list[str]:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.keys import as_key
+from bayescal._core.keys import Seed, as_key
+from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
-from bayescal._core.warnings import AccuracyWarning, SamplingWarning
+from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller
 from bayescal.data import checks
+from bayescal.data.labels import code_labels
 from bayescal.inference import (
     INTEGRATORS,
     BatchLayout,
@@ -46,6 +48,7 @@ _SAFE_EFFECTIVE_FRACTION = 1 / 3
 _MAX_R_HAT, _MAX_DIVERGENT_FRACTION = 1.05, 0.01
 
 
+@other_words
 def posterior(
     prior: Prior | Sequence[Prior] | Mapping[str, Prior],
     data: checks.Data,
@@ -53,7 +56,7 @@ def posterior(
     integrator: str = "montecarlo",
     num_samples: int = 100_000,
     class_prior: ArrayLike | Distribution | None = None,
-    key: int | jax.Array = 0,
+    key: Seed = 0,
 ) -> Posterior:
     r"""Condition a generative model on labeled data; the result predicts at any number of points.
 
@@ -72,7 +75,8 @@ def posterior(
         ``(x, y)``: scores of shape (n,), or features (n, d) for a multivariate family, and labels
         (n,) in {0, 1} (or {0, ..., k - 1}). A batch of data sets is ``(x, y)`` or ``(x, y, mask)``
         with shapes (batch, n[, d]) and (batch, n), or a list of tuples ``(x, y)`` of any sizes.
-        A class may be missing; its parameters then keep their prior.
+        A class may be missing; its parameters then keep their prior. Labels may also be -1 and 1,
+        text or dates: sorted, all of them together are the classes 0, ..., k - 1.
     integrator : str
         ``"montecarlo"``: draws from the prior, weighted by their likelihood;
         ``"sobol"``: scrambled Sobol points of the prior, weighted by their likelihood;
@@ -87,7 +91,7 @@ def posterior(
         is estimated from the labels under a uniform prior, Beta(1, 1) or Dirichlet(1, ..., 1). A
         NumPyro distribution replaces that prior. A number is used as it is: pass 0.5 if the
         training labels were balanced by design and the population to predict for is balanced too.
-    key : int or JAX key
+    key : int, JAX key or NumPy generator
         Seed of the draws. A data set gets the same draws alone and in a batch.
 
     Returns
@@ -167,6 +171,7 @@ def posterior(
     priors, stacked = _check_prior(prior)
     names = tuple(checks.check_names(prior, "prior")) if isinstance(prior, Mapping) else None
     family = priors[0].family
+    data, classes = code_labels(data, family.classes)
     given = checks.check_data(data, family.univariate, family.classes)
     family.check_support(given.x[given.mask], "x")
     if stacked and names is None and (given.single or len(priors) != len(given.x)):
@@ -216,9 +221,10 @@ def posterior(
     known = priors if stacked else priors[0]
     if names is not None:
         known = dict(zip(names, priors, strict=True))
-    return Posterior(known, layout, setup, work, summary, num_samples)
+    return Posterior(known, layout, setup, work, summary, num_samples, classes)
 
 
+@other_words
 def posterior_predict(
     prior: Prior | Sequence[Prior] | Mapping[str, Prior],
     data: checks.Data,
@@ -228,7 +234,7 @@ def posterior_predict(
     integrator: str = "montecarlo",
     num_samples: int = 100_000,
     class_prior: ArrayLike | Distribution | None = None,
-    key: int | jax.Array = 0,
+    key: Seed = 0,
 ) -> Prediction:
     r"""Predict optimally from a known generative model and labeled data.
 
@@ -260,7 +266,7 @@ def posterior_predict(
     class_prior : float, array of shape (k,), or Beta or Dirichlet distribution, optional
         Probability of class 1, or of every class, in the population to predict for; by default
         estimated from the labels. See ``posterior``.
-    key : int or JAX key
+    key : int, JAX key or NumPy generator
         Seed of the draws.
 
     Returns
@@ -345,7 +351,7 @@ def _check_integration(setup: Setup, summary: Summary[np.ndarray], layout: Batch
             f"quadrature may be off by a relative {np.max(error):.1g}: the posterior is too rough "
             f"for {size} nodes per parameter; use integrator='importance' or 'nuts'",
             AccuracyWarning,
-            stacklevel=3,
+            stacklevel=frames_to_caller(),
         )
     chains = summary.divergences >= 0
     few = (rule.weighted | chains) & ~(summary.ess >= _MIN_EFFECTIVE_DRAWS)
@@ -379,7 +385,7 @@ def _check_integration(setup: Setup, summary: Summary[np.ndarray], layout: Batch
             "use integrator='quadrature' (up to three scalar parameters) or a tighter prior, or "
             "more samples"
         )
-    warnings.warn(message, SamplingWarning, stacklevel=3)
+    warnings.warn(message, SamplingWarning, stacklevel=frames_to_caller())
 
 
 def _warn_of_ends(names: list[str]) -> None:
@@ -390,5 +396,5 @@ def _warn_of_ends(names: list[str]) -> None:
             "seems improper: scores of a class may be equal; use a prior with less density there, "
             "such as InverseGamma or LogNormal for sigma",
             SamplingWarning,
-            stacklevel=3,
+            stacklevel=frames_to_caller(),
         )

@@ -26,6 +26,7 @@ extensions = [
     "mathml",
     "reference",
     "notebooks",
+    "parameters",
     "pages",
 ]
 exclude_patterns = ["_build", "_extensions", "**/.ipynb_checkpoints"]
@@ -61,6 +62,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"bayescal {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
+html_extra_path = ["llms.txt"]
 html_math_renderer = "mathml"
 html_show_sourcelink = False
 html_copy_source = False

@@ -70,8 +70,8 @@ for name, ax in zip(priors, axes, strict=True):
 # %%
 loss = results.value.sel(metric="log_loss").mean("dataset").squeeze("class_ratio")
 for name in priors:
-    informed = float(loss.sel({"prior": name, "method": "predictive", "n_train": 10}))
-    platt = loss.sel({"prior": name, "method": "platt"})
+    informed = float(loss.sel({"prior": name, "calibrator": "predictive", "n_train": 10}))
+    platt = loss.sel({"prior": name, "calibrator": "platt"})
     size = np.interp(-informed, -platt.values, np.log(platt.n_train.values))
     more = "more than" if informed < float(platt[-1]) else "about"
     print(f"{name}: 10 labels and the prior are worth {more} {np.exp(size):.0f} labels")
@@ -134,7 +134,7 @@ rare.bayescal.table("log_loss")
 # %%
 figure, ax = plt.subplots(figsize=(6, 4))
 means = rare.value.sel(metric="log_loss").mean("dataset").squeeze()
-for method in rare.method.values:
-    ax.plot(rare.class_ratio, means.sel({"method": method}), "o-", label=method)
+for method in rare.calibrator.values:
+    ax.plot(rare.class_ratio, means.sel({"calibrator": method}), "o-", label=method)
 ax.set(xlabel="share of class 1 in training", ylabel="log loss")
 _ = ax.legend(frameon=False)

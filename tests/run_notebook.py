@@ -1,9 +1,10 @@
-"""Run a notebook that is kept as a ``.py`` file, and write the ``.ipynb`` with its outputs.
+"""Run notebooks that are kept as ``.py`` files, and write ``.ipynb`` files with their outputs.
 
+    python tests/run_notebook.py                      # all in notebooks/, beside their sources
+    python tests/run_notebook.py notebooks/NAME.py    # one of them
     python tests/run_notebook.py notebooks/NAME.py --output FILE
 
-The cells run in a kernel of
-the interpreter that runs this script; an error in a cell ends it.
+The cells run in a kernel of the interpreter that runs this script; an error in a cell ends it.
 """
 
 import argparse
@@ -51,10 +52,14 @@ def is_announcement(output: dict) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("source", type=Path)
-    parser.add_argument("--output", type=Path, required=True, help="the .ipynb to write")
+    parser.add_argument("sources", type=Path, nargs="*", help="by default all notebooks")
+    parser.add_argument("--output", type=Path, help="the .ipynb to write, for a single notebook")
     arguments = parser.parse_args()
-    run(arguments.source.resolve(), arguments.output)
+    sources = arguments.sources or sorted((ROOT / "notebooks").glob("*.py"))
+    if arguments.output is not None and len(sources) != 1:
+        parser.error("--output is for a single notebook")
+    for source in sources:
+        run(source.resolve(), arguments.output or source.with_suffix(".ipynb"))
 
 
 if __name__ == "__main__":

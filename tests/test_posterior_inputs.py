@@ -334,8 +334,8 @@ WRONG_DATA = {
         ValueError,
         "labels must be in {0, 1}, got 2",
     ),
-    "labels -1, 1": (
-        (SCORES, LABELS * 2 - 1),
+    "labels -1, 0, 1": (
+        (SCORES, [-1, 0, 1, 1, -1, 0, 1, 1]),
         ValueError,
         "labels must be in {0, 1}, got -1",
     ),
@@ -344,15 +344,17 @@ WRONG_DATA = {
         ValueError,
         "labels must be in {0, 1}, got 0.75",
     ),
-    "text labels": (
-        (SCORES, ["no", "yes"] * 4),
-        TypeError,
-        "labels must be numeric, got dtype <U3",
+    "three texts": (
+        (SCORES, ["no", "yes", "perhaps", "yes"] * 2),
+        ValueError,
+        "labels must be 2 different ones, got ['no', 'perhaps', 'yes']; where the data lack a "
+        "class, pass the positions 0, ..., 1 of the classes",
     ),
-    "digits as text": (
-        (SCORES, pd.Series(["0", "1"] * 4)),
-        TypeError,
-        "labels must be numeric, got values of type str",
+    "one text": (
+        (SCORES, pd.Series(["0"] * 8)),
+        ValueError,
+        "labels must be 2 different ones, got ['0']; where the data lack a class, pass the "
+        "positions 0, ..., 1 of the classes",
     ),
     "NaN label": (
         (SCORES, [np.nan, *LABELS[1:]]),
@@ -516,7 +518,7 @@ def test_wrong_univariate_points(x: Any, message: str) -> None:
         ({"class_prior": [0.5, 0.6]}, ValueError, "class_prior must sum to one, got 1.1"),
         ({"num_samples": 0}, ValueError, "num_samples must be at least 1, got 0"),
         ({"num_samples": -1}, ValueError, "num_samples must be at least 1, got -1"),
-        ({"num_samples": 1e5}, TypeError, "num_samples must be an integer, got 100000.0"),
+        ({"num_samples": 1.5}, TypeError, "num_samples must be an integer, got 1.5"),
         ({"num_samples": True}, TypeError, "num_samples must be an integer, got True"),
         (
             {"integrator": "mcmc"},

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 README = (ROOT / "README.md").read_text("utf-8")
+AGENTS = (ROOT / "AGENTS.md").read_text("utf-8")
 TABLES = (ROOT / "docs" / "which-method.md").read_text("utf-8")
 
 
@@ -27,6 +28,22 @@ def test_examples_run_as_they_stand(tmp_path: Path) -> None:
     assert all(shown in text for (_, shown), text in zip(blocks, printed, strict=True))
     before, after = re.findall(r"log loss +\S (\S+) \[\S+ \S+ \S +(\S+) \[", printed[0])[0]
     assert f"falls from {float(before):.2f} to {float(after):.2f}" in README
+
+
+@pytest.mark.slow
+def test_examples_for_assistants_run(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", AGENTS, re.DOTALL)
+    assert blocks
+    assert "expected log loss" in run_python("\n".join(blocks), tmp_path)
+
+
+def test_links_for_assistants_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", AGENTS)
+    assert links and [link for link in links if not (ROOT / link).exists()] == []
+    pages = re.findall(r"\]\(([^)#:]+)\.html\)", (ROOT / "docs" / "llms.txt").read_text("utf-8"))
+    written = {"reference/index"}
+    assert len(pages) > 10
+    assert [p for p in pages if p not in written and not (ROOT / "docs" / f"{p}.md").exists()] == []
 
 
 def test_readme_is_short_and_its_links_lead_somewhere() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from sklearn.base import BaseEstimator
 
 import bayescal as bc
 from bayescal.metrics.registry import METRICS
@@ -20,7 +21,7 @@ def site() -> dict[str, ModuleType]:
     """Return the modules that build the site, which are no part of a package."""
     folders = [str(ROOT / "docs"), str(ROOT / "docs" / "_extensions")]
     sys.path[:0] = folders
-    modules = ("reference", "pictures", "measures", "pages", "sources", "build")
+    modules = ("reference", "pictures", "measures", "pages", "parameters", "sources", "build")
     found = {name: importlib.import_module(name) for name in modules}
     for folder in folders:
         sys.path.remove(folder)
@@ -42,6 +43,21 @@ def test_every_public_name_is_in_one_group(site: dict[str, ModuleType]) -> None:
     assert len(grouped) == len(set(grouped))
     assert set(grouped) >= expected
     assert len(expected) > 100
+
+
+def test_pages_of_estimators_list_all_parameters(site: dict[str, ModuleType]) -> None:
+    parameters, estimators = site["parameters"], 0
+    for name in bc.__all__:
+        kind = getattr(bc, name)
+        if not (inspect.isclass(kind) and issubclass(kind, BaseEstimator)):
+            continue
+        doc = parameters.complete(kind, inspect.getdoc(kind))
+        listed = [n for entry in parameters.entries(doc) for n in entry.names.split(", ")]
+        assert sorted(listed) == sorted(inspect.signature(kind).parameters), name
+        assert doc.count("\nParameters\n") == 1
+        estimators += 1
+    assert estimators > 30
+    assert "num_samples : int, default 1000\n" in parameters.complete(bc.Beta, bc.Beta.__doc__)
 
 
 def test_every_calibrator_has_a_picture(site: dict[str, ModuleType]) -> None:

@@ -5,19 +5,27 @@ from __future__ import annotations
 import operator
 import os
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
 from bayescal._core.lazy import jax, jnp
 
+#: What users may pass as a seed: an integer, a JAX key, or a generator of NumPy that advances.
+Seed: TypeAlias = "int | jax.Array | np.random.Generator | np.random.RandomState"
 
-def as_key(key: int | jax.Array) -> jax.Array:
-    """Make a typed JAX key from an integer seed, a typed key or a raw ``uint32`` key."""
+
+def as_key(key: Seed) -> jax.Array:
+    """Make a typed JAX key from an integer seed, a key of JAX, or a generator of NumPy."""
     if isinstance(key, jax.Array):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
             return key
         if key.dtype == jnp.uint32 and key.shape == (2,):
             return jax.random.wrap_key_data(key)
+    if isinstance(key, np.random.Generator):
+        key = int(key.integers(2**32))
+    elif isinstance(key, np.random.RandomState):
+        key = int(key.randint(2**31 - 1))
     try:
         seed = operator.index(key)  # type: ignore[arg-type]
     except TypeError:

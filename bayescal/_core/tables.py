@@ -61,6 +61,16 @@ def p_value(value: float | None) -> str:
     return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
 
 
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Make a table in Markdown; the first column is left-aligned, and all others right-aligned."""
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+    rule = f"|---|{'---:|' * (len(heads) - 1)}"
+    return "\n".join([line(heads), rule, *map(line, rows)])
+
+
 class TextTable(NamedTuple):
     """A title, headings, rows of cells and a caption; all columns but the first are figures."""
 

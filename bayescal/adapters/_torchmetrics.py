@@ -15,7 +15,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.predictions import Reading
 from bayescal.data.tokens import tokens
-from bayescal.metrics.registry import METRICS
+from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric
 from bayescal.metrics.sums import SumMetric, collect, collect_on_device
 
 _OUR_ARGUMENTS = ("probs", "y", "weights", "classes", "inputs", "outcomes")
@@ -67,6 +67,9 @@ def make() -> type:
             ignore_index: int | None = None,
             **options: Any,
         ) -> None:
+            if name in OTHER_NAMES:
+                name, implied = find_metric(name)
+                options = {**implied, **options}
             check_choice(name, "name", tuple(key for key, e in METRICS.items() if e.labels))
             entry = METRICS[name]
             allowed = set(inspect.signature(entry.function).parameters) - set(_OUR_ARGUMENTS)
@@ -80,7 +83,8 @@ def make() -> type:
             self.name, self.classes, self.options = name, classes, metric_options
             self.ignore_index = ignore_index
             self.reading = Reading(classes, inputs, multilabel=self.many, whole=False)
-            metric = None if entry.make is None else entry.make(classes, **metric_options)
+            columns = None if classes == 2 and not self.many else classes
+            metric = None if entry.make is None else entry.make(columns, **metric_options)
             self.metric = metric if isinstance(metric, SumMetric) else None
             # A collection lets metrics share states that are equal after the first batch, if they
             # have the same names. Those of metrics with other options may differ after the second.

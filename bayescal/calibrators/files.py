@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date
@@ -17,6 +18,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.files import write_atomically
+from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.dispatch import as_fitted, keep_options
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.combine.classifier.calibrator import CalibratedClassifier
@@ -44,6 +46,11 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     path : str or path
         Usually ``NAME.safetensors``; no suffix is appended. An existing file is replaced
         atomically. If writing fails, it is unchanged and no partial file remains.
+
+    Warns
+    -----
+    UserWarning
+        For a ``CalibratedClassifier``, whose classifier is not in the file.
 
     Raises
     ------
@@ -86,6 +93,13 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     }
     with write_atomically(path) as partial:
         partial.write_bytes(safetensors.numpy.save(writer.arrays, metadata))
+    if isinstance(calibrator, CalibratedClassifier):
+        warnings.warn(
+            f"{os.fspath(path)} holds the calibrator, not the classifier: save estimators_ "
+            "separately, and pass them to bayescal.load(path, estimators=[...])",
+            UserWarning,
+            stacklevel=frames_to_caller(),
+        )
 
 
 def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = None) -> Any:
@@ -156,10 +170,10 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
         raise ValueError(message) from error
     classifiers = list(estimators or ())
     if len(classifiers) != missing:
-        raise ValueError(
-            f"estimators must be the {missing} fitted classifiers that {os.fspath(path)} does not "
-            f"hold, got {len(classifiers)}"
-        )
+        wanted = "[classifier]" if missing == 1 else f"[{missing} classifiers]"
+        holds = f"the calibrator, not the classifier: pass estimators={wanted}"
+        holds = holds if missing else "a calibrator without classifiers: leave estimators out"
+        raise ValueError(f"{os.fspath(path)} holds {holds}; got {len(classifiers)} estimators")
     if missing:
         calibrator.set_params(estimator=clone(classifiers[0]))
         calibrator.estimators_ = classifiers

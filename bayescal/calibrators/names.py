@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 from bayescal.calibrators.auto import Auto
@@ -13,9 +14,10 @@ from bayescal.calibrators.combine.one_vs_rest import OneVsRest
 
 __all__ = ["calibrator_names", "make_calibrator", "make_for"]
 
-#: Names of scikit-learn that differ from the class: Platt scaling with Platt's targets.
-_ALIASES: dict[str, tuple[str, dict[str, Any]]] = {"sigmoid": ("Logistic", {"smoothing": "platt"})}
-_PEERS = "isotonic", "sigmoid", "temperature"
+#: Platt scaling with Platt's targets, by scikit-learn's name and by that of its author.
+_PLATT: tuple[str, dict[str, Any]] = ("Logistic", {"smoothing": "platt"})
+_ALIASES = {"sigmoid": _PLATT, "platt": _PLATT}
+_PEERS = "isotonic", "sigmoid", "platt", "temperature"
 
 
 def calibrator_names() -> list[str]:
@@ -37,7 +39,7 @@ def make_calibrator(name: str, *, argument: str = "calibrator", **options: Any) 
     ----------
     name : str
         Name in any case, with or without underscores: "Beta", "venn_abers", "vennabers". "sigmoid"
-        is ``Logistic(smoothing="platt")``.
+        and "platt" are ``Logistic(smoothing="platt")``.
     argument : str
         Name of the argument in error messages.
     **options
@@ -57,8 +59,11 @@ def make_calibrator(name: str, *, argument: str = "calibrator", **options: Any) 
     classes, key = _classes(), _normalized(name)
     known = {_normalized(cls): (cls, {}) for cls in classes} | _ALIASES
     if key not in known:
+        similar = get_close_matches(key, known, 1)
+        hint = f"; did you mean {similar[0]!r}?" if similar else ""
         raise ValueError(
-            f"{argument} must be one of {', '.join([*sorted(classes), *_ALIASES])}, got {name!r}"
+            f"{argument} must be one of {', '.join([*sorted(classes), *_ALIASES])}, got "
+            f"{name!r}{hint}"
         )
     cls, defaults = known[key]
     return classes[cls](**{**defaults, **options})
@@ -69,9 +74,9 @@ def make_for(name: str, estimator: Any, k: int) -> Any:
 
     It takes probabilities, or the decision function if the classifier has no probabilities: as raw
     scores for two classes if the calibrator supports them, otherwise as logits. The methods that
-    scikit-learn has ("isotonic", "sigmoid" and "temperature") take the decision function if there
-    is one, as in scikit-learn. Binary calibrators calibrate each of several classes against the
-    rest.
+    scikit-learn has ("isotonic", "sigmoid" or "platt", and "temperature") take the decision
+    function if there is one, as in scikit-learn. Binary calibrators calibrate each of several
+    classes against the rest.
 
     Parameters
     ----------

@@ -36,7 +36,10 @@ _COMMANDS = {
         "_calibrate.export_file",
         "Write a calibrator as a program that runs without bayescal.",
     ),
-    "predict": ("_predict.predict", "Add calibrated probabilities to the rows of a file."),
+    "predict": (
+        "_predict.predict",
+        "Predict from a prior and labeled scores, without a fit: a generative model.",
+    ),
     "evaluate": (
         "_evaluate.evaluate_file",
         "Judge probabilities: metrics with intervals, tests, and a self-contained HTML page.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -10,16 +9,13 @@ import numpy as np
 import typer
 
 import bayescal as bc
-from bayescal.cli._errors import CommandError, library_call, quality, running, show
+from bayescal.cli._errors import CommandError, library_call, running, show
 from bayescal.cli._files import write_atomically
-from bayescal.cli._options import Integrator, NumSamples, Seed
-from bayescal.cli._prior_syntax import parse_prior
+from bayescal.cli._options import Seed
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_PRIOR = "gaussian: mu0=normal(-1, 1), mu1=normal(1, 1), sigma0=halfnormal(1), sigma1=halfnormal(1)"
-_METHODS = ("preds", "coeffs", "map", "predictive")
 _BINS = 10
 
 
@@ -38,47 +34,44 @@ def demo(
         "bayescal-demo"
     ),
     seed: Seed = 0,
-    num_samples: NumSamples = 100_000,
-    integrator: Integrator = "importance",
 ) -> None:
     """Calibrate a linear SVM on a built-in data set: a table and a reliability diagram."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(f"{out}: cannot make the folder: {error.strerror}") from error
-    steps = 3 + len(_METHODS)
     with running() as progress:
-        progress("training a linear SVM", 0, steps)
+        progress("training a linear SVM", 0, 4)
         raw = _svm_scores(seed)
-        progress("conditioning the prior", 1, steps)
-        # Standardize to the scale for which the prior was chosen.
-        center, spread = raw.calibration.mean(), raw.calibration.std()
-        known, points = ((part - center) / spread for part in (raw.calibration, raw.test))
-        base_rate = float(raw.calibration_labels.mean())
-        start = time.perf_counter()
-        with library_call():
-            post = bc.posterior(
-                parse_prior(_PRIOR),
-                (known, raw.calibration_labels),
-                integrator=integrator,
-                num_samples=num_samples,
-                class_prior=base_rate,
-                key=seed,
-            )
-        seconds: dict[str, float] = {"conditioning": time.perf_counter() - start}
         probs = {"uncalibrated": 1 / (1 + np.exp(-raw.test))}
-        for done, method in enumerate(_METHODS, start=2):
-            progress(f"predicting: {method}", done, steps)
-            start = time.perf_counter()
-            with library_call():
-                probs[method] = np.asarray(post.predict(points, method=method).probs)
-            seconds[method] = time.perf_counter() - start
-        progress("drawing", steps - 1, steps)
+        progress("fitting calibrators", 1, 4)
+        with library_call():
+            for calibrator in (bc.Auto(inputs="logits"), bc.Beta(inputs="logits"), bc.Isotonic()):
+                name = type(calibrator).__name__
+                raw_scores = name == "Isotonic"
+                calibrator.set_params(inputs="scores" if raw_scores else "logits")
+                calibrator.fit(raw.calibration, raw.calibration_labels)
+                probs[name] = calibrator.predict_proba(raw.test)[:, 1]
+            progress("conditioning a generative model", 2, 4)
+            probs["posterior"] = _posterior(raw)
+        progress("drawing", 3, 4)
         figure = out / "reliability.png"
-        _draw(figure, {n: probs[n] for n in ("uncalibrated", "predictive")}, raw.test_labels)
-    how = f"{integrator}{quality(post)}, {seconds['conditioning']:.1f} s to condition"
-    show(_explain(raw, base_rate), _table(probs, raw.test_labels, seconds), how, wrap=True)
+        _draw(figure, {n: probs[n] for n in ("uncalibrated", "Auto")}, raw.test_labels)
+    show(_explain(raw), _table(probs, raw.test_labels), wrap=True)
     show(f"reliability diagram: {figure}")
+
+
+def _posterior(raw: Scores) -> np.ndarray:
+    """Predict optimally if the scores of each class are normal with one variance."""
+    center, spread = raw.calibration.mean(), raw.calibration.std()
+    known, points = ((part - center) / spread for part in (raw.calibration, raw.test))
+    post = bc.posterior(
+        bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=1),
+        (known, raw.calibration_labels),
+        integrator="closed_form",
+        class_prior=float(raw.calibration_labels.mean()),
+    )
+    return np.asarray(post.predict(points).probs)
 
 
 def _svm_scores(seed: int) -> Scores:
@@ -106,32 +99,30 @@ def _svm_scores(seed: int) -> Scores:
     )
 
 
-def _explain(raw: Scores, base_rate: float) -> str:
+def _explain(raw: Scores) -> str:
     return (
         "Breast cancer Wisconsin: is a tumor benign? A linear SVM (C = 1, standardized features) "
         f"is calibrated on {len(raw.calibration)} cases and tested on {len(raw.test)} others; "
-        "neither trained it. Uncalibrated means the logistic function of its score.\n\n"
-        f"Prior: {_PRIOR}\n\n"
-        "It is weakly informative. It speaks of scores that are standardized on the calibration "
-        "cases: there the benign class lies higher, by two units give or take one and a half, and "
-        "each class has its own spread, of order one. The class prior is the share of benign "
-        f"calibration cases, {base_rate:.3f}.\n"
+        "neither trained it.\n\n"
+        "Uncalibrated is the logistic function of the SVM's score. Auto is the default calibrator, "
+        "Beta and Isotonic are classics. Posterior knows that scores of each class are normal, "
+        "with means near -1 and 1 and one variance near 1 after standardization.\n"
     )
 
 
-def _table(probs: dict[str, np.ndarray], y: np.ndarray, seconds: dict[str, float]) -> Table:
+def _table(probs: dict[str, np.ndarray], y: np.ndarray) -> Table:
     """Make a table of the scores of each method on the test rows."""
     from rich.table import Table
 
-    table = Table(caption="lower is better")
+    table = Table(caption="lower is better, but for ROC AUC")
     table.add_column("method")
-    for name in ("log loss", "Brier score", f"ECE ({_BINS} bins)", "seconds"):
+    for name in ("log loss", "Brier score", f"ECE ({_BINS} bins)", "ROC AUC"):
         table.add_column(name, justify="right")
     for name, p in probs.items():
         ece = bc.metrics.ece(p, y, bins=_BINS)
         values = bc.metrics.log_loss(p, y), bc.metrics.brier_score(p, y), ece
-        took = f"{seconds[name]:.2f}" if name in seconds else ""
-        table.add_row(name, *(f"{value:.4f}" for value in values), took)
+        auc = bc.metrics.roc_auc(p, y)
+        table.add_row(name, *(f"{value:.4f}" for value in (*values, auc)))
     return table
 
 

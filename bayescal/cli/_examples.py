@@ -6,7 +6,7 @@ from __future__ import annotations
 EXAMPLES = {
     "demo": """
 bayescal demo --out demo
-bayescal demo --integrator sobol --seed 1
+bayescal demo --seed 1
 """,
     "fit": """
 bayescal fit scores.csv --label y --columns p --out calibrator.safetensors

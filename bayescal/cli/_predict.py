@@ -67,7 +67,7 @@ def predict(
     encoding: Encoding = None,
     decimal: Decimal = ".",
 ) -> None:
-    """Add calibrated probabilities to the rows of a file."""
+    """Predict from a prior and labeled scores, without a fit: a generative model."""
     read_prior(prior)
     check_target(out)
     if interval is not None and not 0 < interval < 1:

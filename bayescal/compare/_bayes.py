@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal.compare.table import Scores, differences, in_one_order, read_table
 from bayescal.data.checks import check_count, check_finite
 
@@ -60,6 +61,7 @@ class SignedRankMatrix(NamedTuple):
     error: np.ndarray
 
 
+@other_words
 def bayesian_signed_rank(
     a: ArrayLike,
     b: ArrayLike,
@@ -148,6 +150,7 @@ def bayesian_signed_rank(
     return SignedRankPosterior(*(float(matrix[0, 1]) for matrix in result))
 
 
+@other_words
 def bayesian_signed_rank_matrix(
     scores: Scores,
     *,

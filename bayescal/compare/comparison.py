@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bayescal._core.keywords import other_words
 from bayescal._core.tables import TextTable
 from bayescal.compare._bayes import SignedRankMatrix, posterior_of
 from bayescal.compare._cliques import cliques
@@ -182,6 +183,7 @@ class Comparison:
         return self._lines().for_notebook()
 
 
+@other_words
 def compare(
     scores: Scores,
     *,

@@ -181,6 +181,8 @@ def check_names(names: Iterable[object], what: str) -> list[str]:
 
 def check_count(value: object, name: str, least: int = 1) -> int:
     """Return ``value`` as an integer of at least one, or ``least``."""
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)  # 1e5
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if value < least:

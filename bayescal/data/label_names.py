@@ -38,9 +38,11 @@ def check_classes(
     ``advice`` is what a message says where there are more than two, of which nothing else can be.
     """
     if classes is None:
-        if len(found) != columns:
-            raise ValueError(_wrong_number(found, columns))
-        return found
+        if len(found) == columns:
+            return found
+        if _are_positions(found, columns):
+            return np.arange(columns)
+        raise ValueError(_wrong_number(found, columns))
     given = class_array(classes)
     count = is_count(given)
     if given.shape != (columns,) or not (count or len(np.unique(given)) == columns):
@@ -150,12 +152,24 @@ def has_text(y: np.ndarray) -> bool:
     return any(issubclass(t, (str, bytes)) for t in kinds)
 
 
+def _are_positions(found: np.ndarray, columns: int) -> bool:
+    """Return whether labels that lack a class of several are integers in 0, ..., ``columns`` - 1.
+
+    A single label may be a mistake, and the labels 1, ..., ``columns`` - 1 may be counted from one.
+    """
+    if columns == 2 or found.dtype.kind not in "iu" or not 1 < len(found) < columns:
+        return False
+    from_one = len(found) == columns - 1 and found[0] == 1
+    return bool(found[0] >= 0 and found[-1] < columns and not from_one)
+
+
 def _wrong_number(classes: np.ndarray, columns: int) -> str:
     """Return the error message for a number of classes that does not match the columns."""
     if columns > 2:
         return (
-            f"y must hold {columns} classes to match the columns, got {len(classes)}; pass "
-            "classes=(label of each column, ...), which the data may then lack"
+            f"y must hold {columns} classes to match the columns of the scores, got "
+            f"{len(classes)}; pass classes={columns} for labels 0, ..., {columns - 1}, of which "
+            "the data may lack some, or classes=(label of each column, ...)"
         )
     if len(classes) == 1:
         return (

@@ -144,6 +144,47 @@ def class_codes(
     return known, find_positions(values, known)[index]
 
 
+def code_labels(data: Any, k: int) -> tuple[Any, np.ndarray]:
+    """Replace labels that are no numbers, or are -1 and 1, by positions among the sorted classes.
+
+    ``data`` is one data set, a batch or a list, as for :func:`bayescal.posterior`, whose other
+    faults are left to ``check_data``. Returns also the classes (k,).
+    """
+    sets = data if isinstance(data, list) else [data]
+    if not all(isinstance(one, tuple) and len(one) in (2, 3) for one in sets):
+        return data, np.arange(k)
+    labels = []
+    for one in sets:
+        y = one[1] if hasattr(one[1], "detach") else np.asarray(one[1])
+        mask = one[2] if len(one) == 3 else None
+        if mask is not None and np.shape(mask) == np.shape(y):
+            y = np.where(np.asarray(mask, bool), y, np.ravel(y)[np.argmax(np.ravel(mask))])
+        labels.append(y)
+    signs = k == 2 and all(
+        isinstance(y, np.ndarray) and y.dtype.kind in "if" and y.min(initial=0) == -1
+        for y in labels
+    )
+    text = all(isinstance(y, np.ndarray) and is_text(y) for y in labels)
+    if not text and not signs:
+        return data, np.arange(k)
+    together = np.concatenate([as_labels(np.ravel(y)) for y in labels])
+    check_present(together, name="labels")
+    if signs and not np.array_equal(np.unique(together), [-1, 1]):
+        return data, np.arange(k)
+    values, codes = np.unique(as_text(together) if text else together, return_inverse=True)
+    if len(values) != k:
+        raise ValueError(
+            f"labels must be {k} different ones, got {label_list(values)[:5]}; where the data lack "
+            f"a class, pass the positions 0, ..., {k - 1} of the classes"
+        )
+    parts = np.split(codes, np.cumsum([y.size for y in labels])[:-1])
+    coded = [
+        (one[0], part.reshape(y.shape), *one[2:])
+        for one, y, part in zip(sets, labels, parts, strict=True)
+    ]
+    return (coded if isinstance(data, list) else coded[0]), values
+
+
 def _number_codes(labels: np.ndarray, k: int, unnamed: bool, all_rows: bool) -> np.ndarray:
     """Read numbers as positions among k classes; -1 and 1 are two unnamed classes."""
     advice, least = _NAME_CLASSES, labels.min(initial=0)

@@ -81,8 +81,8 @@ class Reading:
     outcomes: Outcomes = "labels"
     #: Whether rows have any number of labels, which come in one column each.
     multilabel: bool = False
-    #: Whether to keep only the second of two columns.
-    second: bool = False
+    #: Whether two columns are read as P(second class), so that both shapes have equal metrics.
+    second: bool = True
     #: Whether these are all rows. A batch may be empty, lack a class or have only zero weights.
     whole: bool = True
 
@@ -216,7 +216,7 @@ def read_arrays(
     array = _as_probs(in_order(array, names, classes), reading)
     array = check_probabilities(array, "probs", eps)
     if reading.second and k == 2 and array.ndim == 2:
-        array = array[:, 1]
+        array = np.ascontiguousarray(array[:, 1])
     data = Predictions(array, codes, rows_weights, EPS, classes, eps)
     return data if reading.outcomes == "labels" else _by_outcome(data, labels)
 
@@ -267,6 +267,8 @@ def _read_on_device(probs: Any, y: Any, weights: Any, reading: Reading) -> Predi
         else:
             weights = check_weights_of(weights, **options)
         device_probs = jnp.clip(reading.probs(array.astype(float)), 0.0, 1.0)
+        if reading.second and device_probs.ndim == 2 and k == 2:
+            device_probs = device_probs[:, 1]
         eps = precision(array.dtype)
         return Predictions(device_probs, jnp.asarray(codes), jnp.asarray(weights), EPS, None, eps)
 
@@ -301,6 +303,8 @@ def read_truth(
     array = in_order(array, names, classes, name)
     if weights is not None and array.shape[:1] == np.shape(weights):
         array = array[as_numpy(weights, "weights") > 0]
+    if probs.ndim == 1 and array.shape == (len(probs), 2):
+        return check_probabilities(array.astype(np.float64), name, precision(array.dtype))[:, 1]
     if array.shape != probs.shape:
         raise ValueError(f"{name} must have shape {probs.shape}, got {array.shape}")
     return check_probabilities(array.astype(np.float64), name, precision(array.dtype))
@@ -361,7 +365,7 @@ def _right_call() -> str:
     """Describe how to call the public function that was called."""
     frame, called = sys._getframe(1), None
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("bayescal."):
-        if frame.f_code.co_name != "ignored":  # the wrapper that ignores underflow
+        if frame.f_code.co_name not in ("ignored", "renamed"):  # decorators
             called = frame.f_code
         frame = frame.f_back
     if called is None or called.co_name.startswith(("_", "<")):

@@ -92,6 +92,15 @@ def pack(scores: Any, k: int) -> np.ndarray:
             "of the other logits before any filter has removed them"
         )
     check_finite(rest, "rest")
+    if (
+        (np.abs(rest) < 1e-3).all()
+        and (wide <= 0).all()
+        and (np.exp(wide).sum(axis=1) > 0.01).any()
+    ):
+        raise ValueError(
+            "rest must be the log-sum-exp of the other logits alone, got 0 in all rows, which is "
+            "that of all log probabilities; bayescal.top_logprobs(indices, logprobs) computes it"
+        )
     other = bounded(rest.astype(float)) - math.log(k - m)
     most = wide.max(axis=1)
     eps = max(precision(logits.dtype), precision(rest.dtype))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal.data import checks
 
 __all__ = ["SimplexData", "sample", "true_probabilities"]
@@ -82,6 +83,7 @@ def true_probabilities(probs: ArrayLike) -> np.ndarray:
     return mass / mass.sum(axis=1, keepdims=True)
 
 
+@other_words
 def sample(n: int, *, seed: int = 0) -> SimplexData:
     r"""Draw predictions from Dirichlet(1/2, 1/2, 1/2), and labels by their true probabilities.
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.keys import as_key
+from bayescal._core.keys import Seed, as_key
+from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.precision import float64
 from bayescal.data import checks
@@ -97,6 +98,7 @@ def experiments() -> Mapping[str, Prior]:
     return MappingProxyType(priors)
 
 
+@other_words
 def sample(
     prior: Prior,
     num_datasets: int,
@@ -105,7 +107,7 @@ def sample(
     class_ratio: ArrayLike = 0.5,
     dim: int = 1,
     parameters: Mapping[str, ArrayLike] | None = None,
-    key: int | jax.Array = 0,
+    key: Seed = 0,
 ) -> SyntheticData:
     """Draw data sets from a generative model, with new parameters from the prior for every one.
 
@@ -127,7 +129,7 @@ def sample(
     parameters : mapping, optional
         Parameters (B, ...) to use instead of draws from the prior, for example those of other data
         in order to draw a test set for each of its data sets.
-    key : int or JAX key
+    key : int, JAX key or NumPy generator
         Seed; the same key gives the same data.
 
     Returns

@@ -133,9 +133,10 @@ def expected_performance(
 
     Notes
     -----
-    The Brier score sums over classes, as :func:`metrics.brier_score` does of rows of
-    probabilities. Intervals of the expected value are normal in the draws. Realized values of up to
-    1,000 rows are simulated with labels; those of more rows have a mixture of normal distributions.
+    The Brier score is that of :func:`metrics.brier_score`: of the second class for two classes, and
+    summed over three and more. Intervals of the expected value are normal in the draws. Realized
+    values of up to 1,000 rows are simulated with labels; those of more rows have a mixture of
+    normal distributions.
 
     Examples
     --------
@@ -201,10 +202,10 @@ def _losses(predicted: np.ndarray, table: np.ndarray | None) -> np.ndarray:
     """Compute what each label of each row would cost (metrics, m, k)."""
     best = predicted.argmax(axis=1)
     onehot = np.arange(predicted.shape[1]) == best[:, None]
-    squares = (predicted**2).sum(axis=1, keepdims=True)
+    squares = 1 - 2 * predicted + (predicted**2).sum(axis=1, keepdims=True)
     losses = [
         -np.log(np.maximum(predicted, FLOOR)),
-        1 - 2 * predicted + squares,
+        squares / 2 if predicted.shape[1] == 2 else squares,
         onehot.astype(float),
     ]
     if table is not None:

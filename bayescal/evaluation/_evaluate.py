@@ -7,13 +7,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
+from bayescal._core.tables import printable
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.checks import check_count, check_level, check_names
 from bayescal.data.fitted import is_fitted, predictions
@@ -26,6 +28,10 @@ from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
 from bayescal.metrics import Interval, report
 from bayescal.metrics.registry import usual_metrics
+from bayescal.metrics.scores.ranking import can_rank
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -87,11 +93,20 @@ class Evaluation(Measured):
             "models": models,
         }
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return the metrics as a data frame; see ``Report.to_frame``."""
+        return self.report.to_frame()
+
+    def to_markdown(self) -> str:
+        """Return verdicts and metrics in Markdown, for documents and code hosts."""
+        lines = [f"- **{printable(name)}**: {text}" for name, text in self.summary().items()]
+        return "\n".join([*map(printable, lines), "", self.report.to_markdown()])
+
     @ignoring_underflow
     def to_html(
         self,
         *,
-        title: str = "Calibration report",
+        title: str | None = None,
         about: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> str:
@@ -101,8 +116,8 @@ class Evaluation(Measured):
 
         Parameters
         ----------
-        title : str
-            Title of the page.
+        title : str, optional
+            Title of the page, by default that of :func:`evaluate`, or "Calibration report".
         about : mapping from str to str, optional
             Further facts about the data and how they were read.
         progress : callable, optional
@@ -113,6 +128,7 @@ class Evaluation(Measured):
         str
             The page.
         """
+        title = title or self.report.title or "Calibration report"
         return _page.build(self, title, about or {}, progress or _quiet)
 
     def save_html(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -128,6 +144,7 @@ class Evaluation(Measured):
         Path(path).write_text(self.to_html(**options), encoding="utf-8")
 
 
+@other_words
 @ignoring_underflow
 def evaluate(
     probs: Any,
@@ -141,6 +158,7 @@ def evaluate(
     replicates: int = 1000,
     bins: int = 15,
     seed: int = 0,
+    title: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Evaluate the probabilities of one model, or of several on the same rows.
@@ -183,6 +201,8 @@ def evaluate(
         Number of bins of the calibration errors and of the reliability diagrams.
     seed : int
         Seed of the resamples and the drawn labels.
+    title : str, optional
+        Title of the page, and of the table.
     progress : callable, optional
         Called with what is being done, the number of steps done, and the total.
 
@@ -243,7 +263,7 @@ def evaluate(
     check_names(given, "probs")
     models = {}
     for name, model in given.items():
-        reading = Reading(classes, "probs" if name in fitted else inputs, second=True)
+        reading = Reading(classes, "probs" if name in fitted else inputs)
         models[str(name)] = as_predictions(model, y, weights, reading)
     columns = {model.columns for model in models.values()}
     if len(columns) > 1:
@@ -273,10 +293,11 @@ def evaluate(
             raise ValueError("models must have the same cases in the same order")
     measured = report(
         models,
-        metrics=usual_metrics(k, groups is not None, bins=bins),
+        metrics=usual_metrics(k, groups is not None, ranking=can_rank(first), bins=bins),
         level=level,
         replicates=replicates,
         seed=seed,
+        title=title,
     )
     for blocks in read:
         blocks.finish()

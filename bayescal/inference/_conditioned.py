@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, Params
-from bayescal._core.keys import as_key
+from bayescal._core.keys import Seed, as_key
 from bayescal._core.lazy import jax
+from bayescal._core.plotting import plot_function
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.data import checks
@@ -21,11 +22,17 @@ from bayescal.inference.engine.condition import Setup, Summary, alone, find_mode
 from bayescal.inference.engine.layout import BatchLayout, Index
 from bayescal.inference.engine.share import Work
 from bayescal.inference.integrators.base import Problem
+from bayescal.inference.parameters import ParameterPosterior
 from bayescal.models import Prior
 
 if TYPE_CHECKING:
     import arviz
     import xarray as xr
+    from matplotlib.axes import Axes
+
+
+#: Attributes for other modules, which tab completion does not show.
+_INTERNAL = ("alone", "data", "facts", "layout", "posterior_size", "problem", "setup", "work")
 
 
 class Conditioned(ABC):
@@ -43,10 +50,13 @@ class Conditioned(ABC):
         work: Work,
         summary: Summary[np.ndarray],
         num_samples: int,
+        classes: np.ndarray | None = None,
     ) -> None:
         self.prior = prior
         self.integrator = setup.integrator.name
         self.num_samples = num_samples
+        known = np.arange(work.problem.prior.family.classes)
+        self.classes = known if classes is None else classes
         self.layout, self.data, self.setup = layout, layout.flat(), setup
         self.problem, self.work = work.problem, work
         self._summary = summary
@@ -123,7 +133,7 @@ class Conditioned(ABC):
             draws = weighted_draws(*self.alone(index))
             return jax.tree.map(lambda leaf: leaf.astype(out), draws)
 
-    def sample(self, num_draws: int, *, key: int | jax.Array = 0, index: Index = 0) -> Params:
+    def sample(self, num_draws: int, *, key: Seed = 0, index: Index = 0) -> Params:
         """Sample ``num_draws`` equally weighted draws from the posterior, each (num_draws, ...).
 
         Weighted draws are resampled, so draws repeat if the effective sample size is small.
@@ -150,7 +160,7 @@ class Conditioned(ABC):
         *,
         num_draws: int = 4000,
         chains: int = 4,
-        key: int | jax.Array = 0,
+        key: Seed = 0,
         index: Index | None = None,
     ) -> arviz.InferenceData | xr.DataTree:
         """Convert equally weighted draws to ArviZ's container, for ``az.summary`` and plots.
@@ -163,7 +173,7 @@ class Conditioned(ABC):
             effective sample size and R-hat judge the weights, as ``ess`` and ``pareto_k`` do.
         chains : int
             Number of chains.
-        key : int or JAX key
+        key : int, JAX key or NumPy generator
             Seed of the resampling.
         index : int, str or tuple, optional
             A data set of a batch, by default the first; or a prior of a grid by name, or a name and
@@ -214,6 +224,63 @@ class Conditioned(ABC):
             attributes[name] = float(values[0]) if names is None else values.tolist()
         return to_arviz(shape(after), shape(before), attributes, names)
 
+    def parameter_posterior(
+        self, *, num_draws: int = 4000, key: Seed = 0, index: Index = 0
+    ) -> ParameterPosterior:
+        """Resample equally weighted draws of the parameters that the prior leaves open.
+
+        Parameters
+        ----------
+        num_draws : int
+        key : int, JAX key or NumPy generator
+            Seed of the resampling.
+        index : int, str or tuple
+            Data set or prior of a grid, as for :meth:`to_arviz`.
+
+        Returns
+        -------
+        ParameterPosterior
+            With means, standard deviations and intervals, for ``bayescal.plots.parameters``.
+        """
+        draws = {n: np.asarray(v) for n, v in self.sample(num_draws, key=key, index=index).items()}
+        free = {name: v[None] for name, v in draws.items() if np.any(v != v[:1])} or {
+            name: v[None] for name, v in draws.items()
+        }
+        size = sum(int(np.prod(v.shape[2:])) for v in free.values())
+        i, summary = self.layout.position(index), self._summary
+        ess, r_hat = np.full(size, summary.ess[i]), np.full(size, summary.r_hat[i])
+        divergences = int(np.nan_to_num(summary.divergences[i]))
+        return ParameterPosterior(free, self.integrator, ess, r_hat, divergences)
+
+    def plot(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        level: float = 0.9,
+        index: Index = 0,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw the posterior of the parameters: a median and an interval for every number.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Parameters to draw, by default all that the prior leaves open.
+        level : float
+            Probability of the intervals, in (0, 1).
+        index : int, str or tuple
+            Data set or prior of a grid, as for :meth:`to_arviz`.
+        ax : matplotlib Axes, optional
+            Where to draw, by default on a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            As of :func:`bayescal.plots.parameters`.
+        """
+        draw = plot_function("parameters")
+        return draw(self.parameter_posterior(index=index), names, level=level, ax=ax)
+
     def _priors(self) -> Iterable[Prior]:
         if isinstance(self.prior, Prior):
             return [self.prior]
@@ -243,6 +310,10 @@ class Conditioned(ABC):
             low, high = text.format(values.min()), text.format(values.max())
             facts.append((label, low if low == high else f"{low} to {high}"))
         return facts
+
+    def __dir__(self) -> list[str]:
+        """List the public attributes, without the inputs of compiled programs."""
+        return [name for name in super().__dir__() if name not in _INTERNAL]
 
     def __repr__(self) -> str:
         """Return the essentials in one line."""

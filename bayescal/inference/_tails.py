@@ -15,7 +15,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal._core.warnings import AccuracyWarning, SamplingWarning
+from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller
 from bayescal.data.checks import Batch
 from bayescal.inference._uncertainty import unresolved_mass
 from bayescal.inference.engine.averages import (
@@ -144,7 +144,7 @@ def warn_of_large(nats: np.ndarray, values: np.ndarray, points: np.ndarray) -> N
             f"{what} at {_first(bad, points)}: so far from the data the integration or rounding "
             "fails; leave such points out, or clip them to the range of the data",
             AccuracyWarning,
-            stacklevel=4,
+            stacklevel=frames_to_caller(),
         )
 
 
@@ -247,7 +247,7 @@ def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: 
             f"may be off by {np.max(error[bad]):.1g}; see mcse, use integrator='quadrature' (up to "
             "three scalar parameters), or clip such points to the range of the data",
             SamplingWarning,
-            stacklevel=4,
+            stacklevel=frames_to_caller(),
         )
     return True
 

@@ -11,6 +11,7 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax
 from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.plotting import plot_function
 from bayescal._core.precision import as_result, float64
 from bayescal._core.tables import html_table
 from bayescal.data import checks
@@ -24,6 +25,7 @@ from bayescal.models import Family
 if TYPE_CHECKING:
     import arviz
     import xarray as xr
+    from matplotlib.axes import Axes
 
 __all__ = ["Prediction"]
 
@@ -256,7 +258,8 @@ class Prediction:
         xarray.Dataset
             ``probs`` with the dimensions ``prior`` (for a grid, labeled by name), ``dataset`` (for
             a batch), ``point``, and ``class`` (for more than two classes); also ``log_odds`` or
-            ``log_probs``, ``log_evidence``, ``ess``, ``pareto_k``, and the points ``x``.
+            ``log_probs``, ``log_evidence``, ``ess``, ``pareto_k``, and the points ``x``. Scores
+            ``x`` are an index: ``.sel(x=0.5, method="nearest")``.
 
         Examples
         --------
@@ -288,8 +291,67 @@ class Prediction:
         coords: dict[str, Any] = {"x": ((*point_dims, "point", *more), self.x)}
         if layout.names is not None:
             coords["prior"] = list(layout.names)
+        if "dataset" in lead:
+            coords["dataset"] = np.arange(layout.dims["dataset"])
+        if not self._binary:
+            coords["class"] = post.classes
         about = {"method": self.method, "integrator": post.integrator}
-        return xr.Dataset(values, coords, about)
+        result = xr.Dataset(values, coords, about)
+        return result.set_xindex("x") if result.x.dims == ("point",) else result
+
+    def plot(
+        self, *, level: float | None = 0.9, ax: Axes | None = None, label: str | None = None
+    ) -> Axes:
+        """Draw the probability of the second class over a single score, with its credible band.
+
+        Parameters
+        ----------
+        level : float or None
+            Posterior probability of the band, in (0, 1); None leaves it out, and so does a method
+            for which there is none.
+        ax : matplotlib Axes, optional
+            Where to draw, by default on a new figure. Drawing on the same axes again continues with
+            the next color and line.
+        label : str, optional
+            Name in the legend. The curves of a grid have the names of its priors.
+
+        Returns
+        -------
+        matplotlib Axes
+            ``ax``, or the axes of the new figure.
+
+        Raises
+        ------
+        ValueError
+            For several features, more than two classes, and batches of data sets.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bayescal as bc
+        >>> prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
+        >>> data = ([-1.2, 0.3, 1.1], [0, 0, 1])
+        >>> ax = bc.posterior_predict(prior, data, np.linspace(-3, 3, 50)).plot()
+        >>> ax.get_ylabel()
+        'Probability of class 1'
+        """
+        layout = self.posterior.layout
+        if not self._binary or self.x.ndim != 1 or not layout.given.single:
+            raise ValueError(
+                "plot draws predictions of two classes from one score for one data set, got points "
+                f"of shape {self.x.shape} and probabilities of shape {self.probs.shape}"
+            )
+        draw = plot_function("curve")
+        banded = level is not None and self.method in ("predictive", "preds")
+        ends = self.interval(level) if banded and level is not None else (None, None)
+        names = [label] if layout.names is None else list(layout.names)
+        for i, name in enumerate(names):
+            parts = (self.probs, *ends)
+            if layout.names is not None:
+                parts = tuple(None if part is None else part[i] for part in parts)
+            ax = draw(self.x, *parts, ax=ax, label=name)
+        assert ax is not None
+        return ax
 
     def _facts(self) -> list[tuple[str, str]]:
         low, high = np.nanmin(self.probs), np.nanmax(self.probs)

@@ -27,6 +27,7 @@ from bayescal.inference._tails import (
 )
 from bayescal.inference.engine.condition import Setup, mean_coefficients, natural_rows
 from bayescal.inference.engine.interpolate import center_and_scale
+from bayescal.inference.engine.layout import Index
 from bayescal.inference.engine.predict import (
     Predicted,
     predict_by_nodes,
@@ -34,6 +35,7 @@ from bayescal.inference.engine.predict import (
     predict_exactly,
     predict_linear,
 )
+from bayescal.inference.function import PosteriorFunction, function_of
 from bayescal.inference.integrators.base import Problem
 from bayescal.inference.prediction import LONG, Prediction
 
@@ -60,6 +62,8 @@ class Posterior(Conditioned):
         Name of the integrator.
     num_samples : int
         Number of draws, after rounding by the integrator.
+    classes : array of shape (k,)
+        The labels, sorted; 0, ..., k - 1 if they were passed as such.
     log_evidence : float, or array of shape (batch,), (prior,) or (prior, batch)
         log p(data | prior); NaN for ``nuts``, which does not estimate it.
     ess : float, or array of shape (batch,)
@@ -154,6 +158,28 @@ class Posterior(Conditioned):
             for v in (result.values, result.probs)
         )
         return Prediction(self, points, method, values, probs, error, nats)
+
+    def as_function(self, method: str = "predictive", *, index: Index = 0) -> PosteriorFunction:
+        """Return the predictions as a pure function of points, for JAX's transformations.
+
+        Parameters
+        ----------
+        method : str
+            ``"predictive"``, ``"preds"``, ``"coeffs"`` or ``"map"``; see ``posterior_predict``.
+        index : int, str or tuple
+            Data set or prior of a grid, as for :meth:`to_arviz`.
+
+        Returns
+        -------
+        PosteriorFunction
+            ``f(x)`` computes probabilities in JAX's default type, in O(draws * points).
+        """
+        checks.check_choice(method, "method", METHODS)
+        natural = None
+        if method in ("coeffs", "map"):
+            with float64():
+                natural = self._natural(method, self.problem)[self.layout.position(index)]
+        return function_of(self, method, natural, index)
 
     def _local_part(
         self, points: np.ndarray, divided: bool, *arguments: object

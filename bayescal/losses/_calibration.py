@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax, jnp
 from bayescal.data.checks import check_count, check_real
 from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar
@@ -88,6 +89,7 @@ def mmce(
     return root((gap[:, None] * gap * kernel).sum(), 2)
 
 
+@other_words
 def soft_ece(
     logits: ArrayLike,
     labels: ArrayLike,

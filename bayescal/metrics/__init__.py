@@ -10,6 +10,9 @@ the numbers that they hold. The type only says by how much the sum of a row may 
 times its precision, or 1e-3 where that is more.
 """
 
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
 from bayescal.metrics._accumulator import Accumulator
 from bayescal.metrics._scorer import scorer
 from bayescal.metrics.calibration.canonical import canonical_ece
@@ -26,9 +29,16 @@ from bayescal.metrics.kernels.skce import skce
 from bayescal.metrics.kernels.skce_test import skce_test
 from bayescal.metrics.kernels.smooth import smooth_ece
 from bayescal.metrics.scores.corp import Corp, corp
-from bayescal.metrics.scores.decisions import DecisionCost, decision_cost, loss_gap
+from bayescal.metrics.scores.decisions import (
+    DecisionCost,
+    Threshold,
+    best_threshold,
+    decision_cost,
+    loss_gap,
+)
 from bayescal.metrics.scores.multilabel import hamming_loss, multilabel_ecce, multilabel_ece
 from bayescal.metrics.scores.proper import accuracy, brier_score, log_loss
+from bayescal.metrics.scores.ranking import average_precision, roc_auc
 from bayescal.metrics.scores.truth import true_calibration_error
 from bayescal.metrics.scores.variational import variational_ece
 from bayescal.metrics.uncertainty.calibration_tests import (
@@ -50,7 +60,10 @@ __all__ = [
     "MulticalibrationError",
     "ReliabilityCurve",
     "Report",
+    "Threshold",
     "accuracy",
+    "average_precision",
+    "best_threshold",
     "bootstrap",
     "brier_score",
     "canonical_ece",
@@ -73,6 +86,7 @@ __all__ = [
     "multilabel_ece",
     "reliability_curve",
     "report",
+    "roc_auc",
     "scorer",
     "skce",
     "skce_test",
@@ -81,3 +95,19 @@ __all__ = [
     "true_calibration_error",
     "variational_ece",
 ]
+
+
+if not TYPE_CHECKING:  # which would take every name for a right one
+
+    def __getattr__(name: str) -> Any:
+        from bayescal.metrics.registry import METRICS, OTHER_NAMES
+
+        if name not in OTHER_NAMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        metric, options = OTHER_NAMES[name]
+        function = METRICS[metric].function
+        return partial(function, **options) if options else function
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name[:2] == name[-2:] == "__")})

@@ -92,7 +92,7 @@ class Accumulator:
         self._chosen, self._classes = choices, classes if named else columns
         names = self._classes if named else None
         self._reading = Reading(names, inputs, multilabel=self._many, whole=False)
-        self._columns = None if named and columns == 2 and not self._many else columns
+        self._columns = None if columns == 2 and not self._many else columns
         self._metrics = {
             name: streamed(metric, self._columns, options)
             for name, (metric, options) in choices.items()
@@ -183,10 +183,9 @@ class Accumulator:
         checked = read_arrays(probs, y, weights, self._reading)
         if checked.columns != self._columns and np.size(y):
             wanted = "(n,)" if self._columns is None else f"(n, {self._columns})"
-            second = self._columns is None and checked.columns == 2
             raise ValueError(
                 f"probs must have shape {wanted}, got {checked.probs.shape}, as "
-                f"classes={self._classes!r}{'; pass probs[:, 1]' if second else ''}"
+                f"classes={self._classes!r}"
             )
         return checked
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 
 from bayescal.data.label_names import label_list
-from bayescal.metrics.registry import METRICS
+from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric
 
 __all__ = ["Scorer", "make"]
 
@@ -65,6 +65,9 @@ def make(name: str, pos_label: object, options: dict[str, Any]) -> Scorer:
     """Check the name and the options, and return the scorer."""
     known = {key: entry for key, entry in METRICS.items() if entry.labels}
     own = name.removeprefix("neg_")
+    if own in OTHER_NAMES:
+        metric, options = find_metric(own, options)
+        name, own = name.replace(own, metric), metric
     if own not in known or (own != name and known[own].best == "high"):
         names = ", ".join(key if e.best == "high" else f"neg_{key}" for key, e in known.items())
         raise ValueError(f"name must be one of {names}, got {name!r}")

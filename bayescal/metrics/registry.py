@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Literal
 
 from bayescal.data.checks import check_eps
 from bayescal.metrics.calibration.canonical import canonical_ece, make_canonical
@@ -36,7 +39,17 @@ from bayescal.metrics.scores.proper import (
 from bayescal.metrics.scores.truth import true_calibration_error
 from bayescal.metrics.sums import Metric, SumMetric
 
-__all__ = ["METRICS", "Choice", "Choices", "Entry", "choose_metrics", "streamed", "usual_metrics"]
+__all__ = [
+    "METRICS",
+    "OTHER_NAMES",
+    "Choice",
+    "Choices",
+    "Entry",
+    "choose_metrics",
+    "find_metric",
+    "streamed",
+    "usual_metrics",
+]
 
 #: A name, or a name and options of the function of that name.
 Choice = str | tuple[str, Mapping[str, object]]
@@ -92,13 +105,46 @@ METRICS: dict[str, Entry] = {
 }
 
 
+#: Names of metrics in other libraries, with the options that they imply.
+OTHER_NAMES: Choices = {
+    "nll": ("log_loss", {}),
+    "cross_entropy": ("log_loss", {}),
+    "logloss": ("log_loss", {}),
+    "brier": ("brier_score", {}),
+    "mce": ("ece", {"norm": math.inf}),
+    "rmsce": ("ece", {"norm": 2}),
+    "ace": ("ece", {"binning": "equal_mass"}),
+}
+
+
+def find_metric(
+    name: str, options: Mapping[str, object] = MappingProxyType({})
+) -> tuple[str, dict[str, Any]]:
+    """Find a metric by its name here or in other libraries; return its name and options.
+
+    Raises a ValueError for unknown names; the message has the most similar name.
+
+    Examples
+    --------
+    >>> find_metric("mce", {"bins": 10})
+    ('ece', {'norm': inf, 'bins': 10})
+    """
+    if name in METRICS:
+        return name, dict(options)
+    if name in OTHER_NAMES:
+        metric, implied = OTHER_NAMES[name]
+        return metric, {**implied, **options}
+    similar = get_close_matches(str(name), [*METRICS, *OTHER_NAMES], 1)
+    hint = f"; did you mean {similar[0]!r}?" if similar else ""
+    raise ValueError(f"no metric named {name!r}; there are {', '.join(METRICS)}{hint}")
+
+
 def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumMetric:
     """Return a metric as a function of sums: itself, or an approximation of one that sorts.
 
     Metrics that need all cases at once are a ValueError.
     """
-    if name not in METRICS:
-        raise ValueError(f"no metric named {name!r}; there are {', '.join(METRICS)}")
+    name, options = find_metric(name, options)
     make = METRICS[name].make
     if make is None or not METRICS[name].streams:
         able = ", ".join(key for key, each in METRICS.items() if each.make and each.streams)
@@ -111,12 +157,13 @@ def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumM
 
 
 def usual_metrics(
-    classes: int, clusters: bool = False, **bins: object
+    classes: int, clusters: bool = False, *, ranking: bool = False, **bins: object
 ) -> dict[str, tuple[str, dict[str, object]]]:
     """Return what a report has by default; ``bins`` are options of the calibration errors.
 
     The correction of "debiased_ece" takes rows as independent. Where they lie in ``clusters``, the
-    error is not corrected, and its interval takes chance off by clusters.
+    error is not corrected, and its interval takes chance off by clusters. Scores of the ranking are
+    for two classes in memory.
     """
     squares: dict[str, object] = {"norm": 2, "binning": "equal_mass", **bins}
     found: dict[str, tuple[str, dict[str, object]]] = {
@@ -128,6 +175,8 @@ def usual_metrics(
     }
     if classes > 2:
         found["class-wise ECE"] = ("ece", {"kind": "classwise", **bins})
+    if ranking:
+        found |= {"ROC AUC": ("roc_auc", {}), "average precision": ("average_precision", {})}
     return found
 
 
@@ -148,5 +197,6 @@ def choose_metrics(
             raise ValueError(
                 f"metrics must have different names, got {name!r} twice: use a mapping"
             )
-        found[name] = metric, dict(options)
+        known = metric in METRICS or metric in OTHER_NAMES
+        found[name] = find_metric(metric, options) if known else (metric, dict(options))
     return found

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, Params
+from bayescal._core.keys import Seed, as_key
 from bayescal._core.lazy import is_traced, jax, jnp, registered
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.warnings import frames_to_caller
-from bayescal.data.checks import as_numpy
+from bayescal.data.checks import as_numpy, check_count
 from bayescal.models._family import Family
 
 if TYPE_CHECKING:
@@ -95,6 +96,33 @@ class Prior:
     values: dict[str, Any]
     model: Callable[..., None] | None = None
     closed_form: Any = None
+
+    def sample(self, num_draws: int, *, key: Seed = 0, dim: int = 1) -> Params:
+        """Sample parameters from the prior, for prior predictive checks.
+
+        Parameters
+        ----------
+        num_draws : int
+        key : int, JAX key or NumPy generator
+            Seed.
+        dim : int
+            Number of features, for multivariate families.
+
+        Returns
+        -------
+        dict of arrays of shape (num_draws, ...)
+            Parameters by name, also those that the prior fixes.
+
+        Examples
+        --------
+        >>> import numpyro.distributions as dist
+        >>> from bayescal import GaussianPrior
+        >>> draws = GaussianPrior(mu0=dist.Uniform(-2, 0), mu1=1.0, sigma=1.0).sample(1000)
+        >>> draws["mu0"].shape, draws["mu0"].mean().round().item(), draws["mu1"][0].item()
+        ((1000,), -1.0, 1.0)
+        """
+        num_draws = check_count(num_draws, "num_draws")
+        return draw(fit_shapes(self, dim), as_key(key), num_draws)[0]
 
     def __repr__(self) -> str:
         """Return the call that makes this prior."""

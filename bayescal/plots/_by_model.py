@@ -94,7 +94,7 @@ def by_model(
     bins, binning = options.get("bins", 10), options.get("binning", "equal_width")
     panels = []
     for model in models:
-        rows = model.second_of_fitted
+        rows = model.data
         error = ece(rows.probs, rows.y, weights=rows.weights, bins=bins, binning=binning, kind=kind)
         title = f"ECE {error:.3f}" if model.name is None else f"{model.name}\nECE {error:.3f}"
         panels.append(Panel(rows.probs, rows.y, title))

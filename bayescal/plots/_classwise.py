@@ -107,9 +107,8 @@ def classwise(
         shape = None if is_fitted(model) else np.shape(cast("ArrayLike", model))
         if shape is not None and len(shape) != 2:
             raise ValueError(f"probs must have shape (n, k), got {shape}")
-    models = read_models(
-        probs, data, "classwise", y=y, weights=weights, classes=classes, inputs=inputs
-    )
+    options_of_reading = {"weights": weights, "classes": classes, "inputs": inputs}
+    models = read_models(probs, data, "classwise", y=y, second=False, **options_of_reading)
     sizes = {model.data.probs.shape[1] for model in models}
     if len(sizes) != 1:
         raise ValueError(f"probs must have one number of classes, got {sorted(sizes)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal._core.tables import p_value
 from bayescal.data.checks import check_choice, check_level
 from bayescal.data.label_names import Classes
@@ -30,6 +31,7 @@ _MAX_LEGEND = 0.6
 _PARTS = "ecce", "p"
 
 
+@other_words
 def cumulative(
     probs: Models,
     *data: object,
@@ -75,8 +77,8 @@ def cumulative(
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts, equal to repeating rows.
     events : {"binary", "confidence"}, optional
-        What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
-        (n,) and "confidence" for shape (n, k).
+        What is predicted: P(y = 1), or the largest probability. By default "binary" for two
+        classes and "confidence" for more.
     level : float or None, default 0.9
         Probability of the band, in (0, 1); None omits it.
     seed : int, default 0
@@ -139,7 +141,7 @@ def cumulative(
         classes=classes,
         inputs=inputs,
     )
-    rows = [model.second_of_fitted for model in models]
+    rows = [model.data for model in models]
     kinds = {resolve_kind(events, None, row.columns, SINGLE)[0] for row in rows}
     if len(kinds) > 1:
         raise ValueError("probs must be all of shape (n,) or all of shape (n, k), got both")

@@ -46,15 +46,6 @@ class Model(NamedTuple):
 
     name: str | None
     data: Predictions
-    #: Whether they were predicted by a fitted model.
-    fitted: bool
-
-    @property
-    def second_of_fitted(self) -> Predictions:
-        """The predictions; if a fitted model has two classes, those of the second class."""
-        if self.fitted and self.data.columns == 2:
-            return self.data._replace(probs=self.data.probs[:, 1])
-        return self.data
 
 
 def read_models(
@@ -67,10 +58,12 @@ def read_models(
     weights: ArrayLike | None = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
+    second: bool = True,
 ) -> list[Model]:
     """Check the predictions of one model, or of the models in a mapping.
 
-    ``data`` and ``y`` are the further arguments of the public function ``called``.
+    ``data`` and ``y`` are the further arguments of the public function ``called``; ``second`` tells
+    whether two columns are read as P(second class).
     """
     several = isinstance(probs, Mapping)
     if several and label is not None:
@@ -87,9 +80,9 @@ def read_models(
     models = []
     for name, array in arrays.items():
         fitted = is_fitted(given[name])
-        reading = Reading(classes, "probs" if fitted else inputs)
+        reading = Reading(classes, "probs" if fitted else inputs, second=second)
         checked = read_arrays(array, labels, weights, reading)
-        models.append(Model(str(name) if several else label, checked, fitted))
+        models.append(Model(str(name) if several else label, checked))
     return models
 
 

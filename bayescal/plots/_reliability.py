@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal.data.checks import check_choice
 from bayescal.data.label_names import Classes
 from bayescal.metrics import ReliabilityCurve, ece
@@ -48,6 +49,7 @@ _LABELS = {
 }
 
 
+@other_words
 def reliability(
     probs: Models,
     *data: object,
@@ -116,8 +118,8 @@ def reliability(
         Layout of the bins, see :func:`bayescal.metrics.reliability_curve`. Equal predictions stay
         in one bin.
     kind : {"binary", "confidence"}, optional
-        What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
-        (n,) and "confidence" for shape (n, k).
+        What is predicted: P(y = 1), or the largest probability. By default "binary" for two
+        classes and "confidence" for more.
     method : {"binned", "corp", "smooth"}
         Estimate of the frequency, see above.
     band : {"consistency", "confidence"}
@@ -204,9 +206,7 @@ def reliability(
         classes=classes,
         inputs=inputs,
     )
-    rows = [model.second_of_fitted for model in models]
-    if kind is None and {row.columns for row in rows} == {None, 2}:
-        rows = [r if r.columns is None else r._replace(probs=r.probs[:, 1]) for r in rows]
+    rows = [model.data for model in models]
     kinds: set[Literal["binary", "confidence"]] = {
         kind or ("binary" if row.columns is None else "confidence") for row in rows
     }

@@ -56,10 +56,10 @@ class SweepAccessor:
             Name of a metric, by default the first.
         """
         name, values = self._metric(metric)
-        methods = [str(method) for method in values.method.values]
+        methods = [str(method) for method in values.calibrator.values]
         rows = []
         for heading, cell in _cells(values):
-            some = cell.transpose("method", "dataset").values
+            some = cell.transpose("calibrator", "dataset").values
             error = some.std(axis=1, ddof=1) / np.sqrt(some.shape[1])
             pairs = zip(some.mean(axis=1), error, strict=True)
             rows.append([heading, *(f"{mean:.4f} ± {spread:.4f}" for mean, spread in pairs)])
@@ -87,8 +87,9 @@ class SweepAccessor:
             Coordinates to select: ``prior="b"``, ``n_train=50``.
         """
         name, values = self._metric(metric)
-        some = values.sel(where).stack(case=[d for d in values.sel(where).dims if d != "method"])
-        table = {str(m): some.sel({"method": m}).values for m in some.method.values}
+        values = values.sel(where)
+        some = values.stack(case=[d for d in values.dims if d != "calibrator"])
+        table = {str(m): some.sel({"calibrator": m}).values for m in some.calibrator.values}
         lower = name not in METRICS or METRICS[name].best != "high"
         return compare(table, lower_is_better=lower, level=level, margin=margin)
 
@@ -150,7 +151,7 @@ class SweepAccessor:
         for ax in axes[max(0, len(panels) - across) : len(panels)]:
             ax.tick_params(labelbottom=True)
             ax.set_xlabel("Training cases")
-        methods = [str(method) for method in values.method.values]
+        methods = [str(method) for method in values.calibrator.values]
         across = min(len(methods), 2 * across)
         figure.legend(axes[0].lines, methods, loc="outside lower center", ncols=across)
         return axes[: len(panels)]
@@ -172,11 +173,11 @@ class SweepAccessor:
 
         name, values = self._metric(metric)
         values = values.sel(_as_lists(where))
-        others = [dim for dim in values.dims if dim not in ("n_train", "method")]
+        others = [dim for dim in values.dims if dim not in ("n_train", "calibrator")]
         cases = np.prod([values.sizes[dim] for dim in others])
-        means = values.mean(others).transpose("n_train", "method")
-        errors = values.std(others, ddof=1).transpose("n_train", "method") / np.sqrt(cases)
-        methods = [str(m) for m in means.method.values]
+        means = values.mean(others).transpose("n_train", "calibrator")
+        errors = values.std(others, ddof=1).transpose("n_train", "calibrator") / np.sqrt(cases)
+        methods = [str(m) for m in means.calibrator.values]
         ax = plots.by_size(
             means.n_train.values,
             means.values,
@@ -209,7 +210,7 @@ def _as_lists(where: Mapping[str, object]) -> dict[str, object]:
 
 
 def _cells(values: xr.DataArray) -> Iterator[tuple[str, xr.DataArray]]:
-    """Yield configurations by their distinguishing settings, and their values (method, dataset)."""
+    """Yield configurations by their distinguishing settings, and values (calibrator, dataset)."""
     dims = [dim for dim in ("prior", "n_train", "class_ratio") if dim in values.dims]
     vary = [dim for dim in dims if values.sizes[dim] > 1] or dims[:1]
     stacked = values.stack(cell=dims) if dims else values.expand_dims("cell")

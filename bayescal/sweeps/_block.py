@@ -16,7 +16,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
 from bayescal.data.predictions import Predictions
-from bayescal.metrics.registry import METRICS, Choices
+from bayescal.metrics.registry import METRICS, OTHER_NAMES, Choices, find_metric
 from bayescal.metrics.sums import Metric, compute
 from bayescal.sweeps._cells import Cell, draw_block, fold_in_text, keys_of
 from bayescal.sweeps._methods import Recipe
@@ -86,6 +86,8 @@ def run_block(task: Task) -> Result:
 
 def make_metric(name: str, options: Mapping[str, object]) -> Metric:
     """Make the metric of one column of probabilities."""
+    if name in OTHER_NAMES:
+        name, options = find_metric(name, options)
     able = [key for key, entry in METRICS.items() if entry.make and "binary" in entry.shapes]
     if name not in able:
         raise ValueError(f"metrics must be among {', '.join(able)}, got {name!r}")

@@ -249,7 +249,8 @@ def as_recipes(methods: Sequence[object] | Mapping[str, object]) -> dict[str, Re
     """Check the methods and return them by name."""
     if isinstance(methods, str):
         raise TypeError(f"methods must be in a sequence or mapping, got the text {methods!r}")
-    pairs = list(methods.items()) if isinstance(methods, Mapping) else [(m, m) for m in methods]
+    pairs = methods.items() if isinstance(methods, Mapping) else [(_name(m), m) for m in methods]
+    pairs = list(pairs)
     if not pairs:
         raise ValueError("methods must not be empty")
     recipes = {}
@@ -264,6 +265,23 @@ def as_recipes(methods: Sequence[object] | Mapping[str, object]) -> dict[str, Re
     return recipes
 
 
+def _name(method: object) -> object:
+    """Name an estimator after its class and a function after itself; others need a name."""
+    if hasattr(method, "fit"):
+        return type(method).__name__
+    named = callable(method) and getattr(method, "__name__", "<lambda>") != "<lambda>"
+    return getattr(method, "__name__", method) if named else method
+
+
+def _calibrator(name: str) -> Estimator:
+    """Make the recipe of a calibrator by name, for raw scores or for log odds."""
+    from bayescal.calibrators.names import make_calibrator
+
+    calibrator = make_calibrator(name, argument="methods")
+    raw = getattr(calibrator, "domain", "real") in ("real", "order")
+    return Estimator(calibrator.set_params(inputs="scores" if raw else "logits"))
+
+
 def _as_recipe(method: Any) -> Recipe:
     if isinstance(method, str):
         if method in LOGISTIC:
@@ -272,8 +290,11 @@ def _as_recipe(method: Any) -> Recipe:
             return Informed(method)
         if method == OPTIMAL:
             return Optimal()
-        known = ", ".join((*LOGISTIC, *INFORMED, OPTIMAL))
-        raise ValueError(f"methods must be among {known}, estimators or functions, got {method!r}")
+        try:
+            return _calibrator(method)
+        except ValueError as error:
+            known = ", ".join((*LOGISTIC, *INFORMED, OPTIMAL))
+            raise ValueError(f"{error}; methods may also be {known}") from None
     if isinstance(method, Mapping):
         return Informed(**method)
     if isinstance(method, Prior):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.keys import as_key
+from bayescal._core.keys import Seed, as_key
+from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax
 from bayescal._core.progress import Progress, showing
 from bayescal.data.checks import check_count, check_names
@@ -31,16 +32,17 @@ METHODS = "normal", "platt", "ibls", "cauchy_map", "preds", "predictive"
 METRICS = {"log_loss": ("log_loss", {}), "ece": ("ece", {"bins": 10})}
 
 
+@other_words
 def sweep(
     priors: Prior | Sequence[Prior] | Mapping[str, Prior],
     *,
     n_train: int | Sequence[int] = 50,
     class_ratio: float | Sequence[float] = 0.5,
-    methods: Sequence[str] | Mapping[str, object] = METHODS,
+    methods: Sequence[object] | Mapping[str, object] = METHODS,
     num_datasets: int = 1000,
     n_test: int = 10_000,
     metrics: Sequence[str] | Choices = METRICS,
-    key: int | jax.Array = 0,
+    key: Seed = 0,
     executor: Executor | None = None,
     store: str | PathLike[str] | None = None,
     progress: bool | Progress = True,
@@ -59,15 +61,17 @@ def sweep(
         Sizes of training sets, at least 2.
     class_ratio : float or sequence of float
         Proportions of class 1 in training sets, in (0, 1). Class counts are not random.
-    methods : sequence of names, or mapping from names to methods
+    methods : sequence of methods, or mapping from names to methods
         A method is a name: one of the study's logistic regressions "normal", "platt", "smoothed",
         "L1", "L2", "ibls" and "cauchy_map"; a prediction that knows the prior, "predictive",
-        "preds", "coeffs" or "map", by quadrature; or "optimal", which knows the parameters. It may
-        also be a dict with ``method``, ``integrator`` and ``num_samples`` for predictions that know
-        the prior, or assume another one given by ``prior``; a Prior to assume; a scikit-learn
-        classifier, or a calibrator with ``inputs="scores"``, which is fitted to every data set; or
-        a function of training scores (n,), labels (n,) and test scores (m,) that returns log odds
-        (m,).
+        "preds", "coeffs" or "map", by quadrature; "optimal", which knows the parameters; or a
+        calibrator by name, such as "auto", "beta" or "isotonic", which receives raw scores if it
+        accepts them and otherwise takes them for log odds. It may also be a dict with ``method``,
+        ``integrator`` and ``num_samples`` for predictions that know the prior, or assume another
+        one given by ``prior``; a Prior to assume; a scikit-learn classifier, or a calibrator with
+        ``inputs="scores"`` or ``"logits"``, which is fitted to every data set; or a function of
+        training scores (n,), labels (n,) and test scores (m,) that returns log odds (m,). In a
+        sequence, estimators are named after their class, and functions after themselves.
     num_datasets : int
         Number of data sets for each combination. They are computed 125 at a time, so fewer take as
         long as 125; estimators and functions process them one by one.
@@ -76,7 +80,7 @@ def sweep(
     metrics : sequence of str, or mapping
         Names of metrics of :mod:`bayescal.metrics`; or a mapping from titles to pairs of such a
         name and options. By default log loss, and the calibration error in ten bins.
-    key : int or JAX key
+    key : int, JAX key or NumPy generator
         Seed; the result depends on no other randomness.
     executor : concurrent.futures.Executor, optional
         Where blocks of data sets run: a pool of processes that are spawned, not forked; Dask's
@@ -93,7 +97,8 @@ def sweep(
     Returns
     -------
     xarray.Dataset
-        ``value`` with dimensions prior, n_train, class_ratio, method, dataset and metric; and
+        ``value`` with dimensions prior, n_train, class_ratio, calibrator (the names of
+        ``methods``), dataset and metric; and
         ``status``, how each fit ended: 0 converged, 1 stopped early, 2 without a finite optimum, 3
         if a method predicts NaN, which makes all its values NaN. Attributes contain versions,
         device and key, and the seconds that each stage took. The accessor ``.bayescal`` has tables,
@@ -156,10 +161,10 @@ def sweep(
     ...     n_test=500,
     ...     progress=False,
     ... )
-    >>> dict(result.sizes)["dataset"], result.method.values.tolist()
+    >>> dict(result.sizes)["dataset"], result.calibrator.values.tolist()
     (30, ['platt', 'optimal'])
     >>> loss = result.value.sel(metric="log_loss").mean("dataset").squeeze()
-    >>> bool((loss.sel({"method": "platt"}) > loss.sel({"method": "optimal"})).all())
+    >>> bool((loss.sel(calibrator="platt") > loss.sel(calibrator="optimal")).all())
     True
     """
     import xarray as xr
@@ -196,7 +201,7 @@ def sweep(
         "prior": list(named),
         "n_train": sizes,
         "class_ratio": ratios,
-        "method": list(recipes),
+        "calibrator": list(recipes),
         "dataset": np.arange(num_datasets),
         "metric": list(chosen),
     }

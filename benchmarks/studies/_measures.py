@@ -13,15 +13,20 @@ from bayescal import metrics
 EPS = 1e-15
 
 
+def brier_of_rows(probs: np.ndarray, y: np.ndarray) -> float:
+    """Compute the Brier score summed over all classes, also of two, as the studies publish it."""
+    return metrics.brier_score(probs, y) * (2 if probs.shape[1] == 2 else 1)
+
+
 #: Of probabilities (n, k) and labels (n,), in the order of the tables.
 MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": metrics.accuracy,
-    "ece": metrics.ece,
-    "ece_mass": partial(metrics.ece, binning="equal_mass"),
-    "ece_25": partial(metrics.ece, bins=25),
+    "ece": partial(metrics.ece, kind="confidence"),
+    "ece_mass": partial(metrics.ece, kind="confidence", binning="equal_mass"),
+    "ece_25": partial(metrics.ece, kind="confidence", bins=25),
     "class_wise_ece": partial(metrics.ece, kind="classwise"),
     "class_wise_ece_mass": partial(metrics.ece, kind="classwise", binning="equal_mass"),
-    "brier_score": metrics.brier_score,
+    "brier_score": brier_of_rows,
     "log_loss": partial(metrics.log_loss, eps=EPS),
     "loss_gap": metrics.loss_gap,
 }
@@ -44,7 +49,7 @@ def measure_known(probs: np.ndarray, y: np.ndarray, truth: np.ndarray) -> dict[s
         "log_loss": float(-(truth * logs).sum(axis=1).mean()),
         "brier_score": float(((probs**2).sum(axis=1) - 2 * (probs * truth).sum(axis=1) + 1).mean()),
         "accuracy": float(truth[rows, top].mean()),
-        "ece": metrics.ece(probs, y),
-        "ece_mass": metrics.ece(probs, y, binning="equal_mass"),
+        "ece": metrics.ece(probs, y, kind="confidence"),
+        "ece_mass": metrics.ece(probs, y, kind="confidence", binning="equal_mass"),
         "loss_gap": metrics.loss_gap(probs, truth),
     }

@@ -19,7 +19,7 @@ from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from bayescal import Isotonic, OneVsRest, Spline, Temperature, metrics
-from benchmarks.studies._measures import EPS
+from benchmarks.studies._measures import EPS, brier_of_rows
 from benchmarks.studies._networks import Network, find_networks, read_network
 from benchmarks.studies._spline_forest import find_forest, run_forest
 from benchmarks.studies._spline_training import CHECKPOINTS, ROWS, train
@@ -230,7 +230,7 @@ def measures(probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
     return {
         "log_loss": metrics.log_loss(probs, y, eps=EPS),
         "accuracy": metrics.accuracy(probs, y),
-        "brier_score": metrics.brier_score(probs, y),
+        "brier_score": brier_of_rows(probs, y),
         "class_wise_ece": metrics.ece(probs, y, kind="classwise"),
     }
 

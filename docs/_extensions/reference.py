@@ -34,6 +34,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "posterior",
         "Posterior",
         "Prediction",
+        "PosteriorFunction",
         "GaussianPrior",
         "BetaPrior",
         "MultivariateGaussianPrior",

@@ -58,7 +58,8 @@ def test_every_calibrator_has_a_name_in_any_writing() -> None:
     assert isinstance(make_calibrator("Structured-Matrix"), bc.StructuredMatrix)
     assert make_calibrator("sigmoid").smoothing == "platt"
     assert make_calibrator("beta", parameters=2).parameters == 2
-    for wrong in ("platt", "", "calibrator", "average"):
+    assert make_calibrator("Platt").smoothing == "platt"
+    for wrong in ("plat", "", "calibrator", "average"):
         with pytest.raises(ValueError, match=f"--method must be one of Auto, .*got '{wrong}'"):
             make_calibrator(wrong, argument="--method")
 
@@ -275,7 +276,8 @@ def test_progress_is_told(n_jobs: Any, table: Any, capsys: Any) -> None:
 def test_saved_without_the_function(table: Any, tmp_path: Any) -> None:
     X, y = table
     model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, progress=print).fit(X, y)
-    bc.save(model, tmp_path / "c")
+    with pytest.warns(UserWarning, match="not the classifier"):
+        bc.save(model, tmp_path / "c")
     again = bc.load(tmp_path / "c", estimators=model.estimators_)
     assert again.progress is False and again.calibrator == "beta"
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
@@ -485,7 +487,8 @@ def test_classifiers_of_several_labels(
     if hasattr(model, "predict_proba"):  # what Auto does with raw scores has no intervals
         assert fitted.predict_interval(X)[0].shape == (240, 3)
     assert fitted.report_.classes == 3
-    bc.save(fitted, tmp_path / "model")
+    with pytest.warns(UserWarning, match="not the classifier"):
+        bc.save(fitted, tmp_path / "model")
     again = bc.load(tmp_path / "model", estimators=fitted.estimators_)
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
 

@@ -315,3 +315,16 @@ def test_copies_of_a_classifier_have_the_report_if_it_was_asked_for() -> None:
     report = model.report_
     assert pickle.loads(pickle.dumps(model)).report_ == report
     assert model.fit(X[:200], y[:200]).report_ != report
+
+
+def test_reports_in_notebooks_frames_and_markdown() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(80)
+    report = bc.Auto().fit(p, (rng.random(80) < p**3).astype(int)).report_
+    page = report._repr_html_()
+    assert page.startswith("<table>") and "expected log loss" in page
+    assert all(line.split(": ")[-1] in page for line in str(report).splitlines()[1:])
+    frame = report.to_frame()
+    assert frame.loc[report.calibrator, "gain"] == report.gain
+    assert {f"weight_{name}" for name in report.members} <= {*frame.columns}
+    assert report.to_markdown().startswith(f"**{report.calibrator}: ")

@@ -154,6 +154,10 @@ def test_models_are_judged(
     assert found["classes"] == expected["classes"]
     for name, known in expected["models"].items():  # type: ignore[attr-defined]
         for metric, interval in known["metrics"].items():
+            if many and metric in ("ROC AUC", "average precision"):
+                # A ranking needs all rows at once.
+                assert metric not in found["models"][name]["metrics"]
+                continue
             ours = found["models"][name]["metrics"][metric]
             assert ours["value"] == pytest.approx(interval["value"], abs=1e-9)
             if not many:

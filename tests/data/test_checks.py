@@ -157,7 +157,8 @@ def test_check_count() -> None:
         message = f"num_samples must be at least 1, got {value}"
         with pytest.raises(ValueError, match=says(message)):
             checks.check_count(value, "num_samples")
-    for value in (1e5, 2.0, "10", None, True):
+    assert type(checks.check_count(1e5, "num_samples")) is int
+    for value in (1e5 + 0.5, np.float32(2.5), np.inf, np.nan, "10", None, True):
         message = f"num_samples must be an integer, got {value!r}"
         with pytest.raises(TypeError, match=says(message)):
             checks.check_count(value, "num_samples")

@@ -47,6 +47,8 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 #: Metrics that take something else, or are not functions of predictions.
 OTHERS = (
     "Accumulator",
+    "average_precision",
+    "best_threshold",
     "bootstrap",
     "consistency_test",
     "decision_cost",
@@ -58,6 +60,7 @@ OTHERS = (
     "multilabel_ecce",
     "multilabel_ece",
     "report",
+    "roc_auc",
     "scorer",
     "skce_test",
     "spiegelhalter_test",

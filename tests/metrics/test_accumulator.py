@@ -108,8 +108,8 @@ def test_a_bad_batch_changes_nothing() -> None:
     before = total.result()
     with pytest.raises(ValueError, match=r"probs must lie in \[0, 1\], got 2"):
         total.add([0.2, 2.0], [0, 1])
-    with pytest.raises(ValueError, match=r"probs must have shape \(n,\), got \(1, 2\)"):
-        total.add([[0.2, 0.8]], [0])
+    with pytest.raises(ValueError, match=r"probs must have shape \(n,\), got \(1, 3\)"):
+        total.add([[0.2, 0.7, 0.1]], [0])
     assert total.result() == before and total.cases == 2
 
 

@@ -241,11 +241,13 @@ def test_intervals_end_within_the_range(name: str, n: int) -> None:
 
 
 def test_scores_of_rows_end_at_two() -> None:
-    rows = np.tile([[0.01, 0.99]], (9, 1))
+    rows = np.tile([[0.01, 0.98, 0.01]], (9, 1))
     found = metrics.interval("brier_score", rows, np.zeros(9, int))
     assert (found.lower, found.upper) == (0, 2)
     p = rows[:, 1]
     assert metrics.interval("brier_score", p, np.zeros(9, int)).upper == 1
+    pair = np.stack([1 - p, p], axis=1)
+    assert metrics.interval("brier_score", pair, np.zeros(9, int)).upper == 1
 
 
 @pytest.mark.parametrize("name", ["brier_score", "ece", "smooth_ece", "debiased_ece", "loss_gap"])

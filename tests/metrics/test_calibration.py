@@ -68,8 +68,8 @@ def test_kinds_by_hand() -> None:
     assert metrics.ece(probs, y, bins=1) == pytest.approx(2 / 3 - 0.5)
     assert metrics.ece(probs, y, bins=1, kind="confidence") == pytest.approx(0.1)
     rows = np.stack([1 - np.array(probs), probs], axis=1)
-    assert metrics.ece(rows, y, bins=1) == pytest.approx(0.1)
-    assert metrics.ece(rows, y, bins=1, kind="binary") == pytest.approx(2 / 3 - 0.5)
+    assert metrics.ece(rows, y, bins=1) == pytest.approx(2 / 3 - 0.5)
+    assert metrics.ece(rows, y, bins=1, kind="confidence") == pytest.approx(0.1)
 
 
 def test_perfect_and_worst_predictions() -> None:

@@ -261,3 +261,32 @@ def test_truth_is_what_binned_errors_tend_to() -> None:
     known = metrics.true_calibration_error(probs, truth)
     assert known == pytest.approx(1 / 6, abs=1e-3)
     assert metrics.ece(probs, y) == pytest.approx(known, abs=4e-3)
+
+
+def test_best_threshold_against_all_thresholds() -> None:
+    rng = np.random.default_rng(0)
+    p = np.round(rng.random(60), 1)
+    y, w = (rng.random(60) < p).astype(int), rng.uniform(0.2, 2, 60)
+    costs = np.array([[1.0, 3.0], [9.0, -1.0]])
+    found = metrics.best_threshold(costs, p, y, weights=w)
+
+    def cost(t: float) -> float:
+        return float(np.average(costs[y, (p >= t).astype(int)], weights=w))
+
+    assert found.threshold == pytest.approx(2 / 12)
+    assert found.cost == pytest.approx(cost(found.threshold))
+    every = [cost(t) for t in np.unique([*p, 0.0, 1.1])]
+    assert found.empirical_cost == pytest.approx(min(every))
+    assert cost(found.empirical) == pytest.approx(min(every))  # type: ignore[arg-type]
+    rows = np.stack([1 - p, p], axis=1)
+    assert metrics.best_threshold(costs, rows, y, weights=w) == found
+    # It decides as the expected costs of both decisions do.
+    decided = metrics.decision_cost(p, costs=costs).decision
+    np.testing.assert_array_equal(decided, p > found.threshold)
+
+
+def test_costs_of_thresholds_must_punish_errors() -> None:
+    with pytest.raises(ValueError, match="wrong decisions"):
+        metrics.best_threshold([[0, 1], [0, 1]])
+    with pytest.raises(ValueError, match=r"shape \(2, 2\)"):
+        metrics.best_threshold([[0, 1, 2], [0, 1, 2]])

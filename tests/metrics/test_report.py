@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+import bayescal as bc
 from bayescal import metrics
 
 
@@ -73,3 +74,30 @@ def test_guards_of_transfers_are_for_the_callers_own() -> None:
     with jax.transfer_guard("disallow"):
         assert str(metrics.report(p, y, replicates=20)) == wanted
         assert jax.config.jax_transfer_guard == "disallow"  # pyright: ignore
+
+
+def test_data_frame_and_markdown() -> None:
+    probs, y = make()
+    found = metrics.report({"a|b": probs, "flat": np.full_like(probs, 1 / 3)}, y, replicates=30)
+    frame = found.to_frame()
+    own, gap = found.intervals["flat"]["ECE"], found.differences["flat"]["ECE"]
+    row = frame.loc[("flat", "ECE")]
+    assert row[["value", "estimate", "lower", "upper"]].tolist() == list(own[:4])
+    assert (row["difference"], row["p_value"]) == (gap.estimate, gap.p_value)
+    assert len(frame) == 2 * len(found.intervals["flat"])
+    assert np.isnan(frame.loc[("a|b", "ECE"), "difference"])
+    lines = found.to_markdown().splitlines()
+    assert lines[0] == "**200 cases**" and lines[2] == "| metric | a\\|b | flat |"
+    assert lines[3] == "|---|---:|---:|" and "90% intervals" in lines[-1]
+    titled = metrics.report(probs, y, replicates=30, title="Test set")
+    assert "Test set (200 cases)" in repr(titled)
+    assert titled.to_markdown().startswith("**Test set (200 cases)**")
+
+
+def test_evaluations_have_them_too() -> None:
+    probs, y = make()
+    found = bc.evaluate(probs, y, replicates=30, title="Of <May>")
+    assert found.to_frame().equals(found.report.to_frame())
+    assert found.to_markdown().startswith("- **model**: ")
+    assert "<title>Of &lt;May&gt;</title>" in found.to_html()
+    assert "<title>Calibration report</title>" in bc.evaluate(probs, y, replicates=30).to_html()

@@ -147,7 +147,7 @@ def test_values_are_those_of_a_sweep(done: tuple[Path, dict, list]) -> None:
     )
     for metric in ("log_loss", "ece"):
         for method in ("platt", "optimal"):
-            mean = float(sweep.value.sel(metric=metric).sel({"method": method}).mean())
+            mean = float(sweep.value.sel(metric=metric).sel({"calibrator": method}).mean())
             facts = done[1]["configurations"]["1b"]["metrics"][metric][method]
             assert facts["mean"] == pytest.approx(mean)
 

@@ -24,7 +24,7 @@ def test_table(found: xr.Dataset) -> None:
     table = found.bayescal.table()
     text = repr(table)
     for n in (10, 40):
-        own = found.value.sel({"n_train": n, "metric": "log_loss", "method": "platt"}).squeeze()
+        own = found.value.sel({"n_train": n, "metric": "log_loss", "calibrator": "platt"}).squeeze()
         error = own.std(ddof=1) / np.sqrt(30)
         assert f"{float(own.mean()):.4f} ± {float(error):.4f}" in text
         assert f"n_train {n}" in text
@@ -36,7 +36,7 @@ def test_table(found: xr.Dataset) -> None:
 def test_ranks(found: xr.Dataset) -> None:
     compared = found.bayescal.compare("log_loss", n_train=10)
     table = {
-        m: found.value.sel({"method": m, "metric": "log_loss", "n_train": 10}).values.ravel()
+        m: found.value.sel({"calibrator": m, "metric": "log_loss", "n_train": 10}).values.ravel()
         for m in ("normal", "platt", "optimal")
     }
     expected = bc.compare.compare(table)
@@ -54,13 +54,13 @@ def test_plots(found: xr.Dataset) -> None:
 
 def test_a_panel_for_each_prior() -> None:
     """Means, standard errors and titles are those of the numbers that went in."""
-    dims = ["prior", "n_train", "class_ratio", "method", "dataset", "metric"]
+    dims = ["prior", "n_train", "class_ratio", "calibrator", "dataset", "metric"]
     values = np.random.default_rng(0).uniform(size=(4, 3, 2, 2, 10, 1))
     coordinates = {
         "prior": ["a", "b", "c", "d"],
         "n_train": [20, 50, 100],
         "class_ratio": [0.5, 0.8],
-        "method": ["platt", "optimal"],
+        "calibrator": ["platt", "optimal"],
         "dataset": np.arange(10),
         "metric": ["log_loss"],
     }
@@ -78,7 +78,7 @@ def test_a_panel_for_each_prior() -> None:
     (legend,) = axes[0].get_figure().legends
     assert [text.get_text() for text in legend.get_texts()] == ["platt", "optimal"]
     assert len(axes[0].get_figure().axes) == 4
-    axes = found.bayescal.plot(columns=1, prior=["b", "d"], method="platt")
+    axes = found.bayescal.plot(columns=1, prior=["b", "d"], calibrator="platt")
     assert [ax.get_title() for ax in axes] == [
         "b, class_ratio 0.5", "b, class_ratio 0.8", "d, class_ratio 0.5", "d, class_ratio 0.8",
     ]  # fmt: skip

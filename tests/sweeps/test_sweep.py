@@ -98,10 +98,10 @@ def test_informed_methods_are_those_of_the_posterior(x64: None) -> None:
         for method in ("predictive", "preds"):
             post = bc.posterior(FAR, (x[i], y), integrator="quadrature", class_prior=0.5)
             loss = bc.metrics.log_loss(post.predict(test_x[i], method=method).probs, test_y)
-            value = found.value.isel(dataset=i).sel({"method": method, "metric": "log_loss"})
+            value = found.value.isel(dataset=i).sel({"calibrator": method, "metric": "log_loss"})
             assert float(value.squeeze()) == pytest.approx(loss, rel=1e-6)
     drawn, exact = (
-        found.value.sel({"method": m, "metric": "log_loss"}) for m in ("drawn", "predictive")
+        found.value.sel({"calibrator": m, "metric": "log_loss"}) for m in ("drawn", "predictive")
     )
     assert 0 < float(abs(drawn - exact).max()) < 0.05
 
@@ -117,11 +117,13 @@ def test_nothing_beats_the_optimum() -> None:
         progress=False,
     )
     loss = found.value.sel(metric="log_loss").mean("dataset").squeeze()
-    assert (loss.sel({"method": "optimal"}) < loss.sel({"method": "predictive"})).all()
-    assert (loss.sel({"method": "predictive"}) < loss.sel({"method": "platt"})).all()
+    assert (loss.sel({"calibrator": "optimal"}) < loss.sel({"calibrator": "predictive"})).all()
+    assert (loss.sel({"calibrator": "predictive"}) < loss.sel({"calibrator": "platt"})).all()
     # The mean over priors and test points of the loss of known parameters.
     for name, prior in {"wide": WIDE, "far": FAR}.items():
-        some = found.value.sel({"metric": "log_loss", "method": "optimal", "prior": name}).squeeze()
+        some = found.value.sel(
+            {"metric": "log_loss", "calibrator": "optimal", "prior": name}
+        ).squeeze()
         error = float(some.std(ddof=1)) / np.sqrt(40)
         exact = synthetic.bayes_optimal_log_loss(prior)
         assert abs(float(some.mean()) - exact) < 4 * error
@@ -142,9 +144,9 @@ def test_estimators_and_functions() -> None:
     found = bc.sweep(WIDE, n_train=40, methods=methods, **SMALL)
     loss = found.value.sel(metric="log_loss").squeeze()
     np.testing.assert_allclose(
-        loss.sel({"method": "sklearn"}), loss.sel({"method": "normal"}), rtol=1e-5
+        loss.sel({"calibrator": "sklearn"}), loss.sel({"calibrator": "normal"}), rtol=1e-5
     )
-    np.testing.assert_allclose(loss.sel({"method": "flat"}), np.log(2), rtol=1e-12)
+    np.testing.assert_allclose(loss.sel({"calibrator": "flat"}), np.log(2), rtol=1e-12)
     assert (found.status == 0).all()
 
 
@@ -155,7 +157,7 @@ def test_results_depend_on_the_key_alone(tmp_path: Path) -> None:
     # Fewer data sets, sizes and priors, under other names and in another order.
     part = bc.sweep({"x": FAR}, n_train=20, methods=methods[::-1], **{**SMALL, "num_datasets": 3})
     expected = whole.value.sel(prior="f", n_train=20).isel(dataset=slice(3))
-    found = part.value.squeeze(["prior", "n_train"]).sel({"method": methods})
+    found = part.value.squeeze(["prior", "n_train"]).sel({"calibrator": methods})
     np.testing.assert_array_equal(found.transpose(*expected.dims), expected)
     other = bc.sweep({"w": WIDE, "f": FAR}, n_train=[10, 20], methods=methods, key=1, **SMALL)
     assert (other.value != whole.value).mean() > 0.9
@@ -269,7 +271,7 @@ def test_shape_of_the_result() -> None:
         metrics={"loss": ("log_loss", {}), "right": ("accuracy", {})}, **SMALL,
     )  # fmt: skip
     assert isinstance(found, xr.Dataset)
-    dims = ("prior", "n_train", "class_ratio", "method", "dataset", "metric")
+    dims = ("prior", "n_train", "class_ratio", "calibrator", "dataset", "metric")
     assert found.value.dims == dims
     assert found.value.shape == (1, 2, 2, 2, 6, 2)
     assert found.status.dims == dims[:-1]
@@ -283,8 +285,8 @@ def test_shape_of_the_result() -> None:
 def test_separable_data_are_said_to_have_no_optimum() -> None:
     apart = bc.GaussianPrior(mu0=-9.0, mu1=9.0, sigma=1.0)
     found = bc.sweep(apart, n_train=8, methods=["normal", "platt"], **SMALL)
-    assert (found.status.sel({"method": "normal"}) == 2).all()
-    assert (found.status.sel({"method": "platt"}) == 0).all()
+    assert (found.status.sel({"calibrator": "normal"}) == 2).all()
+    assert (found.status.sel({"calibrator": "platt"}) == 0).all()
 
 
 def test_what_is_refused() -> None:
@@ -292,7 +294,7 @@ def test_what_is_refused() -> None:
         bc.sweep(WIDE, n_train=[10], executor="x")  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="progress must be True, False or a function, got 3"):
         bc.sweep(WIDE, n_train=[10], progress=3)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="methods must be among"):
+    with pytest.raises(ValueError, match="methods must be one of .*methods may also be normal"):
         bc.sweep(WIDE, methods=["plat"], **SMALL)
     with pytest.raises(ValueError, match="metrics must be among"):
         bc.sweep(WIDE, metrics=["skce"], **SMALL)
@@ -325,10 +327,10 @@ def test_a_method_that_predicts_nan_has_no_values() -> None:
 
     metrics = {"ece": ("ece", {}), "log_loss": ("log_loss", {})}
     found = bc.sweep(WIDE, methods={"lost": lost, "sure": sure}, metrics=metrics, **SMALL)
-    assert np.isnan(found.value.sel({"method": "lost"})).all()
-    assert (found.status.sel({"method": "lost"}) == 3).all()
-    assert not np.isnan(found.value.sel({"method": "sure", "metric": "ece"})).any()
-    assert (found.status.sel({"method": "sure"}) == 0).all()
+    assert np.isnan(found.value.sel({"calibrator": "lost"})).all()
+    assert (found.status.sel({"calibrator": "lost"}) == 3).all()
+    assert not np.isnan(found.value.sel({"calibrator": "sure", "metric": "ece"})).any()
+    assert (found.status.sel({"calibrator": "sure"}) == 0).all()
 
 
 def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:

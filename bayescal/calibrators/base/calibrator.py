@@ -76,8 +76,8 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         calibrators; "top_logits" are the largest logits of each row, for ``Temperature`` and
         ``Vector``.
     classes : sequence of k labels or int, optional
-        Labels of the columns, in their order; an integer k stands for 0, ..., k - 1. Needed if the
-        data may lack a class.
+        Labels of the columns, in their order; an integer k stands for 0, ..., k - 1. By default the
+        sorted labels of the data; integers in 0, ..., k - 1 may lack some of several classes.
 
     Attributes
     ----------

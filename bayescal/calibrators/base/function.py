@@ -67,12 +67,14 @@ class PredictFunction:
         ----------
         scores : floating array of shape (..., m, k), or (m,) or (..., m, 1) for binary calibrators
             Scores of the kind that the ``inputs`` of the calibrator names, with as many columns as
-            in the fit. Leading axes, such as those of batches of tokens, are preserved.
+            in the fit. Leading axes, such as those of batches of tokens, are preserved. A vector
+            (k,) is one row for calibrators with several columns, and a number for those with one,
+            so ``jax.vmap(f)`` maps over rows.
 
         Returns
         -------
         array of shape (..., m, k)
-            For multi-label calibrators (..., m, labels).
+            For multi-label calibrators (..., m, labels). Without the axis m for a single row.
 
         Raises
         ------
@@ -158,7 +160,8 @@ class PredictFunction:
         if not self.has_interval:
             raise AttributeError(f"interval needs a posterior, which {self!r} does not have")
         ends = self._run(scores, lambda state, values: self._owner._map_ends(state, values, level))
-        rows = (slice(None),) * max(len(scores.shape) - 1, 1)
+        one = len(scores.shape) == int(self.columns > 1)
+        rows = () if one else (slice(None),) * max(len(scores.shape) - 1, 1)
         return ends[(*rows, 0, ...)], ends[(*rows, 1, ...)]
 
     @property
@@ -176,6 +179,10 @@ class PredictFunction:
         if not xp.isdtype(scores.dtype, "real floating"):
             raise TypeError(f"scores must be of floating type, got {scores.dtype}")
         shape = tuple(scores.shape)
+        # Compare lengths first: a traced number of rows must not be compared with the columns.
+        if len(shape) == (self.columns > 1) and (not shape or shape[0] == self.columns):
+            row = xp.reshape(scores, (1,) if self.columns == 1 else (1, self.columns))
+            return self._run(row, function)[0, ...]
         one_column = len(shape) == 1 and self.columns == 1
         if not one_column and (len(shape) < 2 or shape[-1] != self.columns):
             expected = (

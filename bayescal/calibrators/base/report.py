@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import namespace, on_host
 from bayescal._core.numerics import FLOOR, ignoring_underflow, log_softmax
+from bayescal._core.tables import html_table
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.data.scores import Inputs, convert
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Standard errors from which a gain is significant: a one-sided test at 5 %.
 _SIGNIFICANT_ERRORS = 1.645
@@ -81,6 +85,25 @@ class Report:
     parameters: int | None = None
     status: str = "converged"
     hurts: bool | None = None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the numbers as a data frame of pandas with one row; unknown ones are missing."""
+        import pandas as pd
+
+        row = {field.name: getattr(self, field.name) for field in fields(self)}
+        members = row.pop("members")
+        row |= {f"weight_{name}": weight for name, weight in members.items()}
+        return pd.DataFrame([row]).set_index("calibrator")
+
+    def to_markdown(self) -> str:
+        """Return the report in Markdown, for documents and code hosts."""
+        head, *rest = str(self).splitlines()
+        return "\n".join([f"**{head}**", "", *(f"- {line}" for line in rest), ""])
+
+    def _repr_html_(self) -> str:
+        head, *rest = str(self).splitlines()
+        rows = [line.split(": ", 1) for line in rest]
+        return html_table(([*row, ""][:2] for row in rows), caption=head)
 
     def __str__(self) -> str:
         facts = [f"{self.reason}, {self.rows:,} rows"]

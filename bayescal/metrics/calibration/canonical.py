@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import equal_width_cell
+from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
@@ -20,6 +21,7 @@ from bayescal.metrics.kernels.distances import lengths, residuals
 from bayescal.metrics.sums import DirectMetric, compute, sum_matrix
 
 
+@other_words
 @ignoring_underflow
 def canonical_ece(
     probs: ArrayLike,
@@ -84,6 +86,7 @@ def canonical_ece(
     return compute(make_canonical(checked.columns, bins=bins, distance=distance), checked)
 
 
+@other_words
 def make_canonical(
     columns: int | None, *, bins: int = 10, distance: str = "total_variation"
 ) -> CanonicalError:

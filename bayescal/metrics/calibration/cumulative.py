@@ -69,8 +69,8 @@ def ecce(
     kind : {"max", "range"}
         See above.
     events : str, optional
-        What p and y are: a ``kind`` of :func:`ece`. By default "binary" for shape (n,) and
-        "confidence" for shape (n, k). "classwise" is the mean over classes; "top_label" is the sum
+        What p and y are: a ``kind`` of :func:`ece`. By default "binary" for two classes and
+        "confidence" for more. "classwise" is the mean over classes; "top_label" is the sum
         over predicted classes, each of which has a sum C of its own.
     k : int, optional
         Number of ranks for the events that begin with "top_k"; by default 5, or all if fewer.

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import SLACK
+from bayescal._core.keywords import other_words
 from bayescal._core.lazy import special
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
@@ -21,6 +22,7 @@ from bayescal.metrics.calibration.ece import BinnedError, Binning, EqualMassErro
 from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
 
+@other_words
 @ignoring_underflow
 def debiased_ece(
     probs: ArrayLike | Blocks,
@@ -67,7 +69,7 @@ def debiased_ece(
     binning : {"equal_mass", "equal_width"}
         How the bins are laid out.
     kind : str, optional
-        As in :func:`ece`. By default "binary" for shape (n,) and "confidence" for shape (n, k);
+        As in :func:`ece`. By default "binary" for two classes and "confidence" for more;
         "classwise" is the marginal error of the reference.
     k : int, optional
         Number of ranks for the kinds that begin with "top_k".
@@ -109,6 +111,7 @@ def debiased_ece(
     return compute(metric, checked)
 
 
+@other_words
 def make_debiased(
     columns: int | None, *, binning: str = "equal_mass", norm: float = 2, **options: Any
 ) -> DebiasedError | DebiasedMassError:

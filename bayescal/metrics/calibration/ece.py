@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import bin_of, binned_error
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
@@ -55,6 +56,7 @@ class ReliabilityCurve(NamedTuple):
     weight: np.ndarray
 
 
+@other_words
 @ignoring_underflow
 def reliability_curve(
     probs: ArrayLike,
@@ -132,6 +134,7 @@ def reliability_curve(
     return ReliabilityCurve(sums[1] / sums[0], sums[2] / sums[0], sums[0])
 
 
+@other_words
 @ignoring_underflow
 def ece(
     probs: ArrayLike | Blocks,
@@ -175,7 +178,7 @@ def ece(
     binning : {"equal_width", "equal_mass"}
         How the bins are laid out.
     kind : str, optional
-        See above. By default "binary" for shape (n,) and "confidence" for shape (n, k).
+        See above. By default "binary" for two classes and "confidence" for more.
     k : int, optional
         Number of ranks for the kinds that begin with "top_k"; by default 5, or all if fewer.
     norm : float, default 1
@@ -213,8 +216,8 @@ def ece(
     Right by one half on average, but always for class 0 and never for class 1:
 
     >>> probs, y = [[0.5, 0.5], [0.4, 0.6], [0.4, 0.6]], [0, 0, 0]
-    >>> ece(probs, y, bins=1), ece(probs, y, bins=1, kind="top_label")
-    (0.23333..., 0.56666...)
+    >>> [ece(probs, y, bins=1, kind=kind) for kind in ("confidence", "top_label")]
+    [0.23333..., 0.56666...]
     """
     reading = Reading(classes, inputs, outcomes)
     checked = as_predictions(probs, y, weights, reading, on_device=True)
@@ -222,6 +225,7 @@ def ece(
     return compute(metric, checked)
 
 
+@other_words
 def make_ece(
     columns: int | None,
     *,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import as_numpy
@@ -43,6 +44,7 @@ class MulticalibrationError(NamedTuple):
     within: np.ndarray
 
 
+@other_words
 @ignoring_underflow
 def multicalibration_error(
     probs: ArrayLike,

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.generators import generator
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
@@ -24,6 +25,7 @@ _ELEMENTS = 1 << 24
 _BOUND = 2.0
 
 
+@other_words
 @ignoring_underflow
 def skce_test(
     probs: ArrayLike,

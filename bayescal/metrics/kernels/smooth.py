@@ -64,8 +64,8 @@ def smooth_ece(
     y : array of shape (n,)
         Labels: 0, ..., k - 1, or any others (``classes``).
     kind : {"binary", "confidence"}, optional
-        What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
-        (n,) and "confidence" for shape (n, k).
+        What is predicted: P(y = 1), or the largest probability. By default "binary" for two
+        classes and "confidence" for more.
     bandwidth : float, optional
         Standard deviation of the kernel, positive; by default the value of the error.
     weights : array of shape (n,), optional

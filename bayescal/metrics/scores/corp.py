@@ -76,8 +76,8 @@ def corp(
     score : {"brier", "log_loss"}
         The squared distance of prediction and outcome, or the logarithmic loss in nats.
     kind : {"binary", "confidence"}, optional
-        What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
-        (n,) and "confidence" for shape (n, k).
+        What is predicted: P(y = 1), or the largest probability. By default "binary" for two
+        classes and "confidence" for more.
     eps : float, optional
         At which distance from 0 and 1 probabilities are clipped for "log_loss", as in
         :func:`log_loss`.

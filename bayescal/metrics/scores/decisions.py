@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
@@ -117,6 +118,114 @@ def decision_cost(
     return DecisionCost(expected, decision, predicted, realised)
 
 
+class Threshold(NamedTuple):
+    """When to decide for the second class, as returned by :func:`best_threshold`.
+
+    Attributes
+    ----------
+    threshold : float
+        Decide for the second class from this probability on; optimal for calibrated probabilities.
+    cost : float or None
+        Mean cost of these decisions on the data, if there are any.
+    empirical, empirical_cost : float or None
+        The threshold with the least cost on the data, and this cost, which is too low for new rows.
+        If it is much lower than ``cost``, calibrate first.
+    """
+
+    threshold: float
+    cost: float | None = None
+    empirical: float | None = None
+    empirical_cost: float | None = None
+
+
+@ignoring_underflow
+def best_threshold(
+    costs: ArrayLike,
+    probs: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> Threshold:
+    r"""Compute the probability from which to decide for the second class, given costs of decisions.
+
+    .. math:: t = \frac{c_{01} - c_{00}}{c_{01} - c_{00} + c_{10} - c_{11}}
+
+    Parameters
+    ----------
+    costs : array of shape (2, 2)
+        Cost of each decision (column) for each class (row), in any unit; gains are negative. A
+        wrong decision must cost more than the right one.
+    probs : array of shape (n,) or (n, 2), optional
+        P(y = 1), or rows of two probabilities, to compare with the best threshold on these data.
+    y : array of shape (n,), optional
+        Labels: 0 and 1, or any others (``classes``).
+    weights : array of shape (n,), optional
+        Non-negative row weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    Threshold
+
+    Raises
+    ------
+    TypeError, ValueError
+        If :func:`log_loss` would raise; if costs have another shape or are not finite, or a wrong
+        decision costs no more than the right one; for more than two classes.
+
+    See Also
+    --------
+    decision_cost : Costs of any number of decisions and classes.
+
+    References
+    ----------
+    C. Elkan (2001), The foundations of cost-sensitive learning.
+
+    Examples
+    --------
+    A missed case costs ten times as much as a false alarm:
+
+    >>> best_threshold([[0, 1], [10, 0]]).threshold
+    0.0909...
+    >>> best_threshold([[0, 1], [10, 0]], [0.05, 0.2, 0.4, 0.6], [0, 0, 1, 1])
+    Threshold(threshold=0.0909..., cost=0.25, empirical=0.4, empirical_cost=0.0)
+    """
+    table = as_numpy(costs, "costs").astype(np.float64)
+    if table.shape != (2, 2):
+        raise ValueError(f"costs must have shape (2, 2), got {table.shape}")
+    check_finite(table, "costs")
+    alarm, miss = table[0, 1] - table[0, 0], table[1, 0] - table[1, 1]
+    if alarm <= 0 or miss <= 0:
+        raise ValueError(
+            "costs must be larger for wrong decisions (off the diagonal) than for right ones, got "
+            f"{table.tolist()}"
+        )
+    threshold = float(alarm / (alarm + miss))
+    if probs is None:
+        return Threshold(threshold)
+    data = as_predictions(probs, y, weights, Reading(classes, inputs))
+    if data.columns is not None:
+        raise ValueError(f"probs must be of two classes, got {data.columns} columns")
+    share = data.weights / data.weights.sum()
+    order = np.argsort(data.probs)
+    p, happened, share = data.probs[order], data.y[order] == 1, share[order]
+    base = float(share @ np.where(happened, table[1, 1], table[0, 0]))
+    # From each probability on, and from none on.
+    alarms = np.append(np.cumsum((share * ~happened)[::-1])[::-1], 0.0)
+    misses = np.append(0.0, np.cumsum(share * happened))
+    total = base + alarm * alarms + miss * misses
+    first = np.append(np.append(True, p[1:] != p[:-1]), True)
+    total = np.where(first, total, np.inf)
+    best = int(total.argmin())
+    own = float(total[np.searchsorted(p, threshold)])
+    at = float(p[best]) if best < len(p) else float(np.nextafter(p[-1], 2))
+    return Threshold(threshold, own, at, float(total[best]))
+
+
+@other_words
 @ignoring_underflow
 def loss_gap(
     probs: ArrayLike | Blocks,
@@ -197,6 +306,7 @@ def _check_with_truth(
     return checked._replace(probs=rows, y=read_truth(y, rows, weights, checked.classes))
 
 
+@other_words
 def make_loss_gap(
     columns: int | None,
     *,

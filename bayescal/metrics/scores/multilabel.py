@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import bin_of, binned_error
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
@@ -26,6 +27,7 @@ from bayescal.metrics.calibration.mass import MassMetric
 from bayescal.metrics.sums import BinMetric, Group, MeanMetric, Piece, WidthMetric, compute
 
 
+@other_words
 @ignoring_underflow
 def multilabel_ece(
     probs: ArrayLike | Blocks,
@@ -214,6 +216,7 @@ def hamming_loss(
     return compute(make_hamming(checked.columns, threshold=threshold), checked)
 
 
+@other_words
 def make_multilabel(
     columns: int | None,
     *,

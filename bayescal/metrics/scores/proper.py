@@ -98,7 +98,8 @@ def log_loss(
         # One probability alone does not tell how near to one it is.
         log_odds = as_numpy(given, "probs")
         probs = np.stack([np.zeros_like(log_odds), log_odds], axis=1)
-    reading = Reading(classes, inputs, outcomes)
+    # Of two columns both are kept: the smaller probability has digits that one minus it lacks.
+    reading = Reading(classes, inputs, outcomes, second=False)
     checked = as_predictions(probs, y, weights, reading, on_device=True)
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
@@ -119,8 +120,8 @@ def brier_score(
        \quad\text{or}\quad
        \frac{\sum_i w_i \sum_j (p_{ij} - [y_i = j])^2}{\sum_i w_i}
 
-    With rows for two classes the second form is twice the first. Of fractional outcomes y is the
-    share itself.
+    The first form is for two classes, whether ``probs`` have one column or two; the second is for
+    three and more classes. Of fractional outcomes y is the share itself.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def brier_score(
     Returns
     -------
     float
-        From 0, the best, to 1 for shape (n,) and to 2 for shape (n, k).
+        From 0, the best, to 1 for two classes and to 2 for more.
 
     Raises
     ------
@@ -154,7 +155,9 @@ def brier_score(
     >>> brier_score([0.75, 0.5], [1, 0])
     0.15625
     >>> brier_score([[0.25, 0.75], [0.5, 0.5]], [1, 0])
-    0.3125
+    0.15625
+    >>> brier_score([[0.2, 0.7, 0.1], [0.5, 0.3, 0.2]], [1, 0])
+    0.26
     """
     reading = Reading(classes, inputs, outcomes)
     checked = as_predictions(probs, y, weights, reading, on_device=True)

@@ -52,8 +52,8 @@ def true_calibration_error(
         What the probabilities should be.
     kind : {"binary", "confidence", "classwise"}, optional
         Which events: y = 1; that the predicted class happens; or each class in turn, of which the
-        mean inside the root is taken. By default "binary" for shape (n,) and "confidence" for
-        shape (n, k).
+        mean inside the root is taken. By default "binary" for two classes and "confidence" for
+        more.
     norm : float, default 1
         q above, at least 1; ``math.inf`` gives the largest distance.
     weights : array of shape (n,), optional

@@ -58,8 +58,8 @@ def variational_ece(
         g: calibrated probabilities, by calibrators that have not seen the labels of their cases.
     kind : {"binary", "confidence", "classwise"}, optional
         Which events: y = 1; that the predicted class happens; or each class in turn, of which the
-        mean inside the root is taken. By default "binary" for shape (n,) and "confidence" for
-        shape (n, k). Given are always all probabilities of a case, not that of the event alone.
+        mean inside the root is taken. By default "binary" for two classes and "confidence" for
+        more. Given are always all probabilities of a case, not that of the event alone.
     norm : float, default 1
         q above, finite and at least 1.
     weights : array of shape (n,), optional

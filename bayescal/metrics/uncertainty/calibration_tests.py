@@ -11,13 +11,14 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.generators import generator
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
 from bayescal.data.membership import sum_test
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows, of_class
 from bayescal.metrics.calibration.mass import OrderedMetric
-from bayescal.metrics.registry import METRICS, Entry
+from bayescal.metrics.registry import METRICS, Entry, find_metric
 from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, collect, compute
 from bayescal.metrics.uncertainty.consistency import Consistency
 from bayescal.metrics.uncertainty.groups import (
@@ -164,6 +165,7 @@ class Spiegelhalter(SumMetric):
         return np.where(abs(excess) <= 1e-12 * mass, 0.0, np.copysign(np.inf, excess))
 
 
+@other_words
 @ignoring_underflow
 def consistency_test(
     metric: str,
@@ -240,8 +242,9 @@ def consistency_test(
     (0.3, True)
     """
     resamples = check_count(resamples, "resamples")
-    entry = METRICS.get(metric)
-    if entry is not None and (entry.best != "zero" or entry.shapes == ("multilabel",)):
+    metric, options = find_metric(metric, options)
+    entry = METRICS[metric]
+    if entry.best != "zero" or entry.shapes == ("multilabel",):
         raise ValueError(f"metric must be a calibration error, got {metric!r}")
     reading = Reading(classes, inputs)
     data, made = prepare(metric, probs, y, weights, options, reading, groups)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.generators import generator
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
@@ -40,6 +41,7 @@ _ELEMENTS = 1 << 22
 _TERMS, _TAIL = 40, 1.0
 
 
+@other_words
 @ignoring_underflow
 def ecce_test(
     probs: ArrayLike | Blocks,
@@ -81,8 +83,8 @@ def ecce_test(
         See :func:`ecce`. "range" finds errors of any region, "max" is best for predictions that are
         all too high or all too low.
     events : {"binary", "confidence"}, optional
-        P(y = 1), or the largest probability. By default "binary" for shape (n,) and "confidence"
-        for shape (n, k).
+        P(y = 1), or the largest probability. By default "binary" for two classes and "confidence"
+        for more.
     method : {"auto", "asymptotic", "simulated"}
         "auto" simulates unless every row, and all rows with equal predictions together, have at
         most 1/1000 of the variance: with predictions between 0 and 1 that do not repeat, from about

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count, check_level
@@ -17,6 +18,7 @@ from bayescal.metrics.uncertainty.measured_blocks import measure_each
 from bayescal.metrics.uncertainty.replicates import replicate
 
 
+@other_words
 @ignoring_underflow
 def bootstrap(
     metric: str,
@@ -96,6 +98,7 @@ def bootstrap(
     return replicate(made, data, replicates, seed)
 
 
+@other_words
 @ignoring_underflow
 def interval(
     metric: str,
@@ -208,6 +211,7 @@ def interval(
     return found.interval(level, method)
 
 
+@other_words
 @ignoring_underflow
 def difference(
     metric: str,

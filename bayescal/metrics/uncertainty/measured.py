@@ -18,7 +18,7 @@ from bayescal.data.predictions import PLAIN, Predictions, Reading, read_arrays
 from bayescal.metrics.calibration.debiased import DebiasedError, DebiasedMassError
 from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
 from bayescal.metrics.kernels.skce import make_skce
-from bayescal.metrics.registry import METRICS
+from bayescal.metrics.registry import METRICS, find_metric
 from bayescal.metrics.scores.proper import Accuracy
 from bayescal.metrics.sums import MeanMetric, Metric, SumMetric, compute, standard_error
 from bayescal.metrics.uncertainty.groups import (
@@ -308,6 +308,7 @@ def measure(
     groups: Any = None,
 ) -> MeasuredMetric:
     """Measure a metric of rows in memory; equal rows of a cluster count once if all are equal."""
+    metric, options = find_metric(metric, options)
     data, made = prepare(metric, probs, y, weights, options, reading, groups)
     once = equal_rows_once(data)
     separate = None
@@ -376,8 +377,7 @@ def prepare(
 
     ``groups`` are labels of clusters, which become part of the predictions.
     """
-    if metric not in METRICS:
-        raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")
+    metric, options = find_metric(metric, options)
     entry = METRICS[metric]
     if entry.shapes != ("multilabel",):
         data = as_predictions(probs, y, weights, reading)

@@ -14,11 +14,13 @@ from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.blocks.stream import as_blocks
 from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.data.rows import Sums
-from bayescal.metrics.registry import METRICS
+from bayescal.metrics.registry import METRICS, find_metric
+from bayescal.metrics.scores.ranking import RANKINGS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
 from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped
 from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
+from bayescal.metrics.uncertainty.ranking import measure_any
 
 __all__ = ["BlockMeasurements", "check_cuts", "check_no_groups", "measure_blocks", "measure_each"]
 
@@ -45,11 +47,10 @@ def measure_blocks(
 
     Rows that are few enough are gathered in a second pass, and measured in memory.
     """
+    chosen = {title: find_metric(*choice) for title, choice in chosen.items()}
     made: dict[str, Metric] = {}
     sums: dict[str, SumMetric] = {}
     for title, (name, options) in chosen.items():
-        if name not in METRICS:
-            raise ValueError(f"no metric named {name!r}; there are {', '.join(METRICS)}")
         make = METRICS[name].make
         if make is None or (own := grouped(metric := make(data.columns, **options))) is None:
             data.probs  # noqa: B018  says that it takes all cases at once
@@ -86,18 +87,20 @@ def measure_each(
     seed: int,
     reading: Reading = PLAIN,
     groups: Any = None,
-) -> list[MeasuredMetric]:
+) -> list[Any]:
     """Measure a metric of several models of the same rows, which may come in blocks."""
-    found: list[MeasuredMetric] = []
+    found: list[Any] = []
     cuts, read = [], []
     for probs in models:
         blocks = as_blocks(probs, y, weights)
         if blocks is None:
-            own = measure(metric, probs, y, weights, options, replicates, seed, reading, groups)
+            own = measure_any(metric, probs, y, weights, options, replicates, seed, reading, groups)
             found.append(own)
             continue
         check_no_groups(groups)
-        many = metric in METRICS and METRICS[metric].shapes == ("multilabel",)
+        if metric in RANKINGS:
+            raise TypeError(f"probs must be arrays in memory for {metric}, which sorts all rows")
+        many = METRICS[find_metric(metric)[0]].shapes == ("multilabel",)
         data = PredictionBlocks(blocks, replace(reading, multilabel=many))
         own = measure_blocks({metric: (metric, options)}, data, replicates, seed)
         cuts.append(own.cut)

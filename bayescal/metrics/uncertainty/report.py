@@ -9,25 +9,31 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.tables import TextTable, p_value
+from bayescal._core.tables import TextTable, markdown_table, p_value, printable
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_count, check_level, check_names
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 from bayescal.metrics.registry import Choices, usual_metrics
+from bayescal.metrics.scores.ranking import can_rank
 from bayescal.metrics.uncertainty.calibration_tests import (
     CalibrationTest,
     as_test,
     spiegelhalter_of,
 )
 from bayescal.metrics.uncertainty.groups import in_clusters
-from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, measure
+from bayescal.metrics.uncertainty.measured import Interval
 from bayescal.metrics.uncertainty.measured_blocks import check_cuts, check_no_groups, measure_blocks
+from bayescal.metrics.uncertainty.ranking import Measured, measure_any
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
+#: Numbers of an interval in a data frame.
+_NUMBERS = "value", "estimate", "lower", "upper", "standard_error"
 #: A longer name of the first model is not repeated below each metric.
 _LONGEST = 20
 
@@ -49,6 +55,8 @@ class Report:
         Of the intervals.
     clusters : int or None
         Number of clusters of rows, where rows are not independent.
+    title : str or None
+        What stands above the table.
     """
 
     intervals: dict[str, dict[str, Interval]]
@@ -57,10 +65,41 @@ class Report:
     cases: int
     level: float
     clusters: int | None = None
+    title: str | None = None
 
     def table(self) -> Table:
         """Return a rich Table."""
         return self._lines().for_terminal()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the numbers as a data frame of pandas, with a row for each model and metric.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Indexed by ``model`` and ``metric``, with the columns ``value``, ``estimate``,
+            ``lower``, ``upper`` and ``standard_error``; and, of the difference from the first
+            model, ``difference``, ``difference_lower``, ``difference_upper`` and ``p_value``.
+        """
+        import pandas as pd
+
+        rows = []
+        for model, intervals in self.intervals.items():
+            for metric, own in intervals.items():
+                row: dict[str, object] = {"model": model, "metric": metric}
+                row |= {name: getattr(own, name) for name in _NUMBERS}
+                gap = self.differences.get(model, {}).get(metric)
+                if gap is not None:
+                    row |= {"difference": gap.estimate, "difference_lower": gap.lower}
+                    row |= {"difference_upper": gap.upper, "p_value": gap.p_value}
+                rows.append(row)
+        return pd.DataFrame(rows).set_index(["model", "metric"])
+
+    def to_markdown(self) -> str:
+        """Return the table in Markdown, for documents and code hosts."""
+        lines = self._lines()
+        table = markdown_table(lines.heads, ([c.replace("\n", " ") for c in r] for r in lines.rows))
+        return f"**{printable(lines.title)}**\n\n{table}\n\n{lines.caption}\n"
 
     def __repr__(self) -> str:
         return self._lines().for_print(100)
@@ -95,9 +134,11 @@ class Report:
         if self.clusters is not None:
             title += f" in {self.clusters:,} groups"
             caption += " Intervals and tests take the cases of a group as dependent."
+        title = title if self.title is None else f"{self.title} ({title})"
         return TextTable(title, heads, rows, caption)
 
 
+@other_words
 @ignoring_underflow
 def report(
     probs: ArrayLike | Blocks | Mapping[str, ArrayLike | Blocks],
@@ -111,6 +152,7 @@ def report(
     groups: Any = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
+    title: str | None = None,
 ) -> Report:
     """Compute metrics with intervals for one model, or for several on the same cases.
 
@@ -123,8 +165,9 @@ def report(
         Labels: 0, ..., k - 1, or any others (``classes``).
     metrics : sequence of str, or mapping, optional
         Names of metrics; or pairs of such a name and options, under what they are to be called. By
-        default log loss, Brier score, accuracy, the calibration error, plain and debiased, and of
-        several classes its mean over classes.
+        default log loss, Brier score, accuracy and the calibration error, plain and debiased; for
+        several classes its mean over classes; and for two classes and fewer than 100,000 rows in
+        memory the area under the ROC curve and the average precision, which judge the ranking.
     level : float
         Coverage that the confidence intervals aim at, in (0, 1).
     replicates, seed : int
@@ -136,6 +179,8 @@ def report(
         be dependent. The "RMS calibration error" is then "ece" with norm 2 and bins of equal mass.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
+    title : str, optional
+        What stands above the table.
 
     Returns
     -------
@@ -171,16 +216,17 @@ def report(
             check_no_groups(groups)
         clusters = in_clusters(cast("Predictions", first), groups, weights).clusters
     if metrics is None:
-        metrics = usual_metrics(first.columns or 2, clusters is not None)
+        ranking = can_rank(first)
+        metrics = usual_metrics(first.columns or 2, clusters is not None, ranking=ranking)
     chosen = metrics if isinstance(metrics, Mapping) else {name: (name, {}) for name in metrics}
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
-    base: Mapping[str, MeasuredMetric] = {}
+    base: Mapping[str, Any] = {}
     cases, cuts, read = 0, [], []
     for name, own in models.items():
         checked = as_predictions(own, y, weights, reading)
-        measured: Mapping[str, MeasuredMetric]
+        measured: Mapping[str, Measured]
         if isinstance(checked, PredictionBlocks):
             check_no_groups(groups)
             found = measure_blocks(chosen, checked, replicates, seed)
@@ -191,7 +237,7 @@ def report(
         else:
             checked = checked._replace(clusters=clusters)
             measured = {
-                title: measure(metric, checked, y, weights, options, replicates, seed)
+                title: measure_any(metric, checked, y, weights, options, replicates, seed)
                 for title, (metric, options) in chosen.items()
             }
             test, cases = spiegelhalter_of(checked), len(np.asarray(getattr(own, "probs", own)))
@@ -206,4 +252,4 @@ def report(
     for blocks in read:
         blocks.finish()
     number = None if clusters is None else int(clusters.max()) + 1
-    return Report(intervals, differences, tests, cases, level, number)
+    return Report(intervals, differences, tests, cases, level, number, title)

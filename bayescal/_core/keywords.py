@@ -1,0 +1,72 @@
+"""Keywords of other libraries, such as ``n_bins=`` for ``bins=``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, wraps
+from typing import Any, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: What a keyword of another library may be called here.
+_SYNONYMS = {
+    "n_bins": ("bins",),
+    "strategy": ("binning",),
+    "seed": ("random_state", "key"),
+    "random_state": ("seed", "key"),
+    "key": ("seed", "random_state"),
+    "method": ("calibrator",),
+}
+_BINNINGS = {"uniform": "equal_width", "quantile": "equal_mass"}
+
+
+def translated(options: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Rename the keywords of other libraries that ``known`` keywords stand for.
+
+    Examples
+    --------
+    >>> translated({"n_bins": 5, "strategy": "quantile"}, ("bins", "binning"))
+    {'bins': 5, 'binning': 'equal_mass'}
+    """
+    result: dict[str, Any] = {}
+    for keyword, value in options.items():
+        name = keyword
+        if keyword not in known:
+            name = next((s for s in _SYNONYMS.get(keyword, ()) if s in known), keyword)
+        if name in result or (name != keyword and name in options):
+            raise TypeError(f"{keyword} is another word for {name}: pass one of them")
+        if name != keyword == "strategy" and isinstance(value, str):
+            value = _BINNINGS.get(value, value)
+        result[name] = value
+    return result
+
+
+def other_words(function: Function) -> Function:
+    """Let a function accept keywords of other libraries; its signature stays what it is."""
+
+    @wraps(function)
+    def renamed(*args: Any, **options: Any) -> Any:
+        if not _SYNONYMS.keys().isdisjoint(options):
+            options = translated(options, _parameters(function))
+        return function(*args, **options)
+
+    return cast(Function, renamed)
+
+
+def accept_other_words(cls: type[Any], options: Mapping[str, Any]) -> None:
+    """Let the constructor of a class accept keywords of other libraries, if ``options`` has some.
+
+    Called from ``__new__``: it costs nothing until such a keyword is passed.
+    """
+    if _SYNONYMS.keys().isdisjoint(options) or hasattr(cls.__init__, "_other_words"):
+        return
+    if _SYNONYMS.keys() & options.keys() - {*_parameters(cls.__init__)}:
+        renaming: Any = other_words(cls.__init__)
+        renaming._other_words = True
+        cls.__init__ = renaming
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)

@@ -1,0 +1,114 @@
+"""Scores of rankings with their uncertainty, by the derivatives with respect to weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.predictions import PLAIN, Predictions, Reading
+from bayescal.metrics.scores.ranking import RANKINGS, rank
+from bayescal.metrics.uncertainty.groups import in_clusters
+from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, measure
+
+#: Rows of a class below which there is no interval but the whole range.
+_MIN_OF_CLASS = 2
+
+
+class MeasuredRanking:
+    """A score of a ranking for one model; its standard error is that of DeLong et al. for areas."""
+
+    def __init__(self, name: str, data: Predictions) -> None:
+        self._data = data
+        self.value, self._influence = rank(name, data)
+        counts = np.bincount(data.y, data.weights if data.whole else None, 2)
+        if data.clusters is not None:
+            counts = np.array([len(np.unique(data.clusters[data.y == code])) for code in (0, 1)])
+        self._cases = counts
+
+    def _error(self, influence: np.ndarray) -> float:
+        """Compute the standard error of a score with these derivatives."""
+        data = self._data
+        if data.clusters is not None:
+            sums = np.bincount(data.clusters, data.weights * influence)
+            return math.sqrt(sums @ sums)
+        weights = data.weights if data.whole else data.weights**2
+        return math.sqrt(weights @ influence**2)
+
+    def _quantile(self, level: float) -> float:
+        from scipy.special import stdtrit
+
+        free = max(float(self._cases.min()) - 1, 1.0)
+        return math.sqrt((free + 1) / free) * float(stdtrit(free, (1 + level) / 2))
+
+    def interval(self, level: float, method: str = "auto") -> Interval:
+        """Compute the confidence interval, symmetric in the log odds of the score.
+
+        In simulations of 30 to 1,000 rows, 15 to 50 of the rarer class, 90 % intervals covered 85
+        to 95 %, and 79 to 82 % for areas with 15 such rows on three scores, and for average
+        precisions of 0.98 on ten scores; intervals of differences covered 87 to 94 %.
+        """
+        if method == "bootstrap":
+            raise ValueError("method must be 'analytic' for scores of a ranking, got 'bootstrap'")
+        value, error = min(self.value, 1.0), self._error(self._influence)
+        if self._cases.min() < _MIN_OF_CLASS:
+            return Interval(value, value, 0.0, 1.0, math.inf, level)
+        quantile = self._quantile(level)
+        if not 0 < error or not 0 < value < 1:
+            # All pairs are in order, or none: as sure as that many rows without a failure make it.
+            width = 1 - ((1 - level) / 2) ** (1 / float(self._cases.min()))
+            lower, upper = max(value - width, 0.0), min(value + width, 1.0)
+            return Interval(value, value, lower, upper, width / quantile, level)
+        spread = quantile * error / (value * (1 - value))
+        center = math.log(value) - math.log1p(-value)
+        lower, upper = (1 / (1 + math.exp(-_clip(center + s * spread))) for s in (-1, 1))
+        return Interval(value, value, lower, upper, error, level)
+
+    def less(self, other: MeasuredRanking, level: float) -> Interval:
+        """Compute the difference to another model of the same rows."""
+        from scipy.special import stdtr
+
+        value = self.value - other.value
+        if self._cases.min() < _MIN_OF_CLASS:
+            return Interval(value, value, -1.0, 1.0, math.inf, level, 1.0)
+        error = self._error(self._influence - other._influence)
+        # Strictly increasing maps change nothing but rounding.
+        error = error if error > 1e-12 else 0.0
+        value = value if error else round(value, 12)
+        half = self._quantile(level) * error
+        free = max(float(self._cases.min()) - 1, 1.0)
+        p_value = 2 * float(stdtr(free, -abs(value) / error)) if error else float(value == 0)
+        lower, upper = max(value - half, -1.0), min(value + half, 1.0)
+        return Interval(value, value, lower, upper, error, level, p_value)
+
+
+def _clip(log_odds: float) -> float:
+    return min(max(log_odds, -700.0), 700.0)
+
+
+#: A metric, or a score of a ranking, of one model with its uncertainty.
+Measured: TypeAlias = "MeasuredMetric | MeasuredRanking"
+
+
+def measure_any(
+    metric: str,
+    probs: ArrayLike | Predictions,
+    y: ArrayLike | None,
+    weights: ArrayLike | None,
+    options: Mapping[str, Any],
+    replicates: int,
+    seed: int,
+    reading: Reading = PLAIN,
+    groups: Any = None,
+) -> Any:
+    """Measure a metric, or a score of a ranking, of rows in memory."""
+    if metric not in RANKINGS:
+        return measure(metric, probs, y, weights, options, replicates, seed, reading, groups)
+    if options:
+        raise TypeError(f"{metric} has no options, got {next(iter(options))!r}")
+    data = as_predictions(probs, y, weights, reading)
+    return MeasuredRanking(metric, data if groups is None else in_clusters(data, groups, weights))

@@ -1,0 +1,81 @@
+"""Parameters of classes, complete: those that are inherited too, and their defaults.
+
+Docstrings list what a class adds. The page of a class lists all that its constructor accepts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any, NamedTuple
+
+SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=^\w[^\n]*\n-{3,}$|\Z)", re.DOTALL | re.MULTILINE)
+FIRST_SECTION = re.compile(r"^\w[^\n]*\n-{3,}$", re.MULTILINE)
+ENTRY = re.compile(r"^(\S[^\n]*?) : ([^\n]*)\n((?:[ ]+[^\n]*\n|\n)*)", re.MULTILINE)
+
+
+class Entry(NamedTuple):
+    """Names of parameters that are described together, their type and the description."""
+
+    names: str
+    type: str
+    text: str
+
+    def lines(self, defaults: dict[str, str]) -> str:
+        """Return the entry with its default, if that is the same for all names."""
+        values = {defaults.get(name, "") for name in self.names.split(", ")}
+        default = values.pop() if len(values) == 1 else ""
+        known = default in ("", "None") or re.search(r"\bdefault\b", self.type)
+        kind = self.type if known else f"{self.type}, default {default}"
+        return f"{self.names} : {kind}\n{self.text.rstrip()}\n"
+
+
+def entries(doc: str) -> list[Entry]:
+    """Return the entries of a docstring's section of parameters."""
+    found = SECTION.search(doc)
+    return [Entry(*match) for match in ENTRY.findall(found[1] + "\n")] if found else []
+
+
+def defaults_of(cls: type) -> dict[str, str]:
+    """Return the defaults of a constructor's parameters as text."""
+    given = inspect.signature(cls).parameters.values()
+    return {p.name: repr(p.default) for p in given if p.default is not p.empty}
+
+
+def complete(cls: type, doc: str) -> str:
+    """Return a docstring with all parameters that the constructor of an estimator accepts."""
+    from sklearn.base import BaseEstimator
+
+    if not issubclass(cls, BaseEstimator):
+        return doc
+    own, defaults = entries(doc), defaults_of(cls)
+    named = {name for entry in own for name in entry.names.split(", ")}
+    for name in inspect.signature(cls).parameters:
+        if name in named:
+            continue
+        for base in cls.__mro__[1:]:
+            inherited = entries(inspect.cleandoc(vars(base).get("__doc__") or ""))
+            texts = [e for e in inherited if name in e.names.split(", ")]
+            if texts:
+                own.append(Entry(name, texts[0].type, texts[0].text))
+                break
+    section = "Parameters\n----------\n" + "".join(e.lines(defaults) for e in own) + "\n"
+    if not own:
+        return doc
+    if found := SECTION.search(doc):
+        return doc[: found.start()] + section + doc[found.end() :]
+    start = match.start() if (match := FIRST_SECTION.search(doc)) else len(doc)
+    return doc[:start] + section + doc[start:]
+
+
+def complete_lines(app: Any, what: str, name: str, value: Any, *rest: Any) -> None:
+    """Complete the docstring of a class before its sections are read."""
+    lines: list[str] = rest[-1]
+    if what == "class" and inspect.isclass(value):
+        lines[:] = complete(value, "\n".join(lines)).split("\n")
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Complete docstrings before anything else looks at them."""
+    app.connect("autodoc-process-docstring", complete_lines, priority=300)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,141 @@
+"""Scores of rankings against scikit-learn, finite differences and their own law."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+import bayescal as bc
+from bayescal.data.predictions import Predictions
+from bayescal.metrics.scores.ranking import rank
+from bayescal.metrics.uncertainty.ranking import MeasuredRanking
+
+PEERS: Any = {"roc_auc": roc_auc_score, "average_precision": average_precision_score}
+RNG = np.random.default_rng(5)
+P = np.round(RNG.random(120), 1)
+Y = (RNG.random(120) < P).astype(int)
+W = RNG.uniform(0.1, 2, 120)
+
+names = pytest.mark.parametrize("name", PEERS)
+
+
+def read(p: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> Predictions:
+    return Predictions(p, y, np.ones(len(y)) if weights is None else weights, 1e-16)
+
+
+@names
+def test_scikit_learn(name: str) -> None:
+    ours: Any = getattr(bc.metrics, name)
+    assert ours(P, Y) == pytest.approx(PEERS[name](Y, P), rel=1e-12)
+    expected = PEERS[name](Y, P, sample_weight=W)
+    assert ours(P, Y, weights=W) == pytest.approx(expected, rel=1e-12)
+    labels = np.array(["a", "b"])[Y]
+    rows = np.stack([1 - P, P], axis=1)
+    assert ours(rows, labels, weights=W) == pytest.approx(expected, rel=1e-12)
+    distinct = RNG.permutation(120) / 120
+    assert ours(distinct, Y) == pytest.approx(PEERS[name](Y, distinct), rel=1e-12)
+
+
+@names
+def test_derivatives(name: str) -> None:
+    ranked = rank(name, read(P, Y, W))
+    assert W @ ranked.influence == pytest.approx(0, abs=1e-12)
+    for i in range(0, 120, 17):
+        step = np.zeros(120)
+        step[i] = 1e-6
+        ends = [rank(name, read(P, Y, W + s * step)).value for s in (1, -1)]
+        assert ranked.influence[i] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-8)
+
+
+def test_area_has_the_variance_of_delong() -> None:
+    """By its definition: variances of the placements of both classes over their numbers."""
+    ones, zeros = P[Y == 1], P[Y == 0]
+    wins = (ones[:, None] > zeros) + (ones[:, None] == zeros) / 2
+    variance = wins.mean(axis=1).var() / len(ones) + wins.mean(axis=0).var() / len(zeros)
+    found = MeasuredRanking("roc_auc", read(P, Y)).interval(0.9)
+    assert found.standard_error == pytest.approx(np.sqrt(variance), rel=1e-12)
+
+
+@names
+def test_counts_are_repeated_rows(name: str) -> None:
+    counts = RNG.integers(1, 4, 120)
+    first = bc.metrics.interval(name, P, Y, weights=counts)
+    second = bc.metrics.interval(name, np.repeat(P, counts), np.repeat(Y, counts))
+    np.testing.assert_allclose(first[:6], second[:6], rtol=1e-10)
+
+
+@names
+def test_clusters_of_copies_are_single_rows(name: str) -> None:
+    once = bc.metrics.interval(name, P, Y)
+    groups = np.repeat(np.arange(120), 5)
+    found = bc.metrics.interval(name, np.repeat(P, 5), np.repeat(Y, 5), groups=groups)
+    np.testing.assert_allclose(found[:6], once[:6], rtol=1e-10)
+
+
+@names
+def test_increasing_maps_differ_by_nothing(name: str) -> None:
+    found = bc.metrics.difference(name, P**3, P, Y)
+    assert (found.value, found.lower, found.upper, found.p_value) == (0, 0, 0, 1)
+
+
+@names
+def test_perfect_and_reversed_rankings(name: str) -> None:
+    found = bc.metrics.interval(name, Y.astype(float), Y)
+    assert found.value == found.upper == 1 and 0.9 < found.lower < 1
+    assert bc.metrics.interval(name, 1.0 - Y, Y).lower < 0.5
+
+
+@names
+def test_what_is_refused(name: str) -> None:
+    function: Any = getattr(bc.metrics, name)
+    with pytest.raises(ValueError, match="both classes"):
+        function(P, np.ones(120, int))
+    with pytest.raises(ValueError, match="two classes"):
+        function(np.full((3, 3), 1 / 3), [0, 1, 2])
+    with pytest.raises(TypeError, match="in memory"):
+        bc.metrics.interval(name, bc.Blocks([(P, Y)]))
+    with pytest.raises(ValueError, match="analytic"):
+        bc.metrics.interval(name, P, Y, method="bootstrap")
+
+
+def test_reports_have_them_beside_calibration() -> None:
+    report = bc.metrics.report({"a": P, "b": 1 - P}, Y, replicates=20)
+    assert report.intervals["a"]["ROC AUC"] == bc.metrics.interval("roc_auc", P, Y)
+    gap = bc.metrics.difference("average_precision", 1 - P, P, Y)
+    assert report.differences["b"]["average precision"] == gap
+    page = bc.evaluate(P, Y, replicates=20).to_html()
+    assert "Area under the ROC curve" in page
+    rows = RNG.dirichlet(np.ones(3), 60)
+    several = bc.metrics.report(rows, np.arange(60) % 3, replicates=20)
+    assert "ROC AUC" not in several.intervals["model"]
+    one = bc.metrics.report(P, np.ones(120, int), replicates=20)
+    assert "ROC AUC" not in one.intervals["model"]
+
+
+@pytest.mark.slow
+@names
+@pytest.mark.parametrize(
+    ("n", "prevalence", "shift", "steps"), [(100, 0.5, 1, 0), (300, 0.1, 1, 8)]
+)
+def test_intervals_cover(name: str, n: int, prevalence: float, shift: float, steps: int) -> None:
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        y = (rng.random(n) < prevalence).astype(int)
+        z = rng.normal(size=n) + shift * y
+        both = [1 / (1 + np.exp(-s)) for s in (z, z + rng.normal(size=n))]
+        return *(np.ceil(p * steps) / steps if steps else p for p in both), y  # type: ignore[return-value]
+
+    p, q, y = draw(400_000)
+    truth = rank(name, read(p, y)).value
+    gap = rank(name, read(q, y)).value - truth
+    covered, compared = [], []
+    for _ in range(600):
+        p, q, y = draw(n)
+        first, second = (MeasuredRanking(name, read(x, y)) for x in (p, q))
+        own, less = first.interval(0.9), second.less(first, 0.9)
+        covered.append(own.lower <= truth <= own.upper)
+        compared.append(less.lower <= gap <= less.upper)
+    # Four standard errors of 600 simulations are 0.05.
+    assert 0.85 <= np.mean(covered) <= 0.95 and 0.85 <= np.mean(compared) <= 0.95

@@ -1,0 +1,305 @@
+"""What users of other libraries type first: it works, or the message names what does."""
+
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+import bayescal as bc
+
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=200)
+Y = (RNG.random(200) < 1 / (1 + np.exp(-Z))).astype(int)
+P = 1 / (1 + np.exp(-2 * Z))
+LOGITS = RNG.normal(size=(60, 5))
+PRIOR = bc.GaussianPrior(dist.Normal(-1, 1), dist.Normal(1, 1), 1.0)
+FEW = Z[:20], Y[:20]
+
+
+# --- keywords -----------------------------------------------------------------------------------
+
+
+def test_keywords_of_calibrated_classifier_cv() -> None:
+    X = Z[:, None]
+    ours = bc.CalibratedClassifier(LogisticRegression(), method="sigmoid")
+    assert ours.calibrator == "sigmoid" and clone(ours).calibrator == "sigmoid"
+    same = bc.CalibratedClassifier(LogisticRegression(), "platt").fit(X, Y)
+    np.testing.assert_array_equal(ours.fit(X, Y).predict_proba(X), same.predict_proba(X))
+    search = GridSearchCV(ours, {"calibrator": ["beta", "isotonic"]}, cv=2).fit(X, Y)
+    assert search.best_params_["calibrator"] in ("beta", "isotonic")
+
+
+@pytest.mark.parametrize("binning", [("uniform", "equal_width"), ("quantile", "equal_mass")])
+def test_keywords_of_calibration_curve(binning: tuple[str, str]) -> None:
+    theirs: Any = {"n_bins": 7, "strategy": binning[0]}
+    ours: Any = {"bins": 7, "binning": binning[1]}
+    for name in ("ece", "debiased_ece", "reliability_curve"):
+        function = getattr(bc.metrics, name)
+        np.testing.assert_array_equal(function(P, Y, **theirs), function(P, Y, **ours))
+    assert bc.metrics.interval("ece", P, Y, **theirs) == bc.metrics.interval("ece", P, Y, **ours)
+    first, second = (bc.plots.reliability(P, Y, **options) for options in (theirs, ours))
+    assert len(first.lines) == len(second.lines)
+    for a, b in zip(first.lines, second.lines, strict=True):
+        np.testing.assert_array_equal(a.get_data(), b.get_data())
+    assert bc.Histogram(**theirs).get_params() == bc.Histogram(**ours).get_params()
+    assert bc.evaluate(P, Y, n_bins=7).to_dict() == bc.evaluate(P, Y, bins=7).to_dict()  # pyright: ignore[reportCallIssue]
+
+
+def test_one_seed_by_all_its_names() -> None:
+    assert bc.Beta(seed=3).random_state == 3  # pyright: ignore[reportCallIssue]
+    options: Any = [{"random_state": 3}, {"seed": 3}, {"key": 3}]
+    found = [bc.posterior_predict(PRIOR, FEW, [0.0], num_samples=1000, **o).probs for o in options]
+    assert found[0] == found[1] == found[2]
+    found = [bc.metrics.interval("ece", P, Y, **o) for o in options]
+    assert found[0] == found[1] == found[2]
+    generator = np.random.default_rng(0)
+    first, second = (
+        bc.posterior_predict(PRIOR, FEW, [0.0], num_samples=1000, key=generator) for _ in "ab"
+    )
+    assert first.probs != second.probs
+
+
+def test_two_words_for_one_option() -> None:
+    with pytest.raises(TypeError, match="n_bins is another word for bins"):
+        bc.metrics.ece(P, Y, n_bins=5, bins=5)  # pyright: ignore[reportCallIssue]
+
+
+def test_unknown_words_remain_unknown() -> None:
+    with pytest.raises(TypeError, match="n_buckets"):
+        bc.metrics.ece(P, Y, n_buckets=5)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="strategy"):
+        bc.Beta(strategy="uniform")  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="n_bins"):
+        bc.Isotonic(n_bins=5)  # pyright: ignore[reportCallIssue]
+
+
+def test_signatures_do_not_change() -> None:
+    assert bc.Histogram(n_bins=3).bins == 3  # pyright: ignore[reportCallIssue]
+    assert next(iter(inspect.signature(bc.Histogram).parameters)) == "bins"
+    assert "n_bins" not in inspect.signature(bc.metrics.ece).parameters
+
+
+def test_whole_numbers_in_floating_point() -> None:
+    a, b = (bc.posterior_predict(PRIOR, FEW, [0.0], num_samples=n) for n in (1e3, 1000))  # pyright: ignore[reportArgumentType]
+    assert a.probs == b.probs
+    with pytest.raises(TypeError, match=r"must be an integer, got 1000\.5"):
+        bc.posterior_predict(PRIOR, FEW, [0.0], num_samples=1000.5)  # pyright: ignore[reportArgumentType]
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_names_of_metrics_in_other_libraries() -> None:
+    assert bc.metrics.interval("nll", P, Y) == bc.metrics.interval("log_loss", P, Y)
+    expected = bc.metrics.ece(P, Y, norm=np.inf)
+    assert bc.metrics.interval("mce", P, Y, replicates=20).value == expected
+    assert bc.metrics.mce(P, Y) == expected  # pyright: ignore[reportAttributeAccessIssue]
+    assert bc.metrics.nll is bc.metrics.log_loss  # pyright: ignore[reportAttributeAccessIssue]
+    report = bc.metrics.report(P, Y, metrics=["nll", "brier"], replicates=20)
+    assert report.intervals["model"]["brier"].value == bc.metrics.brier_score(P, Y)
+    total = bc.metrics.Accumulator(["nll"])
+    total.add(P, Y)
+    assert total.result()["nll"] == pytest.approx(bc.metrics.log_loss(P, Y), rel=1e-12)
+    model = LogisticRegression().fit(Z[:, None], Y)
+    scorers = (bc.metrics.scorer(name) for name in ("neg_nll", "nll", "log_loss"))
+    assert len({scorer(model, Z[:, None], Y) for scorer in scorers}) == 1
+    with pytest.raises(ValueError, match="did you mean 'brier_score'"):
+        bc.metrics.interval("brier_scor", P, Y)
+
+
+def test_names_of_calibrators() -> None:
+    model = bc.CalibratedClassifier(LogisticRegression(), "platt").fit(Z[:, None], Y)
+    assert model.calibrators_[0].smoothing == "platt"
+    with pytest.raises(ValueError, match="did you mean 'isotonic'"):
+        bc.CalibratedClassifier(LogisticRegression(), "isotonik").fit(Z[:, None], Y)
+
+
+# --- labels and shapes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["Temperature", "Vector", "Auto", "Dirichlet"])
+def test_labels_are_positions_where_a_class_is_absent(name: str) -> None:
+    y = RNG.integers(0, 4, 60)
+    make = getattr(bc, name)
+    given = make(inputs="logits", classes=5).fit(LOGITS, y)
+    assumed = make(inputs="logits").fit(LOGITS, y)
+    assert assumed.classes_.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(assumed.predict_proba(LOGITS), given.predict_proba(LOGITS))
+
+
+def test_a_vocabulary_of_which_few_tokens_occur() -> None:
+    logits = RNG.normal(size=(50, 3000)).astype("f4")
+    y = RNG.integers(0, 3000, 50)
+    assert len(bc.Temperature(inputs="logits").fit(logits, y).classes_) == 3000
+
+
+def test_labels_that_may_count_from_one_are_refused() -> None:
+    with pytest.raises(ValueError, match="pass classes=5"):
+        bc.Temperature(inputs="logits").fit(LOGITS, RNG.integers(1, 5, 60))
+    with pytest.raises(ValueError, match="pass classes=5"):
+        bc.Temperature(inputs="logits").fit(LOGITS, np.array(list("abcd"))[RNG.integers(0, 4, 60)])
+
+
+@pytest.mark.parametrize("name", ["Temperature", "StackedScaling", "Vector"])
+def test_functions_of_one_row(name: str) -> None:
+    f = getattr(bc, name)(inputs="logits").fit(LOGITS, np.arange(60) % 5).as_function()
+    rows = f(LOGITS)
+    np.testing.assert_allclose(f(LOGITS[0]), rows[0], rtol=1e-12)
+    mapped = jax.jit(jax.vmap(f))(jnp.asarray(LOGITS))
+    assert mapped.shape == (60, 5)
+    np.testing.assert_allclose(mapped, rows, atol=2e-6)
+
+
+def test_functions_of_one_score() -> None:
+    f = bc.Beta(inference="laplace", random_state=0).fit(P, Y).as_function()
+    mapped = jax.vmap(f)(jnp.asarray(P))
+    np.testing.assert_allclose(mapped, f(P), atol=2e-6)
+    low, _ = f.interval(jnp.asarray(P[0]))
+    np.testing.assert_allclose(low, f.interval(P)[0][0], atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "names", [("a", "b"), (-1, 1), (False, True), ("2020-01-01", "2021-01-01")]
+)
+def test_posteriors_of_labels_of_any_kind(names: tuple[Any, Any]) -> None:
+    labels = np.array(names)[FEW[1]]
+    labels = labels.astype("M8[D]") if "2020-01-01" in names else labels
+    expected = bc.posterior_predict(PRIOR, FEW, [0.3], integrator="quadrature")
+    found = bc.posterior_predict(PRIOR, (FEW[0], labels), [0.3], integrator="quadrature")
+    assert found.probs == expected.probs
+    if names[0] != False:  # noqa: E712  booleans are the numbers 0 and 1
+        assert found.posterior.classes.tolist() == np.unique(labels).tolist()
+    listed = bc.posterior(PRIOR, [(FEW[0], labels.tolist())] * 2, integrator="quadrature")
+    assert listed.predict([0.3]).probs == pytest.approx([float(expected.probs[0])] * 2)
+
+
+def test_labels_of_one_class_need_positions() -> None:
+    with pytest.raises(ValueError, match="pass the positions"):
+        bc.posterior(PRIOR, (Z[:3], ["a"] * 3))
+    with pytest.raises(ValueError, match=r"labels must be in \{0, 1\}"):
+        bc.posterior(PRIOR, (Z[:3], [1, 2, 1]))
+
+
+# --- posteriors ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "quadrature", "importance"])
+@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs", "map"])
+def test_posterior_as_function(integrator: str, method: str) -> None:
+    post = bc.posterior(PRIOR, FEW, integrator=integrator, num_samples=2000)
+    x = np.linspace(-2, 2, 7)
+    f = post.as_function(method)
+    expected = post.predict(x, method=method).probs
+    np.testing.assert_allclose(f(x), expected, atol=2e-6)
+    np.testing.assert_allclose(jax.jit(jax.vmap(f))(jnp.asarray(x)), expected, atol=2e-6)
+    step = 1e-2
+    slope = (f(0.3 + step) - f(0.3 - step)) / (2 * step)
+    assert jax.grad(f)(0.3) == pytest.approx(float(slope), rel=1e-2)
+
+
+def test_posterior_as_function_in_closed_form_and_for_a_grid() -> None:
+    prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
+    post = bc.posterior(prior, FEW, integrator="closed_form")
+    x = np.linspace(-2, 2, 7)
+    np.testing.assert_allclose(post.as_function()(x), post.predict(x).probs, atol=2e-6)
+    grid = {"a": PRIOR, "b": bc.GaussianPrior(dist.Normal(-2, 1), dist.Normal(2, 1), 1.0)}
+    many = bc.posterior(grid, FEW, integrator="quadrature")
+    np.testing.assert_allclose(many.as_function(index="b")(x), many.predict(x).probs[1], atol=2e-6)
+
+
+def test_posterior_as_function_of_several_features_and_classes() -> None:
+    prior = bc.DirichletPrior([dist.Gamma(2.0, 0.5)] * 3)
+    rng = np.random.default_rng(1)
+    x, y = rng.dirichlet([1, 2, 3], 9), np.arange(9) % 3
+    post = bc.posterior(prior, (x, y), integrator="importance", num_samples=4000)
+    f = post.as_function()
+    np.testing.assert_allclose(f(x), post.predict(x).probs, atol=1e-5)
+    np.testing.assert_allclose(f(x[0]), f(x)[0], atol=1e-6)
+
+
+def test_posterior_as_function_is_exported() -> None:
+    from jax import export
+
+    f = bc.posterior(PRIOR, FEW, num_samples=4000).as_function()
+    program = export.export(jax.jit(f))(jax.ShapeDtypeStruct((3,), jnp.float32))
+    x = jnp.array([-1.0, 0.0, 1.0])
+    np.testing.assert_allclose(export.deserialize(program.serialize()).call(x), f(x), atol=1e-6)
+
+
+def test_prior_sample() -> None:
+    draws = bc.GaussianPrior(dist.Normal(-1, 1), 2.0, dist.HalfNormal(1)).sample(4000, key=1)
+    assert draws["mu0"].mean() == pytest.approx(-1, abs=4 / np.sqrt(4000))
+    assert draws["mu1"].tolist() == [2.0] * 4000 and draws["sigma"].min() > 0
+    many = bc.DirichletPrior([dist.Gamma(2.0, 0.5)] * 3).sample(5, dim=3)
+    assert next(iter(many.values())).shape == (5, 3)
+
+
+def test_plots_of_posteriors_and_predictions() -> None:
+    post = bc.posterior(PRIOR, FEW, integrator="quadrature")
+    prediction = post.predict(np.linspace(-2, 2, 9))
+    ax = prediction.plot(label="mine")
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), prediction.probs)
+    assert len(ax.collections) == 1
+    ax = post.plot()
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["mu0", "mu1"]
+    grid = {"a": PRIOR, "b": bc.GaussianPrior(dist.Normal(-2, 1), dist.Normal(2, 1), 1.0)}
+    ax = bc.posterior_predict(grid, FEW, [-1.0, 0, 1], integrator="quadrature").plot(level=None)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
+    with pytest.raises(ValueError, match="one data set"):
+        bc.posterior_predict(PRIOR, [FEW, FEW], [0.0], num_samples=4000).plot()
+
+
+def test_xarray_has_an_index_of_points() -> None:
+    x = np.linspace(-1, 1, 5)
+    found = bc.posterior_predict(PRIOR, FEW, x, integrator="quadrature").to_xarray()
+    assert float(found.sel(x=0.1, method="nearest").x) == 0
+    batch = bc.posterior_predict(PRIOR, [FEW, FEW], x, integrator="quadrature").to_xarray()
+    assert batch.sel(dataset=1, x=0.5).probs.shape == ()
+
+
+def test_a_prior_of_a_scale_that_may_be_negative_warns() -> None:
+    with pytest.warns(UserWarning, match="sigma must be positive, but 50"):
+        cut = bc.GaussianPrior(0.0, 1.0, dist.Normal(0, 1))
+    whole = bc.GaussianPrior(0.0, 1.0, dist.HalfNormal(1))
+    a, b = (bc.posterior(p, FEW, integrator="quadrature").log_evidence for p in (cut, whole))
+    assert a == pytest.approx(b, abs=1e-6)
+
+
+# --- sweeps -------------------------------------------------------------------------------------
+
+
+def test_sweeps_know_calibrators_and_select_by_name() -> None:
+    methods = ["platt", "beta", bc.Isotonic(inputs="scores")]
+    found = bc.sweep(
+        PRIOR,
+        n_train=20,
+        methods=methods,
+        num_datasets=2,
+        n_test=50,
+        metrics=["brier"],
+        progress=False,
+    )
+    assert found.calibrator.values.tolist() == ["platt", "beta", "Isotonic"]
+    one = found.value.sel(calibrator="beta")
+    assert "calibrator" not in one.dims and one.notnull().all()
+    with pytest.raises(ValueError, match="did you mean 'isotonic'"):
+        bc.sweep(PRIOR, methods=["isotonik"], num_datasets=2)
+
+
+# --- tab completion -----------------------------------------------------------------------------
+
+
+def test_no_internals_in_tab_completion() -> None:
+    assert not {"Any", "TYPE_CHECKING", "find_spec", "import_module", "sys"} & {*dir(bc)}
+    assert {"Beta", "evaluate", "metrics", "__version__"} <= {*dir(bc)}
+    post = bc.posterior(PRIOR, FEW, num_samples=4000)
+    assert not {"alone", "facts", "layout", "problem", "setup", "work"} & {*dir(post)}
+    assert {"predict", "log_evidence", "ess", "plot"} <= {*dir(post)}
+    assert not {"registry", "sums", "uncertainty", "partial"} & {*dir(bc.metrics)}

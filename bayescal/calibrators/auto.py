@@ -45,9 +45,6 @@ from bayescal.data.weights import check_weights
 
 __all__ = ["Auto"]
 
-#: Exponent of the evidence of ``AveragedBeta``.
-_POWER = 0.5
-
 
 def _has_interval(self: Auto) -> bool:
     (part,) = getattr(self, "calibrators_", [None])
@@ -58,8 +55,8 @@ def _has_interval(self: Auto) -> bool:
 class Auto(ClassifierMixin, Combination):
     """The default calibrator; it needs no choices.
 
-    ``Auto`` calibrates binary scores with :class:`AveragedBeta` (with power 0.5) and multi-class
-    scores with :class:`StackedScaling`. Multi-label problems, whose labels are a matrix of zeros
+    ``Auto`` calibrates binary scores with :class:`AveragedBeta` and multi-class scores with
+    :class:`StackedScaling`. Multi-label problems, whose labels are a matrix of zeros
     and ones, get an ``AveragedBeta`` for each label. Raw binary scores pass through Platt scaling
     first.
 
@@ -255,9 +252,9 @@ class Auto(ClassifierMixin, Combination):
 
     def _choose(self, columns: int, several: bool) -> tuple[Any, str]:
         """Choose an unfitted calibrator; return it with the reason."""
-        binary: Any = AveragedBeta(_POWER, inputs=self.inputs, classes=self.classes)
+        binary: Any = AveragedBeta(inputs=self.inputs, classes=self.classes)
         if self.inputs == "scores":
-            parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta(_POWER)]
+            parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta()]
             binary = Composition(parts, classes=self.classes)
         if several:
             return MultiLabel(binary), f"{columns} labels"

@@ -36,7 +36,7 @@ def test_two_classes() -> None:
     p, y = binary(800, 0.4)
     names = np.array(["no", "yes"])[y]
     auto = bc.Auto().fit(p, names)
-    plain = bc.AveragedBeta(0.5).fit(p, names)
+    plain = bc.AveragedBeta().fit(p, names)
     np.testing.assert_array_equal(auto.predict_proba(p), plain.predict_proba(p))
     np.testing.assert_array_equal(auto.predict_interval(p[:5]), plain.predict_interval(p[:5]))
     assert auto.classes_.tolist() == ["no", "yes"]
@@ -163,7 +163,7 @@ def test_labels_that_do_not_exclude_each_other() -> None:
     parts = [binary(300, slope, seed) for seed, slope in enumerate((0.4, 1.0, 2.0))]
     p, y = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
     auto = bc.Auto().fit(p, y)
-    plain = bc.MultiLabel(bc.AveragedBeta(0.5)).fit(p, y)
+    plain = bc.MultiLabel(bc.AveragedBeta()).fit(p, y)
     np.testing.assert_array_equal(auto.predict_proba(p), plain.predict_proba(p))
     assert auto.report_.calibrator == "MultiLabel(AveragedBeta)"
     assert auto.report_.classes == 3

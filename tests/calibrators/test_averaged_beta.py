@@ -137,9 +137,9 @@ def test_moments_of_the_scale_are_those_of_quadrature(n: int, slope: float) -> N
 def test_average_is_the_definition(n: int, bend: float) -> None:
     z, y = data_set(n, bend=bend)
     at = np.linspace(-9, 9, 31)
-    state = AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0)
+    state = AveragedBeta(1.0)._fit(Rows(z, y, np.ones(n)), 0)
     np.testing.assert_allclose(
-        AveragedBeta().apply(state, at)[:, 1], by_definition(z, y, at), atol=1e-6
+        AveragedBeta(1.0).apply(state, at)[:, 1], by_definition(z, y, at), atol=1e-6
     )
 
 
@@ -352,7 +352,7 @@ def test_jax_gives_the_same(double: bool) -> None:
 def test_interval_is_that_of_draws() -> None:
     """Of the mixture with the root of the weights, and variances 1.75 times as large."""
     z, y = data_set(80, bend=1.0)
-    method = AveragedBeta()
+    method = AveragedBeta(1.0)
     state = method._fit(Rows(z, y, np.ones(80)), 0)
     at = np.array([-6.0, -1.0, 0.5, 4.0])
     rng = np.random.default_rng(0)
@@ -438,7 +438,7 @@ def test_losses_are_those_of_the_prototype(arena: Path) -> None:
         z, at = (
             np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny)) for p in (known, new)
         )
-        found = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(len(y))), 0), at)[:, 1]
+        found = AveragedBeta(1.0).apply(AveragedBeta(1.0)._fit(Rows(z, y, np.ones(len(y))), 0), at)[:, 1]
         found = np.clip(found, 1e-15, 1 - 1e-15)
         loss = -np.mean(np.where(truth == 1, np.log(found), np.log1p(-found)))
         (few if len(y) < 1000 else many)[row["experiment"]] = loss - float(row["log_loss"])

@@ -469,3 +469,31 @@ def test_over_confidence_is_found(kind: Any) -> None:
 def test_bad_options_are_errors(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("digits", [1, 16])
+def test_tests_of_blocks(kind: Any, digits: int) -> None:
+    """Few rows are read into memory; of many the statistic is exact and the p-value close."""
+    rng = np.random.default_rng(5)
+    for n in (3000, 300_000):
+        p = np.round(rng.beta(1, 2, n), digits)
+        y = (rng.random(n) < p).astype(int)
+        w = rng.integers(1, 3, n)
+        blocks = Blocks([(p[i::4], y[i::4], w[i::4]) for i in range(4)])
+        found = metrics.ecce_test(blocks, kind=kind)
+        whole = metrics.ecce_test(p, y, weights=w, kind=kind)
+        assert found.statistic == pytest.approx(whole.statistic, rel=1e-9)
+        assert found.p_value == pytest.approx(whole.p_value, abs=0.06 if n > 3000 else 1e-12)
+
+
+def test_fractional_weights_of_many_rows_in_blocks() -> None:
+    rng = np.random.default_rng(6)
+    p = rng.random(300_000)
+    y, w = (rng.random(300_000) < p).astype(int), rng.random(300_000)
+    blocks = Blocks([(p[i::4], y[i::4], w[i::4]) for i in range(4)])
+    found, whole = metrics.ecce_test(blocks), metrics.ecce_test(p, y, weights=w)
+    assert found.statistic == pytest.approx(whole.statistic, rel=1e-9)
+    assert found.p_value == pytest.approx(whole.p_value, rel=1e-6)
+    with pytest.raises(ValueError, match="weights must be whole numbers"):
+        metrics.ecce_test(blocks, method="simulated")

@@ -104,7 +104,7 @@ def test_command(folder: Path, tmp_path: Path) -> None:
     assert means["auto"]["log_loss_win_rate"] == pytest.approx(np.mean(wins))
     assert against["uncalibrated"]["log_loss"]["win_rate"] == 1
     data = arena.read_experiment("tab-one-a", folder / "tab-one-a.npz")
-    probs = bc.AveragedBeta(0.5).fit(data.scores, data.y).predict_proba(data.test_scores)
+    probs = bc.AveragedBeta().fit(data.scores, data.y).predict_proba(data.test_scores)
     own = next(r for r in rows if (r["experiment"], r["method"]) == ("tab-one-a", "auto"))
     assert float(own["log_loss"]) == pytest.approx(bc.metrics.log_loss(probs, data.test_y))
     assert float(own["brier_score"]) == pytest.approx(2 * np.mean((probs[:, 1] - data.test_y) ** 2))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.generators import generator
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
+from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.order.cumulative import sums_by_prediction, turns, without_rounding_errors
-from bayescal.data.predictions import Classes, Inputs, Reading
-from bayescal.metrics.calibration.cumulative import CUMULATIVE_KINDS, CumulativeKind
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
+from bayescal.data.rows import Sums
+from bayescal.metrics.calibration.cumulative import CUMULATIVE_KINDS, CumulativeKind, make_ecce
 from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
+from bayescal.metrics.sums import compute
 from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest
 
 __all__ = ["CumulativeSteps", "ecce_test"]
@@ -26,6 +30,10 @@ __all__ = ["CumulativeSteps", "ecce_test"]
 _LARGEST_PART = 1e-3
 #: Steps of sums that are simulated: neighboring ones are pooled if there are more.
 _MAX_STEPS = 4096
+#: Rows in blocks that are read into memory at most; the width and the number on either side of zero
+#: of cells in log odds of more rows.
+_MAX_GATHERED_ROWS = 1 << 18
+_CELL_WIDTH, _CELLS = 1e-3, 40_000
 #: Numbers that are drawn at once: 32 MiB.
 _ELEMENTS = 1 << 22
 #: Terms of the series of both laws, and the value from which on the series of tails is used.
@@ -34,8 +42,8 @@ _TERMS, _TAIL = 40, 1.0
 
 @ignoring_underflow
 def ecce_test(
-    probs: ArrayLike,
-    y: ArrayLike,
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
     *,
     kind: CumulativeKind = "max",
     events: Literal["binary", "confidence"] | None = None,
@@ -65,9 +73,9 @@ def ecce_test(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
+    probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
-    y : array of shape (n,)
+    y : array of shape (n,), optional
         Labels: 0, ..., k - 1, or any others (``classes``).
     kind : {"max", "range"}
         See :func:`ecce`. "range" finds errors of any region, "max" is best for predictions that are
@@ -96,7 +104,8 @@ def ecce_test(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and for unknown options.
+        As :func:`log_loss`, for unknown options, and for simulations of fractional weights in more
+        than 262,144 rows in blocks.
 
     Notes
     -----
@@ -113,6 +122,9 @@ def ecce_test(
     0.2 too high, 0.70 (:func:`spiegelhalter_test` 0.09, :func:`consistency_test` of "ece" 0.28); if
     they are 1.25 times too small, 0.20 by "max" and 0.27 by "range" (0.90, 0.25); if the true
     probability is p + 0.08 sin(6 pi p), whose errors cancel in the sum, 0.12 and 0.08 (0.38, 0.74).
+
+    Blocks of at most 262,144 rows are read into memory. Of more rows the statistic is exact, as it
+    is in :func:`ecce`, and simulations are of cells of 0.001 in log odds.
 
     O(n log n), and up to 4,096 numbers a draw; for fractional weights, n.
 
@@ -137,10 +149,17 @@ def ecce_test(
     if events is not None:
         check_choice(events, "events", SINGLE)
     of, _ = resolve_kind(events, None, data.columns, SINGLE)
-    found = find_events(data, of, 1, np)
-    happened = np.asarray(found.happened, float)
-    steps = CumulativeSteps(found.predicted, happened, data.weights, data.whole)
-    statistic = steps.statistic(kind)
+    cells = data.total(partial(_sum_cells, of)) if isinstance(data, PredictionBlocks) else None
+    if cells is not None and cells["rows"] > _MAX_GATHERED_ROWS:
+        steps = CumulativeSteps.of_cells(cells)
+        error = compute(make_ecce(data.columns, kind=kind, events=of), data)
+        statistic = steps.standardize(error * float(steps.mass.sum()))
+    else:
+        rows: Predictions = data.gather() if isinstance(data, PredictionBlocks) else data
+        found = find_events(rows, of, 1, np)
+        happened = np.asarray(found.happened, float)
+        steps = CumulativeSteps(found.predicted, happened, rows.weights, rows.whole)
+        statistic = steps.statistic(kind)
     if steps.spread == 0:
         return CalibrationTest(statistic, 0.0 if statistic else 1.0)
     if method == "simulated" or (method == "auto" and not steps.many):
@@ -148,6 +167,24 @@ def ecce_test(
         reached = np.count_nonzero(drawn >= value - 1e-12 * (1 + value))
         return CalibrationTest(statistic, float(reached + 1) / (resamples + 1))
     return CalibrationTest(statistic, tail_of_law(kind, statistic))
+
+
+def _sum_cells(events: str, data: Predictions) -> Sums:
+    """Sum the steps of rows in narrow cells of log odds: (5 * cells,)."""
+    found = find_events(data, events, 1, np)
+    predicted = without_rounding_errors(found.predicted)
+    weights = data.weights
+    with np.errstate(divide="ignore"):
+        place = (np.log(predicted) - np.log1p(-predicted)) / _CELL_WIDTH
+    cell = (np.clip(place, -_CELLS, _CELLS) + _CELLS).astype(np.intp)
+    spread = weights * predicted * (1 - predicted)
+    parts = weights, weights * predicted, weights * found.happened, spread, weights * spread
+    sums = [np.bincount(cell, part, 2 * _CELLS + 1) for part in parts]
+    return {
+        "sums": np.concatenate(sums),
+        "rows": np.asarray(len(weights)),
+        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+    }
 
 
 class _Steps(NamedTuple):
@@ -173,13 +210,30 @@ class CumulativeSteps:
         addends = [weights, weights * predicted, weights * happened]
         variance = spread if whole else weights * spread
         self.predicted, sums = sums_by_prediction(predicted, np.stack([*addends, variance]))
-        self._all = _Steps(*sums)
+        largest = 1.0 if whole else float(weights[spread > 0].max(initial=0)) ** 2
         self._rows = None if whole else (predicted, weights)
+        self._keep(sums, largest)
+
+    @classmethod
+    def of_cells(cls, cells: Sums) -> Self:
+        """Make steps from the sums of cells of neighboring predictions."""
+        steps = cls.__new__(cls)
+        whole = cells["fractions"] == 0
+        mass, expected, happened, spread, squares = cells["sums"].reshape(5, -1)
+        used = mass > 0
+        sums = np.stack([mass, expected, happened, spread if whole else squares])[:, used]
+        steps.predicted = expected[used] / mass[used]
+        steps._rows = None if whole else (np.empty(0), np.empty(0))
+        # The largest weight of a row is not known, but its cell has more variance.
+        steps._keep(sums, 1.0 if whole else 0.0)
+        return steps
+
+    def _keep(self, sums: np.ndarray, largest: float) -> None:
+        """Keep steps (4, m); four times the largest variance of a row is ``largest``."""
+        self._all = _Steps(*sums)
         total = float(sums[3].sum())
         #: Standard deviation of the last sum.
         self.spread = math.sqrt(total)
-        uncertain = weights[spread > 0]
-        largest = 1.0 if whole else float(uncertain.max(initial=0)) ** 2
         #: Whether there are so many steps, all of them small, that the law is Brownian motion's.
         self.many = max(largest, float(sums[3].max())) <= _LARGEST_PART * total
 
@@ -195,7 +249,10 @@ class CumulativeSteps:
 
     def statistic(self, kind: str) -> float:
         """Compute the greatest cumulative difference over the standard deviation of the last."""
-        error = float(_size(kind, *turns(self.differences)))
+        return self.standardize(float(_size(kind, *turns(self.differences))))
+
+    def standardize(self, error: float) -> float:
+        """Divide a cumulative difference by the standard deviation of the last one."""
         if self.spread > 0:
             return error / self.spread
         return 0.0 if error <= 1e-12 * self.mass.sum() else math.inf
@@ -216,6 +273,11 @@ class CumulativeSteps:
 
         Both are of pooled steps, if there are many.
         """
+        if self._rows is not None and len(self._rows[1]) == 0:
+            raise ValueError(
+                f"weights must be whole numbers to simulate more than {_MAX_GATHERED_ROWS:,} rows "
+                "in blocks; pass method='asymptotic' or arrays in memory"
+            )
         steps = self._all if self._rows is not None else _pooled(self._all)
         rng = generator(seed)
         draws = self._walks if self._rows is not None else _binomial_walks

@@ -438,7 +438,8 @@ def test_losses_are_those_of_the_prototype(arena: Path) -> None:
         z, at = (
             np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny)) for p in (known, new)
         )
-        found = AveragedBeta(1.0).apply(AveragedBeta(1.0)._fit(Rows(z, y, np.ones(len(y))), 0), at)[:, 1]
+        method = AveragedBeta(1.0)
+        found = method.apply(method._fit(Rows(z, y, np.ones(len(y))), 0), at)[:, 1]
         found = np.clip(found, 1e-15, 1 - 1e-15)
         loss = -np.mean(np.where(truth == 1, np.log(found), np.log1p(-found)))
         (few if len(y) < 1000 else many)[row["experiment"]] = loss - float(row["log_loss"])

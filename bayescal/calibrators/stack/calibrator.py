@@ -152,7 +152,7 @@ class StackedScaling(ParametricCalibrator):
     held_out_mean_losses_ : array of shape (members,)
         Mean log loss of each member on rows left out; not of "single".
     held_out_losses_ : array of shape (n,)
-        Log loss of each row of positive weight by members fitted, and weights found, without its
+        Log loss of each row of positive weight by members and weights that were fitted without its
         fold: what to expect of new rows. Not of "single", nor of many rows in blocks, and not kept
         in files, being as long as the data.
     inverse_ : float
@@ -266,8 +266,8 @@ class StackedScaling(ParametricCalibrator):
                 squares = every.weights if rows.whole else every.weights**2
                 plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
                 given = state["held_out_losses"], plain, every.weights, squares
-                said = _add_expected(state, rows.whole, rows.reader.least, *every)
-                state["held_out_moments"] = np.concatenate([loss_moments(*given), said["sums"]])
+                expected = _add_expected(state, rows.whole, rows.reader.least, *every)
+                state["held_out_moments"] = np.concatenate([loss_moments(*given), expected["sums"]])
             return {**state, "rows": np.asarray(rows.n)}
         names, count = self._choose(rows.units, rows.k)
         members = [MEMBERS[name] for name in names]
@@ -276,14 +276,14 @@ class StackedScaling(ParametricCalibrator):
         if mixed is not None:
             state["stack_weights"] = mixed.share
             state["held_out_mean_losses"] = mixed.mean_losses
-            said = rows.total(partial(_add_expected, state, rows.whole, rows.reader.least))
-            state["held_out_moments"] = np.concatenate([mixed.moments, said["sums"]])
+            expected = rows.total(partial(_add_expected, state, rows.whole, rows.reader.least))
+            state["held_out_moments"] = np.concatenate([mixed.moments, expected["sums"]])
         return {**state, "rows": np.asarray(rows.n)}
 
     def _publish(self, state: State) -> None:
         super()._publish(state)
         # As long as the data: not kept in files.
-        self.state_ = {name: own for name, own in state.items() if name not in _OF_ROWS}
+        self.state_ = {name: value for name, value in state.items() if name not in _OF_ROWS}
 
     def _apply_in_blocks(self, state: State, scores: Any) -> Any:
         if on_host(scores) and "theta_draws" not in state:
@@ -328,7 +328,7 @@ class StackedScaling(ParametricCalibrator):
         return state | counted | {"theta_draws": draws[np.argsort(chosen, kind="stable")]}
 
     def _describe(self, state: State, theta: Any) -> State:
-        """Return each member's parameters, the weights, the scale, and the member of a draw."""
+        """Split draws into parameters of members, the weights, the scale, and the drawn member."""
         members, stack = _stack(state)
         names = [f"theta_{name}" for name in _names(state)]
         parts, start = [], 0
@@ -361,7 +361,7 @@ class StackedScaling(ParametricCalibrator):
         return {**state, "theta_draws": draws, _STEPS: np.asarray(True)}
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
-        """Return probabilities (s, m, k) by draws, which are sorted by their members."""
+        """Compute probabilities (s, m, k) of draws, which are sorted by their members."""
         drawn, (members, stack) = self._describe(state, theta), _stack(state)
         counts = [int(state[f"draws_of_{i}"]) for i in range(len(members))]
         thetas = [drawn[f"theta_{name}"] for name in _names(state)]
@@ -397,11 +397,11 @@ def _add_expected(
     y: np.ndarray,
     weights: np.ndarray,
 ) -> Sums:
-    """Return sums (1, 3) of what the fit says of some of its rows, for moments."""
+    """Compute sums (1, 3) of the losses that the fit expects of some of its rows, for moments."""
     members, stack = _stack(state)
     probs = mixture_on_host(members, stack, state["stack_weights"], scores)
-    found = expected_of_probs(probs, y, class_losses_of_logits(scores, least))
-    return {"sums": np.array([expected_sums(found, weights, weights if whole else weights**2)])}
+    expected = expected_of_probs(probs, y, class_losses_of_logits(scores, least))
+    return {"sums": np.array([expected_sums(expected, weights, weights if whole else weights**2)])}
 
 
 def _stack(state: State) -> tuple[list[Member], Stack]:

@@ -32,8 +32,8 @@ class Job(NamedTuple):
         return self.fold == ALL or (fold == self.fold) == self.only
 
 
-class Place(NamedTuple):
-    """A member's sizes, its range of features, and places of its parameters among those of all."""
+class Slot(NamedTuple):
+    """A member's sizes, its range of features, and the positions of its parameters among all."""
 
     sizes: Sizes
     part: slice
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     layout: Layout
     basis: np.ndarray
     #: The part of the features that each member takes; the last one takes all.
-    places: Sequence[Place]
+    slots: Sequence[Slot]
 
     @classmethod
     def make(cls, members: Sequence[Member], scale: Scale, basis: np.ndarray) -> Plan:
@@ -57,16 +57,16 @@ class Plan(NamedTuple):
         probability = any(member.probability is not None for member in members)
         logarithm = any(member.logarithm is not None for member in members)
         layout = Layout(k, probability, logarithm, rank)
-        places = [
-            Place(member.sizes(k, rank), layout.part(member), layout.places(member))
+        slots = [
+            Slot(member.sizes(k, rank), layout.part(member), layout.places(member))
             for member in members
         ]
-        places.append(Place(layout.sizes, slice(None), np.arange(layout.length)))
-        return cls(members, scale, layout, basis, places)
+        slots.append(Slot(layout.sizes, slice(None), np.arange(layout.length)))
+        return cls(members, scale, layout, basis, slots)
 
-    def place(self, member: int) -> Place:
-        """Return the part of the features of a member, or, for ``ALL``, of all of them."""
-        return self.places[member]
+    def slot(self, member: int) -> Slot:
+        """Look up the part of the features of a member, or, for ``ALL``, of all of them."""
+        return self.slots[member]
 
 
 class Designs(ABC):
@@ -99,10 +99,10 @@ class Designs(ABC):
         if not self.one_scale:
             return self.losses(points)
         only = self.losses({job._replace(only=True): theta for job, theta in points.items()})
-        found = {}
+        losses = {}
         for job in points:
             others = [only[Job(job.member, fold, True)] for fold in range(self.count)]
             del others[job.fold]
             values, gradients = zip(*others, strict=True)
-            found[job] = sum(values), np.sum(gradients, axis=0)
-        return found
+            losses[job] = sum(values), np.sum(gradients, axis=0)
+        return losses

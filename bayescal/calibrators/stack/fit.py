@@ -109,12 +109,12 @@ def best_scale(
         return value + t * t / 2, t - s * slope, s * (slope + s * curvature) + 1
 
     with np.errstate(under="ignore"):
-        found = newton_on_interval(
+        minimum = newton_on_interval(
             objective, -np.log(start), scale=total, lower=-_MOST, tolerance=1e-12
         )
     # A last step without looking where it leads: so it hardly matters where the first began.
-    sure = found.status == Status.CONVERGED and found.curvature > 0
-    last = found.x - (found.slope / found.curvature if sure else 0.0)
+    converged = minimum.status == Status.CONVERGED and minimum.curvature > 0
+    last = minimum.x - (minimum.slope / minimum.curvature if converged else 0.0)
     return Scale(float(np.exp(-np.clip(last, -_MOST, _MOST))), 0.5 / (total + 1))
 
 
@@ -172,8 +172,8 @@ def fit_members(
     zero = np.zeros(plan.layout.length)
     if count > 1 and plan.layout.k >= MANY:
         begin = designs.without_folds([zero], ALL)
-        found = fits.run(fits.at_zero(begin), fits.zeros, ROUGH)
-        without = {job: theta for job, (theta, _) in found.items()}
+        fitted = fits.run(fits.at_zero(begin), fits.zeros, ROUGH)
+        without = {job: theta for job, (theta, _) in fitted.items()}
         folds = [[without[Job(i, fold)] for fold in range(count)] for i in members]
         return [np.mean(thetas, axis=0) for thetas in folds], without
     tolerance = FEW_TOLERANCE if units * plan.layout.k < SMALL else TOLERANCE
@@ -184,8 +184,8 @@ def fit_members(
     if count == 1:
         return thetas, {}
     fits = fits._replace(curvatures=curvatures)
-    found = fits.run(designs.without_folds(thetas), thetas, tolerance)
-    return thetas, {job: theta for job, (theta, _) in found.items()}
+    fitted = fits.run(designs.without_folds(thetas), thetas, tolerance)
+    return thetas, {job: theta for job, (theta, _) in fitted.items()}
 
 
 class Fits(NamedTuple):
@@ -199,12 +199,12 @@ class Fits(NamedTuple):
     @property
     def zeros(self) -> list[np.ndarray]:
         """Parameters of zero for each member."""
-        return [np.zeros(len(self.plan.place(i).positions)) for i in range(len(self.plan.members))]
+        return [np.zeros(len(self.plan.slot(i).positions)) for i in range(len(self.plan.members))]
 
     def at_zero(self, common: Mapping[Job, Losses]) -> dict[Job, Losses]:
         """Select the losses of each member at zero from those of a member with all features."""
         return {
-            job._replace(member=i): (value, slope[self.plan.place(i).positions])
+            job._replace(member=i): (value, slope[self.plan.slot(i).positions])
             for job, (value, slope) in common.items()
             for i in range(len(self.plan.members))
         }
@@ -239,17 +239,17 @@ class Fits(NamedTuple):
 
 def first_metrics(plan: Plan, blocks: Sequence[Block], each: Any) -> list[Curvature]:
     """Measure the curvature of all members at parameters of zero, from one Hessian."""
-    method, place = approximation(plan.layout), plan.place(ALL)
-    zero = split(np.zeros(plan.layout.length, blocks[0].x.dtype), place.sizes)
+    method, slot = approximation(plan.layout), plan.slot(ALL)
+    zero = split(np.zeros(plan.layout.length, blocks[0].x.dtype), slot.sizes)
 
     def sums(block: Block) -> tuple[np.ndarray, ...]:
-        return method.sums(*design_and_probabilities(block, zero, place.part))
+        return method.sums(*design_and_probabilities(block, zero, slot.part))
 
     total = [np.sum(parts, axis=0) for parts in zip(*each(sums, blocks), strict=True)]
     metrics = each(lambda member: method.invert(total, member), plan.members)
     rough = plan.layout.length > WHOLE_LENGTH
     return [
-        Curvature(metric, 0.5 if rough and plan.place(i).sizes[1] > 1 else 1.0)
+        Curvature(metric, 0.5 if rough and plan.slot(i).sizes[1] > 1 else 1.0)
         for i, metric in enumerate(metrics)
     ]
 
@@ -257,14 +257,14 @@ def first_metrics(plan: Plan, blocks: Sequence[Block], each: Any) -> list[Curvat
 def measure(plan: Plan, blocks: Sequence[Block], member: int, theta: np.ndarray) -> Metric:
     """Measure the inverse Hessian of a member at its parameters."""
     k, rank = plan.basis.shape
-    chosen, place = plan.members[member], plan.place(member)
+    chosen, slot = plan.members[member], plan.slot(member)
     rank = rank if chosen.directions is not None else 0
     layout = Layout(k, chosen.probability is not None, chosen.logarithm is not None, rank)
     # What inverts by parts is chosen for the whole stack.
     method = type(approximation(plan.layout))(layout)
-    parameters = split(theta.astype(blocks[0].x.dtype), place.sizes)
+    parameters = split(theta.astype(blocks[0].x.dtype), slot.sizes)
     parts = [
-        method.sums(*design_and_probabilities(block, parameters, place.part)) for block in blocks
+        method.sums(*design_and_probabilities(block, parameters, slot.part)) for block in blocks
     ]
     return method.invert([np.sum(part, axis=0) for part in zip(*parts, strict=True)], chosen)
 
@@ -279,10 +279,9 @@ def _leave_out(rows: Rows, out: np.ndarray) -> Rows:
 def mixture(members: Sequence[Member], stack: Stack, share: Any, scores: Any) -> Any:
     """Mix the probabilities (n, k) of members by their weights, for arrays of any library."""
     x = smooth(scores, *stack.scale)
-    each = enumerate(zip(members, stack.thetas, strict=True))
     total: Any = sum(
-        share[place] * softmax(member_logits(member, theta, x, stack.basis))
-        for place, (member, theta) in each
+        share[i] * softmax(member_logits(member, theta, x, stack.basis))
+        for i, (member, theta) in enumerate(zip(members, stack.thetas, strict=True))
     )
     return total / namespace(total).sum(total, axis=1, keepdims=True)
 
@@ -295,10 +294,10 @@ def mixture_on_host(
     probs = np.empty(scores.shape)
 
     def one(part: slice) -> None:
-        own = scores[part]
-        nobody = Rows(own, np.zeros(len(own), int), np.zeros(len(own)))
-        block = make_block(nobody, stack.scale, layout, stack.basis, np.float64)
-        total = np.zeros(own.shape[::-1])
+        some = scores[part]
+        unlabeled = Rows(some, np.zeros(len(some), int), np.zeros(len(some)))
+        block = make_block(unlabeled, stack.scale, layout, stack.basis, np.float64)
+        total = np.zeros(some.shape[::-1])
         for member, theta, weight in zip(members, stack.thetas, share, strict=True):
             parameters = split(theta, member.sizes(layout.k, layout.rank))
             z = logits(block, parameters, layout.part(member))
@@ -321,53 +320,55 @@ def sample_stack(
     num_samples: int,
     seed: int,
 ) -> Draws:
-    """Return draws (chains, draws, p): all members' parameters, the weights, the scale, a member.
+    """Draw (chains, draws, p): all members' parameters, the weights, the scale, a member.
 
     Those of a member are from its posterior at the best scale, its penalties being the prior. The
     weights are those of resampled rows: a Bayesian bootstrap, with at most 200 resamples. The scale
     has the posterior of temperature scaling: as members may also scale, that says rather too much.
-    The last is the place of a member, drawn by the weights: members know the same rows, so that the
+    The last is the index of a member, drawn by the weights: members know the same rows, so that the
     mean of draws from each would vary too little. ``held`` are log probabilities (m, members) of
     held-out labels, and their weights (m,).
     """
     scores, y, weights = rows
     x = smooth(scores, *stack.scale)
     rank = stack.basis.shape[1]
-    found = [
+    posteriors = [
         sample(
             make_design(member, x, y, weights, stack.basis),
             penalties(member, x.shape[1], rank),
             theta,
             inference,
             num_samples,
-            seed + place,
+            seed + i,
         )
-        for place, (member, theta) in enumerate(zip(members, stack.thetas, strict=True))
+        for i, (member, theta) in enumerate(zip(members, stack.thetas, strict=True))
     ]
-    chains, draws = found[0].coefficients.shape[:2]
+    chains, draws = posteriors[0].coefficients.shape[:2]
     share = np.ones((1, len(members)))
     if held is not None:
         rng = np.random.default_rng(seed)
         logs, mass = held
         resampled = rng.gamma(mass, size=(min(_RESAMPLES, chains * draws), len(mass)))
         best = mix(logs, mass)
-        share = np.stack([mix(logs, own, best) for own in resampled])
+        share = np.stack([mix(logs, drawn, best) for drawn in resampled])
     share = np.resize(share, (chains * draws, len(members))).reshape(chains, draws, -1)
     scale = sample_inverse(Rows(scores, y, weights), "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)
     chosen = choose(share.reshape(-1, len(members)), seed).reshape(chains, draws, 1)
     number, one = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))
     return Draws(
-        np.concatenate([*(own.coefficients for own in found), share, scale, chosen], axis=-1),
-        np.concatenate([*(own.ess for own in found), number]),
-        np.concatenate([*(own.r_hat for own in found), one]),
-        sum(own.divergences for own in found),
-        max(own.status for own in found),
+        np.concatenate(
+            [*(part.coefficients for part in posteriors), share, scale, chosen], axis=-1
+        ),
+        np.concatenate([*(part.ess for part in posteriors), number]),
+        np.concatenate([*(part.r_hat for part in posteriors), one]),
+        sum(part.divergences for part in posteriors),
+        max(part.status for part in posteriors),
     )
 
 
 def choose(share: np.ndarray, seed: int) -> np.ndarray:
-    """Return a member (s,) for each draw, by its weights (s, members): spread evenly."""
+    """Choose a member (s,) for each draw by its weights (s, members), spread evenly."""
     order = np.random.default_rng(seed).permutation(len(share))
     level = (order[:, None] + 0.5) / len(share)
     return np.minimum((np.cumsum(share, axis=1) < level).sum(axis=1), share.shape[1] - 1)

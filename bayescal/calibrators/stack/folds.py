@@ -63,8 +63,8 @@ def sample_hashes(hashes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, 
 
     The choice from several parts together is a choice from those of each part.
     """
-    _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
-    return first[:_SAMPLE_ROWS], np.bincount(place, weights)[:_SAMPLE_ROWS]
+    _, first, index = np.unique(hashes, return_index=True, return_inverse=True)
+    return first[:_SAMPLE_ROWS], np.bincount(index, weights)[:_SAMPLE_ROWS]
 
 
 def fold_rows(
@@ -93,5 +93,5 @@ def bucket_mass(
 ) -> np.ndarray:
     """Sum the weights of each label by bucket, (buckets, k), for so many units in all."""
     count = bucket_count(units, k)
-    place = bucket_of(hashes, count) * k + y
-    return np.bincount(place, weights, count * k).reshape(count, k)
+    index = bucket_of(hashes, count) * k + y
+    return np.bincount(index, weights, count * k).reshape(count, k)

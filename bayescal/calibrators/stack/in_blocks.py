@@ -47,7 +47,7 @@ __all__ = ["Mixed", "fit_stack_of_blocks"]
 
 #: What the last step of weights is to gain at most; the next would gain about its square.
 _SMALL = 2e-7
-#: What is found of a mixture: its log likelihood, the gradient and minus the Hessian.
+#: Parts of the evaluation of a mixture: its log likelihood, the gradient and minus the Hessian.
 _PARTS = "value", "pull", "gram"
 
 
@@ -88,20 +88,20 @@ class Folded:
             squares = np.bincount(folded.sets, weights**2) / np.bincount(folded.sets, weights)
             units = squares[folded.members]
         for fold in range(self.num_folds):
-            own = np.flatnonzero(folds == fold)
-            for part in block_rows(len(own), self.plan.layout.k) if len(own) else []:
-                some = rows.take(own[part])
+            index = np.flatnonzero(folds == fold)
+            for part in block_rows(len(index), self.plan.layout.k) if len(index) else []:
+                some = rows.take(index[part])
                 block = make_block(
                     some, self.plan.scale, self.plan.layout, self.plan.basis, np.float64
                 )
-                yield fold, some, units[own[part]], block
+                yield fold, some, units[index[part]], block
 
     def held_out(self, thetas: Mapping[Job, np.ndarray], fold: int, block: Block) -> np.ndarray:
         """Compute log probabilities (n, members) of labels by fits without the fold."""
         logs = []
         for i in range(len(self.plan.members)):
-            place = self.plan.place(i)
-            logs.append(label_logs(block, split(thetas[Job(i, fold)], place.sizes), place.part))
+            slot = self.plan.slot(i)
+            logs.append(label_logs(block, split(thetas[Job(i, fold)], slot.sizes), slot.part))
         return np.stack(logs, axis=1)
 
 
@@ -117,8 +117,8 @@ class InBlocks(Designs):
 
     def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
         """Compute the sum of losses, and its gradient, of each job at its parameters."""
-        found = self._rows.total(partial(_losses, self._folded, points))
-        return {job: (float(found[_name(job)][0]), found[_name(job)][1:]) for job in points}
+        sums = self._rows.total(partial(_losses, self._folded, points))
+        return {job: (float(sums[_name(job)][0]), sums[_name(job)][1:]) for job in points}
 
 
 def fit_stack_of_blocks(
@@ -213,13 +213,15 @@ def _look(
 
 
 def _join(first: Sums, second: Sums) -> Sums:
-    """Return sums, and rows that stand for those of two parts."""
+    """Add the sums of two parts, and choose rows that stand for those of both."""
     sums = {name: first[name] + second[name] for name in ("terms", "mass")}
     both = {
-        name: np.concatenate([first[name], own]) for name, own in second.items() if name not in sums
+        name: np.concatenate([first[name], part])
+        for name, part in second.items()
+        if name not in sums
     }
     some, counts = sample_hashes(both["hashes"], both["counts"])
-    return {name: own[some] for name, own in both.items()} | {**sums, "counts": counts}
+    return {name: values[some] for name, values in both.items()} | {**sums, "counts": counts}
 
 
 def _scale_sums(
@@ -246,14 +248,13 @@ def _losses(
     for fold, _, _, block in folded.blocks(scores, y, weights):
         for job, theta in points.items():
             if job.takes(fold):
-                place = folded.plan.place(job.member)
-                found = losses([block], theta, place.sizes, place.part)
-                sums[_name(job)] += np.append(*found)
+                slot = folded.plan.slot(job.member)
+                sums[_name(job)] += np.append(*losses([block], theta, slot.sizes, slot.part))
     return sums
 
 
 def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
-    """Return weights of the mixture, and what rows cost by weights that do not know their fold.
+    """Compute weights of the mixture, and losses of rows by weights that do not know their fold.
 
     Weights start from those that the sample would get.
     """
@@ -262,19 +263,19 @@ def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: n
         for fold, _, _, block in folded.blocks(*rows.sample)
     ]
     shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(folded.num_folds))}
-    masses = {ALL: rows.weight} | {i: rows.weight - own for i, own in enumerate(mass)}
+    masses = {ALL: rows.weight} | {i: rows.weight - of_fold for i, of_fold in enumerate(mass)}
     moments: dict[int, np.ndarray] = {}
     last: Sums = {}
 
     def evaluate(points: dict[int, np.ndarray]) -> dict[int, list[np.ndarray]]:
         least = rows.reader.least
-        found = rows.total(partial(_mix_sums, folded, thetas, points, rows.whole, least))
-        last.update(found)
+        sums = rows.total(partial(_mix_sums, folded, thetas, points, rows.whole, least))
+        last.update(sums)
         # Of weights that hardly change any more.
-        moments.update({fold: found[f"moments/{fold}"] for fold in points if fold != ALL})
-        return {name: [found[f"{part}/{name}"] for part in _PARTS] for name in points}
+        moments.update({fold: sums[f"moments/{fold}"] for fold in points if fold != ALL})
+        return {name: [sums[f"{part}/{name}"] for part in _PARTS] for name in points}
 
-    searches = {name: climb(own, masses[name], _SMALL) for name, own in shares.items()}
+    searches = {name: climb(start, masses[name], _SMALL) for name, start in shares.items()}
     share = run_together(searches, evaluate)[ALL]
     return Mixed(share, -last["held"] / rows.weight, np.sum([*moments.values()], axis=0))
 
@@ -282,8 +283,8 @@ def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: n
 def _without(
     sample: list[tuple[np.ndarray, np.ndarray, int]], fold: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log probabilities and weights of rows of other folds, if there are any."""
-    kept = [own for own in sample if own[2] != fold] or sample
+    """Collect log probabilities and weights of rows of other folds, if there are any."""
+    kept = [part for part in sample if part[2] != fold] or sample
     held, weights, _ = zip(*kept, strict=True)
     return np.concatenate(held), np.concatenate(weights)
 
@@ -298,14 +299,14 @@ def _mix_sums(
     y: np.ndarray,
     weights: np.ndarray,
 ) -> Sums:
-    """Return log likelihoods of mixtures of what is held out, their gradients and curvatures.
+    """Compute log likelihoods of mixtures of held-out predictions, their gradients and curvatures.
 
-    Of one that does not know a fold, over the rows of others, and of the losses of its own the
-    moments.
+    Those of a mixture that does not know a fold are over the rows of the others; the moments are of
+    the losses of that fold.
     """
     q = len(folded.plan.members)
     empty = {"value": np.zeros(()), "pull": np.zeros(q), "gram": np.zeros((q, q))}
-    sums = {f"{part}/{name}": own for name in shares for part, own in empty.items()}
+    sums = {f"{part}/{name}": zero for name in shares for part, zero in empty.items()}
     sums |= {f"moments/{name}": np.zeros((4, 3)) for name in shares if name != ALL}
     sums["held"] = np.zeros(q)
     for fold, rows, units, block in folded.blocks(scores, y, weights):
@@ -319,8 +320,8 @@ def _mix_sums(
                 squares = rows.weights if whole else rows.weights * units
                 here[f"moments/{name}"] = loss_moments(-logs, plain, rows.weights, squares)
                 continue
-            found = mix_terms(rows.weights, parts, share)
-            here |= {f"{part}/{name}": own for part, own in zip(_PARTS, found, strict=True)}
-        for name, own in here.items():
-            sums[name] = sums[name] + own
+            terms = mix_terms(rows.weights, parts, share)
+            here |= {f"{part}/{name}": term for part, term in zip(_PARTS, terms, strict=True)}
+        for name, term in here.items():
+            sums[name] = sums[name] + term
     return sums

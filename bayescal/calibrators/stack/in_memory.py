@@ -69,7 +69,7 @@ class InMemory(Designs):
         return dict(zip(points, self._each(self._losses, points, points.values()), strict=True))
 
     def run(self, searches: Mapping[Job, Search]) -> dict[Job, Any]:
-        """Run each search to its end, perhaps in a thread of its own."""
+        """Run each search to its end, perhaps in a separate thread."""
         if self._together:
             return super().run(searches)
 
@@ -78,7 +78,7 @@ class InMemory(Designs):
             return run_together(search, lambda at: {job: self._losses(job, at[job])})[job]
 
         # The longest first, so that none is waited for.
-        jobs = sorted(searches, key=lambda job: -len(self._plan.place(job.member).positions))
+        jobs = sorted(searches, key=lambda job: -len(self._plan.slot(job.member).positions))
         return dict(zip(jobs, self._each(one, jobs), strict=True))
 
     def held_out(self, thetas: Mapping[Job, np.ndarray]) -> np.ndarray:
@@ -86,18 +86,18 @@ class InMemory(Designs):
         held = np.empty((sum(map(len, self._groups)), len(self._plan.members)))
 
         def one(job: Job) -> None:
-            place = self._plan.place(job.member)
-            parameters = split(thetas[job].astype(self._dtype), place.sizes)
+            slot = self._plan.slot(job.member)
+            parameters = split(thetas[job].astype(self._dtype), slot.sizes)
             blocks = self._only[job.fold]
-            logs = [label_logs(block, parameters, place.part) for block in blocks]
+            logs = [label_logs(block, parameters, slot.part) for block in blocks]
             held[self._groups[job.fold], job.member] = np.concatenate(logs)
 
         list(self._each(one, thetas))
         return held
 
     def _losses(self, job: Job, theta: np.ndarray) -> Losses:
-        place = self._plan.place(job.member)
-        return losses(self._blocks(job), theta, place.sizes, place.part)
+        slot = self._plan.slot(job.member)
+        return losses(self._blocks(job), theta, slot.sizes, slot.part)
 
     def _losses_together(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
         """Compute the losses of all members at once, fold by fold."""
@@ -106,13 +106,15 @@ class InMemory(Designs):
         for job in points:
             by_rows.setdefault(job._replace(member=ALL), []).append(job)
         for rows, jobs in by_rows.items():
-            places = [self._plan.place(job.member).positions for job in jobs]
+            all_positions = [self._plan.slot(job.member).positions for job in jobs]
             thetas = np.zeros((len(jobs), layout.length))
-            for theta, place, job in zip(thetas, places, jobs, strict=True):
-                theta[place] = points[job]
-            found = losses_together(self._blocks(rows), thetas, layout.sizes)
-            for job, place, (value, gradient) in zip(jobs, places, found, strict=True):
-                result[job] = value, gradient[place]
+            for theta, positions, job in zip(thetas, all_positions, jobs, strict=True):
+                theta[positions] = points[job]
+            together = losses_together(self._blocks(rows), thetas, layout.sizes)
+            for job, positions, (value, gradient) in zip(
+                jobs, all_positions, together, strict=True
+            ):
+                result[job] = value, gradient[positions]
         return result
 
     def _blocks(self, job: Job) -> list[Block]:

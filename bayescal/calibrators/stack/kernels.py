@@ -44,7 +44,7 @@ class Block(NamedTuple):
 
 
 def working_type(size: int) -> Any:
-    """Return the type in which so many scores are fitted on the host."""
+    """Choose the type in which so many scores are fitted on the host."""
     return np.float64 if size < SMALL else np.float32
 
 
@@ -60,7 +60,7 @@ def threads(size: int) -> Iterator[Any]:
 
 
 def smooth_columns(scores: np.ndarray, scale: Scale, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return smoothed log probabilities and probabilities (k, n) of scores (n, k)."""
+    """Compute smoothed log probabilities and probabilities (k, n) of scores (n, k)."""
     with np.errstate(over="ignore"):
         x = np.ascontiguousarray(scores.T)
         x = (x - x.max(axis=0)).astype(dtype, copy=False)
@@ -72,7 +72,7 @@ def smooth_columns(scores: np.ndarray, scale: Scale, dtype: Any) -> tuple[np.nda
 
 
 def make_block(rows: Rows, scale: Scale, layout: Layout, basis: np.ndarray, dtype: Any) -> Block:
-    """Return rows as they are used in fits."""
+    """Make the features of rows that fits use."""
     x, probs = smooth_columns(rows.scores, scale, dtype)
     features = feature_rows(x, probs, layout, basis)
     weights = rows.weights.astype(dtype, copy=False)
@@ -80,20 +80,20 @@ def make_block(rows: Rows, scale: Scale, layout: Layout, basis: np.ndarray, dtyp
 
 
 def block_rows(count: int, k: int) -> list[slice]:
-    """Return slices of so many rows of k classes, about equal."""
+    """Make slices of so many rows of k classes, about equal."""
     parts = -(-count // max(_LEAST_ROWS, _BLOCK // k))
     return [slice(*pair) for pair in pairwise(np.arange(parts + 1) * count // parts)]
 
 
-def logits(block: Block, own: Parameters, part: slice) -> np.ndarray:
-    """Return the logits (k, n) of a member, which takes a part of the features."""
-    factor = 1 + own.diagonal[:, None]
-    if len(own.shared):
-        factor = factor + own.shared @ block.shared
-    found = factor * block.x
+def logits(block: Block, parameters: Parameters, part: slice) -> np.ndarray:
+    """Compute the logits (k, n) of a member, which takes a part of the features."""
+    factor = 1 + parameters.diagonal[:, None]
+    if len(parameters.shared):
+        factor = factor + parameters.shared @ block.shared
+    z = factor * block.x
     features = block.features[part]
-    found += own.matrix @ features if len(features) > 1 else own.matrix
-    return found
+    z += parameters.matrix @ features if len(features) > 1 else parameters.matrix
+    return z
 
 
 def design_and_probabilities(
@@ -108,23 +108,23 @@ def design_and_probabilities(
     return Design(x, block.y, block.weights, block.features[part].T, x, shared), z.T
 
 
-def label_logs(block: Block, own: Parameters, part: slice) -> np.ndarray:
-    """Return the log probabilities (n,) of labels by a member."""
-    z = logits(block, own, part)
+def label_logs(block: Block, parameters: Parameters, part: slice) -> np.ndarray:
+    """Compute the log probabilities (n,) of labels by a member."""
+    z = logits(block, parameters, part)
     z -= z.max(axis=0)
     label = z[block.y, np.arange(len(block.y))]
     return label - np.log(np.exp(z, out=z).sum(axis=0))
 
 
 def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) -> Losses:
-    """Return the weighted sum of losses, and its gradient (p,)."""
+    """Compute the weighted sum of losses, and its gradient (p,)."""
     value, gradient = 0.0, np.zeros(len(theta))
-    into, own = split(gradient, sizes), split(theta.astype(blocks[0].x.dtype), sizes)
+    into, parameters = split(gradient, sizes), split(theta.astype(blocks[0].x.dtype), sizes)
     zero = not theta.any()
     # Products with ones are several times faster than sums.
     classes = np.ones(len(blocks[0].x), blocks[0].x.dtype)
     for block in blocks:
-        z = block.x.copy() if zero else logits(block, own, part)
+        z = block.x.copy() if zero else logits(block, parameters, part)
         if not (-_MILD < z.min() and z.max() < _MILD):
             z -= z.max(axis=0)
         row = np.arange(len(block.y))

@@ -31,9 +31,9 @@ class Whole:
         """Invert for a member, its penalties added; the result multiplies vectors."""
         (hessian,) = sums
         k, rank = self.layout.k, self.layout.rank
-        own, sizes = self.layout.places(member), member.sizes(k, rank)
+        index, sizes = self.layout.places(member), member.sizes(k, rank)
         penalty = penalties(member, k, rank).astype(hessian.dtype)
-        inverse = WHOLE.invert(hessian[np.ix_(own, own)], penalty, sizes)
+        inverse = WHOLE.invert(hessian[np.ix_(index, index)], penalty, sizes)
         return lambda gradient: inverse @ gradient
 
 
@@ -41,7 +41,7 @@ class Whole:
 class Parts:
     """Three parts of the Hessian at the probabilities of designs, apart from each other.
 
-    For each class the block (4, 4) of what multiplies its own features: its probability and its
+    For each class the block (4, 4) of what multiplies its features: its probability and its
     logarithm, in the matrices' diagonals, its logarithm as a factor, and one. A block (7, 7) of the
     shared parameters and of shifts, common to all classes, of the first three. And a Kronecker
     product of classes and features for the rest of the matrices: of classes diag(q) - q q', or, of
@@ -57,8 +57,8 @@ class Parts:
         inputs = design.features.T
         spread = (probs - probs**2) * weights
         # Of each class: 4 q, centered x, x and 1; where members have no matrices, the last two.
-        own = (layout.probability, layout.logarithm, True, True)
-        kinds = [place for place, present in enumerate(own) if present]
+        present = (layout.probability, layout.logarithm, True, True)
+        kinds = np.flatnonzero(present).tolist()
         features = [inputs[: layout.k], x - x.mean(axis=0), x, np.ones_like(x)]
         grams = np.zeros((layout.k, 4, 4))
         for a in kinds:
@@ -102,35 +102,37 @@ class Parts:
         strength = split(penalties(member, k, rank), sizes)
         one, row = layout.first - start, np.arange(k)
         has = [member.probability is not None, member.logarithm is not None]
-        diagonals = [first + row for first, own in zip((0, one + 1), has, strict=True) if own]
-        kept = [place for place, own in enumerate((*has, True, True)) if own]
-        firm = [strength.matrix[0, own[0]] for own in diagonals]
+        diagonals = [
+            first + row for first, present in zip((0, one + 1), has, strict=True) if present
+        ]
+        kept = np.flatnonzero((*has, True, True)).tolist()
+        firm = [strength.matrix[0, columns[0]] for columns in diagonals]
         firm += [strength.diagonal[0], strength.matrix[0, one]]
         blocks = np.linalg.inv(grams[:, kept][:, :, kept] + np.diag(firm))
-        free = [*range(sizes[3]), 4, *(5 + place for place in kept[:-2])]
-        stiff = [*strength.shared, k * firm[-2], *(k * own for own in firm[:-2])]
+        free = [*range(sizes[3]), 4, *(5 + kind for kind in kept[:-2])]
+        stiff = [*strength.shared, k * firm[-2], *(k * strong for strong in firm[:-2])]
         common = np.linalg.inv(coarse[np.ix_(free, free)] + np.diag(stiff))
         rest = np.delete(np.arange(sizes[1]), one)
         off_diagonal = self._product(sums, strength, rest, start, diagonals) if len(rest) else None
 
         def apply(gradient: np.ndarray) -> np.ndarray:
-            found = np.zeros_like(gradient)
-            given, out = split(gradient, sizes), split(found, sizes)
-            own = [given.matrix[row, columns] for columns in diagonals]
-            own = np.stack([*own, given.diagonal, given.matrix[:, one]], axis=1)
+            result = np.zeros_like(gradient)
+            given, out = split(gradient, sizes), split(result, sizes)
+            by_class = [given.matrix[row, columns] for columns in diagonals]
+            by_class = np.stack([*by_class, given.diagonal, given.matrix[:, one]], axis=1)
             if off_diagonal is not None:
                 out.matrix[:, rest] = off_diagonal(given.matrix[:, rest])
-            total = own.sum(axis=0)
+            total = by_class.sum(axis=0)
             shift = common @ np.concatenate([given.shared, total[-2:-1], total[:-2]])
-            own[:, :-1] -= total[:-1] / k
-            own = np.einsum("kij,kj->ki", blocks, own)
-            own[:, :-1] -= own[:, :-1].mean(axis=0)
+            by_class[:, :-1] -= total[:-1] / k
+            by_class = np.einsum("kij,kj->ki", blocks, by_class)
+            by_class[:, :-1] -= by_class[:, :-1].mean(axis=0)
             out.shared[:] = shift[: sizes[3]]
-            out.diagonal[:] = own[:, -2] + shift[sizes[3]]
-            out.matrix[:, one] = own[:, -1]
-            for place, columns in enumerate(diagonals):
-                out.matrix[row, columns] = own[:, place] + shift[sizes[3] + 1 + place]
-            return found
+            out.diagonal[:] = by_class[:, -2] + shift[sizes[3]]
+            out.matrix[:, one] = by_class[:, -1]
+            for i, columns in enumerate(diagonals):
+                out.matrix[row, columns] = by_class[:, i] + shift[sizes[3] + 1 + i]
+            return result
 
         return apply
 
@@ -142,12 +144,12 @@ class Parts:
         start: int,
         diagonals: list[np.ndarray],
     ) -> Metric:
-        """Return a product with the inverse for what lies off the diagonals of matrices."""
+        """Make the product with the inverse for what lies off the diagonals of matrices."""
         grams, _, classes, features, total = sums
         k = self.layout.k
         firm = strength.matrix[1, rest]
-        for place in range(len(diagonals)):
-            firm[k * place + 1] = firm[k * place]  # the diagonal has another strength
+        for i in range(len(diagonals)):
+            firm[k * i + 1] = firm[k * i]  # the diagonal has another strength
         root = (firm**-0.5).astype(features.dtype)
         here = slice(start, start + len(rest))
         gram = features[here, here] / total
@@ -160,8 +162,8 @@ class Parts:
 
         def apply(given: np.ndarray) -> np.ndarray:
             matrix = given.astype(turn.dtype)
-            for place in range(len(diagonals)):
-                matrix[row, k * place + row] = 0
+            for i in range(len(diagonals)):
+                matrix[row, k * i + row] = 0
             if spin is None:
                 return ((matrix @ turn) * middle) @ turn.T
             return spin @ ((spin.T @ matrix @ turn) * middle) @ turn.T

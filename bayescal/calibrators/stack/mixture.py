@@ -27,7 +27,7 @@ _STEP = 1e-4
 
 
 def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return shares (q,) of predictions that minimize the log loss of their mixture, and the loss.
+    """Find shares (q,) of predictions that minimize the log loss of their mixture, and the loss.
 
     ``parts`` (n, q) are each prediction's probabilities of what was observed.
 
@@ -78,13 +78,13 @@ def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, fl
 
 
 def log_mean(logs: Any, share: Any) -> Any:
-    """Return log(exp(logs) @ share) (n,) of logs (n, q)."""
+    """Compute log(exp(logs) @ share) (n,) of logs (n, q)."""
     xp, top = namespace(logs), logs.max(axis=1)
     return top + xp.log(matmul(xp.exp(logs - top[:, None]), share))
 
 
 def mix(held: Any, weights: np.ndarray, start: Any = None) -> np.ndarray:
-    """Return weights (q,) of a mixture of the log probabilities (n, q) of what was seen.
+    """Find weights (q,) of a mixture of log probabilities (n, q) of the labels.
 
     They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2).
     """
@@ -98,22 +98,22 @@ def mix(held: Any, weights: np.ndarray, start: Any = None) -> np.ndarray:
 
 
 def climb(share: np.ndarray, weight: float, small: float = 1e-16) -> Search:
-    """Return the same for rows of so much weight, by Newton's steps from other weights.
+    """Find weights of a mixture for rows of a total weight, by Newton's steps from other weights.
 
     It yields weights, and is to be sent what :func:`mix_terms` returns. As the objective is the
-    same for all multiples of the weights but for their sum, that is a term of its own, and not a
+    same for all multiples of the weights but for their sum, which is a separate term, and not a
     bound. The last step was to gain less than ``small``.
     """
     total = weight + _PRIOR * len(share)
     here, value, step, length = share, np.inf, np.zeros_like(share), 1.0
     for _ in range(_MIX_STEPS):
         likelihood, pull, gram = yield share
-        there = total * share.sum() - likelihood - _PRIOR * np.log(share).sum()
-        if there > value + 1e-12 * abs(value):
+        next_value = total * share.sum() - likelihood - _PRIOR * np.log(share).sum()
+        if next_value > value + 1e-12 * abs(value):
             length /= 4
             share = here + length * step
             continue
-        here, value = share, there
+        here, value = share, next_value
         slope = total - pull - _PRIOR / share
         # Members that agree, and no prior beside huge weights: a step where none is defined.
         hessian = gram + np.diag(_PRIOR / share**2 + 1e-14 * total)
@@ -127,13 +127,13 @@ def climb(share: np.ndarray, weight: float, small: float = 1e-16) -> Search:
 
 
 def _parts(held: Any) -> Any:
-    """Return probabilities (n, members) in units of the greatest of their row."""
+    """Compute probabilities (n, members) in units of the greatest of their row."""
     xp = namespace(held)
     return xp.exp(held - held.max(axis=1, keepdims=True))
 
 
 def mix_terms(weights: Any, parts: Any, share: Any) -> tuple[Any, Any, Any]:
-    """Return the log likelihood of a mixture, its gradient (q,), and minus its Hessian (q, q)."""
+    """Compute the log likelihood of a mixture, its gradient (q,), and minus its Hessian (q, q)."""
     mixed = matmul(parts, share)
     ratio = parts / mixed[:, None]
     weighted = ratio * weights[:, None]
@@ -149,7 +149,7 @@ _log_mean_there = jax.jit(log_mean)
 def cross_fitted_losses(
     held: Any, folds: np.ndarray, weights: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
-    """Return the log loss (n,) of each row by a mixture whose weights do not know its fold."""
+    """Compute the log loss (n,) of each row by a mixture whose weights do not know its fold."""
     losses = np.empty(len(held))
     for fold in range(folds.max() + 1):
         out = folds == fold
@@ -170,7 +170,7 @@ def sample_mixture(
     num_samples: int,
     seed: int,
 ) -> Draws:
-    """Return draws (chains, draws, 4) of the inverse temperature s and the three shares.
+    """Draw (chains, draws, 4) of the inverse temperature s and the three shares.
 
     The prior is log s ~ N(0, 1.5**2), and all shares are equally probable. The coordinates are
     log s and two logarithms of ratios of shares. ``start`` is an inverse temperature and shares
@@ -190,27 +190,27 @@ def sample_mixture(
     # Per unit of weight: the line search loses its way in huge numbers.
     scale = max(1.0, float(data[3].sum()))
     options = {"gtol": max(1e-5 / scale, 1e-12)}
-    found: Any = minimize(
+    optimum: Any = minimize(
         lambda u: tuple(part / scale for part in _loss(u, *data)),
         begin,
         jac=True,
         method="BFGS",
         options=options,
     )
-    mode = found.x
+    mode = optimum.x
     ends = [_loss(mode + sign * step, *data)[1] for step in _STEP * np.eye(3) for sign in (1, -1)]
     hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
     factor = triangle((hessian + hessian.T) / 2)
     if inference == "laplace":
         # Single precision does for probabilities.
         narrow, same = np.maximum(below, -1e30).astype(np.float32), same.astype(np.float32)
-        own, ones = narrow[rows, y], np.ones(below.shape[1], np.float32)
+        label_logs, ones = narrow[rows, y], np.ones(below.shape[1], np.float32)
 
         def log_density(u: np.ndarray) -> np.ndarray:
             theta = _constrain(u)
             s, scaled, rest, uniform = theta.T[:, :, None].astype(np.float32)
             total = np.exp(s[:, :, None] * narrow) @ ones
-            mixed = scaled * (np.exp(s * own) / total) + rest * same + uniform / len(ones)
+            mixed = scaled * (np.exp(s * label_logs) / total) + rest * same + uniform / len(ones)
             prior = np.log(theta[:, 1:]).sum(axis=1) - 0.5 * (u[:, 0] / LOG_SCALE) ** 2
             return np.log(mixed) @ data[3] + prior
 
@@ -223,16 +223,16 @@ def sample_mixture(
 
 
 def mixture_model(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
-    """Return the NumPyro model of what :func:`sample_mixture` samples."""
+    """Make the NumPyro model that :func:`sample_mixture` samples."""
     import numpyro.distributions as dist
 
     below = differences(logits)
-    own = below[np.arange(len(y)), y]
-    same = own - np.log(np.exp(below).sum(axis=1))
+    label_logs = below[np.arange(len(y)), y]
+    same = label_logs - np.log(np.exp(below).sum(axis=1))
 
     def loss(values: dict[str, Any]) -> jax.Array:
         s, shares = values["inverse_temperature"], values["mixture"]
-        scaled = s * jnp.asarray(own) - jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
+        scaled = s * jnp.asarray(label_logs) - jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
         uniform = jnp.full_like(scaled, -np.log(below.shape[1]))
         parts = jnp.stack([scaled, jnp.asarray(same), uniform], axis=1) + jnp.log(shares)
         return -(jnp.asarray(weights) @ jax.nn.logsumexp(parts, axis=1))
@@ -245,26 +245,26 @@ def mixture_model(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Mod
 
 
 def _constrain(u: np.ndarray) -> np.ndarray:
-    """Return inverse temperature and shares (..., 4) at coordinates (..., 3)."""
+    """Compute inverse temperature and shares (..., 4) at coordinates (..., 3)."""
     ratios = np.concatenate([u[..., 1:], np.zeros_like(u[..., :1])], axis=-1)
     return np.concatenate([np.exp(u[..., :1]), softmax(ratios)], axis=-1)
 
 
 def _loss(
-    u: np.ndarray, below: np.ndarray, own: np.ndarray, same: np.ndarray, weights: np.ndarray
+    u: np.ndarray, below: np.ndarray, label_logs: np.ndarray, same: np.ndarray, weights: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return the negative log posterior in these coordinates, and its gradient (3,)."""
+    """Compute the negative log posterior in these coordinates, and its gradient (3,)."""
     s, shares = np.split(_constrain(u), [1])
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         small = np.exp(s * below)
         total = small.sum(axis=1)
-        scaled = np.exp(s * own) / total
+        scaled = np.exp(s * label_logs) / total
         mean = np.einsum("ij,ij->i", small, below) / total
     parts = np.stack([scaled, same, np.full_like(same, 1 / below.shape[1])])
     mixed = shares @ parts
     value = -weights @ np.log(mixed) - np.log(shares).sum() + 0.5 * (u[0] / LOG_SCALE) ** 2
     pull = weights / mixed
-    by_scale = -s * shares[0] * (pull @ (scaled * (own - mean))) + u[0] / LOG_SCALE**2
+    by_scale = -s * shares[0] * (pull @ (scaled * (label_logs - mean))) + u[0] / LOG_SCALE**2
     # Each share's derivative, and of the ratios that of the softmax; the prior adds 3 w - 1.
     by_share = -(parts @ pull)
     by_ratio = shares * (by_share - shares @ by_share) + 3 * shares - 1
@@ -272,12 +272,12 @@ def _loss(
 
 
 def _compiled_loss(
-    u: jax.Array, below: jax.Array, own: jax.Array, same: jax.Array, weights: jax.Array
+    u: jax.Array, below: jax.Array, label_logs: jax.Array, same: jax.Array, weights: jax.Array
 ) -> jax.Array:
-    """Return the value of :func:`_loss`, for JAX."""
+    """Compute the value of :func:`_loss` with JAX."""
     s = jnp.exp(u[0])
     logs = jax.nn.log_softmax(jnp.concatenate([u[1:], jnp.zeros(1)]))
-    scaled = s * own - jax.nn.logsumexp(s * below, axis=1)
+    scaled = s * label_logs - jax.nn.logsumexp(s * below, axis=1)
     uniform = jnp.full_like(scaled, -jnp.log(1.0 * below.shape[1]))
     parts = jnp.stack([scaled, jnp.log(same), uniform], axis=1) + logs
     loss = -weights @ jax.nn.logsumexp(parts, axis=1)

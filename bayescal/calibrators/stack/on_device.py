@@ -40,12 +40,12 @@ class OnDevice(Designs):
 
     def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
         """Compute the sum of losses, and its gradient, of each job at its parameters."""
-        found = {}
+        result = {}
         for job, theta in points.items():
             sums = np.asarray(_losses(*self._arguments(job, theta)))
-            index = self._plan.place(job.member).positions
-            found[job] = float(sums[0]), sums[1:][index]
-        return found
+            index = self._plan.slot(job.member).positions
+            result[job] = float(sums[0]), sums[1:][index]
+        return result
 
     def held_out(self, thetas: Mapping[Job, np.ndarray]) -> jax.Array:
         """Compute log probabilities (n, members) of labels by fits without the fold of the row."""
@@ -57,7 +57,7 @@ class OnDevice(Designs):
 
     def _arguments(self, job: Job, theta: np.ndarray) -> tuple[Any, ...]:
         every = np.zeros(self._plan.layout.length)
-        every[self._plan.place(job.member).positions] = theta
+        every[self._plan.slot(job.member).positions] = theta
         takes = np.array([job.takes(fold) for fold in range(self.count)])
         return self._plan.layout, every, takes, self._x[job.fold], *self._data
 
@@ -87,8 +87,8 @@ def _losses(
 ) -> jax.Array:
     """Compute the sum of losses, followed by its gradient (p,), of the rows of some folds."""
     design = _design(layout, x, y, jnp.where(takes[folds], weights, 0), basis)
-    found = evaluate(design, jnp.zeros_like(theta), theta)
-    return jnp.concatenate([found.value[None], found.gradient])
+    result = evaluate(design, jnp.zeros_like(theta), theta)
+    return jnp.concatenate([result.value[None], result.gradient])
 
 
 @partial(jax.jit, static_argnums=0)
@@ -109,4 +109,4 @@ def _held_out(
 
 @jax.jit
 def _together(logs: list[list[jax.Array]]) -> jax.Array:
-    return jnp.stack([jnp.sum(jnp.stack(own), axis=0) for own in logs], axis=1)
+    return jnp.stack([jnp.sum(jnp.stack(parts), axis=0) for parts in logs], axis=1)

@@ -57,7 +57,7 @@ class Curvature(NamedTuple):
         return Curvature(self.metric, scale, (*self.pairs, (moved, turned, curvature)))
 
     def divided(self, share: float) -> Curvature:
-        """Return the curvature of an objective that is so large a share of this one."""
+        """Scale to the curvature of an objective that is so large a share of this one."""
         pairs = tuple((moved, share * turned, share * size) for moved, turned, size in self.pairs)
         return Curvature(_divide(self.metric, share), self.scale, pairs)
 
@@ -76,7 +76,7 @@ class Objective(NamedTuple):
     patience: float
 
     def divided(self, share: float) -> Objective:
-        """Return the objective of so large a share of the rows, with that share of the penalty."""
+        """Scale to so large a share of the rows, with that share of the penalty."""
         return self._replace(
             penalty=share * self.penalty,
             total=share * self.total,
@@ -98,7 +98,7 @@ def descend(
 ) -> Search:
     """Search from ``start``, where the losses are ``begin``; return parameters and curvature.
 
-    It yields parameters, and is to be sent the sum of losses there and its gradient, without the
+    It yields parameters, and is to be sent the sum of losses at them and its gradient, without the
     penalty. It ends where the next step would gain less than ``tolerance`` times the objective;
     that step is taken, too.
     """

@@ -100,8 +100,8 @@ def test_pictures_of_metrics_show_what_is_known(site: dict[str, ModuleType]) -> 
     value = site["measures"].value
     assert value("true_calibration_error", 300, 1.0, 0) == [0.0]
     assert value("log_loss", 3000, 1.0, 0) < value("log_loss", 3000, 2.0, 0)
-    predicted, realised = value("decision_cost", 3000, 1.0, 0)
-    assert abs(predicted - realised) < 4 * 0.5 / 3000**0.5
+    predicted, realized = value("decision_cost", 3000, 1.0, 0)
+    assert abs(predicted - realized) < 4 * 0.5 / 3000**0.5
 
 
 def test_pictures_are_drawn_anew_where_code_changed(

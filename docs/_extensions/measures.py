@@ -26,7 +26,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "float": ("",),
     "CalibrationTest": ("p_value",),
     "Corp": ("miscalibration", "discrimination"),
-    "DecisionCost": ("predicted", "realised"),
+    "DecisionCost": ("predicted", "realized"),
     "MulticalibrationError": ("error",),
 }
 SHARPNESS = np.geomspace(1 / 3, 3, 9)

@@ -25,7 +25,7 @@ def metrics(probs: np.ndarray, y: np.ndarray) -> list[float]:
         float(bc.metrics.log_loss(probs, y)),
         float(bc.metrics.brier_score(probs, y)),
         float((probs.argmax(axis=1) == y).mean()),
-        float(bc.metrics.decision_cost(probs, y, costs=COSTS).realised or 0.0),
+        float(bc.metrics.decision_cost(probs, y, costs=COSTS).realized or 0.0),
     ]
 
 

@@ -93,7 +93,7 @@ def test_cost_of_treatment() -> None:
     found = metrics.decision_cost([[0.60, 0.25, 0.05, 0.10]], costs=np.transpose([treat, leave]))
     np.testing.assert_allclose(found.expected, [[2.63, 3.2]], rtol=1e-12)
     assert found.decision.tolist() == [0]
-    assert found.predicted == pytest.approx(2.63) and found.realised is None
+    assert found.predicted == pytest.approx(2.63) and found.realized is None
 
 
 def test_costs_equal_a_loop() -> None:
@@ -101,7 +101,7 @@ def test_costs_equal_a_loop() -> None:
     weights[:5] = 0
     costs = np.random.default_rng(1).normal(size=(4, 3))
     found = metrics.decision_cost(probs, y, costs=costs, weights=weights)
-    predicted = realised = 0.0
+    predicted = realized = 0.0
     for p, label, w, row, decision in zip(
         probs, y, weights, found.expected, found.decision, strict=True
     ):
@@ -109,17 +109,17 @@ def test_costs_equal_a_loop() -> None:
         np.testing.assert_allclose(row, each, rtol=1e-12)
         assert decision == int(np.argmin(each))
         predicted += w * min(each) / weights.sum()
-        realised += w * costs[label, decision] / weights.sum()
+        realized += w * costs[label, decision] / weights.sum()
     assert found.predicted == pytest.approx(predicted, rel=1e-12)
-    assert found.realised == pytest.approx(realised, rel=1e-12)
+    assert found.realized == pytest.approx(realized, rel=1e-12)
 
 
 def test_zero_one_costs_are_errors_of_the_classifier() -> None:
     probs, y, _ = simplex()
     found = metrics.decision_cost(probs, y, costs=1 - np.eye(4))
-    assert found.realised == pytest.approx(1 - metrics.accuracy(probs, y))
+    assert found.realized == pytest.approx(1 - metrics.accuracy(probs, y))
     two = metrics.decision_cost([0.3, 0.7], [1, 1], costs=[[0, 1], [4, 0]])
-    assert two.decision.tolist() == [1, 1] and two.realised == 0
+    assert two.decision.tolist() == [1, 1] and two.realized == 0
 
 
 def test_bad_costs_are_errors() -> None:

@@ -38,14 +38,14 @@ class DecisionCost(NamedTuple):
         The decision that is expected to cost least, the first of several.
     predicted : float
         Mean expected cost of the decisions that were made.
-    realised : float or None
+    realized : float or None
         Their mean actual cost; None without labels.
     """
 
     expected: np.ndarray
     decision: np.ndarray
     predicted: float
-    realised: float | None
+    realized: float | None
 
 
 @ignoring_underflow
@@ -62,7 +62,7 @@ def decision_cost(
 
     .. math:: e_{id} = \sum_j p_{ij} c_{jd}, \qquad \delta_i = \arg\min_d e_{id}, \qquad
         \text{predicted} = \frac{\sum_i w_i e_{i \delta_i}}{\sum_i w_i}, \qquad
-        \text{realised} = \frac{\sum_i w_i c_{y_i \delta_i}}{\sum_i w_i}
+        \text{realized} = \frac{\sum_i w_i c_{y_i \delta_i}}{\sum_i w_i}
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def decision_cost(
 
     >>> costs = [[3.3, 0.0], [1.0, 8.0], [2.0, 10.0], [3.0, 7.0]]
     >>> found = decision_cost([[0.60, 0.25, 0.05, 0.10]], [0], costs=costs)
-    >>> found.expected.tolist(), found.decision.tolist(), found.realised
+    >>> found.expected.tolist(), found.decision.tolist(), found.realized
     ([[2.63, 3.2]], [0], 3.3)
     """
     reading, names = Reading(classes, inputs), column_names(probs)
@@ -114,8 +114,8 @@ def decision_cost(
     decision = expected.argmin(axis=1)
     made, share = decision[counted], checked.weights / checked.weights.sum()
     predicted = float(share @ expected[counted, made])
-    realised = None if y is None else float(share @ costs[checked.y, made])
-    return DecisionCost(expected, decision, predicted, realised)
+    realized = None if y is None else float(share @ costs[checked.y, made])
+    return DecisionCost(expected, decision, predicted, realized)
 
 
 class Threshold(NamedTuple):

@@ -221,8 +221,12 @@ class AveragedBeta(OnlineCalibrator):
         xp, (line, _) = namespace(scores), self._lines(state, scores)
         weights = xp.reshape(state["cell_weights"], (-1,))
         line = xp.reshape(line, (weights.shape[0], -1))
-        one, zero = (matmul(weights, sigmoid(part)) for part in (line, -line))
-        return xp.log(one) - xp.log(zero)
+        # Neither may vanish where weights of rows are so large that log odds exceed 700.
+        least = float(np.finfo(np.float64).tiny if line.dtype == xp.float64 else FLOOR)
+        one, zero = (
+            xp.log(xp.maximum(matmul(weights, sigmoid(part)), least)) for part in (line, -line)
+        )
+        return one - zero
 
     @ignoring_underflow
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:

@@ -29,6 +29,8 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "DecisionCost": ("predicted", "realized"),
     "MulticalibrationError": ("error",),
 }
+# They take two classes: the first, and others.
+RANKINGS = "average_precision", "roc_auc"
 SHARPNESS = np.geomspace(1 / 3, 3, 9)
 ROWS = (30, 100, 300, 1000)
 SAMPLES = 20
@@ -79,6 +81,8 @@ def value(name: str, rows: int, sharpness: float, seed: int) -> list[float]:
     else:
         truth, probs = softmax(z, axis=1), softmax(sharpness * z, axis=1)
         y = np.argmax(z + rng.gumbel(size=z.shape), axis=1)
+    if name in RANKINGS:
+        probs, y = probs[:, 0], y == 0
     groups = rng.uniform(size=(rows, 2)) < 0.5
     known = {"costs": COSTS, "recalibrated": truth, "resamples": 200}
     function = getattr(bc.metrics, name)

@@ -58,7 +58,7 @@ LIBRARY = {
     "probability, weak": Member(0.3, 0.3, 0.1, (0.01, 0.01)),
     "certainty, weak": Member(0.3, 0.3, 0.1),
 }
-#: Other maps of the same scores, as members: one local, and matrices on logarithms not centred.
+#: Other maps of the same scores, as members: one local, and matrices on logarithms not centered.
 OTHERS = {
     "kernel": lambda: bc.compose(bc.Temperature(inputs="logits"), bc.Kernel()),
     "uncentred": lambda: bc.StructuredMatrix(inputs="logits"),

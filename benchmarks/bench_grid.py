@@ -2,7 +2,7 @@
 
     python benchmarks/bench_grid.py [--json FILE]
 
-50 labelled scores, 100 points, two normal classes. Means have uniform priors of ten widths, and the
+50 labeled scores, 100 points, two normal classes. Means have uniform priors of ten widths, and the
 deviation is 1, or unknown ("three"). Each way runs in a fresh process, import apart; warm is the
 median of five calls with other numbers. Processor time counts where others use the machine.
 """

@@ -127,7 +127,7 @@ def fitter(method: str, x: np.ndarray, t: np.ndarray, strength: float) -> Callab
 
 
 def make_lasso(task: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return standardised features (n, d) and labels (n,)."""
+    """Return standardized features (n, d) and labels (n,)."""
     n, d, dependent = LASSO[task]
     rng = np.random.default_rng(5)
     x = rng.normal(size=(n, d))

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_multiclass.py [--json FILE] [--task NAME ...]
 
-The last column is what the methods of a task minimise, in nats: for "vector", "matrix" and
+The last column is what the methods of a task minimize, in nats: for "vector", "matrix" and
 "temperature" the mean log loss; for "dirichlet" with penalties of 1e-3 on squares of off-diagonal
 entries and intercepts; for "SVS" and "SMS" their own, at the best temperature.
 
@@ -137,7 +137,7 @@ def sklearn_matrix(z: Array, y: Array) -> Any:
 
 
 def scipy_dirichlet(z: Array, y: Array) -> Any:
-    """Minimise the penalised loss by SciPy's L-BFGS-B with a gradient."""
+    """Minimize the penalized loss by SciPy's L-BFGS-B with a gradient."""
     from scipy.optimize import minimize
 
     x = np.log(softmax(z))
@@ -165,7 +165,7 @@ def scipy_dirichlet(z: Array, y: Array) -> Any:
     return fit, lambda r: float(r.fun)
 
 
-def penalised(r: Any, z: Array, y: Array) -> float:
+def penalized(r: Any, z: Array, y: Array) -> float:
     """Return the loss with penalties of 1e-3, of a fitted Dirichlet map."""
     w, b = np.asarray(r.coef_ if hasattr(r, "coef_") else r.weights_), np.asarray(r.intercept_)
     off = w - np.diag(np.diag(w))
@@ -188,7 +188,7 @@ def best_temperature(size: tuple[int, int]) -> float:
 
 
 def structured(kind: str) -> Callable[..., float]:
-    """Return what SVS and SMS minimise."""
+    """Return what SVS and SMS minimize."""
 
     def score(r: Any, z: Array, y: Array) -> float:
         n, k = z.shape
@@ -242,7 +242,7 @@ def entries() -> list[Entry]:
             Entry(f"SMS {shape}", pm, "", size, pm, probmetrics("SMSCalibrator", sms)),
             Entry(
                 f"dirichlet {shape}", "bayescal", "", size, "",
-                ours("Dirichlet", penalised, **strengths),
+                ours("Dirichlet", penalized, **strengths),
             ),
             Entry(f"dirichlet {shape}", "scipy", "L-BFGS-B", size, "scipy", scipy_dirichlet),
         ]  # fmt: skip
@@ -251,7 +251,7 @@ def entries() -> list[Entry]:
             found += [
                 Entry(
                     f"dirichlet {shape}", dc, "ref_row=False", size, dc,
-                    dirichletcal(full, penalised, **ref_free),
+                    dirichletcal(full, penalized, **ref_free),
                 ),
                 Entry(f"matrix {shape}", "bayescal", "", size, "", ours("Matrix", inputs="logits")),
                 Entry(f"matrix {shape}", sk, "C=1e10", size, "sklearn", sklearn_matrix),
@@ -259,7 +259,7 @@ def entries() -> list[Entry]:
                       ours("Dirichlet", **cv)),
                 Entry(f"kernel, 16 bandwidths, 10 folds {shape}", "bayescal", "", size, "",
                       ours("Kernel")),
-                Entry(f"neighbours, 8 numbers, 10 folds {shape}", "bayescal", "", size, "",
+                Entry(f"neighbors, 8 numbers, 10 folds {shape}", "bayescal", "", size, "",
                       ours("KNN")),
                 Entry(f"forest, 12 sizes, 10 folds {shape}", "bayescal", "", size, "",
                       ours("Forest", random_state=0)),
@@ -268,14 +268,14 @@ def entries() -> list[Entry]:
             found += [
                 Entry(f"kernel, predict 1e4 rows from {shape}", "bayescal", "", size, "",
                       predicted("Kernel", 10_000, bandwidth=0.1)),
-                Entry(f"neighbours, predict 1e4 rows from {shape}", "bayescal", "", size, "",
+                Entry(f"neighbors, predict 1e4 rows from {shape}", "bayescal", "", size, "",
                       predicted("KNN", 10_000, k=256)),
             ]  # fmt: skip
     size = (100_000, 100)
     found += [
         Entry("kernel, predict 1e4 rows from 100000x100", "bayescal", "", size, "",
               predicted("Kernel", 10_000, bandwidth=0.1)),
-        Entry("neighbours, predict 1e4 rows from 100000x100", "bayescal", "", size, "",
+        Entry("neighbors, predict 1e4 rows from 100000x100", "bayescal", "", size, "",
               predicted("KNN", 10_000, k=256)),
     ]  # fmt: skip
     return found

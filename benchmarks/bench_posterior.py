@@ -2,7 +2,7 @@
 
     python benchmarks/bench_posterior.py [--json FILE] [--quick]
 
-The task is 50 labelled scores, 1e5 draws from mu0 ~ U(-2.5, 0), mu1 ~ U(0, 2.5), sigma = 1, and
+The task is 50 labeled scores, 1e5 draws from mu0 ~ U(-2.5, 0), mu1 ~ U(0, 2.5), sigma = 1, and
 1e4 test points: for one data set, and for 1,000 data sets that each have test points of their own.
 Every figure is for all four methods together unless it says otherwise.  First calls are made in a
 fresh process, import apart.  The NumPy loop is the published way: for each draw the likelihood of
@@ -70,7 +70,7 @@ def peak_mib() -> float:
 
 
 def numpy_loop(x: np.ndarray, y: np.ndarray, test: np.ndarray, draws: int) -> dict[str, Any]:
-    """Average over draws one by one: the published way, with weights normalised at the end."""
+    """Average over draws one by one: the published way, with weights normalized at the end."""
     rng = np.random.default_rng(1)
     mu0, mu1 = rng.uniform(-2.5, 0, draws), rng.uniform(0, 2.5, draws)
     preds, ones, zeros = np.zeros_like(test), np.zeros_like(test), np.zeros_like(test)

@@ -125,7 +125,7 @@ def smoothed(x: Array, y: Array) -> Line:
     return soft_fit(x, np.abs(y - factors[losses.argmin()]), no_prior)
 
 
-def penalised(ratio: float) -> Callable[[Array, Array], Line]:
+def penalized(ratio: float) -> Callable[[Array, Array], Line]:
     def fit(x: Array, y: Array) -> Line:
         from sklearn.linear_model import LogisticRegressionCV
 
@@ -178,8 +178,8 @@ REGRESSIONS: dict[str, Callable[[Array, Array], Line]] = {
     "normal": normal,
     "platt": lambda x, y: soft_fit(x, np.abs(y - by_class(y)), no_prior),
     "smoothed": smoothed,
-    "L1": penalised(1.0),
-    "L2": penalised(0.0),
+    "L1": penalized(1.0),
+    "L2": penalized(0.0),
     "ibls": instance,
     "cauchy_map": cauchy,
 }

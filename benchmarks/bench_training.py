@@ -8,7 +8,7 @@ training agree. On a GPU it has width 64, batches of 512 and products in bfloat1
 width 8 and few images, and products are in float32.
 
 The plain loop is what one would write with Flax and optax: the same network, start, order of rows,
-optimiser, measurement on validation rows and choice of the best epoch, with one call for each batch
+optimizer, measurement on validation rows and choice of the best epoch, with one call for each batch
 and one wait for the device in each epoch. It makes the same steps as ``train``, but for rounding:
 losses of training are equal in the first epoch, and later as far as a network does not amplify
 rounding, as ResNet-18 does.
@@ -174,7 +174,7 @@ class Outcome(NamedTuple):
     log_loss: np.ndarray
 
 
-def optimiser() -> optax.GradientTransformation:
+def optimizer() -> optax.GradientTransformation:
     return optax.chain(optax.add_decayed_weights(DECAY), optax.sgd(RATE, momentum=MOMENTUM))
 
 
@@ -189,9 +189,9 @@ def by_train(task: Task, runs: int = 1) -> Outcome:
         seeds=range(runs),
         epochs=task.epochs,
         batch_size=task.batch,
-        optimizer=optimiser(),
+        optimizer=optimizer(),
         patience=task.epochs,
-        vectorise=True,
+        vectorize=True,
         progress=lambda *_: ended.append(time.perf_counter()),
     )
     history = trained.history
@@ -208,9 +208,9 @@ def by_hand(task: Task) -> Outcome:
     evaluating = nnx.graphdef(network)
     network.train()
     training, params, rest = nnx.split(network, nnx.Param, ...)
-    update = optimiser()
+    update = optimizer()
 
-    def normalise(images: jax.Array) -> jax.Array:
+    def normalize(images: jax.Array) -> jax.Array:
         return (images.astype(jnp.result_type(float)) / 255 - data.mean) / data.std
 
     def losses(logits: jax.Array, labels: jax.Array) -> jax.Array:
@@ -220,7 +220,7 @@ def by_hand(task: Task) -> Outcome:
     def step(params: Any, rest: Any, state: Any, rows: Any, x: Any, y: Any) -> Any:
         def objective(params: Any) -> Any:
             network = nnx.merge(training, params, rest, copy=True)
-            value = losses(network(normalise(x[rows])), y[rows])
+            value = losses(network(normalize(x[rows])), y[rows])
             return value, nnx.split(network, nnx.Param, ...)[2]
 
         (value, changed), gradient = jax.value_and_grad(objective, has_aux=True)(params)
@@ -229,7 +229,7 @@ def by_hand(task: Task) -> Outcome:
 
     @jax.jit
     def validate(params: Any, rest: Any, x: Any, y: Any) -> Any:
-        logits = nnx.merge(evaluating, params, rest, copy=True)(normalise(x))
+        logits = nnx.merge(evaluating, params, rest, copy=True)(normalize(x))
         return losses(logits, y), (logits.argmax(axis=1) == y).mean()
 
     state = update.init(params)

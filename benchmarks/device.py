@@ -169,9 +169,9 @@ def resnet(quick: bool, processor: bool) -> Job:
         return bc.losses.cross_entropy(model(images), labels)
 
     @nnx.jit
-    def step(model: Any, optimiser: Any) -> Any:
+    def step(model: Any, optimizer: Any) -> Any:
         value, slopes = nnx.value_and_grad(loss)(model)
-        optimiser.update(model, slopes)
+        optimizer.update(model, slopes)
         return value
 
     def run(dtype: Any) -> Any:

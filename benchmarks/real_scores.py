@@ -1,10 +1,10 @@
 """Calibrate the scores of a linear SVM on real tables, and compare what that does to its losses.
 
 Each of the 19 binary tables is split 5 times, stratified: 30 % test; of the rest 30 % to calibrate
-on and 70 % to train the SVM on (``LinearSVC``, C = 1, features standardised on its own part). The
+on and 70 % to train the SVM on (``LinearSVC``, C = 1, features standardized on its own part). The
 data of every calibrator are the decision values and labels of the calibration part.
 
-The prior was chosen before any test result was seen, and not changed since. Scores are standardised
+The prior was chosen before any test result was seen, and not changed since. Scores are standardized
 by mean and deviation of the calibration part, without labels. Then
 sigma**2 + pi (1 - pi) (mu1 - mu0)**2 is about 1, which puts sigma below about 1 and, for balanced
 classes, the means between 0 and 2 apart; a rare class may lie further out. A classifier was trained
@@ -75,12 +75,12 @@ class Split(NamedTuple):
 
 
 def shared_prior() -> bc.Prior:
-    """Return the prior on standardised scores, with one deviation."""
+    """Return the prior on standardized scores, with one deviation."""
     return bc.GaussianPrior(dist.Normal(-0.5, 1.5), dist.Normal(0.5, 1.5), dist.HalfNormal(1.0))
 
 
 def unequal_prior() -> bc.Prior:
-    """Return the prior on standardised scores, with a deviation for each class."""
+    """Return the prior on standardized scores, with a deviation for each class."""
     deviation = dist.HalfNormal(1.0)
     means = dist.Normal(-0.5, 1.5), dist.Normal(0.5, 1.5)
     return bc.GaussianPrior(*means, sigma0=deviation, sigma1=deviation)
@@ -108,11 +108,11 @@ def score(x: np.ndarray, y: np.ndarray, seed: int) -> Split:
     )
 
 
-def standardise(split: Split) -> Split:
+def standardize(split: Split) -> Split:
     """Measure scores from the calibration part's mean, in its deviations; no label is used."""
-    centre, scale = split.scores.mean(), split.scores.std()
+    center, scale = split.scores.mean(), split.scores.std()
     return split._replace(
-        scores=(split.scores - centre) / scale, test_scores=(split.test_scores - centre) / scale
+        scores=(split.scores - center) / scale, test_scores=(split.test_scores - center) / scale
     )
 
 
@@ -142,7 +142,7 @@ def predict(
     num_samples: int = 100_000,
 ) -> dict[str, np.ndarray]:
     """Return the probabilities (splits, m) of class 1 by each method, in float64."""
-    standard = [standardise(split) for split in splits]
+    standard = [standardize(split) for split in splits]
     data = [(split.scores, split.y) for split in standard]
     points = np.stack([split.test_scores for split in standard])
     (class_prior,) = {split.class_prior for split in splits}
@@ -204,7 +204,7 @@ def evaluate(path: Path, methods: Sequence[str] = METHODS, **options: Any) -> di
     return {"table": path.name.removesuffix(".csv.gz"), **sizes, **losses}
 
 
-def summarise(results: Sequence[dict[str, Any]], methods: Sequence[str] = METHODS) -> dict:
+def summarize(results: Sequence[dict[str, Any]], methods: Sequence[str] = METHODS) -> dict:
     """Return means over tables, and on how many tables each method has the lower log loss."""
     means = {
         name: {method: float(np.mean([r[name][method] for r in results])) for method in methods}
@@ -258,7 +258,7 @@ def main() -> None:
     if not paths:
         parser.error(f"no tables in {arguments.data / FOLDER}; set --data or BAYESCAL_DATA")
     results = [evaluate(path) for path in paths]
-    summary = summarise(results)
+    summary = summarize(results)
     show(results, summary)
     if arguments.json:
         about = {

@@ -8,7 +8,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Most of the time goes into compiling, and much of that into optimising machine code, into fusing
+# Most of the time goes into compiling, and much of that into optimizing machine code, into fusing
 # operations, and into cutting code in parts that processors compile side by side, which other tests
 # keep busy here. Flags of the user's own are kept, also empty ones: with these all is as users have
 # it.

@@ -40,8 +40,8 @@ def conjugate(
     for y, mean in enumerate(means):
         own = scores[labels == y]
         variance = 1 / (1 + len(own))
-        centre = variance * (mean + own.sum())
-        log_density.append(scipy.stats.norm.logpdf(at, centre, np.sqrt(1 + variance)))
+        center = variance * (mean + own.sum())
+        log_density.append(scipy.stats.norm.logpdf(at, center, np.sqrt(1 + variance)))
         if len(own):
             covariance = np.eye(len(own)) + 1
             log_evidence += scipy.stats.multivariate_normal(

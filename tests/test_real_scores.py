@@ -34,7 +34,7 @@ def test_predictive_beats_uncalibrated_scores(script: ModuleType, shared_data: P
     # Faster than the quadrature of the recorded results, and an independent check of them.
     options = {"integrator": "importance", "num_samples": 20_000}
     results = [script.evaluate(path, METHODS, **options) for path in paths]
-    summary = script.summarise(results, METHODS)
+    summary = script.summarize(results, METHODS)
     wins = summary["lower_log_loss_than"]["uncalibrated"]["predictive"]
     losers = [
         result["table"]

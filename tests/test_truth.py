@@ -76,12 +76,12 @@ def reference(name: str, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
     boxes, weights, log_total, moments, best = [], [], 0.0, [], []
     for c, (low, high) in enumerate(supports):
         own = x[y == c]
-        n, centre = own.size, own.mean()
-        inside = 0.5 * np.sum((own - centre) ** 2) + 0.5 * n * np.log(2 * np.pi)
-        box = max(low, centre - 9 / np.sqrt(n)), min(high, centre + 9 / np.sqrt(n))
+        n, center = own.size, own.mean()
+        inside = 0.5 * np.sum((own - center) ** 2) + 0.5 * n * np.log(2 * np.pi)
+        box = max(low, center - 9 / np.sqrt(n)), min(high, center + 9 / np.sqrt(n))
 
-        def weight(m: float, c: int = c, n: int = n, centre: float = centre) -> float:
-            return math.exp(-0.5 * n * (m - centre) ** 2) * DENSITIES[name][c](m)
+        def weight(m: float, c: int = c, n: int = n, center: float = center) -> float:
+            return math.exp(-0.5 * n * (m - center) ** 2) * DENSITIES[name][c](m)
 
         def integral(f: Any, weight: Any = weight, box: Any = box) -> float:
             value, error = integrate.quad(
@@ -349,8 +349,8 @@ def test_credible_interval_is_the_weighted_quantile(x64: None) -> None:
     lower, upper = post.predict(X_NEW).interval(0.8)
     draws, weights = post.draws(), np.exp(post.log_weights())
     slope = np.asarray(draws["mu1"] - draws["mu0"])[:, None]
-    centre = np.asarray(draws["mu0"] + draws["mu1"])[:, None] / 2
-    values = 1 / (1 + np.exp(-slope * (X_NEW - centre)))
+    center = np.asarray(draws["mu0"] + draws["mu1"])[:, None] / 2
+    values = 1 / (1 + np.exp(-slope * (X_NEW - center)))
     for end, level in ((lower, 0.1), (upper, 0.9)):
         for j in range(len(X_NEW)):
             order = np.argsort(values[:, j])

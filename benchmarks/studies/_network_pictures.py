@@ -49,14 +49,14 @@ def draw_logits(
     rows = np.sort(np.random.default_rng(0).permutation(rows)[:_MOST])
     figure = Figure(figsize=(4 * len(logits), 4.4), layout="constrained")
     many = len(names) > 10
-    colours = colormaps["turbo" if many else "tab10"]
+    colors = colormaps["turbo" if many else "tab10"]
     axes = figure.subplots(1, len(logits), squeeze=False)[0]
     for ax, (method, values) in zip(axes, logits.items(), strict=True):
         points = project(values[rows], kind)
         for label in chosen:
             own = labels[rows] == label
-            colour = colours(label / (len(names) - 1) if many else label)
-            ax.scatter(*points[own].T, s=7, color=colour, linewidths=0, label=names[label])
+            color = colors(label / (len(names) - 1) if many else label)
+            ax.scatter(*points[own].T, s=7, color=color, linewidths=0, label=names[label])
         ax.set(title=_TITLES[method], xticks=[], yticks=[])
     if len(chosen) <= 20:
         handles, texts = axes[0].get_legend_handles_labels()

@@ -67,7 +67,7 @@ _HIGHER_IS_BETTER = ("accuracy",)
 _TITLES = {"log_loss": "log loss", "ece": "ECE"}
 
 
-def summarise(
+def summarize(
     rows: Sequence[Sequence[Any]], experiments: Sequence[str], metrics: Sequence[str]
 ) -> dict[str, Any]:
     """Return means, ranks and wins by experiment, metric and method.

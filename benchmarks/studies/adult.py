@@ -57,7 +57,7 @@ CALIBRATORS: dict[str, tuple[Callable[[], Any], float | None]] = {
     "logistic, of log odds": (Logistic, None),
     "beta": (Beta, None),
     "isotonic": (Isotonic, 0.3976),
-    "centred isotonic": (CenteredIsotonic, None),
+    "centered isotonic": (CenteredIsotonic, None),
     "Venn-Abers": (VennAbers, None),
 }
 # The two splines in four ways: both penalties with the default rule, the strength that explains the

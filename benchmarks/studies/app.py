@@ -63,7 +63,7 @@ def _run_real(
         list[str] | None, typer.Option(help="Only this method; may be given several times.")
     ] = None,
 ) -> None:
-    """Smoothed and regularised logistic regression, on scores of a linear SVM and on all features.
+    """Smoothed and regularized logistic regression, on scores of a linear SVM and on all features.
 
     What is finished is kept: a run that was killed goes on where it stopped.
     """

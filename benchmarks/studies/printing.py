@@ -20,7 +20,7 @@ def make_console() -> Console:
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line as it is, without colours."""
+    """Print a line as it is, without colors."""
     console.print(line, highlight=False, markup=False)
 
 

@@ -1,4 +1,4 @@
-"""Regularised and smoothed logistic regression on real binary tables, as in M. Maher's study.
+"""Regularized and smoothed logistic regression on real binary tables, as in M. Maher's study.
 
 Rows are split at random, 70 % to train and 30 % to test, the same shares of each class, with a seed
 for each split. There are two experiments:
@@ -7,7 +7,7 @@ for each split. There are two experiments:
   methods calibrate its decision values on the other 30 %.
 - ``"multivariate"``: the methods are logistic regressions on all features, on all training rows.
 
-Features are standardised on the rows that a model is trained on.
+Features are standardized on the rows that a model is trained on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sklearn.svm import LinearSVC
 from bayescal import LogisticRegression, metrics
 from benchmarks.studies._binary_tables import BinaryTable, find_tables, read_table, split_rows
 from benchmarks.studies._real_claims import conclude
-from benchmarks.studies._summary import summarise
+from benchmarks.studies._summary import summarize
 from benchmarks.studies.data import choose
 from benchmarks.studies.store import Progress, Results, counted
 
@@ -166,7 +166,7 @@ def run(
         seconds += answer["seconds"]
     header = ("table", "split", "experiment", "method", *METRICS, "status")
     kept.table("results", header, rows)
-    found = summarise(rows, EXPERIMENTS, tuple(METRICS))
+    found = summarize(rows, EXPERIMENTS, tuple(METRICS))
     summary = {
         "eps": EPS,
         "splits": splits,
@@ -254,7 +254,7 @@ def _flatten(table: str, split: int, methods: list[str], results: dict[str, Any]
 
 
 def _tasks(x: np.ndarray, y: np.ndarray, split: int) -> dict[str, _Task]:
-    """Split the rows, train the support vector machine, standardise the features."""
+    """Split the rows, train the support vector machine, standardize the features."""
     random = np.random.default_rng(split)
     train, test = split_rows(y, np.arange(len(y)), _TEST_SHARE, random)
     fit, calibration = split_rows(y, train, _CALIBRATION_SHARE, random)

@@ -110,7 +110,7 @@ def draw_metric(name: str, path: Path) -> None:
             ax.set(xscale="log", xticks=ticks, xlabel=label)
             ax.set_xticks([], minor=True)
             ax.set_xticklabels(["1/3", "1", "3"] if x is SHARPNESS else [f"{t:,}" for t in ticks])
-        axes[0].axvline(1, color=pictures.GREY, linestyle=":", linewidth=1)
+        axes[0].axvline(1, color=pictures.GRAY, linestyle=":", linewidth=1)
         for place, field, color in zip(
             ("left", "right"), FIELDS[_returns(name)], pictures.COLORS, strict=False
         ):
@@ -135,10 +135,10 @@ def draw_loss(name: str, path: Path) -> None:
             values, slopes = both(jnp.asarray(GIVEN), labels)
             left.plot(expit(GIVEN), values, color=color, linewidth=1.8)
             right.plot(GIVEN, slopes, color=color, linewidth=1.8)
-        left.axvline(SHARE, color=pictures.GREY, linestyle=":", linewidth=1)
+        left.axvline(SHARE, color=pictures.GRAY, linestyle=":", linewidth=1)
         left.set(xlabel="probability of the class", xlim=(0, 1), xticks=[0, 0.5, 1], ylim=(0, None))
-        right.axvline(logit(SHARE), color=pictures.GREY, linestyle=":", linewidth=1)
-        right.axhline(0, color=pictures.GREY, linewidth=0.6)
+        right.axvline(logit(SHARE), color=pictures.GRAY, linestyle=":", linewidth=1)
+        right.axhline(0, color=pictures.GRAY, linewidth=0.6)
         right.set(xlabel="logit of the class", xlim=(-5, 5))
 
 

@@ -24,15 +24,15 @@ import bayescal as bc
 ROWS = 1_000
 GRID = expit(np.linspace(-6, 6, 161))
 # On white: the site's dark theme inverts pictures, which have no background of their own.
-GREY = "#57606a"
+GRAY = "#57606a"
 COLORS = BLUE, ORANGE = "#0072b2", "#d55e00"
 LOOK: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "bayescal",
     "font.size": 9,
     "font.family": "sans-serif",
-    **{f"{name}.color": GREY for name in ("text", "xtick", "ytick")},
-    **{name: GREY for name in ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor")},
+    **{f"{name}.color": GRAY for name in ("text", "xtick", "ytick")},
+    **{name: GRAY for name in ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor")},
     **{f"{name}.major.size": 2 for name in ("xtick", "ytick")},
 }
 
@@ -98,8 +98,8 @@ def draw(calibrator: Any, path: Path) -> None:
         for ax, name in zip(axes, MODELS, strict=True):
             p, y = sample(name)
             curve = calibrator.fit(p, y).predict_proba(GRID)[:, 1]
-            ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.6)
-            ax.plot(GRID, MODELS[name](GRID), color=GREY, linestyle="--", linewidth=1.5)
+            ax.plot([0, 1], [0, 1], color=GRAY, linewidth=0.6)
+            ax.plot(GRID, MODELS[name](GRID), color=GRAY, linestyle="--", linewidth=1.5)
             ax.plot(GRID, curve, color=ORANGE, linewidth=1.8)
             ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
             ax.set_title(name, fontsize=9)

@@ -27,7 +27,7 @@ def arrays(data: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np
 
 
 def around(scores: np.ndarray) -> np.ndarray:
-    """Return the scores, their neighbouring floats, points in between and points outside."""
+    """Return the scores, their neighboring floats, points in between and points outside."""
     s = np.unique(scores)
     between = s[:-1] / 2 + s[1:] / 2
     outside = np.array([s[0] - 1, s[-1] + 1])

@@ -70,14 +70,14 @@ def test_temperature_by_laplace(n: int, k: int, sharpness: float) -> None:
 def test_temperature_of_many_rows_against_quadrature() -> None:
     """With many rows Laplace's mean and deviation are nearly those of the posterior itself."""
     z, y = data_set(2000, 3, 0.6, seed=1)
-    centre = optimize.minimize_scalar(lambda u: loss(np.exp(u) * z, y)).x
-    least = loss(np.exp(centre) * z, y)
+    center = optimize.minimize_scalar(lambda u: loss(np.exp(u) * z, y)).x
+    least = loss(np.exp(center) * z, y)
 
     def density(u: float) -> float:
         return np.exp(least - loss(np.exp(u) * z, y) - 0.5 * (u / 1.5) ** 2)
 
     moments = [
-        integrate.quad(lambda u, j=j: (u - centre) ** j * density(u), centre - 0.5, centre + 0.5)[0]
+        integrate.quad(lambda u, j=j: (u - center) ** j * density(u), center - 0.5, center + 0.5)[0]
         for j in range(3)
     ]
     mean = moments[1] / moments[0]
@@ -86,7 +86,7 @@ def test_temperature_of_many_rows_against_quadrature() -> None:
     drawn = -np.log(model.fit(z, y).posterior_.draws["temperature"]).ravel()
     # What Laplace's approximation leaves out is of the order 1 / n: of the deviation, its square
     # root.
-    assert np.mean(drawn) == pytest.approx(centre + mean, abs=deviation / np.sqrt(2000) * 5)
+    assert np.mean(drawn) == pytest.approx(center + mean, abs=deviation / np.sqrt(2000) * 5)
     assert np.std(drawn) == pytest.approx(deviation, rel=5 / np.sqrt(DRAWS) + 5 / 2000)
 
 
@@ -101,7 +101,7 @@ def test_vector_by_laplace(n: int, k: int, monkeypatch: pytest.MonkeyPatch) -> N
         return loss(z * (1 + v) + b, y) + 0.5 * (b @ b) / 100 + 0.5 * (v @ v)
 
     mode = optimize.minimize(negative, np.zeros(2 * k), method="BFGS", options={"gtol": 1e-7}).x
-    # Of intercepts only differences matter: they are given centred.
+    # Of intercepts only differences matter: they are given centered.
     transform = np.eye(2 * k)
     transform[:k, :k] -= 1 / k
     mean = transform @ mode

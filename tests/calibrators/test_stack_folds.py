@@ -13,7 +13,7 @@ import bayescal as bc
 def test_the_stack_does_not_see_its_labels_twice(seed: int) -> None:
     """Few rows of many classes, whose logits are the truth: all that members learn is noise.
 
-    The least penalised one learns most of it. Judged by the rows it was fitted to it is the best by
+    The least penalized one learns most of it. Judged by the rows it was fitted to it is the best by
     far, and alone it loses .25 nats.
     """
     rng = np.random.default_rng(seed)

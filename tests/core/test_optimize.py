@@ -23,13 +23,13 @@ from bayescal._core.optimize import (
 SLOPES = np.random.default_rng(0).normal(0.5, 2, 40)
 
 
-def logistic(ridge: float, centre: float) -> Callable[[float], tuple[float, float, float]]:
+def logistic(ridge: float, center: float) -> Callable[[float], tuple[float, float, float]]:
     """Return value and derivatives of a sum of logistic losses and a squared penalty."""
 
     def evaluate(x: float) -> tuple[float, float, float]:
         p = expit(-SLOPES * x)
-        value = np.logaddexp(0, -SLOPES * x).sum() + ridge * (x - centre) ** 2 / 2
-        slope = -(SLOPES * p).sum() + ridge * (x - centre)
+        value = np.logaddexp(0, -SLOPES * x).sum() + ridge * (x - center) ** 2 / 2
+        slope = -(SLOPES * p).sum() + ridge * (x - center)
         return value, slope, (SLOPES**2 * p * (1 - p)).sum() + ridge
 
     return evaluate

@@ -32,10 +32,10 @@ def make_data(zero: int, one: int) -> tuple[np.ndarray, np.ndarray]:
 def means_of(data: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
     """Return mean and variance of the normal posterior of each class's mean."""
     found = []
-    for label, centre in enumerate((-1, 1)):
+    for label, center in enumerate((-1, 1)):
         own = data[0][data[1] == label]
         v = 1 / (1 + len(own))
-        found.append((v * (centre + own.sum()), v))
+        found.append((v * (center + own.sum()), v))
     return found
 
 
@@ -72,9 +72,9 @@ def test_preds_is_an_integral_over_means_and_share(counts: tuple[int, int]) -> N
         return expit(u) * expit(-u) * density(expit(u)) * (total * expit(z + u)).sum(axis=(1, 2))
 
     # The trapezoidal rule is exact to many digits for what vanishes at both ends.
-    centre = np.log((counts[1] + 1) / (counts[0] + 1))
+    center = np.log((counts[1] + 1) / (counts[0] + 1))
     reach = 60 / (1 + min(counts)) ** 0.5
-    nodes = np.linspace(centre - reach, centre + reach, 2001)
+    nodes = np.linspace(center - reach, center + reach, 2001)
     values = np.array([inside(u) for u in nodes])
     truth = values.sum(axis=0) * (nodes[1] - nodes[0])
     assert np.abs(2 * values[::2].sum(axis=0) * (nodes[1] - nodes[0]) - truth).max() < 1e-13

@@ -11,7 +11,7 @@ import bayescal as bc
 
 pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.slow, pytest.mark.computes]
 
-CENTRES, WIDTH, POINT, LEVEL = np.array([-1.0, 1.0]), 0.5, 0.3, 0.8
+CENTERS, WIDTH, POINT, LEVEL = np.array([-1.0, 1.0]), 0.5, 0.3, 0.8
 PRIOR = bc.GaussianPrior(dist.Normal(-1, WIDTH), dist.Normal(1, WIDTH), 1.0)
 #: Data sets, draws of each posterior, and exact draws that judge each interval.
 SETS, DRAWS, JUDGES = 400, 4096, 2000
@@ -30,7 +30,7 @@ def masses(x: np.ndarray, y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -
     rng = np.random.default_rng(1)
     own = y[..., None] == np.arange(2)
     precision = WIDTH**-2 + own.sum(axis=1)
-    mean = (CENTRES * WIDTH**-2 + (x[..., None] * own).sum(axis=1)) / precision
+    mean = (CENTERS * WIDTH**-2 + (x[..., None] * own).sum(axis=1)) / precision
     mu = rng.normal(mean, precision**-0.5, (JUDGES, *mean.shape))
     ones = y.sum(axis=1)
     share = rng.beta(1 + ones, 1 + y.shape[1] - ones, (JUDGES, len(y)))
@@ -44,7 +44,7 @@ def masses(x: np.ndarray, y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -
 )
 def test_intervals_hold_the_truth(integrator: str, n: int) -> None:
     rng = np.random.default_rng(n)
-    mu, share = rng.normal(CENTRES, WIDTH, (SETS, 2)), rng.uniform(size=SETS)
+    mu, share = rng.normal(CENTERS, WIDTH, (SETS, 2)), rng.uniform(size=SETS)
     y = (rng.uniform(size=(SETS, n)) < share[:, None]).astype(int)
     x = rng.normal(np.take_along_axis(mu, y, 1))
     options = {"integrator": integrator, "num_samples": DRAWS, "key": n}

@@ -101,16 +101,16 @@ class Interpolated:
 def test_center_and_scale_of_a_normal_sample() -> None:
     rng = np.random.default_rng(0)
     z = 3 + 2 * rng.normal(size=100_000)
-    centre, scale = center_and_scale(z)
+    center, scale = center_and_scale(z)
     # A sample of 4,096 or fewer has median and MAD with standard errors below 2.6 / 60.
-    assert centre == pytest.approx(3, abs=5 * 2.6 / 60)
+    assert center == pytest.approx(3, abs=5 * 2.6 / 60)
     assert scale == pytest.approx(2, abs=5 * 2.6 / 60)
 
 
 def test_center_and_scale_by_hand() -> None:
     # Median 3; distances 2, 1, 1, 97 once the tie is left out.
-    centre, scale = center_and_scale(np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 100.0]], np.float32))
-    assert (centre, scale) == (3.0, 1.4826 * 1.5)
+    center, scale = center_and_scale(np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 100.0]], np.float32))
+    assert (center, scale) == (3.0, 1.4826 * 1.5)
     np.testing.assert_array_equal(center_and_scale(np.full(7, -2)), [-2, 1])
 
 
@@ -125,12 +125,12 @@ def test_outliers_do_not_move_center_and_scale() -> None:
 @pytest.mark.parametrize("intervals", INTERVALS)
 def test_grid_covers_the_points(x64: None, kind: str, intervals: int) -> None:
     z, _ = points(kind)
-    centre, scale = bulk = center_and_scale(z)
+    center, scale = bulk = center_and_scale(z)
     _, nodes = make_grid(jnp.asarray(z), jnp.asarray(bulk), intervals)
-    t = np.arcsinh((z - centre) / scale)
-    expected = centre + scale * np.sinh(np.linspace(t.min(), t.max(), intervals + 1))
+    t = np.arcsinh((z - center) / scale)
+    expected = center + scale * np.sinh(np.linspace(t.min(), t.max(), intervals + 1))
     # sinh magnifies rounding of t by t, which is at most 71 here.
-    np.testing.assert_allclose(nodes, expected, rtol=71 * 4 * EPS, atol=10 * EPS * np.abs(centre))
+    np.testing.assert_allclose(nodes, expected, rtol=71 * 4 * EPS, atol=10 * EPS * np.abs(center))
     assert np.all(np.diff(nodes) > 0)
 
 
@@ -150,14 +150,14 @@ def test_most_nodes_lie_among_most_points(x64: None, kind: str) -> None:
 @pytest.mark.parametrize("intervals", INTERVALS)
 def test_polynomials_of_degree_five_are_exact(x64: None, intervals: int) -> None:
     z, _ = points("plain")
-    centre, scale = center_and_scale(z)
-    ends = np.arcsinh((z - centre) / scale)
+    center, scale = center_and_scale(z)
+    ends = np.arcsinh((z - center) / scale)
     rng = np.random.default_rng(2)
     for _ in range(10):
         coefficients = rng.normal(size=6)
 
         def curve(z0: np.ndarray, c: np.ndarray = coefficients) -> np.ndarray:
-            t = (np.arcsinh((z0 - centre) / scale) - ends.min()) / np.ptp(ends)
+            t = (np.arcsinh((z0 - center) / scale) - ends.min()) / np.ptp(ends)
             return np.polynomial.polynomial.polyval(t, c)
 
         result = Interpolated(curve, z, intervals)
@@ -166,9 +166,9 @@ def test_polynomials_of_degree_five_are_exact(x64: None, intervals: int) -> None
 
 def test_polynomials_of_degree_six_are_not_exact(x64: None) -> None:
     z, _ = points("plain")
-    centre, scale = center_and_scale(z)
+    center, scale = center_and_scale(z)
     # Which few nodes show best.
-    sixth = Interpolated(lambda z0: np.arcsinh((z0 - centre) / scale) ** 6, z, 32)
+    sixth = Interpolated(lambda z0: np.arcsinh((z0 - center) / scale) ** 6, z, 32)
     assert sixth.log_error > sixth.rounding
 
 

@@ -399,7 +399,7 @@ def test_intervals_are_weighted_quantiles(x64: None, integrator: str, level: flo
             order = np.argsort(values[:, j])
             reached = np.cumsum(again.weights[order])
             # The smallest value that the tail's mass reaches; bisection in log odds stops within
-            # 2**-45 of their range, and rounding may take a neighbour where masses tie.
+            # 2**-45 of their range, and rounding may take a neighbor where masses tie.
             place = np.searchsorted(reached, tail + np.array([-1e-12, 1e-12]))
             low, high = values[order, j][place]
             assert low - 1e-10 <= found[j] <= high + 1e-10

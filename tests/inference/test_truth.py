@@ -51,10 +51,10 @@ def shifted_beta(a: float, b: float, shift: float) -> Any:
     return dist.TransformedDistribution(dist.Beta(a, b), move)
 
 
-def cut_normal(centre: float, scale: float, low: float, high: float) -> Law:
-    a, b = (low - centre) / scale, (high - centre) / scale
-    top = stats.truncnorm(a, b, loc=centre, scale=scale).pdf(centre)
-    return Law(lambda m: top * np.exp(-0.5 * ((m - centre) / scale) ** 2), low, high)
+def cut_normal(center: float, scale: float, low: float, high: float) -> Law:
+    a, b = (low - center) / scale, (high - center) / scale
+    top = stats.truncnorm(a, b, loc=center, scale=scale).pdf(center)
+    return Law(lambda m: top * np.exp(-0.5 * ((m - center) / scale) ** 2), low, high)
 
 
 SETTINGS = {
@@ -208,8 +208,8 @@ class Reference:
         def f(sigma: float) -> Vector:
             (m0, w0), (m1, w1) = (self.weights(c, sigma, 6) for c in (first, second))
             slope = (m1 - m0[:, None]) / sigma**2
-            centre = (m1 + m0[:, None]) / 2
-            inside = [w0 @ expit(slope * (x - centre) + shift) @ w1 for x in POINTS]
+            center = (m1 + m0[:, None]) / 2
+            inside = [w0 @ expit(slope * (x - center) + shift) @ w1 for x in POINTS]
             return self.base(sigma) * np.array(inside)
 
         return integral(f, *self.sigma) / self.moments[0]

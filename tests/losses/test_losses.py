@@ -93,9 +93,9 @@ def kernel_error(batch: Batch, bandwidth: float) -> np.ndarray:
 
 def binned_error(batch: Batch, temperature: float, bins: int = 4, order: float = 2) -> np.ndarray:
     confidence, gap = gaps(batch)
-    centres = [(2 * j + 1) / (2 * bins) for j in range(bins)]
+    centers = [(2 * j + 1) / (2 * bins) for j in range(bins)]
     share = np.array(
-        [softmax([-((r - c) ** 2) / temperature for c in centres]) for r in confidence]
+        [softmax([-((r - c) ** 2) / temperature for c in centers]) for r in confidence]
     )
     total = 0.0
     for j in range(bins):

@@ -30,8 +30,8 @@ def blobs() -> tuple[jax.Array, jax.Array]:
     """Three round groups in the plane, and their labels."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, size=30)
-    centres = np.array([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])
-    points = centres[labels] + 0.7 * rng.normal(size=(30, 2))
+    centers = np.array([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])
+    points = centers[labels] + 0.7 * rng.normal(size=(30, 2))
     return jnp.asarray(points, dtype=jnp.float32), jnp.asarray(labels)
 
 
@@ -43,13 +43,13 @@ def start() -> tuple[jax.Array, jax.Array]:
 
 def train_plainly() -> Result:
     x, y = blobs()
-    params, optimiser = start(), optax.sgd(RATE)
-    state, losses, first = optimiser.init(params), [], None
+    params, optimizer = start(), optax.sgd(RATE)
+    state, losses, first = optimizer.init(params), [], None
 
     @jax.jit
     def step(params: Any, state: Any) -> Any:
         value, gradient = jax.value_and_grad(lambda p: objective(x @ p[0] + p[1], y))(params)
-        updates, state = optimiser.update(gradient, state)
+        updates, state = optimizer.update(gradient, state)
         return optax.apply_updates(params, updates), state, value, gradient
 
     for _ in range(STEPS):
@@ -65,15 +65,15 @@ def train_with_nnx() -> Result:
     x, y = blobs()
     model = nnx.Linear(2, 3, rngs=nnx.Rngs(0))
     model.kernel[...], model.bias[...] = start()
-    optimiser = nnx.Optimizer(model, optax.sgd(RATE), wrt=nnx.Param)
+    optimizer = nnx.Optimizer(model, optax.sgd(RATE), wrt=nnx.Param)
 
     @nnx.jit
-    def step(model: Any, optimiser: Any) -> Any:
+    def step(model: Any, optimizer: Any) -> Any:
         value, gradient = nnx.value_and_grad(lambda m: objective(m(x), y))(model)
-        optimiser.update(model, gradient)
+        optimizer.update(model, gradient)
         return value, gradient
 
-    steps = [step(model, optimiser) for _ in range(STEPS)]
+    steps = [step(model, optimizer) for _ in range(STEPS)]
     first = steps[0][1]
     return [float(value) for value, _ in steps], first["kernel"][...], first["bias"][...]
 
@@ -107,14 +107,14 @@ def train_with_equinox() -> Result:
     weight, bias = start()
     model = eqx.nn.Linear(2, 3, key=jax.random.key(0))
     model = eqx.tree_at(lambda m: (m.weight, m.bias), model, (weight.T, bias))
-    optimiser = optax.sgd(RATE)
-    state = optimiser.init(eqx.filter(model, eqx.is_array))
+    optimizer = optax.sgd(RATE)
+    state = optimizer.init(eqx.filter(model, eqx.is_array))
 
     @eqx.filter_jit
     def step(model: Any, state: Any) -> Any:
         loss = eqx.filter_value_and_grad(lambda m: objective(jax.vmap(m)(x), y))
         value, gradient = loss(model)
-        updates, state = optimiser.update(gradient, state)
+        updates, state = optimizer.update(gradient, state)
         return eqx.apply_updates(model, updates), state, value, gradient
 
     losses, gradients = [], []

@@ -41,20 +41,20 @@ def test_an_estimate_is_less_what_chance_adds(weighted: bool) -> None:
     sum_b p_b (1 - p_b) / n; observed are residuals of other variance.
     """
     n, bins = 2000, 10
-    centres = (np.arange(bins) + 0.5) / bins
-    shares = np.where(centres < 0.5, centres + 0.1, centres - 0.1)
-    p = np.repeat(centres, n // bins)
+    centers = (np.arange(bins) + 0.5) / bins
+    shares = np.where(centers < 0.5, centers + 0.1, centers - 0.1)
+    p = np.repeat(centers, n // bins)
     y = np.concatenate([np.arange(n // bins) < round(q * n / bins) for q in shares]).astype(int)
     weights = None
     if weighted:
         rows = np.concatenate([p, y]).reshape(2, -1).T
         rows, weights = np.unique(rows, axis=0, return_counts=True)
         p, y = rows[:, 0], rows[:, 1].astype(int)
-    chance = np.sum(centres * (1 - centres)) / n
-    squares = shares * (1 - centres) ** 2 + (1 - shares) * centres**2
-    chance *= squares.sum() / np.sum(centres * (1 - centres))
+    chance = np.sum(centers * (1 - centers)) / n
+    squares = shares * (1 - centers) ** 2 + (1 - shares) * centers**2
+    chance *= squares.sum() / np.sum(centers * (1 - centers))
     found = metrics.interval("ece", p, y, bins=bins, norm=2, weights=weights)
-    value = np.sqrt(np.mean((centres - shares) ** 2))
+    value = np.sqrt(np.mean((centers - shares) ** 2))
     assert found.value == pytest.approx(value, rel=1e-9)
 
     def left(chance: float) -> float:

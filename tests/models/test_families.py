@@ -230,8 +230,8 @@ def moments_agree(found: np.ndarray, mean: Any, cov: Any) -> None:
     found = found.reshape(n, -1)
     mean, cov = np.atleast_1d(mean), np.atleast_2d(cov)
     assert (np.abs(found.mean(axis=0) - mean) < 4 * np.sqrt(np.diag(cov) / n)).all()
-    centred = found - mean
-    products = centred[:, :, None] * centred[:, None, :]
+    centered = found - mean
+    products = centered[:, :, None] * centered[:, None, :]
     error = products.std(axis=0, ddof=1) / np.sqrt(n)
     assert (np.abs(products.mean(axis=0) - cov) <= 4 * error + 1e-12).all()
 
@@ -305,10 +305,10 @@ def test_repr_names_what_was_given() -> None:
 
 
 def two_levels(spread: float) -> None:
-    """A joint prior: means around a common centre."""
-    centre = numpyro.sample("centre", dist.Normal(0.0, spread))
-    numpyro.sample("mu0", dist.Normal(centre - 1, 1.0))
-    numpyro.sample("mu1", dist.Normal(centre + 1, 1.0))
+    """A joint prior: means around a common center."""
+    center = numpyro.sample("center", dist.Normal(0.0, spread))
+    numpyro.sample("mu0", dist.Normal(center - 1, 1.0))
+    numpyro.sample("mu1", dist.Normal(center + 1, 1.0))
     numpyro.deterministic("sigma", 1.0)
 
 
@@ -363,7 +363,7 @@ def test_joint_prior_predicts_like_the_same_independent_priors() -> None:
 
 
 def test_joint_prior_with_a_latent_centre() -> None:
-    """Means around a common centre are jointly normal: the evidence is a normal density."""
+    """Means around a common center are jointly normal: the evidence is a normal density."""
     x, y = np.array([-1.2, -0.5, 0.7, 1.9]), np.array([0, 0, 1, 1])
     spread = 2.0
     prior = bc.GaussianPrior(model=two_levels, hyperparameters={"spread": spread})

@@ -112,7 +112,7 @@ def test_netcal() -> None:
 
 
 def test_one_versus_rest_of_scikit_learn() -> None:
-    """Isotonic maps of each class, normalised: the same method, and the same numbers."""
+    """Isotonic maps of each class, normalized: the same method, and the same numbers."""
     from sklearn.isotonic import IsotonicRegression
 
     columns = [

@@ -132,7 +132,7 @@ def check_readable(ax: Axes) -> None:
         assert box.y0 >= outside.y0
         assert box.y1 <= outside.y1
     for one, other in itertools.combinations(boxes, 2):
-        # Boxes include room below the letters, so that neighbours may share a hair of it.
+        # Boxes include room below the letters, so that neighbors may share a hair of it.
         across = min(one.x1, other.x1) - max(one.x0, other.x0)
         along = min(one.y1, other.y1) - max(one.y0, other.y0)
         assert across <= 0 or along <= 0.25 * min(one.height, other.height)

@@ -13,7 +13,7 @@ from bayescal import plots
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.plots.style import COLORS, is_dark
 
-#: Of colours, by WCAG's definition, that a line needs.
+#: Of colors, by WCAG's definition, that a line needs.
 LINES = 3.0
 #: What pale areas need; on black the eye needs more.
 AREAS = {"white": 1.15, "black": 1.3}
@@ -27,7 +27,7 @@ def luminance(rgb: Any) -> float:
 
 
 def contrast(color: Any, ground: Any) -> float:
-    """Return the contrast of a colour, seen through its opacity, and its ground."""
+    """Return the contrast of a color, seen through its opacity, and its ground."""
     *rgb, alpha = to_rgba(color)
     seen = [alpha * c + (1 - alpha) * g for c, g in zip(rgb, to_rgb(ground), strict=True)]
     low, high = sorted((luminance(seen), luminance(ground)))

@@ -21,15 +21,15 @@ def arrows_of(ax: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_arrows_lead_from_predictions_to_calibrated_ones() -> None:
-    centre = np.array([0.5, np.sqrt(3) / 6])
+    center = np.array([0.5, np.sqrt(3) / 6])
     start, step = arrows_of(plots.simplex(lambda p: 0.8 * p + 0.2 / 3, arrows=4))
-    # 4 + 3 + 2 + 1 points, of which neighbours are a quarter of a side apart.
+    # 4 + 3 + 2 + 1 points, of which neighbors are a quarter of a side apart.
     assert len(start) == 10
     apart = np.linalg.norm(start[:, None] - start, axis=2)[~np.eye(10, dtype=bool)]
     assert apart.min() == pytest.approx(1 / 4)
-    # A fifth of the way to the centre, wherever they start.
-    np.testing.assert_allclose(step, 0.2 * (centre - start), atol=1e-12)
-    np.testing.assert_allclose(start.mean(axis=0), centre)
+    # A fifth of the way to the center, wherever they start.
+    np.testing.assert_allclose(step, 0.2 * (center - start), atol=1e-12)
+    np.testing.assert_allclose(start.mean(axis=0), center)
 
 
 def test_arrows_of_strong_maps_are_cut_before_the_next_one() -> None:

@@ -44,7 +44,7 @@ def fit(
 def loss(beta: Array, x: Array, t: Array, w: Array, l1: float = 0.0, l2: float = 0.0) -> float:
     line = beta[0] + x @ beta[1:]
     entropy = np.sum(w * (np.logaddexp(0, line) - t * line))
-    # Where nothing is penalised, coefficients may be too large for their square.
+    # Where nothing is penalized, coefficients may be too large for their square.
     squares = l2 / 2 * np.sum(beta[1:] ** 2) if l2 else 0.0
     return float(entropy + l1 * np.abs(beta[1:]).sum() + squares)
 
@@ -154,7 +154,7 @@ def test_a_cauchy_prior_tames_separable_data() -> None:
         # Only ties at the border: the slope grows for ever, though the loss does not vanish.
         ([[-2.0], [0.0], [0.0], [3.0]], [0, 0, 1, 1]),
         ([[1e6], [2e6], [3e6]], [0, 1, 1]),
-        # One class: the intercept grows for ever, penalised slope or not.
+        # One class: the intercept grows for ever, penalized slope or not.
         ([[0.3], [0.5]], [1, 1]),
     ],
     ids=["two points", "gap", "ties at the border", "large scores", "one class"],

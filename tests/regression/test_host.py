@@ -42,7 +42,7 @@ def slope(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0) -> Array:
 
 
 def reference(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
-    """Minimise with SciPy over what is free, in units of one standard deviation."""
+    """Minimize with SciPy over what is free, in units of one standard deviation."""
     unit = np.concatenate([[1.0], x.std(axis=0)])[free]
 
     def full(part: Array) -> Array:

@@ -208,8 +208,8 @@ SETS = {
 
 
 def spread(points: Array) -> tuple[float, float]:
-    centre = float(np.median(points))
-    return centre, float(np.median(np.abs(points - centre))) or 1.0
+    center = float(np.median(points))
+    return center, float(np.median(np.abs(points - center))) or 1.0
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -231,10 +231,10 @@ def test_compressed_sums_are_exact_piece_by_piece(name: str) -> None:
     points = SETS[name]
     weights = np.random.default_rng(4).uniform(0.1, 2, len(points))
     nodes, at_nodes = compress(points, weights)
-    centre, scale = spread(points)
-    t = np.arcsinh((points - centre) / scale)
+    center, scale = spread(points)
+    t = np.arcsinh((points - center) / scale)
     for piece in (1, 20, 48, 49, 90):
-        edge = centre + scale * np.sinh(t.min() + (t.max() - t.min()) * piece / 96)
+        edge = center + scale * np.sinh(t.min() + (t.max() - t.min()) * piece / 96)
 
         def bent(x: Array, edge: float = edge) -> Array:
             return (np.abs(x - edge) / scale) ** 7
@@ -248,12 +248,12 @@ def test_compressed_sums_of_softplus(name: str) -> None:
     points = SETS[name]
     weights = np.random.default_rng(5).uniform(0.1, 2, len(points))
     nodes, at_nodes = compress(points, weights)
-    centre, scale = spread(points)
+    center, scale = spread(points)
     for slope in (-4.0, -0.3, 0.02, 1.0, 8.0):
         for intercept in (-3.0, 0.0, 5.0):
 
             def softplus(x: Array, a: float = slope, b: float = intercept) -> Array:
-                return np.logaddexp(0, a * ((x - centre) / scale) + b)
+                return np.logaddexp(0, a * ((x - center) / scale) + b)
 
             exact = weights @ softplus(points)
             assert at_nodes @ softplus(nodes) == pytest.approx(exact, rel=1e-9)

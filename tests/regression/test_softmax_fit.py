@@ -153,7 +153,7 @@ def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[st
     assert found.status == Status.CONVERGED
     assert found.value == pytest.approx(expected.fun, rel=1e-7)
     assert found.value <= expected.fun * (1 + 1e-9)
-    # From what is known of it, a neighbour takes fewer steps than from nothing.
+    # From what is known of it, a neighbor takes fewer steps than from nothing.
     near, _ = fit_on_host(design, 1.1 * penalty, found.x, prepared)
     afresh, _ = fit_on_host(design, 1.1 * penalty)
     assert near.iterations < afresh.iterations

@@ -50,8 +50,8 @@ def test_batches_have_the_targets_of_each_data_set(
     number = jnp.asarray(rule if isinstance(rule, float) else 1.0)
     arrays = [jnp.asarray(a) for a in (x, y, weights)]
     mapped = jax.jit(batched_instance_targets, static_argnums=(4, 5))(*arrays, number, kind, scale)
-    vectorised = jax.vmap(lambda *one: masked_instance_targets(*one, number, kind, scale))
-    found = jax.jit(vectorised)(*arrays)
+    vectorized = jax.vmap(lambda *one: masked_instance_targets(*one, number, kind, scale))
+    found = jax.jit(vectorized)(*arrays)
     np.testing.assert_allclose(mapped, found, rtol=1e-8, atol=1e-12)
     for row, (features, labels) in enumerate(sets):
         n = len(labels)

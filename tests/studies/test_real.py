@@ -350,7 +350,7 @@ def remarks(losses: dict[str, float], tables: list[str]) -> list[str]:
         for method, loss in losses.items()
     ]
     metrics = ["log_loss", "ece", "brier_score"]
-    return _summary.summarise(rows, ["svm"], metrics)["svm"]["remarks"]
+    return _summary.summarize(rows, ["svm"], metrics)["svm"]["remarks"]
 
 
 def test_impossible_means_are_remarked() -> None:

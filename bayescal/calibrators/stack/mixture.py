@@ -31,7 +31,7 @@ def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, fl
 
     ``parts`` (n, q) are each prediction's probabilities of what was observed.
 
-    Minimises -sum(weights log(parts @ s)) + sum(weights) sum(s) over s >= 0, whose solution sums to
+    Minimizes -sum(weights log(parts @ s)) + sum(weights) sum(s) over s >= 0, whose solution sums to
     one, by sequential quadratic programs: each is a small problem of non-negative least squares.
     Of several solutions, as with equal predictions, one is returned. O(n q^2) for each of few
     iterations.

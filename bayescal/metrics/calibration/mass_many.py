@@ -38,7 +38,7 @@ def mass_sums_many(
 
     With the ``least`` mass (b,) of bins, equal predictions stay in one bin.
 
-    Predictions and outcomes are those of some ``rows``. Sums over buckets of some neighbours find
+    Predictions and outcomes are those of some ``rows``. Sums over buckets of some neighbors find
     the bucket in which a border lies; single cases are looked at only there.
     """
     from scipy.sparse import csr_array

@@ -145,13 +145,13 @@ class DensityError(SumMetric):
         node, share = split_nodes(events.predicted, xp)
         happened = events.happened.astype(events.predicted.dtype)
         # Around one half squares of deviations keep their digits.
-        centred = events.predicted - 0.5
+        centered = events.predicted - 0.5
         return (
             Piece(node, share),
             Piece(node, share * happened[:, None]),
             Piece(None, None),
-            Piece(None, centred),
-            Piece(None, centred**2),
+            Piece(None, centered),
+            Piece(None, centered**2),
             *size_pieces(None, data.weights),
         )
 

@@ -17,7 +17,7 @@ _MOMENTUM, _EPSILON = 0.9, 1e-5
 
 
 def slide(x: jax.Array, size: int, stride: int, fill: float = 0.0) -> list[jax.Array]:
-    """Return what each of the size x size places of a centred window sees, row by row."""
+    """Return what each of the size x size places of a centered window sees, row by row."""
     pad = size // 2
     height, width = ((side - 1) // stride + 1 for side in x.shape[1:3])
     x = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)), constant_values=fill)
@@ -107,7 +107,7 @@ class Dense(nnx.Module):
 
 
 class BatchNorm(nnx.Module):
-    """Normalisation by the batch's moments, or by their running averages in evaluation.
+    """Normalization by the batch's moments, or by their running averages in evaluation.
 
     Moments are computed in the dtype of the parameters, whatever that of the input.
     """
@@ -134,7 +134,7 @@ class BatchNorm(nnx.Module):
 
 
 class ConvNorm(nnx.Module):
-    """A convolution without bias, batch normalisation and, if asked, the positive part."""
+    """A convolution without bias, batch normalization and, if asked, the positive part."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ def _shortcut(inputs: int, outputs: int, stride: int, options: Any) -> ConvNorm 
 
 
 class NormConv(nnx.Module):
-    """Batch normalisation, the positive part, then a convolution without bias."""
+    """Batch normalization, the positive part, then a convolution without bias."""
 
     def __init__(self, inputs: int, outputs: int, size: int, *, dtype: Any, rngs: nnx.Rngs) -> None:
         self.norm = BatchNorm(inputs)

@@ -18,7 +18,7 @@ from benchmarks.studies.training._problem import Runs, Shared
 from benchmarks.studies.training._progress import Report
 from benchmarks.studies.training._steps import RUNNING, Measured, Programs, over_runs
 
-#: Random numbers are drawn once: to optimise that would take longer than training a small network.
+#: Random numbers are drawn once: to optimize that would take longer than training a small network.
 _OPTIONS = {"begin": {"xla_backend_optimization_level": 0}, "epoch": None}
 
 
@@ -113,7 +113,7 @@ class Trainer:
             # The text of a program tells networks, losses and optimisers apart.
             texts = [lowered.as_text().encode() for lowered in self._lowered.values()]
             program = digest([np.frombuffer(text, np.uint8) for text in texts])
-            self._about = {**self._about, "network, loss or optimiser": program}
+            self._about = {**self._about, "network, loss or optimizer": program}
 
     def _compiled(self, name: str) -> Any:
         """Return a program; what was finished before needs none."""

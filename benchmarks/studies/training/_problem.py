@@ -105,7 +105,7 @@ def join(extras: Extras, shared: list[Any], own: list[Any]) -> Any:
     )
 
 
-def normalise(inputs: jax.Array, mean: jax.Array, std: jax.Array) -> jax.Array:
+def normalize(inputs: jax.Array, mean: jax.Array, std: jax.Array) -> jax.Array:
     """Return inputs as a network sees them."""
     scale = 255 if inputs.dtype == jnp.uint8 else 1
     return (inputs.astype(mean.dtype) / scale - mean) / std
@@ -156,7 +156,7 @@ def check_inputs(value: Any, name: str) -> np.ndarray:
 
 
 def _check_moments(data: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the standard deviation that inputs are normalised by."""
+    """Return the mean and the standard deviation that inputs are normalized by."""
     moments = []
     for name, default in (("mean", 0.0), ("std", 1.0)):
         value = as_numpy(getattr(data, name, default), name).astype(np.float64)

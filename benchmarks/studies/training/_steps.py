@@ -12,7 +12,7 @@ import optax
 from flax import nnx
 
 from bayescal._core.precision import default_dtype
-from benchmarks.studies.training._problem import Extras, Runs, Shared, join, normalise
+from benchmarks.studies.training._problem import Extras, Runs, Shared, join, normalize
 
 RUNNING, STOPPED, DIVERGED = 0, 1, 2
 #: Rows of validation at once: at least this, if there are so many.
@@ -24,7 +24,7 @@ class State(NamedTuple):
 
     params: Any
     rest: Any
-    optimiser: Any
+    optimizer: Any
     best_params: Any
     best_rest: Any
     best_loss: jax.Array
@@ -79,7 +79,7 @@ class Programs:
     ----------
     network : Network
     loss : callable
-    optimiser : optax.GradientTransformation
+    optimizer : optax.GradientTransformation
     extras : Extras
     batch : int
         Rows of a step.
@@ -94,14 +94,14 @@ class Programs:
         self,
         network: Network,
         loss: Callable[..., jax.Array],
-        optimiser: optax.GradientTransformation,
+        optimizer: optax.GradientTransformation,
         extras: Extras,
         batch: int,
         patience: int,
         keep: str,
         augment: Callable[[jax.Array, jax.Array], jax.Array] | None,
     ) -> None:
-        self._network, self._loss, self._optimiser = network, loss, optimiser
+        self._network, self._loss, self._optimizer = network, loss, optimizer
         self._extras, self._batch, self._patience = extras, batch, patience
         self._augment, self._keep = augment, keep
 
@@ -111,7 +111,7 @@ class Programs:
         return State(
             params,
             rest,
-            self._optimiser.init(params),
+            self._optimizer.init(params),
             params,
             rest,
             jnp.asarray(jnp.inf, default_dtype()),
@@ -122,7 +122,7 @@ class Programs:
 
     def epoch(self, state: State, run: Runs, shared: Shared) -> tuple[State, Measured]:
         """Train one run for an epoch, unless it has ended."""
-        params, rest, optimiser, train_loss = self._pass(state, run, shared)
+        params, rest, optimizer, train_loss = self._pass(state, run, shared)
         log_loss, accuracy = self._validate(params, rest, shared)
         finite = jnp.isfinite(train_loss) & jnp.isfinite(log_loss)
         kept = log_loss < state.best_loss if self._keep == "best" else True
@@ -137,7 +137,7 @@ class Programs:
         new = State(
             params,
             rest,
-            optimiser,
+            optimizer,
             best_params,
             best_rest,
             best_loss,
@@ -162,9 +162,9 @@ class Programs:
         weights = (places < rows).astype(kind).reshape(steps, size)
 
         def step(carry: Any, part: Any) -> tuple[Any, jax.Array]:
-            params, rest, optimiser = carry
+            params, rest, optimizer = carry
             number, chosen, weight = part
-            inputs = normalise(shared.inputs[chosen], shared.mean, shared.std)
+            inputs = normalize(shared.inputs[chosen], shared.mean, shared.std)
             if self._augment is not None:
                 inputs = self._augment(inputs, jax.random.fold_in(key, number))
             of_rows = [[value[chosen] for value in part] for part in (shared.extras, run.extras)]
@@ -178,14 +178,14 @@ class Programs:
             (value, rest), gradient = jax.value_and_grad(objective, has_aux=True)(params)
             # Optax counts on it: strict rules would refuse its powers of a count of steps.
             with jax.numpy_dtype_promotion("standard"):
-                updates, optimiser = self._optimiser.update(gradient, optimiser, params)
+                updates, optimizer = self._optimizer.update(gradient, optimizer, params)
                 params = optax.apply_updates(params, updates)
-            return (params, rest, optimiser), value.astype(kind) * weight.sum()
+            return (params, rest, optimizer), value.astype(kind) * weight.sum()
 
-        start = state.params, state.rest, state.optimiser
+        start = state.params, state.rest, state.optimizer
         numbers = jnp.arange(steps, dtype=jnp.uint32)
-        (params, rest, optimiser), values = jax.lax.scan(step, start, (numbers, batches, weights))
-        return params, rest, optimiser, values.sum() / rows
+        (params, rest, optimizer), values = jax.lax.scan(step, start, (numbers, batches, weights))
+        return params, rest, optimizer, values.sum() / rows
 
     def _validate(self, params: Any, rest: Any, shared: Shared) -> tuple[jax.Array, jax.Array]:
         """Return log loss and accuracy on the rows of validation, in batches."""
@@ -199,7 +199,7 @@ class Programs:
 
         def add(sums: Any, part: Any) -> tuple[Any, None]:
             chosen, weight = part
-            inputs = normalise(shared.validation_inputs[chosen], shared.mean, shared.std)
+            inputs = normalize(shared.validation_inputs[chosen], shared.mean, shared.std)
             labels = shared.validation_labels[chosen]
             logits = self._network.evaluate(params, rest, inputs).astype(kind)
             own = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
@@ -233,7 +233,7 @@ def forward(
 ) -> jax.Array:
     """Return logits of one network in evaluation."""
     network = nnx.merge(structure, params, rest, copy=True)
-    return network(normalise(inputs, mean, std))
+    return network(normalize(inputs, mean, std))
 
 
 def _choose(condition: jax.Array, one: Any, other: Any) -> Any:

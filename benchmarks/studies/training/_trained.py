@@ -47,7 +47,7 @@ class Trained:
     rows : int
         Rows of training.
     mean, std : array
-        What inputs are normalised by.
+        What inputs are normalized by.
 
     See Also
     --------
@@ -76,7 +76,7 @@ class Trained:
         return float(epochs * self.rows / self.seconds["train"])
 
     def logits(self, inputs: Any, run: int | None = None, batch_size: int = 512) -> np.ndarray:
-        """Return logits for inputs, which are normalised as those of training were.
+        """Return logits for inputs, which are normalized as those of training were.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Trained:
     def network(self, run: int = 0) -> Any:
         """Return the network of a run as a module, in evaluation mode.
 
-        It takes inputs that are normalised already.
+        It takes inputs that are normalized already.
 
         Raises
         ------

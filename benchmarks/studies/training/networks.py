@@ -4,7 +4,7 @@ All take images (batch, height, width, channels) or, :class:`MLP`, anything that
 return logits (batch, classes) in the dtype of their parameters: JAX's default, float32 or float64.
 Their option ``dtype`` is the dtype of products and of what layers hand on, ``jax.numpy.bfloat16``
 for example; parameters, moments of batches and logits keep theirs. ``network.train()`` and
-``network.eval()`` choose whether batch normalisation uses the batch or its running averages.
+``network.eval()`` choose whether batch normalization uses the batch or its running averages.
 """
 
 from __future__ import annotations

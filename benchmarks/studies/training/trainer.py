@@ -14,7 +14,7 @@ import numpy as np
 from bayescal.data.checks import check_choice, check_count
 from benchmarks.studies.data import digest
 from benchmarks.studies.training._groups import Group, Trainer
-from benchmarks.studies.training._optimiser import make_optimiser
+from benchmarks.studies.training._optimizer import make_optimizer
 from benchmarks.studies.training._problem import (
     Extras,
     PerRun,
@@ -54,7 +54,7 @@ def train(
     keep: Literal["best", "last"] = "best",
     augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
     extras: Any = None,
-    vectorise: bool | None = None,
+    vectorize: bool | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1,
     progress: bool | Report = True,
@@ -69,18 +69,18 @@ def train(
               \theta \leftarrow \theta - \eta_t v, \qquad
               \eta_t = \tfrac\eta2 (1 + \cos(\pi t / T)),
 
-    with all parameters decayed, those of normalisation and biases too, t the number of steps made
+    with all parameters decayed, those of normalization and biases too, t the number of steps made
     and T that of all epochs.
 
     Parameters
     ----------
     make_network : callable
-        Takes ``flax.nnx.Rngs`` and returns a ``flax.nnx.Module`` that maps normalised inputs
+        Takes ``flax.nnx.Rngs`` and returns a ``flax.nnx.Module`` that maps normalized inputs
         (b, ...) to logits (b, k). It is traced, so it must be pure.
     data : TrainingData
         Or any object with its attributes.
     loss : callable
-        ``loss(logits, labels, weights, extras, run)`` returns a scalar to be minimised, usually a
+        ``loss(logits, labels, weights, extras, run)`` returns a scalar to be minimized, usually a
         mean weighted by ``weights`` (b,), which are 0 in rows that only fill a batch and 1 in all
         others. ``labels`` (b,) are integers, ``extras`` holds the rows of the batch, ``run`` is a
         dict of the settings of the run.
@@ -92,7 +92,7 @@ def train(
     epochs : int, default 100
     batch_size : int, default 128
         At most the rows of training. The last batch of an epoch is filled with the first rows of
-        its order: they have weight 0, and count only in the moments of batch normalisation.
+        its order: they have weight 0, and count only in the moments of batch normalization.
     optimizer : optax.GradientTransformation, optional
         Replaces the default with all its settings.
     learning_rate : float, default 0.1
@@ -105,12 +105,12 @@ def train(
         Which parameters a run keeps. Of "last" it makes all epochs, and the rows of validation have
         no part in it: they can calibrate.
     augment : callable, optional
-        ``augment(inputs, key)`` returns changed inputs; called on each normalised batch of
+        ``augment(inputs, key)`` returns changed inputs; called on each normalized batch of
         training.
     extras : pytree of arrays of shape (n, ...), optional
         Values for each row of training; those that differ between runs are wrapped in
         :class:`PerRun`.
-    vectorise : bool, optional
+    vectorize : bool, optional
         Whether all runs are trained at once, which takes the memory of all, or one after the other
         by the same program. On a processor the first is faster for dense layers, and slower by a
         fifth for small convolutional networks. By default at once if the network has at most
@@ -152,7 +152,7 @@ def train(
     References
     ----------
     M. Maher (2020), Instance-based label smoothing for better classifier calibration, section 7.3,
-    for the optimiser, its rate and decay, and for stopping; I. Loshchilov and F. Hutter (2017),
+    for the optimizer, its rate and decay, and for stopping; I. Loshchilov and F. Hutter (2017),
     SGDR: stochastic gradient descent with warm restarts, for the cosine.
 
     Examples
@@ -191,9 +191,9 @@ def train(
     y = check_classes(y, classes, "train_labels")
     y_validation = check_classes(y_validation, classes, "validation_labels")
     batch = min(batch_size, rows)
-    optimiser = make_optimiser(optimizer, learning_rate, schedule, epochs * math.ceil(rows / batch))
+    optimizer = make_optimizer(optimizer, learning_rate, schedule, epochs * math.ceil(rows / batch))
     parameters = sum(leaf.size for leaf in jax.tree.leaves(network.abstract[0]))
-    together = parameters <= _SMALL if vectorise is None else bool(vectorise)
+    together = parameters <= _SMALL if vectorize is None else bool(vectorize)
     about = None
     if checkpoint is not None:
         arrays = [x, y, x_validation, y_validation, mean, std]
@@ -205,7 +205,7 @@ def train(
             "patience": patience,
         }
     trainer = Trainer(
-        Programs(network, loss, optimiser, given, batch, patience, keep, augment),
+        Programs(network, loss, optimizer, given, batch, patience, keep, augment),
         Shared(
             to_device(x),
             to_device(y),

@@ -328,7 +328,7 @@ def test_diverged_run_keeps_its_best_epoch() -> None:
 
 @pytest.mark.slow
 def test_runs_do_not_depend_on_each_other(whole: Trained) -> None:
-    apart = train_noisy(vectorise=False)
+    apart = train_noisy(vectorize=False)
     alone = train_noisy(runs={"factor": [0.5]}, seeds=(7,))
     assert apart.runs["factor"].tolist() == [1, 1, 0.5, 0.5]
     assert apart.runs["seed"].tolist() == [3, 7, 3, 7]
@@ -377,7 +377,7 @@ def test_interrupted_training_goes_on(
     pytest.importorskip("orbax.checkpoint")
     options = {
         "checkpoint": tmp_path / "kept",
-        "vectorise": together,
+        "vectorize": together,
         "checkpoint_every": every,
     }
     with pytest.raises(KeyboardInterrupt):
@@ -387,7 +387,7 @@ def test_interrupted_training_goes_on(
     first = at // every * every + 1
     total = 6 if together else 24
     assert seen == [(done, total) for done in range(first, total + 1)]
-    assert_same(again, whole if together else train_noisy(vectorise=False))
+    assert_same(again, whole if together else train_noisy(vectorize=False))
     kept = sorted(path.name for path in (tmp_path / "kept" / "runs-0000").iterdir())
     assert kept == (["4", "6"] if every == 2 else ["5", "6"])
 
@@ -403,8 +403,8 @@ def test_checkpoint_of_other_training_is_refused(tmp_path: Path) -> None:
     for options, name in (
         ({"seeds": (3, 8)}, "seeds"),
         ({"runs": {"factor": [1.0, 0.6]}}, "runs"),
-        ({"loss": other_loss}, "network, loss or optimiser"),
-        ({"learning_rate": 0.2}, "network, loss or optimiser"),
+        ({"loss": other_loss}, "network, loss or optimizer"),
+        ({"learning_rate": 0.2}, "network, loss or optimizer"),
     ):
         with pytest.raises(ValueError, match=f"differs in {name}. Pass the same"):
             train_noisy(**{"epochs": 1, "checkpoint": tmp_path, **options})

@@ -14,10 +14,10 @@ from bayescal.data.checks import check_choice
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
 
 
-def make_optimiser(
+def make_optimizer(
     optimizer: Any, learning_rate: float, schedule: Any, steps: int
 ) -> optax.GradientTransformation:
-    """Return the user's optimiser, or gradient descent whose rate follows the schedule."""
+    """Return the user's optimizer, or gradient descent whose rate follows the schedule."""
     if optimizer is not None:
         if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
             raise TypeError(

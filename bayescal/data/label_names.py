@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-#: Labels in their order, k for 0, ..., k - 1, or None for those that are there.
+#: Labels in their order, k for 0, ..., k - 1, or None for those of the data.
 Classes: TypeAlias = Sequence[object] | np.ndarray | int | None
 _NUMBERS = {2: "two"}
 #: So many classes are named in a message.
@@ -23,26 +23,26 @@ _TRUTH = {"True": "1", "False": "0"}
 
 def as_labels(y: Any) -> np.ndarray:
     """Return labels as an array; in a list what stands between texts does not become one."""
-    found = _plain(np.asarray(y))
-    if found.ndim != 1 or found.dtype.kind not in "US" or hasattr(y, "dtype"):
-        return found
+    labels = _plain(np.asarray(y))
+    if labels.ndim != 1 or labels.dtype.kind not in "US" or hasattr(y, "dtype"):
+        return labels
     alike = any(all(isinstance(label, kind) for label in y) for kind in (str, bytes))
-    return found if alike else np.asarray(y, object)
+    return labels if alike else np.asarray(y, object)
 
 
 def check_classes(
-    found: np.ndarray, classes: Classes, columns: int, advice: str = ""
+    present: np.ndarray, classes: Classes, columns: int, advice: str = ""
 ) -> np.ndarray:
-    """Return the classes (columns,): the labels that were found, sorted, or those given.
+    """Choose the classes (columns,): the sorted labels of the data, or those given.
 
     ``advice`` is what a message says where there are more than two, of which nothing else can be.
     """
     if classes is None:
-        if len(found) == columns:
-            return found
-        if _are_positions(found, columns):
+        if len(present) == columns:
+            return present
+        if _are_positions(present, columns):
             return np.arange(columns)
-        raise ValueError(_wrong_number(found, columns))
+        raise ValueError(_wrong_number(present, columns))
     given = class_array(classes)
     count = is_count(given)
     if given.shape != (columns,) or not (count or len(np.unique(given)) == columns):
@@ -50,14 +50,14 @@ def check_classes(
             f"classes must be {_NUMBERS.get(columns, columns)} different labels, got {classes!r}"
             + (f"; for more, {advice}" if advice and columns == 2 < given.size else "")
         )
-    if count and found.dtype.kind in "biu":
-        strange = found[(found < 0) | (found >= columns)]
+    if count and present.dtype.kind in "biu":
+        strange = present[(present < 0) | (present >= columns)]
     else:
-        strange = found[~np.isin(found, given)]
+        strange = present[~np.isin(present, given)]
     if len(strange):
         named = label_list(given)
-        said = str(named) if columns <= _SAID else f"{named[0]!r}, ..., {named[-1]!r}"
-        raise ValueError(f"y must hold only the classes {said}, got {label_list(strange)[0]!r}")
+        listed = str(named) if columns <= _SAID else f"{named[0]!r}, ..., {named[-1]!r}"
+        raise ValueError(f"y must hold only the classes {listed}, got {label_list(strange)[0]!r}")
     return given
 
 
@@ -81,9 +81,9 @@ def _plain(labels: np.ndarray) -> np.ndarray:
     NumPy compares both kinds of integers as floats, and so takes long ones for equal.
     """
     if labels.dtype == object and labels.ndim == 1:
-        there = [label for label in labels if not _is_missing(label)]
-        naive = all(isinstance(d, date) and getattr(d, "tzinfo", None) is None for d in there)
-        return np.array(labels.tolist(), "M8") if there and naive else labels
+        present = [label for label in labels if not _is_missing(label)]
+        naive = all(isinstance(d, date) and getattr(d, "tzinfo", None) is None for d in present)
+        return np.array(labels.tolist(), "M8") if present and naive else labels
     wide = labels.dtype.kind == "u" and labels.dtype.itemsize == 8
     return labels.astype(np.int64) if wide and labels.max(initial=0) < 2**63 else labels
 
@@ -152,15 +152,15 @@ def has_text(y: np.ndarray) -> bool:
     return any(issubclass(t, (str, bytes)) for t in kinds)
 
 
-def _are_positions(found: np.ndarray, columns: int) -> bool:
+def _are_positions(present: np.ndarray, columns: int) -> bool:
     """Return whether labels that lack a class of several are integers in 0, ..., ``columns`` - 1.
 
     A single label may be a mistake, and the labels 1, ..., ``columns`` - 1 may be counted from one.
     """
-    if columns == 2 or found.dtype.kind not in "iu" or not 1 < len(found) < columns:
+    if columns == 2 or present.dtype.kind not in "iu" or not 1 < len(present) < columns:
         return False
-    from_one = len(found) == columns - 1 and found[0] == 1
-    return bool(found[0] >= 0 and found[-1] < columns and not from_one)
+    from_one = len(present) == columns - 1 and present[0] == 1
+    return bool(present[0] >= 0 and present[-1] < columns and not from_one)
 
 
 def _wrong_number(classes: np.ndarray, columns: int) -> str:

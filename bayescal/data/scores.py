@@ -45,7 +45,7 @@ _COLUMN = ("probability", "log_odds", "real", "order")
 LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
 #: No other score as further from zero.
 FAR = 1e50
-#: So far below all others of its row is the logit of an option that is not there; less far than
+#: So far below all others of its row is the logit of an option that does not exist; less far than
 #: what maps of all logits at once could not bear.
 _FAR_BELOW = 1000.0
 #: And a probability of zero never as more than this.
@@ -132,7 +132,7 @@ def convert(
 
     The scores (n,), (n, 1) or (n, k) are float32 or float64; one column is that of the second of
     two classes, and a logit there its log odds. Least probabilities (k,) there are only where
-    logarithms are taken: to these they are raised before, by default what is found for the scores.
+    logarithms are taken: to these they are raised before, by default those of the scores.
     """
     if inputs == "scores" and domain not in ("real", "order"):
         raise ValueError(
@@ -265,7 +265,7 @@ def check_options(scores: Any, y: np.ndarray, weights: np.ndarray, inputs: str) 
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"y must be an option that is there, got class {y[row]} in row {row}, whose logit is "
+            f"y must be an option that exists, got class {y[row]} in row {row}, whose logit is "
             f"-infinity ({int(wrong.sum())} in all)"
         )
 
@@ -282,7 +282,7 @@ def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
 
     Where probabilities are exactly zero, as counts of trees or neighbors are, all classes share one
     stand-in: half the least positive probability of any class, at most 0.01. A forest's 0 is no
-    certainty, and a stand-in of its own for each class would be tiny for a class that is either
+    certainty, and a separate stand-in for each class would be tiny for a class that is either
     certain or absent. Without zeros, what is positive but tiny stands for the least normal number
     of float32. (With 2e-16 instead, temperature scaling loses 0.8e-4 of log loss on tables of two
     classes, and beta calibration nothing.)
@@ -317,7 +317,7 @@ def check_probabilities(
 ) -> np.ndarray:
     """Check that probabilities lie in [0, 1] and that rows of several columns sum to one.
 
-    ``eps`` is the precision of the type in which they were given, by default of their own.
+    ``eps`` is the precision of the type in which they were given, by default that of the scores.
     Probabilities come back without what rounding put beyond 0 and 1.
     """
     range_advice, sum_advice = _ADVICE.get(name, ("pass probabilities, not scores", ""))

@@ -309,7 +309,7 @@ def test_no_other_logit_may_be_infinite(row: list[float], message: str) -> None:
         bc.Temperature(inputs="logits").fit(logits, y)
     with pytest.raises(ValueError, match=message):
         bc.metrics.log_loss(logits, y, inputs="logits")
-    with pytest.raises(ValueError, match="option that is there, got class 2 in row 0"):
+    with pytest.raises(ValueError, match="option that exists, got class 2 in row 0"):
         bc.Temperature(inputs="logits").fit([[0, 1, -np.inf], [0, 1, 2], [1, 0, 2]], [2, 1, 0])
 
 

@@ -94,9 +94,9 @@ class Checkpoint:
         self._made.append((self._asked, sums))
         self._number += 1
         arrays: dict[str, Any] = {
-            f"{number}/{name}": own
+            f"{number}/{name}": value
             for number, (_, part) in enumerate(self._made)
-            for name, own in part.items()
+            for name, value in part.items()
         }
         arrays["digests"] = np.array([digest for digest, _ in self._made])
         with write_atomically(self.path) as unfinished, unfinished.open("wb") as file:

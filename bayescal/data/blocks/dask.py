@@ -40,7 +40,7 @@ def of_dask(scores: Any, y: Any, weights: Any) -> Source:
         if len(scores.shape) == 2 and len(scores.chunks[1]) > 1:
             scores = scores.rechunk({1: -1})
     else:
-        named = [own if isinstance(own, str) else None for own in (y, weights)]
+        named = [name if isinstance(name, str) else None for name in (y, weights)]
         names = [scores.name] if len(scores.shape) == 1 else list(scores.columns)
         if any(named):
             names = score_columns(names, *named)
@@ -51,14 +51,14 @@ def of_dask(scores: Any, y: Any, weights: Any) -> Source:
     scores, *beside = _optimized([scores, *beside])
     parts = _tasks(scores)
     columns = [parts]
-    for own, name in zip(beside, ("y", "sample_weight"), strict=True):
-        if isinstance(own, str):
+    for values, name in zip(beside, ("y", "sample_weight"), strict=True):
+        if isinstance(values, str):
             # A part of the frame is read once, with all its columns.
-            columns.append([pick(part, own) for part in parts])
+            columns.append([pick(part, values) for part in parts])
             wanted = names[0] if names and len(names) == 1 else names
             columns[0] = [pick(part, wanted) for part in parts]
         else:
-            columns.append([None] * len(parts) if own is None else _tasks(own))
+            columns.append([None] * len(parts) if values is None else _tasks(values))
         if len(columns[-1]) != len(parts):
             raise ValueError(
                 f"{name} must have {len(parts)} chunks to match scores, got {len(columns[-1])}"
@@ -68,10 +68,10 @@ def of_dask(scores: Any, y: Any, weights: Any) -> Source:
     def together() -> list[tuple[Any, ...]]:
         # What is in memory goes to the scheduler once, and not in each pass.
         sent = [
-            persist(*(delayed(part, pure=False, traverse=False) for part in own))
+            persist(*(delayed(part, pure=False, traverse=False) for part in column))
             if isinstance(beside[j], list)
-            else own
-            for j, own in enumerate(columns[1:])
+            else column
+            for j, column in enumerate(columns[1:])
         ]
         return list(zip(columns[0], *sent, strict=True))
 
@@ -139,7 +139,7 @@ def on_scheduler(
     from dask.base import compute
     from dask.delayed import delayed
 
-    # A task of its own, which a worker fetches once: it may hold megabytes of parameters.
+    # A separate task, which a worker fetches once: it may hold megabytes of parameters.
     shared = delayed(work, pure=False, traverse=False)
     task = delayed(_read_here, pure=False)
     level = [task(shared, number, part, known.get(number)) for number, part in enumerate(parts)]
@@ -156,14 +156,14 @@ def _read_here(
     given: tuple[Any, ...],
     before: np.ndarray | None,
 ) -> _Total:
-    found, sums = work(number, lambda: tuple(given), before)
-    return {number: found}, sums
+    fingerprint, sums = work(number, lambda: tuple(given), before)
+    return {number: fingerprint}, sums
 
 
 def _merge_all(merge: Callable[[Sums, Sums], Sums], parts: list[_Total]) -> _Total:
     prints, sums = {}, None
-    for own, part in parts:
-        prints.update(own)
+    for of_part, part in parts:
+        prints.update(of_part)
         if part is not None:
             sums = part if sums is None else merge(sums, part)
     return prints, sums

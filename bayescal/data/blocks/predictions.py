@@ -154,7 +154,7 @@ def _read_alike(
     """Read a block that must have the columns and the kind of labels of the first one."""
     columns = np.shape(block.scores)[1:]
     if columns != shape:
-        got = " after ".join(str(own[0]) if own else "one dimension" for own in (columns, shape))
+        got = " after ".join(str(tail[0]) if tail else "one dimension" for tail in (columns, shape))
         raise ValueError(f"probs must have the same columns in all blocks, got {got}")
     data = read(block)
     if _has_text(block) != text:

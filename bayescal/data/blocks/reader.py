@@ -69,7 +69,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Rows that come in blocks, and what a first pass over them found.
+    """Rows that come in blocks, and the results of a first pass over them.
 
     ``total`` makes a pass: it adds what a function makes of the rows of each block.
     """

@@ -54,9 +54,9 @@ class Source:
 
     #: Yields what reads a block, in order; it may be called in another thread.
     parts: Callable[[], Iterator[Part]]
-    #: How many blocks there are, if the source knows, and how many a pass found.
+    #: How many blocks there are, if the source knows, and how many a pass counted.
     count: int | None = None
-    found: int | None = None
+    counted: int | None = None
     #: Names of the columns of scores, where blocks do not have them.
     names: list[object] | None = None
     #: Returns blocks that a scheduler of Dask is to read.
@@ -67,7 +67,7 @@ class Source:
     def forget(self) -> None:
         """Forget which blocks were read: the next pass is the first."""
         self.known.clear()
-        self.found = None
+        self.counted = None
 
 
 def read_block(
@@ -77,7 +77,7 @@ def read_block(
     part: Part,
     before: np.ndarray | None = None,
 ) -> tuple[np.ndarray, Result]:
-    """Return the fingerprint of a block, which is compared, and what a function makes of it."""
+    """Compute the fingerprint of a block, which is compared, and apply a function to it."""
     try:
         given = part()
         if not isinstance(given, tuple) or not 1 <= len(given) <= 3:
@@ -85,12 +85,12 @@ def read_block(
                 "blocks must be tuples (scores, labels) or (scores, labels, weights), got "
                 f"{type(given).__name__}"
             )
-        found = fingerprint(given)
-        check_unchanged(number, before, found)
+        print_now = fingerprint(given)
+        check_unchanged(number, before, print_now)
         block = Block(number, *given)
         for step in steps:
             block = step(block)
-        return found, function(block)
+        return print_now, function(block)
     except RowsChanged:
         raise
     except (TypeError, ValueError) as error:

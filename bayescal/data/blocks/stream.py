@@ -31,7 +31,7 @@ _IN_MEMORY = 1 << 25
 class Blocks:
     """Rows in blocks that are read again for each pass, of data that need not fit into memory.
 
-    Calibrators and metrics take it in the place of scores, without labels and weights of their own.
+    Calibrators and metrics take it in the place of scores, and it contains labels and weights.
     They ask one thing of it: to call a function with each block, and to add the results. Blocks
     are read one after the other and worked on in threads, which hold a few of them; those of Dask
     are tasks for its scheduler.
@@ -187,10 +187,10 @@ class Blocks:
         kept = self._checkpoint
         if kept is not None:
             self._restore(kept)
-            found = kept.recall(function)
-            if found is not None:
+            result = kept.recall(function)
+            if result is not None:
                 self.passes += 1
-                return found
+                return result
         sums = self._pass(function, merge)
         self.passes += 1
         if sums is None:
@@ -249,7 +249,7 @@ class Blocks:
         if prints is None:
             return
         self._source.known = dict(enumerate(prints))
-        self._source.found, self._restored = len(prints), True
+        self._source.counted, self._restored = len(prints), True
         with self._comparing():
             next(self.each(_nothing), None)
 
@@ -276,7 +276,7 @@ class Blocks:
     ) -> Generator[Result, None, None]:
         """Yield results in order, of a few blocks that are worked on at a time."""
         source = self._source
-        known, before = source.found if source.count is None else source.count, source.known
+        known, before = source.counted if source.count is None else source.count, source.known
         waiting: deque[Future[tuple[np.ndarray, Result]]] = deque()
         work = partial(read_block, self._steps, function)
         done = 0
@@ -302,7 +302,7 @@ class Blocks:
                         f"make_iterator must yield the same blocks for each pass, got {done} after "
                         f"{known}; return a new iterator over the same rows each time"
                     )
-                source.found = done
+                source.counted = done
             finally:
                 for future in waiting:
                     future.cancel()
@@ -357,7 +357,7 @@ def as_blocks(scores: Any, y: Any = None, sample_weight: Any = None) -> Blocks |
     """Return data that are read in blocks as such, and None for arrays in memory."""
     if isinstance(scores, Blocks):
         if y is not None or sample_weight is not None:
-            raise ValueError("y and weights must be left out: Blocks hold their own")
+            raise ValueError("y and weights must be left out: Blocks contain them")
         return scores
     source = _source_of(scores, y, sample_weight)
     if source is None:

@@ -106,20 +106,20 @@ def excursions_of_blocks(split: Split, groups: int, data: PredictionBlocks) -> n
     """
     shift = first_shift(groups)
     counts = data.total(partial(count_cells, split, groups, shift))["sums"]
-    cells, found = [], np.zeros((4, groups))
+    cells, excursions = [], np.zeros((4, groups))
     for sums in counts.swapaxes(0, 1):
         used = np.flatnonzero(sums[3])
         cells.append(Cells(used, sums[:, used]))
-    reach = [_may_turn(own.sums) for own in cells]
-    keys = [own.keys[which] for own, which in zip(cells, reach, strict=True)]
+    reach = [_may_turn(some.sums) for some in cells]
+    keys = [some.keys[which] for some, which in zip(cells, reach, strict=True)]
     inside = data.total(partial(look_inside, split, keys, shift, 0), merge_keys)
     for g, which in enumerate(reach):
         parts = Cells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
         mass, predicted, happened, _ = cells[g].replaced(which, shift, parts).sums
         if len(mass):
             high, low = turns(happened - predicted)
-            found[:, g] = high, low, mass.sum(), happened.sum()
-    return found
+            excursions[:, g] = high, low, mass.sum(), happened.sum()
+    return excursions
 
 
 def _may_turn(sums: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ __all__ = [
     "sum_by_key",
 ]
 
-#: Yields predictions, outcomes and weights of each group, whose bins are its own.
+#: Yields predictions, outcomes and weights of each group, with separate bins.
 Split: TypeAlias = Callable[[Predictions, Any], Iterable[tuple[np.ndarray, ...]]]
 #: Up to this many rows, sorting all of them costs least.
 _MAX_SORTED_ROWS = 20_000
@@ -86,7 +86,7 @@ class Cells(NamedTuple):
     sums: np.ndarray
 
     def replaced(self, which: np.ndarray, digits: int, finer: Cells) -> Cells:
-        """Put finer cells, whose keys have more digits, in place of those that are marked (m,)."""
+        """Put finer cells, whose keys have more digits, for those that are marked (m,)."""
         keys = np.concatenate([self.keys[~which] << digits, finer.keys])
         sums = np.concatenate([self.sums[:, ~which], finer.sums], axis=1)
         order = np.argsort(keys, kind="stable")

@@ -24,7 +24,7 @@ def distinct_rows(rows: Any) -> tuple[np.ndarray, np.ndarray]:
         hashes = np.asarray(_hash_on_device(rows))
     _, first, index = np.unique(hashes, return_index=True, return_inverse=True)
     if not on_host(rows):
-        # If two different rows had the same hash, every row would be a set of its own.
+        # If two different rows had the same hash, every row would be a separate set.
         if not _equal_on_device(rows, first[index]):
             first = index = np.arange(len(rows))
     elif not (rows == rows[first[index]]).all():

@@ -79,6 +79,12 @@ FUNCTIONS = {
     "Accumulator": _add_all,
 }
 del FUNCTIONS["true_calibration_error"]  # It has no labels.
+#: Functions of two classes.
+OF_TWO = {
+    "average_precision": metrics.average_precision,
+    "roc_auc": metrics.roc_auc,
+    "best_threshold": partial(metrics.best_threshold, [[0, 3], [1, 0]]),
+}
 every = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
 of_classes = pytest.mark.parametrize("k", [2, 3])
 
@@ -326,7 +332,8 @@ def test_dates_in_what_is_made_of_others(tmp_path):
     y = DAYS.astype("M8[ns]")[(x[:, 0] + rng.normal(size=200) > 0).astype(int)]
     model = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=2).fit(x, y)
     assert model.report_.rows == 200
-    bc.save(model, tmp_path / "model")
+    with pytest.warns(UserWarning, match="holds the calibrator, not the classifier"):
+        bc.save(model, tmp_path / "model")
     again = bc.load(tmp_path / "model", estimators=model.estimators_)
     assert again.predict(x).tolist() == model.predict(x).tolist()
     assert bc.Auto(inputs="scores").fit(x[:, 0], y).report_.rows == 200
@@ -648,13 +655,19 @@ def test_numbers_of_any_type_count_as_in_double_precision(function, dtype):
     np.testing.assert_array_equal(_numbers(found), _numbers(expected))
 
 
+@pytest.mark.parametrize("function", OF_TWO.values(), ids=OF_TWO.keys())
+def test_functions_of_two_classes_take_labels_of_any_kind(function):
+    test_classes_say_the_columns_of_labels(function, 2)
+    test_without_classes_text_is_sorted(function, 2)
+
+
 def test_every_public_function_has_the_options():
     for name in metrics.__all__:
         public = getattr(metrics, name)
         options = inspect.signature(public).parameters
         if name == "Accumulator" or "probs" in options or "first" in options:
             assert {"classes", "inputs"} <= set(options), name
-            known = {*FUNCTIONS, *METRICS}
+            known = {*FUNCTIONS, *METRICS, *OF_TWO}
             assert name in known, name
 
 

@@ -200,7 +200,7 @@ def test_smoothing_is_a_number(smooth: Any) -> None:
 def test_bad_numbers_of_classes_are_errors() -> None:
     with pytest.raises(ValueError, match="num_classes must be at least 2, got 1"):
         smoothing.constant_targets([0], 0.1, 1)
-    with pytest.raises(TypeError, match="num_classes must be an integer, got 2.0"):
-        smoothing.constant_targets([0, 1], 0.1, 2.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="num_classes must be an integer, got 2.5"):
+        smoothing.constant_targets([0, 1], 0.1, 2.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"y must be in \{0, ..., 2\}, got 3"):
         smoothing.constant_targets([0, 3], 0.1, 3)

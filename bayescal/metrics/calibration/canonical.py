@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.keywords import other_words
-from bayescal._core.lazy import jax, jnp
+from bayescal._core.lazy import jax
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
@@ -128,8 +128,8 @@ class CanonicalError(DirectMetric):
         """Return the number (n,) of the cell of each case."""
         place = equal_width_cell(data.probs, self.bins, xp, data.precision)
         if place.ndim == 1:
-            if xp is jnp and self.bins <= len(place):
+            if xp is not np and self.bins <= len(place):
                 return place
             place = place[:, None]
-        size = {"size": len(place)} if xp is jnp else {}
+        size = {"size": len(place)} if xp is not np else {}
         return xp.unique(place, axis=0, return_inverse=True, **size)[1].reshape(-1)

@@ -544,7 +544,7 @@ def test_wrong_data(change: dict[str, Any], error: type[Exception], message: str
         ({"extras": np.zeros(3)}, ValueError, r"extras must have shape \(4, ...\)"),
         ({"extras": PerRun(np.zeros((2, 4)))}, ValueError, r"shape \(1, 4, ...\) in PerRun"),
         ({"epochs": 0}, ValueError, "epochs must be at least 1"),
-        ({"batch_size": 2.0}, TypeError, "batch_size must be an integer"),
+        ({"batch_size": 2.5}, TypeError, "batch_size must be an integer"),
         ({"learning_rate": 0}, ValueError, "learning_rate must be positive"),
         ({"schedule": "linear"}, ValueError, "schedule must be one of"),
         ({"optimizer": "adam"}, TypeError, "optimizer must be an optax"),

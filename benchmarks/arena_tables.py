@@ -31,6 +31,15 @@ had read two columns of single precision as the second and its complement, for a
 - `Auto` as it is, against probmetrics' SVS, SMS and others with their defaults, and no calibration,
   by win rates, paired differences and post-hoc improvements of log loss and Brier score, by number
   of classes, rows and collection, with standard errors over sets. No experiment is left out.
+
+Ties and skew
+-------------
+    python -m benchmarks.arena_tables OUT --tied DATA
+    python -m benchmarks.studies arena --data OUT/tied --method auto --installed --out RESULTS
+
+writes and judges the same sets, but for the synthetic ones, with :func:`tied_models`: models whose
+scores have few values, zeros, or a skew. They served no choice either, but `Auto` was changed for
+other scores of this kind before.
 """
 
 from __future__ import annotations
@@ -40,11 +49,13 @@ import csv
 import gzip
 import warnings
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn import datasets
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -159,6 +170,61 @@ def fresh_models(columns: int, seed: int) -> dict[str, Any]:
     return {name: make_pipeline(StandardScaler(), model) for name, model in models.items()}
 
 
+class Votes(BaseEstimator, ClassifierMixin):
+    """The predicted classes of a model as probabilities of zero and one."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Fit the model."""
+        self.model_ = clone(self.model).fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        return (self.model_.predict(X)[:, None] == self.classes_).astype(float)
+
+
+class Rounded(Votes):
+    """The probabilities of a model, rounded to tenths."""
+
+    def predict_proba(self, X: Array) -> Array:
+        probs = self.model_.predict_proba(X).round(1)
+        total = probs.sum(axis=1, keepdims=True)
+        return np.where(total > 0, probs / np.maximum(total, 0.1), 1 / probs.shape[1])
+
+
+class Biased(Votes):
+    """A model that is trained with a third of the rows of every second class."""
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Fit the model to some of the rows."""
+        kept = (y % 2 == 0) | (np.arange(len(y)) % 3 == 0)
+        kept[np.unique(y, return_index=True)[1]] = True
+        return super().fit(X[kept], y[kept])
+
+    def predict_proba(self, X: Array) -> Array:
+        return self.model_.predict_proba(X)
+
+
+def tied_models(seed: int) -> dict[str, Any]:
+    """Return models whose scores have few values, zeros, or a skew."""
+    forest = RandomForestClassifier(50, random_state=seed)
+    line = LogisticRegression(max_iter=1000)
+    models = {
+        "deep": DecisionTreeClassifier(random_state=seed),
+        "stump": DecisionTreeClassifier(max_depth=1, random_state=seed),
+        "knn5": KNeighborsClassifier(5),
+        "votes": Votes(forest),
+        "rounded": Rounded(forest),
+        "weighted": LogisticRegression(max_iter=1000, class_weight="balanced"),
+        "biased": Biased(line),
+        "gnb": GaussianNB(),
+    }
+    return {name: make_pipeline(StandardScaler(), model) for name, model in models.items()}
+
+
 def read_tables(folder: Path | None) -> Iterator[tuple[str, Array, Array]]:
     """Yield names, features and labels 0 to k - 1."""
     for name, load in (("iris", datasets.load_iris), ("wine", datasets.load_wine)):
@@ -267,14 +333,17 @@ def made_sets(_: Path) -> Iterator[tuple[str, Array, Array, int]]:
         yield "classes", X, y, rows
 
 
-def write_fresh(out: Path, data: Path) -> None:
-    """Write the experiments of the confirmation, a folder for each collection."""
+def write_fresh(out: Path, data: Path, tied: bool) -> None:
+    """Write the experiments of the confirmation, a folder for each collection, or the tied ones."""
     collections = {
         "adult": adult_sets(data / "tabular"),
         "mulan": mulan_sets(data / "multilabel"),
         "columns": column_sets(data / "tabular"),
-        "made": made_sets(data),
     }
+    if tied:
+        collections = {"tied": chain(*collections.values())}
+    else:
+        collections["made"] = made_sets(data)
     for collection, sets in collections.items():
         (out / collection).mkdir(parents=True, exist_ok=True)
         for seed, (name, X, y, rows) in enumerate(sets):
@@ -290,7 +359,8 @@ def write_fresh(out: Path, data: Path) -> None:
             )
             test, test_y = test[:TEST], test_y[:TEST]
             k = len(every)
-            for model_name, model in fresh_models(X.shape[1], seed).items():
+            models = tied_models(seed) if tied else fresh_models(X.shape[1], seed)
+            for model_name, model in models.items():
                 model.fit(X, y)
                 pc, pt = (model.predict_proba(part).astype(np.float32) for part in (cal, test))
                 path = out / collection / f"tab-{collection}_{name}_{k}_{rows}-{model_name}.npz"
@@ -311,10 +381,13 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, help="folder with fetal_health.csv.gz")
     parser.add_argument("--networks", type=Path, help="folder of networks' predictions")
     parser.add_argument("--fresh", type=Path, help="write the confirmation's, of this folder")
+    parser.add_argument("--tied", type=Path, help="write those with ties and skew, of this folder")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    if options.fresh is not None:
-        write_fresh(options.out, options.fresh)
+    for folder, tied in ((options.fresh, False), (options.tied, True)):
+        if folder is not None:
+            write_fresh(options.out, folder, tied)
+    if options.fresh is not None or options.tied is not None:
         return
     for name, X, y in read_tables(options.tables):
         own, own_y, cal, test, cal_y, test_y = split(X, y)

@@ -110,12 +110,12 @@ FRESH = {
 }
 
 
-def fresh() -> str:
+def fresh(study: str = "arena_fresh") -> str:
     rows = []
     for kind, name in FRESH.items():
         for opponent in ("svs", "sms"):
             loss, score = (
-                against("arena_fresh", kind, f"probmetrics {opponent}", metric)
+                against(study, kind, f"probmetrics {opponent}", metric)
                 for metric in ("log_loss", "brier_score")
             )
             wins = (share(study["win_rate"]) for study in (loss, score))
@@ -124,6 +124,25 @@ def fresh() -> str:
     heads = ["problem, calibration rows", "experiments", "`Auto` against", "wins by log loss"]
     heads += ["wins by Brier score", "log loss difference", "Brier score difference"]
     return table(heads, rows)
+
+
+def tied() -> str:
+    return fresh("arena_tied")
+
+
+def harm() -> str:
+    """Show how often calibration makes the log loss of new rows worse."""
+    methods = {"auto": "`Auto`", "probmetrics svs": "SVS", "probmetrics sms": "SMS"}
+    rows = []
+    for kind, name in FRESH.items():
+        shares = []
+        for study in ("arena_fresh", "arena_tied"):
+            improved = result(study)["improvements"][kind]
+            shares += [share(1 - improved[key]["log_loss"]["win_rate"]) for key in methods]
+        rows.append([name, *shares])
+    titles = ("held-out", "ties and skew")
+    heads = [f"{title}: {name}" for title in titles for name in methods.values()]
+    return table(["problem, calibration rows", *heads], rows)
 
 
 OTHERS = {
@@ -299,9 +318,9 @@ def why() -> str:
     return table(["benchmark, on two cores", "bayescal", "alternative", "command"], rows)
 
 
+_DRAWN = arena, auto, binary, fresh, functions, harm, helps, multiclass, posterior, tied, tree
 TABLES: dict[str, Callable[[], str]] = {
-    f.__name__: f
-    for f in (arena, auto, binary, fresh, functions, helps, multiclass, posterior, tree, which, why)
+    f.__name__: f for f in (*_DRAWN, which, why)
 } | page_tables.TABLES
 
 

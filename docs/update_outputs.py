@@ -4,7 +4,8 @@
 
 A page is a path from the root of the repository; without one, README.md and all pages of docs/ are
 taken. The Python blocks of a page run in one process, in their order. A block that is followed by a
-```` ```text ```` block prints what stands there; with --check a difference is an error.
+```` ```text ```` block prints what stands there; with --check a difference is an error. A block
+that begins with ``# needs: LIBRARY`` is passed over if the library is missing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,13 +26,22 @@ SHOWN = re.compile(r"```python\n[^`]*```\n\n```text\n")
 END = "=== end of block ==="
 
 
+def is_able(block: str) -> bool:
+    """Check that the libraries that a block needs are installed."""
+    needs = re.match(r"# needs: (.*)\n", block)
+    return needs is None or all(find_spec(name) is not None for name in needs[1].split(", "))
+
+
 def updated(text: str) -> str:
     """Run the Python blocks of a page and return the page with their output."""
-    code = "\n".join(f"{block}\nprint({END!r})" for _, block in BLOCK.findall(text))
+    blocks = [block for _, block in BLOCK.findall(text) if is_able(block)]
+    code = "\n".join(f"{block}\nprint({END!r})" for block in blocks)
     with tempfile.TemporaryDirectory() as folder:
         outputs = iter(run_python(code, Path(folder)).split(f"{END}\n"))
 
     def shown(match: re.Match[str]) -> str:
+        if not is_able(match[2]):
+            return match[0]
         output = next(outputs)
         if "```text" not in match[0]:
             return match[0]

@@ -171,7 +171,10 @@ def code_labels(data: Any, k: int) -> tuple[Any, np.ndarray]:
     check_present(together, name="labels")
     if signs and not np.array_equal(np.unique(together), [-1, 1]):
         return data, np.arange(k)
-    values, codes = np.unique(as_text(together) if text else together, return_inverse=True)
+    try:
+        values, codes = np.unique(as_text(together) if text else together, return_inverse=True)
+    except TypeError:
+        raise TypeError("labels must be of one kind, which can be sorted") from None
     if len(values) != k:
         raise ValueError(
             f"labels must be {k} different ones, got {label_list(values)[:5]}; where the data lack "

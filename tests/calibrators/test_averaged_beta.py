@@ -265,7 +265,7 @@ def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", n)
             patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MAX_SORTED_ROWS", n)
             rows = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
-        np.testing.assert_allclose(cells, rows, atol=1e-6)
+        np.testing.assert_allclose(cells, rows, atol=2e-6)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -339,14 +339,15 @@ def test_jax_gives_the_same(double: bool) -> None:
             jax.tree.map(lambda *leaves: jax.numpy.asarray(np.stack(leaves), float), *batch)
         )
     for i, (z, y) in enumerate(cases):
-        state = AveragedBeta()._fit(Rows(z, y, np.ones(60)), 0)
+        method = AveragedBeta(1.0)
+        state = method._fit(Rows(z, y, np.ones(60)), 0)
         own = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i], float), found)
         offset, columns = _averaging.make_columns(own.basis, at)
         lines = (own.coef @ columns) + offset[:, None, None]
         share = np.exp(own.log_evidence - logsumexp(own.log_evidence))
         p = np.einsum("slc,slcm->m", share, expit(lines))
         tolerance = 1e-8 if double else 1e-4
-        np.testing.assert_allclose(p, AveragedBeta().apply(state, at)[:, 1], atol=tolerance)
+        np.testing.assert_allclose(p, method.apply(state, at)[:, 1], atol=tolerance)
 
 
 def test_interval_is_that_of_draws() -> None:

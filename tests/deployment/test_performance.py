@@ -117,7 +117,7 @@ def test_intervals_contain_expected_and_realized_values(shifted: bool) -> None:
         for label, chance in enumerate((1 - p, p)):
             losses = [
                 -np.log(probs[:, label]),
-                2 * (1 - probs[:, label]) ** 2,
+                (1 - probs[:, label]) ** 2,
                 probs.argmax(axis=1) == label,
                 np.array(COSTS)[label, (probs @ COSTS).argmin(axis=1)],
             ]

@@ -103,8 +103,8 @@ def test_a_family_in_a_sweep() -> None:
         progress=False,
     )
     loss = found.value.sel(metric="log_loss").squeeze()
-    gap = loss.sel({"method": "predictive"}) - loss.sel({"method": "optimal"})
+    gap = loss.sel({"calibrator": "predictive"}) - loss.sel({"calibrator": "optimal"})
     error = float(gap.std(ddof=1)) / 500**0.5
     assert float(gap.mean()) > 4 * error
-    gap = loss.sel({"method": "platt"}) - loss.sel({"method": "predictive"})
+    gap = loss.sel({"calibrator": "platt"}) - loss.sel({"calibrator": "predictive"})
     assert float(gap.mean()) > 4 * float(gap.std(ddof=1)) / 500**0.5

@@ -108,7 +108,7 @@ class AveragedBeta(OnlineCalibrator):
     The process has 14 inducing inputs, evenly spaced between the 0.5 % and 99.5 % quantiles of
     a - b; it is constant beyond them. More than 256 distinct scores are summarized by cells, and
     each cell of a class by two points with equal sums of cubic functions, which changes
-    probabilities by less than 1e-6. Log odds are clipped to ± 87.3.
+    probabilities by less than 2e-6. Log odds are clipped to ± 87.3.
 
     O(n log n) time to fit, for sorting. More than 32,768 rows take O(n): they are counted in
     131,072 bins, block by block, without sorting. At most 32,768 rows in blocks are read once, more

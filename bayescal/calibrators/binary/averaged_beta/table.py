@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import array_api_compat
 import numpy as np
 
 from bayescal._core.arrays import namespace
@@ -63,6 +64,7 @@ def tabulate(log_odds: Callable[[np.ndarray], np.ndarray], kinks: np.ndarray, fa
         "table_first": first,
         "table_steps": np.asarray(steps),
         "table_end": np.asarray(end),
+        "table_far": np.asarray(far),
         # Padded, so that a search may look beyond the last piece.
         "table_low": np.append(low, np.full(2**steps, np.inf)),
         "table_unit": np.stack([2 / (high - low), -(low + high) / (high - low)]),
@@ -85,10 +87,16 @@ def _buckets(low: np.ndarray, end: float) -> tuple[np.ndarray, int]:
 def look_up(table: State, z: Any) -> Any:
     """Return the log odds (m,) at scores (m,) of any library."""
     xp, first, end = namespace(z), table["table_first"], table["table_end"]
-    t = xp.clip(xp.asinh(z), -end, end)
+    far, size = table["table_far"], abs(z)
+    # Not every library has asinh in double precision.
+    size = xp.clip(size, None, far)
+    t = xp.log(size + xp.sqrt(size * size + 1))
+    t = xp.clip(xp.where(z < 0, -t, t), -end, end)
     count = first.shape[0]
-    bucket = xp.astype((t + end) * (count / (2 * end)), xp.int32)
-    piece = xp.take(first, xp.clip(bucket, 0, count - 1), axis=0)
+    # Without double precision JAX has no longer integers; others take no shorter ones as indices.
+    index = xp.int32 if array_api_compat.is_jax_namespace(xp) else xp.int64
+    bucket = xp.astype((t + end) * (count / (2 * end)), index)
+    piece = xp.astype(xp.take(first, xp.clip(bucket, 0, count - 1), axis=0), index)
     for step in reversed(range(int(table["table_steps"]))):
         beyond = t >= xp.take(table["table_low"], piece + 2**step, axis=0)
         piece = piece + 2**step * xp.astype(beyond, piece.dtype)

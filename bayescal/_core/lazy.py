@@ -4,6 +4,8 @@ Importing JAX takes half a second and much memory, which a fit of NumPy arrays t
 does not need. Therefore all modules take ``jax`` and ``jnp`` from here. Three things work without
 an import: ``jax.Array``, of which no object is an instance before the import; the decorators
 ``jax.jit`` and ``jax.custom_jvp``, which wait for the first call; and :func:`registered`.
+
+``jnp`` stands for the module, but is not it. Functions of users get ``jax.numpy``, which is.
 """
 
 from __future__ import annotations

@@ -377,7 +377,7 @@ def test_draws_for_intervals_have_the_covariance_of_the_objective(
     spread = np.einsum("ni,ij->nij", p, np.eye(3)) - np.einsum("ni,nj->nij", p, p)
     hessian = np.einsum("n,nia,nij,njb->ab", weights, jacobian, spread, jacobian)
     expected = np.linalg.inv(hessian + np.diag(np.append(penalties(member, 3, 0), 1.0)))
-    draws = model._with_draws()["theta_draws"]
+    draws = model._state_of_intervals()["theta_draws"]
     steps = np.column_stack([draws[:, : len(theta)] - theta, draws[:, -2]])
     np.testing.assert_allclose(steps.mean(axis=0), 0, atol=1e-9)
     scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
@@ -387,7 +387,7 @@ def test_draws_for_intervals_have_the_covariance_of_the_objective(
 def test_intervals_are_quantiles_of_the_draws() -> None:
     z, y = data_set(120, 3)
     model = bc.StackedScaling(inputs="logits").fit(z, y)
-    draws = model._with_draws()["theta_draws"]
+    draws = model._state_of_intervals()["theta_draws"]
     e, h, names = float(model.state_["smoothing"]), 1e-6, model.member_names_
 
     def logits(theta: Array, name: str, step: float = 0.0) -> Array:
@@ -406,13 +406,17 @@ def test_intervals_are_quantiles_of_the_draws() -> None:
     np.testing.assert_allclose(model.predict_interval(z[:7], 0.8), expected, atol=1e-7)
 
 
-def test_intervals_know_no_order_of_rows_and_are_kept_in_files(tmp_path: Path) -> None:
+def test_intervals_know_no_order_and_are_kept_in_files(tmp_path: Path) -> None:
     z, y = data_set(300, 4)
     model = bc.StackedScaling(inputs="logits").fit(z, y)
     expected = model.predict_interval(z)
     order = np.random.default_rng(0).permutation(300)
     again = bc.StackedScaling(inputs="logits").fit(z[order], y[order]).predict_interval(z)
     np.testing.assert_allclose(again, expected, atol=1e-5)
+    classes = np.array([2, 0, 3, 1])
+    moved = bc.StackedScaling(inputs="logits").fit(z[:, classes], np.argsort(classes)[y])
+    found = moved.predict_interval(z[:, classes])
+    np.testing.assert_allclose(found, np.asarray(expected)[:, :, classes], atol=1e-8)
     bayescal.save(model, tmp_path / "stack.npz")
     loaded = bayescal.load(tmp_path / "stack.npz")
     np.testing.assert_array_equal(loaded.predict_interval(z), expected)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -341,10 +341,16 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _precomputed(self, state: State) -> State:
         """Return the state with its precomputed values, which are kept for the next prediction."""
-        kept = vars(self).get("_kept_state", [])
-        if not kept or kept[0][0] is not state:
-            kept[:] = [(state, self._precompute(state))]
-        return kept[0][1]
+        return self._computed_once("predictions", state, self._precompute)
+
+    def _computed_once(
+        self, purpose: str, state: State, compute: Callable[[State], State]
+    ) -> State:
+        """Compute something from a state, unless it was computed before from the same one."""
+        kept = vars(self).get("_kept_states", {})
+        if purpose not in kept or kept[purpose][0] is not state:
+            kept[purpose] = state, compute(state)
+        return kept[purpose][1]
 
     def apply(self, state: State, scores: Any) -> Any:
         """Compute probabilities (m, k) at scores in the domain, given a fitted state."""

@@ -108,10 +108,10 @@ def _working_class(estimator: Any, inputs: Any) -> type:
 def keep_options(estimator: Any) -> None:
     """Keep the options of a fit, which :func:`as_fitted` uses for predictions.
 
-    Make a list, which the copies of :func:`as_fitted` share, for what predictions precompute.
+    Make a dictionary, which the copies of :func:`as_fitted` share, for what predictions precompute.
     """
     names = _option_names(type(estimator))
-    vars(estimator)["_kept_state"] = []
+    vars(estimator)["_kept_states"] = {}
     vars(estimator)["_options"] = {name: _unfitted(getattr(estimator, name)) for name in names}
 
 

@@ -138,6 +138,6 @@ class Estimator:
     def __getstate__(self: Any) -> dict[str, Any]:
         self._materialize_report()
         state: Any = super().__getstate__()
-        if "_kept_state" in state:
-            state = {**state, "_kept_state": []}
+        if "_kept_states" in state:
+            state = {**state, "_kept_states": {}}
         return {name: value for name, value in state.items() if name != "_kept_rows"}

@@ -173,10 +173,10 @@ class ParametricCalibrator(Calibrator):
     def _has_ends(self, state: State) -> bool:
         return "theta_draws" in state
 
-    def _with_draws(self) -> State:
+    def _state_of_intervals(self) -> State:
         """Return the state with draws of the parameters; raise if there is no posterior."""
         self.posterior_  # noqa: B018  raises without a posterior
-        return self.state_
+        return self._precomputed(self.state_)
 
     def _map_ends(self, state: State, scores: Any, level: float) -> Any:
         """Compute the ends (m, 2) or (m, 2, k) of intervals at scores in the user's units."""
@@ -205,10 +205,11 @@ class ParametricCalibrator(Calibrator):
         Raises
         ------
         AttributeError
-            If the calibrator was fitted with inference "map", which has no posterior.
+            If the calibrator was fitted with inference "map", which has no posterior; but for
+            :class:`StackedScaling` of fewer than 30 classes, which has intervals without one.
         """
         check_is_fitted(self)
-        state, level = self._precomputed(self._with_draws()), check_level(level)
+        level, state = check_level(level), self._state_of_intervals()
         rows = self._new_rows(scores)
         with np.errstate(over="ignore", under="ignore"):
             ends = self._ends(state, self._converted(rows), level)

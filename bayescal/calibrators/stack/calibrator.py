@@ -350,15 +350,18 @@ class StackedScaling(ParametricCalibrator):
             members, stack, held, rows.all(), self.inference, self.num_samples, seed
         )
 
-    def _with_draws(self) -> State:
-        state = self.state_
-        if "theta_draws" in state or _SAMPLE not in state:
-            return super()._with_draws()
+    def _state_of_intervals(self) -> State:
+        if "theta_draws" in self.state_ or _SAMPLE not in self.state_:
+            return super()._state_of_intervals()
+        return self._computed_once("intervals", self.state_, self._draw)
+
+    def _draw(self, state: State) -> State:
+        """Add draws to the state, from the rows that it contains."""
         members, stack = _stack(state)
         scores, weights = state[_SAMPLE], state[_SAMPLE_WEIGHTS]
         sample = Rows(scores, np.zeros(len(scores), int), weights)
         draws = draw_jointly(members, stack, np.atleast_1d(state["stack_weights"]), sample)
-        return {**state, "theta_draws": draws, _STEPS: np.asarray(True)}
+        return self._precompute({**state, "theta_draws": draws, _STEPS: np.asarray(True)})
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         """Compute probabilities (s, m, k) of draws, which are sorted by their members."""

@@ -12,6 +12,7 @@ from bayescal._core.arrays import namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
 from bayescal.calibrators.multiclass.members import (
+    Layout,
     Member,
     make_features,
     member_logits,
@@ -20,8 +21,9 @@ from bayescal.calibrators.multiclass.members import (
 )
 from bayescal.calibrators.stack.designs import Plan
 from bayescal.calibrators.stack.fit import Stack, choose, mixture
+from bayescal.data.order.classes import order_by_moments
 from bayescal.data.rows import Rows
-from bayescal.regression.softmax.objective import Design, full_hessian, logit_vjp
+from bayescal.regression.softmax.objective import Design, full_hessian, logit_vjp, split
 
 #: The number of draws, half of which mirror the others at the best parameters.
 _DRAWS = 400
@@ -51,6 +53,7 @@ def draw_jointly(
         design = Design(x, sample.y, sample.weights, features, x, shared)
         probs = mixture(members, stack, share, sample.scores)
         information = full_hessian(design, probs, np)
+        canonical = _canonical_parameters(layout, x, sample.weights)
         for i, member in enumerate(members):
             drawn = np.flatnonzero(chosen == i)
             if not len(drawn):
@@ -58,7 +61,8 @@ def draw_jointly(
             slope = slope_by_log_scale(member, stack, stack.thetas[i], sample.scores)
             centered = slope - np.sum(probs * slope, axis=1, keepdims=True)
             pull = sample.weights[:, None] * probs * centered
-            index, penalty = layout.places(member), penalties(member, k, 0)
+            places, penalty = layout.places(member), penalties(member, k, 0)
+            index = canonical[places]
             hessian = np.diag(np.append(penalty, 1.0))  # the prior of the scale is N(0, 1)
             hessian[:-1, :-1] += information[np.ix_(index, index)]
             hessian[-1, :-1] = hessian[:-1, -1] = logit_vjp(design, pull, np)[index]
@@ -67,9 +71,21 @@ def draw_jointly(
             half = rng.standard_normal((len(hessian), -(-len(drawn) // 2)))
             step = solve_triangular(factor, half, lower=True, trans=1)
             steps = np.concatenate([step, -step], axis=1).T[: len(drawn)]
-            thetas[i][drawn] += steps[:, :-1]
+            columns = np.argsort(places)[np.searchsorted(np.sort(places), index)]
+            thetas[i][np.ix_(drawn, columns)] += steps[:, :-1]
             scale_steps[drawn] = steps[:, -1]
     return np.column_stack([*thetas, np.tile(share, (_DRAWS, 1)), scale_steps, chosen])
+
+
+def _canonical_parameters(layout: Layout, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Order the parameters for all features by a canonical order of the classes."""
+    share, none = weights / weights.sum(), np.zeros(layout.k)
+    order = order_by_moments(np.stack([share @ x, none, none, share @ x**2]))
+    first = layout.first
+    columns = [*order[:first], first, *(first + 1 + order if layout.logarithm else [])]
+    parts = split(np.arange(layout.length), layout.sizes)
+    matrix = parts.matrix[np.ix_(order, columns)]
+    return np.concatenate([matrix.ravel(), parts.diagonal[order], parts.shared])
 
 
 def slope_by_log_scale(member: Member, stack: Stack, theta: np.ndarray, scores: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import Params, namespace
+from bayescal._core.arrays import Params
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import (
@@ -129,7 +129,7 @@ def natural_block(family: Family, params: Params, origin: jax.Array, dtype: np.d
 def finite_features(family: Family, x: jax.Array, origin: jax.Array, dtype: np.dtype) -> jax.Array:
     """Return the features (m, p), clipped so that sums of products are finite."""
     most = float(jnp.finfo(dtype).max) * 2.0**-20
-    return jnp.clip(family.features(x, origin, namespace(x)), -most, most).astype(dtype)
+    return jnp.clip(family.features(x, origin, jax.numpy), -most, most).astype(dtype)
 
 
 def mixture(

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
 from bayescal._core.chunks import map_batch, parts_of, split
 from bayescal._core.lazy import jax, jnp
 from bayescal.inference._class_prior import ClassProbRule
@@ -221,9 +220,9 @@ def predict_by_nodes(
     processes; ``bulk`` is the result of ``center_and_scale`` for the points' coordinates.
     """
     family = problem.prior.family
-    z = family.coordinate(x.astype(jnp.result_type(float)), namespace(x))
-    grid, nodes = make_grid(family.coordinate(ends, namespace(ends)), bulk, intervals)
-    points = family.from_coordinate(nodes, namespace(nodes))
+    z = family.coordinate(x.astype(jnp.result_type(float)), jax.numpy)
+    grid, nodes = make_grid(family.coordinate(ends, jax.numpy), bulk, intervals)
+    points = family.from_coordinate(nodes, jax.numpy)
     log_probs = _log_class_probabilities(
         setup, problem, method, points, True, True, np.dtype(np.float64)
     )

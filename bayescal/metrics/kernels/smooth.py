@@ -197,7 +197,7 @@ def _fixed_points(
 
 
 def _fixed_point_jax(error: Callable[[jax.Array], Array], dtype: np.dtype) -> jax.Array:
-    """Return the same by halving."""
+    """Find the width at which the error equals it by halving, which JAX can trace."""
 
     def halve(_: jax.Array, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bounds

@@ -1,4 +1,4 @@
-"""How sure metrics are: replicates of a bootstrap, intervals, and differences of two models."""
+"""Uncertainty of metrics: replicates of a bootstrap, intervals, and differences of two models."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _FEW = 10
 
 
 class Interval(NamedTuple):
-    """A metric, or a difference of two, and how sure it is.
+    """A metric, or a difference of two, with its uncertainty.
 
     Attributes
     ----------

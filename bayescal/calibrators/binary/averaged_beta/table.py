@@ -86,10 +86,10 @@ def _buckets(low: np.ndarray, end: float) -> tuple[np.ndarray, int]:
 
 def look_up(table: State, z: Any) -> Any:
     """Return the log odds (m,) at scores (m,) of any library."""
-    xp, first, end = namespace(z), table["table_first"], table["table_end"]
-    far, size = table["table_far"], abs(z)
+    xp: Any = namespace(z)
+    first, end, far = table["table_first"], table["table_end"], table["table_far"]
     # Not every library has asinh in double precision.
-    size = xp.clip(size, None, far)
+    size = xp.clip(abs(z), None, far)
     t = xp.log(size + xp.sqrt(size * size + 1))
     t = xp.clip(xp.where(z < 0, -t, t), -end, end)
     count = first.shape[0]

@@ -46,12 +46,13 @@ def demo(
         probs = {"uncalibrated": 1 / (1 + np.exp(-raw.test))}
         progress("fitting calibrators", 1, 4)
         with library_call():
-            for calibrator in (bc.Auto(inputs="logits"), bc.Beta(inputs="logits"), bc.Isotonic()):
-                name = type(calibrator).__name__
-                raw_scores = name == "Isotonic"
-                calibrator.set_params(inputs="scores" if raw_scores else "logits")
+            for calibrator in (
+                bc.Auto(inputs="logits"),
+                bc.Beta(inputs="logits"),
+                bc.Isotonic(inputs="scores"),
+            ):
                 calibrator.fit(raw.calibration, raw.calibration_labels)
-                probs[name] = calibrator.predict_proba(raw.test)[:, 1]
+                probs[type(calibrator).__name__] = calibrator.predict_proba(raw.test)[:, 1]
             progress("conditioning a generative model", 2, 4)
             probs["posterior"] = _posterior(raw)
         progress("drawing", 3, 4)

@@ -1,5 +1,6 @@
 """Scores of rankings against scikit-learn, finite differences and their own law."""
 
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,18 @@ def test_intervals_cover(name: str, n: int, prevalence: float, shift: float, ste
         compared.append(less.lower <= gap <= less.upper)
     # Four standard errors of 600 simulations are 0.05.
     assert 0.85 <= np.mean(covered) <= 0.95 and 0.85 <= np.mean(compared) <= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ones", "zeros"), [(3, 27), (15, 15), (8, 92)])
+@pytest.mark.parametrize("area", [0.97, 0.9999])
+def test_intervals_of_nearly_perfect_rankings_cover(ones: int, zeros: int, area: float) -> None:
+    """Many samples rank perfectly, whose standard error is zero."""
+    distance = 2**0.5 * NormalDist().inv_cdf(area)
+    y = np.repeat([0, 1], [zeros, ones])
+    covered = []
+    for seed in range(400):
+        z = np.random.default_rng(seed).normal(size=len(y)) + distance * y
+        found = bc.metrics.interval("roc_auc", 1 / (1 + np.exp(-z / 4)), y)
+        covered.append(found.lower <= area <= found.upper)
+    assert np.mean(covered) > 0.85

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import bayescal as bc
+from bayescal.calibrators.catalog import METHODS
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=200)
@@ -303,3 +304,12 @@ def test_no_internals_in_tab_completion() -> None:
     assert not {"alone", "facts", "layout", "problem", "setup", "work"} & {*dir(post)}
     assert {"predict", "log_evidence", "ess", "plot"} <= {*dir(post)}
     assert not {"registry", "sums", "uncertainty", "partial"} & {*dir(bc.metrics)}
+
+
+@pytest.mark.parametrize("name", [*METHODS, "CalibratedClassifier", "Prior", "PredictFunction"])
+def test_signatures_are_those_of_the_constructors(name: str) -> None:
+    """As ``help``, editors and the reference show them."""
+    cls = getattr(bc, name)
+    assert isinstance(cls.__signature__, inspect.Signature)  # before ``__new__``, for Sphinx
+    shown, made = inspect.signature(cls), inspect.signature(cls.__init__)
+    assert [*shown.parameters] == [*made.parameters][1:]

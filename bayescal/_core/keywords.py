@@ -67,6 +67,17 @@ def accept_other_words(cls: type[Any], options: Mapping[str, Any]) -> None:
         cls.__init__ = renaming
 
 
+class ConstructorSignature:
+    """The signature of a class, read from ``__init__`` where ``__new__`` takes any arguments.
+
+    Assigned to ``__signature__`` of a base class, it serves ``help``, editors and documentation.
+    """
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        signature = inspect.signature(owner.__init__)
+        return signature.replace(parameters=[*signature.parameters.values()][1:])
+
+
 @cache
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bayescal._core.keywords import ConstructorSignature
+
 if TYPE_CHECKING:
     import jax as jax
     import jax.numpy as jnp
@@ -35,6 +37,7 @@ def registered(register: Callable[[type], object]) -> Callable[[T], T]:
 
     def decorate(cls: T) -> T:
         cls.__new__ = new
+        cls.__signature__ = ConstructorSignature()
         return cls
 
     return decorate

@@ -1,7 +1,7 @@
-// A button on each block of code that copies it, without the prompts of Python examples.
+// A button on each block of code, but not of output, that copies it, without the prompts of Python examples.
 document.addEventListener("DOMContentLoaded", () => {
   if (!navigator.clipboard) return;
-  for (const block of document.querySelectorAll("div.highlight > pre")) {
+  for (const block of document.querySelectorAll(":not(.highlight-text) > div.highlight > pre")) {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "copy-code";

@@ -11,7 +11,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.keywords import accept_other_words
+from bayescal._core.keywords import ConstructorSignature, accept_other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
 from bayescal.calibrators.base.report import (
@@ -83,6 +83,8 @@ class Estimator:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         dispatch_methods(cls)
+
+    __signature__ = ConstructorSignature()
 
     def __new__(cls, *_: Any, **options: Any) -> Self:
         """Create an instance; keywords of other libraries, such as ``n_bins``, are renamed."""

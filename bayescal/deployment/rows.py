@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -47,7 +47,8 @@ class CalibrationRows:
     weights: np.ndarray
 
 
-class NewRows(NamedTuple):
+@dataclass(frozen=True)
+class NewRows:
     """New rows: calibrated probabilities (m, k), positive weights, positions of populations."""
 
     probs: np.ndarray

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 SITE = Path(__file__).resolve().parent / "_build" / "html"
-WIDTHS = (1200, 390)
+WIDTHS = (1300, 390)
 THEMES = ("light", "dark")
 SWITCHES = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 # What reaches beyond the window; what scrolls within a box of its own does not count.

@@ -36,6 +36,12 @@ Groups = Annotated[
         "each other, rows of different groups do not."
     ),
 ]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of FILE with labels of subgroups, which are also evaluated by themselves."
+    ),
+]
 Integrator = Annotated[str, typer.Option(help="montecarlo, sobol, importance, quadrature or nuts.")]
 NumSamples = Annotated[int, typer.Option(help="Number of draws from the prior.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]

@@ -21,6 +21,7 @@ from bayescal.cli._options import (
     Sep,
     SkipMissing,
     Weights,
+    completing,
 )
 from bayescal.cli._streams import open_rows
 
@@ -58,7 +59,10 @@ def evaluate_file(
         ),
     ] = None,
     inputs: Annotated[
-        str, typer.Option(help="What the columns hold: probs, percent or logits.")
+        str,
+        completing(
+            "probs", "percent", "logits", help="What the columns hold: probs, percent or logits."
+        ),
     ] = "probs",
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Divide the columns of each row by their sum.")

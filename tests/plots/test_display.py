@@ -71,8 +71,8 @@ def test_properties_of_the_line_reach_the_whole_model() -> None:
     assert [mark.get_edgecolor().tolist() for mark in first.ax_.collections[:-1]] == untouched
     assert first.ax_.collections[-1].get_edgecolor()[0, :3].tolist() == [1, 0, 0]
     assert legend(first.ax_) == ["Perfectly calibrated", "first"]
-    with pytest.raises(TypeError, match="'colour' is not an option of a reliability diagram"):
-        ReliabilityDisplay.from_predictions(y, p, colour="red")
+    with pytest.raises(TypeError, match="'hue' is not an option of a reliability diagram"):
+        ReliabilityDisplay.from_predictions(y, p, hue="red")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from bayescal.calibrators.base.report import (
     report_of_moments,
     row_losses_of_logits,
 )
+from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Member
 from bayescal.calibrators.stack.draws import apply_steps, draw_jointly
 from bayescal.calibrators.stack.fit import (
@@ -51,6 +52,8 @@ _HELD_OUT, _HELD_OUT_WEIGHTS = "held_out", "held_out_weights"
 _SAMPLE, _SAMPLE_WEIGHTS = "sample_scores", "sample_weights"
 #: Whether draws hold steps of the log scale in place of scales.
 _STEPS = "scale_steps"
+#: What kernel features are computed from.
+_KERNEL = "centers", "whiten", "length"
 _OF_ROWS = _HELD_OUT, _HELD_OUT_WEIGHTS, "held_out_losses"
 #: The strongest penalties first.
 MEMBERS = {
@@ -64,12 +67,16 @@ MEMBERS = {
     "middle": Member(1, 1, 0.3, (0.1, 0.05), (0.3, 0.3)),
     "weak": Member(0.3, 0.3, 0.1, (0.01, 0.01), (0.1, 0.03)),
     "weaker": Member(0.1, 0.1, 0.03, (0.001, 0.001), (0.01, 0.003)),
+    "curved": Member(0.3, 0.3, 0.1, (0.01, 0.01), (0.1, 0.03), kernel=0.2),
+    "wavy": Member(0.3, 0.3, 0.1, (0.01, 0.01), (0.1, 0.03), kernel=0.01),
     "directions": Member(0.3, 0.3, 0.1, directions=0.01),
     "loose": Member(0.01, 0.01, 0.0033, directions=0.01),
 }
 VERY_MANY = 300
 #: Below so many rows the member "weaker" makes the stack worse.
 _ENOUGH_FOR_WEAKER = 100
+#: From so many rows on members with a kernel gain; of more scores they would take too long.
+_ENOUGH_FOR_KERNEL, _MOST_FOR_KERNEL = 300, 1 << 18
 
 
 def _plan(n: float, k: int) -> tuple[list[str], int]:
@@ -78,10 +85,11 @@ def _plan(n: float, k: int) -> tuple[list[str], int]:
         return ["temperature", "directions", "loose"], 2
     if k >= MANY:  # k (k - 1) makes penalties off the diagonal of others very strong
         return ["temperature", "probability", "weak", "weaker"], 3
+    curved = ["curved", "wavy"] if n >= _ENOUGH_FOR_KERNEL and n * k <= _MOST_FOR_KERNEL else []
     if n * k < SMALL:
         several = ["temperature", "vector", "firm", "probability", "logarithm", "both", "weak"]
-        return [*several, *(["weaker"] if n >= _ENOUGH_FOR_WEAKER else [])], 5
-    return ["temperature", "both", "middle", "weak"], 4
+        return [*several, *(["weaker"] if n >= _ENOUGH_FOR_WEAKER else []), *curved], 5
+    return ["temperature", "both", "middle", "weak", *curved], 4
 
 
 @dataclass(eq=False, repr=False)
@@ -333,7 +341,7 @@ class StackedScaling(ParametricCalibrator):
         names = [f"theta_{name}" for name in _names(state)]
         parts, start = [], 0
         for member in members:
-            end = start + member.length(*stack.basis.shape)
+            end = start + member.length(stack.basis.dimensions)
             parts.append(theta[..., start:end])
             start = end
         rest = theta[..., start:]
@@ -380,13 +388,15 @@ def _names(state: State) -> list[str]:
 def _state(names: list[str], stack: Stack, sample: Rows) -> State:
     """Make the state of members with equal weights, and of few classes keep the sample."""
     kept = {}
-    if len(stack.basis) < MANY:
+    if stack.basis.dimensions.k < MANY:
         kept = {_SAMPLE: np.asarray(sample.scores), _SAMPLE_WEIGHTS: np.asarray(sample.weights)}
+    if stack.basis.dimensions.kernel:
+        kept |= {f"kernel_{name}": getattr(stack.basis, name) for name in _KERNEL}
     return {
         **kept,
         "inverse": np.asarray(stack.scale.inverse),
         "smoothing": np.asarray(stack.scale.smoothing),
-        "basis": stack.basis,
+        "basis": stack.basis.directions,
         "stack_weights": np.full(len(names), 1 / len(names)),
         **{f"theta_{name}": theta for name, theta in zip(names, stack.thetas, strict=True)},
     }
@@ -412,4 +422,7 @@ def _stack(state: State) -> tuple[list[Member], Stack]:
     values: dict[str, Any] = state
     scale = Scale(values["inverse"], values["smoothing"])
     thetas = [state[f"theta_{name}"] for name in names]
-    return [MEMBERS[name] for name in names], Stack(scale, state["basis"], thetas)
+    basis = Basis.of_directions(values["basis"])
+    if "kernel_centers" in state:
+        basis = basis._replace(**{name: values[f"kernel_{name}"] for name in _KERNEL})
+    return [MEMBERS[name] for name in names], Stack(scale, basis, thetas)

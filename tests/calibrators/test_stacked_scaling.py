@@ -242,7 +242,6 @@ def test_curved_truths_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
             without = bc.StackedScaling().fit(*given)
         assert without.member_names_ == with_kernels.member_names_[:-2]
         excess.append((kl(with_kernels), kl(without)))
-    print(excess)
     assert excess[0][0] < 0.6 * excess[0][1]
     assert excess[1][0] < excess[1][1] + 0.001
 

@@ -21,11 +21,13 @@ from bayescal.regression.binary.objective import (
     add_penalties,
     centered,
     cross_entropy,
+    differentiable_cross_entropy,
     movement,
     start,
     uncentered,
     units,
 )
+from bayescal.regression.model import as_distribution, potential, regression_sites
 
 #: Entries of the designs that are fitted side by side.
 _ENTRIES_AT_ONCE = 1 << 16
@@ -57,9 +59,14 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
     problem = problem._replace(x=problem.x * inverse)
     l1 = jnp.broadcast_to(problem.l1, (unit.shape[0] - 1,))
     strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
+    has_prior = problem.prior is not None or problem.intercept_prior is not None
 
     def objective(beta: jax.Array) -> Quadratic[jax.Array]:
-        loss = cross_entropy(problem, beta)
+        loss = (
+            _negative_log_posterior(problem, unit, beta)
+            if has_prior
+            else cross_entropy(problem, beta)
+        )
         return add_penalties(problem, unit, strength if lasso else None, loss, beta)
 
     def moved(beta: jax.Array, step: jax.Array) -> jax.Array:
@@ -78,6 +85,26 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         movement=moved,
     )
     return minimum._replace(x=uncentered(minimum.x / unit, mean))
+
+
+def _negative_log_posterior(
+    problem: Regression[jax.Array], unit: jax.Array, beta: jax.Array
+) -> Quadratic[jax.Array]:
+    """Compute the potential of the NumPyro model at ``beta``, whose units are given."""
+    sites = regression_sites(problem.intercept_prior, problem.prior, beta.shape[0] - 1)
+    rows = Regression(problem.x, problem.targets, problem.weights, 0.0, 0.0)
+
+    def value_of(beta: jax.Array) -> jax.Array:
+        return potential(
+            sites, lambda theta: differentiable_cross_entropy(theta * unit, rows), beta / unit
+        )
+
+    def along(direction: jax.Array) -> tuple[Any, Any]:
+        return jax.jvp(jax.value_and_grad(value_of), (beta,), (direction,))
+
+    # All directions share the value and the gradient.
+    (value, gradient), (_, hessian) = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(beta)))
+    return Quadratic(value, gradient, hessian)
 
 
 def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:
@@ -114,7 +141,10 @@ def rows_at_once(batch: int, n: int, d: int) -> int:
 
 @partial(jax.jit, static_argnames="lasso")
 def fit_many(problems: Regression[jax.Array], lasso: bool = False) -> Fit[jax.Array]:
-    """Fit a batch; leaves of ``problems`` except the priors' have a leading axis of fits."""
+    """Fit a batch; leaves of ``problems`` except the priors' have a leading axis of fits.
+
+    Priors must be NumPyro distributions.
+    """
     batch, n, d = problems.x.shape
     priors = problems.prior, problems.intercept_prior
     without_priors = problems._replace(prior=None, intercept_prior=None)
@@ -148,7 +178,9 @@ def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[
         with np.errstate(all="ignore"):
             return fit_on_host(problem)
     with float64():
-        return jax.tree.map(np.asarray, _fit_compiled(_padded(problem), lasso))
+        laws = [None if law is None else as_distribution(law) for law in priors]
+        padded = _padded(problem)._replace(prior=laws[0], intercept_prior=laws[1])
+        return jax.tree.map(np.asarray, _fit_compiled(padded, lasso))
 
 
 def _padded(problem: Regression[Any]) -> Regression[Any]:

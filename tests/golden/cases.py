@@ -2,8 +2,8 @@
 
 ``FOLDER`` has, for each case, what was saved and a JSON file with the inputs of predictions and the
 predictions. Both are kept for ever: every later version must read the files. Checkpoints of
-interrupted fits are left out: they are only for the version that wrote them, and hold digests of
-its functions.
+interrupted fits and stores of sweeps are left out: they keep what the version that wrote them would
+compute again, under digests of its functions or under its number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpyro.distributions as dist
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
@@ -197,26 +196,6 @@ def continued(monitor: bc.Monitor, rest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def sweep(folder: Path) -> Any:
-    """Compute a small sweep, or read it from the store in a folder."""
-    return bc.sweep(
-        bc.GaussianPrior(mu0=dist.Uniform(-2, 0), mu1=dist.Uniform(0, 2), sigma=1.0),
-        n_train=20,
-        methods=("platt",),
-        num_datasets=8,
-        n_test=50,
-        store=folder,
-        progress=False,
-    )
-
-
-def write_sweep() -> None:
-    """Store a sweep and record its values."""
-    result = sweep(FOLDER / "sweep")
-    values = {name: result[name].to_numpy().tolist() for name in sorted(result.data_vars)}
-    record("sweep", expected=values)
-
-
 def record(name: str, **content: Any) -> None:
     """Write inputs and predictions."""
     text = json.dumps(content, default=lambda value: np.asarray(value).tolist())
@@ -232,5 +211,4 @@ def recorded(name: str) -> dict[str, Any]:
 WRITERS: dict[str, Callable[[], None]] = {
     **{name: partial(write_saved, name) for name in SAVED},
     "Monitor": write_monitor,
-    "sweep": write_sweep,
 }

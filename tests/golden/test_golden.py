@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,16 +37,6 @@ def test_a_monitor_continues_as_it_would_have() -> None:
     check(cases.continued(monitor, content["rest"]), content["expected"])
 
 
-def test_a_sweep_is_read_from_its_store(tmp_path: Path) -> None:
-    """Nothing is computed anew: another entry of the store would appear."""
-    store = Path(shutil.copytree(FOLDER / "sweep", tmp_path / "sweep"))
-    before = {path.name: path.stat().st_mtime_ns for path in store.iterdir()}
-    result = cases.sweep(store)
-    assert {path.name: path.stat().st_mtime_ns for path in store.iterdir()} == before
-    values = {name: result[name].to_numpy().tolist() for name in result.data_vars}
-    check(values, cases.recorded("sweep")["expected"])
-
-
 def test_every_class_that_can_be_saved_has_a_file() -> None:
     """Calibrators, and what is exported beside them and has ``predict_proba``."""
     public = {*MODULES, *bc.__all__}
@@ -67,6 +55,6 @@ def _class(name: str) -> Any:
 def test_every_case_has_its_files_and_every_file_its_case() -> None:
     kept = {path.name for path in FOLDER.iterdir()}
     expected = {f"{name}.json" for name in WRITERS} | {f"{name}{SUFFIX}" for name in SAVED}
-    assert kept == expected | {"Monitor.monitor.json", "sweep"}
-    files = [path for path in FOLDER.rglob("*") if path.is_file()]
+    assert kept == expected | {"Monitor.monitor.json"}
+    files = [path for path in FOLDER.iterdir()]
     assert sum(path.stat().st_size for path in files) < 1_500_000

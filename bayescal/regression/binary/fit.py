@@ -21,7 +21,6 @@ from bayescal.regression.binary.objective import (
     add_penalties,
     centered,
     cross_entropy,
-    differentiable_cross_entropy,
     movement,
     start,
     uncentered,
@@ -90,21 +89,22 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
 def _negative_log_posterior(
     problem: Regression[jax.Array], unit: jax.Array, beta: jax.Array
 ) -> Quadratic[jax.Array]:
-    """Compute the potential of the NumPyro model at ``beta``, whose units are given."""
+    """Compute the potential of the NumPyro model at ``beta``, whose units are given.
+
+    It is that of the sites and the loss, whose Hessian costs less by hand than by JAX: half of the
+    time of a fit with 300 columns.
+    """
     sites = regression_sites(problem.intercept_prior, problem.prior, beta.shape[0] - 1)
-    rows = Regression(problem.x, problem.targets, problem.weights, 0.0, 0.0)
 
-    def value_of(beta: jax.Array) -> jax.Array:
-        return potential(
-            sites, lambda theta: differentiable_cross_entropy(theta * unit, rows), beta / unit
-        )
+    def of_sites(beta: jax.Array) -> jax.Array:
+        return potential(sites, lambda _: jnp.zeros(()), beta / unit)
 
-    def along(direction: jax.Array) -> tuple[Any, Any]:
-        return jax.jvp(jax.value_and_grad(value_of), (beta,), (direction,))
-
-    # All directions share the value and the gradient.
-    (value, gradient), (_, hessian) = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(beta)))
-    return Quadratic(value, gradient, hessian)
+    value, gradient = jax.value_and_grad(of_sites)(beta)
+    # Coefficients are independent, so that their second derivatives are a diagonal.
+    _, diagonal = jax.jvp(jax.grad(of_sites), (beta,), (jnp.ones_like(beta),))
+    loss = cross_entropy(problem, beta)
+    hessian = loss.hessian + jnp.diag(diagonal)
+    return Quadratic(loss.value + value, loss.gradient + gradient, hessian)
 
 
 def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:

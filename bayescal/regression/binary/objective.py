@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, cast
+from typing import Generic, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -115,31 +115,6 @@ def _row_terms_on_host(
     larger *= small
     larger *= weights
     return loss, residual, larger
-
-
-@jax.custom_jvp
-def differentiable_cross_entropy(beta: jax.Array, problem: Regression[jax.Array]) -> jax.Array:
-    """Compute the value of :func:`cross_entropy`, with its two derivatives for JAX."""
-    return cross_entropy(problem, beta).value
-
-
-@differentiable_cross_entropy.defjvp
-def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
-    value, gradient = _value_and_gradient(*primals)
-    return value, gradient @ tangents[0]
-
-
-@jax.custom_jvp
-def _value_and_gradient(
-    beta: jax.Array, problem: Regression[jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    return cross_entropy(problem, beta)[:2]
-
-
-@_value_and_gradient.defjvp
-def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    value, gradient, hessian = cross_entropy(primals[1], primals[0])
-    return (value, gradient), (gradient @ tangents[0], hessian @ tangents[0])
 
 
 def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[jax.Array]:

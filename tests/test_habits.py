@@ -67,6 +67,20 @@ def test_one_seed_by_all_its_names() -> None:
     assert first.probs != second.probs
 
 
+def test_estimators_beside_the_calibrators() -> None:
+    options: Any = {"n_bins": 4, "tol": 0.1}
+    made = bc.Multicalibration(**options)
+    assert (made.bins, made.tolerance) == (4, 0.1)
+    options = {"priors": 0.2, "seed": 7}
+    shift = bc.PriorShift(**options)
+    assert (shift.class_prior, shift.random_state) == (0.2, 7)
+    for kind in (bc.Multicalibration, bc.PartialPooling, bc.PriorShift):
+        assert not {"n_bins", "tol", "seed", "priors"} & {*inspect.signature(kind).parameters}
+        assert clone(kind()).get_params() == kind().get_params()
+        with pytest.raises(TypeError, match="n_buckets"):
+            kind(n_buckets=3)
+
+
 def test_two_words_for_one_option() -> None:
     with pytest.raises(TypeError, match="n_bins is another word for bins"):
         bc.metrics.ece(P, Y, n_bins=5, bins=5)  # pyright: ignore[reportCallIssue]

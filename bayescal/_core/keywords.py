@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -17,6 +17,8 @@ _SYNONYMS = {
     "random_state": ("seed", "key"),
     "key": ("seed", "random_state"),
     "method": ("calibrator",),
+    "tol": ("tolerance",),
+    "priors": ("class_prior",),
 }
 _BINNINGS = {"uniform": "equal_width", "quantile": "equal_mass"}
 
@@ -76,6 +78,17 @@ class ConstructorSignature:
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         signature = inspect.signature(owner.__init__)
         return signature.replace(parameters=[*signature.parameters.values()][1:])
+
+
+class AcceptsOtherWords:
+    """A class whose constructor accepts keywords of other libraries, such as ``n_bins``."""
+
+    __signature__ = ConstructorSignature()
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        """Create an instance; keywords of other libraries are renamed."""
+        accept_other_words(cls, options)
+        return super().__new__(cls)
 
 
 @cache

@@ -63,6 +63,72 @@ def choose_models(
     return [model]
 
 
+def split_labels(table: Table, text: str) -> list[str]:
+    """Return the column of labels with this name, or else several columns between commas."""
+    names = [column.strip() for column in table.header]
+    listed = [] if text.strip() in names or "," not in text else split_names(text, "--label")
+    if len(listed) < 2:
+        return [text]
+    if len(set(listed)) < len(listed):
+        raise CommandError(f"--label must be different columns, got {text!r}")
+    for name in listed:
+        find_column(table, name, "--label")
+    return listed
+
+
+def choose_label_model(
+    table: Table,
+    given: Sequence[str],
+    labels: Sequence[str],
+    others: Sequence[str | None],
+    option: str,
+) -> Columns:
+    """Return the model whose columns are the probabilities of several labels, in their order.
+
+    Columns that are named like the labels may have any order.
+    """
+    if given:
+        name, equals, listed = given[0].partition("=")
+        columns = split_names(listed if equals else given[0], option)
+        if len(columns) != len(labels):
+            raise CommandError(
+                f"{option} {given[0]!r} must name {len(labels)} columns, as there are "
+                f"{len(labels)} labels, {enumerate_names(labels)}; got {len(columns)}"
+            )
+        return Columns(name if equals else "model", _like_labels(columns, labels) or columns)
+    used = {name.strip() for name in (*labels, *others) if name is not None}
+    names = [column.strip() for column in table.header]
+    columns = [
+        name
+        for j, name in enumerate(names)
+        if name not in used and any(is_number(row[j], table.form) for row in table.rows)
+    ]
+    ordered = _like_labels(columns, labels)
+    if ordered is None:
+        raise CommandError(
+            f"{table.path}: the columns of numbers, {enumerate_names(columns)}, are not named like "
+            f"the labels, {enumerate_names(labels)}: pass {option} COLUMN,COLUMN,... with a column "
+            "for each label"
+        )
+    return Columns("model", ordered)
+
+
+def _like_labels(columns: Sequence[str], labels: Sequence[str]) -> list[str] | None:
+    """Return columns in the order of labels, if names differ only in what labels differ in."""
+    if len(columns) != len(labels):
+        return None
+    begin = _shared_letters(labels)
+    end = _shared_letters([label[begin:][::-1] for label in labels])
+    cores = [label[begin : len(label) - end] for label in labels]
+    return by_name(columns, labels) or by_name(columns, cores)
+
+
+def _shared_letters(texts: Sequence[str]) -> int:
+    """Count the letters with which all texts begin."""
+    pairs = enumerate(zip(*texts, strict=False))
+    return next((i for i, letters in pairs if len(set(letters)) > 1), min(map(len, texts)))
+
+
 def label_texts(table: Table, name: str) -> tuple[list[str], np.ndarray]:
     """Return the distinct texts in a column of labels, and the index of each row's text (n,)."""
     column = find_column(table, name, "--label")
@@ -178,12 +244,18 @@ def as_probabilities(
     inputs: str,
     normalize: bool,
     wrong: Wrong,
+    several: bool = False,
 ) -> np.ndarray:
     """Convert columns (n, c) to probabilities (n,) or (n, k) in the order of the classes.
 
-    ``wrong`` makes an error from the index of a row, the problem and the remedy.
+    If ``several`` labels may apply, rows need not add up to one. ``wrong`` makes an error from the
+    index of a row, the problem and the remedy.
     """
     order = model.ordered(classes)
+    if several and inputs == "logits":
+        from bayescal._core.numerics import sigmoid
+
+        return sigmoid(values)
     if inputs == "logits":
         from bayescal._core.numerics import softmax
 
@@ -192,6 +264,8 @@ def as_probabilities(
         probs = softmax(values)
         return probs[:, 1] if len(order) == 1 else probs
     check_probabilities(values, order, wrong, f" of model {shorten(model.name)!r}", "--model")
+    if several:
+        return values
     if len(order) == 1:
         return values[:, 0]
     sums = values.sum(axis=1)

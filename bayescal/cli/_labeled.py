@@ -15,6 +15,7 @@ from bayescal.cli._columns import (
     Columns,
     as_probabilities,
     check_probabilities,
+    choose_label_model,
     choose_models,
     find_classes,
 )
@@ -25,6 +26,8 @@ Result = TypeVar("Result")
 Read = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 #: Largest number of distinct labels, so that a column of something else does not fill memory.
 _MAX_LABELS = 1 << 20
+#: Texts of zeros and ones, in small letters.
+_OUTCOMES = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
 
 
 class LabeledFile:
@@ -173,6 +176,34 @@ class Judged(LabeledFile):
     """Rows by which models are judged."""
 
     _option = "--model"
+    #: Zeros and ones (n, k) of several labels, which are then the classes.
+    _outcomes: np.ndarray | None = None
+
+    def choose_labels(self, columns: Sequence[str], labels: Sequence[str]) -> Columns:
+        """Return the columns of a model of several labels; read the outcomes of all rows."""
+        source = self._source
+        if self._groups is not None:
+            find_column(source.head, self._groups, self._groups_option)
+        self.classes = list(labels)
+        outcomes = self._read(lambda: [self._outcomes_of(name) for name in labels])
+        self._outcomes = np.stack(outcomes, axis=1)
+        self.count = len(self._outcomes)
+        others = self._weights, self._groups
+        return choose_label_model(source.head, columns, labels, others, self._option)
+
+    def _outcomes_of(self, label: str) -> np.ndarray:
+        """Read a column of zeros and ones (n,)."""
+        source, parts = self._source, []
+        for rows in source.rows(label, [], None):
+            strange = [text for text in rows.labels if text.lower() not in _OUTCOMES]
+            if strange:
+                raise CommandError(
+                    f"{source.path}: column {shorten(label)!r} must hold zeros and ones, as one of "
+                    f"several labels (--label), got {shorten(strange[0])!r}"
+                )
+            codes = np.array([_OUTCOMES[text.lower()] for text in rows.labels], dtype=np.int8)
+            parts.append(codes[rows.label_index])
+        return np.concatenate(parts)
 
     def evaluate(
         self, models: Sequence[Columns], inputs: str, normalize: bool, **options: Any
@@ -239,8 +270,10 @@ class Judged(LabeledFile):
     def _all_rows(
         self, model: Columns, names: list[str], order: list[int], inputs: str, normalize: bool
     ) -> Iterator[tuple[np.ndarray, Read]]:
-        given = self._source.rows(self._label, names, self._weights, option="--model")
-        for rows in given:
+        outcomes, label, first = self._outcomes, self._label, 0
+        several = outcomes is not None
+        label = self.classes[0] if several else label
+        for rows in self._source.rows(label, names, self._weights, option="--model"):
             weight, wrong = rows.weights, partial(self._wrong, rows)
             if weight is not None and self._weights is not None and (weight < 0).any():
                 if rows.where is None:
@@ -249,5 +282,9 @@ class Judged(LabeledFile):
                     rows.where, self._weights, weight, weight >= 0, "weights that are not negative"
                 )
             scores = rows.scores[:, order]
-            probs = as_probabilities(scores, model, self.classes, inputs, normalize, wrong)
-            yield rows.scores, (probs, self._codes(rows), weight)
+            how = inputs, normalize, wrong, several
+            probs = as_probabilities(scores, model, self.classes, *how)
+            end = first + len(scores)
+            y = self._codes(rows) if outcomes is None else outcomes[first:end].astype(np.int64)
+            yield rows.scores, (probs, y, weight)
+            first = end

@@ -6,19 +6,20 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from bayescal.cli._columns import Columns, parse_models
+from bayescal.cli._columns import Columns, parse_models, split_labels, split_names
 from bayescal.cli._errors import CommandError, library_call, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
 from bayescal.cli._labeled import Judged, Read
-from bayescal.cli._options import Decimal, Encoding, Label, Sep, SkipMissing, Weights
+from bayescal.cli._options import Decimal, Encoding, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
+from bayescal.data.label_names import class_array, label_list
 
 if TYPE_CHECKING:
     from bayescal.monitoring import Monitor
@@ -46,7 +47,13 @@ def monitor_file(
         ),
     ],
     *,
-    label: Label,
+    label: Annotated[
+        str,
+        typer.Option(
+            help="Column of FILE with the labels, of any kind; or COLUMN,COLUMN,... with zeros and "
+            "ones, if several labels may apply to a row."
+        ),
+    ],
     state: Annotated[
         Path,
         typer.Option(
@@ -58,8 +65,8 @@ def monitor_file(
         str | None,
         typer.Option(
             help="COLUMN, the probability of the second class, or COLUMN,COLUMN,... with a column "
-            "for each class. By default all other columns of numbers, if they can only be one "
-            "model."
+            "for each class or label. By default all other columns of numbers, if they can only be "
+            "one model."
         ),
     ] = None,
     classes: Annotated[
@@ -113,10 +120,16 @@ def monitor_file(
         _check_settings(state, kept["command"] | {"alpha": kept["alpha"]}, settings, alpha)
     form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
     with watched() as watch:
-        data = Judged(open_rows(file, form), label, weights, watch, time, "--time")
-        columns = _choose(data, model, classes, None if kept is None else kept["command"])
+        source = open_rows(file, form)
+        data = Judged(source, label, weights, watch, time, "--time")
+        labels = split_labels(source.head, label)
+        command = None if kept is None else kept["command"]
+        if len(labels) > 1:
+            columns = _choose_several(data, model, classes, labels, command)
+        else:
+            columns = _choose(data, model, classes, command)
         with library_call():
-            rows = _Rows(file, state, kept, settings, alpha, data.classes)
+            rows = _Rows(file, state, kept, settings, alpha, data.classes, len(labels) > 1)
             data.read(rows.add, columns, "logits" if inputs == "logits" else "probs")
         data.say_skipped()
     monitor = rows.monitor
@@ -159,9 +172,10 @@ class _Rows:
         settings: dict[str, Any],
         alpha: float,
         classes: list[str],
+        several: bool,
     ) -> None:
         self._file, self._state, self._kept = file, state, kept
-        self._alpha, self._classes = alpha, classes
+        self._alpha, self._classes, self._several = alpha, classes, several
         self._new = settings["new"]
         self.count = self.added = 0
         self.digest = ""
@@ -173,11 +187,11 @@ class _Rows:
 
         command = {} if self._kept is None else self._kept["command"]
         skip = 0 if self._new else command.get("rows", 0)
-        many = len(self._classes) > 2
+        several, many = self._several, len(self._classes) > 2
         whole = all(name.isascii() and name.isdigit() for name in self._classes)
         labels = np.array([int(name) for name in self._classes] if whole else self._classes)
         if self._kept is None:
-            task = "multiclass" if many else "binary"
+            task = "multilabel" if several else "multiclass" if many else "binary"
             self.monitor = bc.Monitor(self._alpha, task, labels.tolist())
         else:
             self.monitor = bc.Monitor.from_dict(self._kept)
@@ -194,7 +208,8 @@ class _Rows:
                 )
             stamps = None if times is None else times[self.count + old : self.count + n]
             heavy = None if weights is None else weights[old:]
-            self.monitor.update(probs[old:], labels[y[old:]], heavy, stamps)
+            outcomes = y[old:] if several else labels[y[old:]]
+            self.monitor.update(probs[old:], outcomes, heavy, stamps)
             content.add(probs[old:], y[old:])
             self.count += n
         if self.count < skip:
@@ -263,11 +278,36 @@ def _choose(
     return chosen
 
 
+def _choose_several(
+    data: Judged,
+    model: str | None,
+    classes: str | None,
+    labels: list[str],
+    kept: dict[str, Any] | None,
+) -> Columns:
+    """Choose the columns of a model of several labels, by default those of earlier runs."""
+    if classes is not None:
+        raise CommandError("--classes must be left out with several columns of labels")
+    if kept is None:
+        return data.choose_labels([] if model is None else [model], labels)
+    chosen = data.choose_labels([f"model={_listed(kept['columns'])}"], labels)
+    if model is not None and set(split_names(model, "--model")) != set(chosen.columns):
+        raise CommandError(
+            f"--model must be the same in all runs: it was {_listed(chosen.columns)}, got {model}; "
+            "begin with another --state for other columns"
+        )
+    return chosen
+
+
 def _listed(names: list[str]) -> str:
     """Join names by commas, quoted if necessary."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
     return text.getvalue()
+
+
+def _label_names(monitor: Monitor) -> list[Any]:
+    return [] if monitor.classes is None else label_list(class_array(monitor.classes))
 
 
 def _describe(monitor: Monitor, added: int) -> dict[str, str]:
@@ -283,6 +323,12 @@ def _describe(monitor: Monitor, added: int) -> dict[str, str]:
             ("Offset", monitor.offset_interval()),
         ):
             result[name] = f"{ends[0]:.2f} to {ends[1]:.2f}"
+    if monitor.task == "multilabel":
+        for position, name in enumerate(_label_names(monitor)):
+            slope, offset = monitor.slope_interval(position), monitor.offset_interval(position)
+            result[f"Label {name}"] = (
+                f"slope {slope[0]:.2f} to {slope[1]:.2f}, offset {offset[0]:.2f} to {offset[1]:.2f}"
+            )
     if monitor.alarm_:
         time = "" if monitor.alarm_time_ is None else f" ({monitor.alarm_time_})"
         start = "" if monitor.start_time_ is None else f" ({monitor.start_time_})"
@@ -298,9 +344,16 @@ def _numbers(monitor: Monitor, file: Path, added: int) -> dict[str, Any]:
     def finite(value: float) -> float | None:
         return float(value) if np.isfinite(value) else None
 
-    binary = monitor.task == "binary"
-    slope = [finite(end) for end in monitor.slope_interval()] if binary else None
-    offset = [finite(end) for end in monitor.offset_interval()] if binary else None
+    def interval(read: Callable[[int], tuple[float, float]]) -> Any:
+        if monitor.task == "multiclass":
+            return None
+        if monitor.task == "binary":
+            return [finite(end) for end in read(0)]
+        return {
+            str(name): [finite(end) for end in read(j)]
+            for j, name in enumerate(_label_names(monitor))
+        }
+
     alarm = monitor.alarm_
     return {
         "file": str(file),
@@ -315,8 +368,8 @@ def _numbers(monitor: Monitor, file: Path, added: int) -> dict[str, Any]:
         "refuted_row": monitor.refuted_row_,
         "start_row": monitor.start_row_ if alarm else None,
         "start_time": str(monitor.start_time_) if alarm and monitor.start_time_ else None,
-        "slope": slope,
-        "offset": offset,
+        "slope": interval(monitor.slope_interval),
+        "offset": interval(monitor.offset_interval),
         "action": monitor.action_,
     }
 

@@ -44,6 +44,8 @@ class History(NamedTuple):
     y: np.ndarray
     #: Weights (m, q) after forgetting at each of q rates.
     weights: np.ndarray
+    #: Factors (m, q) of the weights of a sample, with which it has the gradients of all rows.
+    factors: np.ndarray
     #: The width of cells is two to this power.
     exponent: np.ndarray
     #: The least weight of a row, whose smaller weight was the chance to be in the sample.
@@ -58,8 +60,21 @@ class History(NamedTuple):
         threshold = self.threshold * rates[0]
         return self._replace(weights=weights, threshold=threshold)._take(kept)
 
+    def mixed(self, mix: np.ndarray) -> Self:
+        """Return the history at one rate, whose weights are means over q rates."""
+        weights = self.weights @ mix
+        factors = (self.weights * self.factors) @ mix / np.where(weights > 0, weights, 1)
+        return self._replace(weights=weights[:, None], factors=factors[:, None])
+
+    def repeated(self, num_rates: int) -> Self:
+        """Return the history of one rate with a column of weights for each of several rates."""
+        columns = self.weights, self.factors
+        weights, factors = (np.repeat(column, num_rates, axis=1) for column in columns)
+        return self._replace(weights=weights, factors=factors)
+
     def _take(self, rows: np.ndarray) -> Self:
-        return self._replace(scores=self.scores[rows], y=self.y[rows], weights=self.weights[rows])
+        names = "scores", "y", "weights", "factors"
+        return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
     @classmethod
     def of_rows(cls, rows: Rows, least: np.ndarray | None) -> Self:
@@ -69,15 +84,20 @@ class History(NamedTuple):
             scores, positive = _mark_zeros(scores, least)
         weights = np.asarray(rows.weights, float)[:, None]
         exact, threshold = np.asarray(_EXACT), np.asarray(0.0)
-        return cls(scores, rows.y, weights, exact, threshold, positive)._condense(rows.k)
+        factors = np.ones_like(weights)
+        return cls(scores, rows.y, weights, factors, exact, threshold, positive)._condense(rows.k)
 
     def join(self, other: Self, k: int) -> Self:
         """Add the rows of a history of k classes, whose weights count at all rates."""
-        weights = np.broadcast_to(other.weights[:, :1], (len(other.y), self.weights.shape[1]))
+        shape = len(other.y), self.weights.shape[1]
+        weights, factors = (
+            np.broadcast_to(columns[:, :1], shape) for columns in (other.weights, other.factors)
+        )
         merged = self._replace(
             scores=np.concatenate([self.scores, other.scores]),
             y=np.concatenate([self.y, other.y]),
             weights=np.concatenate([self.weights, weights]),
+            factors=np.concatenate([self.factors, factors]),
             exponent=np.maximum(self.exponent, other.exponent),
             threshold=np.maximum(self.threshold, other.threshold),
             positive=np.minimum(self.positive, other.positive),
@@ -143,6 +163,10 @@ class History(NamedTuple):
         if count == len(cell):
             return self
         totals = np.stack([np.bincount(cell, w, count) for w in self.weights.T], axis=1)
+        factors = np.ones_like(totals)
+        if self.threshold > 0:
+            scaled = (self.weights * self.factors).T
+            factors = np.stack([np.bincount(cell, w, count) for w in scaled], axis=1) / totals
         some = np.empty(count, int)
         some[cell] = np.arange(len(cell))
         scores = self.scores[some]
@@ -151,7 +175,7 @@ class History(NamedTuple):
             w, mass = self.weights[:, 0], totals[:, 0]
             means = [np.bincount(cell, w * column, count) / mass for column in self.scores.T]
             scores = np.stack(means, axis=1)
-        return self._replace(scores=scores, y=self.y[some], weights=totals)
+        return self._replace(scores=scores, y=self.y[some], weights=totals, factors=factors)
 
     def rows(self, domain: str, mix: np.ndarray | None = None) -> tuple[Rows, np.ndarray | None]:
         """Return the cells as rows, and the least probabilities.
@@ -164,6 +188,15 @@ class History(NamedTuple):
             Weights of the rates of forgetting.
         """
         kept, weights = self._mixed_weights(mix)
+        scores, least = self.filled(domain)
+        scores = scores[:, 0] if scores.shape[1] == 1 else scores
+        return Rows(scores[kept], self.y[kept], weights[kept]), least
+
+    def filled(self, domain: str) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the scores (m, d), finite for probabilities of zero, and the least probabilities.
+
+        The scores are those of a calibrator with this domain.
+        """
         scores, least = self.scores, None
         if self.positive.size:
             zeros = np.isinf(scores)
@@ -180,8 +213,7 @@ class History(NamedTuple):
                     scores = np.where(zeros, np.log(least), scores)
             if domain == "log_probabilities":
                 scores = log_softmax(scores)
-        scores = scores[:, 0] if scores.shape[1] == 1 else scores
-        return Rows(scores[kept], self.y[kept], weights[kept]), least
+        return scores, least
 
     def given(self, inputs: str, columns: int, mix: np.ndarray | None = None) -> Rows:
         """Return the cells as rows of ``columns`` scores of the kind that the user passed."""
@@ -198,10 +230,15 @@ class History(NamedTuple):
             scores = np.column_stack([-scores / 2, scores / 2])
         return Rows(scores, self.y[kept], weights[kept])
 
+    def represented(self) -> np.ndarray:
+        """Compute the weights (m, q) of all rows that the rows stand for."""
+        inflation = np.maximum(1.0, self.threshold / self.weights[:, 0])
+        return self.weights * self.factors * inflation[:, None]
+
     def _mixed_weights(self, mix: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Average the weights over rates; also mark the rows that count."""
-        weights = self.weights[:, 0] if mix is None else self.weights @ mix
-        weights = weights * np.maximum(1.0, self.threshold / self.weights[:, 0])
+        weights = self.represented()
+        weights = weights[:, 0] if mix is None else weights @ mix
         return weights > _NEGLIGIBLE * weights.sum(), weights
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,11 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import ArrayLike, to_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.keys import seed_of
+from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import AccuracyWarning, frames_to_caller
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws
 from bayescal.calibrators.base.function import PredictFunction
+from bayescal.data.blocks.stream import Blocks, as_blocks, map_blocks
 from bayescal.data.checks import as_numpy, check_finite, check_level
 from bayescal.data.label_names import Classes, class_array, column_names, find_positions, in_order
 from bayescal.data.labels import label_array, read_labels
@@ -32,7 +35,15 @@ from bayescal.deployment.recalibration import (
     exact,
     shifted,
 )
-from bayescal.deployment.rows import CalibrationRows, kept_rows, snapshot
+from bayescal.deployment.rows import (
+    CalibrationRows,
+    NewRows,
+    block_predictor,
+    compress,
+    kept_rows,
+    shift_block,
+    snapshot,
+)
 from bayescal.deployment.shares import LEVELS, Population, integrate_shares, known_shares
 from bayescal.inference import read_class_prior
 
@@ -50,7 +61,7 @@ _ERRORS = 0.1
 
 
 @dataclass(eq=False, repr=False)
-class PriorShift(ClassifierMixin, BaseEstimator):
+class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     r"""Calibrated probabilities for a population with other class shares.
 
     Use it when a calibrated model meets new data in which the classes are more or less frequent
@@ -176,7 +187,7 @@ class PriorShift(ClassifierMixin, BaseEstimator):
     @single_threaded_blas()
     def fit(
         self,
-        scores: ArrayLike | None = None,
+        scores: ArrayLike | Blocks | None = None,
         y: None = None,
         *,
         sample_weight: ArrayLike | None = None,
@@ -187,8 +198,10 @@ class PriorShift(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, optional
+        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks, optional
             New scores as the calibrator takes them. Optional if ``class_prior`` holds known shares.
+            :class:`Blocks` and other sources that are read in blocks take one pass; their labels
+            are ignored.
         y : None
             Ignored; labels are not needed.
         sample_weight : array-like of shape (m,), optional
@@ -232,23 +245,25 @@ class PriorShift(ClassifierMixin, BaseEstimator):
                 "scores must be given to learn the class shares; or pass known shares as "
                 "class_prior"
             )
-        new, weights, index = self._read_new(scores, sample_weight, populations, known)
-        zero = (new == 0).any() or (known is not None and (known.probs == 0).any())
-        floor = _ERRORS / as_rows(known.weights).sum() if known is not None and zero else _TINY
-        floor = min(float(floor), _ERRORS / k)
+        floors = np.array([_TINY, _TINY])
+        if known is not None:
+            floors[1] = min(_ERRORS / as_rows(known.weights).sum(), _ERRORS / k)
+        new = self._read_new(scores, sample_weight, populations, known, floors)
+        zero = (new.probs == 0).any() or (known is not None and (known.probs == 0).any())
+        floor = float(floors[int(zero)])
         recalibration = self._recalibrations(known, floor, rng)
         count = 1 if self.populations_ is None else len(self.populations_)
         if estimated:
-            logs = np.log(np.maximum(new, floor))
-            groups = [index == group for group in range(count)]
-            parts = [Population(logs[own], as_rows(weights[own])) for own in groups]
+            logs = np.log(np.maximum(new.probs, floor))
+            groups = [new.index == group for group in range(count)]
+            parts = [Population(logs[rows], new.counts(rows)) for rows in groups]
             shares = integrate_shares(parts, recalibration, alpha, rng)
         else:
             shares = known_shares(alpha, count, len(recalibration.theta))
         log_calibration = recalibration.log_shares
         self.shares_ = shares.mean[0] if self.populations_ is None else shares.mean
         self.calibration_shares_ = np.exp(log_calibration).mean(axis=0)
-        self.clipped_ = int((new < floor).any(axis=1).sum())
+        self.clipped_ = int(new.clipped[int(zero)])
         self.state_ = {
             "theta": recalibration.theta,
             "log_ratio": shares.log_points - log_calibration[:, None, :],
@@ -257,8 +272,8 @@ class PriorShift(ClassifierMixin, BaseEstimator):
             "share_at_zero": shares.at_zero,
             "seed": np.array(seed),
         }
-        if known is not None and len(new) and k <= MAX_CLASSES:
-            self._keep_cells(known, new, weights, index, count)
+        if known is not None and len(new.probs) and k <= MAX_CLASSES:
+            self._keep_cells(known, new, count)
             quick = self.populations_ is None and k <= _QUICK_CLASSES
             check = self.check_ if quick else None
             if isinstance(check, ShiftCheck) and check.p_value < 0.01:
@@ -306,19 +321,29 @@ class PriorShift(ClassifierMixin, BaseEstimator):
         return ends if self.populations_ is not None else (ends[0][0], ends[1][0])
 
     @ignoring_underflow
-    def predict_proba(self, scores: ArrayLike, populations: ArrayLike | None = None) -> np.ndarray:
+    def predict_proba(
+        self, scores: ArrayLike | Blocks, populations: ArrayLike | None = None
+    ) -> Any:
         """Compute the probabilities of all classes under the new class shares.
 
         Parameters
         ----------
-        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
+        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks
         populations : array-like of shape (m,), optional
             Needed if the fit had populations, and among those.
 
         Returns
         -------
         array of shape (m, k), float64
+            Blocks and sources that are read in blocks give :class:`Blocks`, computed when they are
+            read; Dask arrays give Dask arrays.
         """
+        if (blocks := as_blocks(scores)) is not None:
+            check_is_fitted(self)
+            group = int(self._index_of(populations, 1)[0])
+            predict = block_predictor(self.calibrator_, blocks.names, self.classes_)
+            shift = partial(shift_block, self._arrays(group), predict)
+            return map_blocks(shift, blocks, scores, len(self.classes_))
         return self._predict(scores, populations, mean_of_draws)
 
     @ignoring_underflow
@@ -431,24 +456,40 @@ class PriorShift(ClassifierMixin, BaseEstimator):
         return rows
 
     def _read_new(
-        self, scores: Any, sample_weight: Any, populations: Any, known: CalibrationRows | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read new rows of positive weight: probabilities, weights, positions of populations."""
-        self.populations_ = None
+        self,
+        scores: Any,
+        sample_weight: Any,
+        populations: Any,
+        known: CalibrationRows | None,
+        floors: np.ndarray,
+    ) -> NewRows:
+        """Read new rows of positive weight; count those below the floors."""
+        self.populations_, k = None, len(self.classes_)
+        first = self.calibrator_ is None and "n_features_in_" not in vars(self)
         if scores is None:
             if self.calibrator_ is None and known is None:
-                self.n_features_in_ = len(self.classes_)
-            return np.empty((0, len(self.classes_))), np.empty(0), np.empty(0, int)
-        first = self.calibrator_ is None and "n_features_in_" not in vars(self)
+                self.n_features_in_ = k
+            return NewRows(np.empty((0, k)), np.empty(0), np.empty(0, int), np.zeros(2))
+        if (blocks := as_blocks(scores, None, sample_weight)) is not None:
+            if populations is not None:
+                raise ValueError(
+                    "populations must be None for scores in blocks; fit one PriorShift to the "
+                    "blocks of each"
+                )
+            if first:
+                self.n_features_in_ = k
+            predict = block_predictor(self.calibrator_, blocks.names, self.classes_)
+            return compress(blocks.mapped(predict), k, floors)
         probs = self._probabilities(scores, reset=first)
         weights = check_weights(sample_weight, len(probs), match="scores")
         used = weights > 0
         index = np.zeros(len(probs), int)
         if populations is not None:
-            labels = label_array(populations, len(probs))
-            self.populations_, index = np.unique(labels[used], return_inverse=True)
-            return probs[used], weights[used], index.ravel()
-        return probs[used], weights[used], index[used]
+            labels = label_array(populations, len(probs))[used]
+            self.populations_, index[used] = np.unique(labels, return_inverse=True)
+        probs = probs[used]
+        clipped = (probs.min(axis=1)[:, None] < floors).sum(axis=0)
+        return NewRows(probs, weights[used], index[used], clipped)
 
     def _probabilities(self, scores: Any, reset: bool = False) -> np.ndarray:
         """Return calibrated probabilities (m, k) of scores."""
@@ -456,8 +497,8 @@ class PriorShift(ClassifierMixin, BaseEstimator):
             probs = to_host(self.calibrator_.predict_proba(scores))
             if not isinstance(probs, np.ndarray):
                 raise TypeError(
-                    f"scores must be an array in memory, got {type(scores).__name__}; pass blocks "
-                    "to as_function one by one"
+                    f"scores must be an array in memory, got {type(scores).__name__}; fit and "
+                    "predict_proba take blocks"
                 )
             check_finite(probs, "probabilities of the calibrator")
             return probs
@@ -475,21 +516,14 @@ class PriorShift(ClassifierMixin, BaseEstimator):
         _, shares = read_class_prior(self.calibration_shares, k := len(self.classes_))
         return exact(shares, k)
 
-    def _keep_cells(
-        self,
-        known: CalibrationRows,
-        new: np.ndarray,
-        weights: np.ndarray,
-        index: np.ndarray,
-        count: int,
-    ) -> None:
+    def _keep_cells(self, known: CalibrationRows, new: NewRows, count: int) -> None:
         """Keep the counts in cells of scores that the check needs."""
-        first, second, size = score_cells(known.probs, known.weights, new)
+        first, second, size = score_cells(known.probs, known.weights, new.probs)
         classes = len(self.classes_)
         cells = known.codes * size + first
         counts = np.bincount(cells, as_rows(known.weights), classes * size)
         self.state_["class_cells"] = counts.reshape(classes, size)
-        counts = np.bincount(index * size + second, as_rows(weights), count * size)
+        counts = np.bincount(new.index * size + second, new.counts(), count * size)
         self.state_["cells"] = counts.reshape(count, size)
 
     def _predict(self, scores: Any, populations: Any, reduce: Any) -> np.ndarray:

@@ -1,19 +1,41 @@
-"""A fitted calibrator as it is now, and the rows that tell how good it is."""
+"""A fitted calibrator as it is now, the rows that tell how good it is, and new rows."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.numerics import effective_size, sigmoid, softmax
+from bayescal.calibrators.auto import Auto
 from bayescal.calibrators.base.dispatch import as_fitted
+from bayescal.calibrators.base.draws import mean_of_draws
+from bayescal.data.blocks.reader import as_numbers, block_rows
+from bayescal.data.blocks.stream import Block, Blocks
+from bayescal.data.history import History
+from bayescal.data.rows import Rows, Sums, add
+from bayescal.data.scores import convert
+from bayescal.data.weights import check_weights_of
+from bayescal.deployment.recalibration import as_rows, shifted
 
-__all__ = ["CalibrationRows", "kept_rows", "snapshot"]
+__all__ = [
+    "CalibrationRows",
+    "NewRows",
+    "block_predictor",
+    "compress",
+    "kept_rows",
+    "shift_block",
+    "snapshot",
+]
+
+_HISTORY = History._fields
 
 
 @dataclass(frozen=True)
@@ -25,6 +47,95 @@ class CalibrationRows:
     weights: np.ndarray
 
 
+@dataclass(frozen=True)
+class NewRows:
+    """New rows: calibrated probabilities (m, k), positive weights, positions of populations."""
+
+    probs: np.ndarray
+    weights: np.ndarray
+    index: np.ndarray
+    #: The numbers of rows with a probability below each of two floors.
+    clipped: np.ndarray
+    #: Whether the weights are numbers of rows.
+    counted: bool = False
+
+    def counts(self, rows: Any = slice(None)) -> np.ndarray:
+        """Return the numbers of rows that some of these rows stand for."""
+        weights = self.weights[rows]
+        return weights if self.counted else as_rows(weights)
+
+
+def block_predictor(
+    calibrator: Any, names: list[object] | None, classes: np.ndarray
+) -> Callable[[Block], np.ndarray]:
+    """Return a function that computes the calibrated probabilities (n, k) of a block of scores."""
+    if calibrator is None:
+        return partial(_read_block, names, classes)
+    inner = as_fitted(calibrator.calibrators_[0]) if isinstance(calibrator, Auto) else calibrator
+    predict = getattr(inner, "_predict_block", None)
+    return partial(_predict_block, calibrator) if predict is None else partial(predict, names)
+
+
+def shift_block(
+    state: dict[str, np.ndarray], predict: Callable[[Block], np.ndarray], block: Block
+) -> np.ndarray:
+    """Compute the probabilities (n, k) of a block under the new class shares."""
+    return shifted(state, predict(block), mean_of_draws)
+
+
+def compress(blocks: Blocks, k: int, floors: np.ndarray) -> NewRows:
+    """Read blocks of probabilities (n, k), and merge the rows as :class:`History` does."""
+    sums = blocks.total(partial(_compress_block, floors), partial(_join, k))
+    total, squares, fractional = sums["sizes"]
+    history = History(*(sums[name] for name in _HISTORY))
+    rows = history.rows("logits")[0]
+    logs, weights = np.asarray(rows.scores), np.asarray(rows.weights)
+    # Weights that are not counts are scaled to their effective number of rows, and so is a sample.
+    size = effective_size(total, squares) if fractional else total
+    if history.threshold > 0:
+        size = min(size, effective_size(weights.sum(), weights @ weights))
+    weights = weights if size == total == weights.sum() else weights * (size / weights.sum())
+    probs = sigmoid(np.stack([-logs, logs], axis=1)) if k == 2 else softmax(logs)
+    index = np.zeros(len(probs), int)
+    return NewRows(probs, weights, index, sums["clipped"].astype(int), counted=True)
+
+
+def _read_block(names: list[object] | None, classes: np.ndarray, block: Block) -> np.ndarray:
+    columns = as_numbers(block, "probs").shape[1]
+    columns = columns if len(classes) == 2 else len(classes)
+    return convert(block_rows(block, names, "probs", columns, classes), "probs", "probabilities")[0]
+
+
+def _predict_block(calibrator: Any, block: Block) -> np.ndarray:
+    return np.asarray(calibrator.predict_proba(block.scores))
+
+
+def _compress_block(floors: np.ndarray, block: Block) -> Sums | None:
+    probs = np.asarray(block.scores)
+    weights = np.ones(len(probs))
+    if block.weights is not None:
+        weights = check_weights_of(block.weights, len(probs), "weights", match="scores")
+        probs, weights = probs[weights > 0], weights[weights > 0]
+    if not len(probs):
+        return None
+    with np.errstate(divide="ignore"):
+        logs = np.log(probs)
+    scores = logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
+    history = History.of_rows(Rows(scores, np.zeros(len(probs), int), weights), None)
+    fractional = float((weights != np.floor(weights)).any())
+    return {
+        **history._asdict(),
+        "sizes": np.array([weights.sum(), weights @ weights, fractional]),
+        "clipped": (probs.min(axis=1)[:, None] < floors).sum(axis=0).astype(float),
+    }
+
+
+def _join(k: int, first: Sums, second: Sums) -> Sums:
+    histories = (History(*(sums[name] for name in _HISTORY)) for sums in (first, second))
+    rest = [{name: sums[name] for name in ("sizes", "clipped")} for sums in (first, second)]
+    return {**next(histories).join(next(histories), k)._asdict(), **add(*rest)}
+
+
 def snapshot(calibrator: Any) -> Any:
     """Return a fitted calibrator as it is now; later fits of it change nothing."""
     if calibrator is None:
@@ -32,7 +143,14 @@ def snapshot(calibrator: Any) -> Any:
     if isinstance(calibrator, type) or not hasattr(calibrator, "predict_proba"):
         raise TypeError(f"calibrator must be a fitted calibrator, got {calibrator!r}")
     check_is_fitted(calibrator)
-    if not hasattr(calibrator, "classes_") or getattr(calibrator, "inputs", "") == "top_logits":
+    if getattr(calibrator, "inputs", "") == "top_logits":
+        raise TypeError(
+            "calibrator must predict the probabilities of all classes, got "
+            f"{type(calibrator).__name__} of truncated logits: they do not say how the rest of a "
+            "row is divided, so the shares of most classes cannot be learned; calibrate the "
+            'probabilities of the classes whose shares may have changed with inputs="probs"'
+        )
+    if not hasattr(calibrator, "classes_"):
         raise TypeError(
             "calibrator must predict the probabilities of all classes, got "
             f"{type(calibrator).__name__}; fit one PriorShift for each label"

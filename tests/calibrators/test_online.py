@@ -17,6 +17,7 @@ from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
+from bayescal.data import history
 
 Array = np.ndarray
 BINARY = [bc.Temperature, bc.Logistic, bc.Beta, bc.Quadratic, bc.AveragedBeta]
@@ -123,8 +124,8 @@ def test_cells_do_not_depend_on_the_batches() -> None:
     for name in ("y", "exponent"):
         assert all(np.array_equal(h[name], histories[0][name]) for h in histories)
     for name in ("scores", "weights"):
-        for history in histories:
-            np.testing.assert_allclose(history[name], histories[0][name], rtol=1e-9)
+        for kept in histories:
+            np.testing.assert_allclose(kept[name], histories[0][name], rtol=1e-9)
     assert len(histories[0]["y"]) <= 2048
 
 
@@ -145,6 +146,51 @@ def test_a_sample_of_many_classes_does_not_depend_on_the_batches() -> None:
     # Weights stand for all rows: their sum is unbiased, with an error of about sqrt(n - m).
     weights = np.maximum(a.history_["weights"], a.history_["threshold"])
     assert weights.sum() == pytest.approx(n, abs=5 * (n - 16_384) ** 0.5 * n / 16_384)
+
+
+@pytest.mark.parametrize("size", [3000, 7000, 32_000])
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_a_sample_of_many_classes_has_the_gradients_of_all_rows(
+    kind: Any, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fit to the sample differs by 0.01 to 0.1 from that to all rows, and hardly by weights.
+
+    Samples of five classes really have 838,860 rows; these here are the hardest.
+    """
+    matrix = kind in (bc.Matrix, bc.Dirichlet, bc.StructuredMatrix)
+    count = 16_000 if matrix else 8000
+    monkeypatch.setattr(history, "_ROW_NUMBERS", 5 * count)
+    monkeypatch.setattr(history, "_MIN_ROWS", count)
+    probs, y = rows_of_classes(32_000, 5)
+    weights = np.random.default_rng(1).random(32_000)
+    whole = kind().fit(probs, y, weights)
+    learned = in_batches(kind(), probs, y, size, weights)
+    assert len(learned.history_["y"]) == count
+    factors = learned.history_["factors"]
+    assert factors.min() > 0.3 and factors.max() < 3
+    difference = np.abs(learned.predict_proba(probs) - whole.predict_proba(probs)).max()
+    assert difference < 1e-3
+    # Weights of the sample add up to those of all rows.
+    kept = learned.history_["weights"][:, 0]
+    kept = np.maximum(kept, learned.history_["threshold"]) * factors[:, 0]
+    assert kept.sum() == pytest.approx(weights.sum(), rel=1e-3)
+
+
+def test_forgetting_with_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "_ROW_NUMBERS", 5 * 3000)
+    monkeypatch.setattr(history, "_MIN_ROWS", 3000)
+    probs, y = rows_of_classes(12_000, 5)
+    weights = 0.8 ** (11 - np.arange(12_000) // 1000)
+    whole = bc.Vector().fit(probs, y, weights)
+    learned = in_batches(bc.Vector(), probs, y, 1000, forgetting=0.8)
+    np.testing.assert_allclose(learned.predict_proba(probs), whole.predict_proba(probs), atol=1e-3)
+    both = in_batches(bc.Vector(), probs, y, 1000, forgetting="auto")
+    assert both.history_["factors"].shape == (3000, 6)
+    mixed = 0.0
+    for rate, share in zip([1, 0.97, 0.9, 0.8, 0.6, 0.4], both.forgetting_weights_, strict=True):
+        mixed = mixed + share * np.float64(rate) ** (11 - np.arange(12_000) // 1000)
+    whole = bc.Vector().fit(probs, y, mixed)
+    np.testing.assert_allclose(both.predict_proba(probs), whole.predict_proba(probs), atol=1e-3)
 
 
 @pytest.mark.parametrize("inference", ["laplace", "nuts"])

@@ -186,3 +186,108 @@ def test_other_settings_and_rows_are_errors(folder: Path) -> None:
     assert Path("state.json").read_text() == before
     Path("broken.json").write_text("{}")
     wrong("must be a file that bayescal monitor has written", "--state", "broken.json")
+
+
+NAMES = ["ash", "birch", "cedar"]
+
+
+def several(n: int = 900) -> pd.DataFrame:
+    """Return probabilities of three labels, of which the second is over-confident."""
+    rng = np.random.default_rng(5)
+    log_odds = rng.normal(0, 2, (n, 3))
+    y = rng.random((n, 3)) < expit(log_odds * [1, 0.3, 1])
+    probs = pd.DataFrame(expit(log_odds), columns=[f"p_{name}" for name in NAMES])
+    table = probs.assign(**{f"is_{name}": y[:, j].astype(int) for j, name in enumerate(NAMES)})
+    return table.assign(w=rng.choice([0.25, 1.0], n), day=np.arange(n))
+
+
+def several_run(*line: str, code: int = 0) -> dict[str, Any]:
+    return numbers(*line, code=code, label="is_ash,is_birch,is_cedar")
+
+
+@pytest.mark.parametrize("given", ["in order", "by name", "not named"])
+def test_several_labels(given: str, folder: Path) -> None:
+    table = several()
+    probs, y = table.filter(like="p_"), table.filter(like="is_")
+    line = ["--model", "p_cedar,p_ash,p_birch"]
+    if given == "in order":
+        table.columns = [name.replace("p_", "score") for name in table.columns]
+        table = table.rename(columns=dict(zip(table.columns[:3], "abc", strict=True)))
+        line = ["--model", "a,b,c"]
+    elif given == "not named":
+        table, line = table.drop(columns=["w", "day"]), []
+    monitor = bc.Monitor(task="multilabel", classes=[f"is_{name}" for name in NAMES])
+    for end in (10, 900):
+        table[:end].to_csv("log.csv", index=False)
+        found = several_run(*line, code=ALARM if end == 900 else 0)
+        new = slice(monitor.n_rows_, end)
+        monitor.update(probs[new].to_numpy(), y[new].to_numpy())
+        assert found["log_evidence"] == pytest.approx(monitor.log_evidence_, abs=1e-9)
+    assert found["action"] == monitor.action_
+    assert found["action"].startswith("label is_birch: confidence is too high")
+    assert found["slope"]["is_birch"] == pytest.approx(monitor.slope_interval(1), rel=1e-9)
+    again = bc.Monitor.load("state.json")
+    assert (again.task, again.classes) == (monitor.task, monitor.classes)
+
+
+def test_several_labels_with_weights_times_and_logits(folder: Path) -> None:
+    table = several()
+    probs, y, w = table.filter(like="p_"), table.filter(like="is_"), table["w"]
+    table.update(np.log(probs) - np.log1p(-probs))
+    table = table.astype(dict.fromkeys(y.columns, bool))
+    table.to_csv("log.csv", index=False)
+    table.to_parquet("log.parquet", index=False)
+    line = ["--model", ",".join(probs.columns), "--inputs", "logits", "--weights", "w"]
+    monitor = bc.Monitor(task="multilabel").update(probs.to_numpy(), y.to_numpy(), w)
+    for file in ("log.csv", "log.parquet"):
+        state = ["--state", f"{file}.json", "--time", "day"]
+        found = numbers(*line, *state, code=ALARM, file=file, label=",".join(y.columns))
+        assert found["log_evidence"] == pytest.approx(monitor.log_evidence_, rel=1e-9)
+        assert found["alarm_time"] == str(found["alarm_row"])
+    result = run(*line, "--state", "text.json", "--plot", "course.png", label=",".join(y.columns))
+    assert "Label is_birch: slope 0." in result.stdout
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_several_labels_in_large_files(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = several()
+    for name, value in (("LARGE", 1000), ("ROWS", 70), ("BYTES", 3000)):
+        monkeypatch.setattr(_streams, name, value)
+    table.loc[::7, "p_ash"] = np.nan
+    writer = table.to_csv if kind == "csv" else table.to_parquet
+    writer(f"log.{kind}", index=False)
+    labels = ",".join(table.filter(like="is_").columns)
+    line = ["--model", "p_ash,p_birch,p_cedar", "--skip-missing"]
+    found = numbers(*line, code=ALARM, file=f"log.{kind}", label=labels)
+    kept = table[table["p_ash"].notna()]
+    whole = bc.Monitor(task="multilabel").update(
+        kept.filter(like="p_").to_numpy(), kept.filter(like="is_").to_numpy()
+    )
+    assert found["rows"] == len(kept)
+    assert found["log_evidence"] == pytest.approx(whole.log_evidence_, abs=1e-9)
+
+
+def test_wrong_labels_are_errors(folder: Path) -> None:
+    table = several(50)
+    table.to_csv("log.csv", index=False)
+    start = ["monitor", "log.csv", "--state", "state.json", "--label"]
+    for line, message in (
+        (["is_ash,is_fir"], "no column named 'is_fir' (--label)"),
+        (["is_ash,is_ash"], "--label must be different columns"),
+        (["is_ash,is_birch"], "are not named like the labels"),
+        (["is_ash,is_birch", "--model", "p_ash"], "must name 2 columns, as there are 2 labels"),
+        (["is_ash,day", "--model", "p_ash,p_birch"], "must hold zeros and ones"),
+        (["is_ash,is_birch", "--classes", "0,1"], "--classes must be left out"),
+        (["is_ash,is_birch", "--model", "p_ash,day"], "column 'day' of model"),
+    ):
+        check_error([*start, *line], message)
+    run("--model", "p_ash,p_birch", label="is_ash,is_birch")
+    line = [*start, "is_ash,is_birch", "--model", "p_ash,p_cedar"]
+    check_error(line, "--model must be the same in all runs: it was p_ash,p_birch")
+
+
+def test_a_column_whose_name_has_a_comma_is_one_label(folder: Path) -> None:
+    cases().rename(columns={"y": "p,w"}).drop(columns=["w"]).to_csv("log.csv", index=False)
+    assert numbers("--model", "p", code=ALARM, label="p,w")["rows"] == 900

@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import bayescal as bc
+from bayescal.data import history
 
 SEPARATION = 2.4
 
@@ -358,8 +359,19 @@ def test_errors(options: dict[str, Any], arguments: dict[str, Any], message: str
         bc.PriorShift(**options).fit([0.2, 0.3], **arguments)
 
 
+def _fit_truncated(calibrator: Any) -> Any:
+    logits = np.random.default_rng(0).normal(size=(50, 9))
+    top = np.sort(np.argsort(-logits, axis=1)[:, :3], axis=1)
+    rest = np.log(np.exp(logits).sum(axis=1) - np.exp(np.take_along_axis(logits, top, 1)).sum(1))
+    y = np.random.default_rng(1).integers(0, 9, 50)
+    return calibrator.fit((top, np.take_along_axis(logits, top, 1), rest), y)
+
+
 def test_what_is_no_calibrator_of_classes() -> None:
     labels = np.array([[0, 1], [1, 0], [1, 1], [0, 0]])
+    truncated = bc.Temperature(inputs="top_logits", classes=9)
+    with pytest.raises(TypeError, match="do not say how the rest of a row is divided"):
+        bc.PriorShift(_fit_truncated(truncated)).fit(np.eye(3))
     several = bc.MultiLabel(bc.Auto()).fit(labels * 0.5 + 0.2, labels)
     for wrong in (several, bc.Beta, 3):
         with pytest.raises(TypeError, match="calibrator must"):
@@ -462,3 +474,111 @@ def coverage(k: int, n: int, m: int, sets: int) -> float:
 @pytest.mark.parametrize(("k", "n", "m"), [(2, 200, 2000), (2, 2000, 200), (3, 300, 1000)])
 def test_intervals_contain_the_true_shares(k: int, n: int, m: int) -> None:
     assert 0.83 < coverage(k, n, m, 100) < 0.97
+
+
+# --- rows in blocks -----------------------------------------------------------------------------
+
+
+def in_blocks(scores: np.ndarray, weights: np.ndarray | None = None, count: int = 7) -> bc.Blocks:
+    parts = np.array_split(np.arange(len(scores)), count)
+    if weights is None:
+        return bc.Blocks([(scores[part],) for part in parts])
+    return bc.Blocks([(scores[part], None, weights[part]) for part in parts])
+
+
+@pytest.mark.parametrize("weighting", ["none", "counts", "fractions"])
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_blocks_equal_all_rows(k: int, weighting: str) -> None:
+    shares = np.full(k, 1 / k)
+    fit_scores, y = draw_many(600, shares, 1)
+    scores, _ = draw_many(1500, np.append(0.6, np.full(k - 1, 0.4 / (k - 1))), 2)
+    scores[:40] = scores[40:80]  # ties
+    if k == 2:
+        fit_scores, scores = (z[:, 1] - z[:, 0] for z in (fit_scores, scores))
+    rng = np.random.default_rng(3)
+    weights = {
+        "none": None,
+        "counts": rng.integers(0, 4, len(scores)).astype(float),
+        "fractions": rng.random(len(scores)),
+    }[weighting]
+    calibrator = bc.Auto(inputs="logits").fit(fit_scores, y)
+    whole = bc.PriorShift(calibrator).fit(scores, sample_weight=weights)
+    blocks = bc.PriorShift(calibrator).fit(in_blocks(scores, weights))
+    np.testing.assert_allclose(blocks.shares_, whole.shares_, atol=1e-9)
+    np.testing.assert_allclose(blocks.shares_interval(), whole.shares_interval(), atol=1e-6)
+    assert blocks.clipped_ == whole.clipped_
+    assert single(blocks).statistic == pytest.approx(single(whole).statistic, rel=1e-9)
+    predicted = blocks.predict_proba(bc.Blocks([(scores, np.zeros(len(scores), int))]))
+    found = next(iter(predicted.each(lambda block: block.scores)))
+    np.testing.assert_array_equal(found, blocks.predict_proba(scores))
+
+
+@pytest.mark.filterwarnings("ignore:The scores are no mixture")
+@pytest.mark.parametrize("zeros", [False, True])
+def test_blocks_of_many_rows_are_merged_in_cells(zeros: bool) -> None:
+    calibrator: Any = (bc.Isotonic if zeros else bc.Beta)(inputs="logits").fit(*draw(500, 0.5, 1))
+    scores, _ = draw(40_000, 0.1, 2)
+    whole = bc.PriorShift(calibrator).fit(scores)
+    blocks = bc.PriorShift(calibrator).fit(in_blocks(scores))
+    np.testing.assert_allclose(blocks.shares_, whole.shares_, atol=2e-5)
+    np.testing.assert_allclose(blocks.shares_interval(), whole.shares_interval(), atol=2e-4)
+    assert blocks.clipped_ == whole.clipped_
+    assert (blocks.clipped_ > 0) == zeros
+
+
+def test_a_sample_of_blocks_counts_as_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many rows of many classes a sample counts: its interval is as wide as that of as many."""
+    monkeypatch.setattr(history, "_ROW_NUMBERS", 5 * 400)
+    monkeypatch.setattr(history, "_MIN_ROWS", 400)
+    probs = softmax(draw_many(8000, np.full(5, 0.2), 1)[0], axis=1)
+    options: Any = {"calibration_shares": np.full(5, 0.2)}
+    sample = bc.PriorShift(**options).fit(in_blocks(probs, count=20))
+    few, all_rows = (bc.PriorShift(**options).fit(rows) for rows in (probs[:400], probs))
+    width = [np.mean(np.subtract(*fit.shares_interval()[::-1])) for fit in (sample, few, all_rows)]
+    assert width[0] == pytest.approx(width[1], rel=0.1)
+    assert width[0] > 3 * width[2]
+    low, high = sample.shares_interval(0.999)
+    assert ((low < all_rows.shares_) & (all_rows.shares_ < high)).all()
+
+
+def test_sources_that_are_read_in_blocks(tmp_path: Path) -> None:
+    da = pytest.importorskip("dask.array")
+    scores, _ = draw(3000, 0.1, 2)
+    calibrator = fitted()
+    whole = bc.PriorShift(calibrator).fit(scores)
+    chunks = da.from_array(scores, chunks=700)
+    shift = bc.PriorShift(calibrator).fit(chunks)
+    np.testing.assert_allclose(shift.shares_, whole.shares_, atol=1e-5)
+    predicted = shift.predict_proba(chunks)
+    assert isinstance(predicted, da.Array) and predicted.shape == (3000, 2)
+    np.testing.assert_allclose(predicted.compute(), shift.predict_proba(scores), atol=1e-12)
+
+
+def test_blocks_of_plain_probabilities_and_of_classifiers() -> None:
+    scores, _ = draw(2000, 0.1, 2)
+    options: Any = {"calibration_shares": [0.5, 0.5], "classes": ["no", "yes"]}
+    p = expit(scores)
+    frame = pd.DataFrame({"yes": p, "no": 1 - p})
+    whole = bc.PriorShift(**options).fit(frame)
+    for parts in ([(p[:900],), (p[900:],)], [(frame[:900],), (frame[900:],)]):
+        blocks = bc.PriorShift(**options).fit(bc.Blocks(parts))
+        np.testing.assert_allclose(blocks.shares_, whole.shares_, atol=1e-9)
+    rows, y = draw(500, 0.5, 1)
+    model = LogisticRegression().fit(rows[:, None], y)
+    given: Any = {"calibration": (rows[:, None], y)}
+    found = [
+        bc.PriorShift(model).fit(new, **given).shares_
+        for new in (scores[:, None], in_blocks(scores[:, None]))
+    ]
+    np.testing.assert_allclose(*found, atol=1e-9)
+
+
+def test_errors_of_blocks() -> None:
+    shift = bc.PriorShift(fitted())
+    blocks = in_blocks(draw(100, 0.1, 2)[0])
+    with pytest.raises(ValueError, match="populations must be None for scores in blocks"):
+        shift.fit(blocks, populations=np.zeros(100))
+    with pytest.raises(ValueError, match="blocks must hold rows"):
+        shift.fit(bc.Blocks([(np.zeros(5), None, np.zeros(5))]))
+    with pytest.raises(ValueError, match="block 0: "):
+        shift.fit(bc.Blocks([(np.zeros((5, 3)),)]))

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, on_host
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import seed_of
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import ignoring_underflow
@@ -26,7 +26,7 @@ from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction, Tree, needed
 from bayescal.calibrators.base.status import keep_status, remedies
 from bayescal.data.blocks.reader import block_rows
-from bayescal.data.blocks.stream import Block, Blocks, as_blocks, map_chunks
+from bayescal.data.blocks.stream import Block, Blocks, as_blocks, map_blocks
 from bayescal.data.given import MEMORY, Given, as_source
 from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import Classes, class_places, column_names, in_order
@@ -276,20 +276,12 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
         check_is_fitted(self)
         if (blocks := as_blocks(scores)) is not None:
-            return self._predict_in_blocks(blocks, scores)
+            predict = partial(self._predict_block, blocks.names)
+            return map_blocks(predict, blocks, scores, len(self.classes_))
         rows = self._new_rows(scores)
         values = self._converted(rows)
         with np.errstate(over="ignore"):
             return self._answer(self.apply(self.state_, values), rows, scores)
-
-    def _predict_in_blocks(self, blocks: Blocks, scores: Any) -> Any:
-        """Predict block by block; return blocks, or an array of the scores' library."""
-        predict = partial(self._predict_block, blocks.names)
-        if on_host(scores):
-            return np.concatenate([*blocks.each(predict)])
-        if hasattr(scores, "map_blocks") and hasattr(scores, "chunks"):
-            return map_chunks(predict, scores, len(self.classes_))
-        return blocks.mapped(predict)
 
     def _predict_block(self, names: list[object] | None, block: Block) -> np.ndarray:
         columns = vars(self)["n_features_in_"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.keywords import ConstructorSignature, accept_other_words
+from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
 from bayescal.calibrators.base.report import (
@@ -69,7 +69,7 @@ def report_of_rows(
     )
 
 
-class Estimator:
+class Estimator(AcceptsOtherWords):
     """An estimator whose methods answer arrays of any library, and whose fit reports on itself.
 
     A fit keeps a sample of its rows as ``_kept_rows``, from which the report is made on request.
@@ -83,13 +83,6 @@ class Estimator:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         dispatch_methods(cls)
-
-    __signature__ = ConstructorSignature()
-
-    def __new__(cls, *_: Any, **options: Any) -> Self:
-        """Create an instance; keywords of other libraries, such as ``n_bins``, are renamed."""
-        accept_other_words(cls, options)
-        return super().__new__(cls)
 
     def _takes_arrays(self) -> bool:
         """Return whether all methods accept arrays of all libraries without conversion."""

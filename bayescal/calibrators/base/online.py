@@ -14,6 +14,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
+from bayescal.calibrators.base.matching import Stages, match_gradients
 from bayescal.calibrators.base.status import keep_status, remedies
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.given import BLOCKS, Given, as_source
@@ -28,6 +29,9 @@ __all__ = ["RATES", "OnlineCalibrator"]
 #: Rates of forgetting that "auto" compares, and the factor by which it forgets their past losses.
 RATES = np.array([1.0, 0.97, 0.9, 0.8, 0.6, 0.4])
 _LOSS_MEMORY = 0.9
+#: How often the gradients of a sample are matched with those of all rows, and the largest relative
+#: change of a weight after which nothing is left to change.
+_MATCHES, _SMALL_CHANGE = 5, 5e-3
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -98,9 +102,10 @@ class OnlineCalibrator(Calibrator):
         The history contains at most 2,048 cells of binary scores (about 0.01 wide in log odds) or
         65,536 cells of three classes, at the weighted means of their scores. Of k > 3 classes it
         contains rows: all of them up to max(4,194,304 / k, 16,384), then a sample of this size,
-        which differs from one fit to all rows by the error of a sample. ``history_`` is part of
-        files and copies; delete it if they must not contain scores and labels. ``report_``
-        describes the rows of the history.
+        whose weights are changed until a fit has the gradients of all rows; this takes two or more
+        further fits. Matrices of more than 16 classes then have the error of a sample. ``history_``
+        is part of files and copies; delete it if they must not contain scores and labels.
+        ``report_`` describes the rows of the history.
 
         Examples
         --------
@@ -124,18 +129,22 @@ class OnlineCalibrator(Calibrator):
         new = data.rows.total(partial(_compress, data.least), partial(_join, k))
         batch = History(**new)
         history, losses = _restore(earlier, len(rates))
+        kept = None
         if history is None:
-            history = batch._replace(weights=np.repeat(batch.weights, len(rates), axis=1))
+            history = batch.repeated(len(rates))
         else:
             if auto:
                 losses = _LOSS_MEMORY * losses + self._predictive_losses(history, batch)
-            history = history.forget(rates).join(batch, k)
+            kept = history.forget(rates)
+            history = kept.join(batch, k)
         mix = None
         if auto:
             mix = np.exp(losses.min() - losses)
             mix /= mix.sum()
-        rows, least = history.rows(self.domain, mix)
         seed = self._seed()
+        if history.threshold > 0:
+            history = self._match(history, kept, data, mix, seed)
+        rows, least = history.rows(self.domain, mix)
         fitted = self._add_posterior(self._fit(rows, seed), rows, seed)
         state = {name: np.asarray(value) for name, value in fitted.items()}
         if least is not None:
@@ -150,6 +159,25 @@ class OnlineCalibrator(Calibrator):
             self.forgetting_weights_ = mix
         keep_status(self, Status(int(state.get("status", Status.CONVERGED))), remedies(self))
         return self
+
+    def _match(
+        self, history: History, kept: History | None, data: Given, mix: Any, seed: Any
+    ) -> History:
+        """Change the weights of a sample until a fit has the gradients of all rows."""
+        for _ in range(_MATCHES):
+            fitted = self._fit(history.rows(self.domain, mix)[0], seed)
+            state = {name: np.asarray(value) for name, value in fitted.items()}
+            size = int(np.size(state.get("theta", ())))
+            evaluate = partial(self._stages, state)
+            before = history.factors
+            history = match_gradients(history, kept, data.rows, evaluate, self.domain, size)
+            if np.abs(history.factors / before - 1).max() < _SMALL_CHANGE:
+                break
+        return history
+
+    def _stages(self, state: State, scores: np.ndarray) -> Stages:
+        """Evaluate a fit at scores (n, k), for the gradients of its parameters."""
+        return Stages(self.apply(state, scores), scores)
 
     def _history_of_fit(self) -> dict[str, Any] | None:
         """Return the history of the rows of a fit, if there was one."""
@@ -233,12 +261,10 @@ def _restore(earlier: dict[str, Any] | None, num_rates: int) -> tuple[History | 
     """Return the history, with a column of weights for each rate, and the past losses (q,)."""
     if earlier is None:
         return None, np.zeros(num_rates)
-    history = History(*(earlier[name] for name in History._fields))
+    history = History(**{name: earlier[name] for name in History._fields})
     if history.weights.shape[1] == num_rates:
         return history, earlier["losses"]
-    weights = history.weights @ earlier["mix"]
-    history = history._replace(weights=np.repeat(weights[:, None], num_rates, axis=1))
-    return history, np.zeros(num_rates)
+    return history.mixed(earlier["mix"]).repeated(num_rates), np.zeros(num_rates)
 
 
 def _compress(least: np.ndarray | None, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:

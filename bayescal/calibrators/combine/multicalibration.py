@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import equal_width_cell
+from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import ignoring_underflow, sigmoid
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.dispatch import published_at_once
@@ -44,7 +45,7 @@ class _Patch(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Multicalibration(BaseEstimator):
+class Multicalibration(AcceptsOtherWords, BaseEstimator):
     r"""Multicalibration of binary probabilities over groups that may overlap.
 
     A cell is the intersection of a group (or all rows) with a bin of equal width of the current

@@ -12,6 +12,7 @@ from bayescal._core.arrays import device, matmul, namespace, on_host, wide
 from bayescal._core.numerics import scaled_softmax, softmax, unit_of
 from bayescal._core.optimize import Minimum, Status
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.matching import Stages
 from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.multiclass.members import smooth
@@ -195,6 +196,10 @@ class StructuredCalibrator(LinearCalibrator):
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         return super()._curves(state, theta, _smoothed(state, scores))
+
+    def _stages(self, state: State, scores: np.ndarray) -> Stages:
+        first = scaled_softmax(scores, state["inverse"])
+        return Stages(self.apply(state, scores), _smoothed(state, scores), first)
 
 
 def _smoothed(state: State, scores: Any) -> Any:

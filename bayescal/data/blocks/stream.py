@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from bayescal._core.arrays import on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal.data.blocks.checkpoint import Checkpoint, RowsChanged, rows_of
 from bayescal.data.blocks.dask import map_chunks, of_dask, on_scheduler
@@ -19,7 +20,7 @@ from bayescal.data.blocks.sources import Block, Source, iterated, of_array, of_a
 from bayescal.data.checks import check_count
 from bayescal.data.rows import Sums, add
 
-__all__ = ["Block", "Blocks", "as_blocks", "map_chunks"]
+__all__ = ["Block", "Blocks", "as_blocks", "map_blocks"]
 
 Result = TypeVar("Result")
 #: Called with the pass, the blocks done in it, and their number, if it is known.
@@ -351,6 +352,19 @@ def _source_of(scores: Any, y: Any, weights: Any, arrays: bool = False) -> Sourc
         return of_array(scores, y, weights)
     mapped = isinstance(scores, np.memmap) and scores.nbytes > _IN_MEMORY
     return of_array(scores, y, weights) if mapped else None
+
+
+def map_blocks(function: Callable[[Block], Any], blocks: Blocks, scores: Any, columns: int) -> Any:
+    """Return what a function makes of each block of ``scores``, in the form of these.
+
+    Arrays mapped from files give arrays, those of Dask others of Dask, with so many columns; other
+    scores give blocks.
+    """
+    if on_host(scores):
+        return np.concatenate([*blocks.each(function)])
+    if hasattr(scores, "map_blocks") and hasattr(scores, "chunks"):
+        return map_chunks(function, scores, columns)
+    return blocks.mapped(function)
 
 
 def as_blocks(scores: Any, y: Any = None, sample_weight: Any = None) -> Blocks | None:

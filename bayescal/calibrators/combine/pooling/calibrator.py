@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.dispatch import published_at_once
@@ -93,7 +94,7 @@ class _Learned(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PartialPooling(BaseEstimator):
+class PartialPooling(AcceptsOtherWords, BaseEstimator):
     r"""Calibration of two classes by groups, in which small groups borrow from all rows.
 
     Use it where calibration may differ between segments (regions, devices, age groups), of which

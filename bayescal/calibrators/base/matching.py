@@ -1,0 +1,163 @@
+"""Match a sample of rows to all rows: weights with which a fit has the gradients of all rows.
+
+A fit to a sample of many rows has its error. But what a fit needs of the rows are, near its
+optimum, gradients of the loss: sums over rows. They are computed from all rows while these are at
+hand, and the weights of the sample are changed a little until the sample has the same sums
+(calibration weighting, as of surveys). The optimum of the sample is then that of all rows, up to
+the square of how far it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import to_host
+from bayescal._core.chunks import slices
+from bayescal.data.history import History
+from bayescal.data.rows import Source, Sums
+
+__all__ = ["Stages", "match_gradients"]
+
+#: Numbers in the scores of the rows whose gradients are computed at once.
+_NUMBERS = 1 << 19
+#: Rows from which second moments of gradients are computed.
+_MOMENT_ROWS = 1 << 16
+#: More classes than this have no gradients with respect to matrices.
+_MAX_MATRIX_CLASSES = 16
+#: The largest change of the logarithm of a weight.
+_LARGEST_CHANGE = 1.0
+_RIDGE = 1e-9
+
+
+class Stages(NamedTuple):
+    """What determines the gradients of a fit at rows.
+
+    The probabilities (n, k) of the fit, the features (n, k) that its slopes or its matrix multiply,
+    and the probabilities of a temperature that was fitted before, if there was one.
+    """
+
+    probs: np.ndarray
+    features: np.ndarray
+    first: np.ndarray | None = None
+
+
+class _Gradients(NamedTuple):
+    """Gradients (n, p) of the losses of rows: constants, offsets, slopes or a matrix, temperature.
+
+    The constants are ones, so that the weights of a sample add up to those of all rows.
+    """
+
+    error: np.ndarray
+    features: np.ndarray
+    temperature: np.ndarray
+    matrix: bool
+
+    def total(self, weights: np.ndarray) -> np.ndarray:
+        """Compute the sum (p,) over rows with weights (n,)."""
+        weighted = weights[:, None] * self.error
+        slopes = weighted.T @ self.features if self.matrix else (weighted * self.features).sum(0)
+        parts = weights.sum(), weighted.sum(axis=0), slopes.ravel(), weights @ self.temperature
+        return np.concatenate([np.atleast_1d(part) for part in parts])
+
+    def times(self, step: np.ndarray) -> np.ndarray:
+        """Compute the product (n,) with a vector (p,)."""
+        k = self.error.shape[1]
+        slopes = step[k + 1 : -1]
+        moved = self.error @ slopes.reshape(k, k) if self.matrix else self.error * slopes
+        offsets = self.error @ step[1 : k + 1] + (moved * self.features).sum(axis=1)
+        return step[0] + offsets + self.temperature * step[-1]
+
+    def rows(self) -> np.ndarray:
+        """Return the gradients (n, p)."""
+        n = len(self.error)
+        slopes = self.error * self.features
+        if self.matrix:
+            slopes = (self.error[:, :, None] * self.features[:, None, :]).reshape(n, -1)
+        return np.column_stack([np.ones(n), self.error, slopes, self.temperature])
+
+
+def match_gradients(
+    history: History,
+    earlier: History | None,
+    rows: Source,
+    evaluate: Callable[[np.ndarray], Stages],
+    domain: str,
+    num_parameters: int,
+) -> History:
+    """Change the weights of a sample so that gradients at a fit are those of all rows.
+
+    Parameters
+    ----------
+    history : History
+        The sample, at each of q rates of forgetting.
+    earlier : History or None
+        The rows before ``rows`` were added.
+    rows : Source
+        The rows that were added.
+    evaluate : callable
+        Evaluates the fit at scores (n, k) in the domain.
+    domain : str
+        Domain of the calibrator.
+    num_parameters : int
+        More than 2 k parameters mean a matrix.
+    """
+    k = rows.k
+    matrix = num_parameters > 2 * k + 1 and k <= _MAX_MATRIX_CLASSES
+    gradients = partial(_gradients, evaluate, matrix)
+    target = rows.total(partial(_new_sums, gradients))["sums"]
+    if earlier is not None:
+        target = target + _sums(gradients, earlier, domain)
+    missing = target - _sums(gradients, history, domain)
+    stride = -(-len(history.y) // _MOMENT_ROWS)
+    some = gradients(history.filled(domain)[0][::stride], history.y[::stride]).rows()
+    steps = []
+    for weights, difference in zip(history.represented()[::stride].T, missing, strict=True):
+        moments = (some.T * (weights * stride)) @ some
+        scale = np.sqrt(np.maximum(np.diag(moments), np.finfo(float).tiny))
+        scaled = moments / scale[:, None] / scale + _RIDGE * np.eye(len(scale))
+        steps.append(np.linalg.solve(scaled, difference / scale) / scale)
+    changes = np.empty_like(history.factors)
+    for part, values in _parts(gradients, history, domain):
+        changes[part] = np.stack([values.times(step) for step in steps], axis=1)
+    factors = history.factors * np.exp(np.clip(changes, -_LARGEST_CHANGE, _LARGEST_CHANGE))
+    return history._replace(factors=factors)
+
+
+def _gradients(
+    evaluate: Callable[[np.ndarray], Stages], matrix: bool, scores: np.ndarray, y: np.ndarray
+) -> _Gradients:
+    probs, features, first = evaluate(scores)
+    index = np.arange(len(y)), y
+    error = np.array(probs)
+    error[index] -= 1
+    temperature = np.zeros(len(y))
+    if first is not None:
+        temperature = (first * scores).sum(axis=1) - scores[index]
+    return _Gradients(error, features, temperature, matrix)
+
+
+def _new_sums(gradients: Any, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+    scores = np.asarray(to_host(scores), float)
+    parts = slices(len(y), max(1, _NUMBERS // scores.shape[1]))
+    sums = [gradients(scores[part], y[part]).total(weights[part]) for part in parts]
+    return {"sums": np.sum(sums, axis=0)}
+
+
+def _parts(gradients: Any, history: History, domain: str) -> Iterator[tuple[slice, _Gradients]]:
+    """Yield slices of the rows of a history, and their gradients."""
+    scores = history.filled(domain)[0]
+    for part in slices(len(history.y), max(1, _NUMBERS // scores.shape[1])):
+        yield part, gradients(scores[part], history.y[part])
+
+
+def _sums(gradients: Any, history: History, domain: str) -> Any:
+    """Compute sums (q, p) of gradients at each of q rates."""
+    weights = history.represented()
+    return sum(
+        np.stack([values.total(column) for column in weights[part].T])
+        for part, values in _parts(gradients, history, domain)
+    )

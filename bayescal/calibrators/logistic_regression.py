@@ -62,9 +62,9 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         :math:`\rho` for "elasticnet".
     coef_prior : None, "cauchy" or a NumPyro distribution
         With "cauchy", coefficients are Cauchy(0, 2.5) for features that are centered and scaled to
-        a standard deviation of 1/2 (binary features to a range of 1). A distribution is the prior
-        of each coefficient of the unscaled features. With a prior, the intercept at the means of
-        the features is Cauchy(0, 10).
+        a standard deviation of 1/2 (binary features to a range of 1). A distribution over all
+        real numbers is the prior of each coefficient of the unscaled features. With a prior, the
+        intercept at the means of the features is Cauchy(0, 10).
     inference : {"map", "laplace", "nuts"}
         "map" computes the optimum. The others compute a posterior, which needs ``coef_prior`` or
         ``penalty="l2"``: "laplace" by a normal approximation (refined by sequential Monte Carlo

@@ -191,13 +191,14 @@ class Judged(LabeledFile):
     def choose_labels(self, columns: Sequence[str], labels: Sequence[str]) -> Columns:
         """Return the columns of a model of several labels; read the outcomes of all rows."""
         source = self._source
-        if self._groups is not None:
-            find_column(source.head, self._groups, self._groups_option)
+        for option, column in self._texts.items():
+            if column is not None:
+                find_column(source.head, column, option)
         self.classes = list(labels)
         outcomes = self._read(lambda: [self._outcomes_of(name) for name in labels])
         self._outcomes = np.stack(outcomes, axis=1)
         self.count = len(self._outcomes)
-        others = self._weights, self._groups
+        others = self._weights, *self._texts.values()
         return choose_label_model(source.head, columns, labels, others, self._option)
 
     def _outcomes_of(self, label: str) -> np.ndarray:

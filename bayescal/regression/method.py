@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from bayescal.regression.binary.choose import Grid, choose, choose_on_host
 from bayescal.regression.binary.fit import fit_single, on_host
 from bayescal.regression.binary.objective import BinaryDesign, Distribution, Prior, Regression
 from bayescal.regression.binary.posterior import Draws, Target, sample
+from bayescal.regression.model import regression_sites
 from bayescal.smoothing import instance_targets, platt_targets
 
 #: Options of the study's methods, by the names that the study uses.
@@ -100,6 +102,12 @@ class Method:
         elif self.coef_prior is not None and not hasattr(self.coef_prior, "log_prob"):
             raise TypeError(
                 f"coef_prior must be 'cauchy' or a distribution of NumPyro, got {self.coef_prior!r}"
+            )
+        support = getattr(self.coef_prior, "support", None)
+        if support is not None and support is not _real_numbers():
+            raise ValueError(
+                "coef_prior must be a distribution over all real numbers, got "
+                f"{type(self.coef_prior).__name__}"
             )
         if self.coef_prior is not None and self.penalty is not None:
             raise ValueError("penalty must be None beside coef_prior, got both")
@@ -194,11 +202,20 @@ class Method:
             np.concatenate([[1.0], np.full(d, heavy)]),
         )
         target = Target(BinaryDesign(columns, settled.targets, weights), np.zeros(1 + d), prior)
+        coef_prior: Prior | Distribution = Prior(0.0, spread, heavy)
         if self.coef_prior is not None and not isinstance(self.coef_prior, str):
+            coef_prior = self.coef_prior
             is_coefficient = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=is_coefficient)
+        target = target._replace(sites=partial(regression_sites, INTERCEPT, coef_prior, d))
         draws = sample(target, self.inference, self.num_samples, seed)
         return draws._replace(coefficients=scaling.back(draws.coefficients))
+
+
+def _real_numbers() -> object:
+    from numpyro.distributions import constraints
+
+    return constraints.real
 
 
 def scaling_for(x: np.ndarray, weights: np.ndarray, prior: str | Distribution | None) -> Scaling:

@@ -22,6 +22,7 @@ from bayescal.regression.binary.choose import Grid, choose
 from bayescal.regression.binary.fit import fit_many
 from bayescal.regression.binary.objective import Regression
 from bayescal.regression.method import CAUCHY, INTERCEPT, SMOOTHINGS, STRENGTHS
+from bayescal.regression.model import as_distribution
 from bayescal.smoothing import platt_targets
 from bayescal.smoothing.instance import batched_instance_targets
 from bayescal.sweeps._cells import Block, Cell, describe, digest_of
@@ -207,7 +208,8 @@ def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
         zero = jnp.zeros(len(x))
         problem = Regression(scores[..., None], targets, jnp.ones(x.shape), zero, zero)
         if name == "cauchy_map":
-            problem = problem._replace(prior=CAUCHY, intercept_prior=INTERCEPT)
+            laws = as_distribution(CAUCHY), as_distribution(INTERCEPT)
+            problem = problem._replace(prior=laws[0], intercept_prior=laws[1])
         fits = fit_many(problem)
         slope = fits.coef[:, 0] / scale
         return Lines(fits.intercept - slope * mean, slope, fits.status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bayescal.regression import draws as tempered
 from bayescal.regression.binary.compress import NODES, compress
 from bayescal.regression.binary.objective import BinaryDesign, Prior
 from bayescal.regression.binary.posterior import ScoreColumns, Target, _sums, find_mode, sample
+from bayescal.regression.model import regression_sites
 
 Array = np.ndarray
 
@@ -152,8 +154,11 @@ def own_prior() -> tuple[Target, Array, Array, Array]:
     """Return a target of few rows and a prior that pulls, not normal, and its mass on a grid."""
     z, y, w = make(12, seed=5)
     goal = target(np.stack([np.ones(12), z]), y, w, [0, 0], [(True, 10.0), CAUCHY])
+    law = dist.StudentT(3.0, 1.5, 0.4)
     goal = goal._replace(
-        distribution=dist.StudentT(3.0, 1.5, 0.4), distributed=np.array([0.0, 1.0])
+        distribution=law,
+        distributed=np.array([0.0, 1.0]),
+        sites=partial(regression_sites, dist.Cauchy(0.0, 10.0), law, 1),
     )
     a, b = np.meshgrid(np.linspace(-12, 12, 401), np.linspace(-6, 14, 801), indexing="ij")
     log = stats.cauchy(0, 10).logpdf(a) + stats.t(3, 1.5, 0.4).logpdf(b)

@@ -44,7 +44,8 @@ class Basis(NamedTuple):
     @property
     def dimensions(self) -> Dimensions:
         """The numbers of classes, of directions and of kernel features."""
-        return Dimensions(*self.directions.shape, self.centers.shape[0])
+        k, rank = self.directions.shape
+        return Dimensions(k, rank, self.centers.shape[0])
 
 
 def no_directions(k: int) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,7 +25,8 @@ from bayescal.data.checks import check_choice
 from bayescal.data.given import EVERYWHERE, MEMORY
 from bayescal.data.rows import Rows, Source
 from bayescal.regression.draws import Draws
-from bayescal.regression.numpyro_models import Flat, Model, as_model
+from bayescal.regression.model import flat
+from bayescal.regression.numpyro_models import Model, as_model
 
 __all__ = ["Temperature"]
 
@@ -142,19 +142,21 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
         return sample_inverse(rows.all(), self.inference, self.num_samples, seed)
 
     def _model(self, state: State, rows: Rows) -> Model:
-        from numpyro.distributions import LogNormal
-
         if self.objective != "log_loss":
             return super()._model(state, rows)
         below, y, weights = rows._replace(scores=differences(rows.scores))
         label = below[np.arange(len(y)), y]
-        flat = self.inference == "map"
 
         def loss(values: dict[str, Any]) -> jax.Array:
             s = values["inverse_temperature"]
             log_sums = jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
             return jnp.asarray(weights) @ (log_sums - s * jnp.asarray(label))
 
-        distribution = Flat(positive=True) if flat else partial(LogNormal, 0.0, LOG_SCALE)
-        sites = {"inverse_temperature": distribution}
-        return as_model(sites, loss, lambda v: {"temperature": 1 / v["inverse_temperature"]})
+        def make_laws() -> dict[str, Any]:
+            from numpyro.distributions import LogNormal
+
+            sampled = self.inference != "map"
+            law = LogNormal(0.0, LOG_SCALE) if sampled else flat(positive=True)
+            return {"inverse_temperature": law}
+
+        return as_model(make_laws, loss, lambda v: {"temperature": 1 / v["inverse_temperature"]})

@@ -237,11 +237,11 @@ def mixture_model(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Mod
         parts = jnp.stack([scaled, jnp.asarray(same), uniform], axis=1) + jnp.log(shares)
         return -(jnp.asarray(weights) @ jax.nn.logsumexp(parts, axis=1))
 
-    sites = {
-        "inverse_temperature": partial(dist.LogNormal, 0.0, LOG_SCALE),
-        "mixture": lambda: dist.Dirichlet(jnp.ones(3)),
-    }
-    return as_model(sites, loss, lambda v: {"temperature": 1 / v["inverse_temperature"]})
+    def make_laws() -> dict[str, Any]:
+        temperature = dist.LogNormal(0.0, LOG_SCALE)
+        return {"inverse_temperature": temperature, "mixture": dist.Dirichlet(jnp.ones(3))}
+
+    return as_model(make_laws, loss, lambda v: {"temperature": 1 / v["inverse_temperature"]})
 
 
 def _constrain(u: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from bayescal.regression.binary.objective import (
     uncentered,
     units,
 )
+from bayescal.regression.model import as_distribution, potential, regression_sites
 
 #: Entries of the designs that are fitted side by side.
 _ENTRIES_AT_ONCE = 1 << 16
@@ -57,9 +58,14 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
     problem = problem._replace(x=problem.x * inverse)
     l1 = jnp.broadcast_to(problem.l1, (unit.shape[0] - 1,))
     strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
+    has_prior = problem.prior is not None or problem.intercept_prior is not None
 
     def objective(beta: jax.Array) -> Quadratic[jax.Array]:
-        loss = cross_entropy(problem, beta)
+        loss = (
+            _negative_log_posterior(problem, unit, beta)
+            if has_prior
+            else cross_entropy(problem, beta)
+        )
         return add_penalties(problem, unit, strength if lasso else None, loss, beta)
 
     def moved(beta: jax.Array, step: jax.Array) -> jax.Array:
@@ -78,6 +84,27 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         movement=moved,
     )
     return minimum._replace(x=uncentered(minimum.x / unit, mean))
+
+
+def _negative_log_posterior(
+    problem: Regression[jax.Array], unit: jax.Array, beta: jax.Array
+) -> Quadratic[jax.Array]:
+    """Compute the potential of the NumPyro model at ``beta``, whose units are given.
+
+    It is that of the sites and the loss, whose Hessian costs less by hand than by JAX: half of the
+    time of a fit with 300 columns.
+    """
+    sites = regression_sites(problem.intercept_prior, problem.prior, beta.shape[0] - 1)
+
+    def of_sites(beta: jax.Array) -> jax.Array:
+        return potential(sites, lambda _: jnp.zeros(()), beta / unit)
+
+    value, gradient = jax.value_and_grad(of_sites)(beta)
+    # Coefficients are independent, so that their second derivatives are a diagonal.
+    _, diagonal = jax.jvp(jax.grad(of_sites), (beta,), (jnp.ones_like(beta),))
+    loss = cross_entropy(problem, beta)
+    hessian = loss.hessian + jnp.diag(diagonal)
+    return Quadratic(loss.value + value, loss.gradient + gradient, hessian)
 
 
 def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:
@@ -114,7 +141,10 @@ def rows_at_once(batch: int, n: int, d: int) -> int:
 
 @partial(jax.jit, static_argnames="lasso")
 def fit_many(problems: Regression[jax.Array], lasso: bool = False) -> Fit[jax.Array]:
-    """Fit a batch; leaves of ``problems`` except the priors' have a leading axis of fits."""
+    """Fit a batch; leaves of ``problems`` except the priors' have a leading axis of fits.
+
+    Priors must be NumPyro distributions.
+    """
     batch, n, d = problems.x.shape
     priors = problems.prior, problems.intercept_prior
     without_priors = problems._replace(prior=None, intercept_prior=None)
@@ -148,7 +178,9 @@ def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[
         with np.errstate(all="ignore"):
             return fit_on_host(problem)
     with float64():
-        return jax.tree.map(np.asarray, _fit_compiled(_padded(problem), lasso))
+        laws = [None if law is None else as_distribution(law) for law in priors]
+        padded = _padded(problem)._replace(prior=laws[0], intercept_prior=laws[1])
+        return jax.tree.map(np.asarray, _fit_compiled(padded, lasso))
 
 
 def _padded(problem: Regression[Any]) -> Regression[Any]:

@@ -46,7 +46,8 @@ class Regression(NamedTuple, Generic[ArrayT]):
     l2: ArrayT | float
     #: (1 + d,): one if the intercept or a coefficient is fitted, zero if it is fixed at zero.
     free: ArrayT | None = None
-    #: Prior of each coefficient: a NumPyro distribution, or a ``Prior``, which needs no NumPyro.
+    #: Prior of each coefficient: a ``Prior`` for fits on the host, a NumPyro distribution for
+    #: compiled ones.
     prior: Prior | Distribution | None = None
     intercept_prior: Prior | Distribution | None = None
 
@@ -61,15 +62,15 @@ class Prior(NamedTuple):
     scale: Array | float
     cauchy: Array | float
 
-    def loss(self, b: ArrayT, xp: ModuleType) -> Terms[ArrayT]:
+    def loss(self, b: np.ndarray) -> Terms[np.ndarray]:
         """Compute the negative log density at ``b`` and its first two derivatives."""
         z = (b - self.center) / self.scale
         square = z * z
-        heavy = xp.asarray(self.cauchy) > 0
-        constant = xp.log(self.scale) + xp.where(heavy, np.log(np.pi), 0.5 * np.log(2 * np.pi))
-        value = constant + xp.where(heavy, xp.log1p(square), 0.5 * square)
-        slope = z * xp.where(heavy, 2 / (1 + square), 1.0) / self.scale
-        curvature = xp.where(heavy, 2 * (1 - square) / (1 + square) ** 2, 1.0) / self.scale**2
+        heavy = np.asarray(self.cauchy) > 0
+        constant = np.log(self.scale) + np.where(heavy, np.log(np.pi), 0.5 * np.log(2 * np.pi))
+        value = constant + np.where(heavy, np.log1p(square), 0.5 * square)
+        slope = z * np.where(heavy, 2 / (1 + square), 1.0) / self.scale
+        curvature = np.where(heavy, 2 * (1 - square) / (1 + square) ** 2, 1.0) / self.scale**2
         return value, slope, curvature
 
 
@@ -204,14 +205,13 @@ def penalty_terms(
     value = 0.5 * xp.sum(diagonal * beta**2)
     gradient = diagonal * beta
     for law, part in ((problem.intercept_prior, 0), (problem.prior, 1)):
-        if law is None:
-            continue
-        inside = (xp.arange(d + 1) > 0) == (part == 1)
-        at = beta / unit
-        loss = law.loss(at, xp) if isinstance(law, Prior) else prior_loss(law, at)
-        value = value + xp.sum(xp.where(inside, loss[0], 0))
-        gradient = gradient + xp.where(inside, loss[1] / unit, 0)
-        diagonal = diagonal + xp.where(inside, loss[2] / unit**2, 0)
+        # Compiled fits have distributions here, which are part of their loss.
+        if isinstance(law, Prior):
+            inside = (np.arange(d + 1) > 0) == (part == 1)
+            loss = law.loss(np.asarray(beta / unit))
+            value = value + np.sum(np.where(inside, loss[0], 0))
+            gradient = gradient + np.where(inside, loss[1] / unit, 0)
+            diagonal = diagonal + np.where(inside, loss[2] / unit**2, 0)
     return value, gradient, diagonal
 
 
@@ -240,17 +240,6 @@ def add_penalties(
     if strength is None:
         return total
     return total._replace(value=total.value + xp.sum(strength * abs(beta)))
-
-
-def prior_loss(law: Distribution, b: Array) -> Terms[jax.Array]:
-    """Compute the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
-
-    def loss(value: Array) -> jax.Array:
-        with jax.numpy_dtype_promotion("standard"):
-            return -law.log_prob(value)
-
-    slope = jax.grad(loss)
-    return jax.vmap(loss)(b), jax.vmap(slope)(b), jax.vmap(jax.grad(slope))(b)
 
 
 def units(largest: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:

@@ -7,13 +7,12 @@ u. The prior is on ``u``, so that the posterior is proper even for separable dat
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from types import ModuleType
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.arrays import Array
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.nuts import run_chains
 from bayescal._core.optimize import Minimum, Quadratic, newton
@@ -26,9 +25,9 @@ from bayescal.regression.binary.objective import (
     Prior,
     Terms,
     cross_entropy_on_host,
-    prior_loss,
 )
 from bayescal.regression.draws import Draws, tempered_draws
+from bayescal.regression.model import Sites, log_odds_sites, potential
 
 CHAINS = 4
 _WARMUP = 200
@@ -47,6 +46,8 @@ class Target(NamedTuple):
     prior: Prior
     distribution: Distribution | None = None
     distributed: Array | None = None
+    #: Makes the sites of the NumPyro model; None: of its name for each parameter.
+    sites: Callable[[], Sites] | None = None
 
 
 class ScoreColumns(NamedTuple):
@@ -62,6 +63,10 @@ class Sums(NamedTuple):
     columns: Array
     weights: Array
     linear: Array
+
+    def loss(self, theta: jax.Array) -> jax.Array:
+        """Compute the negative log likelihood of theta (p,)."""
+        return jnp.sum(self.weights * _softplus(theta @ self.columns)) - theta @ self.linear
 
 
 def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
@@ -95,7 +100,7 @@ def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
 
 def _prior_terms(target: Target, u: np.ndarray) -> Terms[np.ndarray]:
     """Compute the negative log prior of ``u``, and its first two derivatives (p,)."""
-    terms = target.prior.loss(u, np)
+    terms = target.prior.loss(u)
     if target.distribution is not None and target.distributed is not None:
         with float64():
             other = _prior_loss_compiled(target.distribution, jnp.asarray(u))
@@ -104,7 +109,16 @@ def _prior_terms(target: Target, u: np.ndarray) -> Terms[np.ndarray]:
     return np.sum(terms[0]), terms[1], terms[2]
 
 
-_prior_loss_compiled = jax.jit(prior_loss)
+@jax.jit
+def _prior_loss_compiled(law: Distribution, b: jax.Array) -> Terms[jax.Array]:
+    """Compute the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
+
+    def loss(value: jax.Array) -> jax.Array:
+        with jax.numpy_dtype_promotion("standard"):
+            return -law.log_prob(value)
+
+    slope = jax.grad(loss)
+    return jax.vmap(loss)(b), jax.vmap(slope)(b), jax.vmap(jax.grad(slope))(b)
 
 
 def triangle(hessian: np.ndarray) -> np.ndarray:
@@ -137,31 +151,33 @@ def sample(
 
     def log_density(u: np.ndarray) -> np.ndarray:
         with float64():
-            prior = np.asarray(_prior_value(target, u, np))
+            prior = _prior_value(target, u)
         return _log_likelihoods(sums, _constrain(target, u)) - prior
 
     if inference == "laplace":
         size, weight = len(sums.weights), float(np.sum(sums.weights))
         draws = tempered_draws(log_density, size, mode.x, factor, num_samples, seed, status, weight)
     else:
-        given = sums, target._replace(design=None)
+        with float64():
+            make = target.sites or partial(log_odds_sites, target.prior, target.positive)
+            given = sums, make()
         draws = sample_whitened(_loss, given, mode.x, factor, num_samples, seed, status)
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
 
 
-def _prior_value(target: Target, u: ArrayT, xp: ModuleType) -> Any:
+def _prior_value(target: Target, u: np.ndarray) -> np.ndarray:
     """Compute the negative log prior (...) of u (..., p)."""
-    terms = target.prior.loss(u, xp)[0]
+    terms = target.prior.loss(u)[0]
     if target.distribution is not None and target.distributed is not None:
         with jax.numpy_dtype_promotion("standard"):
-            other = -target.distribution.log_prob(jnp.asarray(u))
-        terms = xp.where(target.distributed > 0, other, terms)
+            other = -np.asarray(target.distribution.log_prob(jnp.asarray(u)))
+        terms = np.where(np.asarray(target.distributed) > 0, other, terms)
     return terms.sum(axis=-1)
 
 
-def _constrain(target: Target, u: ArrayT, xp: ModuleType = np) -> ArrayT:
-    positive = target.positive > 0
-    return xp.where(positive, xp.exp(xp.where(positive, u, 0.0)), u)
+def _constrain(target: Target, u: np.ndarray) -> np.ndarray:
+    positive = np.asarray(target.positive) > 0
+    return np.where(positive, np.exp(np.where(positive, u, 0.0)), u)
 
 
 @jax.custom_jvp
@@ -181,11 +197,9 @@ def _softplus_jvp(
     return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
 
 
-def _loss(u: jax.Array, sums: Sums, target: Target) -> jax.Array:
-    """Compute the negative log posterior of u (p,)."""
-    theta = _constrain(target, u, jnp)
-    loss = jnp.sum(sums.weights * _softplus(theta @ sums.columns)) - theta @ sums.linear
-    return loss + _prior_value(target, u, jnp)
+def _loss(u: jax.Array, sums: Sums, sites: Sites) -> jax.Array:
+    """Compute the potential of the NumPyro model at u (p,)."""
+    return potential(sites, sums.loss, u)
 
 
 @cache

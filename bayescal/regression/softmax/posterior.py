@@ -7,10 +7,12 @@ from functools import partial
 import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
-from bayescal._core.lazy import jax
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.newton_cg import conjugate_gradients
+from bayescal._core.precision import float64
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws, one_chain, tempered_draws
+from bayescal.regression.model import Sites, potential, softmax_sites
 from bayescal.regression.softmax.fit import MAX_PRODUCTS, Prepared, fit_on_host
 from bayescal.regression.softmax.objective import (
     Design,
@@ -67,8 +69,9 @@ def sample(
         factor = triangle(WHOLE.measure(design, probs) + np.diag(penalty))
     status = int(mode.status)
     if inference == "nuts":
-        given = design, penalty
-        return sample_whitened(_loss, given, mode.x, factor, num_samples, seed, status)
+        with float64():
+            given = design, softmax_sites(penalty)
+        return sample_whitened(_potential, given, mode.x, factor, num_samples, seed, status)
     density, numbers = partial(_log_density, design, penalty), len(design.y) * design.sizes[0]
     weight = float(design.weights.sum())
     return tempered_draws(density, numbers, mode.x, factor, num_samples, seed, status, weight)
@@ -124,17 +127,22 @@ def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndar
     return (label_logits - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
 
 
+def _potential(theta: jax.Array, design: Design[jax.Array], sites: Sites) -> jax.Array:
+    """Compute the potential of the NumPyro model at theta (p,)."""
+    return potential(sites, partial(_loss, design=design), theta)
+
+
 @jax.custom_jvp
-def _loss(theta: jax.Array, design: Design[jax.Array], penalty: jax.Array) -> jax.Array:
-    """Compute the negative log posterior."""
-    return evaluate(design, penalty, theta).value
+def _loss(theta: jax.Array, design: Design[jax.Array]) -> jax.Array:
+    """Compute the cross-entropy."""
+    return evaluate(design, jnp.zeros_like(theta), theta).value
 
 
 @_loss.defjvp
 def _loss_jvp(
-    primals: tuple[jax.Array, Design[jax.Array], jax.Array], tangents: tuple[jax.Array, ...]
+    primals: tuple[jax.Array, Design[jax.Array]], tangents: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, jax.Array]:
     # The value is computed together with its gradient.
-    theta, design, penalty = primals
-    point = evaluate(design, penalty, theta)
+    theta, design = primals
+    point = evaluate(design, jnp.zeros_like(theta), theta)
     return point.value, point.gradient @ tangents[0]

@@ -1,0 +1,163 @@
+"""The NumPyro model of regressions, and its potential for compiled programs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+
+from bayescal._core.arrays import Array
+from bayescal._core.lazy import jax, jnp
+from bayescal.regression.binary.objective import Distribution, Prior
+
+if TYPE_CHECKING:
+    import numpyro.distributions as dist
+
+#: Values of a model's sites by name.
+Values: TypeAlias = dict[str, Any]
+#: Distributions of a model's sites by name; JAX keeps the order of this kind of mapping.
+Laws: TypeAlias = "OrderedDict[str, dist.Distribution]"
+
+
+def flat(size: int | None = None, positive: bool = False) -> dist.Distribution:
+    """Make a density of one, of a vector of the given size or, for ``None``, of a number."""
+    import numpyro.distributions as dist
+
+    if size is not None:
+        return dist.ImproperUniform(dist.constraints.real_vector, (), (size,))
+    support = dist.constraints.positive if positive else dist.constraints.real
+    return dist.ImproperUniform(support, (), ())
+
+
+class Sites(NamedTuple):
+    """The sites of a model, and how parameters theta (p,) are made of their values."""
+
+    laws: Laws
+    #: What joined values (p,) are multiplied by, None for nothing.
+    unit: Array | None = None
+    #: Indices of theta (p,) in the joined values; None if the order is the same.
+    order: Array | None = None
+
+    def theta(self, values: Values) -> jax.Array:
+        """Compute the parameters (p,)."""
+        parts = [jnp.atleast_1d(values[name]) for name in self.laws]
+        theta = jnp.concatenate(parts)
+        theta = theta if self.unit is None else jnp.asarray(self.unit) * theta
+        return theta if self.order is None else theta[jnp.asarray(self.order)]
+
+    def values(self, u: jax.Array) -> Values:
+        """Split u (p,), the parameters or the logarithms of positive ones, into the sites."""
+        shapes = [law.shape() for law in self.laws.values()]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        u = u if self.order is None else jnp.zeros_like(u).at[jnp.asarray(self.order)].set(u)
+        parts = jnp.split(u if self.unit is None else u / jnp.asarray(self.unit), ends[:-1])
+        named = zip(self.laws, parts, shapes, strict=True)
+        return {name: part.reshape(shape) for name, part, shape in named}
+
+
+def sample_sites(
+    laws: Mapping[str, dist.Distribution], loss: Callable[[Values], jax.Array]
+) -> Values:
+    """Sample a site of each law, with minus the loss of their values as log likelihood.
+
+    This is the NumPyro model of regressions. ``numpyro_model`` returns it with its data, and
+    compiled programs take its :func:`potential`.
+    """
+    import numpyro
+
+    values = {name: numpyro.sample(name, law) for name, law in laws.items()}
+    numpyro.factor("log_likelihood", -loss(values))
+    return values
+
+
+def potential(sites: Sites, loss: Callable[[jax.Array], jax.Array], u: jax.Array) -> jax.Array:
+    """Compute the potential of :func:`sample_sites`, for a loss of theta (p,).
+
+    ``u`` (p,) are the parameters, or the logarithms of those that must be positive. The priors of
+    the latter are then densities of the logarithm.
+    """
+    from numpyro.infer.util import potential_energy
+
+    def loss_of_values(values: Values) -> jax.Array:
+        return loss(sites.theta(values))
+
+    with jax.numpy_dtype_promotion("standard"):
+        model_args = sites.laws, loss_of_values
+        return cast(jax.Array, potential_energy(sample_sites, model_args, {}, sites.values(u)))
+
+
+def regression_sites(
+    intercept: Prior | Distribution | None, coef: Prior | Distribution | None, d: int
+) -> Sites:
+    """Make the sites of an intercept and d coefficients; None is a flat density.
+
+    An intercept with a prior is named for what it is: the log odds at the center of the features.
+    """
+    laws: Laws = OrderedDict()
+    if intercept is None:
+        laws["intercept"] = flat()
+    else:
+        laws["intercept_at_center"] = as_distribution(intercept)
+    laws["coef"] = flat(d) if coef is None else as_distribution(coef).expand([d]).to_event(1)
+    return Sites(laws)
+
+
+def log_odds_sites(prior: Prior, positive: Array) -> Sites:
+    """Make the sites of p parameters, of which some are ``positive`` (p,).
+
+    The prior of a positive parameter is that of its logarithm. Other parameters are in units of
+    their scale: from a start near one, samplers do not find scales of 1e-5.
+    """
+    import numpyro.distributions as dist
+
+    limited = np.asarray(positive) > 0
+    center, scale, heavy = (np.broadcast_to(part, limited.shape) for part in prior)
+    laws: Laws = OrderedDict()
+    for j, name in enumerate(theta_names(len(limited))):
+        if limited[j]:
+            laws[name] = dist.LogNormal(center[j], scale[j])
+        else:
+            laws[name] = (dist.Cauchy if heavy[j] else dist.Normal)(center[j] / scale[j], 1.0)
+    return Sites(laws, np.where(limited, 1.0, scale))
+
+
+def penalized_sites(penalty: np.ndarray, positive: np.ndarray) -> Sites:
+    """Make the sites of p parameters: normal with a ``penalty`` (p,), else flat."""
+    import numpyro.distributions as dist
+
+    laws: Laws = OrderedDict()
+    for j, name in enumerate(theta_names(len(penalty))):
+        scale = penalty[j] ** -0.5 if penalty[j] > 0 else None
+        laws[name] = flat(positive=bool(positive[j])) if scale is None else dist.Normal(0.0, scale)
+    return Sites(laws)
+
+
+def softmax_sites(penalty: np.ndarray) -> Sites:
+    """Make the sites of the parameters with a ``penalty`` (p,), and of those without."""
+    import numpyro.distributions as dist
+
+    penalized = penalty > 0
+    laws: Laws = OrderedDict()
+    if penalized.any():
+        laws["theta"] = dist.Normal(0.0, penalty[penalized] ** -0.5).to_event(1)
+    if not penalized.all():
+        laws["theta_free"] = flat(int((~penalized).sum()))
+    order = np.argsort(np.argsort(~penalized, kind="stable")) if len(laws) == 2 else None
+    return Sites(laws, order=order)
+
+
+def theta_names(p: int) -> list[str]:
+    """Return the names of the sites of p parameters."""
+    return [f"theta_{j}" for j in range(p)]
+
+
+def as_distribution(law: Prior | Distribution) -> dist.Distribution:
+    """Convert a ``Prior`` of one coefficient to NumPyro; return a distribution unchanged."""
+    import numpyro.distributions as dist
+
+    if not isinstance(law, Prior):
+        return cast(dist.Distribution, law)
+    kind = dist.Cauchy if law.cauchy else dist.Normal
+    return kind(law.center, law.scale)

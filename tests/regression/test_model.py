@@ -1,0 +1,185 @@
+"""The objective of compiled programs is the potential of the model that users get."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer.util import log_density
+from scipy.special import expit
+
+import bayescal as bc
+from bayescal._core import nuts
+from bayescal._core.optimize import Status
+from bayescal.regression.binary import posterior
+from bayescal.regression.binary.fit import fit_many, fit_single
+from bayescal.regression.binary.objective import Prior, Regression
+from bayescal.regression.binary.posterior import Sums
+from bayescal.regression.model import as_distribution, potential, regression_sites, softmax_sites
+from bayescal.regression.softmax import posterior as softmax_posterior
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+Array = np.ndarray
+
+
+def binary_data(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
+    """Return features, labels and weights."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * rng.uniform(0.3, 3, d) + rng.normal(size=d)
+    y = (rng.random(n) < expit(1.5 * (x[:, 0] - x[:, 0].mean()) - 0.3)).astype(float)
+    return x, y, rng.uniform(0.1, 2.0, n)
+
+
+PRIORS = {
+    "cauchy": (Prior(0.0, 2.5, 1.0), Prior(0.0, 10.0, 1.0)),
+    "normal": (Prior(-0.5, 0.7, 0.0), Prior(1.0, 3.0, 0.0)),
+    "flat intercept": (Prior(0.0, 2.5, 1.0), None),
+}
+
+
+@pytest.mark.parametrize("labels", ["mixed", "separable"])
+@pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.parametrize("d", [1, 3, 6])
+def test_compiled_fits_through_numpyro_are_those_of_the_host(
+    d: int, name: str, labels: str
+) -> None:
+    x, y, w = binary_data(60, d)
+    y = y if labels == "mixed" else (x[:, 0] > x[:, 0].mean()) * 1.0
+    prior, intercept_prior = PRIORS[name]
+    host = fit_single(Regression(x, y, w, 0.0, 0.0, None, prior, intercept_prior))
+    laws = [None if law is None else as_distribution(law) for law in (prior, intercept_prior)]
+    rows = [jnp.asarray(part)[None] for part in (x, y, w, 0.0, 0.0)]
+    fits = fit_many(Regression(*rows, None, *laws))
+    assert int(host.status) == int(fits.status[0]) == Status.CONVERGED
+    assert float(fits.value[0]) == pytest.approx(float(host.value), rel=1e-10)
+    beta = np.append(fits.intercept, fits.coef[0])
+    np.testing.assert_allclose(beta, host.x, rtol=1e-10, atol=1e-10)
+
+
+def test_a_prior_beside_a_penalty_and_fixed_coefficients() -> None:
+    """The penalty adds to the prior, whose density contains the coefficient fixed at zero."""
+    x, y, w = binary_data(60, 3)
+    prior, free = Prior(0.3, 2.5, 1.0), np.array([1.0, 1.0, 0.0, 1.0])
+    host = fit_single(Regression(x, y, w, 0.0, 0.8, free, prior, prior))
+    law = as_distribution(prior)
+    rows = [jnp.asarray(part)[None] for part in (x, y, w, 0.0, 0.8, free)]
+    fits = fit_many(Regression(*rows, law, law))
+    np.testing.assert_allclose(np.append(fits.intercept, fits.coef[0]), host.x, rtol=1e-10)
+    assert host.x[2] == fits.coef[0, 1] == 0
+    assert float(fits.value[0]) == pytest.approx(float(host.value), rel=1e-12)
+
+
+X, Y, W = binary_data(50, 3, seed=1)
+Z = (X[:, 0] - X[:, 0].mean()) * 1.3
+LOGITS = np.random.default_rng(2).normal(size=(50, 3)) * 2
+CLASSES = np.argmax(LOGITS / 2 + np.random.default_rng(3).gumbel(size=(50, 3)), axis=1)
+BINARY = {"inference": "nuts", "num_samples": 4, "random_state": 0}
+SAMPLED: dict[str, tuple[Any, Any, Any]] = {
+    "cauchy": (bc.LogisticRegression(coef_prior="cauchy", **BINARY), X, Y),
+    "student": (bc.LogisticRegression(coef_prior=dist.StudentT(4.0, 0.5, 1.3), **BINARY), X, Y),
+    "l2": (bc.LogisticRegression(penalty="l2", strength=0.7, **BINARY), X, Y),
+    "Logistic": (bc.Logistic(inputs="logits", **BINARY), Z, Y),
+    "Beta": (bc.Beta(inputs="logits", **BINARY), Z, Y),
+    "Quadratic": (bc.Quadratic(inputs="logits", **BINARY), Z, Y),
+    "Vector": (bc.Vector(inputs="logits", **BINARY), LOGITS, CLASSES),
+    "Matrix": (bc.Matrix(inputs="logits", **BINARY), LOGITS, CLASSES),
+}
+
+
+class Sampled(Exception):
+    """Ends a fit before its chains, whose density and mode it keeps."""
+
+    def __init__(self, loss: Any, given: tuple[Any, ...], mode: Array, factor: Array) -> None:
+        self.loss, self.given, self.mode, self.factor = loss, given, mode, factor
+
+
+def stop(loss: Any, given: Any, mode: Array, factor: Array, *_: Any) -> None:
+    raise Sampled(loss, given, mode, factor)
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_potentials_of_chains_are_those_of_the_public_model(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They differ by constants and, of positive parameters, by the Jacobian of the logarithm."""
+    # No public function has the density of the chains.
+    monkeypatch.setattr(posterior, "sample_whitened", stop)
+    monkeypatch.setattr(softmax_posterior, "sample_whitened", stop)
+    calibrator, scores, y = SAMPLED[name]
+    with pytest.raises(Sampled) as ended:
+        calibrator.fit(scores, y, W)
+    chains = ended.value
+    model = calibrator.numpyro_model(scores, y, W)
+    (sites,) = (part for part in chains.given if hasattr(part, "laws"))
+    scale = np.ones(3)
+    if name == "cauchy":
+        mean = W @ X / W.sum()
+        scale = 2 * np.sqrt(W @ (X - mean) ** 2 / W.sum())
+
+    def both(u: Array) -> tuple[float, float]:
+        ours = float(chains.loss(jnp.asarray(u), *chains.given))
+        values, jacobian = dict(sites.values(jnp.asarray(u))), 0.0
+        for site, law in sites.laws.items():
+            if isinstance(law, dist.LogNormal):
+                jacobian += float(values[site])
+                values[site] = jnp.exp(values[site])
+        if "coef" in values:
+            values["coef"] = values["coef"] / scale
+        with jax.numpy_dtype_promotion("standard"):
+            return ours, -float(log_density(model, (), {}, values)[0]) - jacobian
+
+    rng, mode = np.random.default_rng(4), np.asarray(chains.mode)
+    at_mode = both(mode)
+    for width in (0.3, 1.0, 3.0):
+        u = mode + width * chains.factor @ rng.normal(size=len(mode))
+        ours, theirs = both(u)
+        assert ours - at_mode[0] == pytest.approx(theirs - at_mode[1], rel=1e-9, abs=1e-9)
+    # The host found the mode of this density: no slope is left, in standard deviations.
+    slope = jax.grad(chains.loss)(jnp.asarray(mode), *chains.given)
+    assert np.abs(chains.factor.T @ slope).max() < 1e-5
+
+
+def test_order_of_sites_with_and_without_a_penalty() -> None:
+    penalty = np.array([0.0, 2.0, 0.0, 0.5, 3.0])
+    u = jnp.arange(5.0)
+    sites = softmax_sites(penalty)
+    values = sites.values(u)
+    assert {name: np.asarray(v).tolist() for name, v in values.items()} == {
+        "theta": [1.0, 3.0, 4.0],
+        "theta_free": [0.0, 2.0],
+    }
+    np.testing.assert_array_equal(sites.theta(values), u)
+    laws = dist.Normal(0.0, penalty[penalty > 0] ** -0.5).log_prob(u[penalty > 0])
+    value = potential(sites, lambda theta: jnp.sum(theta**3), u)
+    assert float(value) == pytest.approx(float(jnp.sum(u**3) - laws.sum()), rel=1e-12)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
+def test_programs_are_lowered_for_accelerators(platform: str) -> None:
+    x, y, w = (jnp.asarray(part)[None] for part in binary_data(20, 2))
+    zero, law = jnp.zeros(1), dist.Cauchy(0.0, 2.5)
+    problem = Regression(x, y, w, zero, zero, None, law, law)
+    program = jax.export.export(fit_many, platforms=[platform])(problem)
+    assert program.platforms == (platform,)
+    sums = Sums(jnp.ones((3, 20)), jnp.ones(20), jnp.ones(3))
+    given = sums, regression_sites(law, law, 2), jnp.zeros(3), jnp.eye(3)
+    chains = partial(
+        nuts.run_chains, posterior._whitened(posterior._loss), chains=2, warmup=2, draws=2
+    )
+    with jax.numpy_dtype_promotion("standard"):
+        program = jax.export.export(jax.jit(chains), platforms=[platform])(
+            given, jnp.zeros(3), jax.random.key(0)
+        )
+    assert program.platforms == (platform,)
+
+
+@pytest.mark.parametrize("law", [dist.HalfNormal(1.0), dist.Uniform(-1.0, 1.0)])
+def test_priors_of_a_part_of_the_numbers_are_refused(law: Any) -> None:
+    with pytest.raises(ValueError, match="coef_prior must be a distribution over all real"):
+        bc.LogisticRegression(coef_prior=law).fit(X, Y)

@@ -88,14 +88,19 @@ def memory(study: str, task: str, library: str, what: str) -> str:
     return number(timed(study, task, library, what)["peak_mb"])
 
 
-def rival(study: str, task: str, also: tuple[str, ...] = ()) -> tuple[str, str]:
-    """Return the time of the fastest other library, and its name."""
+def fastest(study: str, task: str, also: tuple[str, ...] = ()) -> dict[str, Any] | None:
+    """Return the row of the fastest other library, if there is one."""
     others = [
         row
         for row in result(study)["rows"]
         if row["task"] == task and row["library"] not in {"bayescal", "numpy", "scipy"} - {*also}
     ]
-    best = min(others, key=lambda row: row["warm_s"], default=None)
+    return min(others, key=lambda row: row["warm_s"], default=None)
+
+
+def rival(study: str, task: str, also: tuple[str, ...] = ()) -> tuple[str, str]:
+    """Return the time of the fastest other library, and its name."""
+    best = fastest(study, task, also)
     if best is None:
         return "", ""
     name = str(best["library"])

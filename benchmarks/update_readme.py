@@ -191,45 +191,48 @@ def fits(study: str, tasks: dict[str, tuple[str, str]], head: str, *also: str) -
     return table(heads, rows)
 
 
+#: Names and sizes of timed fits, by task.
+BINARY = {
+    "temperature 1e4": ("temperature", "1e4"),
+    "logistic 1e4": ("logistic", "1e4"),
+    "logistic 1e6": ("logistic", "1e6"),
+    "beta 1e4": ("beta", "1e4"),
+    "beta 1e6": ("beta", "1e6"),
+    "isotonic 1e4": ("isotonic", "1e4"),
+    "isotonic 1e6": ("isotonic", "1e6"),
+    "spline 1e4": ("spline, cross-validated", "1e4"),
+    "CDF spline 1e4": ("CDF spline", "1e4"),
+    "width bins 1e6": ("15 bins of equal width", "1e6"),
+    "mass bins 1e6": ("15 bins of equal mass", "1e6"),
+    "BBQ 1e4": ("BBQ", "1e4"),
+    "Venn-Abers 1e4": ("Venn-Abers, fit and predict", "1e4"),
+    "NUTS logistic 1e4": ("NUTS, 4 chains (NumPyro: one, shorter)", "1e4"),
+}
+MULTICLASS = {
+    f"{task} {size}": (name, " x ".join(f"{int(part):,}" for part in size.split("x")))
+    for task, name, size in (
+        ("temperature", "temperature", "5000x10"),
+        ("temperature", "temperature", "10000x100"),
+        ("temperature", "temperature", "25000x1000"),
+        ("vector", "vector", "5000x10"),
+        ("vector", "vector", "5000x100"),
+        ("SVS", "structured vector", "5000x10"),
+        ("SVS", "structured vector", "5000x100"),
+        ("SMS", "structured matrix", "5000x10"),
+        ("SMS", "structured matrix", "5000x100"),
+        ("matrix", "matrix", "5000x10"),
+        ("dirichlet", "Dirichlet, penalized", "5000x10"),
+        ("dirichlet", "Dirichlet, penalized", "5000x100"),
+    )
+}
+
+
 def binary() -> str:
-    tasks = {
-        "temperature 1e4": ("temperature", "1e4"),
-        "logistic 1e4": ("logistic", "1e4"),
-        "logistic 1e6": ("logistic", "1e6"),
-        "beta 1e4": ("beta", "1e4"),
-        "beta 1e6": ("beta", "1e6"),
-        "isotonic 1e4": ("isotonic", "1e4"),
-        "isotonic 1e6": ("isotonic", "1e6"),
-        "spline 1e4": ("spline, cross-validated", "1e4"),
-        "CDF spline 1e4": ("CDF spline", "1e4"),
-        "width bins 1e6": ("15 bins of equal width", "1e6"),
-        "mass bins 1e6": ("15 bins of equal mass", "1e6"),
-        "BBQ 1e4": ("BBQ", "1e4"),
-        "Venn-Abers 1e4": ("Venn-Abers, fit and predict", "1e4"),
-        "NUTS logistic 1e4": ("NUTS, 4 chains (NumPyro: one, shorter)", "1e4"),
-    }
-    return fits("bench_binary", tasks, "rows")
+    return fits("bench_binary", BINARY, "rows")
 
 
 def multiclass() -> str:
-    tasks = {
-        f"{task} {size}": (name, " x ".join(f"{int(part):,}" for part in size.split("x")))
-        for task, name, size in (
-            ("temperature", "temperature", "5000x10"),
-            ("temperature", "temperature", "10000x100"),
-            ("temperature", "temperature", "25000x1000"),
-            ("vector", "vector", "5000x10"),
-            ("vector", "vector", "5000x100"),
-            ("SVS", "structured vector", "5000x10"),
-            ("SVS", "structured vector", "5000x100"),
-            ("SMS", "structured matrix", "5000x10"),
-            ("SMS", "structured matrix", "5000x100"),
-            ("matrix", "matrix", "5000x10"),
-            ("dirichlet", "Dirichlet, penalized", "5000x10"),
-            ("dirichlet", "Dirichlet, penalized", "5000x100"),
-        )
-    }
-    return fits("bench_multiclass", tasks, "rows x classes", "scipy")
+    return fits("bench_multiclass", MULTICLASS, "rows x classes", "scipy")
 
 
 def auto() -> str:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 SITE = Path(__file__).resolve().parent / "_build" / "html"
-WIDTHS = (1200, 390)
+WIDTHS = (1300, 390)
 THEMES = ("light", "dark")
 SWITCHES = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 # What reaches beyond the window; what scrolls within a box of its own does not count.
@@ -70,9 +70,9 @@ def browser() -> Iterator[Any]:
     running.quit()
 
 
-def keep_picture(driver: Any, width: int, path: Path) -> None:
-    """Write a picture of a whole page, of the first 6,000 pixels of a long one."""
-    height = min(driver.execute_script("return document.documentElement.scrollHeight"), 6000)
+def keep_picture(driver: Any, width: int, path: Path, limit: int = 6000) -> None:
+    """Write a picture of a whole page, of the first ``limit`` pixels of a long one."""
+    height = min(driver.execute_script("return document.documentElement.scrollHeight"), limit)
     area = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
     shot = {"format": "png", "clip": area, "captureBeyondViewport": True}
     data = driver.execute_cdp_cmd("Page.captureScreenshot", shot)["data"]

@@ -1,18 +1,27 @@
-"""Draw the picture of README.md and of the site's first page, and that of docs/monitor.md.
+"""Draw the pictures of README.md and of the pages in docs.
 
-    python docs/make_pictures.py [--out DIR]
+    python docs/make_pictures.py [--out DIR] [--charts]
 
-The first one shows Gaussian naive Bayes on correlated features, before and after ``bayescal.Auto``,
-in a light and a dark theme; the other one a monitor of probabilities that lose their calibration.
+They show Gaussian naive Bayes on correlated features, before and after ``bayescal.Auto``, in a
+light and a dark theme; a monitor of probabilities that lose their calibration; the report of the
+page Start, photographed in Chromium if it is installed; and the figures of the benchmarks, to
+which ``--charts`` is restricted.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import charts
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 ROWS = 20_000
@@ -103,16 +112,49 @@ def draw_monitor(path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
+def photograph_report(path: Path) -> None:
+    """Photograph the top of the page that the example in docs/start/index.md writes."""
+    import look
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.model_selection import train_test_split
+    from sklearn.naive_bayes import GaussianNB
+
+    import bayescal as bc
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, random_state=0)
+    fitted = {
+        "raw": GaussianNB().fit(X, y),
+        "calibrated": bc.CalibratedClassifier(GaussianNB()).fit(X, y),
+    }
+    models = {name: model.predict_proba(X_test) for name, model in fitted.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        bc.evaluate(models, y_test).save_html(Path(folder) / "report.html")
+        with look.served(Path(folder)) as home, look.browser() as driver:
+            size = {"width": 960, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            driver.get(f"{home}/report.html")
+            look.keep_picture(driver, 960, path, 760)
+
+
 def main() -> None:
     """Draw all pictures."""
     parser = argparse.ArgumentParser(description="Draw the pictures of README.md and of docs.")
     parser.add_argument("--out", type=Path, default=PICTURES)
-    folder = parser.parse_args().out
+    parser.add_argument("--charts", action="store_true", help="only those of the benchmarks")
+    given = parser.parse_args()
+    folder = given.out
     folder.mkdir(parents=True, exist_ok=True)
+    for name, (draw_chart, _) in charts.CHARTS.items():
+        draw_chart(folder / f"{name}.svg")
+    if given.charts:
+        return
     probs, y = models()
     for theme in THEMES:
         draw(probs, y, theme, folder / f"reliability-{theme}.svg")
     draw_monitor(folder / "monitor.svg")
+    if shutil.which("chromedriver"):
+        photograph_report(folder / "report.png")
 
 
 if __name__ == "__main__":

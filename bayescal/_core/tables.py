@@ -79,6 +79,9 @@ class TextTable(NamedTuple):
     rows: list[list[str]]
     caption: str
 
+    def __str__(self) -> str:
+        return self.for_print(100)
+
     def for_terminal(self) -> Table:
         """Make a rich Table, in which names cannot control the terminal."""
         from rich.table import Table
@@ -94,6 +97,11 @@ class TextTable(NamedTuple):
         for cells in self.rows:
             table.add_row(*(Text(printable(cell)) for cell in cells))
         return table
+
+    def to_markdown(self) -> str:
+        """Make a table in Markdown, between title and caption."""
+        table = markdown_table(self.heads, ([c.replace("\n", " ") for c in r] for r in self.rows))
+        return f"**{printable(self.title)}**\n\n{table}\n\n{self.caption}\n"
 
     def for_print(self, width: int) -> str:
         """Make plain text of at most ``width`` columns."""

@@ -27,8 +27,19 @@ from bayescal.cli._files import (
     is_standard_output,
 )
 from bayescal.cli._labeled import Training
-from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
+from bayescal.cli._options import (
+    Decimal,
+    Encoding,
+    Label,
+    Seed,
+    Sep,
+    SkipMissing,
+    Weights,
+    completing,
+)
 from bayescal.cli._streams import open_rows
+
+_METHODS = sorted(["sigmoid", *(name.lower() for name in METHODS)])
 
 
 def fit_file(
@@ -55,11 +66,19 @@ def fit_file(
         typer.Option(help="Labels with commas between, in the order of the columns."),
     ] = None,
     inputs: Annotated[
-        str, typer.Option(help="What the columns hold: probs, percent, logits or scores.")
+        str,
+        completing(
+            "probs",
+            "percent",
+            "logits",
+            "scores",
+            help="What the columns hold: probs, percent, logits or scores.",
+        ),
     ] = "probs",
     weights: Weights = None,
     method: Annotated[
-        str, typer.Option(help="A calibrator's class in any case, as temperature; or sigmoid.")
+        str,
+        completing(*_METHODS, help="A calibrator's class in any case, as temperature; or sigmoid."),
     ] = "Auto",
     option: Annotated[
         list[str] | None,
@@ -221,7 +240,8 @@ def export_file(
     ],
     *,
     dtype: Annotated[
-        str, typer.Option(help="Of scores and probabilities: float32 or float64.")
+        str,
+        completing("float32", "float64", help="Of scores and probabilities: float32 or float64."),
     ] = "float32",
 ) -> None:
     """Write a calibrator as a program that runs without bayescal."""

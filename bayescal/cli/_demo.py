@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import bayescal as bc
-from bayescal.cli._errors import CommandError, library_call, running, show
+from bayescal.cli._errors import CommandError, library_call, show, watched
 from bayescal.cli._files import write_atomically
 from bayescal.cli._options import Seed
 
@@ -40,7 +40,7 @@ def demo(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(f"{out}: cannot make the folder: {error.strerror}") from error
-    with running() as progress:
+    with watched() as progress:
         progress("training a linear SVM", 0, 4)
         raw = _svm_scores(seed)
         probs = {"uncalibrated": 1 / (1 + np.exp(-raw.test))}

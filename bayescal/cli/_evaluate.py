@@ -11,7 +11,18 @@ import typer
 from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
 from bayescal.cli._labeled import Judged
-from bayescal.cli._options import Decimal, Encoding, Groups, Label, Seed, Sep, SkipMissing, Weights
+from bayescal.cli._options import (
+    By,
+    Decimal,
+    Encoding,
+    Groups,
+    Label,
+    Seed,
+    Sep,
+    SkipMissing,
+    Weights,
+    completing,
+)
 from bayescal.cli._streams import open_rows
 
 if TYPE_CHECKING:
@@ -48,13 +59,17 @@ def evaluate_file(
         ),
     ] = None,
     inputs: Annotated[
-        str, typer.Option(help="What the columns hold: probs, percent or logits.")
+        str,
+        completing(
+            "probs", "percent", "logits", help="What the columns hold: probs, percent or logits."
+        ),
     ] = "probs",
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Divide the columns of each row by their sum.")
     ] = False,
     weights: Weights = None,
     groups: Groups = None,
+    by: By = None,
     level: Annotated[float, typer.Option(help="Level of the confidence intervals.")] = 0.9,
     replicates: Annotated[int, typer.Option(help="Resamples for intervals.")] = 1000,
     bins: Annotated[int, typer.Option(help="Bins of calibration errors and diagrams.")] = 15,
@@ -82,7 +97,7 @@ def evaluate_file(
             check_target(target)
     with watched() as watch:
         source = open_rows(file, form)
-        data = Judged(source, label, weights, watch, groups)
+        data = Judged(source, label, weights, watch, groups, by=by)
         models = data.choose(model or [], classes)
         columns = {choice.name: choice.ordered(data.classes) for choice in models}
         with library_call():
@@ -98,7 +113,7 @@ def evaluate_file(
                 progress=None if source.large else watch,
             )
         data.say_skipped()
-        about = _describe(data, file.name, label, columns, inputs, weights, groups)
+        about = _describe(data, file.name, label, columns, inputs, weights, groups, by)
         if html is not None:
             page = evaluation.to_html(about=about, progress=watch).encode()
             write_atomically(html, lambda stream: stream.write(page))
@@ -126,6 +141,7 @@ def _describe(
     inputs: str,
     weights: str | None,
     groups: str | None,
+    by: str | None,
 ) -> dict[str, str]:
     """Describe what was read, by headings."""
     classes = data.classes
@@ -144,6 +160,8 @@ def _describe(
         about["Weight column"] = weights
     if groups is not None:
         about["Group column"] = groups
+    if by is not None:
+        about["Subgroup column"] = by
     return about
 
 
@@ -153,3 +171,5 @@ def _show(evaluation: Evaluation, about: dict[str, str]) -> None:
     findings = [f"{plain(name)}: {text}" for name, text in evaluation.summary().items()]
     show("\n".join(lines), "")
     show(*findings, "", evaluation.report.table(), wrap=True)
+    if evaluation.by:
+        show("", evaluation.subgroups().for_terminal(), wrap=True)

@@ -44,9 +44,12 @@ class LabeledFile:
         show: Callable[[str, int, int], None],
         groups: str | None = None,
         groups_option: str = "--groups",
+        by: str | None = None,
     ) -> None:
         self._source, self._label, self._weights, self._show = source, label, weights, show
-        self._groups, self._groups_option = groups, groups_option
+        #: Columns of text beside the labels, by option.
+        self._texts = {groups_option: groups, "--by": by}
+        self._groups, self._by = groups, by
         self.classes: list[str] = []
         self.count = self.passes = 0
         self._blocks = 0
@@ -56,11 +59,12 @@ class LabeledFile:
     def choose(self, columns: Sequence[str], classes: str | None) -> list[Columns]:
         """Return models and their columns; determine the classes from the labels of all rows."""
         source, label = self._source, self._label
-        if self._groups is not None:
-            find_column(source.head, self._groups, self._groups_option)
+        for option, column in self._texts.items():
+            if column is not None:
+                find_column(source.head, column, option)
         texts = self._read(self._labels)
         self.classes, self._code = find_classes(source.path, label, texts, classes)
-        given = source.head, columns, label, (self._weights, self._groups), self.classes
+        given = source.head, columns, label, (self._weights, *self._texts.values()), self.classes
         return choose_models(*given, self._option)
 
     def _labels(self) -> list[str]:
@@ -96,13 +100,18 @@ class LabeledFile:
         for scores, (values, y, weights) in rows:
             keep = ~np.isnan(scores).any(axis=1)
             skipped += len(scores) - int(keep.sum())
-            if self._groups is not None:
+            if self._by_rows:
                 kept.append(keep)
             if keep.any():
                 yield values[keep], y[keep], None if weights is None else weights[keep]
         self.skipped, self._kept = skipped, kept
         if skipped == self.count:
             raise CommandError(f"{self._source.path}: every row lacks a prediction")
+
+    @property
+    def _by_rows(self) -> bool:
+        """Whether rows have labels of groups or subgroups, which blocks do not hold."""
+        return any(column is not None for column in self._texts.values())
 
     def say_skipped(self) -> None:
         """Report how many rows were omitted."""
@@ -219,7 +228,7 @@ class Judged(LabeledFile):
         readers = {
             model.name: partial(self._rows, model, names, inputs, normalize) for model in models
         }
-        if self._source.large and self._groups is None:
+        if self._source.large and not self._by_rows:
             blocks = {name: self._in_blocks(rows) for name, rows in readers.items()}
             evaluation = bc.evaluate(blocks, **options)
             self.passes += sum(part.passes for part in blocks.values())
@@ -227,7 +236,8 @@ class Judged(LabeledFile):
         read = {name: self._at_once(rows) for name, rows in readers.items()}
         _, y, weights = next(iter(read.values()))
         probs = {name: array for name, (array, *_) in read.items()}
-        return bc.evaluate(probs, y, weights=weights, groups=self._clusters(), **options)
+        groups, by = self._column(self._groups), self._column(self._by)
+        return bc.evaluate(probs, y, weights=weights, groups=groups, by=by, **options)
 
     def read(
         self,
@@ -247,19 +257,19 @@ class Judged(LabeledFile):
                 use(blocks, None)
             else:
                 rows = self._at_once(lambda: blocks)
-                use([rows], self._clusters())
+                use([rows], self._column(self._groups))
 
         self._read(once)
 
-    def _clusters(self) -> np.ndarray | None:
-        """Return the text (n,) in the column of groups, for all rows at once."""
-        if self._groups is None:
+    def _column(self, name: str | None) -> np.ndarray | None:
+        """Return the text (n,) in a column, for all rows at once."""
+        if name is None:
             return None
-        rows = self._source.rows(self._groups, [], None)
-        groups = np.concatenate(
+        rows = self._source.rows(name, [], None)
+        texts = np.concatenate(
             [np.array(block.labels, object)[block.label_index] for block in rows]
         )
-        return groups[np.concatenate(self._kept)]
+        return texts[np.concatenate(self._kept)]
 
     def _rows(self, model: Columns, names: list[str], *how: Any) -> Iterator[Read]:
         order = model.ordered(self.classes)

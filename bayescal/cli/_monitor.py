@@ -17,7 +17,7 @@ from bayescal.cli._columns import Columns, parse_models, split_labels, split_nam
 from bayescal.cli._errors import CommandError, library_call, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
 from bayescal.cli._labeled import Judged, Read
-from bayescal.cli._options import Decimal, Encoding, Sep, SkipMissing, Weights
+from bayescal.cli._options import Decimal, Encoding, Sep, SkipMissing, Weights, completing
 from bayescal.cli._streams import open_rows
 from bayescal.data.label_names import class_array, label_list
 
@@ -77,7 +77,10 @@ def monitor_file(
         ),
     ] = None,
     inputs: Annotated[
-        str, typer.Option(help="What the columns hold: probs, percent or logits.")
+        str,
+        completing(
+            "probs", "percent", "logits", help="What the columns hold: probs, percent or logits."
+        ),
     ] = "probs",
     alpha: Annotated[
         float, typer.Option(help="Probability of a false alarm, in all runs together.")

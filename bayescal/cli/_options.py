@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def completing(*values: str, help: str) -> Any:
+    """Make an option whose values a shell completes."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete.lower())]
+
+    return typer.Option(help=help, autocompletion=complete)
+
 
 Scores = Annotated[
     Path,
@@ -26,7 +36,10 @@ SkipMissing = Annotated[
     typer.Option("--skip-missing", help="Leave out rows whose scores are missing: empty or NA."),
 ]
 Decimal = Annotated[
-    str, typer.Option(help="Decimal point of numbers in text: . or , (a comma), read and written.")
+    str,
+    completing(
+        ".", ",", help="Decimal point of numbers in text: . or , (a comma), read and written."
+    ),
 ]
 Weights = Annotated[str | None, typer.Option(help="Column of FILE with case weights.")]
 Groups = Annotated[
@@ -36,6 +49,22 @@ Groups = Annotated[
         "each other, rows of different groups do not."
     ),
 ]
-Integrator = Annotated[str, typer.Option(help="montecarlo, sobol, importance, quadrature or nuts.")]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of FILE with labels of subgroups, which are also evaluated by themselves."
+    ),
+]
+Integrator = Annotated[
+    str,
+    completing(
+        "montecarlo",
+        "sobol",
+        "importance",
+        "quadrature",
+        "nuts",
+        help="montecarlo, sobol, importance, quadrature or nuts.",
+    ),
+]
 NumSamples = Annotated[int, typer.Option(help="Number of draws from the prior.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]

@@ -20,7 +20,16 @@ from bayescal.cli._files import (
     check_target,
     is_standard_output,
 )
-from bayescal.cli._options import Decimal, Encoding, Integrator, NumSamples, Scores, Seed, Sep
+from bayescal.cli._options import (
+    Decimal,
+    Encoding,
+    Integrator,
+    NumSamples,
+    Scores,
+    Seed,
+    Sep,
+    completing,
+)
 from bayescal.cli._prior_syntax import parse_prior, read_prior
 from bayescal.cli._streams import open_rows
 
@@ -48,7 +57,12 @@ def predict(
         Path | None,
         typer.Option(help="File with the scores to predict at; by default SCORES itself."),
     ] = None,
-    method: Annotated[str, typer.Option(help="predictive, preds, coeffs or map.")] = "predictive",
+    method: Annotated[
+        str,
+        completing(
+            "predictive", "preds", "coeffs", "map", help="predictive, preds, coeffs or map."
+        ),
+    ] = "predictive",
     integrator: Integrator = "montecarlo",
     num_samples: NumSamples = 100_000,
     class_prior: Annotated[

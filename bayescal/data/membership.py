@@ -1,6 +1,7 @@
-"""Groups of rows: overlapping groups as boolean columns, and clusters as labels of rows.
+"""Groups of rows: overlapping groups as boolean columns, clusters and subgroups as labels of rows.
 
-Rows with equal cluster labels are dependent; rows with different labels are independent.
+Rows with equal cluster labels are dependent; rows with different labels are independent. Subgroups
+are evaluated one by one.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import as_numpy, check_finite, check_unmasked
-from bayescal.data.label_names import check_present, column_names, matched_names
+from bayescal.data.label_names import check_present, column_names, label_name, matched_names
 
-__all__ = ["check_clusters", "check_groups", "check_same_groups", "sum_test"]
+__all__ = ["check_clusters", "check_groups", "check_same_groups", "read_subgroups", "sum_test"]
+
+#: Largest number of subgroups.
+_MAX_SUBGROUPS = 100
 
 _ADVICE = "of labels make columns first, as by pandas.get_dummies"
 
@@ -65,28 +69,61 @@ def check_clusters(groups: Any, n: int, weights: ArrayLike | None = None) -> np.
     Labels are hashable values of any kind, in a sequence, an array or a column of a data frame.
     Rows of weight zero are omitted.
     """
-    labels = _as_vector(groups)
+    return _number(groups, n, weights, "groups")[0]
+
+
+def read_subgroups(
+    by: Any, n: int, weights: ArrayLike | None = None
+) -> list[tuple[str, np.ndarray]]:
+    """Read the names of subgroups and the indices of their rows, in ascending order of the labels.
+
+    Categories of pandas keep their order. Rows of weight zero are omitted and not counted.
+    """
+    codes, labels = _number(by, n, weights, "by")
+    if len(labels) > _MAX_SUBGROUPS:
+        raise ValueError(
+            f"by must have at most {_MAX_SUBGROUPS} different values, got {len(labels)}; cut "
+            "numbers into ranges first, as by pandas.cut"
+        )
+    categories = getattr(getattr(by, "dtype", None), "categories", None)
+    places = {label: place for place, label in enumerate([] if categories is None else categories)}
+    try:
+        order = sorted(labels, key=places.__getitem__ if places else None)
+    except TypeError:  # labels of several kinds
+        order = list(labels)
+    names = [label_name(label) for label in order]
+    if len(set(names)) < len(names):
+        raise ValueError(f"by must hold values that differ as text, got {names}")
+    rows = (np.flatnonzero(codes == labels[label]) for label in order)
+    return list(zip(names, rows, strict=True))
+
+
+def _number(
+    given: Any, n: int, weights: ArrayLike | None, name: str
+) -> tuple[np.ndarray, dict[Any, int]]:
+    """Count the labels of rows of positive weight from 0 in order of appearance."""
+    labels = _as_vector(given, name)
     if labels.shape != (n,):
         raise ValueError(
-            f"groups must have shape ({n},), one label for each row, got {labels.shape}; for "
+            f"{name} must have shape ({n},), one label for each row, got {labels.shape}; for "
             "labels in several columns pass a list of tuples"
         )
-    check_present(labels, weights, "groups")
+    check_present(labels, weights, name)
     if weights is not None:
         labels = labels[as_numpy(weights, "weights") > 0]
-    numbers: dict[object, int] = {}
+    numbers: dict[Any, int] = {}
     try:
         codes = (numbers.setdefault(label, len(numbers)) for label in labels.tolist())
-        return np.fromiter(codes, np.intp, len(labels))
+        return np.fromiter(codes, np.intp, len(labels)), numbers
     except TypeError as error:
-        raise TypeError(f"groups must hold hashable labels: {error}") from None
+        raise TypeError(f"{name} must hold hashable labels: {error}") from None
 
 
-def _as_vector(groups: Any) -> np.ndarray:
+def _as_vector(groups: Any, name: str) -> np.ndarray:
     """Convert labels to an array; tuples in a list are single labels."""
-    check_unmasked(groups, "groups")
+    check_unmasked(groups, name)
     if hasattr(groups, "detach"):
-        return as_numpy(groups, "groups")
+        return as_numpy(groups, name)
     if (
         isinstance(groups, Iterable)
         and not hasattr(groups, "shape")

@@ -130,7 +130,7 @@ class Predictions(NamedTuple):
     #: Index (n,) of the cluster of each row; None if rows are independent.
     clusters: Any = None
 
-    def part(self, rows: slice) -> Predictions:
+    def part(self, rows: slice | np.ndarray) -> Predictions:
         """Select some rows."""
         return self._replace(
             probs=self.probs[rows],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.checks import check_count, check_level, check_names
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import label_name
-from bayescal.data.membership import check_clusters
+from bayescal.data.membership import check_clusters, read_subgroups
 from bayescal.data.predictions import Predictions, Reading
 from bayescal.evaluation import _page
 from bayescal.evaluation._events import events_of, events_of_blocks
@@ -57,7 +57,11 @@ class Evaluation(Measured):
         Number of resamples, and of sets of labels drawn for tests, and their seed.
     events : dict
         The :class:`Events` of each model, the data of tests and figures.
+    by : dict
+        An Evaluation for each subgroup, if :func:`evaluate` was called with ``by``.
     """
+
+    by: Mapping[str, Evaluation] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Return the numbers in a form that JSON can represent; infinity is None."""
@@ -82,6 +86,7 @@ class Evaluation(Measured):
                     for key in ("score", "miscalibration", "discrimination", "uncertainty")
                 },
             }
+        subgroups = {name: part.to_dict() for name, part in self.by.items()}
         return {
             "cases": self.report.cases,
             "groups": self.report.clusters,
@@ -91,16 +96,28 @@ class Evaluation(Measured):
             "replicates": self.replicates,
             "seed": self.seed,
             "models": models,
+            **({"subgroups": subgroups} if subgroups else {}),
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the metrics as a data frame; see ``Report.to_frame``."""
-        return self.report.to_frame()
+        """Return the metrics as a data frame; see ``Report.to_frame``.
+
+        With subgroups, the first level of the index is ``subgroup``, beginning with "all".
+        """
+        import pandas as pd
+
+        if not self.by:
+            return self.report.to_frame()
+        parts = {"all": self.report, **{name: part.report for name, part in self.by.items()}}
+        return pd.concat(
+            [part.to_frame() for part in parts.values()], keys=[*parts], names=["subgroup"]
+        )
 
     def to_markdown(self) -> str:
         """Return verdicts and metrics in Markdown, for documents and code hosts."""
         lines = [f"- **{printable(name)}**: {text}" for name, text in self.summary().items()]
-        return "\n".join([*map(printable, lines), "", self.report.to_markdown()])
+        lines = [*map(printable, lines), "", self.report.to_markdown()]
+        return "\n".join([*lines, self.subgroups().to_markdown()] if self.by else lines)
 
     @ignoring_underflow
     def to_html(
@@ -154,6 +171,7 @@ def evaluate(
     inputs: Literal["probs", "logits"] = "probs",
     weights: ArrayLike | None = None,
     groups: Sequence[object] | np.ndarray | None = None,
+    by: Sequence[object] | np.ndarray | None = None,
     level: float = 0.9,
     replicates: int = 1000,
     bins: int = 15,
@@ -192,6 +210,9 @@ def evaluate(
         Labels of clusters, of any hashable kind: rows with equal labels may be dependent, such as
         the days of one patient. Intervals and tests are those of :func:`bayescal.metrics.report`
         with groups, and diagrams have no bands, which assume independent rows. Not for Blocks.
+    by : array of shape (n,), optional
+        Labels of subgroups, such as the age or the country: each is also evaluated on its rows, and
+        the page has a table and a diagram of each. At most 100 subgroups. Not for Blocks.
     level : float
         Nominal coverage of the confidence intervals, in (0, 1).
     replicates : int
@@ -251,6 +272,13 @@ def evaluate(
     ('no', 'yes')
     >>> result.to_html().startswith("<!DOCTYPE html>")
     True
+
+    Subgroups:
+
+    >>> old = np.arange(100) % 2 == 0
+    >>> result = evaluate(p, y, by=np.where(old, "old", "young"), replicates=100)
+    >>> {name: part.report.cases for name, part in result.by.items()}
+    {'old': 50, 'young': 50}
     """
     level, bins = check_level(level), check_count(bins, "bins")
     replicates = check_count(replicates, "replicates")
@@ -275,6 +303,33 @@ def evaluate(
     read = [model.blocks for model in models.values() if isinstance(model, PredictionBlocks)]
     if groups is not None:
         models = {name: _in_clusters(data, groups, weights) for name, data in models.items()}
+    subgroups = [] if by is None else _read_subgroups(models, by, weights)
+    options = _Options(tuple(names), bins, replicates, seed, level)
+    result = _evaluate(models, options, title, progress)
+    for blocks in read:
+        blocks.finish()
+    parts = {}
+    for done, (name, rows) in enumerate(subgroups):
+        progress(f"subgroup {name}", done, len(subgroups))
+        parts[name] = _evaluate(_of_rows(models, rows), options, name, _quiet)
+    return replace(result, by=parts)
+
+
+class _Options(NamedTuple):
+    """Names of the classes and options of an evaluation."""
+
+    names: tuple[str, ...]
+    bins: int
+    replicates: int
+    seed: int
+    level: float
+
+
+def _evaluate(
+    models: dict[str, Any], options: _Options, title: str | None, progress: Progress
+) -> Evaluation:
+    """Evaluate models whose predictions have been read."""
+    names, bins, replicates, seed, level = options
     steps, events = 1 + len(models), {}
     for done, (name, loaded) in enumerate(models.items()):
         progress(f"tests: {name}", done, steps)
@@ -293,20 +348,43 @@ def evaluate(
             raise ValueError("models must have the same cases in the same order")
     measured = report(
         models,
-        metrics=usual_metrics(k, groups is not None, ranking=can_rank(first), bins=bins),
+        metrics=usual_metrics(
+            len(names),
+            getattr(first, "clusters", None) is not None,
+            ranking=can_rank(first),
+            bins=bins,
+        ),
         level=level,
         replicates=replicates,
         seed=seed,
         title=title,
     )
-    for blocks in read:
-        blocks.finish()
     progress("tests", steps, steps)
     findings = {
         name: find(event, measured.intervals[name], measured.tests[name])
         for name, event in events.items()
     }
-    return Evaluation(measured, findings, tuple(names), bins, replicates, seed, events)
+    return Evaluation(measured, findings, names, bins, replicates, seed, events)
+
+
+def _read_subgroups(
+    models: Mapping[str, Any], by: Any, weights: ArrayLike | None
+) -> list[tuple[str, np.ndarray]]:
+    first = next(iter(models.values()))
+    if isinstance(first, PredictionBlocks):
+        raise ValueError("by must be left out for Blocks, which do not hold it")
+    return read_subgroups(by, len(first.y) if weights is None else np.shape(weights)[0], weights)
+
+
+def _of_rows(models: Mapping[str, Predictions], rows: np.ndarray) -> dict[str, Predictions]:
+    """Select the rows of a subgroup, and count their clusters from 0."""
+    parts = {}
+    for name, data in models.items():
+        part = data.part(rows)._replace(classes=data.classes)
+        if part.clusters is not None:
+            part = part._replace(clusters=np.unique(part.clusters, return_inverse=True)[1])
+        parts[name] = part
+    return parts
 
 
 def _in_clusters(

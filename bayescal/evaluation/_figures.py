@@ -9,7 +9,7 @@ import numpy as np
 from bayescal import plots
 from bayescal._core.binning import equal_width_cell
 from bayescal.data.predictions import as_given
-from bayescal.evaluation._events import STRIPS, Events
+from bayescal.evaluation._events import STRIPS, Cases, Events
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import to_svg
 from bayescal.metrics import reliability_curve
@@ -134,28 +134,48 @@ def classwise(evaluation: Measured) -> list[Picture]:
     level = evaluation.report.level if single else None
     pictures = []
     for index, label in enumerate(shown):
-        figure, ax = _new(_PANEL)
-        for events in models:
-            probs, happened, weights = events.of_class(int(label))
-            plots.reliability(
-                probs,
-                happened,
-                weights=weights,
-                bins=evaluation.bins,
-                level=level,
-                histogram=False,
-                ax=ax,
-            )
-        for line in ax.lines:
-            line.set_markersize(min(line.get_markersize(), 4))
-        ax.set(xlabel="Predicted", ylabel="Observed")
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_ticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize="small")
+        cases = [events.of_class(int(label)) for events in models]
+        figure = _panel(cases, evaluation.bins, level, ("Predicted", "Observed"))
         heading = evaluation.classes[label]
         error = "ECE " + " / ".join(f"{value:.3f}" for value in errors[label])
         described = f"Reliability diagram of class {heading}: {error}."
         pictures.append(Picture(to_svg(figure, described, f"c{index}"), heading, error))
     return pictures
+
+
+def subgroups(evaluation: Measured) -> list[Picture]:
+    """Draw small reliability diagrams of subgroups, with all models in each."""
+    single = len(evaluation.events) == 1 and evaluation.report.clusters is None
+    level = evaluation.report.level if single else None
+    binary = len(evaluation.classes) == 2
+    axes = ("Predicted", "Observed") if binary else ("Confidence", "Accuracy")
+    pictures = []
+    for index, (name, part) in enumerate(evaluation.by.items()):
+        cases = [
+            Cases(as_given(events.drawn.predicted, events.precision), *events.drawn[1:])
+            for events in part.events.values()
+        ]
+        figure = _panel(cases, evaluation.bins, level, axes)
+        errors = (part.report.intervals[model]["ECE"].estimate for model in part.events)
+        caption = f"{part.report.cases:,} cases; ECE above chance "
+        caption += " / ".join(f"{error:.3f}" for error in errors)
+        described = f"Reliability diagram of subgroup {name}: {caption}."
+        pictures.append(Picture(to_svg(figure, described, f"g{index}"), name, caption))
+    return pictures
+
+
+def _panel(cases: list[Cases], bins: int, level: float | None, names: tuple[str, str]) -> Figure:
+    """Draw a small reliability diagram of several models, with names of both axes."""
+    figure, ax = _new(_PANEL)
+    how: dict[str, Any] = {"bins": bins, "level": level, "histogram": False, "ax": ax}
+    for probs, happened, weights in cases:
+        plots.reliability(probs, happened, weights=weights, **how)
+    for line in ax.lines:
+        line.set_markersize(min(line.get_markersize(), 4))
+    ax.set(xlabel=names[0], ylabel=names[1])
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize="small")
+    return figure
 
 
 def errors_by_class(evaluation: Measured) -> Picture:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from bayescal._core.tables import printable
+from bayescal._core.tables import TextTable, printable
 from bayescal.evaluation._events import Events
 from bayescal.evaluation._findings import Finding, describe
 from bayescal.metrics import Report
@@ -22,6 +23,7 @@ class Measured(ABC):
     replicates: int
     seed: int
     events: dict[str, Events]
+    by: Mapping[str, Measured] = field(default_factory=dict)
 
     def summary(self) -> dict[str, str]:
         """Return, by model, the finding in plain sentences."""
@@ -39,4 +41,37 @@ class Measured(ABC):
 
     def __repr__(self) -> str:
         lines = (f"{name}: {text}" for name, text in self.summary().items())
-        return "\n".join([printable("\n".join(lines)), repr(self.report)])
+        parts = [printable("\n".join(lines)), repr(self.report)]
+        if self.by:
+            parts.append(str(self.subgroups()))
+        return "\n".join(parts)
+
+    def subgroups(self) -> TextTable:
+        """Make a table with a row for each subgroup and model."""
+        binary, several = len(self.classes) == 2, len(self.findings) > 1
+        heads = ["subgroup", *["model"] * several, "cases", "log loss", "ECE above chance"]
+        heads += ["predicted", "observed"] if binary else ["confidence", "accuracy"]
+        rows = []
+        for name, part in self.by.items():
+            for model, finding in part.findings.items():
+                metrics = part.report.intervals[model]
+                ece = metrics["ECE"]
+                shown = finding.predicted, finding.observed
+                if None in shown:
+                    shown = finding.confidence, finding.accuracy
+                cells = [name, *[model] * several, f"{part.report.cases:,}"]
+                cells.append(f"{metrics['log loss'].value:.4f}")
+                cells.append(f"{ece.estimate:.3f} [{ece.lower:.3f}, {ece.upper:.3f}]")
+                found = "no error found" if finding.verdict == "no evidence" else finding.verdict
+                cells += [*(f"{value:.3f}" for value in shown), found]
+                rows.append(cells)
+        caption = (
+            f"Predicted and observed: mean probability and frequency of class {self.classes[-1]}. "
+            if binary
+            else ""
+        )
+        caption += (
+            f"In brackets: {self.report.level:.0%} intervals. Verdicts are not corrected for the "
+            "number of subgroups."
+        )
+        return TextTable("By subgroup", [*heads, "verdict"], rows, caption)

@@ -39,6 +39,7 @@ def build(
         progress("figures: costs" if binary else "figures: classes", len(names), steps)
         many = len(evaluation.classes) > _figures.MAX_CLASSES
         errors = _figures.errors_by_class(evaluation) if many else None
+        panels = _figures.subgroups(evaluation)
         last = [_figures.costs(evaluation)] if binary else _figures.classwise(evaluation)
     progress("page", len(names) + 1, steps)
     files = resources.files("bayescal.evaluation")
@@ -58,6 +59,8 @@ def build(
             diagrams=diagrams,
             errors=errors,
             last=last,
+            panels=panels,
+            subgroups=evaluation.subgroups(),
             size=first.size,
             weighted=first.cases.weights is not None,
             summary={name: _emphasize(text) for name, text in evaluation.summary().items()},

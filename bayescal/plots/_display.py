@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keywords import translated
 from bayescal.data.checks import check_choice
 from bayescal.data.label_names import label_list
 from bayescal.plots._inputs import Predictor
-from bayescal.plots._reliability import reliability
+from bayescal.plots._reliability import draw_names, reliability
+from bayescal.plots.style import legend_entries, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +25,7 @@ _BINNINGS: dict[str, Literal["equal_width", "equal_mass"]] = {
     "uniform": "equal_width",
     "quantile": "equal_mass",
 }
+_REFERENCE = "Perfectly calibrated"
 
 
 class Classifier(Predictor, Protocol):
@@ -34,10 +38,10 @@ class ReliabilityDisplay:
     """A reliability diagram with the interface of scikit-learn's displays.
 
     Use it in place of scikit-learn's ``CalibrationDisplay``: create it by :meth:`from_estimator` or
-    :meth:`from_predictions`. Labels come before predictions, and ``n_bins``, ``strategy``,
-    ``pos_label`` and ``sample_weight`` have the same names. The diagram is that of
-    :func:`reliability`, whose other options are accepted, too. For more than two classes it shows
-    the confidence.
+    :meth:`from_predictions`. Labels come before predictions; ``n_bins``, ``strategy``,
+    ``pos_label``, ``ref_line`` and properties of the line have the same names and defaults. The
+    diagram is that of :func:`reliability`, whose other options are also accepted. For more than
+    two classes it shows the confidence.
 
     Parameters
     ----------
@@ -45,7 +49,7 @@ class ReliabilityDisplay:
         Labels of any kind.
     y_prob : array of shape (n,) or (n, k)
         Probabilities of the positive class, or class probabilities in rows.
-    n_bins : int, default 10
+    n_bins : int, default 5
         Number of bins.
     strategy : {"uniform", "quantile"}
         Bins of equal width, or of equal mass.
@@ -55,7 +59,8 @@ class ReliabilityDisplay:
     estimator_name : str, optional
         Name in the legend.
     **options
-        Options of :func:`reliability`, except ``ax`` and ``label``.
+        Options of :func:`reliability`, except ``ax`` and ``label``; ``ref_line``; and properties of
+        the line, such as ``color`` or ``lw``.
 
     Attributes
     ----------
@@ -92,7 +97,7 @@ class ReliabilityDisplay:
         y_true: ArrayLike,
         y_prob: ArrayLike,
         *,
-        n_bins: int = 10,
+        n_bins: int = 5,
         strategy: Literal["uniform", "quantile"] = "uniform",
         pos_label: Hashable = None,
         estimator_name: str | None = None,
@@ -110,7 +115,7 @@ class ReliabilityDisplay:
         X: object,
         y: ArrayLike,
         *,
-        n_bins: int = 10,
+        n_bins: int = 5,
         strategy: Literal["uniform", "quantile"] = "uniform",
         pos_label: Hashable = None,
         name: str | None = None,
@@ -128,7 +133,7 @@ class ReliabilityDisplay:
             The data to predict from; for a calibrator, the scores.
         y : array of shape (n,)
             Labels.
-        n_bins : int, default 10
+        n_bins : int, default 5
             Number of bins.
         strategy : {"uniform", "quantile"}
             Bins of equal width, or of equal mass.
@@ -141,7 +146,7 @@ class ReliabilityDisplay:
         sample_weight : array of shape (n,), optional
             Row weights, which :func:`reliability` calls ``weights``.
         **options
-            Options of :func:`reliability`.
+            Options of :func:`reliability`, ``ref_line``, and properties of the line.
 
         Returns
         -------
@@ -179,7 +184,7 @@ class ReliabilityDisplay:
         y_true: ArrayLike,
         y_prob: ArrayLike,
         *,
-        n_bins: int = 10,
+        n_bins: int = 5,
         strategy: Literal["uniform", "quantile"] = "uniform",
         pos_label: Hashable = None,
         name: str | None = None,
@@ -195,7 +200,7 @@ class ReliabilityDisplay:
             Labels.
         y_prob : array of shape (n,) or (n, k)
             Probabilities of the positive class, or class probabilities in rows.
-        n_bins : int, default 10
+        n_bins : int, default 5
             Number of bins.
         strategy : {"uniform", "quantile"}
             Bins of equal width, or of equal mass.
@@ -209,7 +214,7 @@ class ReliabilityDisplay:
         sample_weight : array of shape (n,), optional
             Row weights, which :func:`reliability` calls ``weights``.
         **options
-            Options of :func:`reliability`.
+            Options of :func:`reliability`, ``ref_line``, and properties of the line.
 
         Returns
         -------
@@ -236,7 +241,14 @@ class ReliabilityDisplay:
         )
         return display.plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None, name: str | None = None, **options: Any) -> Self:
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        name: str | None = None,
+        ref_line: bool | None = None,
+        **options: Any,
+    ) -> Self:
         """Draw the diagram, again if it was drawn before.
 
         Parameters
@@ -245,8 +257,12 @@ class ReliabilityDisplay:
             Where to draw, by default on a new figure.
         name : str, optional
             Name in the legend, by default ``estimator_name``.
+        ref_line : bool, optional
+            Whether to show the diagonal of perfect calibration, by default as passed before, or
+            else true.
         **options
-            Options of :func:`reliability`, which replace those passed before.
+            Options of :func:`reliability` and properties of the line, which replace those passed
+            before.
 
         Returns
         -------
@@ -256,16 +272,47 @@ class ReliabilityDisplay:
         Raises
         ------
         TypeError, ValueError
-            If :func:`reliability` would raise.
+            If :func:`reliability` would raise, or lines have no such property.
         """
+        known = {"ref_line", *signature(reliability).parameters}
         how: dict[str, Any] = {"bins": self.n_bins, "binning": _BINNINGS[self.strategy]}
+        how |= translated({**self.options, **options}, known)
+        shown = how.pop("ref_line", True) if ref_line is None else ref_line
+        line = _line_properties({key: how.pop(key) for key in how.keys() - known})
         label = self.estimator_name if name is None else name
-        how = {**how, **self.options, **options}
-        self.ax_ = reliability(self.y_prob, self._labels(), ax=ax, label=label, **how)
-        self.figure_ = self.ax_.figure  # type: ignore[assignment]
-        self.line_ = self.ax_.lines[-1]
+        y, new_figure, marks = self._labels(), ax is None, 0 if ax is None else len(ax.collections)
+        self.ax_ = ax = reliability(self.y_prob, y, ax=ax, label=label, **how)
+        self.figure_ = ax.figure  # type: ignore[assignment]
+        self.line_ = ax.lines[-1]
         self.prob_pred, self.prob_true = (np.asarray(part) for part in self.line_.get_data())
+        self.line_.set(**line)
+        if "color" in line:
+            strips: list[Any] = [patch for strip in ax.child_axes for patch in strip.patches[-2:]]
+            for mark in (*ax.collections[marks:], *strips):
+                mark.set_color(line["color"])
+        diagonal = ax.lines[0]
+        if shown:
+            diagonal.set(label=_REFERENCE, visible=True)
+        elif diagonal.get_label() != _REFERENCE:
+            diagonal.set_visible(False)
+        if legend_entries(ax)[0]:
+            draw_names(ax, new_figure)
+        if np.ndim(self.y_prob) == 1:
+            self._label_axes(ax)
         return self
+
+    def _label_axes(self, ax: Axes) -> None:
+        """Name the positive class beside the axes, wrapped at the edges of the figure."""
+        positive = self.pos_label
+        if positive is None:
+            labels = np.unique(np.asarray(self.y_true)).tolist()
+            positive = (
+                1 if {*labels} <= {-1, 0, 1} else list(self.options.get("classes", labels))[-1]
+            )
+        for axis, text in ((ax.xaxis, ax.get_xlabel()), (ax.yaxis, "Fraction of positives")):
+            text = text.split(" (Positive class")[0]
+            literal(axis.label, f"{text} (Positive class: {positive})")
+            axis.label.set(wrap=True, fontsize="small")
 
     def _labels(self) -> ArrayLike:
         """Return the labels, or with ``pos_label`` whether they equal it."""
@@ -283,3 +330,15 @@ class ReliabilityDisplay:
         if not positive.any() and len(known := np.unique(y)) > 1:
             raise ValueError(f"pos_label must be in {label_list(known)}, got {self.pos_label!r}")
         return positive
+
+
+def _line_properties(options: dict[str, Any]) -> dict[str, Any]:
+    """Spell out properties of a line, such as ``lw``; raise if lines have no such property."""
+    from matplotlib import cbook
+    from matplotlib.lines import Line2D
+
+    properties = cbook.normalize_kwargs(options, Line2D)
+    for name in properties:
+        if not hasattr(Line2D, f"set_{name}"):
+            raise TypeError(f"{name!r} is not an option of a reliability diagram or its line")
+    return properties

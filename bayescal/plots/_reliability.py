@@ -244,11 +244,11 @@ def reliability(
         if histogram:
             _draw_strip(ax, strip, style)
     if any(name is not None for name in names):
-        _draw_legend(ax, new_figure)
+        draw_names(ax, new_figure)
     return ax
 
 
-def _draw_legend(ax: Axes, new_figure: bool) -> None:
+def draw_names(ax: Axes, new_figure: bool) -> None:
     """Draw the legend below the strip, or on a new figure beside the axes if it is large."""
     appearance: dict[str, Any] = {"fontsize": "small", "borderaxespad": 0.2}
     within = {"bbox_to_anchor": (0, 0, 1, 1 + _MARGIN), "bbox_transform": ax.transData}

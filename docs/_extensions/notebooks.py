@@ -1,68 +1,67 @@
-"""Pages that are executed: the project's notebooks, and one of all plots.
+"""Pages that are executed: the project's notebooks, and pictures of all plots.
 
-Both are written into ``docs/gallery`` before Sphinx reads the pages. The plots are those of the
-examples in their docstrings, so that the gallery has each of them.
+Notebooks are written into ``docs/gallery`` before Sphinx reads the pages. The pictures are those of
+the guide ``docs/plots.md``, the first of each plot, and stand in the index of the gallery.
 """
 
 from __future__ import annotations
 
-import doctest
-import inspect
 import re
 from pathlib import Path
 from typing import Any
 
 import jupytext
 import reference
+import sources
 from sphinx.application import Sphinx
 
 SOURCES = Path(__file__).resolve().parents[2] / "notebooks"
-HEAD = """---
-file_format: mystnb
-kernelspec: {name: python3}
----
-# Plots
-
-These are the examples of the docstrings. Every plot accepts and returns Matplotlib axes.
-
-```{code-cell} ipython3
-:tags: [remove-cell]
-import matplotlib.pyplot as plt
-plt.rcParams.update({"figure.dpi": 80})
-```
-"""
+CELL = re.compile(r"```\{code-cell\} ipython3\n(.*?)```", re.DOTALL)
+# A plot of another page, whose picture is kept.
+KEPT = {"monitor": "/pictures/monitor.svg"}
 
 
-def imports(name: str, code: str) -> str:
-    """Return the imports that an example of a docstring leaves to its module."""
-    known = {"np": "import numpy as np\n", "bc": "import bayescal as bc\n"}
-    known[name] = f"from bayescal.plots import {name}\n"
-    return "".join(
-        line
-        for word, line in known.items()
-        if re.search(rf"(?<!\.)\b{word}\b", code) and line not in code
-    )
+def draw_plots(guide: Path, folder: Path) -> None:
+    """Draw the plots of a guide, unless its code or the library's is what it was."""
+    code, kept = CELL.findall(guide.read_text("utf-8")), folder / "digest.txt"
+    digest = sources.digest("bayescal") + sources.digest("docs/plots.md")
+    if kept.exists() and kept.read_text("utf-8") == digest:
+        return
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: set[str] = set()
+    names: dict[str, Any] = {}
+    for cell in code:
+        exec(cell, names)
+        for name in set(re.findall(r"bc\.plots\.(\w+)", cell)) - drawn:
+            plt.gcf().savefig(folder / f"{name}.png", dpi=110, bbox_inches="tight")
+            drawn.add(name)
+        plt.close("all")
+    missing = {*reference.names_of(reference.bc.plots)} - drawn - KEPT.keys()
+    if missing:
+        raise ValueError(f"docs/plots.md must show every plot, but lacks {sorted(missing)}")
+    kept.write_text(digest, "utf-8")
 
 
 def plots() -> str:
-    """Return the page of plots."""
-    parts = [HEAD]
+    """Return the cards of all plots, which link to the reference."""
+    lines = ["::::{grid} 1 2 3 3", ":gutter: 2"]
     for name in reference.names_of(reference.bc.plots):
-        value = reference.value_of(f"plots.{name}")
-        examples = doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
-        if not examples:
-            continue
-        code = imports(name, code := "".join(example.source for example in examples)) + code
-        parts += [f"## {name}\n", f"{reference.summary(value).replace('``', '`')}"]
-        parts += [f"[Reference](/reference/plots.{name}.rst)\n"]
-        parts += [f"```{{code-cell}} ipython3\n{code}```\n"]
-    return "\n".join(parts)
+        picture = KEPT.get(name, f"/gallery/pictures/{name}.png")
+        lines += ["", f":::{{grid-item-card}} {name}", f":link: /reference/plots.{name}"]
+        lines += [":link-type: doc", f"```{{image}} {picture}", f":alt: {name}", "```", ":::"]
+    return "\n".join([*lines, "::::", ""])
 
 
 def generate(app: Sphinx) -> None:
     """Write the pages that changed."""
     gallery = Path(app.srcdir) / "gallery"
-    reference.write(gallery / "plots.md", plots())
+    draw_plots(Path(app.srcdir) / "plots.md", gallery / "pictures")
+    reference.write(gallery / "plots.txt", plots())
     names = {path.stem for path in SOURCES.glob("*.py")}
     for name in names:
         text = jupytext.writes(jupytext.read(SOURCES / f"{name}.py"), fmt="md:myst")

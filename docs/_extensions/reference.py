@@ -204,7 +204,7 @@ def index(found: dict[str, list[str]]) -> Iterable[str]:
         for name in names:
             yield f"   * - :doc:`{name.split('.', 1)[-1] if '.' in name else name} <{name}>`"
             yield f"     - {summary(value_of(name))}"
-        yield from ("", ".. toctree::", "   :hidden:", "")
+        yield from ("", ".. toctree::", "   :hidden:", f"   :caption: {title}", "")
         yield from (f"   {name}" for name in names)
         yield ""
 

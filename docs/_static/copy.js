@@ -17,6 +17,6 @@ document.addEventListener("DOMContentLoaded", () => {
       button.textContent = "Copied";
       setTimeout(() => { button.textContent = "Copy"; }, 1500);
     });
-    block.parentElement.append(button);
+    block.parentElement.prepend(button);
   }
 });

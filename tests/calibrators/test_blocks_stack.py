@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import bayescal as bc
 from bayescal.calibrators.multiclass import scale
-from bayescal.calibrators.stack import kernels
+from bayescal.calibrators.stack import calibrator, kernels
 from bayescal.calibrators.stack.folds import fold_rows
 from bayescal.data.blocks import reader as _rows
 
@@ -19,8 +19,9 @@ SINGLE = bc.StackedScaling(mode="single", inputs="logits")
 
 @pytest.fixture
 def small(monkeypatch):
-    """Let so few rows be too many to be fitted at once."""
+    """Let so few rows be too many to be fitted at once, and so to a kernel."""
     monkeypatch.setattr(_rows, "_SAMPLE", 2000)
+    monkeypatch.setattr(calibrator, "_MOST_FOR_KERNEL", 0)
 
 
 @pytest.fixture

@@ -14,7 +14,13 @@ from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    LeaveOneOut,
+    StratifiedKFold,
+    cross_val_predict,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -196,6 +202,16 @@ def test_few_rows_of_a_class() -> None:
         bc.CalibratedClassifier(GaussianNB()).fit(X[:5], y[:5])
     with pytest.raises(ValueError, match="got 3 classes"):
         bc.CalibratedClassifier(GaussianNB(), bc.Beta()).fit(X, np.arange(8) % 3)
+
+
+def test_impossible_folds_are_errors() -> None:
+    X, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    with pytest.raises(ValueError, match="cv must be at most the number of rows, 8, got 9"):
+        bc.CalibratedClassifier(GaussianNB(), cv=9).fit(X, y)
+    for cv in (LeaveOneOut(), KFold(7)):
+        with pytest.raises(ValueError, match="cv must leave out at least two at once"):
+            bc.CalibratedClassifier(GaussianNB(), cv=cv, ensemble=True).fit(X, y)
+        assert len(bc.CalibratedClassifier(GaussianNB(), cv=cv).fit(X, y).estimators_) == 1
 
 
 def test_frames_pipelines_splitters_and_grid_search(table: Any) -> None:

@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import optimize
+from scipy.spatial.distance import cdist
 from scipy.special import log_softmax, softmax
 
 import bayescal
 import bayescal.calibrators as bc
 from bayescal import metrics
-from bayescal.calibrators.multiclass.members import (
-    Member,
-    confidence_rows,
+from bayescal.calibrators.multiclass.basis import (
+    Basis,
+    Dimensions,
+    kernel_basis,
+    kernel_features,
     main_directions,
-    penalties,
 )
+from bayescal.calibrators.multiclass.members import Member, confidence_rows, penalties
+from bayescal.calibrators.stack import calibrator as _calibrator
 from bayescal.calibrators.stack import draws as _draws
 from bayescal.calibrators.stack import fit as _stack
 from bayescal.calibrators.stack import folds as _stack_rows
@@ -46,7 +50,7 @@ def logits_of(theta: Array, x: Array, member: Member) -> Array:
 
 
 def objective(
-    theta: Array, x: Array, y: Array, weights: Array, member: Member, basis: Array | None = None
+    theta: Array, x: Array, y: Array, weights: Array, member: Member, basis: Basis | None = None
 ) -> float:
     """Return the published objective, written out."""
     value, z = value_and_logits(theta, x, member, basis)
@@ -55,12 +59,12 @@ def objective(
 
 
 def value_and_logits(
-    theta: Array, x: Array, member: Member, basis: Array | None = None
+    theta: Array, x: Array, member: Member, basis: Basis | None = None
 ) -> tuple[float, Array]:
     """Return the penalty of the sum of losses, and the logits."""
     n, k = x.shape
     q = np.exp(x)
-    _, width, _, shared = member.sizes(k, 0 if basis is None else basis.shape[1])
+    _, width, _, shared = member.sizes(Dimensions(k) if basis is None else basis.dimensions)
     first = k * (member.probability is not None)
     matrix = theta[: k * width].reshape(k, width)
     v, t = np.split(theta[k * width :], [k])
@@ -77,7 +81,7 @@ def value_and_logits(
     centered = x - x.mean(axis=1, keepdims=True)
     for pair, inputs, own in (
         (member.probability, 4 * q, matrix[:, :first]),
-        (member.logarithm, centered, matrix[:, first + 1 :]),
+        (member.logarithm, centered, matrix[:, first + 1 :][:, :k]),
     ):
         if pair is not None:
             z = z + inputs @ own.T
@@ -85,9 +89,19 @@ def value_and_logits(
             value += pair[0] * k * (d @ d) + pair[1] * k * (k - 1) * (off**2).sum()
     if member.directions is not None:
         assert basis is not None
-        z = z + centered @ basis @ matrix[:, 1:].T
+        z = z + centered @ basis.directions @ matrix[:, 1:].T
         value += member.directions * k * (k - 1) * (matrix[:, 1:] ** 2).sum()
+    if member.kernel is not None:
+        assert basis is not None
+        own = matrix[:, 2 * k + 1 :]
+        z = z + kernel(x / basis.length, basis.centers) @ basis.whiten @ own.T
+        value += member.kernel * (own**2).sum()
     return float(value), z
+
+
+def kernel(a: Array, b: Array) -> Array:
+    """Return the rational quadratic kernel, with the distances of another library."""
+    return 1 / (1 + cdist(a, b, "sqeuclidean") / 2)
 
 
 def weighted_set(n: int = 150, k: int = 4) -> tuple[Array, Array, Array]:
@@ -132,6 +146,7 @@ def test_members_are_at_the_optimum(
     z, y, weights = rows
     member = MEMBERS[name]
     monkeypatch.setattr(_stack, "_RANK", 2)
+    monkeypatch.setattr(_stack, "_CENTERS", 8)
     found, *_ = fit_stack([member], z, y, weights, 1)
     theta = found.thetas[0]
     given = smoothed(found, z), y, weights, member, found.basis
@@ -152,7 +167,7 @@ def test_members_of_many_parameters_are_at_the_optimum(k: int) -> None:
     for name in ("temperature", "probability", "logarithm", "both", "middle", "weak"):
         found, *_ = fit_stack([MEMBERS[name]], z, y, weights, 1)
         x, member = smoothed(found, z), MEMBERS[name]
-        penalty = penalties(member, k, 0)
+        penalty = penalties(member, Dimensions(k))
         design = _stack.make_design(member, x, y, weights, found.basis)
         best = fit_on_host(design, penalty, limits=False)[0].x
         value, least = (objective(at, x, y, weights, member) for at in (found.thetas[0], best))
@@ -184,6 +199,82 @@ def test_main_directions() -> None:
     order = rng.permutation(60)
     again = main_directions(x[:, order], 3)
     np.testing.assert_allclose(again @ again.T, (basis @ basis.T)[order][:, order], atol=1e-9)
+
+
+def test_kernel_features_are_those_of_the_kernel() -> None:
+    """Products of features are the kernel, of rows that the centers predict."""
+    rng = np.random.default_rng(0)
+    x = log_softmax(rng.normal(size=(60, 3))[rng.integers(0, 60, 200)], axis=1)
+    weights = rng.uniform(0.5, 2, 200)
+    basis = kernel_basis(x, weights, 200, 0.5)
+    mean = np.average(x, axis=0, weights=weights)
+    variance = np.average((x - mean) ** 2, axis=0, weights=weights)
+    assert basis.length == pytest.approx(0.5 * np.sqrt(variance.sum()))
+    assert 10 < len(basis.centers) <= 60
+    features = kernel_features(x, basis)
+    expected = kernel(x / basis.length, x / basis.length)
+    np.testing.assert_allclose(features @ features.T, expected, atol=2e-3)
+    few = kernel_basis(x, weights, 7, 0.5)
+    assert few.centers.shape == (7, 3)
+    same = kernel_basis(np.ones((5, 3)), np.ones(5), 7, 0.5)
+    assert same.dimensions == (3, 0, 0)
+
+
+def test_curved_truths_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wave in one class costs little more than half as much with kernels, no wave hardly more."""
+    excess = []
+    for wave in (1.5, 0.0):
+        rng = np.random.default_rng(0)
+        logs = log_softmax(2 * rng.normal(size=(21_000, 3)), axis=1)
+        true = logs + wave * np.sin(2.0 * logs) * [1, 0, 0]
+        y = (true + rng.gumbel(size=true.shape)).argmax(axis=1)
+        truth = softmax(true, axis=1)
+        given = np.exp(logs[:1000]), y[:1000]
+
+        def kl(model: Any, logs: Array = logs[1000:], truth: Array = truth[1000:]) -> float:
+            probs = model.predict_proba(np.exp(logs))
+            return float(np.mean(np.sum(truth * np.log(truth / probs), axis=1)))
+
+        with_kernels = bc.StackedScaling().fit(*given)
+        assert with_kernels.member_names_[-2:] == ["curved", "wavy"]
+        with monkeypatch.context() as patched:
+            patched.setattr(_calibrator, "_ENOUGH_FOR_KERNEL", np.inf)
+            without = bc.StackedScaling().fit(*given)
+        assert without.member_names_ == with_kernels.member_names_[:-2]
+        excess.append((kl(with_kernels), kl(without)))
+    assert excess[0][0] < 0.6 * excess[0][1]
+    assert excess[1][0] < excess[1][1] + 0.001
+
+
+def test_kernels_do_not_know_the_order_of_classes_and_rows() -> None:
+    z, y = data_set(320, 4)
+    order, rows = np.array([2, 0, 3, 1]), np.random.default_rng(0).permutation(320)
+    model = bc.StackedScaling(inputs="logits").fit(z, y)
+    assert "wavy" in model.member_names_
+    expected, bands = model.predict_proba(z)[:, order], model.predict_interval(z[:5])
+    model.fit(z[rows][:, order], np.argsort(order)[y][rows])
+    np.testing.assert_allclose(model.predict_proba(z[:, order]), expected, atol=1e-8)
+    again = model.predict_interval(z[:5, order])
+    np.testing.assert_allclose(again, np.asarray(bands)[..., order], atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["one-hot", "constant", "four rows", "far"])
+def test_kernels_of_odd_scores(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 330)
+    z = {
+        "one-hot": np.where(np.eye(3)[np.where(rng.random(330) < 0.7, y, 0)] > 0, 0.0, -60.0),
+        "constant": np.zeros((330, 3)),
+        "four rows": rng.normal(size=(4, 3))[rng.integers(0, 4, 330)],
+        "far": 1e200 * rng.normal(size=(330, 3)),
+    }[kind]
+    model = bc.StackedScaling(inputs="logits").fit(z, y)
+    probs, (lower, upper) = model.predict_proba(z), model.predict_interval(z)
+    assert np.isfinite(probs).all() and (probs > 0).all()
+    assert (lower <= probs).all() and (probs <= upper).all()
+    if kind != "far":
+        shares = [np.mean(y[(z == row).all(axis=1)] == 0) for row in z]
+        np.testing.assert_allclose(probs[:, 0], shares, atol=0.1)
 
 
 def test_many_classes_confused_along_few_directions() -> None:
@@ -376,7 +467,7 @@ def test_draws_for_intervals_have_the_covariance_of_the_objective(
     p = softmax(logits(fit), axis=1)
     spread = np.einsum("ni,ij->nij", p, np.eye(3)) - np.einsum("ni,nj->nij", p, p)
     hessian = np.einsum("n,nia,nij,njb->ab", weights, jacobian, spread, jacobian)
-    expected = np.linalg.inv(hessian + np.diag(np.append(penalties(member, 3, 0), 1.0)))
+    expected = np.linalg.inv(hessian + np.diag(np.append(penalties(member, Dimensions(3)), 1.0)))
     draws = model._state_of_intervals()["theta_draws"]
     steps = np.column_stack([draws[:, : len(theta)] - theta, draws[:, -2]])
     np.testing.assert_allclose(steps.mean(axis=0), 0, atol=1e-9)

@@ -328,3 +328,20 @@ def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyP
         assert found["models"]["p"]["metrics"]["ECE"]["upper"] == pytest.approx(expected.upper)
     assert "Group column: race" in run("d.csv", "--label", "y", "--groups", "race").stdout
     check_error(run("d.csv", "--label", "y", "--groups", "rac"), "no column named 'rac' (--groups)")
+
+
+def test_subgroups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    p, y = binary()
+    races = [f"race {i // 40}" for i in range(80)]
+    write(Path("d.csv"), ["race", "y", "p"], [races, y, p])
+    how = "d.csv", "--label", "y", "--by", "race"
+    expected = bayescal.metrics.log_loss(p[40:], y[40:])
+    for large in (False, True):
+        if large:
+            monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
+        part = numbers(*how)["subgroups"]["race 1"]
+        assert part["models"]["p"]["metrics"]["log loss"]["value"] == pytest.approx(expected)
+    printed = run(*how, "--html", "page.html").stdout
+    assert "Subgroup column: race" in printed and "By subgroup" in printed
+    assert "<h2>Subgroups</h2>" in Path("page.html").read_text("utf-8")
+    check_error(run(*how[:-1], "rac"), "no column named 'rac' (--by)")

@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -613,3 +615,25 @@ def test_what_is_not_skipped(tmp_path: Path) -> None:
     ):
         file.write_text(f"p,y,w\n{rows}")
         check_error(message, *line, *more)
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("fit d.csv --method iso", ["isotonic"]),
+        ("evaluate d.csv --inputs ", ["probs", "percent", "logits"]),
+        ("predict --integrator n", ["nuts"]),
+        ("apply d.csv --decimal ", [".", ","]),
+    ],
+)
+def test_shells_complete_values(words: str, values: list[str]) -> None:
+    position = str(len(words.split(" ")))
+    shell = {"COMP_WORDS": f"bayescal {words}", "COMP_CWORD": position}
+    code = "import sys; sys.argv[0] = 'bayescal'; from bayescal.cli import main; main()"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **shell, "_BAYESCAL_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.stdout.split() == values

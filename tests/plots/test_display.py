@@ -19,6 +19,10 @@ def cases() -> tuple[np.ndarray, np.ndarray]:
     return x, np.where(rng.logistic(size=300) < 2 * x[:, 0], "yes", "no")
 
 
+def legend(ax: Any) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
 @pytest.mark.parametrize("n_bins", [5, 10])
 def test_numbers_are_those_of_scikit_learn(strategy: Any, n_bins: int) -> None:
@@ -45,12 +49,45 @@ def test_interface_is_that_of_scikit_learn() -> None:
     display = ReliabilityDisplay.from_estimator(model, x, y, ax=ax)
     assert display.ax_ is ax and display.figure_ is figure
     assert display.line_ in ax.lines
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["LogisticRegression"]
+    assert legend(ax) == ["Perfectly calibrated", "LogisticRegression"]
+    assert ax.get_xlabel() == "Mean predicted probability (Positive class: yes)"
     before = display.prob_true
     again = display.plot(name="again")
     assert again is display and display.ax_ is not ax
-    assert [t.get_text() for t in display.ax_.get_legend().get_texts()] == ["again"]
+    assert legend(display.ax_) == ["Perfectly calibrated", "again"]
     np.testing.assert_array_equal(display.prob_true, before)
+
+
+def test_properties_of_the_line_reach_the_whole_model() -> None:
+    x, y = cases()
+    p = LogisticRegression().fit(x, y).predict_proba(x)[:, 1]
+    first = ReliabilityDisplay.from_predictions(y, p, name="first", ref_line=False)
+    assert legend(first.ax_) == ["first"] and not first.ax_.lines[0].get_visible()
+    untouched = [mark.get_edgecolor().tolist() for mark in first.ax_.collections]
+    how: Any = {"c": "red", "lw": 2, "ls": ":", "seed": 3}
+    second = ReliabilityDisplay.from_predictions(y, p, ax=first.ax_, pos_label="yes", **how)
+    line = second.line_
+    assert (line.get_color(), line.get_linewidth(), line.get_linestyle()) == ("red", 2, ":")
+    assert [mark.get_edgecolor().tolist() for mark in first.ax_.collections[:-1]] == untouched
+    assert first.ax_.collections[-1].get_edgecolor()[0, :3].tolist() == [1, 0, 0]
+    assert legend(first.ax_) == ["Perfectly calibrated", "first"]
+    with pytest.raises(TypeError, match="'hue' is not an option of a reliability diagram"):
+        ReliabilityDisplay.from_predictions(y, p, hue="red")
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [
+        ([0, 1], "1"),
+        ([-1, 1], "1"),
+        ([False, True], "1"),
+        (["no", "yes"], "yes"),
+        ([0.0, 1.0], "1"),
+    ],
+)
+def test_axes_name_the_positive_class(labels: list, positive: str) -> None:
+    display = ReliabilityDisplay.from_predictions(np.repeat(labels, 2), [0.1, 0.4, 0.5, 0.9])
+    assert display.ax_.get_ylabel() == f"Fraction of positives (Positive class: {positive})"
 
 
 def test_it_is_the_diagram_of_reliability() -> None:

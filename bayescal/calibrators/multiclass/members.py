@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import device, matmul, namespace
 from bayescal._core.numerics import scaled_softmax
-from bayescal.regression.softmax.objective import Design, logit_update, split
+from bayescal.calibrators.multiclass.basis import (
+    Basis,
+    Dimensions,
+    kernel_feature_rows,
+    kernel_features,
+)
+from bayescal.regression.softmax.objective import Design, Sizes, logit_update, split
 
 #: Factor of probabilities as features, which gives all coefficients similar sizes.
 _PROBABILITY = 4.0
@@ -21,7 +28,8 @@ class Member(NamedTuple):
     The blocks are intercepts and factors of classes, factors shared by all classes, and matrices
     that multiply probabilities and centered log probabilities. Matrices have a pair of strengths,
     of their diagonal and off-diagonal. ``directions`` is the strength of a matrix that multiplies
-    some main directions of centered log probabilities instead of all of them.
+    some main directions of centered log probabilities instead of all of them, ``kernel`` that of a
+    matrix that multiplies kernel features.
     """
 
     intercept: float
@@ -30,30 +38,51 @@ class Member(NamedTuple):
     probability: tuple[float, float] | None = None
     logarithm: tuple[float, float] | None = None
     directions: float | None = None
+    kernel: float | None = None
 
-    def sizes(self, k: int, rank: int) -> tuple[int, int, int, int]:
+    def sizes(self, dimensions: Dimensions) -> Sizes:
         """Return the numbers of classes, features, factors and shared parameters."""
+        k, rank, kernel = dimensions
         wide = k * (self.logarithm is not None) + rank * (self.directions is not None)
+        wide += kernel * (self.kernel is not None)
         m = k * (self.probability is not None) + 1 + wide
         return k, m, k, 0 if self.shared is None else 4
 
-    def length(self, k: int, rank: int) -> int:
+    def length(self, dimensions: Dimensions) -> int:
         """Return the number of parameters."""
-        _, m, d, r = self.sizes(k, rank)
+        k, m, d, r = self.sizes(dimensions)
         return k * m + d + r
 
 
 class Layout(NamedTuple):
     """Features of a stack; each member uses a range of them.
 
-    The features are k probabilities (if a member uses them), the constant one, and then the
-    logarithms or the directions.
+    The features are k probabilities (if a member uses them), the constant one, then the logarithms
+    or the directions, and at the end those of the kernel.
     """
 
     k: int
     probability: bool
     logarithm: bool
     rank: int
+    kernel: int = 0
+
+    @classmethod
+    def of(cls, members: Sequence[Member], dimensions: Dimensions) -> Layout:
+        """Choose the features that members use."""
+        k, rank, kernel = dimensions
+        return cls(
+            k,
+            any(member.probability is not None for member in members),
+            any(member.logarithm is not None for member in members),
+            rank if any(member.directions is not None for member in members) else 0,
+            kernel if any(member.kernel is not None for member in members) else 0,
+        )
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The numbers of classes, of directions and of kernel features."""
+        return Dimensions(self.k, self.rank, self.kernel)
 
     @property
     def first(self) -> int:
@@ -61,9 +90,14 @@ class Layout(NamedTuple):
         return self.k * self.probability
 
     @property
-    def sizes(self) -> tuple[int, int, int, int]:
+    def last(self) -> int:
+        """The number of features before those of the kernel."""
+        return self.first + 1 + (self.k if self.logarithm else self.rank)
+
+    @property
+    def sizes(self) -> Sizes:
         """The sizes of a member that uses all features."""
-        return self.k, self.first + 1 + (self.k if self.logarithm else self.rank), self.k, 4
+        return self.k, self.last + self.kernel, self.k, 4
 
     @property
     def length(self) -> int:
@@ -74,7 +108,7 @@ class Layout(NamedTuple):
     def places(self, member: Member) -> np.ndarray:
         """Return the indices of a member's parameters among those for all features."""
         indices = split(np.arange(self.length), self.sizes)
-        shared = indices.shared[: member.sizes(self.k, self.rank)[3]]
+        shared = indices.shared[: member.sizes(self.dimensions)[3]]
         return np.concatenate(
             [indices.matrix[:, self.part(member)].ravel(), indices.diagonal, shared]
         )
@@ -82,8 +116,10 @@ class Layout(NamedTuple):
     def part(self, member: Member) -> slice:
         """Return the range of a member's features."""
         start = 0 if member.probability is not None else self.first
+        if member.kernel is not None:
+            return slice(start, self.last + self.kernel)
         behind = member.logarithm is not None or member.directions is not None
-        return slice(start, None if behind else self.first + 1)
+        return slice(start, self.last if behind else self.first + 1)
 
 
 def smooth(scores: Any, inverse: Any, smoothing: Any) -> Any:
@@ -92,27 +128,7 @@ def smooth(scores: Any, inverse: Any, smoothing: Any) -> Any:
     return namespace(probs).log(probs * (1 - smoothing) + smoothing / scores.shape[-1])
 
 
-def main_directions(x: Any, rank: int) -> Any:
-    """Compute up to ``rank`` main directions (k, r) of centered log probabilities (n, k).
-
-    Two rounds of subspace iteration take O(n k r) each. They start from combinations of the rows,
-    so that a permutation of the classes permutes the directions.
-    """
-    xp = namespace(x)
-    x = x - x.mean(axis=1, keepdims=True)
-    x = x - x.mean(axis=0)
-    n, k = x.shape
-    rank = min(rank, n - 1, k - 1)
-    rng = np.random.default_rng(0)
-    basis = matmul(x.T, rng.standard_normal((n, rank + 10)).astype(x.dtype))
-    for _ in range(2):
-        basis = matmul(x.T, matmul(x, xp.linalg.qr(basis)[0]))
-    basis = xp.linalg.qr(basis)[0]
-    rotation = xp.linalg.svd(matmul(x, basis), full_matrices=False)[2]
-    return matmul(basis, rotation[:rank].T)
-
-
-def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: np.ndarray) -> np.ndarray:
+def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: Basis) -> np.ndarray:
     """Compute features (m, n) from log probabilities and probabilities (k, n)."""
     first = layout.first
     rows = np.empty((layout.sizes[1], x.shape[1]), x.dtype)
@@ -120,10 +136,12 @@ def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: np.nda
         np.multiply(probs, _PROBABILITY, out=rows[:first])
     rows[first] = 1
     if layout.logarithm:
-        np.subtract(x, x.mean(axis=0), out=rows[first + 1 :])
+        np.subtract(x, x.mean(axis=0), out=rows[first + 1 : layout.last])
     elif layout.rank:
         # The directions are centered.
-        np.matmul(basis.T, x, out=rows[first + 1 :])
+        np.matmul(basis.directions.T, x, out=rows[first + 1 : layout.last])
+    if layout.kernel:
+        kernel_feature_rows(x, basis, rows[layout.last :])
     return rows
 
 
@@ -139,20 +157,19 @@ def confidence_rows(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
 
 
 def make_design(
-    member: Member, x: np.ndarray, y: np.ndarray, weights: np.ndarray, basis: np.ndarray
+    member: Member, x: np.ndarray, y: np.ndarray, weights: np.ndarray, basis: Basis
 ) -> Design:
     """Make the design of a member's regression."""
     x = np.ascontiguousarray(x.T)
     probs = np.exp(x)
-    rank = basis.shape[1] if member.directions is not None else 0
-    layout = Layout(len(x), member.probability is not None, member.logarithm is not None, rank)
-    rows = feature_rows(x, probs, layout, basis)
+    rows = feature_rows(x, probs, Layout.of([member], basis.dimensions), basis)
     shared = None if member.shared is None else confidence_rows(x, probs).T
     return Design(x.T, y, weights, rows.T, x.T, shared)
 
 
-def penalties(member: Member, k: int, rank: int) -> np.ndarray:
+def penalties(member: Member, dimensions: Dimensions) -> np.ndarray:
     """Compute the strengths (p,) of theta**2 / 2 relative to the sum of losses."""
+    k, rank, kernel = dimensions
 
     def square(pair: tuple[float, float]) -> np.ndarray:
         block = np.full((k, k), pair[1] * k * (k - 1))
@@ -165,29 +182,25 @@ def penalties(member: Member, k: int, rank: int) -> np.ndarray:
         blocks.append(square(member.logarithm))
     if member.directions is not None:
         blocks.append(np.full((k, rank), member.directions * k * (k - 1)))
+    if member.kernel is not None:
+        blocks.append(np.full((k, kernel), member.kernel))
     shared = [] if member.shared is None else [member.shared] * 4
     matrix = np.concatenate(blocks, axis=1).ravel()
     return 2.0 * np.concatenate([matrix, np.full(k, member.diagonal * k), shared])
 
 
-def member_logits(member: Member, theta: Any, x: Any, basis: Any) -> Any:
+def member_logits(member: Member, theta: Any, x: Any, basis: Basis) -> Any:
     """Compute a member's logits at log probabilities x (n, k); for draws (s, p), (s, n, k).
 
     Arrays may be of any library.
     """
-    k, rank = basis.shape
-    layout = Layout(
-        k,
-        member.probability is not None,
-        member.logarithm is not None,
-        rank if member.directions is not None else 0,
-    )
+    layout = Layout.of([member], basis.dimensions)
     features, shared = make_features(x, layout, basis, member.shared is not None)
     design = Design(x, x[..., 0], x[..., 0], features, x, shared)
-    return x + logit_update(design, theta, member.sizes(k, rank))
+    return x + logit_update(design, theta, member.sizes(basis.dimensions))
 
 
-def make_features(x: Any, layout: Layout, basis: Any, confidence: bool = True) -> tuple[Any, Any]:
+def make_features(x: Any, layout: Layout, basis: Basis, confidence: bool = True) -> tuple[Any, Any]:
     """Compute features (..., n, m) and confidences (..., n, 4) of log probabilities (..., n, k).
 
     Arrays may be of any library; see :func:`feature_rows` and :func:`confidence_rows`.
@@ -198,7 +211,9 @@ def make_features(x: Any, layout: Layout, basis: Any, confidence: bool = True) -
     if layout.logarithm:
         features.append(x - xp.mean(x, axis=-1, keepdims=True))
     elif layout.rank:
-        features.append(matmul(x, basis))
+        features.append(matmul(x, basis.directions))
+    if layout.kernel:
+        features.append(kernel_features(x, basis))
     shared = None
     if confidence:
         largest = xp.max(probs, axis=-1)

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.optimize import Search, run_together
+from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, Member
 from bayescal.calibrators.stack.kernels import Losses, Scale
-from bayescal.regression.softmax.objective import Sizes
+from bayescal.regression.softmax.objective import Sizes, split
 
 #: Stands for no fold, and for a member that takes all features.
 ALL = -1
@@ -33,11 +34,12 @@ class Job(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A member's sizes, its range of features, and the positions of its parameters among all."""
+    """A member's sizes, its range of features, and the positions of its parameters in a layout."""
 
     sizes: Sizes
     part: slice
     positions: np.ndarray
+    layout: Layout
 
 
 class Plan(NamedTuple):
@@ -45,27 +47,44 @@ class Plan(NamedTuple):
 
     members: Sequence[Member]
     scale: Scale
+    #: The features of all members; and of those without a kernel, which are the first of these.
     layout: Layout
-    basis: np.ndarray
-    #: The part of the features that each member takes; the last one takes all.
+    plain: Layout
+    basis: Basis
+    #: The part of the features that each member takes; the last one takes all but the kernel's.
     slots: Sequence[Slot]
 
     @classmethod
-    def make(cls, members: Sequence[Member], scale: Scale, basis: np.ndarray) -> Plan:
+    def make(cls, members: Sequence[Member], scale: Scale, basis: Basis) -> Plan:
         """Choose the features that the members take."""
-        k, rank = basis.shape
-        probability = any(member.probability is not None for member in members)
-        logarithm = any(member.logarithm is not None for member in members)
-        layout = Layout(k, probability, logarithm, rank)
-        slots = [
-            Slot(member.sizes(k, rank), layout.part(member), layout.places(member))
-            for member in members
-        ]
-        slots.append(Slot(layout.sizes, slice(None), np.arange(layout.length)))
-        return cls(members, scale, layout, basis, slots)
+        layout = Layout.of(members, basis.dimensions)
+        plain = layout._replace(kernel=0)
+        slots = []
+        for member in members:
+            used = plain if member.kernel is None else layout
+            sizes = member.sizes(layout.dimensions)
+            slots.append(Slot(sizes, used.part(member), used.places(member), used))
+        slots.append(Slot(plain.sizes, slice(plain.last), np.arange(plain.length), plain))
+        return cls(members, scale, layout, plain, basis, slots)
+
+    def extend(self, member: int, fits: Mapping[Job, tuple[np.ndarray, Any]]) -> np.ndarray:
+        """Make parameters of a member from those of the one that differs by having no kernel.
+
+        They are zero if there is none.
+        """
+        slot, plain = self.slot(member), self.members[member]._replace(kernel=None)
+        theta = np.zeros(len(slot.positions))
+        if plain not in self.members:
+            return theta
+        other = self.members.index(plain)
+        given = split(fits[Job(other)][0], self.slot(other).sizes)
+        into = split(theta, slot.sizes)
+        into.matrix[:, : given.matrix.shape[1]] = given.matrix
+        into.diagonal[:], into.shared[:] = given.diagonal, given.shared
+        return theta
 
     def slot(self, member: int) -> Slot:
-        """Look up the part of the features of a member, or, for ``ALL``, of all of them."""
+        """Look up the part of the features of a member; ``ALL`` takes all but the kernel's."""
         return self.slots[member]
 
 

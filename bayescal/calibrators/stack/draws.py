@@ -41,7 +41,7 @@ def draw_jointly(
     objective. The information of the rows in it is measured once, at the probabilities of the
     mixture, for all members: O(m k^4) for m rows.
     """
-    k = len(stack.basis)
+    dimensions = stack.basis.dimensions
     layout = Plan.make(members, stack.scale, stack.basis).layout
     chosen = choose(np.tile(share, (_DRAWS, 1)), 0)
     rng = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def draw_jointly(
             slope = slope_by_log_scale(member, stack, stack.thetas[i], sample.scores)
             centered = slope - np.sum(probs * slope, axis=1, keepdims=True)
             pull = sample.weights[:, None] * probs * centered
-            places, penalty = layout.places(member), penalties(member, k, 0)
+            places, penalty = layout.places(member), penalties(member, dimensions)
             index = canonical[places]
             hessian = np.diag(np.append(penalty, 1.0))  # the prior of the scale is N(0, 1)
             hessian[:-1, :-1] += information[np.ix_(index, index)]
@@ -83,6 +83,7 @@ def _canonical_parameters(layout: Layout, x: np.ndarray, weights: np.ndarray) ->
     order = order_by_moments(np.stack([share @ x, none, none, share @ x**2]))
     first = layout.first
     columns = [*order[:first], first, *(first + 1 + order if layout.logarithm else [])]
+    columns += range(layout.last, layout.last + layout.kernel)
     parts = split(np.arange(layout.length), layout.sizes)
     matrix = parts.matrix[np.ix_(order, columns)]
     return np.concatenate([matrix.ravel(), parts.diagonal[order], parts.shared])

@@ -14,10 +14,14 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences, softmax
 from bayescal._core.optimize import Search, Status, newton_on_interval
 from bayescal.calibrators.base.draws import row_blocks
-from bayescal.calibrators.multiclass.members import (
-    Layout,
-    Member,
+from bayescal.calibrators.multiclass.basis import (
+    Basis,
+    kernel_basis,
     main_directions,
+    no_directions,
+)
+from bayescal.calibrators.multiclass.members import (
+    Member,
     make_design,
     member_logits,
     penalties,
@@ -39,7 +43,7 @@ from bayescal.calibrators.stack.kernels import (
     threads,
     working_type,
 )
-from bayescal.calibrators.stack.metric import WHOLE_LENGTH, Metric, approximation
+from bayescal.calibrators.stack.metric import Metric, Parts, approximation, plain_approximation
 from bayescal.calibrators.stack.mixture import mix
 from bayescal.calibrators.stack.on_device import OnDevice
 from bayescal.calibrators.stack.search import Curvature, Objective, descend
@@ -53,7 +57,8 @@ from bayescal.regression.softmax.posterior import sample
 #: ``SMALL`` scores, which take hardly any time, the smaller share.
 TOLERANCE, FEW_TOLERANCE = 1e-5, 1e-6
 #: A fit without a fold also ends where the next step would gain at most this share of the first.
-FOLD_SHARE = 1e-2
+#: Those with a kernel know single rows: what is left of a row left out would count for them.
+FOLD_SHARE, KERNEL_FOLD_SHARE = 1e-2, 1e-3
 #: From so many classes on a stack has tens of thousands of parameters. To fit them to the optimum
 #: takes several times as long, and the result is no better on new rows than with this tolerance.
 MANY, ROUGH = 30, 1e-2
@@ -63,15 +68,17 @@ _MOST = 4.0
 FAR = 1e5
 #: Of main directions of very many classes.
 _RANK = 50
+#: The most centers of a kernel, and their number times that of classes; the length of the kernel.
+_CENTERS, _CENTERS_OF_CLASSES, _RELATIVE_LENGTH = 100, 1500, 0.5
 #: So many resamples of the rows say how uncertain the weights of a stack are.
 _RESAMPLES = 200
 
 
 class Stack(NamedTuple):
-    """A scale, main directions (k, r), and the parameters of each member."""
+    """A scale, functions that members take as features, and the parameters of each member."""
 
     scale: Scale
-    basis: np.ndarray
+    basis: Basis
     thetas: list[np.ndarray]
 
 
@@ -118,11 +125,17 @@ def best_scale(
     return Scale(float(np.exp(-np.clip(last, -_MOST, _MOST))), 0.5 / (total + 1))
 
 
-def find_basis(members: Sequence[Member], scores: np.ndarray, scale: Scale) -> np.ndarray:
-    """Find main directions (k, r) of some of the rows, or none if no member takes them."""
-    if not any(member.directions is not None for member in members):
-        return np.empty((scores.shape[1], 0), np.float32)
-    return main_directions(smooth_columns(scores, scale, np.float32)[0].T, _RANK)
+def find_basis(members: Sequence[Member], rows: Rows, scale: Scale) -> Basis:
+    """Find main directions and kernel features of some of the rows, if members take them."""
+    k = rows.scores.shape[1]
+    if any(member.kernel is not None for member in members):
+        x = smooth_columns(rows.scores, scale, np.float64)[0].T
+        count = min(_CENTERS, _CENTERS_OF_CLASSES // k)
+        return kernel_basis(x, rows.weights, count, _RELATIVE_LENGTH)
+    if any(member.directions is not None for member in members):
+        x = smooth_columns(rows.scores, scale, np.float32)[0].T
+        return Basis.of_directions(main_directions(x, _RANK))
+    return Basis.of_directions(no_directions(k))
 
 
 def fit_stack(
@@ -141,7 +154,7 @@ def fit_stack(
             # A scale that knows a label says something of it: of few rows, what matters.
             left = [_leave_out(rows, folds.fold == fold) for fold in range(folds.count)]
             scales = [fit_scale(*part, start) for part in left]
-        plan = Plan.make(members, scale, find_basis(members, sample.scores, scale))
+        plan = Plan.make(members, scale, find_basis(members, sample, scale))
         with threads(scores.size) if host else nullcontext(map) as each:
             given = rows, folds.fold, scales, plan
             designs: Any = InMemory(*given, each) if host else OnDevice(*given)
@@ -169,7 +182,7 @@ def fit_members(
     blocks = make_blocks(sample, plan.scale, plan, dtype)
     fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, each))
     count, members = designs.count, range(len(plan.members))
-    zero = np.zeros(plan.layout.length)
+    zero = np.zeros(plan.plain.length)
     if count > 1 and plan.layout.k >= MANY:
         begin = designs.without_folds([zero], ALL)
         fitted = fits.run(fits.at_zero(begin), fits.zeros, ROUGH)
@@ -178,11 +191,18 @@ def fit_members(
         return [np.mean(thetas, axis=0) for thetas in folds], without
     tolerance = FEW_TOLERANCE if units * plan.layout.k < SMALL else TOLERANCE
     whole = fits.run(fits.at_zero(designs.losses({Job(ALL): zero})), fits.zeros, tolerance)
-    thetas, curvatures = (
-        list(part) for part in zip(*(whole[Job(i)] for i in members), strict=True)
-    )
+    starts = {i: plan.extend(i, whole) for i in members if plan.members[i].kernel is not None}
+    if starts:
+        begin = designs.losses({Job(i): start for i, start in starts.items()})
+        measured = {
+            i: Curvature(measure(plan, blocks, i, start), 1.0) for i, start in starts.items()
+        }
+        fits = fits._replace(curvatures=fits.curvatures | measured)
+        whole |= fits.run(begin, starts, tolerance)
+    thetas = [whole[Job(i)][0] for i in members]
     if count == 1:
         return thetas, {}
+    curvatures = {i: whole[Job(i)][1] for i in members}
     fits = fits._replace(curvatures=curvatures)
     fitted = fits.run(designs.without_folds(thetas), thetas, tolerance)
     return thetas, {job: theta for job, (theta, _) in fitted.items()}
@@ -194,7 +214,7 @@ class Fits(NamedTuple):
     designs: Designs
     plan: Plan
     sample: list[Block]
-    curvatures: list[Curvature]
+    curvatures: dict[int, Curvature]
 
     @property
     def zeros(self) -> list[np.ndarray]:
@@ -202,15 +222,19 @@ class Fits(NamedTuple):
         return [np.zeros(len(self.plan.slot(i).positions)) for i in range(len(self.plan.members))]
 
     def at_zero(self, common: Mapping[Job, Losses]) -> dict[Job, Losses]:
-        """Select the losses of each member at zero from those of a member with all features."""
+        """Select the losses of members at zero from those of one with all features.
+
+        Those with a kernel are left out.
+        """
         return {
             job._replace(member=i): (value, slope[self.plan.slot(i).positions])
             for job, (value, slope) in common.items()
-            for i in range(len(self.plan.members))
+            for i, member in enumerate(self.plan.members)
+            if member.kernel is None
         }
 
     def run(
-        self, begin: Mapping[Job, Losses], thetas: Sequence[np.ndarray], tolerance: float
+        self, begin: Mapping[Job, Losses], thetas: Any, tolerance: float
     ) -> dict[Job, tuple[np.ndarray, Curvature]]:
         """Fit jobs from their members' parameters, where the losses are known."""
         searches = {
@@ -221,47 +245,44 @@ class Fits(NamedTuple):
 
     def _search(self, job: Job, start: np.ndarray, begin: Losses, tolerance: float) -> Search:
         plan, i = self.plan, job.member
-        layout = plan.layout
         objective = Objective(
-            penalties(plan.members[i], layout.k, layout.rank),
+            penalties(plan.members[i], plan.layout.dimensions),
             self.designs.total,
             self.designs.rounding,
             partial(measure, plan, self.sample, i),
-            2 + len(start) / 16 if layout.length <= WHOLE_LENGTH else np.inf,
+            approximation(plan.members[i], plan.plain, plan.layout.dimensions).patience,
         )
         if job.fold == ALL:
             return descend(objective, start, begin, self.curvatures[i], tolerance)
         # As large a share of the rows, and of the penalties.
         share = 1 - 1 / self.designs.count
         given = objective.divided(share), start, begin, self.curvatures[i].divided(share)
-        return descend(*given, tolerance, FOLD_SHARE)
+        curved = plan.members[i].kernel is not None
+        return descend(*given, tolerance, KERNEL_FOLD_SHARE if curved else FOLD_SHARE)
 
 
-def first_metrics(plan: Plan, blocks: Sequence[Block], each: Any) -> list[Curvature]:
-    """Measure the curvature of all members at parameters of zero, from one Hessian."""
-    method, slot = approximation(plan.layout), plan.slot(ALL)
-    zero = split(np.zeros(plan.layout.length, blocks[0].x.dtype), slot.sizes)
+def first_metrics(plan: Plan, blocks: Sequence[Block], each: Any) -> dict[int, Curvature]:
+    """Measure the curvature of members without a kernel at parameters of zero, from one Hessian."""
+    method, slot = plain_approximation(plan.plain), plan.slot(ALL)
+    zero = split(np.zeros(plan.plain.length, blocks[0].x.dtype), slot.sizes)
 
     def sums(block: Block) -> tuple[np.ndarray, ...]:
         return method.sums(*design_and_probabilities(block, zero, slot.part))
 
     total = [np.sum(parts, axis=0) for parts in zip(*each(sums, blocks), strict=True)]
-    metrics = each(lambda member: method.invert(total, member), plan.members)
-    rough = plan.layout.length > WHOLE_LENGTH
-    return [
-        Curvature(metric, 0.5 if rough and plan.slot(i).sizes[1] > 1 else 1.0)
-        for i, metric in enumerate(metrics)
-    ]
+    plain = [i for i, member in enumerate(plan.members) if member.kernel is None]
+    metrics = each(lambda i: method.invert(total, plan.members[i]), plain)
+    rough = isinstance(method, Parts)
+    return {
+        i: Curvature(metric, 0.5 if rough and plan.slot(i).sizes[1] > 1 else 1.0)
+        for i, metric in zip(plain, metrics, strict=True)
+    }
 
 
 def measure(plan: Plan, blocks: Sequence[Block], member: int, theta: np.ndarray) -> Metric:
     """Measure the inverse Hessian of a member at its parameters."""
-    k, rank = plan.basis.shape
     chosen, slot = plan.members[member], plan.slot(member)
-    rank = rank if chosen.directions is not None else 0
-    layout = Layout(k, chosen.probability is not None, chosen.logarithm is not None, rank)
-    # What inverts by parts is chosen for the whole stack.
-    method = type(approximation(plan.layout))(layout)
+    method = approximation(chosen, plan.plain, plan.layout.dimensions)
     parameters = split(theta.astype(blocks[0].x.dtype), slot.sizes)
     parts = [
         method.sums(*design_and_probabilities(block, parameters, slot.part)) for block in blocks
@@ -291,6 +312,8 @@ def mixture_on_host(
 ) -> np.ndarray:
     """Mix the probabilities (n, k) of members with NumPy, several times faster."""
     layout = Plan.make(members, stack.scale, stack.basis).layout
+    if layout.kernel:
+        stack = _without_whitening(members, stack)
     probs = np.empty(scores.shape)
 
     def one(part: slice) -> None:
@@ -299,7 +322,7 @@ def mixture_on_host(
         block = make_block(unlabeled, stack.scale, layout, stack.basis, np.float64)
         total = np.zeros(some.shape[::-1])
         for member, theta, weight in zip(members, stack.thetas, share, strict=True):
-            parameters = split(theta, member.sizes(layout.k, layout.rank))
+            parameters = split(theta, member.sizes(layout.dimensions))
             z = logits(block, parameters, layout.part(member))
             np.exp(z - z.max(axis=0), out=z)
             z *= weight / z.sum(axis=0)
@@ -309,6 +332,18 @@ def mixture_on_host(
     with single_threaded_blas(), threads(scores.size) as each:
         list(each(one, row_blocks(len(scores), layout.k)))
     return probs
+
+
+def _without_whitening(members: Sequence[Member], stack: Stack) -> Stack:
+    """Multiply kernel features by parameters that contain the matrix that whitens them."""
+    basis, thetas = stack.basis, []
+    for member, theta in zip(members, stack.thetas, strict=True):
+        if member.kernel is not None:
+            theta = theta.copy()
+            matrix = split(theta, member.sizes(basis.dimensions)).matrix
+            matrix[:, -len(basis.centers) :] = matrix[:, -len(basis.centers) :] @ basis.whiten.T
+        thetas.append(theta)
+    return stack._replace(basis=basis._replace(whiten=None), thetas=thetas)
 
 
 def sample_stack(
@@ -331,11 +366,10 @@ def sample_stack(
     """
     scores, y, weights = rows
     x = smooth(scores, *stack.scale)
-    rank = stack.basis.shape[1]
     posteriors = [
         sample(
             make_design(member, x, y, weights, stack.basis),
-            penalties(member, x.shape[1], rank),
+            penalties(member, stack.basis.dimensions),
             theta,
             inference,
             num_samples,

@@ -137,7 +137,7 @@ def fit_stack_of_blocks(
     with single_threaded_blas():
         scale, sample, order, mass = _survey(rows)
         buckets = Buckets.deal(mass, rows.units, count)
-        plan = Plan.make(members, scale, find_basis(members, sample.scores, scale))
+        plan = Plan.make(members, scale, find_basis(members, sample, scale))
         folded = Folded(plan, order, buckets)
         designs = InBlocks(rows, folded)
         thetas, without = fit_members(designs, plan, sample, rows.units, np.float64, map)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.optimize import Search, run_together
+from bayescal.calibrators.multiclass.members import Layout
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.kernels import (
     ROUNDING,
@@ -101,11 +102,12 @@ class InMemory(Designs):
 
     def _losses_together(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
         """Compute the losses of all members at once, fold by fold."""
-        layout, result = self._plan.layout, {}
-        by_rows: dict[Job, list[Job]] = {}
+        result = {}
+        by_rows: dict[tuple[Job, Layout], list[Job]] = {}
         for job in points:
-            by_rows.setdefault(job._replace(member=ALL), []).append(job)
-        for rows, jobs in by_rows.items():
+            layout = self._plan.slot(job.member).layout
+            by_rows.setdefault((job._replace(member=ALL), layout), []).append(job)
+        for (rows, layout), jobs in by_rows.items():
             all_positions = [self._plan.slot(job.member).positions for job in jobs]
             thetas = np.zeros((len(jobs), layout.length))
             for theta, positions, job in zip(thetas, all_positions, jobs, strict=True):

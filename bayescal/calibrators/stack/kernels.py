@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, confidence_rows, feature_rows
 from bayescal.data.rows import Rows
 from bayescal.regression.softmax.objective import Design, Parameters, split
@@ -71,7 +72,7 @@ def smooth_columns(scores: np.ndarray, scale: Scale, dtype: Any) -> tuple[np.nda
     return np.log(x), x
 
 
-def make_block(rows: Rows, scale: Scale, layout: Layout, basis: np.ndarray, dtype: Any) -> Block:
+def make_block(rows: Rows, scale: Scale, layout: Layout, basis: Basis, dtype: Any) -> Block:
     """Make the features of rows that fits use."""
     x, probs = smooth_columns(rows.scores, scale, dtype)
     features = feature_rows(x, probs, layout, basis)
@@ -144,9 +145,10 @@ def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) 
 
 
 def losses_together(blocks: Sequence[Block], thetas: np.ndarray, sizes: Any) -> list[Losses]:
-    """Compute the losses of several members (jobs, p), which all take all features, and gradients.
+    """Compute the losses of several members (jobs, p), and gradients.
 
-    Of few rows this is several times faster than :func:`losses` of one member after another.
+    All take the same features, the first so many as the sizes say. Of few rows this is several
+    times faster than :func:`losses` of one member after another.
     """
     jobs, (k, m, _, _) = len(thetas), sizes
     gradients = np.zeros_like(thetas)
@@ -154,9 +156,9 @@ def losses_together(blocks: Sequence[Block], thetas: np.ndarray, sizes: Any) -> 
     matrix = parameters.matrix.reshape(jobs * k, m)
     values = np.zeros(jobs)
     for block in blocks:
-        row = np.arange(len(block.y))
+        row, features = np.arange(len(block.y)), block.features[:m]
         factor = (1 + parameters.diagonal)[:, :, None] + (parameters.shared @ block.shared)[:, None]
-        z = (matrix @ block.features).reshape(jobs, k, -1) + factor * block.x
+        z = (matrix @ features).reshape(jobs, k, -1) + factor * block.x
         z -= z.max(axis=1, keepdims=True)
         label = z[:, block.y, row]
         np.exp(z, out=z)
@@ -164,7 +166,7 @@ def losses_together(blocks: Sequence[Block], thetas: np.ndarray, sizes: Any) -> 
         values += (np.log(total) - label) @ block.weights
         z *= (block.weights / total)[:, None]
         z[:, block.y, row] -= block.weights
-        into.matrix[:] += (z.reshape(jobs * k, -1) @ block.features.T).reshape(jobs, k, m)
+        into.matrix[:] += (z.reshape(jobs * k, -1) @ features.T).reshape(jobs, k, m)
         z *= block.x
         into.diagonal[:] += z.sum(axis=2)
         into.shared[:] += z.sum(axis=1) @ block.shared.T

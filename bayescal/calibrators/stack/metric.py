@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayescal.calibrators.multiclass.basis import Dimensions
 from bayescal.calibrators.multiclass.members import Layout, Member, penalties
 from bayescal.regression.softmax.objective import Design, Parameters, split
-from bayescal.regression.softmax.precondition import WHOLE
+from bayescal.regression.softmax.precondition import BLOCKS, WHOLE
 
 #: Up to this many parameters of a member the whole Hessian is inverted.
 WHOLE_LENGTH = 500
@@ -23,6 +24,11 @@ class Whole:
 
     layout: Layout
 
+    @property
+    def patience(self) -> float:
+        """The number of steps after which measuring again pays."""
+        return 2 + self.layout.length / 16
+
     def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray]:
         """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
         return (WHOLE.measure(design, probs),)
@@ -30,11 +36,30 @@ class Whole:
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
         """Invert for a member, its penalties added; the result multiplies vectors."""
         (hessian,) = sums
-        k, rank = self.layout.k, self.layout.rank
-        index, sizes = self.layout.places(member), member.sizes(k, rank)
-        penalty = penalties(member, k, rank).astype(hessian.dtype)
+        dimensions = self.layout.dimensions
+        index, sizes = self.layout.places(member), member.sizes(dimensions)
+        penalty = penalties(member, dimensions).astype(hessian.dtype)
         inverse = WHOLE.invert(hessian[np.ix_(index, index)], penalty, sizes)
         return lambda gradient: inverse @ gradient
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """The blocks of the Hessian for the parameters of each class, and those that classes share."""
+
+    layout: Layout
+    patience = 20.0
+
+    def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
+        return BLOCKS.measure(design, probs)
+
+    def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
+        """Invert for a member, its penalties added; the result multiplies vectors."""
+        dimensions = self.layout.dimensions
+        sizes = member.sizes(dimensions)
+        inverse = BLOCKS.invert(tuple(sums), penalties(member, dimensions), sizes)
+        return lambda gradient: BLOCKS.apply(inverse, gradient, sizes)
 
 
 @dataclass(frozen=True)
@@ -49,6 +74,7 @@ class Parts:
     """
 
     layout: Layout
+    patience = np.inf
 
     def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray, ...]:
         """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
@@ -97,9 +123,9 @@ class Parts:
         """Invert for a member, its penalties added; the result multiplies vectors."""
         grams, coarse, *_ = sums
         layout = self.layout
-        k, rank = layout.k, layout.rank
-        sizes, start = member.sizes(k, rank), layout.part(member).start or 0
-        strength = split(penalties(member, k, rank), sizes)
+        k = layout.k
+        sizes, start = member.sizes(layout.dimensions), layout.part(member).start or 0
+        strength = split(penalties(member, layout.dimensions), sizes)
         one, row = layout.first - start, np.arange(k)
         has = [member.probability is not None, member.logarithm is not None]
         diagonals = [
@@ -171,6 +197,14 @@ class Parts:
         return apply
 
 
-def approximation(layout: Layout) -> Whole | Parts:
-    """Choose the best approximation that is affordable for so many parameters."""
-    return Whole(layout) if layout.length <= WHOLE_LENGTH else Parts(layout)
+def plain_approximation(plain: Layout) -> Whole | Parts:
+    """Choose the approximation for all members without a kernel, by all of their features."""
+    return Whole(plain) if plain.length <= WHOLE_LENGTH else Parts(plain)
+
+
+def approximation(member: Member, plain: Layout, dimensions: Dimensions) -> Whole | Parts | ByClass:
+    """Choose the approximation for a member: with a kernel by its features alone."""
+    layout = Layout.of([member], dimensions)
+    if member.kernel is None:
+        return type(plain_approximation(plain))(layout)
+    return Whole(layout) if layout.length <= WHOLE_LENGTH else ByClass(layout)

@@ -14,6 +14,7 @@ import numpy as np
 
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
+from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, make_features, smooth
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.kernels import ROUNDING, Losses, Scale
@@ -31,7 +32,8 @@ class OnDevice(Designs):
         self.one_scale = all(scale == plan.scale for scale in scales)
         self._plan = plan
         data = rows.y, rows.weights, fold
-        self._data = *(jnp.asarray(column) for column in data), jnp.asarray(plan.basis, float)
+        basis = Basis(*(jnp.asarray(part, float) for part in plan.basis))
+        self._data = *(jnp.asarray(column) for column in data), basis
         shared = _smooth(rows.scores, plan.scale)
         self._x = {ALL: shared} | {
             fold: shared if self.one_scale else _smooth(rows.scores, scale)
@@ -56,10 +58,11 @@ class OnDevice(Designs):
         return _together(logs)
 
     def _arguments(self, job: Job, theta: np.ndarray) -> tuple[Any, ...]:
-        every = np.zeros(self._plan.layout.length)
-        every[self._plan.slot(job.member).positions] = theta
+        slot = self._plan.slot(job.member)
+        every = np.zeros(slot.layout.length)
+        every[slot.positions] = theta
         takes = np.array([job.takes(fold) for fold in range(self.count)])
-        return self._plan.layout, every, takes, self._x[job.fold], *self._data
+        return slot.layout, every, takes, self._x[job.fold], *self._data
 
 
 @jax.jit
@@ -67,10 +70,8 @@ def _smooth(scores: jax.Array, scale: Scale) -> jax.Array:
     return smooth(scores.astype(float), *scale)
 
 
-def _design(
-    layout: Layout, x: jax.Array, y: Any, weights: Any, basis: jax.Array
-) -> Design[jax.Array]:
-    features, shared = make_features(x, layout, basis.astype(x.dtype))
+def _design(layout: Layout, x: jax.Array, y: Any, weights: Any, basis: Basis) -> Design[jax.Array]:
+    features, shared = make_features(x, layout, basis)
     return Design(x, y, weights, features, x, shared)
 
 
@@ -83,7 +84,7 @@ def _losses(
     y: jax.Array,
     weights: jax.Array,
     folds: jax.Array,
-    basis: jax.Array,
+    basis: Basis,
 ) -> jax.Array:
     """Compute the sum of losses, followed by its gradient (p,), of the rows of some folds."""
     design = _design(layout, x, y, jnp.where(takes[folds], weights, 0), basis)
@@ -100,7 +101,7 @@ def _held_out(
     y: jax.Array,
     weights: jax.Array,
     folds: jax.Array,
-    basis: jax.Array,
+    basis: Basis,
 ) -> jax.Array:
     """Compute log probabilities (n,) of the labels of some folds; those of others are zero."""
     logs = log_softmax(x + logit_update(_design(layout, x, y, weights, basis), theta))

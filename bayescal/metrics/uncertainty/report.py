@@ -11,7 +11,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.tables import TextTable, markdown_table, p_value, printable
+from bayescal._core.tables import TextTable, p_value
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_count, check_level, check_names
@@ -97,9 +97,7 @@ class Report:
 
     def to_markdown(self) -> str:
         """Return the table in Markdown, for documents and code hosts."""
-        lines = self._lines()
-        table = markdown_table(lines.heads, ([c.replace("\n", " ") for c in r] for r in lines.rows))
-        return f"**{printable(lines.title)}**\n\n{table}\n\n{lines.caption}\n"
+        return self._lines().to_markdown()
 
     def __repr__(self) -> str:
         return self._lines().for_print(100)

@@ -39,6 +39,8 @@ __all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
 Part: TypeAlias = tuple[Any, np.ndarray, np.ndarray | None]
 #: Indices of training rows and of test rows.
 Fold: TypeAlias = tuple[np.ndarray, np.ndarray]
+#: Number of folds that the classifier is fitted without; fewer if there are fewer rows.
+_DEFAULT_FOLDS = 5
 #: Number of folds that evaluate the calibrator.
 _FOLDS = 5
 
@@ -52,9 +54,9 @@ def make_folds(
     test sets of an ensemble.
     """
     if y.ndim == 2 and (cv is None or isinstance(cv, Integral)):
-        return _of_label_sets(5 if cv is None else int(cv), y), np.empty(0, int)
+        return _of_label_sets(_DEFAULT_FOLDS if cv is None else int(cv), y), np.empty(0, int)
     if cv is None or isinstance(cv, Integral):
-        return _stratified(5 if cv is None else int(cv), y, ensemble)
+        return _stratified(_DEFAULT_FOLDS if cv is None else int(cv), y, ensemble)
     splitter: Any = check_cv(cv, y, classifier=True)
     indices = np.arange(len(y))
     try:
@@ -69,6 +71,13 @@ def make_folds(
             "groups)), or call sklearn.set_config(enable_metadata_routing=True) and pass groups to "
             "fit"
         ) from error
+    if ensemble and min(len(test) for _, test in folds) < 2:
+        count = getattr(splitter, "n_splits", None)
+        name = f"Requesting {count}-fold" if count else type(splitter).__name__
+        raise ValueError(
+            f"{name} cross-validation does not leave each calibrator of an ensemble two rows: cv "
+            "must leave out at least two at once; take fewer folds or ensemble=False"
+        )
     times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if not ensemble and not (times == 1).all():
         worst = times.min() if times.min() != 1 else times.max()
@@ -89,6 +98,8 @@ def make_folds(
 
 
 def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], np.ndarray]:
+    if count > max(len(y), _DEFAULT_FOLDS):
+        raise ValueError(f"cv must be at most the number of rows, {len(y)}, got {count}")
     labels, class_of_row, sizes = np.unique(y, return_inverse=True, return_counts=True)
     single = np.flatnonzero(sizes[class_of_row] == 1)
     others = np.flatnonzero(sizes[class_of_row] > 1)

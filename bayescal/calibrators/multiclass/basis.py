@@ -1,0 +1,138 @@
+"""Functions of log probabilities that some members of a stack take as features."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import matmul, namespace
+
+#: A row is predicted by centers that leave so small a share of its variance unknown.
+_PREDICTED = 1e-3
+#: Relative to the variance of a kernel feature, what keeps the factorization positive.
+_RIDGE = 1e-6
+
+
+class Dimensions(NamedTuple):
+    """The numbers of classes, of main directions and of kernel features."""
+
+    k: int
+    rank: int = 0
+    kernel: int = 0
+
+
+class Basis(NamedTuple):
+    """Functions that are learned from rows before a fit: main directions and kernel features.
+
+    Directions are (k, r). Kernel features depend on the distances of log probabilities, divided by
+    a length, from centers (m, k); a matrix (m, m) turns the kernel between rows and centers into
+    features with which a standard normal prior is the kernel's Gaussian process.
+    """
+
+    directions: Any
+    centers: Any
+    whiten: Any
+    length: Any
+
+    @classmethod
+    def of_directions(cls, directions: Any) -> Basis:
+        """Make a basis without kernel features."""
+        k = directions.shape[0]
+        return cls(directions, np.empty((0, k)), np.empty((0, 0)), np.ones(()))
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The numbers of classes, of directions and of kernel features."""
+        return Dimensions(*self.directions.shape, self.centers.shape[0])
+
+
+def no_directions(k: int) -> np.ndarray:
+    """Make a matrix (k, 0)."""
+    return np.empty((k, 0), np.float32)
+
+
+def main_directions(x: Any, rank: int) -> Any:
+    """Compute up to ``rank`` main directions (k, r) of centered log probabilities (n, k).
+
+    Two rounds of subspace iteration take O(n k r) each. They start from combinations of the rows,
+    so that a permutation of the classes permutes the directions.
+    """
+    xp = namespace(x)
+    x = x - x.mean(axis=1, keepdims=True)
+    x = x - x.mean(axis=0)
+    n, k = x.shape
+    rank = min(rank, n - 1, k - 1)
+    rng = np.random.default_rng(0)
+    basis = matmul(x.T, rng.standard_normal((n, rank + 10)).astype(x.dtype))
+    for _ in range(2):
+        basis = matmul(x.T, matmul(x, xp.linalg.qr(basis)[0]))
+    basis = xp.linalg.qr(basis)[0]
+    rotation = xp.linalg.svd(matmul(x, basis), full_matrices=False)[2]
+    return matmul(basis, rotation[:rank].T)
+
+
+def kernel_basis(x: np.ndarray, weights: np.ndarray, count: int, relative_length: float) -> Basis:
+    """Choose at most ``count`` centers among log probabilities (n, k) with weights (n,).
+
+    The length is relative to the standard deviation of the rows: the root of the sum of the
+    variances of classes. Centers are the pivots of a Cholesky factorization of the kernel's matrix:
+    each is the row that those before it predict worst, until they predict all.
+    """
+    n, k = x.shape
+    share = weights / weights.sum()
+    deviation = np.sqrt(np.sum(share @ (x - share @ x) ** 2))
+    if not deviation > 0:
+        return Basis.of_directions(no_directions(k))
+    length = relative_length * deviation
+    rows = x / length
+    unknown, factors = np.ones(n), np.zeros((count, n))
+    pivots: list[int] = []
+    for i in range(min(count, n)):
+        # Rounded, so that the first of equal ones does not depend on the order of the classes.
+        pivot = int(np.argmax(unknown.round(9)))
+        if unknown[pivot] < _PREDICTED:
+            break
+        column = kernel_columns(rows[pivot : pivot + 1], rows.T)[0]
+        factors[i] = (column - factors[:i, pivot] @ factors[:i]) / np.sqrt(unknown[pivot])
+        unknown = np.maximum(unknown - factors[i] ** 2, 0)
+        pivots.append(pivot)
+    centers = np.ascontiguousarray(rows[pivots])
+    gram = kernel_columns(centers, centers.T) + _RIDGE * np.eye(len(pivots))
+    whiten = np.ascontiguousarray(np.linalg.inv(np.linalg.cholesky(gram)).T)
+    return Basis(no_directions(k), centers, whiten, np.asarray(length))
+
+
+def kernel_columns(centers: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Compute the kernel (m, n) between centers (m, k) and columns (k, n), divided by the length.
+
+    It is the rational quadratic one, 1 / (1 + d / 2) for the squared distance d: a mixture of
+    Gaussian kernels of many lengths, and no exponential.
+    """
+    kernel = centers @ (-2 * x)
+    kernel += np.einsum("ij,ij->i", centers, centers)[:, None]
+    kernel += np.einsum("ij,ij->j", x, x)
+    np.maximum(kernel, 0, out=kernel)
+    kernel *= 0.5
+    kernel += 1
+    return np.reciprocal(kernel, out=kernel)
+
+
+def kernel_feature_rows(x: np.ndarray, basis: Basis, out: np.ndarray) -> None:
+    """Write kernel features (m, n) of log probabilities (k, n), whitened if the basis is."""
+    dtype = x.dtype.type
+    kernel = kernel_columns(basis.centers.astype(dtype, copy=False), x / dtype(basis.length))
+    if basis.whiten is None:
+        out[:] = kernel
+    else:
+        np.matmul(basis.whiten.T.astype(dtype, copy=False), kernel, out=out)
+
+
+def kernel_features(x: Any, basis: Basis) -> Any:
+    """Compute kernel features (..., n, m) of log probabilities (..., n, k), of any library."""
+    xp = namespace(x)
+    rows, centers = x / basis.length, basis.centers
+    squared = xp.sum(rows * rows, axis=-1, keepdims=True) + xp.sum(centers * centers, axis=-1)
+    squared = squared - 2 * matmul(rows, xp.matrix_transpose(centers))
+    kernel = 1 / (1 + 0.5 * xp.where(squared > 0, squared, 0 * squared))
+    return matmul(kernel, basis.whiten)

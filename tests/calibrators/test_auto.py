@@ -132,7 +132,7 @@ def test_several_classes(mode: str) -> None:
     assert report.uncalibrated == pytest.approx(-log_softmax(z, axis=1)[np.arange(900), y].mean())
     assert report.log_loss == pytest.approx(bc.metrics.log_loss(auto.predict_proba(z), y), abs=0.05)
     assert sum(report.members.values()) == pytest.approx(1)
-    assert len(report.members) == (8 if mode == "stack" else 1)
+    assert len(report.members) == (10 if mode == "stack" else 1)
     lower, upper = auto.predict_interval(z)
     assert ((lower < auto.predict_proba(z)) & (auto.predict_proba(z) < upper)).mean() > 0.99
     np.testing.assert_array_equal((lower, upper), plain.predict_interval(z))

@@ -279,15 +279,20 @@ def read_feature(X: Any) -> np.ndarray:
     return X.astype(float).ravel()
 
 
-for name, ours in {
-    "CalibratedClassifierCV": CalibratedClassifierCV,
-    "CalibrationDisplay": CalibrationDisplay,
-    "_CalibratedClassifier": Calibrated,
-    "_SigmoidCalibration": SigmoidCalibration,
-    "_TemperatureScaling": TemperatureScaling,
-    "_sigmoid_calibration": sigmoid_calibration,
-    "calibration_curve": calibration_curve,
-}.items():
-    setattr(sklearn.calibration, name, ours)
-setattr(sklearn.isotonic, "IsotonicRegression", IsotonicRegression)  # noqa: B010
-setattr(sklearn.isotonic, "isotonic_regression", isotonic_regression)  # noqa: B010
+def pytest_configure() -> None:
+    """Put our names in the place of scikit-learn's, in a process that takes this plugin."""
+    for name, ours in {
+        "CalibratedClassifierCV": CalibratedClassifierCV,
+        "CalibrationDisplay": CalibrationDisplay,
+        "_CalibratedClassifier": Calibrated,
+        "_SigmoidCalibration": SigmoidCalibration,
+        "_TemperatureScaling": TemperatureScaling,
+        "_sigmoid_calibration": sigmoid_calibration,
+        "calibration_curve": calibration_curve,
+    }.items():
+        setattr(sklearn.calibration, name, ours)
+    for name, ours in {
+        "IsotonicRegression": IsotonicRegression,
+        "isotonic_regression": isotonic_regression,
+    }.items():
+        setattr(sklearn.isotonic, name, ours)

@@ -66,7 +66,10 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     except (TypeError, ValueError):
         pass
     names = ", ".join(sorted(t.__name__ for t in types))
-    raise TypeError(f"{name} must be numeric, got values of type {names}")
+    message = f"{name} must be numeric, got values of type {names}"
+    if array.ndim == 0 and hasattr(array.item(), "__iter__"):
+        message += "; pass batches of rows as bayescal.Blocks(...)"
+    raise TypeError(message)
 
 
 def check_unmasked(value: object, name: str) -> None:

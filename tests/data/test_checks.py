@@ -72,7 +72,10 @@ def test_as_numpy_takes_frames() -> None:
         ([{"a": 1}], "values of type dict"),
         ([1, None, "b"], "values of type NoneType, int, str"),
         (np.array([1, pd.NA], object), "values of type NAType, int"),
-        (iter([[0.5]]), "values of type list_iterator; pass batches of rows as bayescal.Blocks"),
+        (
+            iter([[0.5]]),
+            "values of type list_iterator; pass batches of rows as bayescal.Blocks(...)",
+        ),
     ],
 )
 def test_as_numpy_wants_numbers(value: Any, found: str) -> None:

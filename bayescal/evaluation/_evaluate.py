@@ -6,12 +6,12 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.files import write_atomically
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
@@ -154,11 +154,13 @@ class Evaluation(Measured):
         Parameters
         ----------
         path : str or path
-            The file.
+            The file. An existing one is replaced atomically: if writing fails, it is unchanged.
         **options
             Options of :meth:`to_html`.
         """
-        Path(path).write_text(self.to_html(**options), encoding="utf-8")
+        page = self.to_html(**options)
+        with write_atomically(path) as partial:
+            partial.write_text(page, encoding="utf-8")
 
 
 @other_words

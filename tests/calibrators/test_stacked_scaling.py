@@ -397,7 +397,7 @@ def test_posterior_of_directions() -> None:
 
 @pytest.mark.slow
 def test_intervals_cover_the_truth() -> None:
-    """About nine in ten, and not all, as truth is drawn from no prior."""
+    """More than nine in ten: kernel features, of which the truth has none, have a weak prior."""
     inside = []
     for seed in range(15):
         z, y = data_set(400, 3, seed)
@@ -407,7 +407,7 @@ def test_intervals_cover_the_truth() -> None:
         truth = softmax(0.6 * at + 0.4 * np.roll(at, 1, axis=1) + [-0.5, 0, 0.5], axis=1)
         inside.append(((lower < truth) & (truth < upper)).mean())
     print(np.mean(inside), inside)
-    assert 0.8 < np.mean(inside) < 0.97
+    assert 0.9 < np.mean(inside) < 0.99
 
 
 def true_log_probabilities(kind: str, logs: Array) -> Array:
@@ -418,11 +418,13 @@ def true_log_probabilities(kind: str, logs: Array) -> Array:
     if kind == "matrix":
         mix = 0.6 * np.eye(k) + 0.4 * np.random.default_rng(7).normal(size=(k, k)) / np.sqrt(k)
         return (logs - logs.mean(axis=1, keepdims=True)) @ mix
+    if kind == "wave":
+        return logs + np.sin(1.5 * logs) * np.eye(k)[0]
     return logs / 2 if kind == "scale" else logs
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["scale", "calibrated", "vector", "matrix"])
+@pytest.mark.parametrize("kind", ["scale", "calibrated", "vector", "matrix", "wave"])
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize(("n", "k"), [(50, 3), (200, 3), (1000, 3), (50, 10), (1000, 10)])
 def test_intervals_without_asking_cover_the_truth(n: int, k: int, tied: bool, kind: str) -> None:

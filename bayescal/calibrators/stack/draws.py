@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 from bayescal._core.arrays import namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
+from bayescal.calibrators.multiclass.basis import Dimensions
 from bayescal.calibrators.multiclass.members import (
     Layout,
     Member,
@@ -40,9 +41,11 @@ def draw_jointly(
     of the scale are jointly normal around the fit, with the inverse Hessian of the member's
     objective. The information of the rows in it is measured once, at the probabilities of the
     mixture, for all members: O(m k^4) for m rows.
+
+    Parameters of kernel features stay at the fit. Drawn, too, with their weak prior, they make
+    intervals of 90 % cover 97 to 98 % where the truth has no curve.
     """
-    dimensions = stack.basis.dimensions
-    layout = Plan.make(members, stack.scale, stack.basis).layout
+    layout = Plan.make(members, stack.scale, stack.basis).plain
     chosen = choose(np.tile(share, (_DRAWS, 1)), 0)
     rng = np.random.default_rng(0)
     thetas = [np.tile(theta, (_DRAWS, 1)) for theta in stack.thetas]
@@ -61,7 +64,8 @@ def draw_jointly(
             slope = slope_by_log_scale(member, stack, stack.thetas[i], sample.scores)
             centered = slope - np.sum(probs * slope, axis=1, keepdims=True)
             pull = sample.weights[:, None] * probs * centered
-            places, penalty = layout.places(member), penalties(member, dimensions)
+            plain = member._replace(kernel=None)
+            places, penalty = layout.places(plain), penalties(plain, layout.dimensions)
             index = canonical[places]
             hessian = np.diag(np.append(penalty, 1.0))  # the prior of the scale is N(0, 1)
             hessian[:-1, :-1] += information[np.ix_(index, index)]
@@ -72,9 +76,19 @@ def draw_jointly(
             step = solve_triangular(factor, half, lower=True, trans=1)
             steps = np.concatenate([step, -step], axis=1).T[: len(drawn)]
             columns = np.argsort(places)[np.searchsorted(np.sort(places), index)]
+            if member.kernel is not None:
+                columns = _plain_positions(member, stack.basis.dimensions)[columns]
             thetas[i][np.ix_(drawn, columns)] += steps[:, :-1]
             scale_steps[drawn] = steps[:, -1]
     return np.column_stack([*thetas, np.tile(share, (_DRAWS, 1)), scale_steps, chosen])
+
+
+def _plain_positions(member: Member, dimensions: Dimensions) -> np.ndarray:
+    """Find the positions (p,) of a member's parameters but those of its kernel features."""
+    sizes = member.sizes(dimensions)
+    parts = split(np.arange(member.length(dimensions)), sizes)
+    matrix = parts.matrix[:, : sizes[1] - dimensions.kernel]
+    return np.concatenate([matrix.ravel(), parts.diagonal, parts.shared])
 
 
 def _canonical_parameters(layout: Layout, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -83,7 +97,6 @@ def _canonical_parameters(layout: Layout, x: np.ndarray, weights: np.ndarray) ->
     order = order_by_moments(np.stack([share @ x, none, none, share @ x**2]))
     first = layout.first
     columns = [*order[:first], first, *(first + 1 + order if layout.logarithm else [])]
-    columns += range(layout.last, layout.last + layout.kernel)
     parts = split(np.arange(layout.length), layout.sizes)
     matrix = parts.matrix[np.ix_(order, columns)]
     return np.concatenate([matrix.ravel(), parts.diagonal[order], parts.shared])

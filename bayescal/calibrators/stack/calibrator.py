@@ -182,7 +182,7 @@ class StackedScaling(ParametricCalibrator):
     O(n k^2) time for each of a few products, for each member and fold; for more than 300 classes
     O(n k). Memory beside the scores is 12 n k bytes in single precision, which fits have from
     32,768 scores on, and 400 n bytes with kernel features; of more than 300 classes 4 n k, and some
-    hundred numbers for each class. Kernel features make a fit 2 to 4 times as long.
+    hundred numbers for each class. Kernel features make a fit 2 to 5 times as long.
 
     Scores on an accelerator stay there: keys of rows, from which folds are made, some of the rows,
     from which the curvature is measured, losses of rows and sums come to the host, which takes the

@@ -83,6 +83,7 @@ def draw_accuracy(path: Path) -> None:
             ax.set(title=title, xlabel="log loss, Auto minus other")
             _name_rows(ax, rows)
             ax.axvline(0, color=GRAY, linewidth=1)
+            ax.locator_params(axis="x", nbins=3)
         _draw_legend(axes[0])
 
 

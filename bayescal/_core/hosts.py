@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from bayescal._core.arrays import XArray
 from bayescal._core.lazy import jax, jnp
 
 Out = TypeVar("Out")
@@ -57,7 +58,7 @@ def gather_rows(
     if rows is None:
         return function()
 
-    def cut(leaf: Any) -> Any:
+    def cut(leaf: Any) -> XArray:
         if _is_key(leaf):
             return leaf[: len(rows)]
         return np.asarray(leaf)[: len(rows)] if leaf.ndim else np.asarray(leaf)

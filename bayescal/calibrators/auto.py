@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import accelerated, on_host
+from bayescal._core.arrays import XArray, accelerated, on_host
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.precision import float64
 from bayescal._core.warnings import frames_to_caller
@@ -213,14 +213,14 @@ class Auto(ClassifierMixin, Combination):
         check_is_fitted(self)
         return self.calibrators_[0].predict_proba(scores)
 
-    def predict(self, scores: Any) -> np.ndarray:
+    def predict(self, scores: XArray) -> np.ndarray:
         """Return the most probable class (m,), or for several labels zeros and ones (m, labels)."""
         check_is_fitted(self)
         return self.calibrators_[0].predict(scores)
 
     @available_if(_has_interval)
     @dispatched
-    def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, scores: XArray, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Compute credible intervals of the probabilities; for two classes, of the second.
 
         For 30 and more classes only with ``inference="laplace"``.
@@ -238,7 +238,7 @@ class Auto(ClassifierMixin, Combination):
         check_is_fitted(self)
         return self.calibrators_[0].predict_interval(scores, level)
 
-    def _map(self, state: State, scores: Any) -> Any:
+    def _map(self, state: State, scores: XArray) -> Any:
         ((part, part_state),) = self._with_states(state)
         return part._map(part_state, scores)
 
@@ -246,7 +246,7 @@ class Auto(ClassifierMixin, Combination):
         ((part, part_state),) = self._with_states(state)
         return part._has_ends(part_state)
 
-    def _map_ends(self, state: State, scores: Any, level: float) -> Any:
+    def _map_ends(self, state: State, scores: XArray, level: float) -> XArray:
         ((part, part_state),) = self._with_states(state)
         return part._map_ends(part_state, scores, level)
 
@@ -271,7 +271,7 @@ class Auto(ClassifierMixin, Combination):
         return stacked, f"{columns} classes"
 
     def _make_held_out_report(
-        self, chosen: Any, reason: str, rows: Any, y: Any, sample_weight: Any, several: bool
+        self, chosen: Any, reason: str, rows: Any, y: XArray, sample_weight: Any, several: bool
     ) -> Report:
         fitted = self.calibrators_[0]
         rows = rows.reshape(len(rows), -1)

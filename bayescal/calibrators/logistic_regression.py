@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayescal._core.arrays import ArrayLike, matmul
+from bayescal._core.arrays import ArrayLike, XArray, matmul
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.optimize import Status
@@ -320,7 +320,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         unfitted.set_params(classes=None, coef_prior=None)
         return PredictFunction(unfitted, needed(self.state_), vars(self)["n_features_in_"])
 
-    def _map(self, state: State, features: Any) -> Any:
+    def _map(self, state: State, features: XArray) -> Any:
         if "theta_draws" in state:
             return over_draws(self, state, features, mean_of_draws)
         return self._curves(state, state["theta"], features)
@@ -328,7 +328,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     def _has_ends(self, state: State) -> bool:
         return "theta_draws" in state
 
-    def _map_ends(self, state: State, features: Any, level: float) -> Any:
+    def _map_ends(self, state: State, features: XArray, level: float) -> XArray:
         ends = partial(ends_of_draws, level=level)
         return over_draws(self, state, features, ends)[:, :, 1]
 
@@ -337,11 +337,11 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         """The posterior of the parameters; only with inference "laplace" or "nuts"."""
         return posterior_of(self)
 
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
         line = theta[..., :1] + matmul(theta[..., 1:], scores.T)
         return sigmoids(line)
 
-    def _width(self, state: State, scores: Any) -> int:
+    def _width(self, state: State, scores: XArray) -> int:
         return 2
 
     def _describe(self, state: State, theta: np.ndarray) -> State:

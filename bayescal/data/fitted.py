@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, XArray
 from bayescal.data.checks import RANGE_TOLERANCE, SUM_TOLERANCE, as_numpy, check_finite
 from bayescal.data.label_names import label_text
 
@@ -97,7 +97,7 @@ def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
     return np.clip(shares, 0.0, 1.0)
 
 
-def of_pairs(probs: Any, name: str = "probs") -> Any:
+def of_pairs(probs: XArray, name: str = "probs") -> Any:
     """Convert scikit-learn's list of probabilities (n, 2) of several labels to (n, labels).
 
     Other values are returned unchanged.

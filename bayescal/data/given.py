@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import accelerated, on_host, to_host
+from bayescal._core.arrays import XArray, accelerated, on_host, to_host
 from bayescal._core.lazy import jax
 from bayescal._core.precision import float64
 from bayescal.data.blocks.stream import Blocks, as_blocks
@@ -85,7 +85,7 @@ def _read(
     return Given(Rows(values, labels, weights), classes, least, kept)
 
 
-def _on_device(estimator: Any, scores: jax.Array, y: Any, sample_weight: Any) -> Given | None:
+def _on_device(estimator: Any, scores: jax.Array, y: XArray, sample_weight: Any) -> Given | None:
     """Read valid scores on an accelerator; None if the host has to raise an error."""
     with float64(), jax.numpy_dtype_promotion("standard"):
         rows = scores[:, None] if scores.ndim == 1 else scores

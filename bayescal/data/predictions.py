@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike, accelerated
+from bayescal._core.arrays import Array, ArrayLike, XArray, accelerated
 from bayescal._core.lazy import jnp
 from bayescal._core.numerics import sigmoid, softmax
 from bayescal._core.precision import float64
@@ -156,7 +156,7 @@ def in_right_order(read: Callable[..., Checked]) -> Callable[..., Checked]:
     """Make a function of probabilities and labels name the mistake if the two are exchanged."""
 
     @wraps(read)
-    def checked(probs: Any, y: Any, *rest: Any, **options: Any) -> Checked:
+    def checked(probs: XArray, y: XArray, *rest: Any, **options: Any) -> Checked:
         try:
             return read(probs, y, *rest, **options)
         except (TypeError, ValueError) as error:

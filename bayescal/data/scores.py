@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host, wide
+from bayescal._core.arrays import X, XArray, namespace, on_host, wide
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import FLOOR, log_odds, log_softmax, sigmoid, softmax
 from bayescal._core.threads import threads
@@ -121,7 +121,7 @@ def check_rows(estimator: Any, scores: Any, inputs: Inputs, reset: bool) -> Any:
     )
 
 
-def _is_plain(scores: Any) -> bool:
+def _is_plain(scores: XArray) -> bool:
     """Return whether scikit-learn would return an array as it is, after a quarter of a fit."""
     if type(scores) is not np.ndarray or scores.ndim != 2 or not scores.size:
         return False
@@ -178,7 +178,7 @@ def convert(
     return transform(scores, inputs, domain, least), least
 
 
-def transform(scores: Any, inputs: Inputs, domain: Domain, least: Any) -> Any:
+def transform(scores: XArray, inputs: Inputs, domain: Domain, least: Any) -> Any:
     """Return scores (n,), (n, 1) or (n, k) of any library in the domain of a calibrator.
 
     Nothing is checked. NumPy's come back in float64, but for logits.
@@ -217,7 +217,7 @@ def transform(scores: Any, inputs: Inputs, domain: Domain, least: Any) -> Any:
     return log_softmax(logs) if domain == "log_probabilities" else logs
 
 
-def _within(probs: Any) -> Any:
+def _within(probs: XArray) -> Any:
     """Return probabilities without what rounding put beyond 0 and 1."""
     if on_host(probs):
         beyond = probs.size and (probs.min() < 0 or probs.max() > 1)
@@ -225,7 +225,7 @@ def _within(probs: Any) -> Any:
     return namespace(probs).clip(probs, 0.0, 1.0)
 
 
-def _finite(logits: Any) -> Any:
+def _finite(logits: XArray) -> XArray:
     """Return logits (n, k) in which minus infinity is far below all others of the row."""
     if not _may_be_absent(logits):
         return logits
@@ -238,12 +238,12 @@ def _finite(logits: Any) -> Any:
     return xp.where(absent, top - (_FAR_BELOW + 200 * half), logits)
 
 
-def _may_be_absent(logits: Any) -> bool:
+def _may_be_absent(logits: XArray) -> bool:
     """Return whether any logit may be minus infinity: known on the host alone."""
     return not on_host(logits) or bool(logits.size and logits.min() == -np.inf)
 
 
-def without_absent(probs: Any, scores: Any, inputs: str) -> Any:
+def without_absent(probs: XArray, scores: XArray, inputs: str) -> Any:
     """Return probabilities (n, k) that are zero where the logit is minus infinity."""
     if inputs != "logits" or scores.ndim < 2 or scores.shape[1] < 2:
         return probs
@@ -264,7 +264,7 @@ def ends_without_absent(ends: Any, scores: Any, inputs: str) -> Any:
     return xp.where((scores == -xp.inf)[:, None, :], xp.zeros_like(ends), ends)
 
 
-def check_options(scores: Any, y: np.ndarray, weights: np.ndarray, inputs: str) -> None:
+def check_options(scores: XArray, y: np.ndarray, weights: np.ndarray, inputs: str) -> None:
     """Raise if a label (n,) is that of an option whose logit (n, k) is minus infinity."""
     if inputs != "logits" or not on_host(scores) or scores.shape[1] < 2:
         return
@@ -336,7 +336,7 @@ def check_probabilities(
     return clipped
 
 
-def plausible(scores: Any, inputs: Inputs) -> bool:
+def plausible(scores: XArray, inputs: Inputs) -> bool:
     """Tell whether scores (n,) or (n, k) of any library are valid, without a copy on the host.
 
     If they are not, the checks on the host name the row.
@@ -360,13 +360,13 @@ def plausible(scores: Any, inputs: Inputs) -> bool:
     return bool(valid)
 
 
-def _column(scores: Any) -> Any:
+def _column(scores: XArray) -> XArray:
     if on_host(scores):
         return scores.astype(float).reshape(len(scores))
     return scores[:, 0] if scores.ndim == 2 else scores
 
 
-def bounded(scores: Any, far: float = FAR, far_single: float = 1e15) -> Any:
+def bounded(scores: X, far: float = FAR, far_single: float = 1e15) -> X:
     """Return scores, NumPy's in float64; beyond ``far`` they count as this: no square overflows.
 
     In single precision that is ``far_single``.
@@ -377,7 +377,7 @@ def bounded(scores: Any, far: float = FAR, far_single: float = 1e15) -> Any:
     return xp.clip(scores, -most, most)
 
 
-def two_columns(positive: Any) -> Any:
+def two_columns(positive: Any) -> XArray:
     """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
     xp = namespace(positive)
     positive = xp.clip(positive, 0.0, 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayescal._core.arrays import ArrayLike, device, namespace, on_host
+from bayescal._core.arrays import ArrayLike, XArray, device, namespace, on_host
 from bayescal.data.checks import as_numpy
 
 __all__ = ["tokens"]
@@ -110,7 +110,7 @@ def tokens(
     return (tuple(rows) if several else rows[0]), y
 
 
-def _array(value: Any, name: str) -> Any:
+def _array(value: Any, name: str) -> XArray:
     """Return arrays of any library unchanged, and convert other values to NumPy."""
     try:
         namespace(value)
@@ -119,7 +119,7 @@ def _array(value: Any, name: str) -> Any:
     return value
 
 
-def _beside(value: Any, array: Any, name: str) -> Any:
+def _beside(value: Any, array: XArray, name: str) -> XArray:
     """Convert numbers to the library and device of an array."""
     value, xp = _array(value, name), namespace(array)
     if namespace(value) is not xp:
@@ -127,7 +127,7 @@ def _beside(value: Any, array: Any, name: str) -> Any:
     return value if on_host(array) else xp.asarray(value, device=device(array))
 
 
-def _checked_mask(mask: Any, shape: tuple[int, ...]) -> Any:
+def _checked_mask(mask: Any, shape: tuple[int, ...]) -> XArray:
     xp = namespace(mask)
     if tuple(mask.shape) != shape:
         raise ValueError(f"mask must have the shape of labels {shape}, got {tuple(mask.shape)}")

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, to_host
+from bayescal._core.arrays import ArrayLike, XArray, to_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.keys import seed_of
 from bayescal._core.keywords import AcceptsOtherWords
@@ -578,15 +578,15 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             bare.calibrators_ = [part]
         return bare, state
 
-    def _map(self, state: Any, scores: Any) -> Any:
+    def _map(self, state: Any, scores: XArray) -> Any:
         return shifted(state, self._calibrated(state, scores), mean_of_draws)
 
-    def _map_ends(self, state: Any, scores: Any, level: float) -> Any:
+    def _map_ends(self, state: Any, scores: XArray, level: float) -> XArray:
         probs = self._calibrated(state, scores)
         ends = shifted(state, probs, lambda curves: ends_of_draws(curves, level))
         return ends[..., 1] if ends.shape[-1] == 2 else ends
 
-    def _calibrated(self, state: Any, scores: Any) -> Any:
+    def _calibrated(self, state: Any, scores: XArray) -> Any:
         for part in vars(self)["calibrators_"]:
             return part._map(state["0"], scores)
         return transform(scores, "probs", "probabilities", None)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace
+from bayescal._core.arrays import XArray, matmul, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
 from bayescal.calibrators.base.draws import map_rows
@@ -95,7 +95,7 @@ def exact(shares: np.ndarray, k: int) -> Recalibration:
     return Recalibration(theta, np.tile(np.log(shares), (NUM_DRAWS, 1)))
 
 
-def recalibrated(theta: Any, log_probs: Any) -> Any:
+def recalibrated(theta: XArray, log_probs: XArray) -> Any:
     """Compute recalibrated log probabilities (draws, m, k) from log probabilities (m, k)."""
     xp = namespace(log_probs)
     if log_probs.shape[1] == 2:
@@ -105,11 +105,11 @@ def recalibrated(theta: Any, log_probs: Any) -> Any:
     return log_softmax((1 + theta[:, None, :1]) * log_probs[None, :, :] + theta[:, None, 1:])
 
 
-def shifted(state: Any, probs: Any, reduce: Any) -> Any:
+def shifted(state: Any, probs: XArray, reduce: Any) -> Any:
     """Reduce the probabilities (draws, m, k) under the new class shares, in blocks of rows."""
     theta, ratio, floor = state["theta"], state["log_ratio"], state["floor"]
 
-    def run(rows: Any) -> Any:
+    def run(rows: Any) -> XArray:
         xp = namespace(rows)
         moved = recalibrated(theta, xp.log(xp.maximum(rows, floor)))
         curves = softmax(moved[:, None, :, :] + ratio[:, :, None, :])

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, XArray
 from bayescal._core.keys import seed_of
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import ignoring_underflow
@@ -140,7 +140,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         """Compute probabilities (m, k) at scores in the domain; rows sum to one.
 
         Arrays may be of any library that follows the array API standard; ``namespace(scores)``
@@ -317,7 +317,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         unfitted: Any = clone(fitted)
         return unfitted.set_params(classes=None), needed(fitted._precomputed(self.state_))
 
-    def _map(self, state: State, scores: Any) -> Any:
+    def _map(self, state: State, scores: XArray) -> Any:
         """Compute probabilities at scores of any library in the user's units."""
         least = state.get("least_probabilities")
         values = transform(scores, self.inputs, self.domain, least)
@@ -344,14 +344,14 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             kept[purpose] = state, compute(state)
         return kept[purpose][1]
 
-    def apply(self, state: State, scores: Any) -> Any:
+    def apply(self, state: State, scores: XArray) -> Any:
         """Compute probabilities (m, k) at scores in the domain, given a fitted state."""
         return self._apply_in_blocks(self._precomputed(state), scores)
 
-    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+    def _apply_in_blocks(self, state: State, scores: XArray) -> XArray:
         return map_rows(lambda rows: self._apply(state, rows), scores, self._width(state, scores))
 
-    def _width(self, state: State, scores: Any) -> int:
+    def _width(self, state: State, scores: XArray) -> int:
         """Return the amount of numbers that ``_apply`` holds per row."""
         return scores.shape[1] if scores.ndim == 2 else 2
 

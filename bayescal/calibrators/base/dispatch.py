@@ -13,7 +13,7 @@ import numpy as np
 import sklearn
 from sklearn.base import clone
 
-from bayescal._core.arrays import accelerated, device, namespace, on_host, to_host
+from bayescal._core.arrays import XArray, accelerated, device, namespace, on_host, to_host
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.scores import plausible
 
@@ -52,7 +52,7 @@ class Location(NamedTuple):
         return self.xp.asarray(np.ascontiguousarray(value), device=self.device)
 
 
-def location_of(array: Any) -> Location | None:
+def location_of(array: XArray) -> Location | None:
     """Return library and device if results must be returned to them, or None."""
     if not sklearn.get_config()["array_api_dispatch"] or on_host(array):
         return None
@@ -88,7 +88,7 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(fit)
-    def run(self: Any, *args: Any, **options: Any) -> Any:
+    def run(self: Any, *args: Any, **options: Any) -> XArray:
         draft = object.__new__(_working_class(self, getattr(self, "inputs", None)))
         vars(draft).update(vars(self))
         result = fit(draft, *args, **options)
@@ -175,7 +175,7 @@ def _fit(
     estimator: Any,
     method: Callable[..., Any],
     location: Location | None,
-    x: Any,
+    x: XArray,
     args: tuple[Any, ...],
     options: dict[str, Any],
 ) -> None:
@@ -215,14 +215,14 @@ def _function_of(estimator: Any) -> PredictFunction:
     return _functions[estimator]
 
 
-def _double(location: Location, x: Any) -> Any:
+def _double(location: Location, x: XArray) -> XArray:
     xp = location.xp
     wider = has_double(xp, location.device) or not xp.isdtype(x.dtype, "real floating")
     wide = xp.float64 if has_double(xp, location.device) else xp.float32
     return xp.astype(x, wide) if wider else x
 
 
-def _is_allowed(estimator: Any, f: PredictFunction, values: Any) -> bool:
+def _is_allowed(estimator: Any, f: PredictFunction, values: XArray) -> bool:
     """Return whether scores are valid; otherwise the checks on the host raise."""
     columns = tuple(values.shape[1:])
     if columns != (f.columns,) and not (columns == () and f.columns == 1):
@@ -230,7 +230,7 @@ def _is_allowed(estimator: Any, f: PredictFunction, values: Any) -> bool:
     return plausible(values if columns else values[:, None], getattr(estimator, "inputs", "scores"))
 
 
-def most_probable(classes: np.ndarray, probs: Any) -> Any:
+def most_probable(classes: np.ndarray, probs: XArray) -> Any:
     """Return the most probable class (m,) of each row; string classes are NumPy arrays."""
     xp, location = namespace(probs), location_of(probs)
     best = xp.argmax(probs, axis=1)

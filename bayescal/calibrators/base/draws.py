@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace, on_host, wide
+from bayescal._core.arrays import XArray, matmul, namespace, on_host, wide
 from bayescal._core.chunks import even_block, slices
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import normal_cdf
@@ -65,7 +65,7 @@ def _block_size(rows: Any) -> int:
     return _BLOCK if "cpu" in str(getattr(rows, "device", "cpu")).lower() else _LARGE_BLOCK
 
 
-def over_draws(estimator: Any, state: Any, scores: Any, reduce: Callable[[Any], Any]) -> Any:
+def over_draws(estimator: Any, state: Any, scores: XArray, reduce: Callable[[Any], Any]) -> XArray:
     """Reduce the probabilities (draws, m, k) of all parameter draws, in blocks of rows."""
     draws = state["theta_draws"]
     theta = namespace(draws).reshape(draws, (-1, draws.shape[-1]))
@@ -73,7 +73,7 @@ def over_draws(estimator: Any, state: Any, scores: Any, reduce: Callable[[Any], 
     return map_rows(lambda rows: reduce(estimator._curves(state, theta, rows)), scores, width)
 
 
-def mean_of_draws(curves: Any) -> Any:
+def mean_of_draws(curves: Any) -> XArray:
     """Average probabilities (draws, m, k) over draws."""
     return namespace(curves).mean(curves, axis=0)
 
@@ -94,7 +94,7 @@ def ends_of_draws(curves: Any, level: float) -> Any:
     return xp.stack(ends, axis=1)
 
 
-def mixture_quantile(weights: Any, mean: Any, spread: Any, level: float) -> Any:
+def mixture_quantile(weights: XArray, mean: Any, spread: Any, level: float) -> XArray:
     """Compute quantiles (m,) of mixtures of normal distributions (c, m) by bisection."""
     xp = namespace(mean)
     quantiles = mean + NormalDist().inv_cdf(level) * spread

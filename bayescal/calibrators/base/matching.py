@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import to_host
+from bayescal._core.arrays import XArray, to_host
 from bayescal._core.chunks import slices
 from bayescal.data.history import History
 from bayescal.data.rows import Source, Sums
@@ -140,7 +140,7 @@ def _gradients(
     return _Gradients(error, features, temperature, matrix)
 
 
-def _new_sums(gradients: Any, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _new_sums(gradients: Any, scores: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
     scores = np.asarray(to_host(scores), float)
     parts = slices(len(y), max(1, _NUMBERS // scores.shape[1]))
     sums = [gradients(scores[part], y[part]).total(weights[part]) for part in parts]

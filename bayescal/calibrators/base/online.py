@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import clone
 
-from bayescal._core.arrays import ArrayLike, to_host
+from bayescal._core.arrays import ArrayLike, XArray, to_host
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, State
@@ -267,7 +267,7 @@ def _restore(earlier: dict[str, Any] | None, num_rates: int) -> tuple[History | 
     return history.mixed(earlier["mix"]).repeated(num_rates), np.zeros(num_rates)
 
 
-def _compress(least: np.ndarray | None, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _compress(least: np.ndarray | None, scores: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
     rows = Rows(to_host(scores), y, weights)
     return History.of_rows(rows, least)._asdict()
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, XArray
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import SamplingWarning, frames_to_caller
 from bayescal.calibrators.base.calibrator import Calibrator, State
@@ -77,7 +77,7 @@ class ParametricCalibrator(Calibrator):
         return posterior_of(self)
 
     @abstractmethod
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
         """Compute probabilities (..., m, k) for parameters (..., p)."""
 
     @abstractmethod
@@ -156,17 +156,17 @@ class ParametricCalibrator(Calibrator):
         # The prior makes the posterior proper even if the likelihood has no maximum.
         return {**state, **keep_draws(self, draws)}
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         """Compute probabilities (m, k), averaged over draws if the state contains draws."""
         if "theta_draws" in state:
             return over_draws(self, state, scores, mean_of_draws)
         return self._best(state, scores)
 
-    def _best(self, state: State, scores: Any) -> Any:
+    def _best(self, state: State, scores: XArray) -> XArray:
         """Compute the probabilities (m, k) of the best parameters."""
         return self._curves(state, state["theta"], scores)
 
-    def _ends(self, state: State, scores: Any, level: float) -> Any:
+    def _ends(self, state: State, scores: XArray, level: float) -> XArray:
         """Compute the ends (m, 2, k) of central intervals over draws."""
         return over_draws(self, state, scores, partial(ends_of_draws, level=level))
 
@@ -178,7 +178,7 @@ class ParametricCalibrator(Calibrator):
         self.posterior_  # noqa: B018  raises without a posterior
         return self._precomputed(self.state_)
 
-    def _map_ends(self, state: State, scores: Any, level: float) -> Any:
+    def _map_ends(self, state: State, scores: XArray, level: float) -> XArray:
         """Compute the ends (m, 2) or (m, 2, k) of intervals at scores in the user's units."""
         least = state.get("least_probabilities")
         ends = self._ends(state, transform(scores, self.inputs, self.domain, least), level)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host
+from bayescal._core.arrays import X, XArray, namespace, on_host
 from bayescal._core.numerics import FLOOR, ignoring_underflow, log_softmax
 from bayescal._core.tables import html_table
 from bayescal.calibrators.base.draws import row_blocks
@@ -150,7 +150,7 @@ class Expected(NamedTuple):
 
 
 @ignoring_underflow
-def row_losses(probs: Any, codes: np.ndarray) -> np.ndarray:
+def row_losses(probs: XArray, codes: np.ndarray) -> np.ndarray:
     """Compute log losses (n,); for multi-label codes (n, labels), means over labels."""
     return _of_observed(class_losses(_by_class(probs, codes)), codes)
 
@@ -161,13 +161,13 @@ def uncalibrated_row_losses(rows: Any, codes: np.ndarray, inputs: Inputs) -> np.
     return _of_observed(_losses_of_scores(rows, codes, inputs), codes)
 
 
-def class_losses(probs: Any) -> Any:
+def class_losses(probs: XArray) -> XArray:
     """Compute the log losses of all classes."""
     xp = namespace(probs)
     return -xp.log(xp.maximum(probs, FLOOR))
 
 
-def variances(probs: Any, values: Any) -> Any:
+def variances(probs: X, values: X) -> X:
     """Compute the variances (...) of values (..., k) under class probabilities (..., k)."""
     xp = namespace(probs)
     mean = xp.sum(probs * values, axis=-1)[..., None]
@@ -189,12 +189,12 @@ def expected_losses(
 
 
 @ignoring_underflow
-def expected_of_probs(probs: Any, codes: np.ndarray, uncalibrated: Any) -> Expected:
+def expected_of_probs(probs: XArray, codes: np.ndarray, uncalibrated: Any) -> Expected:
     """Compute losses and variances from probabilities and losses before calibration."""
     probs = _by_class(probs, codes)
     losses = class_losses(probs)
 
-    def variance(values: Any) -> np.ndarray:
+    def variance(values: XArray) -> np.ndarray:
         variance_by_label = np.asarray(variances(probs, values))
         # The variance of a mean of independent labels: the mean variance over their number.
         if codes.ndim == 1:

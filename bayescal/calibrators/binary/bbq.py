@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import search
+from bayescal._core.arrays import XArray, search
 from bayescal._core.binning import equal_mass_cuts, take_step
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
@@ -143,7 +142,7 @@ class BBQ(OrderCalibrator):
             "model_weights": relative,
         }
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         index = search(state["edges"], scores)
         return two_columns(take_step(state["values"], index, scores))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal._core.numerics import log_sigmoids
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.online import OnlineCalibrator
@@ -77,7 +77,7 @@ class Beta(OnlineCalibrator, LogOddsCalibrator):
     def _has_intercept(self) -> bool:
         return self.parameters == 3
 
-    def _columns(self, state: State, scores: Any) -> Any:
+    def _columns(self, state: State, scores: XArray) -> XArray:
         xp = namespace(scores)
         if self.parameters == 1:
             return scores[None, :]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, search
+from bayescal._core.arrays import XArray, namespace, search
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.calibrators.binary.pooling import interpolate
@@ -108,7 +107,7 @@ class CDFSpline(OrderCalibrator):
             "coefficients": slope.c,
         }
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         xp, knots, floor = namespace(scores), state["knots"], state["floor"]
         ranks = interpolate(scores, state["scores"], state["ranks"])
         piece = xp.clip(search(knots, ranks, "right") - 1, 0, knots.shape[0] - 2)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import on_host, search
+from bayescal._core.arrays import XArray, on_host, search
 from bayescal._core.binning import (
     equal_mass_cuts,
     equal_mass_cuts_of_rows,
@@ -156,7 +156,7 @@ class Histogram(OrderCalibrator):
         total = weight + prior
         return np.divide(positive + prior * center, total, out=center, where=weight > 0)
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         edges = state["edges"]
         if self.binning == "equal_mass":
             index = search(edges, scores)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayT, matmul, namespace
+from bayescal._core.arrays import ArrayT, XArray, matmul, namespace
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimize import Minimum
 from bayescal.calibrators.base.calibrator import State
@@ -52,7 +52,7 @@ class LogOddsCalibrator(ParametricCalibrator):
         return True
 
     @abstractmethod
-    def _columns(self, state: State, scores: Any) -> Any:
+    def _columns(self, state: State, scores: XArray) -> XArray:
         """Compute the columns (p, m) at scores (m,); the first is ones if there is an intercept."""
 
     def _positive(self, p: int) -> np.ndarray:
@@ -76,7 +76,7 @@ class LogOddsCalibrator(ParametricCalibrator):
         scale = float(xp.sum(proportion * (scores - center) ** 2)) ** 0.5
         return {"center": np.asarray(center), "scale": np.asarray(scale or 1.0)}
 
-    def _standardized_scores(self, state: State, scores: Any) -> Any:
+    def _standardized_scores(self, state: State, scores: XArray) -> XArray:
         """Center and scale raw scores; return others unchanged."""
         if "center" not in state:
             return scores
@@ -124,7 +124,7 @@ class LogOddsCalibrator(ParametricCalibrator):
         """The index of the first column that is not the intercept."""
         return 1 if self._has_intercept else 0
 
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
         line = matmul(theta, self._columns(state, bounded(scores)))
         return sigmoids(line)
 

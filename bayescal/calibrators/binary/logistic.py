@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
@@ -76,7 +76,7 @@ class Logistic(OnlineCalibrator, LogOddsCalibrator):
                 "smoothing must not be 'instance' for partial_fit, which needs all rows at once"
             )
 
-    def _columns(self, state: State, scores: Any) -> Any:
+    def _columns(self, state: State, scores: XArray) -> XArray:
         xp, z = namespace(scores), self._standardized_scores(state, scores)
         return xp.stack([xp.ones_like(z), z])
 

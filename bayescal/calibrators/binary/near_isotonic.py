@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import XArray
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.calibrators.binary.pooling import distinct_points, interpolate
@@ -104,7 +105,7 @@ class NearIsotonic(OrderCalibrator):
             values, chosen = _at(groups, float(self.strength)), {}
         return _corners(groups.lowest, values) | chosen
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         return two_columns(interpolate(scores, state["thresholds"], state["values"]))
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host, search
+from bayescal._core.arrays import XArray, namespace, on_host, search
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.data.checks import check_choice
@@ -30,7 +30,7 @@ class MonotoneCalibrator(OrderCalibrator):
     def _check_options(self) -> None:
         check_choice(self.bounds, "bounds", ("none", "laplace"))
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         return two_columns(interpolate(scores, state["thresholds"], state["values"]))
 
 
@@ -73,7 +73,7 @@ def pool_ranking(ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
         ranking.refine(unsettled)
 
 
-def interpolate(at: Any, thresholds: Any, values: Any) -> Any:
+def interpolate(at: Any, thresholds: Any, values: XArray) -> XArray:
     """Interpolate linearly, constant outside; rounding never makes the result decrease.
 
     ``at`` (m,) are finite numbers of any size. ``thresholds`` (k,) strictly increase; at them the

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
@@ -47,7 +46,7 @@ class Quadratic(OnlineCalibrator, LogOddsCalibrator):
 
     _domain = "real"
 
-    def _columns(self, state: State, scores: Any) -> Any:
+    def _columns(self, state: State, scores: XArray) -> XArray:
         xp, z = namespace(scores), self._standardized_scores(state, scores)
         return xp.stack([xp.ones_like(z), z, z**2])
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import search
+from bayescal._core.arrays import XArray, search
 from bayescal._core.binning import take_step
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.histogram import Histogram
@@ -80,7 +79,7 @@ class ScalingBinning(OrderCalibrator):
         state["values"] = sums["scaled"] / state["bin_weights"]
         return state
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         index = search(state["edges"], scores)
         return two_columns(take_step(state["values"], index, scores))
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, namespace, search
+from bayescal._core.arrays import ArrayLike, XArray, namespace, search
 from bayescal._core.binning import single_above, single_below, take_step
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import State
@@ -103,7 +103,7 @@ class VennAbers(OrderCalibrator):
         first, last = _equal_scores(state["thresholds"])
         return state | {"first": first, "last": last}
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         low, high = self._ends(state, scores)
         # A form of the fraction that is monotone in spite of rounding.
         return two_columns(1 / (1 + (1 - low) / high))
@@ -139,7 +139,7 @@ class VennAbers(OrderCalibrator):
         values = self._values(scores)
         return self._ends(self.state_, values)
 
-    def _ends(self, state: State, scores: Any) -> tuple[Any, Any]:
+    def _ends(self, state: State, scores: XArray) -> tuple[Any, Any]:
         """Compute p_0 and p_1 (m,), where p_0 < p_1."""
         if "first" not in state:
             state = self._precompute(state)

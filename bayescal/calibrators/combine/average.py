@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, XArray
 from bayescal.calibrators.combine.base import Several, State
 
 __all__ = ["Average"]
@@ -54,7 +54,7 @@ class Average(Several):
         check_is_fitted(self)
         return np.mean([part.predict_proba(scores) for part in self.calibrators_], axis=0)
 
-    def _map(self, state: State, scores: Any) -> Any:
+    def _map(self, state: State, scores: XArray) -> Any:
         total: Any = sum(
             part._map(its_state, scores) for part, its_state in self._with_states(state)
         )

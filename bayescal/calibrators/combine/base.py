@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, XArray
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction
@@ -82,7 +82,7 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         return [(part, state[str(i)]) for i, part in enumerate(self.calibrators_)]
 
     @abstractmethod
-    def _map(self, state: State, scores: Any) -> Any:
+    def _map(self, state: State, scores: XArray) -> Any:
         """Compute probabilities at scores of any library in the user's units."""
 
     def _has_ends(self, state: State) -> bool:

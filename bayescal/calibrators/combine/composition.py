@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, XArray
 from bayescal.calibrators.combine.base import Several, State
 
 __all__ = ["Composition", "compose"]
@@ -69,7 +69,7 @@ class Composition(Several):
     def _member_weights(self) -> dict[str, float]:
         return self.calibrators_[-1]._member_weights()
 
-    def _map(self, state: State, scores: Any) -> Any:
+    def _map(self, state: State, scores: XArray) -> Any:
         for part, part_state in self._with_states(state):
             scores = part._map(part_state, scores)
         return scores

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.binary.logistic import Logistic
 from bayescal.data.given import DEVICE
@@ -55,7 +55,7 @@ class BinaryReduction(Calibrator):
             for name, value in self._binary._precompute(part_state).items()
         }
 
-    def _binary_scores(self, first: Any, second: Any, log_prob: Any) -> Any:
+    def _binary_scores(self, first: Any, second: Any, log_prob: Any) -> XArray:
         """Compute the scores (n,) or two logits (n, 2) that the binary calibrator takes.
 
         ``first`` and ``second`` are log probabilities (n,), and ``log_prob`` is the logarithm of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal._core.numerics import log_sigmoids, sigmoid
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.combine.lifted import BinaryReduction, by_part
@@ -92,7 +92,7 @@ class OneVsOne(BinaryReduction):
             state |= {f"pair{i}_{j}/{name}": value for name, value in pair_state.items()}
         return {**state, "statuses": statuses, "status": statuses.max()}
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         xp, parts, k = namespace(scores), by_part(state), scores.shape[1]
         adjusted = scores + state["missing"]
         excess: list[Any] = [1.0] * k
@@ -110,7 +110,7 @@ class OneVsOne(BinaryReduction):
         coupled = 1 / xp.stack(excess, axis=1)
         return coupled / xp.sum(coupled, axis=1, keepdims=True)
 
-    def _between(self, scores: Any, i: int, j: int) -> Any:
+    def _between(self, scores: XArray, i: int, j: int) -> XArray:
         """Compute the scores that the calibrator of a pair takes."""
         first, second = scores[:, i], scores[:, j]
         return self._binary_scores(first, second, log_sigmoids(second - first)[1])

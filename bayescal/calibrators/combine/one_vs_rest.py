@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.combine.lifted import BinaryReduction, by_part
 from bayescal.data.rows import Rows, Source
@@ -70,7 +69,7 @@ class OneVsRest(BinaryReduction):
             state |= {f"class{j}/{name}": value for name, value in class_state.items()}
         return {**state, "statuses": statuses, "status": statuses.max()}
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         xp, parts = namespace(scores), by_part(state)
         probs = xp.exp(scores)
         probs = probs / xp.sum(probs, axis=1, keepdims=True)
@@ -86,7 +85,7 @@ class OneVsRest(BinaryReduction):
         total = xp.sum(calibrated, axis=1, keepdims=True)
         return xp.where(total > 0, calibrated / xp.where(total > 0, total, 1.0), probs)
 
-    def _against_others(self, scores: Any, j: int) -> Any:
+    def _against_others(self, scores: XArray, j: int) -> XArray:
         """Compute the scores (n,) or two logits (n, 2) that the calibrator of class j takes."""
         xp, log_prob = namespace(scores), scores[:, j]
         # log(1 - p) from the other classes, without loss of digits if p is nearly one.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace
+from bayescal._core.arrays import XArray, matmul, namespace
 
 #: A row is predicted by centers that leave so small a share of its variance unknown.
 _PREDICTED = 1e-3
@@ -36,7 +36,7 @@ class Basis(NamedTuple):
     length: Any
 
     @classmethod
-    def of_directions(cls, directions: Any) -> Basis:
+    def of_directions(cls, directions: XArray) -> Basis:
         """Make a basis without kernel features."""
         k = directions.shape[0]
         return cls(directions, np.empty((0, k)), np.empty((0, 0)), np.ones(()))
@@ -129,7 +129,7 @@ def kernel_feature_rows(x: np.ndarray, basis: Basis, out: np.ndarray) -> None:
         np.matmul(basis.whiten.T.astype(dtype, copy=False), kernel, out=out)
 
 
-def kernel_features(x: Any, basis: Basis) -> Any:
+def kernel_features(x: XArray, basis: Basis) -> XArray:
     """Compute kernel features (..., n, m) of log probabilities (..., n, k), of any library."""
     xp = namespace(x)
     rows, centers = x / basis.length, basis.centers

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import device, namespace, search
+from bayescal._core.arrays import XArray, device, namespace, search
 from bayescal._core.binning import (
     SINGLE,
     binned_error,
@@ -44,7 +44,7 @@ class TopClass(NamedTuple):
     level: Any
 
 
-def top_class(probs: Any, binning: Binning) -> TopClass:
+def top_class(probs: XArray, binning: Binning) -> TopClass:
     """Find the top class of rows of probabilities (n, k), up to a factor for each row."""
     xp, tiny = namespace(probs), float(namespace(probs).finfo(probs.dtype).smallest_normal)
     top, largest = xp.argmax(probs, axis=1), xp.max(probs, axis=1)
@@ -129,7 +129,7 @@ def _least(error: Callable[[float], float], grid: np.ndarray) -> tuple[float, fl
     return float(near[best]), errors[best]
 
 
-def softmax_below(calibrated: Any, below: Any) -> Any:
+def softmax_below(calibrated: Any, below: Any) -> XArray:
     """Compute probabilities (m, k) from calibrated logits minus the largest of their row.
 
     ``below`` are the original logits minus the largest of their row. Positive probabilities stay

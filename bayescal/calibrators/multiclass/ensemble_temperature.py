@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from bayescal._core.arrays import XArray
 from bayescal._core.numerics import scaled_softmax
 from bayescal.calibrators.base.calibrator import Keeps, State
 from bayescal.calibrators.base.draws import row_blocks
@@ -97,7 +98,7 @@ class EnsembleTemperature(ParametricCalibrator):
             return super()._model(state, rows)
         return mixture_model(*rows)
 
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
         inverse, scaled, same, uniform = (theta[..., i, None, None] for i in range(4))
         original, k = scaled_softmax(scores, 1.0), scores.shape[1]
         return scaled * scaled_softmax(scores, inverse) + same * original + uniform / k

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import device, matmul, namespace, on_host, wide
+from bayescal._core.arrays import XArray, device, matmul, namespace, on_host, wide
 from bayescal._core.numerics import scaled_softmax, softmax, unit_of
 from bayescal._core.optimize import Minimum, Status
 from bayescal.calibrators.base.calibrator import State
@@ -69,11 +69,11 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         coef, intercept = self._centered(coef, intercept)
         return {"coef": (one + coef) / state["unit"], "intercept": intercept}
 
-    def _centered(self, coef: Any, intercept: Any) -> tuple[Any, Any]:
+    def _centered(self, coef: XArray, intercept: Any) -> tuple[Any, Any]:
         """Center parameters over classes if no penalty determines their mean."""
         return coef, intercept
 
-    def _logits(self, named: State, scores: Any) -> Any:
+    def _logits(self, named: State, scores: XArray) -> XArray:
         """Compute calibrated logits (..., m, k) at scores (m, k) of the classes with labels.
 
         Leading axes are those of the named parameters.
@@ -153,7 +153,7 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         last = np.concatenate([np.tile(np.arange(m) == m - 1, k), np.zeros(d + r, bool)])
         return design, np.where(penalty > 0, penalty, np.where(last, 0.01, 1.0))
 
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
         present, named = state["present"], self._describe(state, theta)
         if on_host(scores):
             # Columns are contiguous, because NumPy is half as fast in sums over short rows.
@@ -194,7 +194,7 @@ class StructuredCalibrator(LinearCalibrator):
     def _target(self, state: State, rows: Rows) -> tuple[Design, np.ndarray]:
         return super()._target(state, _smooth_rows(state, rows))
 
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
         return super()._curves(state, theta, _smoothed(state, scores))
 
     def _stages(self, state: State, scores: np.ndarray) -> Stages:
@@ -240,7 +240,7 @@ def _no_parameters(penalty: np.ndarray) -> Minimum:
     return Minimum(zeros, np.asarray(0.0), 0.0, 0, Status.CONVERGED, zeros)
 
 
-def _expected(inverse: float, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _expected(inverse: float, scores: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
     weights = namespace(scores).asarray(weights)
     return {"expected": np.asarray(weights @ scaled_softmax(scores, inverse))}
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.data.checks import check_strength
@@ -140,7 +140,7 @@ class Matrix(LinearCalibrator):
         }
         return _strengths(*best, k, total, unit), chosen
 
-    def _centered(self, coef: Any, intercept: Any) -> tuple[Any, Any]:
+    def _centered(self, coef: XArray, intercept: Any) -> tuple[Any, Any]:
         xp = namespace(coef)
         if self.off_diagonal == 0:
             coef = coef - xp.mean(coef, axis=-2, keepdims=True)

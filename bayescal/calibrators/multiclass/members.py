@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import device, matmul, namespace
+from bayescal._core.arrays import XArray, device, matmul, namespace
 from bayescal._core.numerics import scaled_softmax
 from bayescal.calibrators.multiclass.basis import (
     Basis,
@@ -200,7 +200,9 @@ def member_logits(member: Member, theta: Any, x: Any, basis: Basis) -> Any:
     return x + logit_update(design, theta, member.sizes(basis.dimensions))
 
 
-def make_features(x: Any, layout: Layout, basis: Basis, confidence: bool = True) -> tuple[Any, Any]:
+def make_features(
+    x: XArray, layout: Layout, basis: Basis, confidence: bool = True
+) -> tuple[Any, Any]:
     """Compute features (..., n, m) and confidences (..., n, 4) of log probabilities (..., n, k).
 
     Arrays may be of any library; see :func:`feature_rows` and :func:`confidence_rows`.

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import XArray
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import scaled_softmax
 from bayescal.calibrators.base.calibrator import Keeps, State
@@ -135,7 +136,7 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
         with np.errstate(divide="ignore"):
             return {"temperature": 1 / theta[..., 0]}
 
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
         return scaled_softmax(scores, theta[..., :1, None])
 
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.calibrators.multiclass.top_logits.vector import TopVector
 
@@ -58,5 +58,5 @@ class Vector(LinearCalibrator):
 
     _by_inputs: ClassVar[Any] = {"top_logits": TopVector}
 
-    def _centered(self, coef: Any, intercept: Any) -> tuple[Any, Any]:
+    def _centered(self, coef: XArray, intercept: Any) -> tuple[Any, Any]:
         return coef, intercept - namespace(intercept).mean(intercept, axis=-1, keepdims=True)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bayescal._core.arrays import Array, Arrays, namespace
+from bayescal._core.arrays import Array, Arrays, XArray, namespace
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import subtract_maximum
@@ -87,7 +87,7 @@ def _is_forked() -> bool:
     return os.getpid() != _PROCESS
 
 
-def _with_ones(values: Any) -> Any:
+def _with_ones(values: XArray) -> XArray:
     xp = namespace(values)
     return xp.concat([values, xp.ones((len(values), 1), dtype=values.dtype)], axis=1)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, wide
+from bayescal._core.arrays import XArray, namespace, wide
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.data.checks import check_choice, check_level
@@ -42,7 +42,7 @@ class DistinctRows(NamedTuple):
         return dict(zip(("points", "observed", "point_weights"), self, strict=True))
 
 
-def merge(scores: Any, y: np.ndarray, weights: np.ndarray) -> DistinctRows:
+def merge(scores: XArray, y: np.ndarray, weights: np.ndarray) -> DistinctRows:
     """Merge equal rows, so that integer weights and ties equal repeated rows."""
     k = scores.shape[1]
     first, index = distinct_rows(scores)
@@ -51,7 +51,7 @@ def merge(scores: Any, y: np.ndarray, weights: np.ndarray) -> DistinctRows:
     return DistinctRows(scores[first], observed / total[:, None], total)
 
 
-def floored_log(probabilities: Any) -> Any:
+def floored_log(probabilities: Any) -> XArray:
     """Compute the logarithm of probabilities, which are raised to the smallest normal float32.
 
     A zero stands for a probability that is too small for float32, not for certainty. The floor
@@ -87,14 +87,16 @@ class NeighborhoodCalibrator(Calibrator):
         check_choice(self.assumption, "assumption", ("errors", "labels"))
         check_crop(self.crop)
 
-    def _calibrated(self, scores: Any, averages: Any, crop: Any) -> Any:
+    def _calibrated(self, scores: XArray, averages: Any, crop: Any) -> Any:
         """Compute probabilities from averages (..., m, k) over neighbors; clip and normalize."""
         moved = averages if self.assumption == "labels" else scores - averages
         xp = namespace(moved)
         inside = xp.clip(wide(moved), crop, 1 - crop)
         return inside / xp.sum(inside, axis=-1, keepdims=True)
 
-    def _losses(self, averages: Any, scores: Any, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _losses(
+        self, averages: Any, scores: XArray, y: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
         """Compute weighted sums of log losses (candidates,) of averages (candidates, m, k)."""
         rows, crop = np.arange(len(y)), crop_floor(self.crop, scores.shape[1])
         losses = [-np.log(self._calibrated(scores, a, crop)[rows, y]) for a in averages]

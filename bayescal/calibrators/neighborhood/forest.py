@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import device, namespace, on_host, take_in_rows
+from bayescal._core.arrays import XArray, device, namespace, on_host, take_in_rows
 from bayescal._core.chunks import slices
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood import trees as _trees
@@ -163,10 +163,10 @@ class Forest(NeighborhoodCalibrator):
         index = np.cumsum(leaf).reshape(leaf.shape) - 1
         return state | {"leaf_index": index, "depth": np.asarray(_trees.depth(state["left"]))}
 
-    def _width(self, state: State, scores: Any) -> int:
+    def _width(self, state: State, scores: XArray) -> int:
         return math.prod(state["leaf_values"].shape[::2])
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         xp, parts = (
             namespace(scores),
             [state[name] for name in ("feature", "threshold", "left", "leaf_index")],

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import Array, matmul, namespace, on_host
+from bayescal._core.arrays import Array, XArray, matmul, namespace, on_host
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import softmax
@@ -159,7 +159,7 @@ class Kernel(NeighborhoodCalibrator):
             probabilities[part] = self._calibrated(scores[part], averages, float(state["crop"]))
         return probabilities
 
-    def _width(self, state: State, scores: Any) -> int:
+    def _width(self, state: State, scores: XArray) -> int:
         return 2 * state["keys"].shape[0]
 
     def _precompute(self, state: State) -> State:
@@ -170,16 +170,16 @@ class Kernel(NeighborhoodCalibrator):
         crop = {name: state[name] for name in ("crop", "least_probabilities") if name in state}
         return {"bandwidth": bandwidth, "keys": keys, "bias": bias, "values": values} | crop
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         products = matmul(self._queries(scores), state["keys"].T) / state["bandwidth"]
         weights = softmax(products + state["bias"])
         return self._calibrated(scores, matmul(weights, state["values"]), state["crop"])
 
-    def _queries(self, scores: Any) -> Any:
+    def _queries(self, scores: XArray) -> Any:
         """Compute queries (m, k), whose products with the keys divided by h are the scores."""
         return floored_log(scores) if self.kernel == "dirichlet_mixture" else scores
 
-    def _keys(self, probs: Any, weights: Any, bandwidths: np.ndarray) -> tuple[Any, Any]:
+    def _keys(self, probs: XArray, weights: XArray, bandwidths: np.ndarray) -> tuple[Any, Any]:
         """Compute keys (m, k) and biases (g, m) for all bandwidths, as NumPy or JAX arrays."""
         xp = namespace(probs)
         keys, bias = probs, xp.zeros((len(bandwidths), len(probs)))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host
+from bayescal._core.arrays import XArray, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
@@ -124,10 +124,10 @@ class KNN(NeighborhoodCalibrator):
             probabilities[part] = self._calibrated(scores[part], means[0], float(state["crop"]))
         return probabilities
 
-    def _width(self, state: State, scores: Any) -> int:
+    def _width(self, state: State, scores: XArray) -> int:
         return 8 * state["points"].shape[0]
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         index = self._index(_points(state))
         return self._calibrated(scores, sorted_means(index, scores, state["k"]), state["crop"])
 

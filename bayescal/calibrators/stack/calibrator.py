@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import matmul, namespace, on_host
+from bayescal._core.arrays import XArray, matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.estimator import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.base.parametric import ParametricCalibrator
@@ -308,7 +308,7 @@ class StackedScaling(ParametricCalibrator):
         # As long as the data: not kept in files.
         self.state_ = {name: value for name, value in state.items() if name not in _OF_ROWS}
 
-    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+    def _apply_in_blocks(self, state: State, scores: XArray) -> XArray:
         if on_host(scores) and "theta_draws" not in state:
             # In threads, with rows as columns.
             members, stack = _stack(state)
@@ -331,12 +331,12 @@ class StackedScaling(ParametricCalibrator):
             return report_of_rows(kept, self, held[kept.places], plain, in_sample=False)
         return super()._make_report(kept)
 
-    def _width(self, state: State, scores: Any) -> int:
+    def _width(self, state: State, scores: XArray) -> int:
         # A draw is of one member.
         members = 1 if "theta_draws" in state else len(_names(state))
         return 4 * scores.shape[1] * members
 
-    def _best(self, state: State, scores: Any) -> Any:
+    def _best(self, state: State, scores: XArray) -> XArray:
         members, stack = _stack(state)
         return mixture(members, stack, state["stack_weights"], scores)
 
@@ -386,7 +386,7 @@ class StackedScaling(ParametricCalibrator):
         draws = draw_jointly(members, stack, np.atleast_1d(state["stack_weights"]), sample)
         return self._precompute({**state, "theta_draws": draws, _STEPS: np.asarray(True)})
 
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
         """Compute probabilities (s, m, k) of draws, which are sorted by their members."""
         drawn, (members, stack) = self._describe(state, theta), _stack(state)
         counts = [int(state[f"draws_of_{i}"]) for i in range(len(members))]

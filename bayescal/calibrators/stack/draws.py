@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
 from bayescal.calibrators.multiclass.basis import Dimensions
@@ -102,7 +102,7 @@ def _canonical_parameters(layout: Layout, x: np.ndarray, weights: np.ndarray) ->
     return np.concatenate([matrix.ravel(), parts.diagonal[order], parts.shared])
 
 
-def slope_by_log_scale(member: Member, stack: Stack, theta: np.ndarray, scores: Any) -> Any:
+def slope_by_log_scale(member: Member, stack: Stack, theta: np.ndarray, scores: XArray) -> XArray:
     """Compute the derivative (n, k) of a member's logits by the logarithm of the scale."""
     ends = []
     for step in (_DIFFERENCE, -_DIFFERENCE):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host
+from bayescal._core.arrays import XArray, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences, softmax
 from bayescal._core.optimize import Search, Status, newton_on_interval
@@ -139,7 +139,7 @@ def find_basis(members: Sequence[Member], rows: Rows, scale: Scale) -> Basis:
 
 
 def fit_stack(
-    members: Sequence[Member], scores: Any, y: np.ndarray, weights: np.ndarray, count: int
+    members: Sequence[Member], scores: XArray, y: np.ndarray, weights: np.ndarray, count: int
 ) -> Fitted:
     """Fit all members to all rows, and to the complements of so many folds."""
     host = on_host(scores)
@@ -411,8 +411,8 @@ def choose(share: np.ndarray, seed: int) -> np.ndarray:
 
 
 def apply_draws(
-    members: Sequence[Member], stack: Stack, counts: Sequence[int], inverse: Any, scores: Any
-) -> Any:
+    members: Sequence[Member], stack: Stack, counts: Sequence[int], inverse: XArray, scores: XArray
+) -> XArray:
     """Compute probabilities (s, n, k): each draw's by its member, and its scale.
 
     The members' parameters in ``stack`` are draws (s, p), of which the first so many are of the

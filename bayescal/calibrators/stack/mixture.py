@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace, on_host
+from bayescal._core.arrays import XArray, matmul, namespace, on_host
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimize import Search, run_together
@@ -83,7 +83,7 @@ def log_mean(logs: Any, share: Any) -> Any:
     return top + xp.log(matmul(xp.exp(logs - top[:, None]), share))
 
 
-def mix(held: Any, weights: np.ndarray, start: Any = None) -> np.ndarray:
+def mix(held: XArray, weights: np.ndarray, start: Any = None) -> np.ndarray:
     """Find weights (q,) of a mixture of log probabilities (n, q) of the labels.
 
     They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2).
@@ -132,7 +132,7 @@ def _parts(held: Any) -> Any:
     return xp.exp(held - held.max(axis=1, keepdims=True))
 
 
-def mix_terms(weights: Any, parts: Any, share: Any) -> tuple[Any, Any, Any]:
+def mix_terms(weights: XArray, parts: Any, share: XArray) -> tuple[Any, Any, Any]:
     """Compute the log likelihood of a mixture, its gradient (q,), and minus its Hessian (q, q)."""
     mixed = matmul(parts, share)
     ratio = parts / mixed[:, None]
@@ -147,7 +147,7 @@ _log_mean_there = jax.jit(log_mean)
 
 
 def cross_fitted_losses(
-    held: Any, folds: np.ndarray, weights: np.ndarray, start: np.ndarray
+    held: XArray, folds: np.ndarray, weights: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
     """Compute the log loss (n,) of each row by a mixture whose weights do not know its fold."""
     losses = np.empty(len(held))

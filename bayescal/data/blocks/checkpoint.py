@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import XArray
 from bayescal._core.files import delete_partials, target_of, write_atomically
 from bayescal.data.rows import Sums
 
@@ -126,7 +127,7 @@ def rows_of(scores: Any) -> int:
     return shape[0] if shape else -1
 
 
-def _is_pair(values: Any) -> bool:
+def _is_pair(values: XArray) -> bool:
     """Return whether these are several arrays, such as the greatest logits and their classes."""
     return isinstance(values, tuple) and bool(values) and bool(getattr(values[0], "shape", ()))
 

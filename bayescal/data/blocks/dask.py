@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import XArray
 from bayescal._core.blas import single_threaded_blas
 from bayescal.data.blocks.sources import (
     Block,
@@ -187,5 +188,5 @@ _NOTHING = np.empty((0, 0))
 
 def _apply_to_chunk(
     chunk: Any, function: Callable[[Block], Any], block_id: tuple[int, ...] = (0,)
-) -> Any:
+) -> XArray:
     return read_block((), function, block_id[0], lambda: (chunk,))[1]

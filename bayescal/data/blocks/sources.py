@@ -10,7 +10,7 @@ from weakref import ref
 
 import numpy as np
 
-from bayescal._core.arrays import on_host
+from bayescal._core.arrays import XArray, on_host
 from bayescal._core.chunks import slices
 from bayescal.data.blocks.checkpoint import RowsChanged, check_unchanged, fingerprint
 
@@ -135,7 +135,7 @@ def _reference(blocks: Any) -> Callable[[], Any]:
         return lambda: blocks
 
 
-def of_array(scores: Any, y: Any, weights: Any) -> Source:
+def of_array(scores: XArray, y: XArray, weights: XArray) -> Source:
     """Return slices of any array with a shape, and of labels and weights beside it."""
     if len(scores.shape) not in (1, 2):
         raise ValueError(f"scores must have shape (n,) or (n, k), got {tuple(scores.shape)}")
@@ -159,7 +159,7 @@ def of_array(scores: Any, y: Any, weights: Any) -> Source:
     return Source(lambda: ((lambda part=part: read(part)) for part in parts), len(parts))
 
 
-def check_beside(values: Any, name: str, n: int) -> None:
+def check_beside(values: XArray, name: str, n: int) -> None:
     """Raise unless labels or weights are an array of so many rows."""
     shape = getattr(values, "shape", None)
     if shape is None:

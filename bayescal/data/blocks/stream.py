@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import on_host
+from bayescal._core.arrays import XArray, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal.data.blocks.checkpoint import Checkpoint, RowsChanged, rows_of
 from bayescal.data.blocks.dask import map_chunks, of_dask, on_scheduler
@@ -331,7 +331,7 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _source_of(scores: Any, y: Any, weights: Any, arrays: bool = False) -> Source | None:
+def _source_of(scores: XArray, y: XArray, weights: XArray, arrays: bool = False) -> Source | None:
     """Return the source of data that are read in blocks, or None for others.
 
     With ``arrays`` there is one of any array with a shape, and else only of those in files.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace
+from bayescal._core.arrays import XArray, matmul, namespace
 from bayescal._core.numerics import FLOOR
 from bayescal.data.order.classes import canonical_order
 from bayescal.data.order.equal_rows import distinct_rows
@@ -60,7 +60,7 @@ class FoldedRows:
         """The number of folds."""
         return int(self.fold.max()) + 1
 
-    def take(self, scores: Any, y: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    def take(self, scores: XArray, y: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         """Select the scores, labels and weights of the entries."""
         if self.sets is self.members:
             return scores, y, self.weights
@@ -80,7 +80,7 @@ class FoldedRows:
 
 
 def fold_scores(
-    scores: Any,
+    scores: XArray,
     y: np.ndarray,
     weights: np.ndarray,
     count: int,
@@ -138,7 +138,7 @@ def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
     return deal_rows(key, x, rank[codes], weights, count)
 
 
-def score_keys(scores: Any, order: Any) -> Any:
+def score_keys(scores: XArray, order: Any) -> Any:
     """Compute a number (n,) for the content of each row of scores (n, k).
 
     It is a combination of the scores in a canonical order of the classes.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace
+from bayescal._core.arrays import XArray, matmul, namespace
 
 #: Moments are rounded to so many digits, since sums in another order differ in the last ones.
 _DIGITS = 10
@@ -14,7 +14,7 @@ _DIGITS = 10
 LARGEST = 1e150
 
 
-def canonical_order(scores: Any, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def canonical_order(scores: XArray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Order the classes (k,) so that permuting the columns of scores (n, k) permutes the result.
 
     Whatever is computed or drawn for the classes in this order does not depend on the order of
@@ -29,7 +29,7 @@ def canonical_order(scores: Any, y: np.ndarray, weights: np.ndarray) -> np.ndarr
 
 
 def class_moments(
-    total: float, largest: float, scores: Any, y: np.ndarray, weights: np.ndarray
+    total: float, largest: float, scores: XArray, y: np.ndarray, weights: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Compute moments (4, k) of each class; those of parts of the rows add up.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host
+from bayescal._core.arrays import XArray, namespace, on_host
 from bayescal._core.lazy import jnp
 from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, Points
 from bayescal.data.rows import Rows, Source, Sums
@@ -59,7 +59,7 @@ def clip(rows: Rows) -> Rows:
     return rows._replace(scores=namespace(rows.scores).clip(rows.scores, -FAR, FAR))
 
 
-def _bin_sums(low: float, unit: float, z: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _bin_sums(low: float, unit: float, z: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
     """Sum the weights and the weighted log odds in the bins of both classes."""
     z = namespace(z).clip(z, -FAR, FAR)
     xp: Any = np if on_host(z) else jnp

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import XArray
 from bayescal._core.optimize import Status, iterate
 
 #: Prior standard deviations of the logarithm of the inverse temperature, with equal probability:
@@ -136,7 +137,7 @@ def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([first, second]) if np.ndim(first) else first
 
 
-def _fit_at(u: Any, points: Points, xp: Any, coarse: Points | None = None) -> Fitted:
+def _fit_at(u: XArray, points: Points, xp: Any, coarse: Points | None = None) -> Fitted:
     """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
     dtype = points.z.dtype
     basis = _make_basis(points, xp.exp(u), xp)
@@ -175,7 +176,7 @@ def _fit_at(u: Any, points: Points, xp: Any, coarse: Points | None = None) -> Fi
     return Fitted(basis, coef, factor, log_evidence, decrement)
 
 
-def make_columns(basis: Basis, z: Any, xp: Any = np) -> tuple[Any, Any]:
+def make_columns(basis: Basis, z: XArray, xp: Any = np) -> tuple[Any, Any]:
     """Compute offsets (s, n) and columns (s, 2, 17, n) of the regressions at z (n,)."""
     one, zero = _shapes(basis, z, xp)
     offset = one - zero
@@ -185,7 +186,7 @@ def make_columns(basis: Basis, z: Any, xp: Any = np) -> tuple[Any, Any]:
     return offset, xp.concat([parametric + xp.zeros_like(kernel[:, :, :1, :]), kernel], axis=2)
 
 
-def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
+def _shapes(basis: Basis, z: XArray, xp: Any) -> tuple[Any, Any]:
     """Compute logarithms (s, n) of the scaled, smoothed probabilities of classes 1 and 0."""
     x = basis.inverse[:, None] * z
     small = xp.log1p(xp.exp(-abs(x)))
@@ -195,12 +196,12 @@ def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
     return one, zero
 
 
-def _matern(distance: Any, length: Any, xp: Any) -> Any:
+def _matern(distance: Any, length: XArray, xp: Any) -> XArray:
     r = abs(distance) * (math.sqrt(3) / length[:, :, None, None])
     return (1 + r) * xp.exp(-r)
 
 
-def _make_basis(points: Points, inverse: Any, xp: Any) -> Basis:
+def _make_basis(points: Points, inverse: XArray, xp: Any) -> Basis:
     """Choose inducing inputs and lengths from the distribution of the offsets."""
     total = xp.sum(points.weights)
     basis = Basis(inverse, 1 / (total + 1), None, None)
@@ -217,7 +218,7 @@ def _make_basis(points: Points, inverse: Any, xp: Any) -> Basis:
     return basis._replace(inducing=inducing, length=length)
 
 
-def log_prior(u: Any, xp: Any = np) -> Any:
+def log_prior(u: XArray, xp: Any = np) -> XArray:
     """Compute the log prior density of log inverse temperatures, up to a constant."""
     narrow, wide = (-((u / scale) ** 2) / 2 - math.log(scale) for scale in LOG_SCALES)
     return xp.logaddexp(narrow, wide)
@@ -230,11 +231,11 @@ def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any,
     """
     prior = 1 / LOG_SCALES[-1] ** 2
 
-    def loss(u: Any) -> Any:
+    def loss(u: XArray) -> XArray:
         x = xp.exp(u)[:, None] * z
         return (xp.maximum(x, 0) + xp.log(1 + xp.exp(-abs(x)))) @ weights - x @ positives
 
-    def slopes(u: Any) -> tuple[Any, Any, Any]:
+    def slopes(u: XArray) -> tuple[Any, Any, Any]:
         x = xp.exp(u) * z
         p = (1 + xp.tanh(x / 2)) / 2
         square = (weights * p * (1 - p)) @ x**2
@@ -272,7 +273,7 @@ class _Problem(NamedTuple):
     amplitude: Any
 
 
-def _losses(problem: _Problem, theta: Any, xp: Any) -> tuple[Any, Any, Any]:
+def _losses(problem: _Problem, theta: XArray, xp: Any) -> tuple[Any, Any, Any]:
     """Compute penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
     points, offset, features, precision, amplitude = problem
     line = (amplitude * theta) @ features + offset[:, None, None]
@@ -304,7 +305,7 @@ def _pairs(features: Any, total: Any, xp: Any) -> Any:
     return pairs
 
 
-def _hessian(problem: _Problem, curvature: Any, pairs: Any, xp: Any) -> Any:
+def _hessian(problem: _Problem, curvature: Any, pairs: Any, xp: Any) -> XArray:
     """Compute the Hessians (s, 2, 10, 17, 17)."""
     amplitude, dtype = problem.amplitude, problem.amplitude.dtype
     sums = (curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)).astype(dtype)
@@ -344,11 +345,11 @@ def _minimize(
     total = xp.sum(problem.points.weights)
     pairs = _pairs(problem.features, total, xp)
 
-    def evaluate(theta: Any) -> tuple[Any, Any, Any]:
+    def evaluate(theta: XArray) -> tuple[Any, Any, Any]:
         value, gradient, curvature = _losses(problem, theta, xp)
         return value, gradient, _hessian(problem, curvature, pairs, xp)
 
-    def direction(gradient: Any, hessian: Any) -> tuple[Any, Any]:
+    def direction(gradient: XArray, hessian: Any) -> tuple[Any, Any]:
         step = -xp.linalg.solve(hessian, gradient[..., None])[..., 0]
         return step, xp.sum(gradient * step, -1)
 

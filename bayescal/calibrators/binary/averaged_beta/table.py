@@ -13,7 +13,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal.calibrators.base.calibrator import State
 
 #: Degree of the polynomials. A table begins with this many pieces, besides those between kinks.
@@ -84,7 +84,7 @@ def _buckets(low: np.ndarray, end: float) -> tuple[np.ndarray, int]:
         count *= 2
 
 
-def look_up(table: State, z: Any) -> Any:
+def look_up(table: State, z: XArray) -> XArray:
     """Return the log odds (m,) at scores (m,) of any library."""
     xp: Any = namespace(z)
     first, end, far = table["table_first"], table["table_end"], table["table_far"]

@@ -16,7 +16,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
-from bayescal._core.arrays import to_host
+from bayescal._core.arrays import XArray, to_host
 from bayescal._core.numerics import FLOOR
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.estimator import Estimator
@@ -173,8 +173,8 @@ def _is_of_rows(value: Any, n: int) -> bool:
 
 
 def fit_calibrator(
-    calibrator: Any, classes: Any, scores: Any, y: np.ndarray, weights: np.ndarray | None
-) -> Any:
+    calibrator: Any, classes: Any, scores: XArray, y: np.ndarray, weights: np.ndarray | None
+) -> XArray:
     """Fit a calibrator; set its classes, because the rows may lack some."""
     several = isinstance(classes, list)
     if not several and "classes" in calibrator.get_params() and calibrator.classes is None:

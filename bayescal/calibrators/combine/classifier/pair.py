@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from bayescal._core.arrays import to_host
+from bayescal._core.arrays import XArray, to_host
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.dispatch import location_of
 from bayescal.data.checks import check_unmasked
@@ -74,7 +74,7 @@ def find_response(calibrator: Any, estimator: Any) -> str:
     return response
 
 
-def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> Any:
+def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> XArray:
     """Compute the scores (m, 1) or (m, k) of a classifier for a calibrator.
 
     Classes that the classifier does not know get no probability. For multi-label problems, whose
@@ -103,7 +103,7 @@ def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> Any:
     return scores if both else scores[:, 1:]
 
 
-def _of_labels(scores: Any, estimator: Any, count: int, response: str) -> np.ndarray:
+def _of_labels(scores: XArray, estimator: Any, count: int, response: str) -> np.ndarray:
     """Return scores (m, labels), also from a list of probabilities (m, 2) or (m, 1)."""
     if isinstance(scores, list):
         known = getattr(estimator, "classes_", [[1]] * len(scores))
@@ -124,7 +124,7 @@ def _of_labels(scores: Any, estimator: Any, count: int, response: str) -> np.nda
     return scores
 
 
-def check_meaning(estimator: Any, calibrator: Any, classes: Any, scores: Any, X: Any) -> None:
+def check_meaning(estimator: Any, calibrator: Any, classes: Any, scores: XArray, X: Any) -> None:
     """Raise if three decision values (m, 3) belong to pairs of classes.
 
     Only three classes have as many pairs as classes. Decisions of pairs agree with the predictions

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import device, matmul, namespace
+from bayescal._core.arrays import XArray, device, matmul, namespace
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import softmax
 from bayescal._core.padding import pad_axis, padded_length
@@ -45,7 +45,7 @@ class Partition(NamedTuple):
     violation: float
 
 
-def membership(directions: Any, offsets: Any, rows: Any, hard: bool) -> Any:
+def membership(directions: XArray, offsets: Any, rows: Any, hard: bool) -> XArray:
     """Compute the weights (m, d) with which rows (m, k) belong to the parts."""
     values = matmul(rows, directions.T) + offsets
     if not hard:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace, on_host
+from bayescal._core.arrays import XArray, matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
 from bayescal.calibrators.base.calibrator import State
@@ -162,18 +162,18 @@ class GaussianProcess(ParametricCalibrator):
     def _describe(self, state: State, theta: Any) -> State:
         return {"deviation": theta}
 
-    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
         x = smooth(scores, state["inverse"], state["smoothing"])
         xp = namespace(scores)
         flat = xp.reshape(hats(state["nodes"], x), (-1, NODES))
         h = matmul(theta, xp.matrix_transpose(flat))
         return softmax(x + xp.reshape(h, (*theta.shape[:-1], -1, x.shape[1])))
 
-    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+    def _apply_in_blocks(self, state: State, scores: XArray) -> XArray:
         with single_threaded_blas() if on_host(scores) else nullcontext():
             return super()._apply_in_blocks(state, scores)
 
-    def _width(self, state: State, scores: Any) -> int:
+    def _width(self, state: State, scores: XArray) -> int:
         # Basis functions, or for each draw logits and probabilities.
         return (2 if "theta_draws" in state else NODES) * scores.shape[1]
 

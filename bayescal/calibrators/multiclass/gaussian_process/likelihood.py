@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import unit_of
@@ -78,7 +78,7 @@ def place_nodes(smoothing: float, k: int) -> np.ndarray:
     return np.linspace(np.log(smoothing / k), 0.0, NODES)
 
 
-def hats(nodes: Any, x: Any) -> Any:
+def hats(nodes: Any, x: XArray) -> XArray:
     """Compute the piecewise linear basis functions (..., 25) of the nodes at x (...)."""
     xp = namespace(x)
     step = nodes[1] - nodes[0]

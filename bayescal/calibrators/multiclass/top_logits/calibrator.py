@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.function import PredictFunction, at_least_single
 from bayescal.calibrators.multiclass.top_logits.probs import TopProbs
@@ -64,7 +64,7 @@ class TopLogitsCalibrator(Calibrator):
         """Fit the state to packed rows of k classes."""
 
     @abstractmethod
-    def _apply_top(self, state: State, rows: Any, k: int) -> Any:
+    def _apply_top(self, state: State, rows: Any, k: int) -> XArray:
         """Compute probabilities of the top classes and of all others (n, m + 1), or (n, k)."""
 
     def _check_inputs(self) -> None:
@@ -82,7 +82,7 @@ class TopLogitsCalibrator(Calibrator):
         assert self.classes is not None
         return len(class_array(self.classes))
 
-    def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
+    def _check_rows(self, scores: XArray, reset: bool) -> np.ndarray:
         k = self._class_count(scores)
         rows = pack(scores, k)
         check_distinct(rows, k)
@@ -95,7 +95,7 @@ class TopLogitsCalibrator(Calibrator):
             rows = PackedRows(*rows)
         return {**self._fit_top(rows, k), "k": np.asarray(k)}
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: XArray) -> XArray:
         return self._apply_top(state, scores, int(state["k"]))
 
     def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
@@ -119,7 +119,7 @@ class TopLogitsCalibrator(Calibrator):
         return self._public_name
 
 
-def _as_top_probs(indices: Any, probs: Any, k: int) -> TopProbs:
+def _as_top_probs(indices: Any, probs: XArray, k: int) -> TopProbs:
     """Split probabilities (n, m + 1) or (n, k) into those of top classes and the rest."""
     xp, m = namespace(probs), indices.shape[1]
     rest = probs[:, m] if probs.shape[1] > m else xp.zeros_like(probs[:, 0])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import XArray, namespace
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.numerics import softmax, unit_of
 from bayescal._core.optimize import Minimum
@@ -62,7 +62,7 @@ class TopVector(TopLogitsCalibrator):
         factor = np.where(np.append(present, False), 0.0, 1 / (1 + mass))
         return {**state, "missing_inverse": np.asarray(inverse), "missing_factor": factor}
 
-    def _apply_top(self, state: State, rows: Any, k: int) -> Any:
+    def _apply_top(self, state: State, rows: Any, k: int) -> XArray:
         top, xp = unpack(rows, k), namespace(rows)
         (n, c), m = top.x.shape, top.indices.shape[1]
         others = xp.full_like(top.indices[:, : c - m], k)

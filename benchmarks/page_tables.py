@@ -171,7 +171,10 @@ def agreement() -> str:
     rows = []
     for precision in ("float64", "float32"):
         keys = [f"{library}, {precision}" for library in libraries]
-        worst = [max(each[key] for each in result("function_agreement").values()) for key in keys]
+        worst = [
+            max(each[key] for each in result("function_agreement")["calibrators"].values())
+            for key in keys
+        ]
         rows.append([precision, *(f"{value:.0e}".replace("e-0", "e-") for value in worst)])
     return table(
         ["precision", *libraries], [[cell.replace("0e+00", "0") for cell in row] for row in rows]

@@ -9,6 +9,7 @@ from benchmarks.figures import (
     against,
     in_units,
     memory,
+    number,
     on_device,
     result,
     scale,
@@ -303,10 +304,56 @@ def deployed_groups() -> str:
     return table(["method", *heads], rows)
 
 
+def reproducibility() -> str:
+    """Return the largest differences between variants of a run, beside the stated tolerances."""
+    recorded = result("reproducibility")
+    variants = {row["variant"]: row["groups"] for row in recorded["rows"]}
+    rows = []
+    for group, tolerances in recorded["tolerances"].items():
+        same, others = (
+            max(variants[name][group]["difference"] for name in names)
+            for names in (("again", "one thread", "an empty cache", "a full cache"), OTHERS)
+        )
+        stated = ["none" if bound is None else _power(bound) for bound in tolerances]
+        rows.append([group, _power(same), stated[0], _power(others), stated[1]])
+    heads = ["results", "threads and caches: largest difference", "stated"]
+    return table([*heads, "other versions: largest difference", "stated"], rows)
+
+
+#: Environments of the runs with other versions.
+OTHERS = ("oldest", "newest")
+
+
+def _power(value: float) -> str:
+    return "0" if value == 0 else f"{value:.0e}".replace("e-0", "e-")
+
+
+def versions_of_runs() -> str:
+    """Return the versions that results of several runs have."""
+    names = {"numpy": "NumPy", "jax": "JAX", "scipy": "SciPy", "scikit-learn": "scikit-learn"}
+    titles = {"again": "this machine", "oldest": "lowest", "newest": "newest"}
+    found = {row["variant"]: row["versions"] for row in result("reproducibility")["rows"]}
+    rows = [
+        [title, found[key]["python"], *(found[key][name] for name in names)]
+        for key, title in titles.items()
+    ]
+    return table(["environment", "Python", *names.values()], rows)
+
+
+def branches() -> str:
+    """Return the share of lines and branches that the fast tests take, by folder."""
+    rows = [
+        [folder, number(facts["num_branches"]), f"{facts['lines']:.1%}", f"{facts['branches']:.1%}"]
+        for folder, facts in result("branches")["folders"].items()
+    ]
+    return table(["folder", "branches", "lines taken", "branches taken"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
         agreement,
+        branches,
         collections,
         compiled,
         deployed_groups,
@@ -321,9 +368,11 @@ TABLES: dict[str, Callable[[], str]] = {
         nba,
         nba_monitor,
         real_scores,
+        reproducibility,
         streams,
         study,
         tables,
         training,
+        versions_of_runs,
     )
 }

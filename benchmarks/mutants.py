@@ -6,7 +6,7 @@ A mutant is the package with one change: another comparison, arithmetic operator
 statement or term less. Mutants are drawn at random, with a seed, from ``metrics/``, ``regression/``
 and ``calibrators/``. Each one runs in a process whose import hook compiles the changed syntax tree;
 nothing is written to the working tree. The test files that name what the module defines run first,
-then frozen numbers, until one fails.
+then frozen numbers, until one fails: one case of each test, then all cases.
 
 Each verdict is written as soon as it is known; a second run goes on with the mutants that are
 missing, and repeats those whose module has changed. A mutant that no test can notice, since it
@@ -225,9 +225,15 @@ class Hook(importlib.abc.MetaPathFinder):
 
 
 def verdict(mutant: Mutant, log: Path) -> dict[str, Any]:
+    """Run one case of each test on a mutant, and all cases if it survives."""
+    few = run(mutant, log, "one")
+    return few if few["verdict"] != "survived" else run(mutant, log, "all")
+
+
+def run(mutant: Mutant, log: Path, cases: str) -> dict[str, Any]:
     """Run the tests of a mutant in a process, and say how they ended."""
     start = time.perf_counter()
-    call = [sys.executable, __file__, "--worker", *map(str, mutant)]
+    call = [sys.executable, __file__, "--worker", *map(str, mutant), cases]
     with log.open("wb") as output:
         process = subprocess.Popen(call, stdout=output, stderr=output)
         _, status, usage = os.wait4(process.pid, 0)
@@ -245,7 +251,7 @@ def verdict(mutant: Mutant, log: Path) -> dict[str, Any]:
     return {"verdict": "killed", "by": by[1], **facts}
 
 
-def worker(mutant: Mutant) -> int:
+def worker(mutant: Mutant, cases: str) -> int:
     """Run the tests in this process, in which one module is changed."""
     import pytest
 
@@ -253,6 +259,7 @@ def worker(mutant: Mutant) -> int:
     sys.meta_path.insert(0, Hook(mutant))
     options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
     options += ["-o", "addopts=--import-mode=importlib --strict-markers", "--timeout=600"]
+    options += ["--one-case"] if cases == "one" else []
     return int(pytest.main([*options, *tests_of(mutant.path)]))
 
 
@@ -274,13 +281,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks/results/mutants.json")
-    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     os.chdir(ROOT)
     if options.worker:
-        path, line, node, change = options.worker
-        sys.exit(worker(Mutant(path, int(line), int(node), change)))
+        path, line, node, change, cases = options.worker
+        sys.exit(worker(Mutant(path, int(line), int(node), change), cases))
     from benchmarks.provenance import read, write
 
     results = read(options.json)

@@ -22,12 +22,12 @@ import hashlib
 import importlib.abc
 import importlib.util
 import os
-import random
 import re
 import resource
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -175,11 +175,20 @@ def compiled(mutant: Mutant) -> CodeType:
 
 
 def draw(count: int, seed: int) -> list[Mutant]:
-    """Draw mutants at random; the first ones of a larger draw are those of a smaller."""
-    files = [p for f in FOLDERS for p in sorted((ROOT / "bayescal" / f).rglob("*.py"))]
-    every = [mutant for path in files for mutant in mutants_of(path)]
-    random.Random(seed).shuffle(every)
-    return every[:count]
+    """Draw mutants at random; the first ones of a larger draw are those of a smaller.
+
+    The order is that of hashes of the changed lines: changes elsewhere do not alter it.
+    """
+    keyed, met = [], Counter[str]()
+    for folder in FOLDERS:
+        for path in sorted((ROOT / "bayescal" / folder).rglob("*.py")):
+            lines = path.read_text("utf-8").splitlines()
+            for mutant in mutants_of(path):
+                text = f"{seed} {mutant.path} {lines[mutant.line - 1]} {mutant.change}"
+                met[text] += 1
+                key = hashlib.sha256(f"{text} {met[text]}".encode()).hexdigest()
+                keyed.append((key, mutant))
+    return [mutant for _, mutant in sorted(keyed)[:count]]
 
 
 # --- tests --------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def main() -> None:
         files = json.loads((folder / "report.json").read_text("utf-8"))["files"]
     folders = by_folder(files)
     missing = {
-        path[path.index("bayescal") :]: facts["missing_branches"]
+        path[path.index("bayescal") :]: [f"{a} -> {b}" for a, b in facts["missing_branches"]]
         for path, facts in sorted(files.items())
         if facts["missing_branches"]
     }

@@ -142,25 +142,6 @@ def on_device(job: str) -> dict[str, Any]:
 # --- proof --------------------------------------------------------------------------------------
 
 
-def mutants(fact: str) -> str:
-    """Return a fact of the summary of mutants: how many were judged and killed, or the shares."""
-    summary = result("mutants")["summary"]
-    judged, killed = summary["judged"], summary["killed"]
-    survived = 1 - killed / judged
-    error = (survived * (1 - survived) / judged) ** 0.5
-    return {
-        "judged": number(judged),
-        "killed": number(killed),
-        "survived": f"{survived:.0%}",
-        "error": f"{error:.0%}",
-    }[fact]
-
-
-def branch_share(folder: str = "all") -> str:
-    """Return the share of branches that the fast tests take."""
-    return f"{result('branches')['folders'][folder]['branches']:.1%}"
-
-
 def golden_files() -> str:
     """Count the stored files of version 0.1.0."""
     folder = RESULTS.parents[1] / "tests" / "golden" / "files"

@@ -24,6 +24,7 @@ import importlib.util
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -249,6 +250,8 @@ def run(mutant: Mutant, log: Path, cases: str) -> dict[str, Any]:
     text = log.read_text("utf-8", errors="replace")
     seconds = round(usage.ru_utime + usage.ru_stime, 1)
     facts = {"seconds": seconds, "wall": round(time.perf_counter() - start, 1)}
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGTERM, signal.SIGINT):
+        raise KeyboardInterrupt
     if os.WIFSIGNALED(status):
         return {"verdict": "timeout" if seconds >= LIMIT else "killed", "by": "signal", **facts}
     by = re.search(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)

@@ -9,7 +9,6 @@ from benchmarks.figures import (
     against,
     in_units,
     memory,
-    number,
     on_device,
     result,
     scale,
@@ -331,7 +330,7 @@ def _power(value: float) -> str:
 def versions_of_runs() -> str:
     """Return the versions that results of several runs have."""
     names = {"numpy": "NumPy", "jax": "JAX", "scipy": "SciPy", "scikit-learn": "scikit-learn"}
-    titles = {"again": "this machine", "oldest": "lowest", "newest": "newest"}
+    titles = {"again": "of the comparison", "oldest": "lowest", "newest": "newest"}
     found = {row["variant"]: row["versions"] for row in result("reproducibility")["rows"]}
     rows = [
         [title, found[key]["python"], *(found[key][name] for name in names)]
@@ -340,20 +339,10 @@ def versions_of_runs() -> str:
     return table(["environment", "Python", *names.values()], rows)
 
 
-def branches() -> str:
-    """Return the share of lines and branches that the fast tests take, by folder."""
-    rows = [
-        [folder, number(facts["num_branches"]), f"{facts['lines']:.1%}", f"{facts['branches']:.1%}"]
-        for folder, facts in result("branches")["folders"].items()
-    ]
-    return table(["folder", "branches", "lines taken", "branches taken"], rows)
-
-
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
         agreement,
-        branches,
         collections,
         compiled,
         deployed_groups,

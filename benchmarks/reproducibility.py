@@ -145,7 +145,9 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         for name, numbers in results.items():
             a, b = np.array(numbers), np.array(other["results"][group][name])
             same = np.isnan(a) & np.isnan(b) | (a == b)
-            off[name] = float(np.max(np.where(same, 0.0, np.abs(a - b)), initial=0.0))
+            with np.errstate(invalid="ignore"):
+                gaps = np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf)
+            off[name] = float(np.max(np.where(same, 0.0, gaps), initial=0.0))
         worst = max(off, key=lambda name: off[name])
         largest[group] = {"difference": off[worst], "of": worst, "results": len(off)}
     return largest

@@ -218,6 +218,11 @@ class Auto(ClassifierMixin, Combination):
         check_is_fitted(self)
         return self.calibrators_[0].predict(scores)
 
+    def _advice(self, name: str) -> str | None:
+        if name == "predict_interval":
+            return "with 30 and more classes it has a posterior only if inference='laplace'"
+        return super()._advice(name)
+
     @available_if(_has_interval)
     @dispatched
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:

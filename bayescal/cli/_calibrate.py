@@ -6,6 +6,7 @@ import ast
 import re
 import time
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -39,7 +40,9 @@ from bayescal.cli._options import (
 )
 from bayescal.cli._streams import open_rows
 
-_METHODS = sorted(["sigmoid", *(name.lower() for name in METHODS)])
+#: Names of Platt scaling that are not names of classes.
+_PLATT = ("platt", "sigmoid")
+_METHODS = sorted([*_PLATT, *(name.lower() for name in METHODS)])
 
 
 def fit_file(
@@ -78,7 +81,10 @@ def fit_file(
     weights: Weights = None,
     method: Annotated[
         str,
-        completing(*_METHODS, help="A calibrator's class in any case, as temperature; or sigmoid."),
+        completing(
+            *_METHODS,
+            help="A calibrator, such as beta or isotonic; bayescal methods lists them.",
+        ),
     ] = "Auto",
     option: Annotated[
         list[str] | None,
@@ -219,9 +225,12 @@ def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndar
 
 def _check_method(method: str) -> None:
     """Raise if no calibrator has this name."""
-    known = [*METHODS, "sigmoid"]
-    if re.sub(r"[\W_]", "", method).lower() not in [name.lower() for name in known]:
-        raise CommandError(f"--method must be one of {', '.join(known)}, got {method!r}")
+    known = [*METHODS, *_PLATT]
+    key, names = re.sub(r"[\W_]", "", method).lower(), {name.lower(): name for name in known}
+    if key not in names:
+        similar = get_close_matches(key, names, 1)
+        hint = f"; did you mean {names[similar[0]]!r}?" if similar else ""
+        raise CommandError(f"--method must be one of {', '.join(known)}, got {method!r}{hint}")
 
 
 def list_methods() -> None:

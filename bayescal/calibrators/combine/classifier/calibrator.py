@@ -330,6 +330,14 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             return (probs > 0.5).astype(int)
         return most_probable(self.classes_, probs)
 
+    def _advice(self, name: str) -> str | None:
+        if name in ("calibrator_", "estimator_"):
+            return f"there is one for each of the pairs, in {name[:-1]}s_"
+        if name == "predict_interval" and hasattr(self, "calibrators_"):
+            title = type(self.calibrators_[0]).__name__
+            return f"its calibrator, {title}, has no posterior; Auto(), the default, has one"
+        return super()._advice(name)
+
     @available_if(_has_interval)
     @dispatched
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:

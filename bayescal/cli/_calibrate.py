@@ -60,13 +60,13 @@ def fit_file(
     columns: Annotated[
         str | None,
         typer.Option(
-            help="Column of the second class, or one for each class with commas between. By "
+            help="Column of the second class, or columns of all classes separated by commas. By "
             "default all other columns of numbers, if these can only be the scores."
         ),
     ] = None,
     classes: Annotated[
         str | None,
-        typer.Option(help="Labels with commas between, in the order of the columns."),
+        typer.Option(help="Labels separated by commas, in the order of the columns."),
     ] = None,
     inputs: Annotated[
         str,
@@ -89,7 +89,7 @@ def fit_file(
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=VALUE, of the method, as inference=laplace; may be given several times."
+            help="Option of the method as NAME=VALUE, such as inference=laplace; can be repeated."
         ),
     ] = None,
     seed: Seed = 0,
@@ -129,7 +129,9 @@ def fit_file(
 
 
 def apply_file(
-    calibrator: Annotated[Path, typer.Argument(help="Written by fit.", show_default=False)],
+    calibrator: Annotated[
+        Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
+    ],
     file: Annotated[
         Path,
         typer.Argument(
@@ -146,7 +148,7 @@ def apply_file(
         ),
     ],
     prefix: Annotated[
-        str, typer.Option(help="Of the new columns, before the names of the classes.")
+        str, typer.Option(help="Prefix of the new columns; the names of the classes follow.")
     ] = "calibrated_",
     interval: Annotated[
         float | None,
@@ -158,7 +160,7 @@ def apply_file(
     inputs: Annotated[
         str | None,
         typer.Option(
-            help="percent if the columns hold percentages; by default as they were for fit."
+            help="percent if the columns hold percentages; by default the same as for fit."
         ),
     ] = None,
     sep: Sep = None,
@@ -234,7 +236,7 @@ def _check_method(method: str) -> None:
 
 
 def list_methods() -> None:
-    """List the methods of fit, with a line for each."""
+    """List the calibrators that fit --method accepts."""
     width = max(map(len, METHODS))
     for name in METHODS:
         kind = "two classes" if MODULES[name].startswith("binary.") else "any classes"
@@ -242,7 +244,9 @@ def list_methods() -> None:
 
 
 def export_file(
-    calibrator: Annotated[Path, typer.Argument(help="Written by fit.", show_default=False)],
+    calibrator: Annotated[
+        Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
+    ],
     out: Annotated[
         Path,
         typer.Argument(help="File to write: .onnx, .stablehlo or .pt2.", show_default=False),
@@ -250,7 +254,9 @@ def export_file(
     *,
     dtype: Annotated[
         str,
-        completing("float32", "float64", help="Of scores and probabilities: float32 or float64."),
+        completing(
+            "float32", "float64", help="Type of scores and probabilities: float32 or float64."
+        ),
     ] = "float32",
 ) -> None:
     """Write a calibrator as a program that runs without bayescal."""

@@ -245,15 +245,17 @@ class Fits(NamedTuple):
 
     def _search(self, job: Job, start: np.ndarray, begin: Losses, tolerance: float) -> Search:
         plan, i = self.plan, job.member
+        method = approximation(plan.members[i], plan.plain, plan.layout.dimensions)
         objective = Objective(
             penalties(plan.members[i], plan.layout.dimensions),
             self.designs.total,
             self.designs.rounding,
             partial(measure, plan, self.sample, i),
-            approximation(plan.members[i], plan.plain, plan.layout.dimensions).patience,
+            method.patience,
         )
         if job.fold == ALL:
-            return descend(objective, start, begin, self.curvatures[i], tolerance)
+            share = method.promise
+            return descend(objective, start, begin, self.curvatures[i], share * tolerance)
         # As large a share of the rows, and of the penalties.
         share = 1 - 1 / self.designs.count
         given = objective.divided(share), start, begin, self.curvatures[i].divided(share)

@@ -95,6 +95,11 @@ class Auto(ClassifierMixin, Combination):
     stack has already computed them. For raw scores in blocks it is the loss of ``AveragedBeta``,
     with the two parameters of Platt scaling fixed. For ``mode="single"`` in blocks it is unknown.
 
+    See Also
+    --------
+    CalibratedClassifier : Calibrate a classifier by cross-validation, by default with ``Auto``.
+    AveragedBeta, StackedScaling : The calibrators of binary and multi-class scores.
+
     Examples
     --------
     >>> import numpy as np

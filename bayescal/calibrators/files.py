@@ -80,9 +80,9 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     import safetensors.numpy
 
     if not _is_public_class(type(calibrator)):
-        raise TypeError(
-            f"calibrator must be a fitted calibrator of bayescal, got {type(calibrator).__name__}"
-        )
+        name = type(calibrator).__name__
+        hint = "; posteriors can be pickled" if name in ("Posterior", "Prediction") else ""
+        raise TypeError(f"calibrator must be a fitted calibrator of bayescal, got {name}{hint}")
     check_is_fitted(calibrator)
     writer = _Writer()
     described = json.dumps(writer.encode(calibrator, "calibrator"))

@@ -38,6 +38,11 @@ class Beta(OnlineCalibrator, LogOddsCalibrator):
     ----------
     a_, b_, c_ : float
 
+    See Also
+    --------
+    AveragedBeta : Beta regressions and curves, averaged by their evidence.
+    Logistic : The map with a = b.
+
     Notes
     -----
     Intervals assume that the true map has this form. In simulations with 20, 100 and 1,000 rows,

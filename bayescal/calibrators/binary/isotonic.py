@@ -46,6 +46,12 @@ class Isotonic(MonotoneCalibrator):
     thresholds_, values_ : arrays
         Points between which the map is linear.
 
+    See Also
+    --------
+    CenteredIsotonic : Straight lines in place of steps.
+    NearIsotonic : Decreases are penalized, not forbidden.
+    VennAbers : Two isotonic fits that bound each probability.
+
     Notes
     -----
     The state is ``thresholds`` (k,), ascending, the ends of the blocks, and ``values`` (k,).

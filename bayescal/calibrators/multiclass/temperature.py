@@ -73,6 +73,12 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
     needs memory for up to 16 million numbers besides the scores; a fit to blocks needs as much in
     each thread and for a sample. The prior of the posterior is log T ~ N(0, 1.5^2).
 
+    See Also
+    --------
+    EnsembleTemperature : Mix scaled, original and uniform probabilities.
+    Vector : A factor and an intercept for each class.
+    Auto : The default calibrator, which also corrects errors that differ between classes.
+
     References
     ----------
     C. Guo et al. (2017), On calibration of modern neural networks.

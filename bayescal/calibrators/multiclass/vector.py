@@ -41,6 +41,11 @@ class Vector(LinearCalibrator):
     gradient_norm_ : float
         Largest entry of the gradient of the mean loss.
 
+    See Also
+    --------
+    StructuredVector : Factors and intercepts shrunk toward a temperature.
+    Matrix : A full matrix, with penalties.
+
     References
     ----------
     C. Guo et al. (2017), On calibration of modern neural networks.

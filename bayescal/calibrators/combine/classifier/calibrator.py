@@ -105,6 +105,11 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         held-out rows of each pair; the mean of the probabilities is at least as good. A copy has
         the report only if it was requested before.
 
+    See Also
+    --------
+    Auto : The default calibrator, for scores from any source.
+    PriorShift : Correct calibrated probabilities for label shift.
+
     References
     ----------
     B. Lucena (2018), Spline-based probability calibration, algorithm 4.

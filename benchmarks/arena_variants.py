@@ -14,7 +14,6 @@ published set of members, or of the published average, in units of 0.0001.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -36,6 +35,7 @@ from bayescal.calibrators.stack.calibrator import MEMBERS, _plan
 from bayescal.calibrators.stack.fit import fit_stack, mixture
 from bayescal.calibrators.stack.mixture import log_mean, mix
 from bayescal.data.scores import convert
+from benchmarks import provenance
 from benchmarks.studies.arena import Experiment, find_experiments, read_experiment
 
 Array = np.ndarray
@@ -263,7 +263,7 @@ def main() -> None:
 
 def keep(path: Path | None, found: dict[str, Any]) -> None:
     if path is not None:
-        path.write_text(json.dumps(found, indent=1))
+        provenance.write(path, found)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import json
 import os
 import time
 import warnings
@@ -37,9 +36,9 @@ import numpy as np
 import pandas as pd
 from bench_monitor import alarm_of_bayescal, alarm_of_probcal, draw
 from scipy.special import expit, logit
-from side_by_side import versions
 
 import bayescal as bc
+from benchmarks.provenance import read, write
 
 Array = np.ndarray
 RATES: tuple[Any, ...] = (1.0, 0.97, 0.9, 0.8, 0.6, 0.4, "auto")
@@ -379,9 +378,8 @@ def main() -> None:
         rows = parts[name](options.runs, Path(options.data))
         print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
         if options.json:
-            kept = json.loads(options.json.read_text()) if options.json.exists() else {}
-            kept |= {"versions": versions(["probcal", "river", "mcgrad"]), name: rows}
-            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+            kept = read(options.json)
+            write(options.json, {**kept, name: rows}, ["probcal", "river", "mcgrad"])
 
 
 if __name__ == "__main__":

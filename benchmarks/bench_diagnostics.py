@@ -14,7 +14,6 @@ the object's own ``ess`` and ``pareto_k``, and of what ``arviz.summary`` says of
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 import bayescal as bc
+from benchmarks.provenance import write
 
 SIZES = (4, 40, 400, 4000)
 INTEGRATORS = ("montecarlo", "sobol", "importance", "quadrature", "nuts")
@@ -75,7 +75,7 @@ def main() -> None:
             print(*(f"{name} {value}" for name, value in rows[-1].items()), sep=", ", flush=True)
     if args.json:
         found = {"repeats": args.repeats, "draws": DRAWS, "exported": EXPORTED, "rows": rows}
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        write(args.json, found)
 
 
 def _short(value: Any) -> Any:

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.provenance import write
 
 WIDTHS, POINTS, OBSERVATIONS, REPEATS = np.linspace(0.5, 5, 10), 100, 50, 5
 JOBS = "montecarlo", "importance", "quadrature", "quadrature three"
@@ -95,15 +94,8 @@ def main() -> None:
             table.add_row(job, way, *(f"{value:.3f}" for value in row.values()))
     Console(width=100).print(table)
     if options.json:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-        about = {
-            "cores": cores,
-            "shared": "other programs ran on these cores: compare processor times",
-            "python": platform.python_version(),
-            "versions": {p: version(p) for p in ("jax", "jaxlib", "numpyro", "numpy")},
-        }
-        found = {"environment": about, "results": results}
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        shared = "other programs ran on these cores: compare processor times"
+        write(options.json, {"environment": {"shared": shared}, "results": results})
 
 
 if __name__ == "__main__":

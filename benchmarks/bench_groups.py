@@ -14,7 +14,6 @@ have analytic intervals, and those of sums by group where these came in blocks.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import numpy as np
 from bayescal.metrics.uncertainty import calibration_tests as _significance
 from bayescal.metrics.uncertainty import measured as _measured
 from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
+from benchmarks.provenance import read, write
 
 METRICS = ("log_loss", "brier_score", "ece", "ece, equal mass", "debiased_ece")
 TRUTHS = (
@@ -130,10 +130,9 @@ def main() -> None:
         rows.append(row)
         print(row, flush=True)
     if options.json:
-        kept = json.loads(options.json.read_text())["rows"] if options.json.exists() else []
-        new = {row["metric"] for row in rows}
-        rows = [row for row in kept if row["metric"] not in new] + rows
-        options.json.write_text(json.dumps({"level": base.LEVEL, "rows": rows}, indent=1) + "\n")
+        kept, new = read(options.json), {row["metric"] for row in rows}
+        others = [row for row in kept.get("rows", []) if row["metric"] not in new]
+        write(options.json, {**kept, "level": base.LEVEL, "rows": others + rows})
 
 
 if __name__ == "__main__":

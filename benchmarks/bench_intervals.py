@@ -14,7 +14,6 @@ found of other metrics stays.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from bayescal import metrics
 from bayescal._core.numerics import sigmoid
 from bayescal.metrics.uncertainty.measured import measure
+from benchmarks.provenance import read, write
 
 Array = np.ndarray
 Draw = Callable[[np.random.Generator, int], tuple[Array, Array, Array]]
@@ -140,10 +140,10 @@ def main() -> None:
                 line = f"{name:26} {title:36} {n:4} {values}  {shares}      {row['rejected']:.3f}"
                 print(line, flush=True)
     if options.json:
-        kept = json.loads(options.json.read_text())["rows"] if options.json.exists() else []
-        rows = [row for row in kept if row["metric"] not in options.metric] + rows
-        facts = {"level": LEVEL, "repeats": options.repeats, "rows": rows}
-        options.json.write_text(json.dumps(facts, indent=1) + "\n")
+        kept = read(options.json)
+        others = [row for row in kept.get("rows", []) if row["metric"] not in options.metric]
+        facts = {"level": LEVEL, "repeats": options.repeats, "rows": others + rows}
+        write(options.json, {**kept, **facts})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +37,7 @@ from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.data.rows import Rows
 from bayescal.regression import draws as tempered
 from bayescal.regression.method import Method
+from benchmarks.provenance import read, write
 
 Array = np.ndarray
 DRAWS, LEVEL = 1000, 0.05
@@ -203,12 +203,11 @@ def main() -> None:
             facts = {"case": name, "rows": n, "draws": kind, "seed": options.seed}
             rows.append({**facts, "repeats": options.repeats, **row})
     if options.json:
-        kept = json.loads(options.json.read_text())["rows"] if options.json.exists() else []
+        kept = read(options.json)
         key = itemgetter("case", "rows", "draws", "seed")
         new = {key(row) for row in rows}
-        rows = [row for row in kept if key(row) not in new] + rows
-        facts = {"level": LEVEL, "draws": DRAWS, "rows": rows}
-        options.json.write_text(json.dumps(facts, indent=1) + "\n")
+        others = [row for row in kept.get("rows", []) if key(row) not in new]
+        write(options.json, {**kept, "level": LEVEL, "draws": DRAWS, "rows": others + rows})
 
 
 if __name__ == "__main__":

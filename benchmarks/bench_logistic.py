@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.provenance import write
 
 SIZES = {"1e4": (10_000, 1, 1), "1e6": (1_000_000, 1, 1), "30 features": (10_000, 30, 1)}
 MANY = 100_000, 50
@@ -239,16 +238,8 @@ def main() -> None:
         table.add_section()
     Console(width=100).print(table)
     if options.json:
-        packages = "jax", "jaxlib", "numpy", "scikit-learn"
-        environment = {
-            "device": f"cpu {platform.machine()}",
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-            "python": platform.python_version(),
-            "versions": {name: version(name) for name in packages},
-            "sizes": {**SIZES, "many": MANY, **LASSO},
-        }
-        everything = {"environment": environment, "results": results}
-        options.json.write_text(json.dumps(everything, indent=1) + "\n")
+        sizes = {**SIZES, "many": MANY, **LASSO}
+        write(options.json, {"sizes": sizes, "results": results})
 
 
 if __name__ == "__main__":

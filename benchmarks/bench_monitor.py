@@ -21,7 +21,6 @@ measured.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -29,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from side_by_side import versions
 
 import bayescal as bc
+from benchmarks.provenance import read, write
 
 TRUTHS = [
     (0.5, 0.0),
@@ -234,9 +233,7 @@ def main() -> None:
         if name in options.part:
             rows = part()
             if options.json:
-                kept = json.loads(options.json.read_text()) if options.json.exists() else {}
-                kept |= {"versions": versions(["probcal"]), name: rows}
-                options.json.write_text(json.dumps(kept, indent=1) + "\n")
+                write(options.json, {**read(options.json), name: rows}, ["probcal"])
 
 
 if __name__ == "__main__":

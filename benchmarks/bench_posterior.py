@@ -16,17 +16,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.provenance import write
 
 DRAWS, OBSERVATIONS, POINTS, DATA_SETS = 100_000, 50, 10_000, 1_000
 METHODS = ("predictive", "preds", "coeffs", "map")
@@ -177,17 +177,9 @@ def in_fresh_process(task: str) -> dict[str, Any]:
 def environment() -> dict[str, Any]:
     import jax
 
-    import bayescal
-
     device = jax.devices()[0]
     return {
         "device": f"{device.platform} {device.device_kind}",
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "python": platform.python_version(),
-        "versions": {
-            "bayescal": bayescal.__version__,
-            **{p: version(p) for p in ("jax", "jaxlib", "numpyro", "numpy")},
-        },
         "sizes": {
             "draws": DRAWS,
             "observations": OBSERVATIONS,
@@ -247,7 +239,7 @@ def main() -> None:
             f"special-function units {row['limit_s']:.2f} s, ratio {row['ratio']:.2f}"
         )
     if options.json:
-        options.json.write_text(json.dumps(everything, indent=1) + "\n")
+        write(options.json, everything)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ same with the calibrator taken for exact, and seconds of a fit of PriorShift.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -31,6 +30,7 @@ import numpy as np
 
 import bayescal as bc
 from bayescal._core.numerics import log_softmax
+from benchmarks.provenance import write
 
 Array = np.ndarray
 NETWORKS = {
@@ -151,7 +151,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = run(arguments.data, arguments.repeats)
     if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+        write(arguments.json, {"rows": rows})
 
 
 if __name__ == "__main__":

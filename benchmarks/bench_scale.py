@@ -14,18 +14,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.provenance import write
 
 STEP = 1 << 20
 METRICS = "log_loss", "ece", "ece_mass", "report"
@@ -151,11 +150,6 @@ def main() -> None:
     if given.worker:
         worker(given.worker[0], Path(given.worker[1]))
         return
-    machine = {
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "versions": {name: version(name) for name in ("numpy", "pyarrow", "dask")},
-    }
     results: list[dict[str, Any]] = []
     print("job          rows    seconds   cpu s  passes  M rows/s a pass  of read  peak MB")
     for rows in (int(own) for own in given.rows):
@@ -182,7 +176,7 @@ def main() -> None:
             results.append({"job": "workers", **found})
             print(f"{count} workers: {found['rows']:.1e} rows in {found['seconds']:.1f} s")
     if given.json:
-        given.json.write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+        write(given.json, {"results": results}, ["pyarrow", "dask"])
 
 
 if __name__ == "__main__":

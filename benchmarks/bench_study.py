@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -26,11 +24,12 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks import provenance
 
 DRAWS, CHUNK, FOLDS = 100_000, 200, 10
 Array = np.ndarray
@@ -343,18 +342,8 @@ def main() -> None:
         show(name, ours, theirs, options.datasets)
         results[name] = {"bayescal": ours, "plain": theirs}
     if options.json:
-        environment = {
-            "machine": platform.machine(),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-            "python": platform.python_version(),
-            "versions": {
-                name: version(name)
-                for name in ("bayescal", "jax", "numpy", "scipy", "scikit-learn", "numpyro")
-            },
-        }
         sizes = {name: getattr(options, name) for name in ("datasets", "test", "sample")}
-        facts = {"environment": environment, "sizes": sizes, "results": results}
-        options.json.write_text(json.dumps(facts, indent=1))
+        provenance.write(options.json, {"sizes": sizes, "results": results})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ four standard errors).
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import warnings
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any
 
 import jax
 import numpy as np
+
+from benchmarks.provenance import write
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.inference.test_tails import (
@@ -112,7 +113,7 @@ def main() -> None:
     for r in coverage:
         print(f"{r['integrator']:12} {r['x']:8.0e} {r['covered']:7.3f} {r['largest error']:9.1e}")
     if options.json:
-        options.json.write_text(json.dumps({"far": rows, "coverage": coverage}, indent=1) + "\n")
+        write(options.json, {"far": rows, "coverage": coverage})
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ import argparse
 import itertools
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -44,7 +43,7 @@ import optax
 from flax import nnx
 
 from bayescal.losses import cross_entropy
-from benchmarks.side_by_side import versions
+from benchmarks import provenance
 from benchmarks.studies.training import MLP, ResNet18, Student, TrainingData, load_images, train
 
 #: TFLOP/s of dense products in bfloat16, published by the maker, by JAX's name of the device.
@@ -363,13 +362,9 @@ def main() -> None:
     if options.json:
         environment = {
             "device": rows[0]["device"],
-            "machine": platform.machine(),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-            "python": platform.python_version(),
-            "versions": versions(["bayescal", "flax", "optax"]),
         }
         facts = {"environment": environment, "quick": options.quick, "rows": rows}
-        options.json.write_text(json.dumps(facts, indent=1))
+        provenance.write(options.json, facts, ["flax", "optax"])
 
 
 if __name__ == "__main__":

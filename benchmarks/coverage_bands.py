@@ -12,7 +12,6 @@ those over data sets.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 from statistics import NormalDist
@@ -22,6 +21,7 @@ import numpy as np
 
 import bayescal as bc
 from bayescal._core.numerics import sigmoid, softmax
+from benchmarks.provenance import read, write
 
 Array = np.ndarray
 LEVEL, POINTS, SPREAD = 0.9, 21, 2.0
@@ -102,10 +102,11 @@ def main() -> None:
             own = [study(method, truth, n, args.repeats) for n in args.rows]
             print(method, truth, *(f"{s['coverage']:.2f} ± {s['error']:.2f}" for s in own))
             if args.json:
-                old = json.loads(args.json.read_text()) if args.json.exists() else []
+                kept = read(args.json)
                 keys = [(s["method"], s["truth"], s["rows"]) for s in own]
+                old = kept.get("rows", [])
                 old = [s for s in old if (s["method"], s["truth"], s["rows"]) not in keys]
-                args.json.write_text(json.dumps(old + own, indent=1) + "\n")
+                write(args.json, {**kept, "rows": old + own})
 
 
 if __name__ == "__main__":

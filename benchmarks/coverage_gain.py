@@ -23,6 +23,7 @@ import numpy as np
 
 import bayescal as bc
 from bayescal._core.numerics import sigmoid, softmax
+from benchmarks.provenance import read, write
 
 Array = np.ndarray
 TRUTHS = "calibrated", "slope", "bent"
@@ -112,10 +113,11 @@ def main() -> None:
                     found.append(own)
                     print(json.dumps(own), flush=True)
     if args.json:
-        old = json.loads(args.json.read_text())["studies"] if args.json.exists() else []
+        results = read(args.json)
+        old = results.get("studies", [])
         which = [(own["classes"], own["rows"], own["tied"], own["truth"]) for own in found]
         kept = [o for o in old if (o["classes"], o["rows"], o["tied"], o["truth"]) not in which]
-        args.json.write_text(json.dumps({"studies": kept + found}, indent=1) + "\n")
+        write(args.json, {**results, "studies": kept + found})
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +30,7 @@ import numpy as np
 from sklearn.base import clone
 
 import bayescal as bc
-from benchmarks.side_by_side import versions
+from benchmarks import provenance
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -241,9 +239,6 @@ def main() -> None:
         "device": device.device_kind,
         "platform": device.platform,
         "devices": jax.local_device_count(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "versions": versions(("bayescal", "flax", "optax")),
         **speed,
     }
     print(json.dumps(environment))
@@ -259,7 +254,8 @@ def main() -> None:
         rows.append(row)
     name = {"gpu": "cuda"}.get(device.platform, device.platform)
     path = options.json or RESULTS / f"device_{name}.json"
-    path.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
+    facts = {"environment": environment, "rows": rows}
+    provenance.write(path, facts, ["flax", "optax"])
 
 
 if __name__ == "__main__":

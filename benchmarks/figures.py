@@ -137,3 +137,12 @@ def of_loop(integrator: str) -> str:
 def on_device(job: str) -> dict[str, Any]:
     (found,) = (row for row in result("device_cpu")["rows"] if row["job"] == job)
     return found
+
+
+# --- proof --------------------------------------------------------------------------------------
+
+
+def golden_files() -> str:
+    """Count the stored files of version 0.1.0."""
+    folder = RESULTS.parents[1] / "tests" / "golden" / "files"
+    return number(len({path.stem for path in folder.iterdir()}))

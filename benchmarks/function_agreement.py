@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
 import tempfile
 import warnings
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.provenance import write
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -95,7 +96,7 @@ def main() -> None:
     for name, row in rows.items():
         print(f"| {name} |", " | ".join(f"{row[c]:.0e}" for c in columns), "|")
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
+        write(options.json, {"calibrators": rows}, ["torch", "onnxruntime"])
 
 
 if __name__ == "__main__":

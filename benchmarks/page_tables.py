@@ -171,7 +171,10 @@ def agreement() -> str:
     rows = []
     for precision in ("float64", "float32"):
         keys = [f"{library}, {precision}" for library in libraries]
-        worst = [max(each[key] for each in result("function_agreement").values()) for key in keys]
+        worst = [
+            max(each[key] for each in result("function_agreement")["calibrators"].values())
+            for key in keys
+        ]
         rows.append([precision, *(f"{value:.0e}".replace("e-0", "e-") for value in worst)])
     return table(
         ["precision", *libraries], [[cell.replace("0e+00", "0") for cell in row] for row in rows]
@@ -300,12 +303,87 @@ def deployed_groups() -> str:
     return table(["method", *heads], rows)
 
 
+def reproducibility() -> str:
+    """Return the largest differences between variants of a run, beside the stated tolerances."""
+    recorded = result("reproducibility")
+    variants = {row["variant"]: row["groups"] for row in recorded["rows"]}
+    rows = []
+    for group, tolerances in recorded["tolerances"].items():
+        same, others = (
+            max(variants[name][group]["difference"] for name in names)
+            for names in (("again", "one thread", "an empty cache", "a full cache"), OTHERS)
+        )
+        stated = ["none" if bound is None else _power(bound) for bound in tolerances]
+        rows.append([group, _power(same), stated[0], _power(others), stated[1]])
+    heads = ["results", "threads and caches: largest difference", "stated"]
+    return table([*heads, "other versions: largest difference", "stated"], rows)
+
+
+#: Environments of the runs with other versions.
+OTHERS = ("oldest", "newest")
+
+
+def _power(value: float) -> str:
+    return "0" if value == 0 else f"{value:.0e}".replace("e-0", "e-")
+
+
+def versions_of_runs() -> str:
+    """Return the versions that results of several runs have."""
+    names = {"numpy": "NumPy", "jax": "JAX", "scipy": "SciPy", "scikit-learn": "scikit-learn"}
+    titles = {"again": "of the comparison", "oldest": "lowest", "newest": "newest"}
+    found = {row["variant"]: row["versions"] for row in result("reproducibility")["rows"]}
+    rows = [
+        [title, found[key]["python"], *(found[key][name] for name in names)]
+        for key, title in titles.items()
+    ]
+    return table(["environment", "Python", *names.values()], rows)
+
+
+def coverage(methods: dict[str, str], truths: dict[str, str]) -> str:
+    """Return the coverage of bands, by method and number of rows, for each true curve."""
+    runs = {(r["method"], r["truth"], r["rows"]): r for r in result("coverage_bands")["rows"]}
+    rows = [
+        [label, f"{n:,}", *(share(runs[method, truth, n]["coverage"]) for truth in truths)]
+        for method, label in methods.items()
+        for n in (20, 100, 1000)
+    ]
+    return table(["bands", "rows", *truths.values()], rows)
+
+
+def coverage_binary() -> str:
+    names = ("Spline", "Beta", "Logistic", "GaussianProcess")
+    methods = {"AveragedBeta": "`AveragedBeta` (`Auto`)", **{name: f"`{name}`" for name in names}}
+    truths = {
+        "calibrated": "calibrated",
+        "slope": "line, intercept 0.3",
+        "bent": "bent",
+        "wavy": "with a wave",
+        "flat": "constant",
+    }
+    return coverage(methods, truths)
+
+
+def coverage_multiclass() -> str:
+    names = ("Temperature", "EnsembleTemperature", "GaussianProcess")
+    methods = {"StackedScaling, 3 classes": "`StackedScaling` (`Auto`)"}
+    methods |= {f"{name}, 3 classes": f"`{name}`" for name in names}
+    truths = {
+        "calibrated": "calibrated",
+        "temperature": "temperature 2",
+        "class shifts": "temperature 2, shifted classes",
+        "mixture": "mixture",
+    }
+    return coverage(methods, truths)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
         agreement,
         collections,
         compiled,
+        coverage_binary,
+        coverage_multiclass,
         deployed_groups,
         deployed_learning,
         deployed_shift,
@@ -318,9 +396,11 @@ TABLES: dict[str, Callable[[], str]] = {
         nba,
         nba_monitor,
         real_scores,
+        reproducibility,
         streams,
         study,
         tables,
         training,
+        versions_of_runs,
     )
 }

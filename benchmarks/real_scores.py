@@ -26,11 +26,8 @@ no optimum, and the tolerance decides how sure it is. "platt" has Platt's soft t
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +43,7 @@ from sklearn.svm import LinearSVC
 
 import bayescal as bc
 from bayescal import metrics
+from benchmarks import provenance
 from benchmarks.studies._binary_tables import read_table, split_rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -266,15 +264,8 @@ def main() -> None:
             "eps": EPS,
             "prior": repr(shared_prior()),
             "prior_unequal": repr(unequal_prior()),
-            "python": platform.python_version(),
-            "versions": {
-                name: version(name) for name in ("jax", "numpy", "numpyro", "scikit-learn", "scipy")
-            },
-            "bayescal": bc.__version__,
         }
-        report = json.dumps({**about, "summary": summary, "results": results}, indent=1)
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(report + "\n", encoding="utf-8")
+        provenance.write(arguments.json, {**about, "summary": summary, "results": results})
 
 
 if __name__ == "__main__":

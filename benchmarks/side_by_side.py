@@ -20,9 +20,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from benchmarks.provenance import write
 
 
 class Entry(NamedTuple):
@@ -74,24 +75,6 @@ def worker(entry: Entry, make: Callable[[Any], Sequence[Any]]) -> dict[str, Any]
     }
 
 
-def versions(names: Sequence[str]) -> dict[str, str]:
-    """Return the versions of what is installed."""
-    found = {}
-    for name in ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "numpyro", *names):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def commit() -> str | None:
-    """Return the commit of the working tree, if Git knows."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
-
-
 def main(
     file: str,
     title: str,
@@ -129,12 +112,8 @@ def main(
             "device": f"cpu {platform.machine()}",
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
             "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
-            "commit": commit(),
-            "command": " ".join(["python", *sys.argv]),
-            "python": platform.python_version(),
-            "versions": versions(libraries),
         }
-        options.json.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1))
+        write(options.json, {"environment": environment, "rows": rows}, libraries)
 
 
 def show(rows: list[dict[str, Any]], title: str, quality: str) -> None:

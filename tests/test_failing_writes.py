@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +16,7 @@ import numpy as np
 import pytest
 
 import bayescal as bc
-from bayescal._core.files import write_atomically
+from bayescal._core.files import delete_partials, write_atomically
 
 resource = pytest.importorskip("resource", reason="systems without limits of file sizes")
 
@@ -85,3 +88,30 @@ def test_the_old_file_stays(write: Callable[[Path], None], fault: str, tmp_path:
     assert [*tmp_path.iterdir()] == [path]
     write(path)
     assert len(path.read_bytes()) == len(old)
+
+
+KILLED = """
+import os, shutil, signal, sys
+from bayescal._core.files import write_atomically
+
+module, name = sys.argv[2].split(".")
+die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+setattr(sys.modules[module], name, die)
+with write_atomically(sys.argv[1]) as partial:
+    partial.write_bytes(b"new")
+    if name == "abort":
+        die()
+"""
+
+
+@pytest.mark.parametrize("step", ["os.abort", "os.fsync", "shutil.copymode", "os.replace"])
+def test_a_killed_process_leaves_the_old_file(step: str, tmp_path: Path) -> None:
+    """At each step; what it left unfinished has a name that the next fit deletes."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path), step], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    assert len([*tmp_path.iterdir()]) == 2
+    delete_partials(path)
+    assert [*tmp_path.iterdir()] == [path]

@@ -9,11 +9,18 @@ import os
 import shutil
 import stat
 import uuid
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
 
 #: Suffix of names of unfinished files; they begin with a dot.
 SUFFIX = ".partial"
+#: Errors of :func:`read_arrays` for files that are damaged, or other files.
+DAMAGED = (ValueError, LookupError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 #: Bytes of a name that the name of its unfinished file keeps: file systems allow 255 in all.
 _STEM_BYTES = 100
 
@@ -59,6 +66,25 @@ def target_of(path: str | os.PathLike[str]) -> Path:
             errno.EINVAL, "is a device, pipe or socket; give the path of a regular file", str(path)
         )
     return target
+
+
+def read_arrays(file: BinaryIO) -> dict[str, np.ndarray]:
+    """Read the arrays that ``numpy.savez`` wrote, without pickles, in no more memory than the file.
+
+    Arrays that are compressed or claim to be larger than the file are errors, among ``DAMAGED``.
+    """
+    size = file.seek(0, os.SEEK_END)
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+        if not stored or sum(member.file_size for member in members) > size:
+            raise ValueError("arrays must not be compressed")
+    file.seek(0)
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except MemoryError:
+        raise ValueError("an array must not be larger than the file") from None
 
 
 @contextlib.contextmanager

@@ -312,7 +312,7 @@ def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:
 #: By the name of probabilities: advice where one is not in [0, 1], and where rows do not sum to 1.
 _ADVICE = {
     "scores": (
-        "pass inputs='logits' for logits or log odds, or inputs='scores' for other numbers",
+        "pass inputs='logits' for logits or log odds",
         "pass inputs='logits' for logits, or use MultiLabel for multi-label data",
     ),
     "probs": ("pass inputs='logits' for logits or log odds", "pass inputs='logits' for logits"),
@@ -329,6 +329,8 @@ def check_probabilities(
     """
     range_advice, sum_advice = _ADVICE.get(name, ("pass probabilities, not scores", ""))
     when = " for inputs='probs'" if name == "scores" else ""
+    if name == "scores" and (probs.ndim == 1 or probs.shape[1] == 1):
+        range_advice += ", or inputs='scores' for other numbers"
     clipped = check_range(probs, name, range_advice, when)
     if probs.ndim == 2 and probs.shape[1] > 1:
         eps = precision(probs.dtype) if eps is None else eps

@@ -47,7 +47,8 @@ def to_svg(figure: Figure, description: str, prefix: str, series: int = 0) -> st
         text.set_parse_math(False)  # type: ignore[attr-defined]
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    root = ElementTree.fromstring(stream.getvalue())
+    # Matplotlib has just written this text, in which names are escaped.
+    root = ElementTree.fromstring(stream.getvalue())  # nosec B314
     box = root.attrib["viewBox"]
     used = _used(root)
     inner = "".join(_write(child, prefix, series, used) for child in root)

@@ -516,21 +516,32 @@ class Monitor:
                 f"state was written by a newer version of bayescal (format {version}); "
                 "install that version to read it"
             )
-        monitor = cls(state["alpha"], state["task"], state["classes"])
-        for name in _NUMBERS:
-            setattr(monitor, name, state[name])
-        for name in _EVIDENCE:
-            setattr(monitor, name, np.inf if state[name] is None else state[name])
-        monitor.alarm_time_ = from_text(state["alarm_time_"])
-        monitor._course.restore(state["course"])
-        monitor._times = {int(row): plain_time(time) for row, time in state["times"]}
-        if state["evidence"]:
-            monitor._begin(monitor._k)
-        for part, kept in zip(monitor._evidence, state["evidence"], strict=True):
-            part.restore(kept)
-        for history, kept in zip(monitor._histories, state["histories"], strict=True):
-            history.restore(kept)
+        try:
+            monitor = cls(state["alpha"], state["task"], state["classes"])
+            monitor._restore(state)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(f"state must be that of a monitor, whole: {error}") from error
         return monitor
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Continue from a state that :meth:`to_dict` returned."""
+        for name in _NUMBERS:
+            setattr(self, name, state[name])
+        for name in _EVIDENCE:
+            setattr(self, name, np.inf if state[name] is None else state[name])
+        self.alarm_time_ = from_text(state["alarm_time_"])
+        self._course.restore(state["course"])
+        self._times = {int(row): plain_time(time) for row, time in state["times"]}
+        if evidence := state["evidence"]:
+            # A file must not make a process reserve more memory than the file has.
+            held = len(evidence[0]["log_plain"]) if self.task == "multiclass" else len(evidence)
+            if self._k > held:
+                raise ValueError(f"it has no evidence of {self._k} classes")
+            self._begin(self._k)
+        for part, kept in zip(self._evidence, state["evidence"], strict=True):
+            part.restore(kept)
+        for history, kept in zip(self._histories, state["histories"], strict=True):
+            history.restore(kept)
 
     def save(self, path: str | Path) -> None:
         """Write the state to a JSON file, from which :meth:`load` continues bit for bit.
@@ -565,7 +576,7 @@ class Monitor:
         try:
             state = json.loads(Path(path).read_text("utf-8"))
             state["bayescal_monitor"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{path} does not hold a monitor of bayescal") from None
         return cls.from_dict(state)
 

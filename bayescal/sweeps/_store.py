@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayescal._core.files import partial_path, write_atomically
+from bayescal._core.files import DAMAGED, partial_path, read_arrays, write_atomically
 
 _FORMAT = 1
 _SUFFIX = ".npz"
@@ -69,8 +69,10 @@ class Store:
         archive, digest = content[:-_DIGEST], content[-_DIGEST:]
         if digest != _digest(question, archive):
             return None
-        with np.load(io.BytesIO(archive), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        try:
+            return read_arrays(io.BytesIO(archive))
+        except DAMAGED:
+            return None
 
     def put(self, question: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
         """Store arrays for a question; if this fails, the previous file remains."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bayescal._core.files import write_atomically
+from benchmarks.provenance import provenance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,8 +65,8 @@ class Results:
         _write_text(self.folder / f"{name}.csv", text.getvalue())
 
     def summary(self, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Write ``NAME.json``, and return its content."""
-        content = {"about": self.about, **found}
+        """Write ``NAME.json``, with its provenance, and return its content."""
+        content = {"provenance": provenance(), "about": self.about, **found}
         write_json(self.folder / f"{name}.json", content)
         return content
 

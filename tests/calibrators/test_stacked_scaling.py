@@ -130,6 +130,16 @@ def test_scale_is_the_most_probable_one() -> None:
         assert np.exp(-4) <= _stack.fit_scale(far * z, y, weights).inverse <= np.exp(4)
 
 
+def test_one_far_row_that_is_right_hardly_moves_the_scale() -> None:
+    """Its own loss is zero at any scale, so the rest decides."""
+    z, y, weights = weighted_set()
+    inverse = _stack.fit_scale(z, y, weights).inverse
+    far = np.zeros((1, z.shape[1]))
+    far[0, 0] = 2e5
+    more = _stack.fit_scale(np.vstack([z, far]), np.append(y, 0), np.append(weights, 1.0))
+    assert more.inverse == pytest.approx(inverse, rel=1e-3)
+
+
 def skewed_set(n: int = 150, k: int = 4) -> tuple[Array, Array, Array]:
     """Return far too confident logits that separate most labels, where steps converge slowly."""
     z, y = data_set(n, k, seed=3)

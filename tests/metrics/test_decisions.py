@@ -290,3 +290,11 @@ def test_costs_of_thresholds_must_punish_errors() -> None:
         metrics.best_threshold([[0, 1], [0, 1]])
     with pytest.raises(ValueError, match=r"shape \(2, 2\)"):
         metrics.best_threshold([[0, 1, 2], [0, 1, 2]])
+
+
+@pytest.mark.parametrize("name", ["decisions", "functions"])
+def test_losses_must_be_of_some_decisions(name: str) -> None:
+    probs, y = np.full((4, 2), 0.5), [0, 1, 0, 1]
+    options: dict = {name: 0}
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        metrics.loss_gap(probs, y, **options)

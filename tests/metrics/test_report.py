@@ -31,6 +31,9 @@ def test_one_model() -> None:
     text = repr(found)
     assert "200 cases" in text and f"{own['accuracy'].value:.4f} [" in text
     assert max(len(line) for line in text.splitlines()) <= 100
+    test = found.tests["model"]
+    for shown in (text, found._repr_html_(), found.to_markdown()):
+        assert "Spiegelhalter" in shown and f"{test.statistic:.2f} (p " in shown
 
 
 def test_models_side_by_side() -> None:

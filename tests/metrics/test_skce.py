@@ -146,3 +146,12 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_options_are_errors(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         metrics.skce([0.2, 0.7], [0, 1], **options)
+
+
+@pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
+def test_median_distance_of_many_one_hot_rows_is_exact(distance: str) -> None:
+    """Most pairs are as far apart as two rows can be, at the end of the histogram."""
+    rows = np.eye(5)[np.arange(1500) % 5]
+    expected = 1.0 if distance == "total_variation" else np.sqrt(2)
+    found = _distances.median_distance(rows, np.ones(1500), distance)
+    assert found == pytest.approx(expected, abs=1e-9)

@@ -94,7 +94,7 @@ def _plan(n: float, k: int) -> tuple[list[str], int]:
 
 @dataclass(eq=False, repr=False)
 class StackedScaling(ParametricCalibrator):
-    r"""Structured fits from strongly to weakly shrunk, mixed by weights from cross-validation.
+    r"""A stack of structured fits, from strongly to weakly shrunk, with cross-validated weights.
 
     With x the logarithms of temperature-scaled probabilities, mixed with the uniform distribution
     in the proportion :math:`e = 1 / (2 n + 2)`, and q their exponentials, the logits of a member

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -16,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.arrays import XArray
-from bayescal._core.files import delete_partials, target_of, write_atomically
+from bayescal._core.files import DAMAGED, delete_partials, read_arrays, target_of, write_atomically
 from bayescal.data.rows import Sums
 
 __all__ = ["Checkpoint", "RowsChanged", "check_unchanged", "fingerprint", "rows_of"]
 
 #: What reading a file that is no checkpoint may raise.
-_DAMAGED = (ValueError, LookupError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 #: Texts of a block that are compared between passes, at most twice as many.
 _TEXTS = 4096
 #: Part of their mean size by which scores may differ that are computed anew, as by a network.
@@ -60,14 +58,15 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            with self.path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                digests, prints = file["digests"].tolist(), file["blocks"]
-                parts: list[Sums] = [{} for _ in digests]
-                for key in file.files:
-                    number, _, name = key.partition("/")
-                    if name:
-                        parts[int(number)][name] = file[key]
-        except _DAMAGED as error:
+            with self.path.open("rb") as file:
+                arrays = read_arrays(file)
+            digests, prints = arrays["digests"].tolist(), arrays["blocks"]
+            parts: list[Sums] = [{} for _ in digests]
+            for key, array in arrays.items():
+                number, _, name = key.partition("/")
+                if name:
+                    parts[int(number)][name] = array
+        except DAMAGED as error:
             raise ValueError(
                 f"checkpoint must be a file that an interrupted fit has written, or absent, got "
                 f"{self.path}, which is damaged or another file; give another path, or delete the "

@@ -1,7 +1,8 @@
 """After deployment: what bayescal offers beside its peers, accuracy and time in one run.
 
     python benchmarks/bench_deployed.py [--json benchmarks/results/bench_deployed.json]
-        [--part rates learning history shift groups monitor nba] [--runs 20] [--data FOLDER]
+        [--part rates learning history shift groups monitor violated nba] [--runs 20]
+        [--data FOLDER] [--large]
 
 - rates: how much the log loss of the next batch exceeds that of the true probabilities, in 1e-4,
   for fixed rates of forgetting and for "auto". The true log odds are 0.7 z + b; b stays, walks, or
@@ -16,6 +17,9 @@
 - groups: ``PartialPooling``, with crossings and without, beside MCGrad on crossed groups: log loss
   under the true probabilities, means over eight samples (MCGrad three), and processor time.
 - monitor: rows until the alarm beside probcal's monitor, which looks after each 50 rows.
+- violated: what the guarantees become where their assumptions fail, in 100 data sets each: offsets
+  of groups that are not normal, outcomes that are reported in an order that depends on them, and
+  expected performance of rows whose log odds have moved by 0.5.
 - nba: FiveThirtyEight's forecasts of basketball games from 2015 to 2022 (in ``forecasts`` of
   BAYESCAL_DATA): the home team's log loss on the next day, raw and learned on day by day.
 
@@ -353,6 +357,57 @@ def monitor(runs: int, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def violated(runs: int, folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+
+    def keep(case: str, hits: list[Any]) -> None:
+        rows.append({"case": case, "data sets": len(hits), "share": round(float(np.mean(hits)), 3)})
+        print(rows[-1], flush=True)
+
+    sets, normal, others, far, heavy, alarms, sooner = 5 * runs, [], [], [], [], [], []
+    for run in range(sets):
+        rng = np.random.default_rng([12, run])
+        group, z = np.repeat(np.arange(25), 100), 1.5 * rng.normal(size=2500)
+        draws = rng.normal(0, 0.5, 25), np.where(np.arange(25) == 0, 3.0, 0.0)
+        for kind, shift in enumerate((*draws, 0.3 * rng.standard_t(2, 25))):
+            y = (rng.random(2500) < expit(z + shift[group])).astype(int)
+            fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+            inside = [
+                effect.lower <= value <= effect.upper
+                for effect, value in zip(fitted.group_effects(), shift, strict=True)
+            ]
+            if kind == 1:
+                far.append(inside[0])
+                others.append(np.mean(inside[1:]))
+            else:
+                (normal if kind == 0 else heavy).append(np.mean(inside))
+        p = expit(rng.normal(0, 2, 2000))
+        y = (rng.random(2000) < p).astype(int)
+        order = np.lexsort((y, np.arange(2000) // 100))
+        alarms.append(bc.Monitor().update(p, y).alarm_)
+        sooner.append(bc.Monitor().update(p[order], y[order]).alarm_)
+    keep("groups, normal offsets: intervals hold the offset", normal)
+    keep("groups, one of 25 is 3 off: intervals of this one", far)
+    keep("groups, one of 25 is 3 off: intervals of the others", others)
+    keep("groups, heavy tails (t with 2 degrees of freedom)", heavy)
+    keep("monitor, 2,000 rows in random order: false alarms", alarms)
+    keep("monitor, of each 100 rows negatives are reported first: false alarms", sooner)
+    for moved in (0.0, 0.5):
+        hits = []
+        for run in range(sets):
+            rng = np.random.default_rng([13, run])
+            z, new = rng.normal(0, 2, 2000), rng.normal(0, 2, 1000)
+            calibrator = bc.Auto(inputs="logits").fit(z, rng.random(2000) < expit(z))
+            y = rng.random(1000) < expit(new + moved)
+            low, high = bc.expected_performance(calibrator, new).log_loss.realized
+            loss = bc.metrics.log_loss(calibrator.predict_proba(new), y)
+            hits.append(low <= loss <= high)
+        keep(
+            f"expected log loss, log odds moved by {moved:g}: intervals hold the realized one", hits
+        )
+    return rows
+
+
 def nba(runs: int, folder: Path) -> list[dict[str, Any]]:
     path = folder / "forecasts" / "538_nba_games.csv.gz"
     if not path.exists():
@@ -409,7 +464,9 @@ def nba(runs: int, folder: Path) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
-    parts = {f.__name__: f for f in (nba, monitor, groups, shift, history, learning, rates)}
+    parts = {
+        f.__name__: f for f in (nba, violated, monitor, groups, shift, history, learning, rates)
+    }
     parser.add_argument("--part", choices=[*parts], nargs="*", default=[*parts])
     parser.add_argument("--runs", type=int, default=20)
     shared = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -1,7 +1,7 @@
 """Shifted class shares: PriorShift beside EM and BBSE, and the coverage of its intervals.
 
     python benchmarks/bench_prior_shift.py [--json benchmarks/results/bench_prior_shift.json]
-        [--part networks coverage] [--data FOLDER] [--repeats 6] [--sets 40]
+        [--part networks coverage] [--data FOLDER] [--repeats 6] [--sets 40] [--classes 2 3 10]
 
 networks: The test predictions of published networks on CIFAR-10 and CIFAR-100 are resampled:
 calibration rows with shares that fall geometrically over the classes, new rows with the reversed
@@ -38,7 +38,9 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from side_by_side import commit, versions
@@ -176,10 +178,10 @@ def draw(rng: np.random.Generator, n: int, shares: Array, old: Array, least: int
     return 1.25 * log_softmax(signal * x + np.log(old)), y
 
 
-def coverage(sets: int) -> list[dict[str, object]]:
+def coverage(sets: int, classes: Sequence[int]) -> list[dict[str, object]]:
     """Simulate how often intervals of the shares hold the true ones."""
     rows = []
-    for k in (2, 3, 10):
+    for k in classes:
         for ratio in (2, 5, 20):
             old, new = shares_of(k, ratio)
             for n in (200, 2000):
@@ -229,6 +231,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--sets", type=int, default=40)
+    parser.add_argument("--classes", type=int, choices=[2, 3, 10], nargs="*", default=[2, 3, 10])
     parser.add_argument(
         "--part", choices=["networks", "coverage"], nargs="*", default=["networks", "coverage"]
     )
@@ -237,20 +240,26 @@ def main() -> None:
         if part == "networks":
             rows = run(arguments.data, arguments.repeats)
         else:
-            rows = coverage(arguments.sets)
+            rows = coverage(arguments.sets, arguments.classes)
         if arguments.json:
             keep(arguments.json, part, rows)
 
 
-def keep(path: Path, part: str, rows: list[dict[str, object]]) -> None:
-    """Write the rows of a part, with how they were made, beside the other parts of a file."""
+def keep(path: Path, part: str, rows: list[dict[str, Any]]) -> None:
+    """Write rows, with how they were made, in place of those with as many classes."""
     known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    classes = {row["classes"] for row in rows}
+    kept = known.get(part, {"rows": [], "environment": []})
     about = {
+        "classes": sorted(classes),
         "commit": commit(),
         "command": " ".join(["python", *sys.argv]),
         "versions": versions([]),
     }
-    known[part] = {"environment": about, "rows": rows}
+    others = [old for old in kept["environment"] if not classes & {*old["classes"]}]
+    rows = [row for row in kept["rows"] if row["classes"] not in classes] + rows
+    rows.sort(key=lambda row: row["classes"])
+    known[part] = {"environment": [*others, about], "rows": rows}
     path.write_text(json.dumps(known, indent=1) + "\n", "utf-8")
 
 

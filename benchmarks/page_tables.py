@@ -355,12 +355,51 @@ def shift_networks() -> str:
     return table([*heads, "intervals contain the shares"], rows)
 
 
+def coverage(methods: dict[str, str], truths: dict[str, str]) -> str:
+    """Return the coverage of bands, by method and number of rows, for each true curve."""
+    runs = {(r["method"], r["truth"], r["rows"]): r for r in result("coverage_bands")}
+    rows = [
+        [label, f"{n:,}", *(share(runs[method, truth, n]["coverage"]) for truth in truths)]
+        for method, label in methods.items()
+        for n in (20, 100, 1000)
+    ]
+    return table(["bands", "rows", *truths.values()], rows)
+
+
+def coverage_binary() -> str:
+    names = ("Spline", "Beta", "Logistic", "GaussianProcess")
+    methods = {"AveragedBeta": "`AveragedBeta` (`Auto`)", **{name: f"`{name}`" for name in names}}
+    truths = {
+        "calibrated": "calibrated",
+        "slope": "line, intercept 0.3",
+        "bent": "bent",
+        "wavy": "with a wave",
+        "flat": "constant",
+    }
+    return coverage(methods, truths)
+
+
+def coverage_multiclass() -> str:
+    names = ("Temperature", "EnsembleTemperature", "GaussianProcess")
+    methods = {"StackedScaling, 3 classes": "`StackedScaling` (`Auto`)"}
+    methods |= {f"{name}, 3 classes": f"`{name}`" for name in names}
+    truths = {
+        "calibrated": "calibrated",
+        "temperature": "temperature 2",
+        "class shifts": "temperature 2, shifted classes",
+        "mixture": "mixture",
+    }
+    return coverage(methods, truths)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
         agreement,
         collections,
         compiled,
+        coverage_binary,
+        coverage_multiclass,
         deployed_groups,
         deployed_history,
         deployed_learning,

@@ -1,6 +1,7 @@
 """What users of other libraries type first: it works, or the message names what does."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -134,6 +135,84 @@ def test_names_of_calibrators() -> None:
     assert model.calibrators_[0].smoothing == "platt"
     with pytest.raises(ValueError, match="did you mean 'isotonic'"):
         bc.CalibratedClassifier(LogisticRegression(), "isotonik").fit(Z[:, None], Y)
+
+
+def test_arguments_by_name() -> None:
+    p, y = P.tolist(), Y.tolist()
+    fitted = bc.Beta().fit(scores=p, y=y)
+    np.testing.assert_array_equal(fitted.predict_proba(scores=p), fitted.predict_proba(p))
+    with pytest.raises(TypeError, match="'scores'"):
+        fitted.predict_proba()  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "probs"),
+    [
+        (bc.Isotonic(), P),
+        (bc.Beta(), np.stack([1 - P, P], axis=1)),
+        (bc.Auto(), P),
+        (bc.Temperature(inputs="logits"), np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("text", [False, True])
+def test_a_fit_names_the_mistake_of_labels_before_scores(
+    calibrator: Any, probs: np.ndarray, text: bool
+) -> None:
+    labels = probs.argmax(axis=1) if probs.ndim > 1 else Y
+    y = labels.astype(str) if text else labels
+    if not (probs.ndim == 2 == probs.shape[1] and not text):  # shares, of scores of 0 and 1
+        with pytest.raises(ValueError, match="scores must come first, then y"):
+            clone(calibrator).fit(y, probs)
+
+
+def test_what_has_no_intervals_says_what_has() -> None:
+    advice = r"no predict_interval: it has no posterior; .* use Auto\(\), or"
+    for calibrator in (bc.Isotonic(), bc.Isotonic().fit(P, Y), bc.KNN()):
+        assert not hasattr(calibrator, "predict_interval")
+        with pytest.raises(AttributeError, match=advice):
+            calibrator.predict_interval  # noqa: B018
+    model = bc.CalibratedClassifier(LogisticRegression(), "isotonic").fit(Z[:, None], Y)
+    with pytest.raises(AttributeError, match="its calibrator, Isotonic, has no posterior"):
+        model.predict_interval(Z[:, None])
+    with pytest.raises(AttributeError, match="in calibrators_"):
+        model.calibrator_  # noqa: B018
+    with pytest.raises(AttributeError, match="'Isotonic' object has no attribute 'anything'"):
+        bc.Isotonic().anything  # noqa: B018
+
+
+def test_what_runs_on_known_values_says_so_of_traced_ones() -> None:
+    with pytest.raises(TypeError, match=r"bayescal\.losses work inside"):
+        jax.jit(lambda p: bc.metrics.log_loss(p, Y))(P)
+    with pytest.raises(TypeError, match=r"bayescal\.losses work inside"):
+        jax.grad(lambda p: bc.metrics.ece(p, Y))(jnp.asarray(P))
+    for options in ((Z, Y), (LOGITS, np.arange(60) % 5)):
+        calibrator = bc.Temperature(inputs="logits")
+        with pytest.raises(TypeError, match=r"as_function\(\) of a fitted calibrator works"):
+            jax.jit(lambda s, y=options[1], c=calibrator: c.fit(s, y).temperature_)(options[0])
+        with pytest.raises(TypeError, match=r"as_function\(\) of a fitted calibrator works"):
+            jax.jit(calibrator.fit(*options).predict_proba)(options[0])
+
+
+def test_binary_calibrators_name_the_wrapper_of_several_classes() -> None:
+    with pytest.raises(ValueError, match=r"wrap a binary calibrator, as in OneVsRest\(Isotonic"):
+        bc.Isotonic().fit(LOGITS, LOGITS.argmax(axis=1))
+
+
+def test_only_single_columns_may_be_raw_scores() -> None:
+    with pytest.raises(ValueError, match="or inputs='scores' for other numbers"):
+        bc.Beta().fit(Z, Y)
+    with pytest.raises(ValueError, match=r"pass inputs='logits' for logits or log odds$"):
+        bc.Temperature().fit(LOGITS, LOGITS.argmax(axis=1))
+
+
+def test_names_of_pickles_warn(tmp_path: Path) -> None:
+    fitted = bc.Beta().fit(P, Y)
+    with pytest.warns(UserWarning, match="in the format of safetensors, which pickle"):
+        bc.save(fitted, tmp_path / "beta.pkl")
+    np.testing.assert_array_equal(
+        bc.load(tmp_path / "beta.pkl").predict_proba(P), fitted.predict_proba(P)
+    )
 
 
 # --- labels and shapes --------------------------------------------------------------------------

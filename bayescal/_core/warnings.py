@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class SamplingWarning(UserWarning):
-    """The draws describe the posterior badly; the message suggests a remedy."""
+    """The draws describe the posterior poorly; the message suggests a remedy."""
 
 
 class AccuracyWarning(UserWarning):

@@ -63,16 +63,17 @@ class Auto(ClassifierMixin, Combination):
     Parameters
     ----------
     inputs : {"probs", "logits", "scores"}
-        Kind of scores, which is never guessed. Raw scores are for binary problems.
+        Kind of scores, which is never guessed. "scores" are arbitrary numbers, for binary problems.
     classes : sequence of k labels, optional
         Labels of the columns, in their order; needed if the data may lack a class.
     mode : {"stack", "single"}
         Mode of ``StackedScaling``; "single" is faster.
     inference : {"map", "laplace"}
-        Inference of ``StackedScaling``. With "laplace" predictions are averaged over draws, and
-        there are intervals for 30 and more classes, too; a fit takes many times as long.
+        Inference of ``StackedScaling``. With "laplace", predictions are averaged over posterior
+        draws, and problems with 30 and more classes also have intervals; a fit takes many times as
+        long.
     folds : int, optional
-        Number of folds that estimate the expected loss and the weights of a stack.
+        Number of folds that are used to estimate the expected loss and the weights of a stack.
     random_state : int, RandomState or None
         Seed of the draws of ``inference="laplace"``.
 
@@ -88,13 +89,16 @@ class Auto(ClassifierMixin, Combination):
     status_ : str
         Status of the calibrator.
 
-    Notes
-    -----
-    For binary scores, the expected loss is the leave-one-out loss by Newton's step and Laplace's
-    approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is first
-    requested. For raw scores and multi-label problems it takes ``folds`` further fits; a stack has
-    already made them. For raw scores in blocks it is the loss of ``AveragedBeta``, with the two
-    parameters of Platt scaling fixed. For ``mode="single"`` in blocks it is unknown.
+    Notes ----- For binary scores, the expected loss is the leave-one-out loss by Newton's step and
+    Laplace's approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is
+    first requested. For raw scores and multi-label problems it takes ``folds`` additional fits; a
+    stack has already computed them. For raw scores in blocks it is the loss of ``AveragedBeta``,
+    with the two parameters of Platt scaling fixed. For ``mode="single"`` in blocks it is unknown.
+
+    See Also
+    --------
+    CalibratedClassifier : Calibrate a classifier by cross-validation, by default with ``Auto``.
+    AveragedBeta, StackedScaling : The calibrators of binary and multi-class scores.
 
     Examples
     --------
@@ -217,6 +221,11 @@ class Auto(ClassifierMixin, Combination):
         """Return the most probable class (m,), or for several labels zeros and ones (m, labels)."""
         check_is_fitted(self)
         return self.calibrators_[0].predict(scores)
+
+    def _advice(self, name: str) -> str | None:
+        if name == "predict_interval":
+            return "with 30 and more classes it has a posterior only if inference='laplace'"
+        return super()._advice(name)
 
     @available_if(_has_interval)
     @dispatched

@@ -50,7 +50,8 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     Warns
     -----
     UserWarning
-        For a ``CalibratedClassifier``, whose classifier is not in the file.
+        For a ``CalibratedClassifier``, whose classifier is not in the file; and for names such as
+        ``calibrator.pkl``, because the file is not a pickle.
 
     Raises
     ------
@@ -79,9 +80,9 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     import safetensors.numpy
 
     if not _is_public_class(type(calibrator)):
-        raise TypeError(
-            f"calibrator must be a fitted calibrator of bayescal, got {type(calibrator).__name__}"
-        )
+        name = type(calibrator).__name__
+        hint = "; posteriors can be pickled" if name in ("Posterior", "Prediction") else ""
+        raise TypeError(f"calibrator must be a fitted calibrator of bayescal, got {name}{hint}")
     check_is_fitted(calibrator)
     writer = _Writer()
     described = json.dumps(writer.encode(calibrator, "calibrator"))
@@ -93,6 +94,13 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     }
     with write_atomically(path) as partial:
         partial.write_bytes(safetensors.numpy.save(writer.arrays, metadata))
+    if os.fspath(path).endswith((".pkl", ".pickle", ".joblib")):
+        warnings.warn(
+            f"{os.fspath(path)} is in the format of safetensors, which pickle and joblib cannot "
+            "read: name it NAME.safetensors",
+            UserWarning,
+            stacklevel=frames_to_caller(),
+        )
     if isinstance(calibrator, CalibratedClassifier):
         warnings.warn(
             f"{os.fspath(path)} holds the calibrator, not the classifier: save estimators_ "

@@ -100,6 +100,10 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     report_ : Report
         What was fitted, the number of rows, and the in-sample log loss.
 
+    See Also
+    --------
+    Logistic : A calibrator of scores: logistic calibration and Platt scaling.
+
     Notes
     -----
     Features are centered, so their location does not matter. A fit takes about six Newton steps of

@@ -31,7 +31,7 @@ _COMMANDS = {
         "Fit a calibrator to scores from a file, and report what to expect.",
     ),
     "apply": ("_calibrate.apply_file", "Calibrate the scores in a file."),
-    "methods": ("_calibrate.list_methods", "List the methods of fit, with a line for each."),
+    "methods": ("_calibrate.list_methods", "List the calibrators that fit --method accepts."),
     "export": (
         "_calibrate.export_file",
         "Write a calibrator as a program that runs without bayescal.",
@@ -42,7 +42,7 @@ _COMMANDS = {
     ),
     "evaluate": (
         "_evaluate.evaluate_file",
-        "Judge probabilities: metrics with intervals, tests, and a self-contained HTML page.",
+        "Evaluate probabilities: metrics with intervals, tests, and a self-contained HTML page.",
     ),
     "monitor": (
         "_monitor.monitor_file",

@@ -6,6 +6,7 @@ import ast
 import re
 import time
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -39,7 +40,9 @@ from bayescal.cli._options import (
 )
 from bayescal.cli._streams import open_rows
 
-_METHODS = sorted(["sigmoid", *(name.lower() for name in METHODS)])
+#: Names of Platt scaling that are not names of classes.
+_PLATT = ("platt", "sigmoid")
+_METHODS = sorted([*_PLATT, *(name.lower() for name in METHODS)])
 
 
 def fit_file(
@@ -57,13 +60,13 @@ def fit_file(
     columns: Annotated[
         str | None,
         typer.Option(
-            help="Column of the second class, or one for each class with commas between. By "
+            help="Column of the second class, or columns of all classes separated by commas. By "
             "default all other columns of numbers, if these can only be the scores."
         ),
     ] = None,
     classes: Annotated[
         str | None,
-        typer.Option(help="Labels with commas between, in the order of the columns."),
+        typer.Option(help="Labels separated by commas, in the order of the columns."),
     ] = None,
     inputs: Annotated[
         str,
@@ -78,12 +81,15 @@ def fit_file(
     weights: Weights = None,
     method: Annotated[
         str,
-        completing(*_METHODS, help="A calibrator's class in any case, as temperature; or sigmoid."),
+        completing(
+            *_METHODS,
+            help="A calibrator, such as beta or isotonic; bayescal methods lists them.",
+        ),
     ] = "Auto",
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=VALUE, of the method, as inference=laplace; may be given several times."
+            help="Option of the method as NAME=VALUE, such as inference=laplace; can be repeated."
         ),
     ] = None,
     seed: Seed = 0,
@@ -123,7 +129,9 @@ def fit_file(
 
 
 def apply_file(
-    calibrator: Annotated[Path, typer.Argument(help="Written by fit.", show_default=False)],
+    calibrator: Annotated[
+        Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
+    ],
     file: Annotated[
         Path,
         typer.Argument(
@@ -140,7 +148,7 @@ def apply_file(
         ),
     ],
     prefix: Annotated[
-        str, typer.Option(help="Of the new columns, before the names of the classes.")
+        str, typer.Option(help="Prefix of the new columns; the names of the classes follow.")
     ] = "calibrated_",
     interval: Annotated[
         float | None,
@@ -152,7 +160,7 @@ def apply_file(
     inputs: Annotated[
         str | None,
         typer.Option(
-            help="percent if the columns hold percentages; by default as they were for fit."
+            help="percent if the columns hold percentages; by default the same as for fit."
         ),
     ] = None,
     sep: Sep = None,
@@ -219,13 +227,16 @@ def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndar
 
 def _check_method(method: str) -> None:
     """Raise if no calibrator has this name."""
-    known = [*METHODS, "sigmoid"]
-    if re.sub(r"[\W_]", "", method).lower() not in [name.lower() for name in known]:
-        raise CommandError(f"--method must be one of {', '.join(known)}, got {method!r}")
+    known = [*METHODS, *_PLATT]
+    key, names = re.sub(r"[\W_]", "", method).lower(), {name.lower(): name for name in known}
+    if key not in names:
+        similar = get_close_matches(key, names, 1)
+        hint = f"; did you mean {names[similar[0]]!r}?" if similar else ""
+        raise CommandError(f"--method must be one of {', '.join(known)}, got {method!r}{hint}")
 
 
 def list_methods() -> None:
-    """List the methods of fit, with a line for each."""
+    """List the calibrators that fit --method accepts."""
     width = max(map(len, METHODS))
     for name in METHODS:
         kind = "two classes" if MODULES[name].startswith("binary.") else "any classes"
@@ -233,7 +244,9 @@ def list_methods() -> None:
 
 
 def export_file(
-    calibrator: Annotated[Path, typer.Argument(help="Written by fit.", show_default=False)],
+    calibrator: Annotated[
+        Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
+    ],
     out: Annotated[
         Path,
         typer.Argument(help="File to write: .onnx, .stablehlo or .pt2.", show_default=False),
@@ -241,7 +254,9 @@ def export_file(
     *,
     dtype: Annotated[
         str,
-        completing("float32", "float64", help="Of scores and probabilities: float32 or float64."),
+        completing(
+            "float32", "float64", help="Type of scores and probabilities: float32 or float64."
+        ),
     ] = "float32",
 ) -> None:
     """Write a calibrator as a program that runs without bayescal."""

@@ -27,6 +27,8 @@ ADVICE = {
 }
 #: A function that makes an error from the index of a row, the problem and the remedy.
 Wrong = Callable[[int, str, str], Exception]
+#: Number of classes beyond which the column of labels may be a wrong one.
+_MANY_CLASSES = 20
 #: Largest number of text columns that are checked for numbers in another notation.
 _DESCRIBED = 20
 
@@ -188,7 +190,7 @@ def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> 
             number = "one column or two" if len(classes) == 2 else f"{len(classes)} columns"
             raise CommandError(
                 f"{option} {entry!r} must name {number}, as there are {len(classes)} classes, "
-                f"{enumerate_names(classes)}; got {len(columns)}"
+                f"{enumerate_names(classes)}; got {len(columns)}{_doubt(classes)}"
             )
         models_found.append(Columns(name.strip() if equals else ", ".join(columns), columns))
     names = [model.name for model in models_found]
@@ -227,8 +229,14 @@ def find_columns(
         )
     raise CommandError(
         f"{table.path}: {len(columns)} columns of numbers, {enumerate_names(columns)}, and {k} "
-        f"classes, {enumerate_names(classes)}: {ADVICE[option]}"
+        f"classes, {enumerate_names(classes)}: {ADVICE[option]}{_doubt(classes)}"
     )
+
+
+def _doubt(classes: Sequence[str]) -> str:
+    """Ask, where there are many classes, whether the column of labels is the right one."""
+    many = len(classes) > _MANY_CLASSES
+    return "; or is --label not the column of labels?" if many else ""
 
 
 def by_name(columns: Sequence[str], classes: Sequence[str]) -> list[str] | None:

@@ -30,7 +30,7 @@ class Scores(NamedTuple):
 
 def demo(
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the figure; made if it is missing.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for the figure; created if missing.")] = Path(
         "bayescal-demo"
     ),
     seed: Seed = 0,
@@ -103,11 +103,11 @@ def _svm_scores(seed: int) -> Scores:
 def _explain(raw: Scores) -> str:
     return (
         "Breast cancer Wisconsin: is a tumor benign? A linear SVM (C = 1, standardized features) "
-        f"is calibrated on {len(raw.calibration)} cases and tested on {len(raw.test)} others; "
-        "neither trained it.\n\n"
+        f"is calibrated on {len(raw.calibration)} cases and tested on {len(raw.test)} others. It "
+        "was trained on different cases.\n\n"
         "Uncalibrated is the logistic function of the SVM's score. Auto is the default calibrator, "
-        "Beta and Isotonic are classics. Posterior knows that scores of each class are normal, "
-        "with means near -1 and 1 and one variance near 1 after standardization.\n"
+        "and Beta and Isotonic are common alternatives. Posterior assumes that standardized scores "
+        "are normal in each class, with prior means of -1 and 1 and equal variances near 1.\n"
     )
 
 
@@ -115,7 +115,7 @@ def _table(probs: dict[str, np.ndarray], y: np.ndarray) -> Table:
     """Make a table of the scores of each method on the test rows."""
     from rich.table import Table
 
-    table = Table(caption="lower is better, but for ROC AUC")
+    table = Table(caption="lower is better, except for ROC AUC")
     table.add_column("method")
     for name in ("log loss", "Brier score", f"ECE ({_BINS} bins)", "ROC AUC"):
         table.add_column(name, justify="right")

@@ -47,14 +47,14 @@ def evaluate_file(
         list[str] | None,
         typer.Option(
             help="NAME=COLUMN, the probability of the second class, or NAME=COLUMN,COLUMN,... with "
-            "a column for each class; may be given several times. By default all other columns of "
+            "a column for each class; can be repeated. By default all other columns of "
             "numbers, if they can only be one model.",
         ),
     ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
-            help="Labels with commas between, in the order of the columns; by default sorted. "
+            help="Labels separated by commas, in the order of the columns; by default sorted. "
             "Columns that are named like the classes go by their names."
         ),
     ] = None,
@@ -85,7 +85,7 @@ def evaluate_file(
         Path | None, typer.Option("--json", help="Write the numbers as JSON; - prints them.")
     ] = None,
 ) -> None:
-    """Judge probabilities: metrics with intervals, tests, and a self-contained HTML page."""
+    """Evaluate probabilities: metrics with intervals, tests, and a self-contained HTML page."""
     if inputs not in ("probs", "percent", "logits"):
         raise CommandError(f"--inputs must be probs, percent or logits, got {inputs!r}")
     form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)

@@ -29,6 +29,8 @@ _PIECE = 1 << 20
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 #: Largest number of bytes of input that is not a regular file and can be read only once.
 PIPED = 1 << 28
+#: The remedy where pyarrow is missing.
+INSTALL_FILES = 'run pip install "bayescal[files]"'
 #: Largest number of characters of a line, and of cells of a block.
 LINE, CELLS = 1 << 26, 1 << 22
 
@@ -171,7 +173,7 @@ def _zstd(path: Path) -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise CommandError(f"{path}: files of zstd need pyarrow; see bayescal[files]") from None
+        raise CommandError(f"{path}: files of zstd need pyarrow: {INSTALL_FILES}") from None
     return pyarrow
 
 

@@ -58,7 +58,7 @@ def monitor_file(
         Path,
         typer.Option(
             help="JSON file that keeps the monitor from one run to the next; created by the first. "
-            "After a recalibration, begin with another file."
+            "After a recalibration, start with another file."
         ),
     ],
     model: Annotated[
@@ -72,8 +72,8 @@ def monitor_file(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="Labels with commas between, in the order of the columns; by default sorted. "
-            "Needed where the rows of the first run lack a class."
+            help="Labels separated by commas, in the order of the columns; by default sorted. "
+            "Needed if the rows of the first run lack a class."
         ),
     ] = None,
     inputs: Annotated[
@@ -88,7 +88,7 @@ def monitor_file(
     new: Annotated[
         bool,
         typer.Option(
-            "--new", help="FILE has only new rows, as files of one day do. Nothing is skipped."
+            "--new", help="FILE has only new rows, such as those of one day. Nothing is skipped."
         ),
     ] = False,
     time: Annotated[str | None, typer.Option(help="Column of FILE with time stamps.")] = None,
@@ -98,7 +98,8 @@ def monitor_file(
     decimal: Decimal = ".",
     skip_missing: SkipMissing = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the course to this file: .png, .svg or .pdf.")
+        Path | None,
+        typer.Option(help="Draw the evidence over time to this file: .png, .svg or .pdf."),
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the numbers as JSON; - prints them.")

@@ -45,14 +45,14 @@ Weights = Annotated[str | None, typer.Option(help="Column of FILE with case weig
 Groups = Annotated[
     str | None,
     typer.Option(
-        help="Column of FILE with labels of groups, as of patients: rows of a group may depend on "
-        "each other, rows of different groups do not."
+        help="Column of FILE with labels of groups, such as patients: rows of a group may depend "
+        "on each other, rows of different groups do not."
     ),
 ]
 By = Annotated[
     str | None,
     typer.Option(
-        help="Column of FILE with labels of subgroups, which are also evaluated by themselves."
+        help="Column of FILE with labels of subgroups, which are also evaluated separately."
     ),
 ]
 Integrator = Annotated[

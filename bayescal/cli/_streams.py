@@ -17,6 +17,7 @@ from bayescal.cli._cells import find_column, numeric_column
 from bayescal.cli._columns import empty_label, label_texts
 from bayescal.cli._errors import CommandError
 from bayescal.cli._files import (
+    INSTALL_FILES,
     PIPED,
     PLAIN,
     Format,
@@ -214,7 +215,7 @@ class ParquetFile(RowFile):
 
     def __init__(self, path: Path, form: Format) -> None:
         if _arrow() is None:
-            raise CommandError(f"{path}: Parquet and Feather need pyarrow; see bayescal[files]")
+            raise CommandError(f"{path}: Parquet and Feather need pyarrow: {INSTALL_FILES}")
         self.path, self.form = path, form
         self.schema, self._count = self._size()
         if not self._count:

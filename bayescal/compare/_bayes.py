@@ -72,7 +72,7 @@ def bayesian_signed_rank(
     seed: int = 0,
     lower_is_better: bool = True,
 ) -> SignedRankPosterior:
-    r"""Compute how probably ``a`` is better than ``b``, practically equal, or worse.
+    r"""Compute the probabilities that ``a`` is better than ``b``, practically equal, or worse.
 
     Use it for two methods on several data sets. The differences of scores
     :math:`z_1, \dots, z_n`, positive if ``a`` is better, come from an unknown distribution whose
@@ -160,7 +160,7 @@ def bayesian_signed_rank_matrix(
     seed: int = 0,
     lower_is_better: bool = True,
 ) -> SignedRankMatrix:
-    """Compute for all pairs of methods how probably one is better, practically equal, or worse.
+    """Compute for all pairs of methods the probabilities of being better, equal, or worse.
 
     All pairs share the draws of the weights: an entry equals that of :func:`bayesian_signed_rank`
     with the same seed.

@@ -12,7 +12,7 @@ from bayescal.data.checks import as_numpy, check_finite
 
 
 def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:
-    """Return the maximal groups of methods with adjacent ranks of which no pair differs.
+    """Find the maximal groups of methods with adjacent ranks in which no pair differs.
 
     The bars of a critical-difference diagram join these groups. Two methods that do not differ from
     each other, but do from one between them, are in no common group.

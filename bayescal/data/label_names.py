@@ -176,7 +176,11 @@ def _wrong_number(classes: np.ndarray, columns: int) -> str:
             f"y must hold two classes, got only one class, {label_list(classes)[0]!r}; where the "
             "data lack one, pass classes=(negative, positive)"
         )
-    return f"Only binary classification is supported. y must hold two classes, got {len(classes)}"
+    return (
+        f"Only binary classification is supported. y must hold two classes, got {len(classes)}; "
+        "for several classes pass scores with a column for each, and wrap a binary calibrator, as "
+        "in OneVsRest(Isotonic())"
+    )
 
 
 def label_text(label: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike, accelerated
-from bayescal._core.lazy import jnp
+from bayescal._core.lazy import is_traced, jnp
 from bayescal._core.numerics import sigmoid, softmax
 from bayescal._core.precision import float64
 from bayescal.data.checks import (
@@ -51,6 +51,7 @@ __all__ = [
     "Outcomes",
     "Predictions",
     "Reading",
+    "are_exchanged",
     "as_given",
     "as_rows",
     "in_right_order",
@@ -153,14 +154,19 @@ class Predictions(NamedTuple):
 
 
 def in_right_order(read: Callable[..., Checked]) -> Callable[..., Checked]:
-    """Make a function of probabilities and labels name the mistake if the two are exchanged."""
+    """Make a function of probabilities and labels explain exchanged and traced arguments."""
 
     @wraps(read)
     def checked(probs: Any, y: Any, *rest: Any, **options: Any) -> Checked:
         try:
             return read(probs, y, *rest, **options)
         except (TypeError, ValueError) as error:
-            if _exchanged(probs, y):
+            if is_traced(probs) or is_traced(y):
+                raise TypeError(
+                    "probs and y must be arrays with known values, got one that JAX traces: call "
+                    "metrics outside of jax.jit, vmap and grad; bayescal.losses work inside"
+                ) from error
+            if are_exchanged(probs, y):
                 raise ValueError(
                     f"probs must come first, then y: {_right_call()}; got labels, then "
                     "probabilities, which is the order of scikit-learn"
@@ -345,7 +351,7 @@ def of_class(probs: Array, y: Array, xp: ModuleType) -> Array:
     return xp.take_along_axis(probs, y[:, None], axis=1)[:, 0]
 
 
-def _exchanged(first: Any, second: Any) -> bool:
+def are_exchanged(first: Any, second: Any) -> bool:
     """Tell whether the arguments are clearly labels and then probabilities of as many rows."""
     try:
         labels = label_values(first, None) if np.ndim(first) == 1 else as_numpy(first, "y")

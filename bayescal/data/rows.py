@@ -11,6 +11,7 @@ import numpy as np
 from bayescal._core.arrays import on_host
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax
+from bayescal._core.threads import threads
 
 __all__ = ["Designs", "Merge", "Rows", "Source", "Sums", "add", "compiled", "greatest"]
 
@@ -19,6 +20,8 @@ Sums: TypeAlias = dict[str, np.ndarray]
 Merge: TypeAlias = Callable[[Sums, Sums], Sums]
 #: Largest designs that are kept in memory, in numbers; others are made again for each sum.
 _KEPT_NUMBERS = 1 << 24
+#: From so many scores on, threads share the parts of a sum, in so many groups.
+_NUMBERS_OF_THREADS, _GROUPS = 1 << 18, 8
 
 
 def add(first: Sums, second: Sums) -> Sums:
@@ -178,7 +181,15 @@ class Rows(NamedTuple):
         if numbers is None or self.scores.size <= numbers or not on_host(self.scores):
             return function(*self)
         parts = slices(self.n, max(1, numbers // max(1, self.scores.size // self.n)))
-        return reduce(merge, (function(*self.take(part)) for part in parts))
+
+        def one(parts: list[slice]) -> Sums:
+            return reduce(merge, (function(*self.take(part)) for part in parts))
+
+        # Always as many groups, in the same order, so that no digit depends on the machine.
+        count = -(-len(parts) // _GROUPS)
+        groups = [parts[first : first + count] for first in range(0, len(parts), count)]
+        with threads(self.scores.size >= _NUMBERS_OF_THREADS) as each:
+            return reduce(merge, each(one, groups))
 
     def part(self, numbers: int, least: int) -> Rows | None:
         stride = min(self.scores.size // numbers, self.n // least)

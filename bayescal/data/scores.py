@@ -9,6 +9,7 @@ import numpy as np
 from bayescal._core.arrays import namespace, on_host, wide
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import FLOOR, log_odds, log_softmax, sigmoid, softmax
+from bayescal._core.threads import threads
 from bayescal.data.checks import (
     RANGE_TOLERANCE,
     SUM_TOLERANCE,
@@ -41,6 +42,8 @@ Domain = Literal[
 ]
 #: Rows of which several arrays stay in the processor's cache.
 _AT_ONCE = 1 << 15
+#: From so many rows on, threads share them.
+_ROWS_OF_THREADS = 1 << 17
 _COLUMN = ("probability", "log_odds", "real", "order")
 LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
 #: No other score as further from zero.
@@ -165,8 +168,12 @@ def convert(
     if on_host(scores) and inputs == "probs" and domain in _COLUMN and len(scores) > _AT_ONCE:
         # In parts that the processor's cache holds.
         values = np.empty(len(scores))
-        for part in slices(len(scores), _AT_ONCE):
+
+        def convert_part(part: slice) -> None:
             values[part] = transform(scores[part], inputs, domain, least)
+
+        with threads(len(scores) >= _ROWS_OF_THREADS) as each:
+            list(each(convert_part, slices(len(scores), _AT_ONCE)))
         return values, least
     return transform(scores, inputs, domain, least), least
 
@@ -305,7 +312,7 @@ def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:
 #: By the name of probabilities: advice where one is not in [0, 1], and where rows do not sum to 1.
 _ADVICE = {
     "scores": (
-        "pass inputs='logits' for logits or log odds, or inputs='scores' for other numbers",
+        "pass inputs='logits' for logits or log odds",
         "pass inputs='logits' for logits, or use MultiLabel for multi-label data",
     ),
     "probs": ("pass inputs='logits' for logits or log odds", "pass inputs='logits' for logits"),
@@ -322,6 +329,8 @@ def check_probabilities(
     """
     range_advice, sum_advice = _ADVICE.get(name, ("pass probabilities, not scores", ""))
     when = " for inputs='probs'" if name == "scores" else ""
+    if name == "scores" and (probs.ndim == 1 or probs.shape[1] == 1):
+        range_advice += ", or inputs='scores' for other numbers"
     clipped = check_range(probs, name, range_advice, when)
     if probs.ndim == 2 and probs.shape[1] > 1:
         eps = precision(probs.dtype) if eps is None else eps

@@ -18,7 +18,7 @@ def tokens(
     ignore_index: int | None = -100,
     shift: bool = False,
 ) -> tuple[Any, Any]:
-    r"""Select the logits and labels of the tokens that count, as rows.
+    r"""Select the logits and labels of all tokens that are not masked or ignored, as rows.
 
     The result is passed to a fit or a metric: ``calibrator.fit(*tokens(logits, labels))``.
     Predictions need no mask: functions made by ``as_function()`` take logits (..., tokens,

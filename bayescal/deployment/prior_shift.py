@@ -62,7 +62,7 @@ _ERRORS = 0.1
 
 @dataclass(eq=False, repr=False)
 class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
-    r"""Calibrated probabilities for a population with other class shares.
+    r"""Calibrated probabilities corrected for label shift, in which class shares have changed.
 
     Use it when a calibrated model meets new data in which the classes are more or less frequent
     than in the calibration data, but look the same: a disease is rarer in this hospital, fraud more

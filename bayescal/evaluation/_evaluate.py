@@ -183,10 +183,9 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate the probabilities of one model, or of several on the same rows.
 
-    It computes metrics with confidence intervals, tests of calibration, and a verdict in words.
-    Call it with predictions and labels, ``evaluate(probs, y)``; with fitted classifiers, features
-    and labels, ``evaluate(model, X, y)``; or with blocks, which contain labels:
-    ``evaluate(blocks)``.
+    Compute metrics with confidence intervals, tests of calibration, and a verdict in words. Call it
+    with predictions and labels, ``evaluate(probs, y)``; with fitted classifiers, features and
+    labels, ``evaluate(model, X, y)``; or with blocks, which contain labels: ``evaluate(blocks)``.
 
     Parameters
     ----------
@@ -210,11 +209,13 @@ def evaluate(
         zero are ignored.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind: rows with equal labels may be dependent, such as
-        the days of one patient. Intervals and tests are those of :func:`bayescal.metrics.report`
-        with groups, and diagrams have no bands, which assume independent rows. Not for Blocks.
+        several days of one patient. Intervals and tests are those of
+        :func:`bayescal.metrics.report` with groups, and diagrams have no bands, which assume
+        independent rows. Not for Blocks.
     by : array of shape (n,), optional
-        Labels of subgroups, such as the age or the country: each is also evaluated on its rows, and
-        the page has a table and a diagram of each. At most 100 subgroups. Not for Blocks.
+        Subgroup of each row, such as an age group or a country: each subgroup is also evaluated
+        separately, and the page has a table and a diagram for it. At most 100 subgroups. Not for
+        Blocks.
     level : float
         Nominal coverage of the confidence intervals, in (0, 1).
     replicates : int
@@ -227,7 +228,7 @@ def evaluate(
     title : str, optional
         Title of the page, and of the table.
     progress : callable, optional
-        Called with what is being done, the number of steps done, and the total.
+        Called with the name of the current step, the number of finished steps, and the total.
 
     Returns
     -------

@@ -135,11 +135,8 @@ def _verdict(
 def describe(finding: Finding, ece: Interval, event: str, cases: str, level: float) -> str:
     """Describe a finding in plain sentences; ``event`` is the name of the second of two classes."""
     words = {
-        "too high": ("too high", f"probabilities of {event} exceed its frequency on the whole"),
-        "too low": (
-            "too low",
-            f"probabilities of {event} fall short of its frequency on the whole",
-        ),
+        "too high": ("too high", f"probabilities of {event} exceed its frequency overall"),
+        "too low": ("too low", f"probabilities of {event} are below its frequency overall"),
         "over-confident": ("over-confident", "predictions are more extreme than they should be"),
         "under-confident": ("under-confident", "predictions are less extreme than they could be"),
         "miscalibrated": ("miscalibrated", "but not simply over- or under-confident"),

@@ -20,7 +20,7 @@ from bayescal.inference._arviz import to_arviz
 from bayescal.inference._uncertainty import sample_posterior, sample_prior, weighted_draws
 from bayescal.inference.engine.condition import Setup, Summary, alone, find_modes
 from bayescal.inference.engine.layout import BatchLayout, Index
-from bayescal.inference.engine.share import Work
+from bayescal.inference.engine.share import Work, with_draws
 from bayescal.inference.integrators.base import Problem
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.models import Prior
@@ -32,14 +32,18 @@ if TYPE_CHECKING:
 
 
 #: Attributes for other modules, which tab completion does not show.
-_INTERNAL = ("alone", "data", "facts", "layout", "posterior_size", "problem", "setup", "work")
+_INTERNAL = (
+    *("alone", "bare", "data", "facts", "family", "layout", "posterior_size", "problem", "setup"),
+    *("work", "work_for"),
+)
 
 
 class Conditioned(ABC):
     """Base class of :class:`Posterior` with its attributes and draws.
 
     Apart from the public attributes, ``data``, ``setup`` and ``problem`` are the inputs of the
-    compiled programs, and ``work`` is the part that this process computes.
+    compiled programs, and ``work`` is the part that this process computes. ``bare`` is the same
+    without draws if the integrator does not need them to predict.
     """
 
     def __init__(
@@ -55,10 +59,9 @@ class Conditioned(ABC):
         self.prior = prior
         self.integrator = setup.integrator.name
         self.num_samples = num_samples
-        known = np.arange(work.problem.prior.family.classes)
-        self.classes = known if classes is None else classes
+        self.bare, self.family = work, work.problem.prior.family
+        self.classes = np.arange(self.family.classes) if classes is None else classes
         self.layout, self.data, self.setup = layout, layout.flat(), setup
-        self.problem, self.work = work.problem, work
         self._summary = summary
         #: Between these points the integration box leaves nothing out.
         self._near = np.inf, -np.inf
@@ -72,6 +75,23 @@ class Conditioned(ABC):
     def _per_data_set(self, values: np.ndarray) -> float | np.ndarray:
         return self.layout.shaped(values) if self.layout.dims else float(values[0])
 
+    @functools.cached_property
+    def work(self) -> Work:
+        """The problem with its draws, which are made on first access if they were not needed."""
+        if self.setup.integrator.needs_draws:
+            return self.bare
+        with float64():
+            return with_draws(self.setup, self.bare)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of all data sets, with draws."""
+        return self.work.problem
+
+    def work_for(self, method: str) -> Work:
+        """Return the problem for a way to predict, with draws only if it needs them."""
+        return self.bare if method in ("predictive", "map") else self.work
+
     @property
     def batch_size(self) -> int | None:
         """Number of data sets in a batch; None for a single data set."""
@@ -84,9 +104,9 @@ class Conditioned(ABC):
         For a batch the first axis holds the data sets. Estimated probabilities are given by their
         posterior mean.
         """
-        count, classes = len(self.data.x), self.problem.prior.family.classes
+        count, classes = len(self.data.x), self.family.classes
         with float64():
-            probs = np.exp(np.asarray(self.problem.class_prior.log_mean))
+            probs = np.exp(np.asarray(self.bare.problem.class_prior.log_mean))
         probs = np.broadcast_to(probs[:count], (count, classes)) if probs.ndim == 2 else probs
         probs = np.broadcast_to(probs, (count, classes))
         return self._per_data_set(probs[:, 1]) if classes == 2 else self.layout.shaped(probs)
@@ -98,12 +118,12 @@ class Conditioned(ABC):
     @functools.cached_property
     def _modes(self) -> Params:
         with float64():
-            return find_modes(self.setup, self.problem)
+            return find_modes(self.setup, self.bare.problem)
 
     @functools.cached_property
     def _local_modes(self) -> Params:
         with float64():
-            return find_modes(self.setup, self.work.local)
+            return find_modes(self.setup, self.bare.local)
 
     @property
     def mode(self) -> dict[str, np.ndarray]:
@@ -151,9 +171,9 @@ class Conditioned(ABC):
         """Return the number of draws that describe the posterior, even if a rule uses nodes."""
         return self.setup.integrator.sample_size(self.num_samples)
 
-    def alone(self, index: Index) -> tuple[Setup, Problem]:
-        """Return the setup and the problem of the single data set ``index``."""
-        return alone(self.setup, self.problem, self.layout.position(index))
+    def alone(self, index: Index, method: str = "preds") -> tuple[Setup, Problem]:
+        """Return the setup and the problem of data set ``index`` for a way to predict."""
+        return alone(self.setup, self.work_for(method).problem, self.layout.position(index))
 
     def to_arviz(
         self,

@@ -107,7 +107,7 @@ class PosteriorFunction:
 
 def function_of(post: Conditioned, method: str, natural: Any, index: Index) -> PosteriorFunction:
     """Make the function of one data set; ``natural`` are coefficients of "coeffs" and "map"."""
-    setup, problem = post.alone(index)
+    setup, problem = post.alone(index, method)
     family, out = problem.prior.family, default_dtype()
     with float64():
         weighted = exact = None

@@ -91,7 +91,7 @@ class Prediction:
         self._points = x
         self._values = values
         self.probs = probs
-        self._binary = posterior.problem.prior.family.classes == 2
+        self._binary = posterior.family.classes == 2
 
     @property
     def x(self) -> np.ndarray:
@@ -200,12 +200,11 @@ class Prediction:
         Returns ``r`` arrays shaped like ``probs``.
         """
         post = self.posterior
-        family = post.problem.prior.family
         rows = []
         with float64():
             for b in range(len(post.data.x)):
                 points = self._points[0 if len(self._points) == 1 else b]
-                use, weights = _nodes(points, family)
+                use, weights = _nodes(points, post.family)
                 padded = pad_axis(use, padded_length(len(use)), 0).astype(np.float64)
                 result = np.asarray(function(*post.alone(b), jax.device_put(padded)))
                 result = result[..., : len(use)]

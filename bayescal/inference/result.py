@@ -133,7 +133,7 @@ class Posterior(Conditioned):
         [0.5    0.8808]
         """
         checks.check_choice(method, "method", METHODS)
-        family = self.problem.prior.family
+        family = self.family
         if x is None:
             dtype = out = np.dtype(np.float64)
             points, mask = self.layout.given.x, self.layout.given.mask
@@ -178,19 +178,21 @@ class Posterior(Conditioned):
         natural = None
         if method in ("coeffs", "map"):
             with float64():
-                natural = self._natural(method, self.problem)[self.layout.position(index)]
+                problem = self.work_for(method).problem
+                natural = self._natural(method, problem)[self.layout.position(index)]
         return function_of(self, method, natural, index)
 
     def _local_part(
-        self, points: np.ndarray, divided: bool, *arguments: object
+        self, points: np.ndarray, method: str, divided: bool, *arguments: object
     ) -> tuple[Problem, np.ndarray | None, np.ndarray, Callable[[Callable[[], Out]], Out]]:
         """Return this process's problem, its rows and points, and a function that gathers results.
 
         ``divided`` tells whether several processes share the data sets.
         """
-        problem, rows = (self.work.local, self.work.rows) if divided else (self.problem, None)
+        work = self.work_for(method)
+        problem, rows = (work.local, work.rows) if divided else (work.problem, None)
         local = points if rows is None or len(points) == 1 else points[rows]
-        compared = points, *arguments
+        compared = points, method, *arguments
         return problem, rows, local, lambda f: gather_rows(f, rows, len(self.data.x), compared)
 
     def _evaluate(
@@ -206,8 +208,8 @@ class Posterior(Conditioned):
         ``dtypes`` are the type in which averages are computed and the type of the result.
         """
         setup, (dtype, out) = self.setup, dtypes
-        problem, _, local, gather = self._local_part(points, divided, method, interpolate, str(out))
-        family = problem.prior.family
+        problem, _, local, gather = self._local_part(points, method, divided, interpolate, str(out))
+        family = self.family
         count, m = len(self.data.x), points.shape[1]
         shared = len(points) == 1
         padded = pad_axis(local, padded_length(m), 1)
@@ -258,18 +260,18 @@ class Posterior(Conditioned):
         self, result: Predicted, points: np.ndarray, divided: bool
     ) -> tuple[Predicted, np.ndarray | None]:
         """Integrate far points again; return also the remaining error (batch, m), None if nil."""
-        (low, high), family = self._near, self.problem.prior.family
-        deep = deepest(points, self.data, family) if points.ndim == 2 else None
+        low, high = self._near
+        deep = deepest(points, self.data, self.family) if points.ndim == 2 else None
         if points.ndim == 2 and deep is None and low <= points.min() and points.max() <= high:
             return result, None
         count, m = len(self.data.x), points.shape[1]
-        problem, rows, local, gather = self._local_part(points, divided)
+        problem, rows, local, gather = self._local_part(points, "predictive", divided)
         gaps = deep if deep is None or rows is None else deep[rows]
         with float64():
             nats = gather(lambda: at_ends(self.setup, problem, local, gaps))[:count]
             if (nats <= CLOSE).all():
                 # All processes that share data sets must remember equal bounds.
-                if points.ndim == 2 and deep is None and rows is self.work.rows:
+                if points.ndim == 2 and deep is None and rows is self.bare.rows:
                     self._near = min(low, points.min()), max(high, points.max())
                 return result, None
             old = np.asarray(result.values)[slice(count) if rows is None else rows, :m]
@@ -285,7 +287,7 @@ class Posterior(Conditioned):
         """Return the coefficients (padded batch, classes, p) for ``coeffs`` or ``map``."""
         if method == "coeffs":
             return np.asarray(mean_coefficients(self.setup, problem))
-        modes = self._modes if problem is self.problem else self._local_modes
+        modes = self._modes if problem is self.bare.problem else self._local_modes
         return np.asarray(natural_rows(problem.prior.family, modes, problem.origin))
 
 

@@ -71,6 +71,7 @@ def instance_targets(
 
     See Also
     --------
+    bayescal.smoothing.instance_targets : Targets from densities of scores or features.
     instance_cross_entropy : The loss with these targets.
     with_instance_targets : Replace the labels of a stream of batches.
 

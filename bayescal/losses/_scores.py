@@ -75,7 +75,7 @@ def focal(
     mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
-    r"""Compute the focal loss: cross-entropy that counts less where the label is already likely.
+    r"""Compute the focal loss: cross-entropy, down-weighted where the label is already likely.
 
     .. math:: \ell = -(1 - p_y)^\gamma \ln p_y
 

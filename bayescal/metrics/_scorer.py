@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def scorer(name: str, *, pos_label: object = None, **options: object) -> Scorer:
-    r"""Return a metric as a scorer of scikit-learn: ``scorer(estimator, X, y)``, larger is better.
+    r"""Turn a metric into a scikit-learn scorer: ``scorer(estimator, X, y)``, larger is better.
 
     As those of ``sklearn.metrics.make_scorer`` it goes to ``scoring`` of ``cross_val_score``,
     ``GridSearchCV`` and others. What is small for good predictions is negated: the score is minus

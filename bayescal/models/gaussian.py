@@ -74,7 +74,7 @@ def GaussianPrior(
     model: Callable[..., None] | None = None,
     hyperparameters: Mapping[str, object] | None = None,
 ) -> Prior:
-    r"""Prior for two Gaussian classes on the line.
+    r"""Prior for two Gaussian classes of univariate scores.
 
     Use it for scores on the whole line, such as logits. With a shared ``sigma`` the classes are
     :math:`x \mid y \sim N(\mu_y, \sigma^2)`, and the Bayes-optimal prediction for known parameters

@@ -11,7 +11,7 @@ from bayescal.smoothing._inputs import check_smoothing, check_targets
 
 
 def platt_targets(y: ArrayLike, sample_weight: ArrayLike | None = None) -> np.ndarray:
-    r"""Compute Platt's targets, which are the further from 0 and 1 the fewer rows a class has.
+    r"""Compute Platt's targets, which are farther from 0 and 1 if a class has fewer rows.
 
     .. math:: t^+ = 1 - \frac{1}{N^+ + 2}, \qquad t^- = \frac{1}{N^- + 2}
 

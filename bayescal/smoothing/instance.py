@@ -96,6 +96,7 @@ def instance_targets(
     --------
     platt_targets : Targets that depend only on the class sizes.
     network_instance_targets : Targets from a network's logits, for several classes.
+    bayescal.losses.instance_targets : Those targets in JAX, for training.
 
     Notes
     -----

@@ -287,7 +287,7 @@ def test_files_of_parquet_need_a_library(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "cut.parquet").write_bytes(file.read_bytes()[:-9])
     check_error([line[0], str(tmp_path / "cut.parquet"), *line[2:]], "cannot read the file")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    check_error(line, "Parquet and Feather need pyarrow; see bayescal[files]")
+    check_error(line, 'Parquet and Feather need pyarrow: run pip install "bayescal[files]"')
 
 
 def test_labels_of_any_type_in_parquet(tmp_path: Path) -> None:

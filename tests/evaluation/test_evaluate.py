@@ -86,7 +86,7 @@ def test_whole_weights_are_repetitions_and_zero_leaves_out() -> None:
         (lambda p: 1 / (1 + np.exp(-2 * np.log(p / (1 - p)))), "over-confident", "more extreme"),
         (lambda p: 0.5 + 0.4 * (p - 0.5), "under-confident", "less extreme"),
         (lambda p: p**0.6, "too high", "exceed its frequency"),
-        (lambda p: p**1.8, "too low", "fall short of its frequency"),
+        (lambda p: p**1.8, "too low", "are below its frequency"),
         (lambda p: p, "no evidence", "as far as 3,000 cases can tell"),
         (lambda p: 0.5 + 0.5 * np.sin(9 * p), "miscalibrated", "not simply"),
     ],

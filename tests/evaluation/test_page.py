@@ -173,7 +173,7 @@ def test_sections_and_figures_fit_the_data(pages: dict[str, str]) -> None:
     one, three, five, many = (Page(pages[n]) for n in ("one", "three", "five", "many"))
     assert "Costs of decisions" in one.text("h2") and "Class by class" not in one.text("h2")
     assert "Class by class" in five.text("h2") and "Costs of decisions" not in five.text("h2")
-    assert "Differences to raw" in three.text("h2") and "Differences" not in str(one.text("h2"))
+    assert "Differences from raw" in three.text("h2") and "Differences" not in str(one.text("h2"))
     assert len(one.all("figure")) == 1 + 3 + 1
     assert len(three.all("figure")) == 1 + 3 * 3 + 1
     assert len(five.all("figure")) == 1 + 2 * 3 + 5
@@ -213,7 +213,7 @@ def test_what_weights_are_worth_is_said() -> None:
     weights = rng.exponential(size=50)
     worth = weights.sum() ** 2 / (weights**2).sum()
     said = "cases of equal weight"
-    assert f"worth {worth:.0f} {said}" in bayescal.evaluate(p, y, weights=weights).to_html()
+    assert f"equivalent to {worth:.0f} {said}" in bayescal.evaluate(p, y, weights=weights).to_html()
     whole = bayescal.evaluate(p, y, weights=np.tile([0, 2], 25), replicates=20).to_html()
     assert said not in whole and "they add up to 50" in whole
 

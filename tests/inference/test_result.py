@@ -235,6 +235,24 @@ def test_results_have_jax_default_type() -> None:
         assert all(isinstance(a, jax.Array) for a in all_arrays())
 
 
+def test_closed_forms_need_no_draws() -> None:
+    """Ten billion draws would not fit in memory; what needs draws makes those of a fit with few."""
+    many = condition(CONJUGATE, DATA, integrator="closed_form", num_samples=10**10)
+    few = condition(CONJUGATE, DATA, integrator="closed_form", num_samples=1000)
+    assert many.log_evidence == few.log_evidence and many.mode == few.mode
+    for method in ("predictive", "map"):
+        np.testing.assert_array_equal(
+            many.predict(POINTS, method=method).probs, few.predict(POINTS, method=method).probs
+        )
+    assert many.as_function()(0.0) == few.as_function()(0.0)
+    first, again = few.draws(), few.draws()
+    for name, values in first.items():
+        assert len(values) == 1000
+        np.testing.assert_array_equal(values, again[name])
+    # With draws, the exact predictions stay what they were.
+    np.testing.assert_array_equal(few.predict(POINTS).probs, many.predict(POINTS).probs)
+
+
 def test_points_in_double_precision_have_results_of_numpy_in_it() -> None:
     """Ten digits of the closed form: means and deviation with a conjugate prior."""
     prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=2, alpha=2, beta=1.5)

@@ -379,7 +379,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Check new scores (n, 1) or (n, k) and bring columns into the order of the classes."""
         check_is_fitted(self)
         names = column_names(scores)
-        fitted = getattr(self, "feature_names_in_", None)
+        fitted = vars(self).get("feature_names_in_")
         if names is not None and fitted is not None and len(scores.shape) == 2:
             alike = set(fitted) == set(names) and len(names) > 1
             if alike and class_places(names, self.classes_, "scores") is not None:

@@ -14,7 +14,9 @@ import sklearn
 from sklearn.base import clone
 
 from bayescal._core.arrays import accelerated, device, namespace, on_host, to_host
+from bayescal._core.lazy import is_traced
 from bayescal.calibrators.base.function import PredictFunction
+from bayescal.data.predictions import are_exchanged
 from bayescal.data.scores import plausible
 
 #: Methods whose first argument is an array of scores or features.
@@ -142,9 +144,9 @@ def _unfitted(option: Any) -> Any:
 def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a method of an estimator so that its first argument may be of any library."""
     name = method.__name__
+    first = inspect.unwrap(method).__code__.co_varnames[1]
 
-    @wraps(method)
-    def run(self: Any, x: Any, *args: Any, **options: Any) -> Any:
+    def answer(self: Any, x: Any, *args: Any, **options: Any) -> Any:
         location = location_of(x)
         if name in _FITS:
             _fit(self, method, location, x, args, options)
@@ -168,7 +170,32 @@ def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
             result = method(fitted, to_host(x), *args, **options)
         return location.convert(result)
 
+    @wraps(method)
+    def run(self: Any, *args: Any, **options: Any) -> Any:
+        if not args:
+            args = (options.pop(first),) if first in options else ()
+        if not args:
+            return method(self, **options)  # Python says which argument is missing.
+        try:
+            return answer(self, *args, **options)
+        except (TypeError, ValueError) as error:
+            _explain(error, name, first, *args, *options.values())
+            raise
+
     return run
+
+
+def _explain(error: Exception, name: str, first: str, x: Any, *others: Any) -> None:
+    """Raise a more helpful error if arguments are traced by JAX or exchanged."""
+    if is_traced(x) or any(map(is_traced, others)):
+        raise TypeError(
+            f"{first} must be an array with known values, got one that JAX traces: call {name} "
+            "outside of jax.jit, vmap and grad; as_function() of a fitted calibrator works inside"
+        ) from error
+    if name == "fit" and first == "scores" and others and are_exchanged(x, others[0]):
+        raise ValueError(
+            "scores must come first, then y: fit(scores, y); got labels, then probabilities"
+        ) from error
 
 
 def _fit(

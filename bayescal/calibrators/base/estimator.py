@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import sklearn
@@ -83,6 +83,24 @@ class Estimator(AcceptsOtherWords):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         dispatch_methods(cls)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise the error of a missing attribute, and say what to use in its place."""
+            if (advice := self._advice(name)) is not None:
+                message = f"{type(self).__name__} has no {name}: {advice}"
+                raise AttributeError(message, name=name, obj=self)
+            return object.__getattribute__(self, name)
+
+    def _advice(self, name: str) -> str | None:
+        """Return what to use in place of a missing attribute, if it is known."""
+        if name != "predict_interval":
+            return None
+        return (
+            "it has no posterior; for credible intervals use Auto(), or a calibrator with "
+            "inference='laplace', such as Beta(inference='laplace')"
+        )
 
     def _takes_arrays(self) -> bool:
         """Return whether all methods accept arrays of all libraries without conversion."""

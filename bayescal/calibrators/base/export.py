@@ -98,7 +98,9 @@ def export(
     try:
         program = _FORMATS[ending](f, calibrator, dtype)
     except ImportError as error:
-        raise ImportError(f"{ending} needs a library: {error}; see bayescal[export]") from error
+        missing = "torch" if ending == ".pt2" else '"bayescal[export]"'
+        message = f"{ending} needs a library: {error}; run pip install {missing}"
+        raise ImportError(message) from error
     except _TRACING_ERRORS as error:
         raise ValueError(f"{name} cannot be written as {ending}: {error}") from error
     with write_atomically(path) as partial:

@@ -20,14 +20,14 @@ __all__ = ["Beta"]
 
 @dataclass(eq=False, repr=False)
 class Beta(OnlineCalibrator, LogOddsCalibrator):
-    r"""Beta calibration: exact if the scores of each class have a beta distribution.
+    r"""Beta calibration, which is exact if the scores of each class have a beta distribution.
 
     .. math:: \operatorname{logit} \hat p = a \ln p - b \ln (1 - p) + c, \qquad a, b \ge 0
 
     With two parameters, c = (a - b) ln 2, so that a probability of one half is preserved. With one
     parameter, also a = b, which is temperature scaling with T = 1 / a. (The two parameters a = b
-    and c are :class:`Logistic` on log odds.) If the likelihood is greatest at a negative a or b,
-    the fit is the optimum with that coefficient at zero. Fitting is O(n).
+    and c are :class:`Logistic` on log odds.) If the likelihood is maximal at a negative a or b,
+    that coefficient is set to zero and the others are optimized. Fitting takes O(n).
 
     Parameters
     ----------
@@ -37,6 +37,11 @@ class Beta(OnlineCalibrator, LogOddsCalibrator):
     Attributes
     ----------
     a_, b_, c_ : float
+
+    See Also
+    --------
+    AveragedBeta : Beta regressions and curves, averaged by their evidence.
+    Logistic : The map with a = b.
 
     Notes
     -----

@@ -24,7 +24,7 @@ _CROWDED = 0.8
 
 @dataclass(eq=False, repr=False)
 class CDFSpline(OrderCalibrator):
-    r"""Slope of a spline through the cumulative proportion of class 1, over ranks of scores.
+    r"""CDF-spline calibration: the slope of a spline through the cumulative proportion of class 1.
 
     With rows in ascending order of scores, t the proportion of the weight up to a row and
 

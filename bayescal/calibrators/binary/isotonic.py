@@ -21,30 +21,36 @@ __all__ = ["Isotonic"]
 
 @dataclass(eq=False, repr=False)
 class Isotonic(MonotoneCalibrator):
-    r"""Isotonic regression: the most likely of all non-decreasing maps.
+    r"""Isotonic regression: the maximum-likelihood non-decreasing map.
 
     .. math:: \min_{f_1 \le \dots \le f_n} \sum_i w_i (y_i - f_i)^2
               \qquad (s_1 \le \dots \le s_n)
 
     Tied scores share one value. The solution is constant on blocks of neighboring scores, where it
-    equals the proportion of class 1. It is interpolated linearly between blocks and constant
-    outside.
+    equals the proportion of class 1. It is interpolated linearly between blocks and constant beyond
+    the outermost scores.
 
     Scores below the smallest score of class 1 get probability 0, and scores above the largest score
-    of class 0 get 1, so that a single new row on the wrong side makes the log loss infinite. With
-    ``bounds="laplace"``, blocks of a single class count one more row of each class (Laplace's rule
+    of class 0 get 1, so a single new row on the wrong side makes the log loss infinite. With
+    ``bounds="laplace"``, one row of each class is added to blocks of a single class (Laplace's rule
     of succession), and blocks that then decrease are pooled again. The map is still non-decreasing,
     and its values are strictly between 0 and 1.
 
     Parameters
     ----------
     bounds : {"none", "laplace"}
-        Treatment of the values 0 and 1.
+        Whether values may be 0 and 1 ("none"), or are kept away from them.
 
     Attributes
     ----------
     thresholds_, values_ : arrays
-        The map is linear between these points.
+        Points between which the map is linear.
+
+    See Also
+    --------
+    CenteredIsotonic : Straight lines in place of steps.
+    NearIsotonic : Decreases are penalized, not forbidden.
+    VennAbers : Two isotonic fits that bound each probability.
 
     Notes
     -----

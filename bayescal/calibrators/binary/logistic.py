@@ -22,7 +22,7 @@ __all__ = ["Logistic"]
 
 @dataclass(eq=False, repr=False)
 class Logistic(OnlineCalibrator, LogOddsCalibrator):
-    r"""Logistic calibration: log odds that are a line in the score z.
+    r"""Logistic calibration: log odds that are linear in the score z.
 
     .. math:: \operatorname{logit} \hat p = w z + c
 
@@ -32,12 +32,17 @@ class Logistic(OnlineCalibrator, LogOddsCalibrator):
     Parameters
     ----------
     smoothing : None, "platt", float or "instance"
-        Targets of the fit: the labels; Platt's targets, which give Platt scaling; labels moved by a
-        constant in [0, 1/2); or the targets of :func:`bayescal.smoothing.instance_targets`.
+        Targets of the fit: the labels; Platt's targets, which give Platt scaling (``"sigmoid"`` in
+        scikit-learn); labels moved by a constant in [0, 1/2); or the targets of
+        :func:`bayescal.smoothing.instance_targets`.
 
     Attributes
     ----------
     slope_, intercept_ : float
+
+    See Also
+    --------
+    LogisticRegression : A classifier of features, with penalties, priors and presets.
 
     Notes
     -----

@@ -27,7 +27,7 @@ _NEGLIGIBLE = 1e-18
 
 @dataclass(eq=False, repr=False)
 class NearIsotonic(OrderCalibrator):
-    r"""Near-isotonic regression: decreases of the map are penalized, but possible.
+    r"""Near-isotonic regression: decreases of the map are penalized, but not forbidden.
 
     .. math:: \min_f \frac12 \sum_i w_i (y_i - f_i)^2 + \lambda \sum_i \max(f_i - f_{i+1}, 0)
               \qquad (s_1 < \dots < s_n)

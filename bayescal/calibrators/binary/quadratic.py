@@ -17,7 +17,7 @@ __all__ = ["Quadratic"]
 
 @dataclass(eq=False, repr=False)
 class Quadratic(OnlineCalibrator, LogOddsCalibrator):
-    r"""Quadratic calibration: log odds that are a parabola in the score z.
+    r"""Quadratic calibration: log odds that are quadratic in the score z.
 
     .. math:: \operatorname{logit} \hat p = w z + v z^2 + c
 

@@ -37,11 +37,11 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
 
     .. math:: \hat p = \operatorname{softmax}(z / T)
 
-    The simplest calibrator for neural networks. It corrects over-confidence (T > 1) or
-    under-confidence (T < 1), and never changes which class is most probable. For two classes, log
-    odds are divided by T. If the scores predict labels no better than chance, T is infinite and
-    all classes are equally probable. Use :class:`Vector`, :class:`Dirichlet` or :class:`Auto` if
-    errors differ between classes.
+    Temperature scaling is the simplest calibrator for neural networks. It corrects over-confidence
+    (T > 1) or under-confidence (T < 1), and never changes which class is most probable. For two
+    classes, log odds are divided by T. If the scores predict labels no better than chance, T is
+    infinite and all classes are equally probable. Use :class:`Vector`, :class:`Dirichlet` or
+    :class:`Auto` if errors differ between classes.
 
     With very many classes, such as the tokens of a language model, truncated logits suffice
     (``inputs="top_logits"``, ``classes=k``). Scores are then a tuple of the indices (n, m) of the m
@@ -51,10 +51,9 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
     .. math:: \hat p_j \propto e^{z_j / T}, \qquad
        \hat p_{rest} \propto (k - m)\, e^{(r - \ln(k - m)) / T}
 
-    This is exact at T = 1. If the other logits differ, the rest is too probable for T > 1, and not
-    probable enough for T < 1, by Jensen's inequality. The probability of a label outside the top is
-    that of the rest divided by k - m. ``predict_proba`` returns :class:`TopProbs`, which has an
-    example.
+    This is exact at T = 1. If the other logits differ, the probability of the rest is too high for
+    T > 1 and too low for T < 1, by Jensen's inequality. A label outside the top has the probability
+    of the rest divided by k - m. ``predict_proba`` returns :class:`TopProbs`, which has an example.
 
     Parameters
     ----------
@@ -68,13 +67,17 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
     temperature_ : float
         Infinite if the scores predict no better than chance.
 
-    Notes
-    -----
-    The log loss is minimized by Newton's method on 1 / T: about five iterations of O(n k). If there
-    are many rows, all but two iterations use a part of the rows. More than 16,384 logits are used
-    in single precision, except in the last step. Blocks are read four times. A fit holds up to 16
-    million numbers besides the scores; a fit to blocks holds as many in each thread and in a
-    sample. The prior of the posterior is log T ~ N(0, 1.5^2).
+    Notes ----- The log loss is minimized by Newton's method on 1 / T: about five iterations of O(n
+    k). If there are many rows, all but two iterations use a part of the rows. More than 16,384
+    logits are used in single precision, except in the last step. Blocks are read four times. A fit
+    needs memory for up to 16 million numbers besides the scores; a fit to blocks needs as much in
+    each thread and for a sample. The prior of the posterior is log T ~ N(0, 1.5^2).
+
+    See Also
+    --------
+    EnsembleTemperature : Mix scaled, original and uniform probabilities.
+    Vector : A factor and an intercept for each class.
+    Auto : The default calibrator, which also corrects errors that differ between classes.
 
     References
     ----------

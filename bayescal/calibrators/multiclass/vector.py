@@ -14,7 +14,7 @@ __all__ = ["Vector"]
 
 @dataclass(eq=False, repr=False)
 class Vector(LinearCalibrator):
-    r"""Vector scaling: multiply the logit of each class by a factor and add an intercept.
+    r"""Vector scaling: multiply the logit of each class by a factor, and add an intercept.
 
     .. math:: \hat p = \operatorname{softmax}(v \circ z + b)
 
@@ -22,16 +22,16 @@ class Vector(LinearCalibrator):
     the Hessian. Factors may be negative. Intercepts are centered, because only their differences
     matter.
 
-    With truncated logits (``inputs="top_logits"``, see :class:`Temperature`), a class has a factor
-    and an intercept if at least one row has it as label and among its top classes. All other
-    classes, and the rest of a row, share one pair (v, b):
+    With truncated logits (``inputs="top_logits"``, see :class:`Temperature`), a class has its own
+    factor and intercept if it is the label of at least one row, and among the top classes of that
+    row. All other classes, and the rest of a row, share one pair (v, b):
 
     .. math:: \hat p_j \propto e^{v_j z_j + b_j}, \qquad
        \hat p_{rest} \propto (k - m)\, e^{v (r - \ln(k - m)) + b}
 
-    If all labels are among the top, the data do not determine this pair. Its classes then keep
-    their probabilities after temperature scaling, divided by one plus the number of labels that
-    these probabilities expect. Blocks are read once for each product with the Hessian.
+    If all labels are among the top classes, the data do not determine this pair. Its classes then
+    keep their probabilities after temperature scaling, divided by one plus the number of labels
+    that these probabilities predict. Blocks are read once for each product with the Hessian.
 
     Attributes
     ----------
@@ -40,6 +40,11 @@ class Vector(LinearCalibrator):
         of the rest at the end.
     gradient_norm_ : float
         Largest entry of the gradient of the mean loss.
+
+    See Also
+    --------
+    StructuredVector : Factors and intercepts shrunk toward a temperature.
+    Matrix : A full matrix, with penalties.
 
     References
     ----------

@@ -94,7 +94,7 @@ def _plan(n: float, k: int) -> tuple[list[str], int]:
 
 @dataclass(eq=False, repr=False)
 class StackedScaling(ParametricCalibrator):
-    r"""Structured fits from strongly to weakly shrunk, mixed by weights from cross-validation.
+    r"""A stack of structured fits, from strongly to weakly shrunk, with cross-validated weights.
 
     With x the logarithms of temperature-scaled probabilities, mixed with the uniform distribution
     in the proportion :math:`e = 1 / (2 n + 2)`, and q their exponentials, the logits of a member
@@ -145,8 +145,8 @@ class StackedScaling(ParametricCalibrator):
     the penalties. A fit takes steps of the L-BFGS method until the next one would gain less than a
     millionth of the objective (1e-5 from N scores on), or, without a fold, less than a hundredth of
     what the first step promised; that step is the last. The metric is a Hessian from at most 1,250
-    rows, which is measured again where steps converge slowly. Members with a kernel and more than
-    500 parameters, whose metric has a block for each class, end within 1e-4 of the least objective.
+    rows, which is measured again where steps converge slowly; for members with a kernel and more
+    than 500 parameters it is approximated, and their steps go on to a hundredth of these gains.
     From 30 classes on members are fitted to the complements alone, from zero until a step would
     gain less than a hundredth of the objective, and predict with the means of their parameters over
     folds. More steps did not help on new rows.

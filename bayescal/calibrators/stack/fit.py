@@ -13,6 +13,7 @@ from bayescal._core.arrays import namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences, softmax
 from bayescal._core.optimize import Search, Status, newton_on_interval
+from bayescal._core.threads import threads
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.multiclass.basis import (
     Basis,
@@ -40,7 +41,6 @@ from bayescal.calibrators.stack.kernels import (
     logits,
     make_block,
     smooth_columns,
-    threads,
     working_type,
 )
 from bayescal.calibrators.stack.metric import Metric, Parts, approximation, plain_approximation
@@ -155,7 +155,7 @@ def fit_stack(
             left = [_leave_out(rows, folds.fold == fold) for fold in range(folds.count)]
             scales = [fit_scale(*part, start) for part in left]
         plan = Plan.make(members, scale, find_basis(members, sample, scale))
-        with threads(scores.size) if host else nullcontext(map) as each:
+        with threads(scores.size >= SMALL) if host else nullcontext(map) as each:
             given = rows, folds.fold, scales, plan
             designs: Any = InMemory(*given, each) if host else OnDevice(*given)
             dtype = working_type(scores.size) if host else np.float64
@@ -245,15 +245,17 @@ class Fits(NamedTuple):
 
     def _search(self, job: Job, start: np.ndarray, begin: Losses, tolerance: float) -> Search:
         plan, i = self.plan, job.member
+        method = approximation(plan.members[i], plan.plain, plan.layout.dimensions)
         objective = Objective(
             penalties(plan.members[i], plan.layout.dimensions),
             self.designs.total,
             self.designs.rounding,
             partial(measure, plan, self.sample, i),
-            approximation(plan.members[i], plan.plain, plan.layout.dimensions).patience,
+            method.patience,
         )
         if job.fold == ALL:
-            return descend(objective, start, begin, self.curvatures[i], tolerance)
+            share = method.promise
+            return descend(objective, start, begin, self.curvatures[i], share * tolerance)
         # As large a share of the rows, and of the penalties.
         share = 1 - 1 / self.designs.count
         given = objective.divided(share), start, begin, self.curvatures[i].divided(share)
@@ -329,7 +331,7 @@ def mixture_on_host(
             total += z
         probs[part] = (total / total.sum(axis=0)).T
 
-    with single_threaded_blas(), threads(scores.size) as each:
+    with single_threaded_blas(), threads(scores.size >= SMALL) as each:
         list(each(one, row_blocks(len(scores), layout.k)))
     return probs
 

@@ -9,8 +9,9 @@ import numpy as np
 from bayescal._core.arrays import on_host
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
+from bayescal._core.threads import threads
 from bayescal.calibrators.base.draws import row_blocks
-from bayescal.calibrators.stack.kernels import threads
+from bayescal.calibrators.stack.kernels import SMALL
 from bayescal.data.blocks.reader import rows_of_sample
 from bayescal.data.folds.buckets import (
     Buckets,
@@ -34,7 +35,7 @@ def row_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def content_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Compute the keys of rows in blocks, in threads."""
-    with threads(scores.size) as each:
+    with threads(scores.size >= SMALL) as each:
         parts = row_blocks(*scores.shape)
         return np.concatenate([*each(lambda part: row_keys(order, scores[part]), parts)])
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -47,17 +44,6 @@ class Block(NamedTuple):
 def working_type(size: int) -> Any:
     """Choose the type in which so many scores are fitted on the host."""
     return np.float64 if size < SMALL else np.float32
-
-
-@contextmanager
-def threads(size: int) -> Iterator[Any]:
-    """Give a map that works in threads if so many scores are worth it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if cores == 1 or size < SMALL:
-        yield map
-        return
-    with ThreadPoolExecutor(cores) as pool:
-        yield pool.map
 
 
 def smooth_columns(scores: np.ndarray, scale: Scale, dtype: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ class Whole:
     """The Hessian at the probabilities of designs, whole."""
 
     layout: Layout
+    #: The gain of a step is at most the one that the metric promises, divided by this.
+    promise: ClassVar[float] = 1.0
 
     @property
     def patience(self) -> float:
@@ -45,21 +48,41 @@ class Whole:
 
 @dataclass(frozen=True)
 class ByClass:
-    """The blocks of the Hessian for the parameters of each class, and those that classes share."""
+    """Two parts of the Hessian, for many features: the average of their inverses.
+
+    One is the block for the parameters of each class, and those that classes share. It knows where
+    each class has its rows, but not that classes compete. The other, for matrices, is a Kronecker
+    product of classes, diag(q) - q q', and features.
+    """
 
     layout: Layout
-    patience = 20.0
+    patience: ClassVar[float] = np.inf
+    promise: ClassVar[float] = 1e-2
 
     def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray, ...]:
         """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
-        return BLOCKS.measure(design, probs)
+        weights = design.weights
+        by_row = weights * (1 - np.einsum("ij,ij->i", probs, probs))
+        classes = np.diag(weights @ probs) - (probs * weights[:, None]).T @ probs
+        features = (design.features * by_row[:, None]).T @ design.features
+        return *BLOCKS.measure(design, probs), classes, features, by_row.sum()
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
         """Invert for a member, its penalties added; the result multiplies vectors."""
+        *blocks, classes, features, total = sums
         dimensions = self.layout.dimensions
-        sizes = member.sizes(dimensions)
-        inverse = BLOCKS.invert(tuple(sums), penalties(member, dimensions), sizes)
-        return lambda gradient: BLOCKS.apply(inverse, gradient, sizes)
+        sizes, penalty = member.sizes(dimensions), penalties(member, dimensions)
+        inverse = BLOCKS.invert(tuple(blocks), penalty, sizes)
+        strength = split(penalty, sizes).matrix.mean(axis=0)
+        product = _kronecker_product(classes, features / total, strength)
+
+        def apply(gradient: np.ndarray) -> np.ndarray:
+            result = BLOCKS.apply(inverse, gradient, sizes)
+            matrix = split(result, sizes).matrix
+            matrix[:] = 0.5 * (matrix + product(split(gradient, sizes).matrix))
+            return result
+
+        return apply
 
 
 @dataclass(frozen=True)
@@ -74,7 +97,8 @@ class Parts:
     """
 
     layout: Layout
-    patience = np.inf
+    patience: ClassVar[float] = np.inf
+    promise: ClassVar[float] = 1.0
 
     def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray, ...]:
         """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
@@ -176,25 +200,39 @@ class Parts:
         firm = strength.matrix[1, rest]
         for i in range(len(diagonals)):
             firm[k * i + 1] = firm[k * i]  # the diagonal has another strength
-        root = (firm**-0.5).astype(features.dtype)
         here = slice(start, start + len(rest))
-        gram = features[here, here] / total
-        values, turn = np.linalg.eigh(gram * root[:, None] * root)
-        turn = root[:, None] * turn
-        heights, spin = np.linalg.eigh(classes) if len(classes) else (grams[:, 3, 3], None)
-        middle = np.maximum(heights, 0)[:, None] * np.maximum(values, 0)
-        middle = (1 / (middle + 1)).astype(turn.dtype)
+        both = classes if len(classes) else grams[:, 3, 3]
+        product = _kronecker_product(both, features[here, here] / total, firm)
         row = np.arange(k)
 
         def apply(given: np.ndarray) -> np.ndarray:
-            matrix = given.astype(turn.dtype)
+            matrix = given.astype(features.dtype)
             for i in range(len(diagonals)):
                 matrix[row, k * i + row] = 0
-            if spin is None:
-                return ((matrix @ turn) * middle) @ turn.T
-            return spin @ ((spin.T @ matrix @ turn) * middle) @ turn.T
+            return product(matrix)
 
         return apply
+
+
+def _kronecker_product(classes: np.ndarray, features: np.ndarray, strength: np.ndarray) -> Metric:
+    """Make the product of matrices (k, m) with an inverse: classes x features + strengths.
+
+    The matrix of classes is (k, k), or (k,) if it is diagonal, that of features (m, m); strengths
+    (m,) are the penalties of features.
+    """
+    root = (strength**-0.5).astype(features.dtype)
+    values, turn = np.linalg.eigh(features * root[:, None] * root)
+    turn = root[:, None] * turn
+    heights, spin = (classes, None) if classes.ndim == 1 else np.linalg.eigh(classes)
+    middle = np.maximum(heights, 0)[:, None] * np.maximum(values, 0)
+    middle = (1 / (middle + 1)).astype(turn.dtype)
+
+    def product(matrix: np.ndarray) -> np.ndarray:
+        if spin is None:
+            return ((matrix @ turn) * middle) @ turn.T
+        return spin @ ((spin.T @ matrix @ turn) * middle) @ turn.T
+
+    return product
 
 
 def plain_approximation(plain: Layout) -> Whole | Parts:

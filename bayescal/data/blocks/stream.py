@@ -30,7 +30,7 @@ _IN_MEMORY = 1 << 25
 
 
 class Blocks:
-    """Rows in blocks that are read again for each pass, of data that need not fit into memory.
+    """Rows that are read block by block in every pass, for data larger than memory.
 
     Calibrators and metrics take it in the place of scores, and it contains labels and weights.
     They ask one thing of it: to call a function with each block, and to add the results. Blocks

@@ -69,7 +69,8 @@ def condition_all(
 
     def weigh() -> Summary:
         nonlocal local
-        local = keep_draws(setup, local)
+        if rule.needs_draws:
+            local = keep_draws(setup, local)
         reported = rule.reported(local.state)
         if reported is None:
             local, summary = condition(setup, local)
@@ -88,3 +89,9 @@ def condition_all(
         ess, r_hat, divergences = (values[:count] for values in chains)
         summary = summary._replace(ess=ess, r_hat=r_hat, divergences=divergences)
     return setup, Work(problem, local, rows), summary
+
+
+def with_draws(setup: Setup, work: Work) -> Work:
+    """Make and weigh the draws that conditioning did not need."""
+    local, _ = condition(setup, keep_draws(setup, work.local))
+    return work._replace(problem=local if work.rows is None else work.problem, local=local)

@@ -73,6 +73,9 @@ class Integrator(abc.ABC, Generic[State]):
     vectorized: bool = True
     #: Whether log weights sum to the evidence.
     has_evidence: bool = True
+    #: Whether evidence, modes and the posterior predictive need draws or nodes. If not, draws are
+    #: made when something else asks for them.
+    needs_draws: bool = True
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -151,7 +154,7 @@ class Integrator(abc.ABC, Generic[State]):
         return None
 
     def reported(self, state: State) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return a rule's log evidence and its relative error (batch,), or None for draws."""
+        """Return the log evidence (batch,) without draws and its relative error, or None."""
         return None
 
     def mixing(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
 from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax, jnp
 from bayescal.inference.engine.averages import Draws, log_likelihood
@@ -11,7 +16,14 @@ from bayescal.models import Prior
 __all__ = ["ClosedForm"]
 
 
-class ClosedForm(Integrator[jax.Array]):
+class State(NamedTuple):
+    """A key and the log evidence for each data set."""
+
+    key: jax.Array
+    log_evidence: jax.Array
+
+
+class ClosedForm(Integrator[State]):
     """Student predictive and mode of the normal-inverse-gamma prior; its draws are exact.
 
     ``preds`` and ``coeffs`` are averages over independent draws from the posterior.
@@ -19,6 +31,7 @@ class ClosedForm(Integrator[jax.Array]):
 
     name = "closed_form"
     weighted = False
+    needs_draws = False
 
     def check(self, prior: Prior) -> None:
         if prior.closed_form is None:
@@ -27,18 +40,19 @@ class ClosedForm(Integrator[jax.Array]):
                 "NormalInverseGammaPrior; use 'quadrature' for up to three parameters"
             )
 
-    def prepare(
-        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
-    ) -> jax.Array:
-        return jnp.broadcast_to(key, (len(problem.sums),))
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> State:
+        keys = jnp.broadcast_to(key, (len(problem.sums),))
+        return State(keys, _log_evidence(self, *problem[:3], stacked))
 
-    def realize(self, problem: Problem, num_samples: int) -> Draws:
-        prior, sums, origin = problem[:3]
-        forms = prior.closed_form
-        params, log_prior = forms.draw(prior.values, sums, origin, problem.state, num_samples)
+    def realize(self, problem: Problem[State], num_samples: int) -> Draws:
+        (prior, sums, origin), (key, log_evidence) = problem[:3], problem.state
+        params, log_prior = prior.closed_form.draw(prior.values, sums, origin, key, num_samples)
         log_lik = log_likelihood(prior.family, params, sums, origin)
-        evidence = forms.log_evidence(prior.values, sums, origin)
-        return Draws(params, log_prior, equal_base(num_samples) + evidence - log_lik)
+        return Draws(params, log_prior, equal_base(num_samples) + log_evidence - log_lik)
+
+    def reported(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+        log_evidence = np.asarray(state.log_evidence)
+        return log_evidence, np.full_like(log_evidence, np.nan)
 
     def mode(self, problem: Problem) -> Params:
         prior, sums, origin = problem[:3]
@@ -48,3 +62,15 @@ class ClosedForm(Integrator[jax.Array]):
         prior, sums, origin = problem[:3]
         new = prior.closed_form.update(prior.values, sums, origin)
         return prior.closed_form.log_predictive(new, x - origin)
+
+
+@partial(jax.jit, static_argnums=(0, 4))
+def _log_evidence(
+    integrator: ClosedForm, prior: Prior, sums: jax.Array, origin: jax.Array, stacked: bool
+) -> jax.Array:
+    """Compute the log evidence (batch,) of all data sets."""
+
+    def one(prior: Prior, sums: jax.Array) -> jax.Array:
+        return prior.closed_form.log_evidence(prior.values, sums, origin)
+
+    return integrator.batched(one, prior, sums, stacked)

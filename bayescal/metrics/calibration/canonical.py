@@ -33,7 +33,7 @@ def canonical_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return the calibration error of whole vectors: mean distance of prediction and frequency.
+    r"""Compute the calibration error of whole vectors: the mean distance from the frequencies.
 
     Cases are in one cell if the probability of every class is in the same of ``bins`` of equal
     width. With :math:`C` a cell, e outcomes as unit vectors and weights that sum to one,
@@ -50,7 +50,7 @@ def canonical_ece(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     bins : int, default 10
         For each class, (j / bins, (j + 1) / bins], with 0 in the first.
     distance : {"total_variation", "euclidean"}
@@ -58,7 +58,7 @@ def canonical_ece(
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

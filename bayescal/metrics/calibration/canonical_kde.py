@@ -32,7 +32,7 @@ def canonical_kde_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return the calibration error of whole vectors, from kernel estimates on the simplex.
+    r"""Compute the calibration error of whole vectors by kernel estimates on the simplex.
 
     .. math:: \frac{\sum_j w_j \| \hat\pi_j - p_j \|}{\sum_j w_j}, \qquad
         \hat\pi_j = \frac{\sum_{i \ne j} w_i K_h(p_j, p_i)\, e_i}{\sum_{i \ne j} w_i K_h(p_j, p_i)}
@@ -53,7 +53,7 @@ def canonical_kde_ece(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     bandwidth : float, optional
         h; by default that of greatest likelihood of the predictions, each by the density of
         the others, among the powers of two from 1 / 1024 to 1.
@@ -63,7 +63,7 @@ def canonical_kde_ece(
         Non-negative case weights. Whole weights are counts: repeated cases see each other; others
         are shares, of which a case does not see its own.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

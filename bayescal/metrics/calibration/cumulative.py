@@ -65,7 +65,7 @@ def ecce(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,) or (n, k)
-        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
+        Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
     kind : {"max", "range"}
         See above.
     events : str, optional
@@ -77,7 +77,7 @@ def ecce(
     weights : array of shape (n,), optional
         Non-negative case weights; a weight of 2 equals the row twice.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     outcomes : {"labels", "fractional"}
         Whether ``y`` holds labels or shares of outcomes, as in :func:`log_loss`.
 

@@ -37,7 +37,7 @@ def debiased_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Compute the calibration error over bins, corrected for the chance that is in bins.
+    r"""Compute the calibration error over bins, corrected for chance.
 
     With ``norm=2`` the square root of
 
@@ -63,7 +63,7 @@ def debiased_ece(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     bins : int, default 15
         Number of bins.
     binning : {"equal_mass", "equal_width"}
@@ -79,7 +79,7 @@ def debiased_ece(
         Non-negative case weights. Whole weights are counts, the same as repeating cases. For other
         weights the number of cases in a bin is :math:`(\sum w)^2 / \sum w^2`.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -39,7 +39,7 @@ BINNINGS = "equal_width", "equal_mass"
 
 
 class ReliabilityCurve(NamedTuple):
-    """Predicted and observed frequency in each bin that holds a case.
+    """Predicted and observed frequency in each bin that is not empty.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ def reliability_curve(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> ReliabilityCurve:
-    r"""Mean predicted and observed frequency, bin by bin.
+    r"""Compute the mean prediction and the observed frequency in each bin.
 
     Bins of equal width are (lower, upper], with 0 in the first. A prediction within the machine
     epsilon of its own type of a border lies on it: 0.6 is in the same bin in single and in double
@@ -85,7 +85,7 @@ def reliability_curve(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     bins : int, default 15
         Number of bins; empty ones are left out of the result.
     binning : {"equal_width", "equal_mass"}
@@ -101,7 +101,7 @@ def reliability_curve(
     weights : array of shape (n,), optional
         Non-negative case weights.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -150,35 +150,36 @@ def ece(
     inputs: Inputs = "probs",
     outcomes: Outcomes = "labels",
 ) -> float:
-    r"""Return the expected calibration error: the mean gap of predicted and observed frequency.
+    r"""Compute the expected calibration error: the mean gap between prediction and frequency.
 
     .. math:: \Big(\sum_b \frac{n_b}{n} |\bar p_b - \bar y_b|^{q}\Big)^{1/q}
 
-    over the bins of :func:`reliability_curve`, which says how they are made; q is ``norm``.
-    This plug-in estimate is biased upwards when bins hold few cases; :func:`debiased_ece` is not.
-    What p and y are depends on ``kind``:
+    The sum runs over the bins of :func:`reliability_curve`, and q is ``norm``. This plug-in
+    estimate is biased upwards if bins have few cases; :func:`debiased_ece` is not. The meaning of p
+    and y depends on ``kind``:
 
     - "binary": P(y = 1), and whether y is 1.
-    - "confidence": the largest probability, and whether its class happened.
-    - "classwise": the probability of each class in turn, and whether it happened. The sum above is
-      averaged over classes, so that with ``norm=1`` the result is the mean over classes.
-    - "top_label": as "confidence", but cases with different predicted classes have bins apart.
-    - "top_k_confidence": the j-th largest probability, and whether its class happened. The sum is
-      averaged over the ranks j = 1, ..., k.
-    - "top_k_label": the same, with bins apart for each rank and class.
+    - "confidence": the largest probability, and whether its class is the true one.
+    - "classwise": the probability of each class in turn, and whether it is the true one. The sum
+      above is averaged over classes, so with ``norm=1`` the result is the mean over classes.
+    - "top_label": like "confidence", but each predicted class has separate bins.
+    - "top_k_confidence": the j-th largest probability, and whether its class is the true one. The
+      sum is averaged over the ranks j = 1, ..., k.
+    - "top_k_label": like "top_k_confidence", with separate bins for each rank and class.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,) or (n, k)
-        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
+        Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
     bins : int, default 15
-        Number of bins, for each class, rank or label that has its own.
+        Number of bins; for each class, rank or label if these have separate bins.
     binning : {"equal_width", "equal_mass"}
         How the bins are laid out.
     kind : str, optional
-        See above. By default "binary" for two classes and "confidence" for more.
+        Which probabilities are judged, see above. By default "binary" for two classes and
+        "confidence" for more.
     k : int, optional
         Number of ranks for the kinds that begin with "top_k"; by default 5, or all if fewer.
     norm : float, default 1
@@ -186,9 +187,9 @@ def ece(
     weights : array of shape (n,), optional
         Non-negative case weights.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     outcomes : {"labels", "fractional"}
-        Whether ``y`` holds labels or shares of outcomes, as in :func:`log_loss`.
+        Whether ``y`` contains labels or fractional outcomes, as in :func:`log_loss`.
 
     Returns
     -------
@@ -213,7 +214,7 @@ def ece(
     >>> ece([0.1, 0.3, 0.9, 0.7], [0, 1, 1, 1], bins=2)
     0.25
 
-    Right by one half on average, but always for class 0 and never for class 1:
+    Predictions of class 0 are always right here, and those of class 1 never:
 
     >>> probs, y = [[0.5, 0.5], [0.4, 0.6], [0.4, 0.6]], [0, 0, 0]
     >>> [ece(probs, y, bins=1, kind=kind) for kind in ("confidence", "top_label")]

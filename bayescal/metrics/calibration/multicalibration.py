@@ -19,7 +19,7 @@ from bayescal.metrics.sums import compute
 
 
 class MulticalibrationError(NamedTuple):
-    """The greatest calibration error over groups, and what it is made of.
+    """The largest calibration error over groups, and its components.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ def multicalibration_error(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> MulticalibrationError:
-    r"""Return the greatest calibration error over groups, each weighted by its share of cases.
+    r"""Compute the largest calibration error over groups, each weighted by its share of cases.
 
     .. math:: \max_g\, s_g^{1/q}\, \mathrm{ECE}_q(g) =
         \max_g \Big(\sum_b \frac{n_{gb}}{n} |\bar p_{gb} - \bar y_{gb}|^{q}\Big)^{1/q}
@@ -80,7 +80,7 @@ def multicalibration_error(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     groups : array or data frame of shape (n, g)
         True (or 1) where a case belongs to a group. A data frame gives names. Of one label for each
         case, ``pandas.get_dummies`` makes columns.
@@ -89,7 +89,7 @@ def multicalibration_error(
     weights : array of shape (n,), optional
         Non-negative case weights.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

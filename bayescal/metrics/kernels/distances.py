@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -12,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.threads import threads
 from bayescal.data.predictions import Predictions, as_rows
 
 T = TypeVar("T")
@@ -61,8 +60,8 @@ def over_pairs(
             gaps /= 2
         return function(first, last, gaps)
 
-    with single_threaded_blas(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(one, ends[:-1], ends[1:])
+    with single_threaded_blas(), threads() as each:
+        yield from each(one, ends[:-1], ends[1:])
 
 
 def median_distance(probs: np.ndarray, weights: np.ndarray, distance: str) -> float:

@@ -44,7 +44,7 @@ def kde_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return the calibration error from kernel density estimates.
+    r"""Compute the calibration error by kernel density estimates.
 
     .. math:: \Big( \int_0^1 |z - \hat\pi(z)|^q \hat f(z)\,dz \Big)^{1/q}, \qquad
         \hat f(z) = \frac{\sum_i w_i K_h(z, p_i)}{\sum_i w_i}, \qquad
@@ -63,7 +63,7 @@ def kde_ece(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     kind : {"binary", "confidence"}, optional
         What is predicted: P(y = 1), or the largest probability. By default "binary" for two
         classes and "confidence" for more.
@@ -77,7 +77,7 @@ def kde_ece(
         Non-negative case weights. Whole weights are counts; for others n in the rule is
         :math:`(\sum w)^2 / \sum w^2`.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -35,7 +35,7 @@ def skce(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return an estimate of the squared kernel calibration error.
+    r"""Estimate the squared kernel calibration error.
 
     With e the outcomes as unit vectors, the means over pairs of cases of
 
@@ -55,7 +55,7 @@ def skce(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     estimator : {"unbiased", "linear", "biased"}
         See above.
     kernel : {"exponential", "gaussian"}
@@ -70,7 +70,7 @@ def skce(
         weights are shares, so that a case is no pair with itself. For "linear" the weight of a
         pair is the product, and whole weights are no repetitions.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -42,7 +42,7 @@ def skce_test(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> CalibrationTest:
-    r"""Test by the squared kernel calibration error whether whole vectors are calibrated.
+    r"""Test the calibration of whole vectors by the squared kernel calibration error.
 
     With h of two cases and the estimates as for :func:`skce`, and t the estimate from n cases:
 
@@ -60,7 +60,7 @@ def skce_test(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     estimator : {"unbiased", "linear", "biased"}
         See above; "biased" for "bound" only.
     method : {"asymptotic", "bound"}
@@ -74,7 +74,7 @@ def skce_test(
         Non-negative case weights; for "bound" and "linear" they must be left out. Whole weights are
         counts, the same as repeating cases.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

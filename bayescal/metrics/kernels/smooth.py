@@ -45,7 +45,7 @@ def smooth_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return the smooth calibration error: that of residuals smoothed by a Gaussian kernel.
+    r"""Compute the smooth calibration error, that of residuals smoothed by a Gaussian kernel.
 
     .. math:: \int_0^1 \Big| \frac{\sum_i w_i (p_i - y_i) K_\sigma(t, p_i)}{\sum_i w_i} \Big| dt
 
@@ -62,7 +62,7 @@ def smooth_ece(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     kind : {"binary", "confidence"}, optional
         What is predicted: P(y = 1), or the largest probability. By default "binary" for two
         classes and "confidence" for more.
@@ -71,7 +71,7 @@ def smooth_ece(
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -56,7 +56,7 @@ def corp(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> Corp:
-    r"""Return the decomposition of a score into miscalibration, discrimination and uncertainty.
+    r"""Decompose a score into miscalibration, discrimination and uncertainty.
 
     With :math:`\hat c` the isotonic regression of outcomes on predictions (the best recalibration
     that keeps their order, for every proper score), and mean scores S,
@@ -72,7 +72,7 @@ def corp(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     score : {"brier", "log_loss"}
         The squared distance of prediction and outcome, or the logarithmic loss in nats.
     kind : {"binary", "confidence"}, optional
@@ -84,7 +84,7 @@ def corp(
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

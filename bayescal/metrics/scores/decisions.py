@@ -58,7 +58,7 @@ def decision_cost(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> DecisionCost:
-    r"""Return what decisions are expected to cost, which is best, and what it does cost.
+    r"""Compute the expected costs of decisions, the best decisions, and their realized cost.
 
     .. math:: e_{id} = \sum_j p_{ij} c_{jd}, \qquad \delta_i = \arg\min_d e_{id}, \qquad
         \text{predicted} = \frac{\sum_i w_i e_{i \delta_i}}{\sum_i w_i}, \qquad
@@ -69,14 +69,14 @@ def decision_cost(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,), optional
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     costs : array of shape (k, d)
         Cost of each decision for each class, in any unit; gains are negative.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter. Cases of weight zero have rows in the
         result.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def decision_cost(
 
 
 class Threshold(NamedTuple):
-    """When to decide for the second class, as returned by :func:`best_threshold`.
+    """Threshold of decisions for the second class, as returned by :func:`best_threshold`.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ def best_threshold(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> Threshold:
-    r"""Compute the probability from which to decide for the second class, given costs of decisions.
+    r"""Compute the threshold above which to decide for the second class, given costs.
 
     .. math:: t = \frac{c_{01} - c_{00}}{c_{01} - c_{00} + c_{10} - c_{11}}
 
@@ -164,7 +164,7 @@ def best_threshold(
     weights : array of shape (n,), optional
         Non-negative row weights; only their ratios matter.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -239,7 +239,7 @@ def loss_gap(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return the average loss gap: how far expected and actual losses are apart.
+    r"""Compute the average loss gap: the distance between expected and actual losses.
 
     .. math:: \frac1F \sum_f \Big| \frac{\sum_i w_i \sum_j (p_{ij} - y_{ij})\,
         \ell_f(j, \delta_f(p_i))}{\sum_i w_i} \Big|, \qquad
@@ -262,7 +262,7 @@ def loss_gap(
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

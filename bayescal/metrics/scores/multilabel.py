@@ -41,7 +41,7 @@ def multilabel_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return the calibration errors of all labels, put together.
+    r"""Compute the calibration errors of all labels, and combine them.
 
     With :math:`\mathrm{ECE}_l` the error of label l against its absence, as :func:`ece` defines it,
     and :math:`n_l` the number of n rows that have the label,
@@ -113,7 +113,7 @@ def multilabel_ecce(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Compute the cumulative calibration errors of all labels, put together.
+    r"""Compute the cumulative calibration errors of all labels, and combine them.
 
     The error of each label is that of :func:`ecce`, which needs no bins.
 
@@ -172,7 +172,7 @@ def hamming_loss(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return the share of labels that are wrong.
+    r"""Compute the fraction of wrong labels.
 
     .. math:: \frac{\sum_i w_i \sum_{l=1}^L [(p_{il} > t) \neq y_{il}]}{L \sum_i w_i}
 

@@ -38,7 +38,7 @@ def log_loss(
     inputs: Inputs = "probs",
     outcomes: Outcomes = "labels",
 ) -> float:
-    r"""Logarithmic loss, the mean negative log probability of what happened.
+    r"""Compute the log loss: the mean negative log probability of the true class.
 
     .. math:: -\frac{\sum_i w_i \ln p_{i, y_i}}{\sum_i w_i}
 
@@ -49,7 +49,7 @@ def log_loss(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,) or (n, k)
-        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
+        Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     eps : float, optional
@@ -114,25 +114,25 @@ def brier_score(
     inputs: Inputs = "probs",
     outcomes: Outcomes = "labels",
 ) -> float:
-    r"""Brier score, the mean squared distance between probability and outcome.
+    r"""Compute the Brier score: the mean squared distance between probability and outcome.
 
     .. math:: \frac{\sum_i w_i (p_i - y_i)^2}{\sum_i w_i}
        \quad\text{or}\quad
        \frac{\sum_i w_i \sum_j (p_{ij} - [y_i = j])^2}{\sum_i w_i}
 
     The first form is for two classes, whether ``probs`` have one column or two; the second is for
-    three and more classes. Of fractional outcomes y is the share itself.
+    three and more classes. For fractional outcomes, y is the fraction itself.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,) or (n, k)
-        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
+        Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     outcomes : {"labels", "fractional"}
         Whether ``y`` holds labels or shares of outcomes, as in :func:`log_loss`.
 
@@ -177,7 +177,7 @@ def accuracy(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Share of cases whose most probable class is the one that happened.
+    r"""Compute the accuracy: the fraction of cases whose most probable class is the true one.
 
     A probability of exactly one half, like all ties, goes to the lowest class.
 
@@ -188,11 +188,11 @@ def accuracy(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -50,7 +50,7 @@ def roc_auc(
     weights : array of shape (n,), optional
         Non-negative row weights; only their ratios matter.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

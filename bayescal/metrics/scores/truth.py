@@ -35,7 +35,7 @@ def true_calibration_error(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return the mean distance of probabilities from what they should be.
+    r"""Compute the mean distance of probabilities from the true ones.
 
     .. math:: \Big( \frac{\sum_i w_i |p_i - c_i|^q}{\sum_i w_i} \Big)^{1/q}
 

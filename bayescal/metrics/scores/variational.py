@@ -27,7 +27,7 @@ def variational_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return a lower bound on the calibration error that some other probabilities prove.
+    r"""Compute a lower bound on the calibration error, from other probabilities.
 
     Probabilities g that a calibrator makes of the p, fitted to **other** cases, as by
     cross-validation, show that the p are wrong as far as the labels agree with g:
@@ -53,7 +53,7 @@ def variational_ece(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     recalibrated : array of the shape of ``probs``
         g: calibrated probabilities, by calibrators that have not seen the labels of their cases.
     kind : {"binary", "confidence", "classwise"}, optional
@@ -65,7 +65,7 @@ def variational_ece(
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

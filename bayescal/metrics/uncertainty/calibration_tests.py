@@ -56,7 +56,7 @@ def spiegelhalter_test(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> CalibrationTest:
-    r"""Spiegelhalter's z: whether the Brier score is what calibrated predictions would have.
+    r"""Test calibration by Spiegelhalter's z, which compares the Brier score with its expectation.
 
     If outcomes have the predicted probabilities, the Brier score :math:`b_i` of a case has a known
     mean and variance, so that
@@ -73,13 +73,13 @@ def spiegelhalter_test(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     weights : array of shape (n,), optional
         Non-negative case weights.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind: rows with equal labels may be dependent.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def consistency_test(
     inputs: Inputs = "probs",
     **options: object,
 ) -> CalibrationTest:
-    """Test whether a calibration error is as large as those of labels drawn from the predictions.
+    """Test whether a calibration error is larger than chance explains, with simulated labels.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def consistency_test(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     resamples : int
         Sets of labels that are drawn.
     seed : int
@@ -199,7 +199,7 @@ def consistency_test(
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind: rows with equal labels may be dependent.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     **options
         Of the metric.
 

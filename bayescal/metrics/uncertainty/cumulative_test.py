@@ -56,7 +56,7 @@ def ecce_test(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> CalibrationTest:
-    r"""Test calibration by the cumulative calibration error, as Kolmogorov-Smirnov or Kuiper.
+    r"""Test calibration by the cumulative error, as in the tests of Kolmogorov-Smirnov and Kuiper.
 
     If outcomes have the predicted probabilities, the cumulative differences C of :func:`ecce` are a
     random walk with known variances. Its end has the standard deviation
@@ -78,7 +78,7 @@ def ecce_test(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,), optional
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     kind : {"max", "range"}
         See :func:`ecce`. "range" finds errors of any region, "max" is best for predictions that are
         all too high or all too low.
@@ -95,7 +95,7 @@ def ecce_test(
         Non-negative case weights. Whole ones are counts, the same as repeating cases; another is
         a case whose one label counts so often.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

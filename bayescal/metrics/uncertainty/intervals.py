@@ -33,7 +33,7 @@ def bootstrap(
     inputs: Inputs = "probs",
     **options: object,
 ) -> np.ndarray:
-    """Return a metric of cases that are drawn anew, with replacement, again and again.
+    """Compute a metric on bootstrap resamples of the cases.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def bootstrap(
         Labels of clusters, of any hashable kind: rows with equal labels are dependent, as the days
         of one patient, and rows with different labels are not. Whole clusters are drawn then.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     **options
         Of the metric.
 
@@ -115,7 +115,7 @@ def interval(
     inputs: Inputs = "probs",
     **options: object,
 ) -> Interval:
-    r"""Return a metric with a confidence interval.
+    r"""Compute a metric with a confidence interval.
 
     Parameters
     ----------
@@ -124,19 +124,19 @@ def interval(
     probs, y : arrays, or Blocks for probs
         As the metric takes them.
     level : float
-        Coverage that is aimed at, in (0, 1).
+        Nominal coverage of the interval, in (0, 1).
     method : {"auto", "analytic", "bootstrap"}
         Which standard error: that of the delta method, or the deviation of a bootstrap.
         By default analytic for means over cases: log loss, Brier score, accuracy, Hamming loss.
     replicates, seed : int
-        Of the bootstrap.
+        Number of bootstrap resamples, and their seed.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind: rows with equal labels are dependent, as the days
         of one patient, and rows with different labels are not. Whole clusters are drawn then.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     **options
         Of the metric.
 
@@ -228,28 +228,29 @@ def difference(
     inputs: Inputs = "probs",
     **options: object,
 ) -> Interval:
-    r"""Return the difference of a metric between two models of the same cases: first less second.
+    r"""Compute the difference of a metric between two models on the same cases: first minus second.
 
     Parameters
     ----------
     metric : str
         Name of a metric of this module: ``"log_loss"``.
     first, second : arrays, or Blocks
-        Probabilities of the two models, as the metric takes them. Blocks hold the same cases, cut
-        alike.
+        Probabilities of the two models, as for the metric. Blocks must contain the same cases,
+        split in the same way.
     y : array
-        Labels, as the metric takes them.
+        Labels, as for the metric.
     level : float
-        Coverage that is aimed at, in (0, 1).
+        Nominal coverage of the interval, in (0, 1).
     replicates, seed : int
-        Of the bootstrap, which draws the same cases for both; means over cases need none.
+        Number of bootstrap resamples, which draw the same cases for both models, and their seed.
+        Means over cases need no bootstrap.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind: rows with equal labels are dependent, as the days
         of one patient, and rows with different labels are not. Whole clusters are drawn then.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     **options
         Of the metric.
 

@@ -56,7 +56,7 @@ class Report:
     clusters : int or None
         Number of clusters of rows, where rows are not independent.
     title : str or None
-        What stands above the table.
+        Title of the table.
     """
 
     intervals: dict[str, dict[str, Interval]]
@@ -158,32 +158,32 @@ def report(
     ----------
     probs : array of shape (n,) or (n, k), or Blocks, or mapping from names to such
         P(y = 1) for two classes, or one row of class probabilities per case. Blocks of several
-        models hold the same cases, cut alike.
+        models must contain the same cases, split in the same way.
     y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     metrics : sequence of str, or mapping, optional
-        Names of metrics; or pairs of such a name and options, under what they are to be called. By
-        default log loss, Brier score, accuracy and the calibration error, plain and debiased; for
-        several classes its mean over classes; and for two classes and fewer than 100,000 rows in
-        memory the area under the ROC curve and the average precision, which judge the ranking.
+        Names of metrics; or a mapping from titles to pairs of such a name and its options. By
+        default log loss, Brier score, accuracy, and the calibration error, plain and debiased; for
+        several classes also its mean over classes; and for two classes and fewer than 100,000 rows
+        in memory also ROC AUC and average precision, which measure the ranking.
     level : float
-        Coverage that the confidence intervals aim at, in (0, 1).
+        Nominal coverage of the confidence intervals, in (0, 1).
     replicates, seed : int
-        Of the bootstrap.
+        Number of bootstrap resamples, and their seed.
     weights : array of shape (n,), optional
         Non-negative case weights.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind, as in :func:`interval`: rows with equal labels may
         be dependent. The "RMS calibration error" is then "ece" with norm 2 and bins of equal mass.
     classes, inputs : optional
-        What labels and ``probs`` stand for, as in :func:`log_loss`.
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     title : str, optional
-        What stands above the table.
+        Title of the table.
 
     Returns
     -------
     Report
-        It prints as a table, and is shown as one by notebooks.
+        Prints as a table, also in notebooks.
 
     Raises
     ------

@@ -5,7 +5,6 @@ The formulas work with NumPy, in blocks of rows, and with JAX, to be mapped and 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
@@ -17,6 +16,7 @@ from bayescal._core.arrays import ArrayT, matmul, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.newton_cg import Point
+from bayescal._core.threads import core_count
 
 #: Elements of a block of rows on the host, which fits in the processor's cache, with one thread and
 #: with several: threads whose blocks are small wait for one another.
@@ -179,7 +179,7 @@ class HostEvaluator:
     def __init__(self, design: Design[np.ndarray], penalty: np.ndarray) -> None:
         self.design, self.penalty = design, penalty
         n, k = design.offset.shape
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        cores = core_count()
         threads = cores > 1 and n * k > _SMALL and n * k * design.features.shape[1] > _MANY
         block = min(_BLOCK_OF_THREADS, n * k // (2 * cores)) if threads else _BLOCK
         step = max(1, min(n, block // k))

@@ -59,11 +59,12 @@ def _has_interval(owner: CalibratedClassifier) -> bool:
 class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """A classifier whose probabilities are calibrated on held-out data.
 
-    The classifier is fitted without each fold and scores the rows of the fold. The calibrator is
-    fitted to these held-out scores, and the classifier is fitted again to all rows. With
-    ``ensemble=True`` each fold has a pair of classifier and calibrator, and their probabilities are
-    averaged; with ``VennAbers`` this is a cross Venn-Abers predictor. A fitted classifier in
-    scikit-learn's ``FrozenEstimator`` is not fitted again, and all data are for the calibrator.
+    For each fold, the classifier is fitted to all other rows and scores the rows of the fold. The
+    calibrator is fitted to these held-out scores, and the classifier is fitted again to all rows.
+    With ``ensemble=True``, each fold has its own pair of classifier and calibrator, and the
+    probabilities of the pairs are averaged; with ``VennAbers`` this is a cross Venn-Abers
+    predictor. A fitted classifier in scikit-learn's ``FrozenEstimator`` is not fitted again, and
+    all data are used for the calibrator.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
     ensemble : bool or "auto"
         "auto" means true.
     n_jobs : int, optional
-        Number of folds that are fitted in parallel.
+        Number of folds to fit in parallel.
     progress : bool or callable
         Whether to show a progress bar on standard error; or a function that is called with the name
         of the current step, the number of finished steps, and the number of all steps.
@@ -92,7 +93,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
     Attributes
     ----------
     classes_ : array of shape (k,)
-        For multi-label problems a list of the classes of all labels, 0 and 1.
+        For multi-label problems, a list with the classes (0 and 1) of each label.
     estimators_, calibrators_ : lists
         Fitted classifiers and calibrators: one of each, or one for each fold of an ensemble.
     calibrated_classifiers_ : list of pairs
@@ -103,6 +104,11 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         classifier is not fitted again. For an ensemble, losses are means over its pairs, on the
         held-out rows of each pair; the mean of the probabilities is at least as good. A copy has
         the report only if it was requested before.
+
+    See Also
+    --------
+    Auto : The default calibrator, for scores from any source.
+    PriorShift : Correct calibrated probabilities for label shift.
 
     References
     ----------
@@ -329,6 +335,14 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         if isinstance(self.classes_, list):
             return (probs > 0.5).astype(int)
         return most_probable(self.classes_, probs)
+
+    def _advice(self, name: str) -> str | None:
+        if name in ("calibrator_", "estimator_"):
+            return f"there is one for each of the pairs, in {name[:-1]}s_"
+        if name == "predict_interval" and hasattr(self, "calibrators_"):
+            title = type(self.calibrators_[0]).__name__
+            return f"its calibrator, {title}, has no posterior; Auto(), the default, has one"
+        return super()._advice(name)
 
     @available_if(_has_interval)
     @dispatched

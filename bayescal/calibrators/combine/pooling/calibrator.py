@@ -96,7 +96,7 @@ class _Learned(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PartialPooling(AcceptsOtherWords, BaseEstimator):
-    r"""Calibration of two classes by groups, in which small groups borrow from all rows.
+    r"""Binary calibration by groups, in which small groups borrow strength from all rows.
 
     Use it where calibration may differ between segments (regions, devices, age groups), of which
     some have few rows. The log odds L of a row get an offset and a slope that all rows share, and

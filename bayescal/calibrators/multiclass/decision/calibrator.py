@@ -38,7 +38,7 @@ _Step: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(eq=False, repr=False)
 class Decision(Calibrator):
-    r"""Decision calibration: predictions that are correct on average for equal decisions.
+    r"""Decision calibration: predictions that are unbiased for each action of a decision rule.
 
     Choosing the best of d decisions by expected cost divides the simplex by planes. Each step
     searches for the partition b into d parts with the largest mean errors of the predictions f, and

@@ -294,7 +294,7 @@ def deployed_groups() -> str:
     rows = []
     for name in dict.fromkeys(row["method"] for row in runs):
         of = {row["rows"]: row for row in runs if row["method"] == name}
-        losses = [f"{of.get(n, of.get(None))['log_loss']:.4f}" for n in sizes]
+        losses = [f"{of[n if n in of else None]['log_loss']:.4f}" for n in sizes]
         times = [f"{of[n]['seconds']:.2f}" if n in of else "" for n in sizes]
         rows.append([name, *losses, *times])
     heads = [f"log loss, {n:,} rows" for n in sizes] + [f"seconds, {n:,} rows" for n in sizes]

@@ -1,18 +1,25 @@
 """After deployment: what bayescal offers beside its peers, accuracy and time in one run.
 
     python benchmarks/bench_deployed.py [--json benchmarks/results/bench_deployed.json]
-        [--part rates learning shift groups monitor nba] [--runs 20] [--data FOLDER]
+        [--part rates learning history shift groups monitor violated nba] [--runs 20]
+        [--data FOLDER] [--large]
 
 - rates: how much the log loss of the next batch exceeds that of the true probabilities, in 1e-4,
   for fixed rates of forgetting and for "auto". The true log odds are 0.7 z + b; b stays, walks, or
   jumps; 40 batches of 500 rows.
 - learning: the same excess for ``partial_fit``, a refit of all rows by scikit-learn, and river's
   logistic regression on log odds, which learns row by row; seconds for each batch.
+- history: the largest difference in probability of ``partial_fit``, in batches, from one fit to all
+  rows, by calibrator, rows and classes. (``--large`` adds 600,000 x 10 and 200,000 x 100.)
 - shift: two classes, calibrated at a share of 0.5, with new shares: the log loss and the error of
   the share of PriorShift, of expectation maximization, and of probcal's offset, which must be told
   the share.
-- groups: ``PartialPooling`` beside MCGrad on crossed groups, log loss under the true probabilities.
+- groups: ``PartialPooling``, with crossings and without, beside MCGrad on crossed groups: log loss
+  under the true probabilities, means over eight samples (MCGrad three), and processor time.
 - monitor: rows until the alarm beside probcal's monitor, which looks after each 50 rows.
+- violated: what the guarantees become where their assumptions fail, in 100 data sets each: offsets
+  of groups that are not normal, outcomes that are reported in an order that depends on them, and
+  expected performance of rows whose log odds have moved by 0.5.
 - nba: FiveThirtyEight's forecasts of basketball games from 2015 to 2022 (in ``forecasts`` of
   BAYESCAL_DATA): the home team's log loss on the next day, raw and learned on day by day.
 
@@ -28,6 +35,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,7 +43,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from bench_monitor import alarm_of_bayescal, alarm_of_probcal, draw
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 
 import bayescal as bc
 from benchmarks.provenance import read, write
@@ -268,16 +276,18 @@ def groups(runs: int, folder: Path) -> list[dict[str, Any]]:
     rows.append(
         {"rows": None, "method": "true probabilities", "log_loss": cross_entropy(truth, truth)}
     )
-    for n in (2000, 20_000):
+    ways: dict[str, int] = {"`PartialPooling`": 2, "`PartialPooling(interactions=1)`": 1}
+    for n in (2000, 20_000, 100_000):
         results: dict[str, list[tuple[float, float]]] = {}
-        for run in range(max(3, runs // 4)):
+        for run in range(min(8, runs)):
             z, y, frame, _ = crossed(n, np.random.default_rng([9, run]))
-            start = time.process_time()
-            fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame)
-            taken = time.process_time() - start
-            q = fitted.predict_proba(new, groups=new_groups)[:, 1]
-            results.setdefault("`PartialPooling`", []).append((cross_entropy(truth, q), taken))
-            if find_spec("mcgrad") and find_spec("lightgbm"):
+            for name, interactions in ways.items():
+                start = time.process_time()
+                fitted = bc.PartialPooling(interactions, inputs="logits").fit(z, y, groups=frame)
+                taken = time.process_time() - start
+                q = fitted.predict_proba(new, groups=new_groups)[:, 1]
+                results.setdefault(name, []).append((cross_entropy(truth, q), taken))
+            if find_spec("mcgrad") and find_spec("lightgbm") and run < 3:
                 start = time.process_time()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -286,10 +296,44 @@ def groups(runs: int, folder: Path) -> list[dict[str, Any]]:
                     q = np.clip(predict(new, new_groups), 1e-9, 1 - 1e-9)
                 results.setdefault("MCGrad", []).append((cross_entropy(truth, q), taken))
         for name, values in results.items():
-            loss, taken = np.mean(values, axis=0)
-            row = {"rows": n, "method": name, "log_loss": float(loss), "seconds": float(taken)}
+            losses, times = np.transpose(values)
+            row = {"rows": n, "method": name, "samples": len(values)}
+            row["log_loss"] = float(losses.mean())
+            row["standard_error"] = float(losses.std(ddof=1) / len(losses) ** 0.5)
+            row["seconds"] = float(np.median(times))
             rows.append(row)
             print(row, flush=True)
+    return rows
+
+
+def multinomial(n: int, k: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw probabilities that are over-confident, with wrong offsets, and labels."""
+    logits = rng.normal(0, 1.5, (n, k))
+    shift = np.linspace(-0.5, 0.5, k)
+    y = (0.7 * logits + shift + rng.gumbel(size=(n, k))).argmax(axis=1)
+    return softmax(logits, axis=1), y
+
+
+LARGE = (600_000, 10, 6), (200_000, 100, 10)
+
+
+def history(runs: int, folder: Path, large: bool = False) -> list[dict[str, Any]]:
+    two = bc.Temperature, bc.Logistic, bc.Beta, bc.Quadratic, bc.AveragedBeta
+    many = bc.Temperature, bc.Vector, bc.StructuredVector, bc.Matrix, bc.StructuredMatrix
+    sizes = ((400, 2, 40), (4000, 2, 8), (40_000, 2, 40), (4000, 3, 8), (20_000, 10, 10))
+    rows = []
+    for n, k, batches in (*sizes, *(LARGE if large else ())):
+        p, y = multinomial(n, k, np.random.default_rng([11, n, k]))
+        scores = p[:, 1] if k == 2 else p
+        for make in two if k == 2 else many[: 3 if k > 16 else 5]:
+            whole, learned, start = make().fit(scores, y), make(), time.process_time()
+            for part in np.array_split(np.arange(n), batches):
+                learned.partial_fit(scores[part], y[part], classes=range(k))
+            taken = time.process_time() - start
+            gap = np.abs(learned.predict_proba(scores) - whole.predict_proba(scores)).max()
+            row = {"rows": n, "classes": k, "batches": batches, "calibrator": make.__name__}
+            rows.append(row | {"difference": float(gap), "seconds": round(taken, 2)})
+            print(rows[-1], flush=True)
     return rows
 
 
@@ -308,6 +352,57 @@ def monitor(runs: int, folder: Path) -> list[dict[str, Any]]:
             row[name] = {"rows": float(np.mean(delays)), "microseconds": round(1e6 * taken, 1)}
         rows.append(row)
         print(row, flush=True)
+    return rows
+
+
+def violated(runs: int, folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+
+    def keep(case: str, hits: list[Any]) -> None:
+        rows.append({"case": case, "data sets": len(hits), "share": round(float(np.mean(hits)), 3)})
+        print(rows[-1], flush=True)
+
+    sets, normal, others, far, heavy, alarms, sooner = 5 * runs, [], [], [], [], [], []
+    for run in range(sets):
+        rng = np.random.default_rng([12, run])
+        group, z = np.repeat(np.arange(25), 100), 1.5 * rng.normal(size=2500)
+        draws = rng.normal(0, 0.5, 25), np.where(np.arange(25) == 0, 3.0, 0.0)
+        for kind, shift in enumerate((*draws, 0.3 * rng.standard_t(2, 25))):
+            y = (rng.random(2500) < expit(z + shift[group])).astype(int)
+            fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+            inside = [
+                effect.lower <= value <= effect.upper
+                for effect, value in zip(fitted.group_effects(), shift, strict=True)
+            ]
+            if kind == 1:
+                far.append(inside[0])
+                others.append(np.mean(inside[1:]))
+            else:
+                (normal if kind == 0 else heavy).append(np.mean(inside))
+        p = expit(rng.normal(0, 2, 2000))
+        y = (rng.random(2000) < p).astype(int)
+        order = np.lexsort((y, np.arange(2000) // 100))
+        alarms.append(bc.Monitor().update(p, y).alarm_)
+        sooner.append(bc.Monitor().update(p[order], y[order]).alarm_)
+    keep("groups, normal offsets: intervals hold the offset", normal)
+    keep("groups, one of 25 is 3 off: intervals of this one", far)
+    keep("groups, one of 25 is 3 off: intervals of the others", others)
+    keep("groups, heavy tails (t with 2 degrees of freedom)", heavy)
+    keep("monitor, 2,000 rows in random order: false alarms", alarms)
+    keep("monitor, of each 100 rows negatives are reported first: false alarms", sooner)
+    for moved in (0.0, 0.5):
+        hits = []
+        for run in range(sets):
+            rng = np.random.default_rng([13, run])
+            z, new = rng.normal(0, 2, 2000), rng.normal(0, 2, 1000)
+            calibrator = bc.Auto(inputs="logits").fit(z, rng.random(2000) < expit(z))
+            y = rng.random(1000) < expit(new + moved)
+            low, high = bc.expected_performance(calibrator, new).log_loss.realized
+            loss = bc.metrics.log_loss(calibrator.predict_proba(new), y)
+            hits.append(low <= loss <= high)
+        keep(
+            f"expected log loss, log odds moved by {moved:g}: intervals hold the realized one", hits
+        )
     return rows
 
 
@@ -367,12 +462,17 @@ def nba(runs: int, folder: Path) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
-    parts = {f.__name__: f for f in (nba, monitor, groups, shift, learning, rates)}
+    parts = {
+        f.__name__: f for f in (nba, violated, monitor, groups, shift, history, learning, rates)
+    }
     parser.add_argument("--part", choices=[*parts], nargs="*", default=[*parts])
     parser.add_argument("--runs", type=int, default=20)
     shared = Path(__file__).resolve().parents[2] / "shared" / "data"
     parser.add_argument("--data", type=Path, default=os.environ.get("BAYESCAL_DATA", shared))
+    parser.add_argument("--large", action="store_true")
     options = parser.parse_args()
+    warnings.filterwarnings("ignore", ".*the scores separate the labels")
+    parts["history"] = partial(history, large=options.large)
     for name in options.part:
         start = time.perf_counter()
         rows = parts[name](options.runs, Path(options.data))

@@ -293,13 +293,14 @@ def deployed_shift() -> str:
 def deployed_groups() -> str:
     """Return calibration by groups beside each other."""
     runs = result("bench_deployed")["groups"]
+    sizes = sorted({row["rows"] for row in runs if row["rows"]})
     rows = []
     for name in dict.fromkeys(row["method"] for row in runs):
-        own = [row for row in runs if row["method"] == name]
-        losses = [f"{row['log_loss']:.4f}" for row in own]
-        times = [f"{row['seconds']:.1f}" if "seconds" in row else "" for row in own]
-        rows.append([name, losses[0], losses[-1], times[0], times[-1]])
-    heads = ["log loss, 2,000 rows", "20,000 rows", "seconds, 2,000 rows", "20,000 rows"]
+        of = {row["rows"]: row for row in runs if row["method"] == name}
+        losses = [f"{of[n if n in of else None]['log_loss']:.4f}" for n in sizes]
+        times = [f"{of[n]['seconds']:.2f}" if n in of else "" for n in sizes]
+        rows.append([name, *losses, *times])
+    heads = [f"log loss, {n:,} rows" for n in sizes] + [f"seconds, {n:,} rows" for n in sizes]
     return table(["method", *heads], rows)
 
 
@@ -337,6 +338,60 @@ def versions_of_runs() -> str:
         for key, title in titles.items()
     ]
     return table(["environment", "Python", *names.values()], rows)
+
+
+def deployed_history() -> str:
+    """Return how far learning in batches is from one fit to all rows."""
+    runs = result("bench_deployed")["history"]
+    rows = []
+    for size in dict.fromkeys((row["rows"], row["classes"], row["batches"]) for row in runs):
+        of = [row for row in runs if (row["rows"], row["classes"], row["batches"]) == size]
+        cells = [
+            f"`{row['calibrator']}` {row['difference']:.0e}".replace("e-0", "e-").replace(
+                "0e+00", "0"
+            )
+            for row in of
+        ]
+        rows.append([*(f"{number:,}" for number in size), ", ".join(cells)])
+    return table(["rows", "classes", "batches", "largest difference in probability"], rows)
+
+
+def deployed_violated() -> str:
+    """Return what guarantees become where their assumptions fail."""
+    rows = [
+        [row["case"], f"{100 * row['share']:.0f} %"] for row in result("bench_deployed")["violated"]
+    ]
+    return table(["case", "share of data sets or groups"], rows)
+
+
+def shift_coverage() -> str:
+    """Return how often intervals of class shares hold the true ones."""
+    runs = result("bench_prior_shift")["coverage"]
+    rows = []
+    for k, n, m in dict.fromkeys(
+        (r["classes"], r["calibration rows"], r["new rows"]) for r in runs
+    ):
+        of = [r for r in runs if (r["classes"], r["calibration rows"], r["new rows"]) == (k, n, m)]
+        cells = [f"{100 * r['coverage']:.0f} ± {100 * r['standard error']:.0f} %" for r in of]
+        rows.append([str(k), f"{n:,}", f"{m:,}", *cells])
+    heads = ["classes", "calibration rows", "new rows"]
+    return table([*heads, *(f"factor {ratio}" for ratio in (2, 5, 20))], rows)
+
+
+def shift_networks() -> str:
+    """Return corrections for new class shares of published networks."""
+    names = {"none": "no correction", "EM": "EM", "BBSE": "BBSE"}
+    names |= {"PriorShift": "`PriorShift`", "known": "known shares"}
+    rows = [
+        [
+            *(f"{row[key]:,}" for key in ("classes", "calibration rows", "new rows")),
+            *(f"{row[key]:.3f}" for key in names),
+            f"{100 * row['coverage']:.0f} %",
+        ]
+        for row in result("bench_prior_shift")["networks"]
+    ]
+    heads = ["classes", "calibration rows", "new rows", *names.values()]
+    return table([*heads, "intervals contain the shares"], rows)
 
 
 def coverage(methods: dict[str, str], truths: dict[str, str]) -> str:
@@ -385,8 +440,10 @@ TABLES: dict[str, Callable[[], str]] = {
         coverage_binary,
         coverage_multiclass,
         deployed_groups,
+        deployed_history,
         deployed_learning,
         deployed_shift,
+        deployed_violated,
         forgetting,
         memories,
         metrics,
@@ -397,6 +454,8 @@ TABLES: dict[str, Callable[[], str]] = {
         nba_monitor,
         real_scores,
         reproducibility,
+        shift_coverage,
+        shift_networks,
         streams,
         study,
         tables,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -379,14 +380,21 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         self, logits: np.ndarray, y: np.ndarray, weights: np.ndarray, columns: list[np.ndarray]
     ) -> tuple[_Learned, Effects]:
         """Fit with the numbers of groups, of columns of numbers, that have the most evidence."""
+        # In an order that does not depend on that of the rows.
+        order = np.lexsort((y, logits))
+        logits, y, weights = logits[order], y[order], weights[order]
+        columns = [column[order] for column in columns]
+
+        @cache
+        def read(place: int, bins: int) -> tuple[Column, np.ndarray]:
+            column = make_column(columns[place], weights, bins)
+            return column, column.codes(columns[place])
 
         def learn(bins: list[int]) -> tuple[_Learned, Effects]:
-            made = [make_column(own, weights, b) for own, b in zip(columns, bins, strict=True)]
-            levels = np.stack(
-                [column.codes(own) for column, own in zip(made, columns, strict=True)]
-            )
+            made, levels = zip(*(read(*pair) for pair in enumerate(bins)), strict=True)
+            cell, first = number_cells(np.stack(levels))
             counts = [column.size for column in made]
-            groupings, codes = cross(levels, counts, self.interactions)
+            groupings, codes = cross(np.stack(levels)[:, first], counts, self.interactions)
             sizes = [len(grouping.keys) for grouping in groupings]
             singles = sum(sizes[: len(columns)])
             if sum(sizes) + singles > _MOST_EFFECTS:
@@ -395,14 +403,16 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
                     f"{sum(sizes) + singles:,}; merge levels, leave out columns or set "
                     "interactions=1"
                 )
-            cell, first = number_cells(levels)
             sloped = [len(grouping.columns) == 1 for grouping in groupings]
             effects = make_effects(
-                logits, y, weights, cell, codes[:, first], sloped, self._center, self._spread
+                logits, y, weights, cell, codes, sloped, self._center, self._spread
             )
-            mass = [np.bincount(own, weights, size) for own, size in zip(codes, sizes, strict=True)]
+            mass = np.bincount(cell, weights)
+            masses = [
+                np.bincount(code, mass, size) for code, size in zip(codes, sizes, strict=True)
+            ]
             fit = fit_effects(effects)
-            return _Learned(made, groupings, effects.blocks, fit, mass), effects
+            return _Learned([*made], groupings, effects.blocks, fit, masses), effects
 
         bins = [_BINS[0]] * len(columns)
         best = learn(bins)

@@ -149,7 +149,7 @@ def _between(values: np.ndarray, lower: np.ndarray) -> np.ndarray:
 def cross(
     by_column: np.ndarray, counts: Sequence[int], interactions: int
 ) -> tuple[list[Grouping], np.ndarray]:
-    """Choose groupings, and find the level (groupings, n) of each row.
+    """Choose groupings, and find the level (groupings, n) of each row or cell.
 
     These are columns alone, and crossings of up to so many of them.
     """
@@ -168,12 +168,23 @@ def cross(
 
 def number_cells(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find distinct columns of codes (q, n): the cell (n,) of each row, and a row of each cell."""
-    cell = np.zeros(codes.shape[1], np.int64)
-    first = np.zeros(1, np.intp)
+    n, size = codes.shape[1], 1
+    cell = np.zeros(n, np.intp)
     for row in codes:
         low = row.min(initial=0)
-        keys = cell * (row.max(initial=0) - low + 1) + (row - low)
-        _, first, cell = np.unique(keys, return_index=True, return_inverse=True)
+        width = int(row.max(initial=0) - low) + 1
+        keys = cell * width + (row - low)
+        if size * width > 4 * n + 1000:
+            cell = np.unique(keys, return_inverse=True)[1]
+            size = int(cell.max(initial=-1)) + 1
+            continue
+        # As many keys as rows need no sorting.
+        present = np.zeros(size * width, bool)
+        present[keys] = True
+        cell = (np.cumsum(present) - 1)[keys]
+        size = int(np.count_nonzero(present))
+    first = np.empty(size, np.intp)
+    first[cell[::-1]] = np.arange(n)[::-1]
     return cell, first
 
 
@@ -187,12 +198,14 @@ def _distinct(values: np.ndarray) -> tuple[list[object], np.ndarray]:
         labels, index = np.unique(values, return_inverse=True)
         return [_label(label) for label in labels.tolist()], index
     numbers: dict[object, int] = {}
+    rows = values.tolist()
     try:
-        index = np.array(
-            [numbers.setdefault(_label(value), len(numbers)) for value in values.tolist()], np.intp
-        )
+        codes = {
+            value: numbers.setdefault(_label(value), len(numbers)) for value in dict.fromkeys(rows)
+        }
     except TypeError as error:
         raise TypeError(f"groups must hold hashable labels: {error}") from None
+    index = np.fromiter(map(codes.__getitem__, rows), np.intp, len(rows))
     labels = sorted(numbers, key=lambda label: (type(label).__name__, str(label)))
     place = np.empty(len(labels), np.intp)
     place[[numbers[label] for label in labels]] = np.arange(len(labels))
@@ -203,7 +216,7 @@ def _as_numbers(column: np.ndarray) -> np.ndarray:
     """Convert objects that are all numbers, some of them floats, to an array of floats."""
     if column.dtype.kind != "O":
         return column
-    kinds = {type(value) for value in column}
+    kinds = set(map(type, column))
     return column.astype(float) if float in kinds <= {float, int} else column
 
 

@@ -21,7 +21,7 @@ Merge: TypeAlias = Callable[[Sums, Sums], Sums]
 #: Largest designs that are kept in memory, in numbers; others are made again for each sum.
 _KEPT_NUMBERS = 1 << 24
 #: From so many scores on, threads share the parts of a sum, in so many groups.
-_NUMBERS_OF_THREADS, _GROUPS = 1 << 18, 8
+_NUMBERS_OF_THREADS, _GROUPS = 1 << 22, 8
 
 
 def add(first: Sums, second: Sums) -> Sums:

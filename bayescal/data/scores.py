@@ -9,7 +9,6 @@ import numpy as np
 from bayescal._core.arrays import X, XArray, namespace, on_host, wide
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import FLOOR, log_odds, log_softmax, sigmoid, softmax
-from bayescal._core.threads import threads
 from bayescal.data.checks import (
     RANGE_TOLERANCE,
     SUM_TOLERANCE,
@@ -42,8 +41,6 @@ Domain = Literal[
 ]
 #: Rows of which several arrays stay in the processor's cache.
 _AT_ONCE = 1 << 15
-#: From so many rows on, threads share them.
-_ROWS_OF_THREADS = 1 << 17
 _COLUMN = ("probability", "log_odds", "real", "order")
 LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
 #: No other score as further from zero.
@@ -168,12 +165,8 @@ def convert(
     if on_host(scores) and inputs == "probs" and domain in _COLUMN and len(scores) > _AT_ONCE:
         # In parts that the processor's cache holds.
         values = np.empty(len(scores))
-
-        def convert_part(part: slice) -> None:
+        for part in slices(len(scores), _AT_ONCE):
             values[part] = transform(scores[part], inputs, domain, least)
-
-        with threads(len(scores) >= _ROWS_OF_THREADS) as each:
-            list(each(convert_part, slices(len(scores), _AT_ONCE)))
         return values, least
     return transform(scores, inputs, domain, least), least
 

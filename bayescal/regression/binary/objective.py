@@ -6,6 +6,7 @@ compiled: ``xp`` is one or the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Generic, NamedTuple, Protocol, TypeAlias, cast
 
@@ -15,13 +16,10 @@ from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Quadratic
-from bayescal._core.threads import threads
 
 #: Size of features below which they count as zero.
 _TINY = 1e-150
 _BLOCK = 1 << 14
-#: From so many rows on, threads share the blocks.
-_ROWS_OF_THREADS = 1 << 17
 #: Number of columns up to which products are computed pair by pair.
 _PAIRS = 8
 #: Multiple of the relative rounding error within which values count as equal.
@@ -151,18 +149,12 @@ class BinaryDesign(NamedTuple):
 
 def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[np.ndarray]:
     """As :func:`cross_entropy`, with NumPy, in blocks that fit in the processor's cache."""
-    p, n = design.columns.shape
+    p = len(beta)
     value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
-
-    def one(part: slice) -> Terms[np.ndarray]:
-        columns, (loss, residual, curvature) = _block(design, beta, part)
-        return loss.sum(), columns @ residual, products(columns, curvature)
-
-    with threads(n >= _ROWS_OF_THREADS) as each:
-        for parts in each(one, slices(n, _BLOCK)):
-            value += parts[0]
-            gradient += parts[1]
-            hessian += parts[2]
+    for columns, (loss, residual, curvature) in _blocks(design, beta):
+        value += loss.sum()
+        gradient += columns @ residual
+        hessian += products(columns, curvature)
     # Arithmetic of NumPy's scalars is faster than that of arrays without axes.
     return Quadratic(cast("np.ndarray", value), gradient, hessian)
 
@@ -185,19 +177,19 @@ def products(columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def loss_and_gradient_on_host(design: BinaryDesign, beta: np.ndarray) -> tuple[float, np.ndarray]:
     """Compute the cross-entropy and its gradient (p,), in blocks."""
     value, gradient = 0.0, np.zeros(len(beta))
-    for part in slices(design.columns.shape[1], _BLOCK):
-        columns, (loss, residual, _) = _block(design, beta, part)
+    for columns, (loss, residual, _) in _blocks(design, beta):
         value += loss.sum()
         gradient += columns @ residual
     return float(value), gradient
 
 
-def _block(
-    design: BinaryDesign, beta: np.ndarray, part: slice
-) -> tuple[np.ndarray, Terms[np.ndarray]]:
-    """Compute columns and :func:`row_terms` of a block of rows."""
-    columns = design.columns[:, part]
-    return columns, row_terms(beta @ columns, design.targets[part], design.weights[part], np)
+def _blocks(
+    design: BinaryDesign, beta: np.ndarray
+) -> Iterator[tuple[np.ndarray, Terms[np.ndarray]]]:
+    """Yield columns and :func:`row_terms` of blocks of rows."""
+    for part in slices(design.columns.shape[1], _BLOCK):
+        columns = design.columns[:, part]
+        yield columns, row_terms(beta @ columns, design.targets[part], design.weights[part], np)
 
 
 def penalty_terms(

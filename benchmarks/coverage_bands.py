@@ -50,6 +50,7 @@ METHODS: dict[str, tuple[Callable[[], Any], bool]] = {
     "Logistic": (lambda: bc.Logistic(**_BINARY), True),
     "Beta": (lambda: bc.Beta(**_BINARY), True),
     "AveragedBeta": (lambda: bc.AveragedBeta(classes=[0, 1], inputs="logits"), True),
+    "Isotonic": (lambda: bc.Isotonic(classes=[0, 1], inputs="logits"), True),
     "GaussianProcess": (lambda: bc.GaussianProcess(**_BINARY), True),
     "GaussianProcess, 3 classes": (lambda: bc.GaussianProcess(**_SEVERAL), False),
     "EnsembleTemperature, 3 classes": (lambda: bc.EnsembleTemperature(**_SEVERAL), False),

@@ -154,11 +154,14 @@ class PredictFunction:
         Raises
         ------
         AttributeError
-            If the calibrator has no posterior.
+            If the calibrator has no posterior, or one that functions do not contain (that of
+            ``Isotonic`` and ``CenteredIsotonic``).
         """
         level = check_level(level)
         if not self.has_interval:
-            raise AttributeError(f"interval needs a posterior, which {self!r} does not have")
+            raise AttributeError(
+                f"interval needs a posterior in the function's state, which {self!r} does not have"
+            )
         ends = self._run(scores, lambda state, values: self._owner._map_ends(state, values, level))
         one = len(scores.shape) == int(self.columns > 1)
         rows = () if one else (slice(None),) * max(len(scores.shape) - 1, 1)

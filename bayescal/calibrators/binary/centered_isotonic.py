@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.binary.monotone_posterior import count_cells
 from bayescal.calibrators.binary.pooling import (
     MonotoneCalibrator,
     distinct_points,
@@ -67,7 +68,7 @@ class CenteredIsotonic(MonotoneCalibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         ranking = Ranking(rows)
         starts, values = pool_ranking(ranking)
-        groups = ranking.groups
+        groups, cells = ranking.groups, count_cells(rows, ranking)
         if self.bounds == "laplace":
             starts, values = pool_again(groups, starts)
         sizes = np.diff(starts, append=len(groups.weight))
@@ -82,7 +83,8 @@ class CenteredIsotonic(MonotoneCalibrator):
         center = np.clip(center, lowest, highest)
         at_limit = (values == 0) | (values == 1)
         first, last = np.where(at_limit, lowest, center), np.where(at_limit, highest, center)
-        return distinct_points(np.stack([first, last], axis=1).ravel(), values.repeat(2))
+        points = distinct_points(np.stack([first, last], axis=1).ravel(), values.repeat(2))
+        return {**points, **cells}
 
 
 def _centers(

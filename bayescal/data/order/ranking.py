@@ -55,6 +55,10 @@ def single_middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
     return np.where(exact, middle, np.where(single < above, single, lowest))
 
 
+#: Halvings of an interval until it has no inner number.
+_BISECTIONS = 70
+
+
 class Groups(NamedTuple):
     """Groups of rows (g,) in ascending order of scores; no score is in two groups."""
 
@@ -176,6 +180,20 @@ class Ranking:
             return sums
         cell_sums = self._rows.total(partial(_score_sums, self._cells))["scores"]
         return np.where(groups.whole, cell_sums[self._names], sums)
+
+    def largest_scores(self, which: np.ndarray) -> np.ndarray:
+        """Find the largest score of groups (m,), or, if unknown, that their cell could hold."""
+        result, unknown = self.groups.highest[which], np.isnan(self.groups.highest[which])
+        if unknown.any():
+            cells, names = self._cells, self._names[which[unknown]]
+            assert cells is not None
+            low, high = (np.full(len(names), end) for end in self._rows.ends)
+            for _ in range(_BISECTIONS):
+                middle = low + (high - low) / 2
+                inside = cells.place(middle) <= names
+                low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+            result[unknown] = low
+        return result
 
     def _distinct_in(self, wanted: np.ndarray | None) -> Groups:
         """Find the distinct scores in the marked cells (cells,), or in all cells."""

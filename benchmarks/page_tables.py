@@ -406,7 +406,7 @@ def coverage(methods: dict[str, str], truths: dict[str, str]) -> str:
 
 
 def coverage_binary() -> str:
-    names = ("Spline", "Beta", "Logistic", "GaussianProcess")
+    names = ("Isotonic", "Spline", "Beta", "Logistic", "GaussianProcess")
     methods = {"AveragedBeta": "`AveragedBeta` (`Auto`)", **{name: f"`{name}`" for name in names}}
     truths = {
         "calibrated": "calibrated",

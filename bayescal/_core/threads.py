@@ -1,14 +1,19 @@
-"""Maps in threads, for work of NumPy, which runs on several cores at once."""
+"""Threads: maps for work of NumPy, which runs on several cores at once, and a lock for NumPyro."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+
+#: NumPyro keeps the handlers of a model in one list of the process, so that only one thread at a
+#: time may run a model.
+RUNNING_MODEL = threading.RLock()
 
 
 def core_count() -> int:

@@ -18,6 +18,7 @@ from bayescal._core.arrays import ArrayLike, Params
 from bayescal._core.keys import Seed, as_key
 from bayescal._core.lazy import is_traced, jax, jnp, registered
 from bayescal._core.numerics import nan_to_minus_inf
+from bayescal._core.threads import RUNNING_MODEL
 from bayescal._core.warnings import frames_to_caller
 from bayescal.data.checks import as_numpy, check_count
 from bayescal.models._family import Family
@@ -296,7 +297,7 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
 
     assert prior.model is not None
     # Block the sites, so that a sampler that runs this model inside another does not see them.
-    with handlers.block(), handlers.trace() as trace, Chooser():
+    with RUNNING_MODEL, handlers.block(), handlers.trace() as trace, Chooser():
         prior.model(**prior.values)
     sites, params = [], {}
     for name, entry in trace.items():
@@ -320,7 +321,7 @@ def model_sites(
     names: dict[str, bool] = {}
 
     def run(key: jax.Array) -> int:
-        with handlers.trace() as trace, handlers.seed(rng_seed=key):
+        with RUNNING_MODEL, handlers.trace() as trace, handlers.seed(rng_seed=key):
             model(**hyperparameters)
         for name, site in trace.items():
             names[name] = site["type"] != "sample" or _may_be_negative(site["fn"].support)

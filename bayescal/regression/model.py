@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.threads import RUNNING_MODEL
 from bayescal.regression.binary.objective import Distribution, Prior
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def potential(sites: Sites, loss: Callable[[jax.Array], jax.Array], u: jax.Array
     def loss_of_values(values: Values) -> jax.Array:
         return loss(sites.theta(values))
 
-    with jax.numpy_dtype_promotion("standard"):
+    with RUNNING_MODEL, jax.numpy_dtype_promotion("standard"):
         model_args = sites.laws, loss_of_values
         return cast(jax.Array, potential_energy(sample_sites, model_args, {}, sites.values(u)))
 

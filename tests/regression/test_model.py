@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
+from scipy import stats
 from scipy.special import expit
 
 import bayescal as bc
 from bayescal._core import nuts
 from bayescal._core.optimize import Status
+from bayescal._core.precision import float64
 from bayescal.regression.binary import posterior
 from bayescal.regression.binary.fit import fit_many, fit_single
 from bayescal.regression.binary.objective import Prior, Regression
@@ -183,3 +189,46 @@ def test_programs_are_lowered_for_accelerators(platform: str) -> None:
 def test_priors_of_a_part_of_the_numbers_are_refused(law: Any) -> None:
     with pytest.raises(ValueError, match="coef_prior must be a distribution over all real"):
         bc.LogisticRegression(coef_prior=law).fit(X, Y)
+
+
+def test_threads_run_models_one_after_the_other() -> None:
+    """NumPyro has one list of handlers for all threads."""
+    sites = regression_sites(Prior(0.0, 1.0, 0.0), Prior(0.0, 2.0, 0.0), 2)
+    together = threading.Barrier(2)
+
+    def loss(theta: jax.Array) -> jax.Array:
+        with suppress(threading.BrokenBarrierError):
+            together.wait(timeout=0.2)  # passes only if two threads are inside of a model
+        return jnp.sum(theta**2)
+
+    def one(at: Array) -> float:
+        with float64():
+            return float(potential(sites, loss, jnp.asarray(at)))
+
+    u = np.array([[0.1, -0.5, 2.0], [1.0, 0.0, -1.0]])
+    with ThreadPoolExecutor(2) as pool:
+        values = [*pool.map(one, u)]
+    law = stats.norm(0, [1.0, 2.0, 2.0])
+    for value, at in zip(values, u, strict=True):
+        assert value == pytest.approx(np.sum(at**2) - law.logpdf(at).sum())
+    assert together.broken
+
+
+def test_threads_condition_priors_with_models_one_after_the_other() -> None:
+    together = threading.Barrier(2)
+
+    def model() -> None:
+        numpyro.sample("mu0", dist.Normal(-1.0, 1.0))
+        with suppress(threading.BrokenBarrierError):
+            together.wait(timeout=0.2)
+        numpyro.sample("mu1", dist.Normal(1.0, 1.0))
+        numpyro.deterministic("sigma", 1.0)
+
+    def sample(seed: int) -> Array:
+        return np.asarray(bc.GaussianPrior(model=model).sample(100, key=seed)["mu1"])
+
+    with ThreadPoolExecutor(2) as pool:
+        alone = pool.submit(sample, 0).result()
+        together.reset()
+        for found in pool.map(sample, [0, 0]):
+            np.testing.assert_array_equal(found, alone)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,8 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Tests of arrays of other libraries that run with array_api_strict, and with PyTorch, too.
-ARRAY_API = 40 if find_spec("torch") else 24
+#: Tests of arrays of other libraries that run where array_api_strict and PyTorch are installed.
+ARRAY_API = 40
 #: Tests that fail because bayescal differs by choice, with the reason.
 DIFFERENCES = {
     "test_calibration_curve_pos_label_error_str[str]": (
@@ -34,7 +33,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parity("sklearn")
+@pytest.mark.parity("torch")
 @pytest.mark.parametrize(
     ("suite", "count"), [("test_calibration", 113), ("test_isotonic", 49)], ids=lambda x: str(x)
 )

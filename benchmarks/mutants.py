@@ -27,6 +27,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -305,7 +306,7 @@ def main() -> None:
     results = read(options.json)
     known = results.setdefault("mutants", {})
     end = time.monotonic() + 60 * options.minutes
-    log = Path(f"/tmp/mutant-{os.getpid()}.log")
+    log = Path(tempfile.gettempdir()) / f"mutant-{os.getpid()}.log"
     for mutant in draw(options.count, options.seed):
         state = digest(mutant.path)
         if known.get(mutant.name, {}).get("module") == state:

@@ -50,8 +50,9 @@ class MonotoneCalibrator(OrderCalibrator):
         contain the fitted probability.
 
         In simulations of 10 to 5,000 rows, tied scores among them, intervals of level 0.9 covered
-        0.91 to 0.99 of rising maps, on average over scores, and 0.77 to 0.95 of constant ones; of
-        these less at the least and the greatest scores. Next to a jump of the map they cover less.
+        0.90 to 0.99 of rising maps, on average over scores, and 0.77 to 0.95 of constant ones, of
+        which they cover less at the lowest and the highest scores. They also cover less next to a
+        jump of the map.
 
         Parameters
         ----------

@@ -62,7 +62,7 @@ class ByClass:
     def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray, ...]:
         """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
         weights = design.weights
-        by_row = weights * (1 - np.einsum("ij,ij->i", probs, probs))
+        by_row = weights * (probs - probs**2).sum(axis=1)
         classes = np.diag(weights @ probs) - (probs * weights[:, None]).T @ probs
         features = (design.features * by_row[:, None]).T @ design.features
         return *BLOCKS.measure(design, probs), classes, features, by_row.sum()
@@ -74,7 +74,8 @@ class ByClass:
         sizes, penalty = member.sizes(dimensions), penalties(member, dimensions)
         inverse = BLOCKS.invert(tuple(blocks), penalty, sizes)
         strength = split(penalty, sizes).matrix.mean(axis=0)
-        product = _kronecker_product(classes, features / total, strength)
+        least = np.finfo(features.dtype).tiny  # where all probabilities are 0 and 1
+        product = _kronecker_product(classes, features / max(total, least), strength)
 
         def apply(gradient: np.ndarray) -> np.ndarray:
             result = BLOCKS.apply(inverse, gradient, sizes)

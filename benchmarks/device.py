@@ -113,12 +113,14 @@ def jobs(quick: bool, processor: bool) -> Iterator[Job]:
         fitted = temperature.fit(z[:5000], y[:5000])
         reads = 4.0 * n * k
 
-        def fit(dtype: Any, z: Any = z, y: Any = y, own: Any = temperature) -> Any:
-            return clone(own).fit(jnp.asarray(z, dtype), y).temperature_
-
+        fit = fitting(temperature, "temperature_", z, y)
         yield Job(f"Temperature fit {size}", size, fit, bytes=3 * reads, on_host=processor)
         yield function_job(f"Temperature f {size}", fitted, z, 2 * reads)
         if k == 10:
+            yield Job(f"ece {size}", size, judged(z, y), bytes=reads, on_host=processor)
+            vector = bc.Vector(inputs="logits", classes=range(k))
+            fit = fitting(vector, "coef_", z, y)
+            yield Job(f"Vector fit {size}", size, fit, bytes=6 * reads, on_host=processor)
             stack = bc.StackedScaling(inputs="logits", random_state=0).fit(z[:5000], y[:5000])
             yield function_job(f"StackedScaling f {size}", stack, z, 2 * reads)
 
@@ -137,19 +139,39 @@ def jobs(quick: bool, processor: bool) -> Iterator[Job]:
     yield resnet(quick, processor)
 
 
+def fitting(calibrator: Any, attribute: str, z: np.ndarray, y: np.ndarray) -> Callable[[Any], Any]:
+    on_device = held(z)
+    return lambda dtype: getattr(clone(calibrator).fit(on_device(dtype), y), attribute)
+
+
+def judged(z: np.ndarray, y: np.ndarray) -> Callable[[Any], Any]:
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    probs = e / e.sum(axis=1, keepdims=True)
+    on_device = held(probs)
+    return lambda dtype: bc.metrics.ece(on_device(dtype), y)
+
+
+def held(z: np.ndarray) -> Callable[[Any], jax.Array]:
+    """Keep an array on the device that is the default, in the precision asked for last."""
+    arrays: dict[Any, jax.Array] = {}
+
+    def on_device(dtype: Any) -> jax.Array:
+        place = jax.config.jax_default_device, np.dtype(dtype)
+        if place not in arrays:
+            arrays.clear()
+            arrays[place] = jnp.asarray(z, dtype)
+        return arrays[place]
+
+    return on_device
+
+
 def function_job(name: str, fitted: Any, z: np.ndarray, moved: float) -> Job:
     f = fitted.as_function()
     apply = jax.jit(lambda f, z: f(z))
-    held: dict[Any, Any] = {}
-
-    def run(dtype: Any) -> Any:
-        place = jax.config.jax_default_device, np.dtype(dtype)
-        if place not in held:
-            held.clear()
-            held[place] = jnp.asarray(z, dtype)
-        return apply(f, held[place])
-
-    return Job(name, f"{z.shape[0]} x {z.shape[1]}", run, bytes=moved)
+    on_device = held(z)
+    return Job(
+        name, f"{len(z)} x {z.shape[1]}", lambda dtype: apply(f, on_device(dtype)), bytes=moved
+    )
 
 
 def resnet(quick: bool, processor: bool) -> Job:
@@ -242,7 +264,9 @@ def main() -> None:
         **speed,
     }
     print(json.dumps(environment))
-    rows = []
+    rows: list[dict[str, Any]] = []
+    name = {"gpu": "cuda"}.get(device.platform, device.platform)
+    path = options.json or RESULTS / f"device_{name}.json"
     for job in jobs(options.quick, device.platform == "cpu"):
         if options.only and not job.name.startswith(tuple(options.only)):
             continue
@@ -252,10 +276,8 @@ def main() -> None:
             row = {"job": job.name, "size": job.size, "error": f"{type(error).__name__}: {error}"}
         print(json.dumps(row), flush=True)
         rows.append(row)
-    name = {"gpu": "cuda"}.get(device.platform, device.platform)
-    path = options.json or RESULTS / f"device_{name}.json"
-    facts = {"environment": environment, "rows": rows}
-    provenance.write(path, facts, ["flax", "optax"])
+        # After each job, for the machine may have a time limit.
+        provenance.write(path, {"environment": environment, "rows": rows}, ["flax", "optax"])
 
 
 if __name__ == "__main__":

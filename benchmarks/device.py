@@ -2,7 +2,8 @@
 
     python -m benchmarks.device [--quick] [--only NAME ...] [--json FILE]
 
-Compile is the first call of a process less the median of later ones; run is that median. The limit
+Compile is the first call of a process less the median of later ones; run is that median, for
+functions of ten queued calls; busy is the time for which the device works in one call. The limit
 is the least time that the job's operations take at the speed of a product of matrices in float32,
 or its bytes at that of scaling a large vector, both measured here: whichever is longer. Operations
 and bytes are counted from below, so that shares of the limit are at most what is said. Where the
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +49,8 @@ class Job(NamedTuple):
     compares: bool = True
     #: Of what ``run`` does, so many are one job.
     repeats: float = 1.0
+    #: Calls that are queued before the result is waited for.
+    queue: int = 1
 
 
 def logits_of(n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -166,12 +170,10 @@ def held(z: np.ndarray) -> Callable[[Any], jax.Array]:
 
 
 def function_job(name: str, fitted: Any, z: np.ndarray, moved: float) -> Job:
-    f = fitted.as_function()
-    apply = jax.jit(lambda f, z: f(z))
+    apply = jax.jit(fitted.as_function())
     on_device = held(z)
-    return Job(
-        name, f"{len(z)} x {z.shape[1]}", lambda dtype: apply(f, on_device(dtype)), bytes=moved
-    )
+    size = f"{len(z)} x {z.shape[1]}"
+    return Job(name, size, lambda dtype: apply(on_device(dtype)), bytes=moved, queue=10)
 
 
 def resnet(quick: bool, processor: bool) -> Job:
@@ -204,14 +206,35 @@ def resnet(quick: bool, processor: bool) -> Job:
     return Job("ResNet-18 epoch", size, run, compares=False, repeats=50_000 / batch)
 
 
-def timed(run: Callable[[], Any]) -> tuple[float, float]:
-    """Return seconds of the first call, and the median of later ones."""
-    seconds = []
-    while len(seconds) < 2 or (len(seconds) < 6 and sum(seconds[1:]) < 4):
+def timed(run: Callable[[], Any], queue: int = 1) -> tuple[float, float]:
+    """Time the first call, and take the median of later ones, of which ``queue`` run at once."""
+    start = time.perf_counter()
+    jax.block_until_ready(run())
+    first = time.perf_counter() - start
+    seconds: list[float] = []
+    while not seconds or (len(seconds) < 5 and sum(seconds) * queue < 4):
         start = time.perf_counter()
-        jax.block_until_ready(run())
-        seconds.append(time.perf_counter() - start)
-    return seconds[0], statistics.median(seconds[1:])
+        jax.block_until_ready([run() for _ in range(queue)])
+        seconds.append((time.perf_counter() - start) / queue)
+    return first, statistics.median(seconds)
+
+
+def busy(run: Callable[[], Any]) -> float | None:
+    """Add up the time that the device works in one call, from JAX's profiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            jax.block_until_ready(run())
+        files = list(Path(folder).rglob("*.xplane.pb"))
+        planes = jax.profiler.ProfileData.from_file(str(files[0])).planes if files else []
+        events = [
+            event.duration_ns
+            for plane in planes
+            if plane.name.startswith("/device:")
+            for line in plane.lines
+            if line.name.startswith(("Stream", "XLA Ops"))
+            for event in line.events
+        ]
+    return sum(events) / 1e9 if events else None
 
 
 def limits() -> dict[str, float]:
@@ -228,7 +251,7 @@ def limits() -> dict[str, float]:
 
 
 def measure(job: Job, speed: dict[str, float], device: Any) -> dict[str, Any]:
-    first, run = timed(lambda: job.run(np.float32))
+    first, run = timed(lambda: job.run(np.float32), job.queue)
     row: dict[str, Any] = {"job": job.name, "size": job.size, "on_host": job.on_host}
     row |= {"compile_s": max(first - run, 0.0), "run_s": run * job.repeats, "cpu_run_s": None}
     needs = {
@@ -239,6 +262,7 @@ def measure(job: Job, speed: dict[str, float], device: Any) -> dict[str, Any]:
     if needs[kind] > 0 and not job.on_host:
         row |= {"limit": kind, "limit_s": needs[kind], "share_of_limit": needs[kind] / run}
     if device.platform != "cpu":
+        row["busy_s"] = busy(lambda: job.run(np.float32))
         with jax.default_device(jax.devices("cpu")[0]):
             row["cpu_run_s"] = timed(lambda: job.run(np.float32))[1] * job.repeats
     if job.compares:

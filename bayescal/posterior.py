@@ -26,6 +26,7 @@ from bayescal.inference import (
     condition_all,
     make_class_prior,
     padded_batch,
+    pareto_k,
     read_class_prior,
 )
 from bayescal.inference.prediction import Prediction
@@ -213,6 +214,8 @@ def posterior(
         setup, work, summary = condition_all(
             Setup(rule, num_samples, stacked), problem, count, seed, arguments
         )
+    if rule.weighted:
+        summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
     _check_integration(setup, summary, layout)
     _warn_of_ends(rule.at_ends(shaped[0], work.problem.state))
     known = priors if stacked else priors[0]

@@ -86,11 +86,12 @@ def posterior(
         ``"nuts"``: NumPyro's sampler; ``"closed_form"``: a conjugate prior's formulas.
     num_samples : int
         Number of draws. Quadrature uses it only for credible intervals.
-    class_prior : float, array of shape (k,), or Beta or Dirichlet distribution, optional
+    class_prior : float, array of shape (k,) or NumPyro distribution, optional
         Probability of class 1, or of every class, in the population to predict for. By default it
         is estimated from the labels under a uniform prior, Beta(1, 1) or Dirichlet(1, ..., 1). A
-        NumPyro distribution replaces that prior. A number is used as it is: pass 0.5 if the
-        training labels were balanced by design and the population to predict for is balanced too.
+        ``Beta`` or ``Dirichlet`` of ``numpyro.distributions`` replaces that prior. A number is used
+        as it is: pass 0.5 if the training labels were balanced by design and the population to
+        predict for is balanced too.
     key : int, JAX key or NumPy generator
         Seed of the draws. A data set gets the same draws alone and in a batch.
 
@@ -263,9 +264,9 @@ def posterior_predict(
         ``"closed_form"``; see ``posterior``.
     num_samples : int
         Number of draws.
-    class_prior : float, array of shape (k,), or Beta or Dirichlet distribution, optional
-        Probability of class 1, or of every class, in the population to predict for; by default
-        estimated from the labels. See ``posterior``.
+    class_prior : float, array of shape (k,) or NumPyro distribution, optional
+        Probability of class 1, or of every class, in the population to predict for, or a ``Beta``
+        or ``Dirichlet`` prior of it; by default estimated from the labels. See ``posterior``.
     key : int, JAX key or NumPy generator
         Seed of the draws.
 

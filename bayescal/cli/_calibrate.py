@@ -65,8 +65,7 @@ def fit_file(
         ),
     ] = None,
     classes: Annotated[
-        str | None,
-        typer.Option(help="Labels separated by commas, in the order of the columns."),
+        str | None, typer.Option(help="Labels separated by commas, in the order of the columns.")
     ] = None,
     inputs: Annotated[
         str,
@@ -82,8 +81,7 @@ def fit_file(
     method: Annotated[
         str,
         completing(
-            *_METHODS,
-            help="A calibrator, such as beta or isotonic; bayescal methods lists them.",
+            *_METHODS, help="A calibrator, such as beta or isotonic; bayescal methods lists them."
         ),
     ] = "Auto",
     option: Annotated[
@@ -248,8 +246,7 @@ def export_file(
         Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
     ],
     out: Annotated[
-        Path,
-        typer.Argument(help="File to write: .onnx, .stablehlo or .pt2.", show_default=False),
+        Path, typer.Argument(help="File to write: .onnx, .stablehlo or .pt2.", show_default=False)
     ],
     *,
     dtype: Annotated[

@@ -91,9 +91,6 @@ class LabeledFile:
             rows.label_index
         ]
 
-    def _in_blocks(self, rows: Callable[[], Iterator[Read]]) -> bc.Blocks:
-        return bc.Blocks(rows, progress=self._watch)
-
     def _known(self, rows: Iterator[tuple[np.ndarray, Read]]) -> Iterator[Read]:
         """Yield blocks without the rows that lack any of some scores (n, m)."""
         skipped, kept = 0, []
@@ -157,7 +154,7 @@ class Training(LabeledFile):
     def _fit(self, calibrator: Any) -> None:
         read = partial(self._rows, calibrator)
         if self._source.large:
-            blocks = self._in_blocks(read)
+            blocks = bc.Blocks(read, progress=self._watch)
             try:
                 calibrator.fit(blocks)
             except TypeError:
@@ -230,7 +227,7 @@ class Judged(LabeledFile):
             model.name: partial(self._rows, model, names, inputs, normalize) for model in models
         }
         if self._source.large and not self._by_rows:
-            blocks = {name: self._in_blocks(rows) for name, rows in readers.items()}
+            blocks = {name: bc.Blocks(rows, progress=self._watch) for name, rows in readers.items()}
             evaluation = bc.evaluate(blocks, **options)
             self.passes += sum(part.passes for part in blocks.values())
             return evaluation
@@ -241,10 +238,7 @@ class Judged(LabeledFile):
         return bc.evaluate(probs, y, weights=weights, groups=groups, by=by, **options)
 
     def read(
-        self,
-        use: Callable[[Iterable[Read], np.ndarray | None], None],
-        model: Columns,
-        inputs: str,
+        self, use: Callable[[Iterable[Read], np.ndarray | None], None], model: Columns, inputs: str
     ) -> None:
         """Let ``use`` go through the rows of a model once, in order.
 

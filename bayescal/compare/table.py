@@ -87,7 +87,9 @@ def in_one_order(columns: Mapping[Any, ArrayLike], called: str) -> list[np.ndarr
     if all(labels == named[0] for labels in named):
         return arrays
     unnamed = len(named) < len(names)
-    if not unnamed and all(_are_same(named[0], labels) for labels in named):
+    if not unnamed and all(
+        {*labels} == {*named[0]} and len({*labels}) == len(labels) for labels in named
+    ):
         positions = ({name: position for position, name in enumerate(labels)} for labels in named)
         return [
             array[[position[name] for name in named[0]]]
@@ -110,10 +112,6 @@ def in_one_order(columns: Mapping[Any, ArrayLike], called: str) -> list[np.ndarr
 def _are_numbers(names: list[object] | None) -> bool:
     """Return whether names are absent or those that pandas assigns by default."""
     return names is None or names == list(range(len(names)))
-
-
-def _are_same(first: list[object], second: list[object]) -> bool:
-    return len(set(first)) == len(first) == len(second) and set(first) == set(second)
 
 
 def row_names(column: Any) -> list[object] | None:

@@ -375,14 +375,10 @@ def _draws_of_many(
     most = max(len(own.counts) for own in populations)
     most = 1 << (most - 1).bit_length()
     rows = np.stack([pad_axis(own.log_probs, most, 0) for own in populations])
-    counts = np.stack([_with_zeros(own.counts, most) for own in populations])
+    counts = np.stack([np.pad(own.counts, (0, most - len(own.counts))) for own in populations])
     with float64(), jax.numpy_dtype_promotion("standard"):
         found = _compiled_draws(rows, counts, recalibration, proposal, alpha, _basis(len(alpha)))
         return np.asarray(found[0]), np.asarray(found[1])
-
-
-def _with_zeros(counts: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([counts, np.zeros(size - len(counts))])
 
 
 @jax.jit

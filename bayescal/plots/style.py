@@ -151,9 +151,9 @@ def draw_legend(ax: Axes, width: float | None = None, height: float = 0.95, **op
     handles, names = legend_entries(ax)
     order = options.pop("order", range(len(names)))
     handles, names = [handles[i] for i in order], [names[i] for i in order]
-    legend = ax.legend(
-        handles, _placeholders(names), **{"handlelength": 2.6, **appearance, **options}
-    )
+    # Texts that Matplotlib shows: it omits names that begin with an underscore.
+    texts = ["."] * len(names)
+    legend = ax.legend(handles, texts, **{"handlelength": 2.6, **appearance, **options})
     ax.apply_aspect()
     box = ax.get_window_extent()
     room = box.width if width is None else width
@@ -188,11 +188,6 @@ def fill_legend(legend: Any, names: Sequence[str], width: float, lines: int = 3)
     )
     for text, name in zip(texts, names, strict=True):
         write(text, name, width - keys * size, lines)
-
-
-def _placeholders(names: Sequence[str]) -> list[str]:
-    """Return as many texts that Matplotlib shows in a legend."""
-    return ["."] * len(names)
 
 
 def write(text: Text, name: str, width: float | None = None, lines: int = 3) -> None:

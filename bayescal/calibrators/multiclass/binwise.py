@@ -8,12 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import XArray, device, namespace, search
-from bayescal._core.binning import (
-    SINGLE,
-    binned_error,
-    border_ends,
-    equal_mass_cuts,
-)
+from bayescal._core.binning import SINGLE, binned_error, border_ends, equal_mass_cuts
 from bayescal._core.numerics import differences
 from bayescal.data.order.equal_mass import mass_sums
 from bayescal.data.order.ranking import single_middles

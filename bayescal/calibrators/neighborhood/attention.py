@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bayescal._core.arrays import Array, Arrays, XArray, namespace
+from bayescal._core.arrays import Array, Arrays, namespace
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import subtract_maximum
@@ -47,11 +47,7 @@ class Keys(NamedTuple):
 
 
 def prepare_keys(
-    keys: Array,
-    bias: Array,
-    values: Array,
-    dtype: npt.DTypeLike,
-    groups: Array | None = None,
+    keys: Array, bias: Array, values: Array, dtype: npt.DTypeLike, groups: Array | None = None
 ) -> Keys:
     """Copy keys (n, d) and values (n, v) to the device, and split them into blocks.
 
@@ -60,7 +56,8 @@ def prepare_keys(
     ``bias`` (g, n) is added to the scores of each bandwidth, for example logarithms of weights.
     ``groups`` are integers (n,). Exponentials and averages are of ``dtype``, float64 or float32.
     """
-    n = len(keys)
+    n, xp = len(keys), namespace(values)
+    with_ones = xp.concat([values, xp.ones((n, 1), dtype=values.dtype)], axis=1)
     padded = padded_length(n)
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
@@ -77,7 +74,7 @@ def prepare_keys(
         return Keys(
             blocks(keys, 0, np.float64),
             blocks(bias.T, -np.inf, np.float64).swapaxes(1, 2),
-            blocks(_with_ones(values), 0, dtype),
+            blocks(with_ones, 0, dtype),
             None if groups is None else blocks(groups, -1, np.int32),
             to_device(-(-n // block), np.int32),
         )
@@ -85,11 +82,6 @@ def prepare_keys(
 
 def _is_forked() -> bool:
     return os.getpid() != _PROCESS
-
-
-def _with_ones(values: XArray) -> XArray:
-    xp = namespace(values)
-    return xp.concat([values, xp.ones((len(values), 1), dtype=values.dtype)], axis=1)
 
 
 def attend(

@@ -320,7 +320,6 @@ def _add_held_out(
         index = indices.reshape(4, count, n).transpose(2, 1, 0).reshape(-1)
         data = data.reshape(count, n, 4).transpose(1, 0, 2).reshape(-1)
         matrix = csr_array(
-            (data, index, np.arange(0, len(index) + 1, 4 * count)),
-            shape=(n, 2 * count * (n + 1)),
+            (data, index, np.arange(0, len(index) + 1, 4 * count)), shape=(n, 2 * count * (n + 1))
         )
         averages[number] += matrix @ sums.reshape(-1, k)

@@ -13,13 +13,7 @@ from bayescal._core.threads import threads
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.stack.kernels import SMALL
 from bayescal.data.blocks.reader import rows_of_sample
-from bayescal.data.folds.buckets import (
-    Buckets,
-    bucket_count,
-    bucket_of,
-    key_hashes,
-    with_labels,
-)
+from bayescal.data.folds.buckets import Buckets, bucket_count, bucket_of, key_hashes, with_labels
 from bayescal.data.folds.deal import FoldedRows, deal_rows, score_keys
 from bayescal.data.order.classes import canonical_order
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from bayescal._core.arrays import XArray, on_host
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.threads import core_count
 from bayescal.data.blocks.checkpoint import Checkpoint, RowsChanged, rows_of
 from bayescal.data.blocks.dask import map_chunks, of_dask, on_scheduler
 from bayescal.data.blocks.sources import Block, Source, iterated, of_array, of_arrow, read_block
@@ -119,7 +120,7 @@ class Blocks:
         self._unread = checkpoint is not None
         self._restored = False
         self._progress = progress
-        self._threads = _processors() if threads is None else check_count(threads, "threads")
+        self._threads = core_count() if threads is None else check_count(threads, "threads")
         self.passes = 0
 
     @classmethod
@@ -177,9 +178,7 @@ class Blocks:
         return None if self._steps else self._source.names
 
     def total(
-        self,
-        function: Callable[[Block], Sums | None],
-        merge: Callable[[Sums, Sums], Sums] = add,
+        self, function: Callable[[Block], Sums | None], merge: Callable[[Sums, Sums], Sums] = add
     ) -> Sums:
         """Make a pass: call a function with each block, and add what is not None.
 
@@ -323,12 +322,6 @@ def _nothing(block: Block) -> None:
 
 def _unless_empty(function: Callable[[Block], Sums | None], block: Block) -> Sums | None:
     return function(block) if rows_of(block.scores) else None
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _source_of(scores: XArray, y: XArray, weights: XArray, arrays: bool = False) -> Source | None:

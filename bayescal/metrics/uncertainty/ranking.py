@@ -65,7 +65,8 @@ class MeasuredRanking:
             return Interval(value, value, lower, upper, width / quantile, level)
         spread = quantile * error / (value * (1 - value))
         center = math.log(value) - math.log1p(-value)
-        lower, upper = (1 / (1 + math.exp(-_clip(center + s * spread))) for s in (-1, 1))
+        ends = (min(max(center + s * spread, -700.0), 700.0) for s in (-1, 1))
+        lower, upper = (1 / (1 + math.exp(-end)) for end in ends)
         return Interval(value, value, lower, upper, error, level)
 
     def less(self, other: MeasuredRanking, level: float) -> Interval:
@@ -84,10 +85,6 @@ class MeasuredRanking:
         p_value = 2 * float(stdtr(free, -abs(value) / error)) if error else float(value == 0)
         lower, upper = max(value - half, -1.0), min(value + half, 1.0)
         return Interval(value, value, lower, upper, error, level, p_value)
-
-
-def _clip(log_odds: float) -> float:
-    return min(max(log_odds, -700.0), 700.0)
 
 
 #: A metric, or a score of a ranking, of one model with its uncertainty.

@@ -211,7 +211,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             )
         self._forget_report()
         with showing(self.progress) as show:
-            self._fit(X, label, weights, routed, show or _ignore_progress)
+            self._fit(X, label, weights, routed, show or (lambda *_: None))
         keep_features(self, self.estimators_[0])
         return self
 
@@ -415,7 +415,3 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         tags.classifier_tags.multi_class = not getattr(self.calibrator, "binary", False)
         tags.array_api_support = True
         return tags
-
-
-def _ignore_progress(name: str, done: int, steps: int) -> None:
-    """Do nothing."""

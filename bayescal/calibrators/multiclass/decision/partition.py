@@ -94,11 +94,7 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
 
 
 def worst_partition(
-    rows: np.ndarray,
-    errors: np.ndarray,
-    parts: int,
-    rng: np.random.Generator,
-    hard: bool = False,
+    rows: np.ndarray, errors: np.ndarray, parts: int, rng: np.random.Generator, hard: bool = False
 ) -> Partition:
     """Search for the linear partition of predictions (n, k) with the largest violation.
 

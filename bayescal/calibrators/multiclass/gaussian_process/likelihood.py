@@ -106,11 +106,7 @@ class Likelihood:
         value, gradient, hessian = 0.0, np.zeros(NODES), np.zeros((NODES, NODES))
         for part in self._parts:
             terms = self._terms(h, part)
-            value, gradient, hessian = (
-                value + terms[0],
-                gradient + terms[1],
-                hessian + terms[2],
-            )
+            value, gradient, hessian = (value + terms[0], gradient + terms[1], hessian + terms[2])
         return Quadratic(np.asarray(value), gradient, hessian)
 
     def _terms(self, h: np.ndarray, rows: Rows) -> tuple[float, np.ndarray, np.ndarray]:

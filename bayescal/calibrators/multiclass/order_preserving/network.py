@@ -139,9 +139,7 @@ def _adam(family: Family) -> Any:
 
 
 @cache
-def _program(
-    family: Family,
-) -> Callable[..., tuple[Named, Any, jax.Array, jax.Array]]:
+def _program(family: Family) -> Callable[..., tuple[Named, Any, jax.Array, jax.Array]]:
     losses = _diagonal_losses if family == "diagonal" else _full_losses
 
     def weighted_losses(parameters: Named, data: Data, nets: Named) -> tuple[jax.Array, jax.Array]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from bayescal._core.arrays import namespace, on_host
+from bayescal._core.arrays import Array, namespace, on_host
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
 from bayescal._core.padding import pad_axis
@@ -238,8 +238,8 @@ def _at_zero(nodes: np.ndarray, masses: np.ndarray) -> np.ndarray:
 class _Proposal(NamedTuple):
     """Random numbers of the proposals of a draw: directions (n, k - 1) and lengths (n,)."""
 
-    directions: Any
-    lengths: Any
+    directions: Array
+    lengths: Array
 
 
 def _integrate_many(

@@ -31,7 +31,7 @@ _REFERENCE = "Perfectly calibrated"
 class Classifier(Predictor, Protocol):
     """A fitted classifier."""
 
-    classes_: Any
+    classes_: np.ndarray
 
 
 class ReliabilityDisplay:

@@ -27,12 +27,12 @@ class Index(NamedTuple):
     Keys are (k, m), biases and weights (m,) and values (m, v).
     """
 
-    keys: Any
-    bias: Any
+    keys: np.ndarray
+    bias: np.ndarray
     #: Bound of the sum of absolute products; zero if all products have the sign of their sum.
     scale: float
-    weights: Any
-    values: Any
+    weights: np.ndarray
+    values: np.ndarray
 
 
 class Candidates(NamedTuple):

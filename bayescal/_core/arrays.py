@@ -1,4 +1,4 @@
-"""Types of arrays, and operations on arrays of any library."""
+"""Types of what users hand in, and operations on arrays of any library."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ Arrays: TypeAlias = tuple[jax.Array, ...]
 Params: TypeAlias = dict[str, jax.Array]
 #: User input: whatever ``numpy.asarray`` reads, such as lists, data frames and foreign arrays.
 ArrayLike: TypeAlias = npt.ArrayLike
+#: User input of any kind, before it is read: also blocks, and what Arrow, Dask, Zarr and HDF5 hold.
+UserData: TypeAlias = Any
+#: A classifier or calibrator of any library. It is asked for its methods and attributes by name.
+AnyModel: TypeAlias = Any
 
 _NUMPY = (np.ndarray, np.generic)
 
@@ -66,6 +70,8 @@ class XArray(Protocol):
     def __lt__(self, other: Any, /) -> Any: ...
 
 
+#: An array of any library of which more is used than the standard has, such as ``reshape``.
+AnyArray: TypeAlias = Any
 #: The type of an array of any library where the result has the type of the argument.
 X = TypeVar("X", bound=XArray)
 #: What a fit produces: arrays by name, from which predictions are computed.

@@ -218,8 +218,8 @@ def run_together(
     searches: Mapping[Any, Search], evaluate: Callable[[dict[Any, Any]], Mapping[Any, Any]]
 ) -> dict[Any, Any]:
     """Run searches whose points are evaluated together, and return their results by name."""
-    results: dict[Any, Any] = {}
-    answers: Mapping[Any, Any] = dict.fromkeys(searches)
+    results: dict[object, object] = {}
+    answers: Mapping[object, object] = dict.fromkeys(searches)
     while answers:
         points = {}
         for name, answer in answers.items():

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import bayescal as bc
+from bayescal._core.arrays import AnyModel
 from bayescal._core.tables import shorten
 from bayescal.cli._cells import check_values, find_column
 from bayescal.cli._columns import (
@@ -147,11 +148,11 @@ class Training(LabeledFile):
     _option = "--columns"
     names: list[str]
 
-    def fit(self, calibrator: Any) -> None:
+    def fit(self, calibrator: AnyModel) -> None:
         """Fit a calibrator, to blocks if it accepts them, else to all rows at once."""
         self._read(partial(self._fit, calibrator))
 
-    def _fit(self, calibrator: Any) -> None:
+    def _fit(self, calibrator: AnyModel) -> None:
         read = partial(self._rows, calibrator)
         if self._source.large:
             blocks = bc.Blocks(read, progress=self._watch)
@@ -166,10 +167,10 @@ class Training(LabeledFile):
                 return
         calibrator.fit(*self._at_once(read))
 
-    def _rows(self, calibrator: Any) -> Iterator[Read]:
+    def _rows(self, calibrator: object) -> Iterator[Read]:
         return self._known(self._all_rows(calibrator))
 
-    def _all_rows(self, calibrator: Any) -> Iterator[tuple[np.ndarray, Read]]:
+    def _all_rows(self, calibrator: object) -> Iterator[tuple[np.ndarray, Read]]:
         classes = np.asarray(self.classes)
         for rows in self._source.rows(self._label, self.names, self._weights):
             if getattr(calibrator, "inputs", None) == "probs":
@@ -213,14 +214,14 @@ class Judged(LabeledFile):
         return np.concatenate(parts)
 
     def evaluate(
-        self, models: Sequence[Columns], inputs: str, normalize: bool, **options: Any
+        self, models: Sequence[Columns], inputs: str, normalize: bool, **options: object
     ) -> Any:
         """Evaluate the models, in blocks if the file is large."""
         return self._read(partial(self._evaluate, models, inputs, normalize, options))
 
     def _evaluate(
         self, models: Sequence[Columns], inputs: str, normalize: bool, options: dict[str, Any]
-    ) -> Any:
+    ) -> object:
         # All models are judged by the same rows.
         names = list(dict.fromkeys(name for model in models for name in model.columns))
         readers = {

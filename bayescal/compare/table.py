@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import as_numpy
 
 __all__ = ["Table", "differences", "in_one_order", "read_table", "row_names", "tied"]
@@ -114,7 +114,7 @@ def _are_numbers(names: list[object] | None) -> bool:
     return names is None or names == list(range(len(names)))
 
 
-def row_names(column: Any) -> list[object] | None:
+def row_names(column: UserData) -> list[object] | None:
     """Return the names of the entries of a vector, or None if it has none."""
     dims = getattr(column, "dims", ())
     if len(dims) == 1 and dims[0] in getattr(column, "coords", ()):

@@ -125,7 +125,7 @@ def monitor(
     return all_axes
 
 
-def _axes(axes: Any, wanted: int) -> np.ndarray:
+def _axes(axes: object, wanted: int) -> np.ndarray:
     """Return the given axes, or those of a new figure."""
     if axes is not None:
         given = np.atleast_1d(np.asarray(axes, object)).ravel()

@@ -60,7 +60,7 @@ class Style(NamedTuple):
     ground: str = "1"
 
     @property
-    def markers(self) -> dict[str, Any]:
+    def markers(self) -> dict[str, object]:
         """Options of a line with markers."""
         return {"marker": self.marker, "markeredgecolor": self.ground, "markeredgewidth": 0.6}
 
@@ -73,7 +73,7 @@ class Style(NamedTuple):
         self, ax: Axes, x: np.ndarray, lower: np.ndarray, upper: np.ndarray, alpha: float
     ) -> None:
         """Draw a band without an edge."""
-        properties: dict[str, Any] = {"color": self.color, "alpha": faded(ax, alpha)}
+        properties = {"color": self.color, "alpha": faded(ax, alpha)}
         ax.fill_between(x, lower, upper, linewidth=0, zorder=2, **properties)
 
 
@@ -172,8 +172,8 @@ def legend_entries(ax: Axes) -> tuple[list[Any], list[str]]:
     """Return the artists with names, and their names, even names that begin with "_"."""
     handles, _ = ax.get_legend_handles_labels()
     hidden = [line for line in ax.lines if line.get_gid() == _GROUP and line not in handles]
-    known: list[Any] = [line for line in hidden if not _UNNAMED.fullmatch(str(line.get_label()))]
-    lines: list[Any] = [line for line in ax.lines if line in [*handles, *known]]
+    known = [line for line in hidden if not _UNNAMED.fullmatch(str(line.get_label()))]
+    lines = [line for line in ax.lines if line in [*handles, *known]]
     handles = [*lines, *(handle for handle in handles if handle not in lines)]
     return handles, [str(handle.get_label()) for handle in handles]
 

@@ -20,7 +20,6 @@ from concurrent.futures import (
 from functools import partial
 from importlib.metadata import version
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 
@@ -189,7 +188,7 @@ def _workers(executor: Executor | None) -> Iterator[Callable[[Task], Future[Resu
     devices = jax.local_devices()
     # Fits on the host and small programs leave a processor's other cores idle.
     per_device = max(1, core_count() // len(devices)) if devices[0].platform == "cpu" else 1
-    free: SimpleQueue[Any] = SimpleQueue()
+    free: SimpleQueue[object] = SimpleQueue()
     for device in devices * per_device:
         free.put(device)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host
+from bayescal._core.arrays import AnyArray, AnyModel, namespace, on_host
 from bayescal._core.lazy import is_traced, jax, registered
 from bayescal.calibrators.base.torch import as_module
 from bayescal.data.checks import check_level
@@ -55,12 +55,12 @@ class PredictFunction:
     [[0.5, 0.25, 0.25]]
     """
 
-    def __init__(self, owner: Any, state: Tree, columns: int) -> None:
+    def __init__(self, owner: AnyModel, state: Tree, columns: int) -> None:
         self._owner, self.columns = owner, columns
         self._arrays, self._constants = _split(state)
         self._copies: dict[Hashable, Any] = {}
 
-    def __call__(self, scores: Any) -> Any:
+    def __call__(self, scores: AnyArray) -> Any:
         """Compute calibrated probabilities.
 
         Parameters
@@ -137,7 +137,7 @@ class PredictFunction:
         other._arrays, other._copies = arrays, {}
         return other
 
-    def interval(self, scores: Any, level: float = 0.9) -> tuple[Any, Any]:
+    def interval(self, scores: AnyArray, level: float = 0.9) -> tuple[Any, Any]:
         """Compute the ends of central credible intervals, like ``predict_interval``.
 
         Parameters
@@ -172,7 +172,7 @@ class PredictFunction:
         """Whether the calibrator has a posterior."""
         return self._owner._has_ends(self._whole(self._arrays))
 
-    def _run(self, scores: Any, function: Callable[[Tree, Any], Any]) -> Any:
+    def _run(self, scores: AnyArray, function: Callable[[Tree, Any], Any]) -> Any:
         try:
             xp = namespace(scores)
         except TypeError:
@@ -219,7 +219,7 @@ class PredictFunction:
         return f"PredictFunction({type(self._owner).__name__})"
 
 
-def at_least_single(scores: Any) -> Any:
+def at_least_single(scores: AnyArray) -> Any:
     """Convert half precision to float32, and NumPy arrays to float64."""
     if on_host(scores):
         return scores.astype(np.float64, copy=False)
@@ -231,7 +231,7 @@ def at_least_single(scores: Any) -> Any:
 class _Static:
     """Constants of compiled programs: options, and numbers that determine the computation."""
 
-    def __init__(self, owner: Any, constants: Tree, columns: int) -> None:
+    def __init__(self, owner: AnyModel, constants: Tree, columns: int) -> None:
         self.owner, self.constants, self.columns = owner, constants, columns
         self._key = _options(owner), _frozen(constants), columns
 
@@ -309,7 +309,7 @@ def _frozen(constants: Tree) -> Hashable:
     )
 
 
-def _move(array: Any, xp: Any, dtype: Any, device: Any) -> Any:
+def _move(array: AnyArray, xp: Any, dtype: Any, device: Any) -> Any:
     kind = xp if not on_host(array) else np
     if kind.isdtype(array.dtype, "real floating"):
         return xp.asarray(array, dtype=dtype, device=device)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bayescal._core.arrays import Array, Arrays, namespace
+from bayescal._core.arrays import AnyArray, Array, Arrays, namespace
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import subtract_maximum
@@ -62,9 +62,9 @@ def prepare_keys(
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
 
-    to_device: Callable[..., Any] = np.asarray if _is_forked() else jnp.asarray
+    to_device: Callable[..., object] = np.asarray if _is_forked() else jnp.asarray
 
-    def blocks(array: Any, fill: float, dtype: npt.DTypeLike) -> Array:
+    def blocks(array: AnyArray, fill: float, dtype: npt.DTypeLike) -> Array:
         """Split rows into blocks; pad the last one."""
         widths = [(0, count * block - n)] + [(0, 0)] * (array.ndim - 1)
         whole = namespace(array).pad(array.astype(dtype), widths, constant_values=fill)
@@ -168,7 +168,7 @@ def attend_and_sum(
 
 
 def _by_chunk(
-    all_rows: Any, keys: Keys, inverse: jax.Array, width: int, then: Callable[..., jax.Array]
+    all_rows: object, keys: Keys, inverse: jax.Array, width: int, then: Callable[..., jax.Array]
 ) -> jax.Array:
     """Map a function over the averages (g, width, v) of chunks of queries."""
     dtype = keys.values.dtype

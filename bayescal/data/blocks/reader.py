@@ -126,7 +126,9 @@ class RowBlocks:
         """Return the sample, from which fits start."""
         return self.sample
 
-    def designs(self, make: Callable[[Rows], Any], numbers: int, keep: bool = True) -> BlockDesigns:
+    def designs(
+        self, make: Callable[[Rows], object], numbers: int, keep: bool = True
+    ) -> BlockDesigns:
         """Prepare what ``make`` returns for rows of so many ``numbers``: each sum is a pass."""
         return BlockDesigns(self, make, numbers)
 
@@ -182,7 +184,7 @@ def concatenate(first: Sums, second: Sums) -> Sums:
 
 def _of_design(
     make: Callable[[Rows], Any],
-    function: Callable[[Any], Sums],
+    function: Callable[[object], Sums],
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,

@@ -10,7 +10,7 @@ from weakref import ref
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, on_host
+from bayescal._core.arrays import UserData, XArray, on_host
 from bayescal._core.chunks import slices
 from bayescal.data.blocks.checkpoint import RowsChanged, check_unchanged, fingerprint
 
@@ -168,7 +168,7 @@ def check_beside(values: XArray, name: str, n: int) -> None:
         raise ValueError(f"{name} must have {n} rows to match scores, got {[*shape, 0][0]}")
 
 
-def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
+def of_arrow(dataset: UserData, y: UserData, weights: UserData) -> Source:
     """Return batches of a ``pyarrow`` data set or table; labels and weights are named columns."""
     columns = list(dataset.schema.names)
     names = score_columns(columns, y, weights)
@@ -194,7 +194,7 @@ def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
     return Source(parts, names=names)
 
 
-def _options(dataset: Any) -> dict[str, Any]:
+def _options(dataset: object) -> dict[str, Any]:
     """Return how to read a data set without holding what is not worked on.
 
     By default sixteen batches of four files are read ahead, and whole Parquet files are buffered.
@@ -207,7 +207,7 @@ def _options(dataset: Any) -> dict[str, Any]:
     return options
 
 
-def score_columns(columns: list[Any], y: Any, weights: Any) -> list[Any]:
+def score_columns(columns: list[Any], y: object, weights: object) -> list[Any]:
     """Return the columns of scores: those that are neither labels nor weights."""
     twice = [name for i, name in enumerate(columns) if name in columns[:i]]
     if twice:

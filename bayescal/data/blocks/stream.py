@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, on_host
+from bayescal._core.arrays import UserData, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.threads import core_count
 from bayescal.data.blocks.checkpoint import Checkpoint, RowsChanged, rows_of
@@ -126,9 +126,9 @@ class Blocks:
     @classmethod
     def of(
         cls,
-        scores: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        scores: np.ndarray,
+        y: UserData = None,
+        sample_weight: UserData = None,
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
@@ -204,7 +204,7 @@ class Blocks:
         """Yield what a function makes of each block, in their order."""
         return self._work(function, report=False)
 
-    def mapped(self, function: Callable[[Block], Any]) -> Blocks:
+    def mapped(self, function: Callable[[Block], object]) -> Blocks:
         """Return blocks with other scores, which are computed when they are read."""
         made = Blocks.__new__(Blocks)
         made._setup(self._source, threads=self._threads)
@@ -312,7 +312,7 @@ class Blocks:
             self._progress(self.passes, done, known)
 
 
-def _mapped(function: Callable[[Block], Any], block: Block) -> Block:
+def _mapped(function: Callable[[Block], object], block: Block) -> Block:
     return block._replace(scores=function(block))
 
 
@@ -324,7 +324,9 @@ def _unless_empty(function: Callable[[Block], Sums | None], block: Block) -> Sum
     return function(block) if rows_of(block.scores) else None
 
 
-def _source_of(scores: XArray, y: XArray, weights: XArray, arrays: bool = False) -> Source | None:
+def _source_of(
+    scores: UserData, y: UserData, weights: UserData, arrays: bool = False
+) -> Source | None:
     """Return the source of data that are read in blocks, or None for others.
 
     With ``arrays`` there is one of any array with a shape, and else only of those in files.
@@ -347,7 +349,9 @@ def _source_of(scores: XArray, y: XArray, weights: XArray, arrays: bool = False)
     return of_array(scores, y, weights) if mapped else None
 
 
-def map_blocks(function: Callable[[Block], Any], blocks: Blocks, scores: Any, columns: int) -> Any:
+def map_blocks(
+    function: Callable[[Block], Any], blocks: Blocks, scores: object, columns: int
+) -> Any:
     """Return what a function makes of each block of ``scores``, in the form of these.
 
     Arrays mapped from files give arrays, those of Dask others of Dask, with so many columns; other
@@ -360,7 +364,9 @@ def map_blocks(function: Callable[[Block], Any], blocks: Blocks, scores: Any, co
     return blocks.mapped(function)
 
 
-def as_blocks(scores: Any, y: Any = None, sample_weight: Any = None) -> Blocks | None:
+def as_blocks(
+    scores: UserData, y: UserData = None, sample_weight: UserData = None
+) -> Blocks | None:
     """Return data that are read in blocks as such, and None for arrays in memory."""
     if isinstance(scores, Blocks):
         if y is not None or sample_weight is not None:

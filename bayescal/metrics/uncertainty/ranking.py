@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.metrics.scores.ranking import RANKINGS, rank
@@ -96,11 +96,11 @@ def measure_any(
     probs: ArrayLike | Predictions,
     y: ArrayLike | None,
     weights: ArrayLike | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     replicates: int,
     seed: int,
     reading: Reading = PLAIN,
-    groups: Any = None,
+    groups: UserData = None,
 ) -> Any:
     """Measure a metric, or a score of a ranking, of rows in memory."""
     if metric not in RANKINGS:

@@ -78,7 +78,7 @@ def place_nodes(smoothing: float, k: int) -> np.ndarray:
     return np.linspace(np.log(smoothing / k), 0.0, NODES)
 
 
-def hats(nodes: Any, x: XArray) -> XArray:
+def hats(nodes: XArray, x: XArray) -> XArray:
     """Compute the piecewise linear basis functions (..., 25) of the nodes at x (...)."""
     xp = namespace(x)
     step = nodes[1] - nodes[0]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
 from importlib import import_module
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
 import array_api_compat
@@ -202,7 +203,7 @@ def normalize_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]
     return log_weights - safe, log_sum[..., 0]
 
 
-def effective_size(total: AnyArray, squares: AnyArray, xp: Any = np) -> AnyArray:
+def effective_size(total: AnyArray, squares: AnyArray, xp: ModuleType = np) -> AnyArray:
     """Compute Kish's effective sample size from the sums of weights and of their squares."""
     return total**2 / xp.where(squares > 0, squares, 1)
 

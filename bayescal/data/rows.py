@@ -135,7 +135,7 @@ class Rows(NamedTuple):
     y: np.ndarray
     weights: np.ndarray
 
-    def take(self, rows: Any) -> Self:
+    def take(self, rows: np.ndarray | slice) -> Self:
         """Select rows by a mask, positions or a slice."""
         return type(self)(*(column[rows] for column in self))
 

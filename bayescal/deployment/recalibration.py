@@ -7,11 +7,12 @@ that the same draw implies, stand for the uncertainty of any calibrator.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import AnyModel, Array, XArray, matmul, namespace
+from bayescal._core.arrays import AnyArray, Array, Namespace, XArray, matmul, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
 from bayescal.calibrators.base.draws import map_rows
@@ -145,7 +146,7 @@ def as_rows(weights: np.ndarray) -> np.ndarray:
     return weights * (effective_size(total, weights @ weights) / total)
 
 
-def _columns(base: AnyModel, xp: Any) -> list[Array]:
+def _columns(base: AnyArray, xp: ModuleType | Namespace) -> list[AnyArray]:
     """Return the columns whose coefficients move log odds: slope, offset and bend."""
     return [base, xp.ones_like(base), xp.tanh(base / 2) ** 2]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,7 +110,7 @@ class Fitted(NamedTuple):
     decrement: AnyArray
 
 
-def fit(points: Points, xp: Any = np, coarse: Points | None = None) -> Fitted:
+def fit(points: Points, xp: ModuleType = np, coarse: Points | None = None) -> Fitted:
     """Fit all regressions in O(n) time and memory.
 
     On the host, a fit to many points may start from a coarse summary of them, and two threads share
@@ -137,7 +138,7 @@ def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([first, second]) if np.ndim(first) else first
 
 
-def _fit_at(u: XArray, points: Points, xp: Any, coarse: Points | None = None) -> Fitted:
+def _fit_at(u: XArray, points: Points, xp: ModuleType, coarse: Points | None = None) -> Fitted:
     """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
     dtype = points.z.dtype
     basis = _make_basis(points, xp.exp(u), xp)
@@ -176,7 +177,9 @@ def _fit_at(u: XArray, points: Points, xp: Any, coarse: Points | None = None) ->
     return Fitted(basis, coef, factor, log_evidence, decrement)
 
 
-def make_columns(basis: Basis, z: XArray, xp: Any = np) -> tuple[AnyArray, AnyArray]:
+def make_columns(
+    basis: Basis, z: XArray, xp: ModuleType | Namespace = np
+) -> tuple[AnyArray, AnyArray]:
     """Compute offsets (s, n) and columns (s, 2, 17, n) of the regressions at z (n,)."""
     one, zero = _shapes(basis, z, xp)
     offset = one - zero
@@ -186,7 +189,7 @@ def make_columns(basis: Basis, z: XArray, xp: Any = np) -> tuple[AnyArray, AnyAr
     return offset, xp.concat([parametric + xp.zeros_like(kernel[:, :, :1, :]), kernel], axis=2)
 
 
-def _shapes(basis: Basis, z: XArray, xp: Any) -> tuple[AnyArray, AnyArray]:
+def _shapes(basis: Basis, z: XArray, xp: ModuleType | Namespace) -> tuple[AnyArray, AnyArray]:
     """Compute logarithms (s, n) of the scaled, smoothed probabilities of classes 1 and 0."""
     x = basis.inverse[:, None] * z
     small = xp.log1p(xp.exp(-abs(x)))
@@ -196,12 +199,12 @@ def _shapes(basis: Basis, z: XArray, xp: Any) -> tuple[AnyArray, AnyArray]:
     return one, zero
 
 
-def _matern(distance: XArray, length: XArray, xp: Namespace) -> XArray:
+def _matern(distance: XArray, length: XArray, xp: ModuleType | Namespace) -> XArray:
     r = abs(distance) * (math.sqrt(3) / length[:, :, None, None])
     return (1 + r) * xp.exp(-r)
 
 
-def _make_basis(points: Points, inverse: XArray, xp: Any) -> Basis:
+def _make_basis(points: Points, inverse: XArray, xp: ModuleType) -> Basis:
     """Choose inducing inputs and lengths from the distribution of the offsets."""
     total = xp.sum(points.weights)
     basis = Basis(inverse, 1 / (total + 1), None, None)
@@ -218,13 +221,15 @@ def _make_basis(points: Points, inverse: XArray, xp: Any) -> Basis:
     return basis._replace(inducing=inducing, length=length)
 
 
-def log_prior(u: XArray, xp: Any = np) -> XArray:
+def log_prior(u: XArray, xp: ModuleType = np) -> XArray:
     """Compute the log prior density of log inverse temperatures, up to a constant."""
     narrow, wide = (-((u / scale) ** 2) / 2 - math.log(scale) for scale in LOG_SCALES)
     return xp.logaddexp(narrow, wide)
 
 
-def find_scale(z: XArray, weights: XArray, positives: XArray, xp: Any = np) -> tuple[Any, Any]:
+def find_scale(
+    z: XArray, weights: XArray, positives: XArray, xp: ModuleType = np
+) -> tuple[Any, Any]:
     """Compute the posterior mean and deviation of the logarithm of the inverse temperature.
 
     The range of the quadrature follows from the wide part of the prior.
@@ -273,7 +278,9 @@ class _Problem(NamedTuple):
     amplitude: AnyArray
 
 
-def _losses(problem: _Problem, theta: XArray, xp: Any) -> tuple[AnyArray, AnyArray, AnyArray]:
+def _losses(
+    problem: _Problem, theta: XArray, xp: ModuleType
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Compute penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
     points, offset, features, precision, amplitude = problem
     line = (amplitude * theta) @ features + offset[:, None, None]
@@ -287,7 +294,7 @@ def _losses(problem: _Problem, theta: XArray, xp: Any) -> tuple[AnyArray, AnyArr
     return value, gradient, small * rest * rest * points.weights
 
 
-def _pairs(features: np.ndarray, total: Any, xp: Any) -> AnyArray:
+def _pairs(features: np.ndarray, total: Any, xp: ModuleType) -> AnyArray:
     """Compute products (s, 2, 153, n) of all pairs of features.
 
     The host uses single precision, unless there are many rows. The Hessian is needed only for a
@@ -305,7 +312,7 @@ def _pairs(features: np.ndarray, total: Any, xp: Any) -> AnyArray:
     return pairs
 
 
-def _hessian(problem: _Problem, curvature: Array, pairs: Array, xp: Any) -> XArray:
+def _hessian(problem: _Problem, curvature: Array, pairs: Array, xp: ModuleType) -> XArray:
     """Compute the Hessians (s, 2, 10, 17, 17)."""
     amplitude, dtype = problem.amplitude, problem.amplitude.dtype
     sums = (curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)).astype(dtype)
@@ -338,7 +345,7 @@ def _polish(
 
 
 def _minimize(
-    problem: _Problem, start: np.ndarray, xp: Any, tolerance: float = _TOLERANCE
+    problem: _Problem, start: np.ndarray, xp: ModuleType, tolerance: float = _TOLERANCE
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Compute theta, penalized loss and Hessian of all regressions, and the last decrement.
 

@@ -4,7 +4,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bayescal import adapters as adapters
@@ -90,7 +90,7 @@ sys.modules[__name__].__class__ = _Package
 
 if not TYPE_CHECKING:  # which would take every name for a right one
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name == "__all__":
             return sorted({*_PUBLIC_MODULES, *_MODULE_OF, *_calibrators()})
         public = name.isidentifier() and name[0] != "_"

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -143,7 +143,7 @@ def take_step(values: X, index: X, scores: X) -> X:
     For libraries that differentiate, the result depends on the scores with a slope of zero.
     """
     if on_host(scores):
-        taken: Any = cast("np.ndarray", values).take(cast("np.ndarray", index), axis=0)
+        taken = cast("np.ndarray", values).take(cast("np.ndarray", index), axis=0)
         missing = np.isnan(scores)
         return cast("X", np.where(missing, np.nan, taken) if missing.any() else taken)
     xp = namespace(scores)
@@ -242,7 +242,7 @@ def mass_borders(
     With a ``least`` mass of bins there are fewer bins, if necessary; the last ones are empty.
     """
     steps = xp.arange(bins + 1).astype(total.dtype)
-    number: Any = bins
+    number = bins
     if least is not None:
         number = xp.clip(xp.floor(total / least * (1 + 1e-12)), 1, bins)
         steps = xp.minimum(steps, number)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def solve_positive(matrix: Array, vector: Array, xp: ModuleType = jnp) -> Array:
     if xp is np:
         from scipy.linalg import lapack
 
-        solve: Any = lapack.dposv  # pyright: ignore[reportAttributeAccessIssue]
+        solve = lapack.dposv  # pyright: ignore[reportAttributeAccessIssue]
         _, solved, fault = solve(matrix, vector)
         return np.full_like(vector, np.nan) if fault else solved
     if p > _UNROLLED:

@@ -58,7 +58,7 @@ def gather_rows(
     if rows is None:
         return function()
 
-    def cut(leaf: Any) -> XArray:
+    def cut(leaf: XArray) -> XArray:
         if _is_key(leaf):
             return leaf[: len(rows)]
         return np.asarray(leaf)[: len(rows)] if leaf.ndim else np.asarray(leaf)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, wraps
-from typing import Any, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 #: What a keyword of another library may be called here.
 _SYNONYMS = {
@@ -23,7 +23,7 @@ _SYNONYMS = {
 _BINNINGS = {"uniform": "equal_width", "quantile": "equal_mass"}
 
 
-def translated(options: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+def translated(options: Mapping[str, object], known: Collection[str]) -> dict[str, object]:
     """Rename the keywords of other libraries that ``known`` keywords stand for.
 
     Examples
@@ -31,7 +31,7 @@ def translated(options: Mapping[str, Any], known: Collection[str]) -> dict[str, 
     >>> translated({"n_bins": 5, "strategy": "quantile"}, ("bins", "binning"))
     {'bins': 5, 'binning': 'equal_mass'}
     """
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for keyword, value in options.items():
         name = keyword
         if keyword not in known:
@@ -48,7 +48,7 @@ def other_words(function: Function) -> Function:
     """Let a function accept keywords of other libraries; its signature stays what it is."""
 
     @wraps(function)
-    def renamed(*args: Any, **options: Any) -> Any:
+    def renamed(*args: object, **options: object) -> object:
         if not _SYNONYMS.keys().isdisjoint(options):
             options = translated(options, _parameters(function))
         return function(*args, **options)
@@ -56,7 +56,7 @@ def other_words(function: Function) -> Function:
     return cast(Function, renamed)
 
 
-def accept_other_words(cls: type[Any], options: Mapping[str, Any]) -> None:
+def accept_other_words(cls: type, options: Mapping[str, object]) -> None:
     """Let the constructor of a class accept keywords of other libraries, if ``options`` has some.
 
     Called from ``__new__``: it costs nothing until such a keyword is passed.
@@ -64,8 +64,8 @@ def accept_other_words(cls: type[Any], options: Mapping[str, Any]) -> None:
     if _SYNONYMS.keys().isdisjoint(options) or hasattr(cls.__init__, "_other_words"):
         return
     if _SYNONYMS.keys() & options.keys() - {*_parameters(cls.__init__)}:
-        renaming: Any = other_words(cls.__init__)
-        renaming._other_words = True
+        renaming = other_words(cls.__init__)
+        vars(renaming)["_other_words"] = True
         cls.__init__ = renaming
 
 
@@ -85,12 +85,12 @@ class AcceptsOtherWords:
 
     __signature__ = ConstructorSignature()
 
-    def __new__(cls, *_: Any, **options: Any) -> Self:
+    def __new__(cls, *_: object, **options: object) -> Self:
         """Create an instance; keywords of other libraries are renamed."""
         accept_other_words(cls, options)
         return super().__new__(cls)
 
 
 @cache
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+def _parameters(function: Callable[..., object]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)

@@ -14,7 +14,7 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bayescal._core.keywords import ConstructorSignature
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T", bound=type)
+Function: TypeAlias = Callable[..., object]
 
 
 def registered(register: Callable[[type], object]) -> Callable[[T], T]:
@@ -51,15 +52,15 @@ def is_traced(array: object) -> bool:
 class _Deferred:
     """A function that JAX makes from another when it is first called."""
 
-    def __init__(self, function: Callable[..., Any], make: Callable[..., Any]) -> None:
+    def __init__(self, function: Function, make: Callable[[Function], Function]) -> None:
         functools.update_wrapper(self, function)
         self.__make = make
 
     @functools.cached_property
-    def __made(self) -> Any:
+    def __made(self) -> Function:
         return self.__make(self.__wrapped__)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: object, **options: object) -> object:
         return self.__made(*args, **options)
 
     def __getattr__(self, name: str) -> Any:
@@ -74,14 +75,14 @@ class _Deferred:
 class _WithRule(_Deferred):
     """A function whose derivative is given by ``defjvp`` before JAX is imported."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Function) -> None:
         super().__init__(function, self._make_with_rule)
 
-    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def defjvp(self, rule: Function) -> Function:
         self._rule = rule
         return rule
 
-    def _make_with_rule(self, function: Callable[..., Any]) -> Any:
+    def _make_with_rule(self, function: Function) -> Function:
         made = import_module("jax").custom_jvp(function)
         made.defjvp(self._rule)
         return made
@@ -93,7 +94,7 @@ class _Lazy:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(import_module(self._name), name)
@@ -108,12 +109,12 @@ class _LazyJax(_Lazy):
     def Array(self) -> type:
         return getattr(sys.modules.get("jax"), "Array", _NoArray)
 
-    def jit(self, function: Callable[..., Any], **options: Any) -> Any:
+    def jit(self, function: Function, **options: object) -> Function:
         if "jax" in sys.modules:
             return import_module("jax").jit(function, **options)
         return _Deferred(function, lambda f: import_module("jax").jit(f, **options))
 
-    def custom_jvp(self, function: Callable[..., Any]) -> Any:
+    def custom_jvp(self, function: Function) -> Function:
         if "jax" in sys.modules:
             return import_module("jax").custom_jvp(function)
         return _WithRule(function)

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
 from importlib import import_module
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
 import array_api_compat
 import numpy as np
 
-from bayescal._core.arrays import X, XArray, namespace, on_host, torch_of, wide
+from bayescal._core.arrays import AnyArray, X, XArray, namespace, on_host, torch_of, wide
 from bayescal._core.lazy import jax, jnp, special
 
 #: Smallest probability in logarithms: the least normal number of float32, with logarithm -87.3.
@@ -129,7 +130,7 @@ def softmax(logits: X) -> X:
     return _shares(differences(logits))
 
 
-def _shares(below: Any) -> Any:
+def _shares(below: AnyArray) -> AnyArray:
     """Compute probabilities of logits whose greatest is zero; NumPy arrays are overwritten."""
     xp, host = namespace(below), on_host(below)
     small = np.exp(below, out=below) if host else xp.exp(below)
@@ -202,7 +203,7 @@ def normalize_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]
     return log_weights - safe, log_sum[..., 0]
 
 
-def effective_size(total: Any, squares: Any, xp: Any = np) -> Any:
+def effective_size(total: AnyArray, squares: AnyArray, xp: ModuleType = np) -> AnyArray:
     """Compute Kish's effective sample size from the sums of weights and of their squares."""
     return total**2 / xp.where(squares > 0, squares, 1)
 

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.arrays import AnyArray, Array, ArrayT
 from bayescal._core.directions import Direction, newton_step
 from bayescal._core.lazy import jax, jnp
 
@@ -29,6 +29,7 @@ _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
 _UNSEEN = 1e-3
 
 Carry = TypeVar("Carry")
+Name = TypeVar("Name")
 #: A generator that yields points, receives evaluations there, and returns its result.
 Search: TypeAlias = Generator[Any, Any, Any]
 #: The state of an iteration, of any kind, followed by the status.
@@ -210,16 +211,17 @@ def newton(
     return Minimum(x, here.value, decrement, number, status)
 
 
-def _pick(condition: Any, true: Any, false: Any) -> Any:
+def _pick(condition: AnyArray, true: AnyArray, false: AnyArray) -> AnyArray:
     return true if condition else false
 
 
 def run_together(
-    searches: Mapping[Any, Search], evaluate: Callable[[dict[Any, Any]], Mapping[Any, Any]]
-) -> dict[Any, Any]:
+    searches: Mapping[Name, Search],
+    evaluate: Callable[[dict[Name, Any]], Mapping[Name, object]],
+) -> dict[Name, Any]:
     """Run searches whose points are evaluated together, and return their results by name."""
-    results: dict[Any, Any] = {}
-    answers: Mapping[Any, Any] = dict.fromkeys(searches)
+    results: dict[Name, Any] = {}
+    answers: Mapping[Name, object] = dict.fromkeys(searches)
     while answers:
         points = {}
         for name, answer in answers.items():

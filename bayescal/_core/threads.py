@@ -36,8 +36,8 @@ def threads(worthwhile: bool = True) -> Iterator[Callable[..., Iterator[Any]]]:
         return
     handling = np.geterr()
 
-    def in_threads(function: Callable[..., Any], *items: Iterable[Any]) -> Iterator[Any]:
-        def one(*arguments: Any) -> Any:
+    def in_threads(function: Callable[..., object], *items: Iterable[object]) -> Iterator[Any]:
+        def one(*arguments: object) -> object:
             with np.errstate(**handling):
                 return function(*arguments)
 

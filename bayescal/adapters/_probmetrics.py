@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
+
+from bayescal._core.arrays import AnyModel
 
 
 @cache
@@ -32,12 +33,12 @@ def make() -> type:
             Class codes, as many as the probabilities have columns.
         """
 
-        def __init__(self, calibrator: Any = None) -> None:
+        def __init__(self, calibrator: AnyModel = None) -> None:
             super().__init__()
             self.calibrator = calibrator
 
         def _fit_impl(self, X: np.ndarray, y: np.ndarray) -> None:
-            calibrator: Any = Auto() if self.calibrator is None else clone(self.calibrator)
+            calibrator: AnyModel = Auto() if self.calibrator is None else clone(self.calibrator)
             if calibrator.inputs != "probs":
                 raise ValueError(f"calibrator must have inputs='probs', got {calibrator.inputs!r}")
             calibrator.set_params(classes=tuple(range(X.shape[1])))

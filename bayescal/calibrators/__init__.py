@@ -1,7 +1,7 @@
 """Calibrators, one file for each method; imported with scikit-learn when one is first used."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bayescal.calibrators.catalog import MODULES
 
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:  # type checkers would accept every name
     __all__ = sorted(MODULES)
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name not in MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import XArray, accelerated, on_host
+from bayescal._core.arrays import AnyModel, Array, UserData, XArray, accelerated, on_host
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.precision import float64
 from bayescal._core.warnings import frames_to_caller
@@ -127,7 +127,7 @@ class Auto(ClassifierMixin, Combination):
     classes_: np.ndarray = field(init=False)
     _report_of_rows: ClassVar[bool] = False
 
-    def fit(self, scores: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, scores: UserData, y: UserData = None, sample_weight: UserData = None) -> Self:
         """Choose and fit a calibrator, and estimate its expected loss.
 
         Parameters
@@ -181,11 +181,13 @@ class Auto(ClassifierMixin, Combination):
                 )
         return self
 
-    def _in_order(self, scores: Any) -> np.ndarray:
+    def _in_order(self, scores: Array) -> np.ndarray:
         names, rows = column_names(scores), as_numpy(scores, "scores")
         return in_order(rows.reshape(len(rows), -1), names, self.classes_, "scores")
 
-    def _hold(self, chosen: Any, reason: str, scores: Any, y: Any, sample_weight: Any) -> Self:
+    def _hold(
+        self, chosen: AnyModel, reason: str, scores: UserData, y: UserData, sample_weight: UserData
+    ) -> Self:
         """Fit the chosen calibrator and keep it, without a report."""
         fitted = chosen.fit(scores, y, sample_weight)
         self._keep([fitted])
@@ -212,7 +214,7 @@ class Auto(ClassifierMixin, Combination):
         unknown = dict.fromkeys(("uncalibrated", "gain", "gain_error", "helps", "hurts"))
         return replace(fitted.calibrators_[-1].report_, calibrator=fitted._title(), **unknown)
 
-    def predict_proba(self, scores: Any) -> Any:
+    def predict_proba(self, scores: UserData) -> Any:
         """Compute calibrated probabilities (m, k), or (m, labels) for multi-label problems."""
         check_is_fitted(self)
         return self.calibrators_[0].predict_proba(scores)
@@ -261,7 +263,7 @@ class Auto(ClassifierMixin, Combination):
 
     def _choose(self, columns: int, several: bool) -> tuple[Any, str]:
         """Choose an unfitted calibrator; return it with the reason."""
-        binary: Any = AveragedBeta(inputs=self.inputs, classes=self.classes)
+        binary: AnyModel = AveragedBeta(inputs=self.inputs, classes=self.classes)
         if self.inputs == "scores":
             parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta()]
             binary = Composition(parts, classes=self.classes)
@@ -280,7 +282,13 @@ class Auto(ClassifierMixin, Combination):
         return stacked, f"{columns} classes"
 
     def _make_held_out_report(
-        self, chosen: Any, reason: str, rows: Any, y: XArray, sample_weight: Any, several: bool
+        self,
+        chosen: AnyModel,
+        reason: str,
+        rows: np.ndarray,
+        y: UserData,
+        sample_weight: UserData,
+        several: bool,
     ) -> Report:
         fitted = self.calibrators_[0]
         rows = rows.reshape(len(rows), -1)
@@ -306,7 +314,12 @@ class Auto(ClassifierMixin, Combination):
         )
 
     def _held_out(
-        self, chosen: Any, rows: Any, y: np.ndarray, codes: np.ndarray, weights: np.ndarray
+        self,
+        chosen: AnyModel,
+        rows: np.ndarray,
+        y: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
     ) -> np.ndarray | None:
         """Compute held-out losses (n,) by fits without each fold; None for a single row."""
         folds = self._folds(rows, codes, weights)
@@ -316,7 +329,7 @@ class Auto(ClassifierMixin, Combination):
         for fold in range(folds.count):
             out = folds.fold == fold
             training, test = folds.index[~out], folds.index[out]
-            fitted: Any = clone(chosen)
+            fitted: AnyModel = clone(chosen)
             if codes.ndim == 1:
                 fitted.set_params(classes=tuple(label_list(self.classes_)))
             fitted.fit(rows[training], y[training], folds.weights[~out])

@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.arrays import AnyModel
 from bayescal._core.files import write_atomically
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.dispatch import as_fitted, keep_options
@@ -35,7 +36,7 @@ _OMITTED = "estimator", "estimators_", "progress"
 _NUMBERS = "biuf"
 
 
-def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
+def save(calibrator: AnyModel, path: str | os.PathLike[str]) -> None:
     """Write a fitted calibrator to a file: arrays in the safetensors format, options in JSON.
 
     Parameters
@@ -189,7 +190,7 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
     return calibrator
 
 
-def _check_predicts(calibrator: Any) -> None:
+def _check_predicts(calibrator: AnyModel) -> None:
     """Raise unless a calibrator predicts one row; arrays of a forged file may be inconsistent."""
     if isinstance(calibrator, CalibratedClassifier):
         for part in calibrator.calibrators_:
@@ -223,8 +224,8 @@ class _Writer:
     """Converts objects to values for JSON, and collects their arrays without duplicates."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, Any] = {}
-        self._known: dict[int, tuple[str, Any]] = {}
+        self.arrays: dict[str, np.ndarray] = {}
+        self._known: dict[int, tuple[str, object]] = {}
 
     def encode(self, value: Any, name: str) -> Any:
         if value is None or type(value) in (bool, int, float, str):
@@ -263,7 +264,7 @@ class _Writer:
             "fitted": {attr: self.encode(part, attr) for attr, part in content.items()},
         }
 
-    def _encode_array(self, value: np.ndarray, name: str) -> dict[str, Any]:
+    def _encode_array(self, value: np.ndarray, name: str) -> dict[str, object]:
         if value.dtype.kind in _NUMBERS and value.dtype.itemsize <= 8:
             # Attributes are often entries of the state. Keep the array, so that its id stays
             # unique.
@@ -278,7 +279,7 @@ class _Writer:
         return {kind: value.tolist()}
 
 
-def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _decode(content: object, arrays: dict[str, np.ndarray]) -> Any:
     if not isinstance(content, dict):
         return content
     if "class" in content:
@@ -321,7 +322,7 @@ def _is_public_class(cls: type) -> bool:
     return is_dataclass(cls) and _find(cls.__name__) is cls
 
 
-def _find(name: str) -> Any:
+def _find(name: str) -> object:
     """Return the public estimator or report of the library with a name, or None."""
     calibrators = sys.modules[__name__.rpartition(".")[0]]
     if hasattr(calibrators, name):

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayescal._core.arrays import ArrayLike, XArray, matmul
+from bayescal._core.arrays import AnyModel, ArrayLike, UserData, XArray, matmul
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.optimize import Status
@@ -153,7 +153,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     state_: State = field(init=False)
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
+    def preset(cls, name: str, **changes: object) -> Self:
         """Make a method of the study of Maher (2020) by its name, with changed options.
 
         Parameters
@@ -211,7 +211,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         return self
 
     def _settle(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
+        self, X: object, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Method, np.ndarray, np.ndarray, Settled]:
         """Check options and data; return the method, features, weights and the problem to fit."""
         method = Method(**{option.name: getattr(self, option.name) for option in fields(Method)})
@@ -253,7 +253,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         >>> bool(guide.median(result.params)["coef"][0] > 0.5)
         True
         """
-        copy: Any = clone(self)
+        copy: AnyModel = clone(self)
         return regression_model(*copy._settle(X, y, sample_weight))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
@@ -320,7 +320,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
             A function of features (m, d).
         """
         check_is_fitted(self)
-        unfitted: Any = clone(self)
+        unfitted: AnyModel = clone(self)
         unfitted.set_params(classes=None, coef_prior=None)
         return PredictFunction(unfitted, needed(self.state_), vars(self)["n_features_in_"])
 
@@ -351,7 +351,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     def _describe(self, state: State, theta: np.ndarray) -> State:
         return {"intercept": theta[..., 0], "coef": theta[..., 1:]}
 
-    def _check_features(self, X: Any, reset: bool) -> np.ndarray:
+    def _check_features(self, X: UserData, reset: bool) -> np.ndarray:
         """Check features (n, d) and convert them to float64; set or compare number and names."""
         check_unmasked(X, "X")
         if hasattr(X, "detach"):

@@ -8,6 +8,7 @@ import sys
 from difflib import get_close_matches
 from typing import Any
 
+from bayescal._core.arrays import AnyModel
 from bayescal.calibrators.auto import Auto
 from bayescal.calibrators.base.calibrator import Calibrator
 from bayescal.calibrators.combine.one_vs_rest import OneVsRest
@@ -15,7 +16,7 @@ from bayescal.calibrators.combine.one_vs_rest import OneVsRest
 __all__ = ["calibrator_names", "make_calibrator", "make_for"]
 
 #: Platt scaling with Platt's targets, by scikit-learn's name and by that of its author.
-_PLATT: tuple[str, dict[str, Any]] = ("Logistic", {"smoothing": "platt"})
+_PLATT = ("Logistic", {"smoothing": "platt"})
 _ALIASES = {"sigmoid": _PLATT, "platt": _PLATT}
 _PEERS = "isotonic", "sigmoid", "platt", "temperature"
 
@@ -69,7 +70,7 @@ def make_calibrator(name: str, *, argument: str = "calibrator", **options: Any) 
     return classes[cls](**{**defaults, **options})
 
 
-def make_for(name: str, estimator: Any, k: int) -> Any:
+def make_for(name: str, estimator: AnyModel, k: int) -> Any:
     """Make a calibrator by name for the scores of a classifier of k classes.
 
     It takes probabilities, or the decision function if the classifier has no probabilities: as raw

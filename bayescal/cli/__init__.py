@@ -72,7 +72,7 @@ class _Group(TyperGroup):
             command = typer.main.get_command(typer_app)
         return name, command, rest
 
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> object:
         try:
             code = super().main(*args, standalone_mode=False, **extra)
         except _errors.CommandError as error:

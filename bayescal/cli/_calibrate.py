@@ -15,6 +15,7 @@ import numpy as np
 import typer
 
 import bayescal as bc
+from bayescal._core.arrays import AnyModel
 from bayescal.calibrators.catalog import METHODS
 from bayescal.cli._append import append, check_form
 from bayescal.cli._cells import enumerate_names
@@ -65,8 +66,7 @@ def fit_file(
         ),
     ] = None,
     classes: Annotated[
-        str | None,
-        typer.Option(help="Labels separated by commas, in the order of the columns."),
+        str | None, typer.Option(help="Labels separated by commas, in the order of the columns.")
     ] = None,
     inputs: Annotated[
         str,
@@ -82,8 +82,7 @@ def fit_file(
     method: Annotated[
         str,
         completing(
-            *_METHODS,
-            help="A calibrator, such as beta or isotonic; bayescal methods lists them.",
+            *_METHODS, help="A calibrator, such as beta or isotonic; bayescal methods lists them."
         ),
     ] = "Auto",
     option: Annotated[
@@ -204,7 +203,7 @@ def apply_file(
         say(f"{count - predicted:,} rows without scores got empty cells")
 
 
-def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndarray:
+def _predict(fitted: AnyModel, interval: float | None, scores: np.ndarray) -> np.ndarray:
     if getattr(fitted, "inputs", None) == "probs" and are_percentages(scores):
         raise CommandError(
             f"scores must be probabilities, got {scores.max():g}; for percentages pass --inputs "
@@ -240,8 +239,7 @@ def export_file(
         Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
     ],
     out: Annotated[
-        Path,
-        typer.Argument(help="File to write: .onnx, .stablehlo or .pt2.", show_default=False),
+        Path, typer.Argument(help="File to write: .onnx, .stablehlo or .pt2.", show_default=False)
     ],
     *,
     dtype: Annotated[

@@ -42,7 +42,7 @@ def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
         table.form, skip_missing=table.form.skip_missing and option != "--weights"
     ).parse
     cells = [row[index] for row in table.rows]
-    if table.form.parse_as_python:
+    if table.form.decimal == "." and not table.form.percent:
         with contextlib.suppress(ValueError):
             values = np.array([*map(float, cells)])
             if np.isfinite(values).all() and not any("_" in cell for cell in cells):

@@ -298,11 +298,7 @@ def are_percentages(values: np.ndarray) -> bool:
 
 
 def check_probabilities(
-    values: np.ndarray,
-    columns: Sequence[str],
-    wrong: Wrong,
-    owner: str,
-    option: str,
+    values: np.ndarray, columns: Sequence[str], wrong: Wrong, owner: str, option: str
 ) -> None:
     """Raise if columns (n, c) do not contain probabilities; ``owner`` is their model."""
     outside = np.argwhere((values < -RANGE_TOLERANCE) | (values > 1 + RANGE_TOLERANCE))

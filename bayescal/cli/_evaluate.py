@@ -48,7 +48,7 @@ def evaluate_file(
         typer.Option(
             help="NAME=COLUMN, the probability of the second class, or NAME=COLUMN,COLUMN,... with "
             "a column for each class; can be repeated. By default all other columns of "
-            "numbers, if they can only be one model.",
+            "numbers, if they can only be one model."
         ),
     ] = None,
     classes: Annotated[

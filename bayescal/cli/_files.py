@@ -89,11 +89,6 @@ class Format:
             raise ValueError(cell)
         return value
 
-    @property
-    def parse_as_python(self) -> bool:
-        """Whether Python parses numbers in the same way, except for underscores and infinities."""
-        return self.decimal == "." and not self.percent
-
     def print(self, value: float) -> str:
         """Return a cell with a number; NaN gives an empty cell."""
         return "" if math.isnan(value) else repr(value).replace(".", self.decimal)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import bayescal as bc
+from bayescal._core.arrays import AnyModel
 from bayescal._core.tables import shorten
 from bayescal.cli._cells import check_values, find_column
 from bayescal.cli._columns import (
@@ -91,9 +92,6 @@ class LabeledFile:
             rows.label_index
         ]
 
-    def _in_blocks(self, rows: Callable[[], Iterator[Read]]) -> bc.Blocks:
-        return bc.Blocks(rows, progress=self._watch)
-
     def _known(self, rows: Iterator[tuple[np.ndarray, Read]]) -> Iterator[Read]:
         """Yield blocks without the rows that lack any of some scores (n, m)."""
         skipped, kept = 0, []
@@ -150,14 +148,14 @@ class Training(LabeledFile):
     _option = "--columns"
     names: list[str]
 
-    def fit(self, calibrator: Any) -> None:
+    def fit(self, calibrator: AnyModel) -> None:
         """Fit a calibrator, to blocks if it accepts them, else to all rows at once."""
         self._read(partial(self._fit, calibrator))
 
-    def _fit(self, calibrator: Any) -> None:
+    def _fit(self, calibrator: AnyModel) -> None:
         read = partial(self._rows, calibrator)
         if self._source.large:
-            blocks = self._in_blocks(read)
+            blocks = bc.Blocks(read, progress=self._watch)
             try:
                 calibrator.fit(blocks)
             except TypeError:
@@ -169,10 +167,10 @@ class Training(LabeledFile):
                 return
         calibrator.fit(*self._at_once(read))
 
-    def _rows(self, calibrator: Any) -> Iterator[Read]:
+    def _rows(self, calibrator: object) -> Iterator[Read]:
         return self._known(self._all_rows(calibrator))
 
-    def _all_rows(self, calibrator: Any) -> Iterator[tuple[np.ndarray, Read]]:
+    def _all_rows(self, calibrator: object) -> Iterator[tuple[np.ndarray, Read]]:
         classes = np.asarray(self.classes)
         for rows in self._source.rows(self._label, self.names, self._weights):
             if getattr(calibrator, "inputs", None) == "probs":
@@ -216,21 +214,21 @@ class Judged(LabeledFile):
         return np.concatenate(parts)
 
     def evaluate(
-        self, models: Sequence[Columns], inputs: str, normalize: bool, **options: Any
+        self, models: Sequence[Columns], inputs: str, normalize: bool, **options: object
     ) -> Any:
         """Evaluate the models, in blocks if the file is large."""
         return self._read(partial(self._evaluate, models, inputs, normalize, options))
 
     def _evaluate(
         self, models: Sequence[Columns], inputs: str, normalize: bool, options: dict[str, Any]
-    ) -> Any:
+    ) -> object:
         # All models are judged by the same rows.
         names = list(dict.fromkeys(name for model in models for name in model.columns))
         readers = {
             model.name: partial(self._rows, model, names, inputs, normalize) for model in models
         }
         if self._source.large and not self._by_rows:
-            blocks = {name: self._in_blocks(rows) for name, rows in readers.items()}
+            blocks = {name: bc.Blocks(rows, progress=self._watch) for name, rows in readers.items()}
             evaluation = bc.evaluate(blocks, **options)
             self.passes += sum(part.passes for part in blocks.values())
             return evaluation
@@ -241,10 +239,7 @@ class Judged(LabeledFile):
         return bc.evaluate(probs, y, weights=weights, groups=groups, by=by, **options)
 
     def read(
-        self,
-        use: Callable[[Iterable[Read], np.ndarray | None], None],
-        model: Columns,
-        inputs: str,
+        self, use: Callable[[Iterable[Read], np.ndarray | None], None], model: Columns, inputs: str
     ) -> None:
         """Let ``use`` go through the rows of a model once, in order.
 

@@ -310,7 +310,7 @@ def _listed(names: list[str]) -> str:
     return text.getvalue()
 
 
-def _label_names(monitor: Monitor) -> list[Any]:
+def _label_names(monitor: Monitor) -> list[object]:
     return [] if monitor.classes is None else label_list(class_array(monitor.classes))
 
 

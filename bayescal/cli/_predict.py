@@ -14,12 +14,7 @@ import bayescal as bc
 from bayescal.cli._append import append, check_form
 from bayescal.cli._cells import find_column, label_column, numeric_column
 from bayescal.cli._errors import CommandError, library_call, quality, say, watched
-from bayescal.cli._files import (
-    Format,
-    check_new_columns,
-    check_target,
-    is_standard_output,
-)
+from bayescal.cli._files import Format, check_new_columns, check_target, is_standard_output
 from bayescal.cli._options import (
     Decimal,
     Encoding,

@@ -49,7 +49,7 @@ def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:
     >>> cliques([1.2, 2.0, 2.8], significant)
     [(0, 1), (1, 2)]
     """
-    names: Any = row_names(ranks)
+    names = row_names(ranks)
     if names is not None and {*names} == {*getattr(significant, "columns", ())}:
         significant = cast("Any", significant).loc[names, names]
     means = as_numpy(ranks, "ranks")

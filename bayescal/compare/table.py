@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import as_numpy
 
 __all__ = ["Table", "differences", "in_one_order", "read_table", "row_names", "tied"]
@@ -87,7 +87,9 @@ def in_one_order(columns: Mapping[Any, ArrayLike], called: str) -> list[np.ndarr
     if all(labels == named[0] for labels in named):
         return arrays
     unnamed = len(named) < len(names)
-    if not unnamed and all(_are_same(named[0], labels) for labels in named):
+    if not unnamed and all(
+        {*labels} == {*named[0]} and len({*labels}) == len(labels) for labels in named
+    ):
         positions = ({name: position for position, name in enumerate(labels)} for labels in named)
         return [
             array[[position[name] for name in named[0]]]
@@ -112,11 +114,7 @@ def _are_numbers(names: list[object] | None) -> bool:
     return names is None or names == list(range(len(names)))
 
 
-def _are_same(first: list[object], second: list[object]) -> bool:
-    return len(set(first)) == len(first) == len(second) and set(first) == set(second)
-
-
-def row_names(column: Any) -> list[object] | None:
+def row_names(column: UserData) -> list[object] | None:
     """Return the names of the entries of a vector, or None if it has none."""
     dims = getattr(column, "dims", ())
     if len(dims) == 1 and dims[0] in getattr(column, "coords", ()):

@@ -14,15 +14,15 @@ from bayescal.data.label_names import label_text
 __all__ = ["is_fitted", "of_pairs", "predictions", "read_label_rows", "read_shares"]
 
 
-def is_fitted(value: Any) -> bool:
+def is_fitted(value: object) -> bool:
     """Return whether a value is a classifier or calibrator, not its predictions."""
     return hasattr(value, "predict_proba") and not isinstance(value, type)
 
 
 def predictions(
     given: Mapping[Any, Any],
-    data: tuple[Any, ...],
-    y: Any,
+    data: tuple[object, ...],
+    y: object,
     classes: Sequence[object] | None,
     called: str,
 ) -> tuple[dict[Any, Any], Any, Any]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, accelerated, on_host, to_host
+from bayescal._core.arrays import AnyModel, UserData, XArray, accelerated, on_host, to_host
 from bayescal._core.lazy import jax
 from bayescal._core.precision import float64
 from bayescal.data.blocks.stream import Blocks, as_blocks
@@ -43,7 +43,11 @@ class Given(NamedTuple):
 
 
 def as_source(
-    estimator: Any, scores: Any, y: Any, sample_weight: Any, sources: frozenset[str]
+    estimator: AnyModel,
+    scores: object,
+    y: UserData,
+    sample_weight: UserData,
+    sources: frozenset[str],
 ) -> Given:
     """Read scores in the domain of a calibrator, labels and weights; keep names of features.
 
@@ -70,7 +74,7 @@ def as_source(
 
 
 def _read(
-    estimator: Any, rows: Any, names: list[object] | None, y: Any, sample_weight: Any
+    estimator: AnyModel, rows: Any, names: list[object] | None, y: UserData, sample_weight: UserData
 ) -> Given:
     """Read rows (n, 1) or (n, k) whose numbers have been checked."""
     inputs = estimator.inputs
@@ -85,7 +89,9 @@ def _read(
     return Given(Rows(values, labels, weights), classes, least, kept)
 
 
-def _on_device(estimator: Any, scores: jax.Array, y: XArray, sample_weight: Any) -> Given | None:
+def _on_device(
+    estimator: AnyModel, scores: jax.Array, y: XArray, sample_weight: object
+) -> Given | None:
     """Read valid scores on an accelerator; None if the host has to raise an error."""
     with float64(), jax.numpy_dtype_promotion("standard"):
         rows = scores[:, None] if scores.ndim == 1 else scores
@@ -98,7 +104,7 @@ def _on_device(estimator: Any, scores: jax.Array, y: XArray, sample_weight: Any)
         return _read(estimator, rows, None, to_host(y), to_host(sample_weight))
 
 
-def _in_blocks(estimator: Any, blocks: Blocks, sources: frozenset[str]) -> Given:
+def _in_blocks(estimator: AnyModel, blocks: Blocks, sources: frozenset[str]) -> Given:
     """Read blocks in a first pass."""
     if "blocks" not in sources:
         raise TypeError(

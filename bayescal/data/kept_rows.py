@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.numerics import effective_size
 
 __all__ = ["KeptRows", "keep_rows"]
@@ -42,7 +42,7 @@ class KeptRows:
         return self.weight if self.whole else float(effective_size(self.weight, self.squares))
 
 
-def keep_rows(rows: Any, codes: np.ndarray, weights: np.ndarray | None) -> KeptRows:
+def keep_rows(rows: Array, codes: np.ndarray, weights: np.ndarray | None) -> KeptRows:
     """Sample rows (n, d) of any library with positive weights; None means equal weights."""
     n, count = len(codes), max(1, min(_MAX_ROWS, _MAX_NUMBERS // max(1, rows.shape[1])))
     if n > count:

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import UserData
+
 #: Labels in their order, k for 0, ..., k - 1, or None for those of the data.
 Classes: TypeAlias = Sequence[object] | np.ndarray | int | None
 _NUMBERS = {2: "two"}
@@ -21,7 +23,7 @@ _WHOLE = re.compile(r"([+-]?\d+)\.0*")
 _TRUTH = {"True": "1", "False": "0"}
 
 
-def as_labels(y: Any) -> np.ndarray:
+def as_labels(y: UserData) -> np.ndarray:
     """Return labels as an array; in a list what stands between texts does not become one."""
     labels = _plain(np.asarray(y))
     if labels.ndim != 1 or labels.dtype.kind not in "US" or hasattr(y, "dtype"):
@@ -105,7 +107,7 @@ def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(classes[order], y)]
 
 
-def check_present(y: np.ndarray, weights: Any = None, name: str = "y") -> None:
+def check_present(y: np.ndarray, weights: UserData = None, name: str = "y") -> None:
     """Raise if a label of positive weight is missing: NaN, None, or NA of pandas."""
     if y.dtype == object and not {type(label) for label in y} <= {str, int, bool}:
         missing = np.array([_is_missing(label) for label in y], bool)
@@ -224,7 +226,7 @@ def column_names(scores: object) -> list[object] | None:
     return None if name is None or callable(name) else [name]
 
 
-def matched_names(frame: Any, names: Sequence[object] | None) -> list[object] | None:
+def matched_names(frame: UserData, names: Sequence[object] | None) -> list[object] | None:
     """Return the names of columns to match with the columns of another data frame.
 
     Unnamed columns are numbered, and match if the other names are these numbers.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal._core.warnings import frames_to_caller
 from bayescal.data.checks import as_numpy, check_labels, check_range, check_unmasked
 from bayescal.data.fitted import of_pairs, read_label_rows, read_shares
@@ -63,7 +63,7 @@ def read_labels(
 
 
 def label_array(
-    y: ArrayLike, n: int | None, *, match: str = "the scores", weights: Any = None
+    y: ArrayLike, n: int | None, *, match: str = "the scores", weights: object = None
 ) -> np.ndarray:
     """Read one label for each of n rows; rows of weight zero may lack theirs.
 
@@ -93,7 +93,7 @@ def label_array(
 
 
 def label_values(
-    y: ArrayLike, n: int | None, *, match: str = "probs", weights: Any = None
+    y: ArrayLike, n: int | None, *, match: str = "probs", weights: object = None
 ) -> np.ndarray:
     """Read one label for each of n rows as numbers, text or dates, not as objects of one kind."""
     labels = label_array(y, n, match=match, weights=weights)
@@ -144,7 +144,7 @@ def class_codes(
     return known, find_positions(values, known)[index]
 
 
-def code_labels(data: Any, k: int) -> tuple[Any, np.ndarray]:
+def code_labels(data: UserData, k: int) -> tuple[Any, np.ndarray]:
     """Replace labels that are no numbers, or are -1 and 1, by positions among the sorted classes.
 
     ``data`` is one data set, a batch or a list, as for :func:`bayescal.posterior`, whose other
@@ -204,7 +204,7 @@ def _number_codes(labels: np.ndarray, k: int, unnamed: bool, all_rows: bool) -> 
 
 
 def outcome_shares(
-    y: Any, n: int, k: int, classes: Classes = None, fractional: bool = False
+    y: UserData, n: int, k: int, classes: Classes = None, fractional: bool = False
 ) -> np.ndarray | None:
     """Read the proportion of each outcome in each row (n, k), or None if y holds labels.
 
@@ -231,7 +231,7 @@ def outcome_shares(
     return shares
 
 
-def classes_of_shares(y: Any, k: int, classes: Classes = None) -> Any:
+def classes_of_shares(y: UserData, k: int, classes: Classes = None) -> Any:
     """Find the classes (k,) of proportions: those given, names of columns, or 0, ..., k - 1."""
     if classes is not None:
         return check_classes(_NO_LABELS, class_array(classes), k)
@@ -239,7 +239,7 @@ def classes_of_shares(y: Any, k: int, classes: Classes = None) -> Any:
     return range(k) if names is None or class_places(names, range(k), "y") else names
 
 
-def class_labels(y: Any) -> np.ndarray:
+def class_labels(y: object) -> np.ndarray:
     """Read labels (n,) for fitting a classifier, checked as scikit-learn does."""
     from sklearn.utils import assert_all_finite, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
@@ -280,7 +280,7 @@ def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]
     return np.unique(y, return_inverse=True)
 
 
-def in_columns(y: Any) -> bool:
+def in_columns(y: object) -> bool:
     """Tell whether labels have two columns or more, without converting them."""
     shape = getattr(y, "shape", None)
     if isinstance(shape, tuple):
@@ -290,7 +290,7 @@ def in_columns(y: Any) -> bool:
 
 
 def of_shares(
-    scores: Any, y: Any, sample_weight: Any, classes: Classes
+    scores: object, y: np.ndarray, sample_weight: UserData, classes: Classes
 ) -> tuple[Any, np.ndarray, np.ndarray]:
     """Expand proportions of outcomes (n, k): one row for each outcome, weighted by its proportion.
 
@@ -305,7 +305,7 @@ def of_shares(
     shares, names = read_shares(y, n, k), column_names(y)
     labels = np.arange(k) if classes is None else class_array(classes)
     if names is not None:
-        known: Any = labels if len(labels) == k else np.arange(k)
+        known = labels if len(labels) == k else np.arange(k)
         columns = column_names(scores) or []
         same_names = len(columns) == k and {*map(str, columns)} == {*map(str, names)}
         if same_names and classes is None and class_places(names, known, "y") is None:
@@ -318,7 +318,7 @@ def of_shares(
     return _safe_indexing(scores, row), labels[code], weights[row] * shares[row, code]
 
 
-def read_many(scores: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, list[object] | None]:
+def read_many(scores: UserData, Y: UserData) -> tuple[np.ndarray, np.ndarray, list[object] | None]:
     """Read scores (n, labels) and labels in the same order, and the names of labels."""
     names = column_names(Y)
     rows, present = score_rows(scores, names), read_label_rows(Y, "Y")
@@ -327,7 +327,7 @@ def read_many(scores: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, list[object]
     return rows, present, names
 
 
-def score_rows(scores: Any, labels: Any) -> np.ndarray:
+def score_rows(scores: UserData, labels: UserData) -> np.ndarray:
     """Read scores (n, labels) and put them in the order of the labels, if these have names."""
     names = matched_names(scores, labels)
     rows = as_numpy(of_pairs(scores, "scores"), "scores")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import as_numpy, check_finite, check_unmasked
 from bayescal.data.label_names import check_present, column_names, label_name, matched_names
 
@@ -63,7 +63,7 @@ def check_same_groups(groups: ArrayLike, n: int, names: list[object] | None, g: 
     return array[:, [position[str(name)] for name in names]]
 
 
-def check_clusters(groups: Any, n: int, weights: ArrayLike | None = None) -> np.ndarray:
+def check_clusters(groups: object, n: int, weights: ArrayLike | None = None) -> np.ndarray:
     """Count the clusters of rows from 0 in order of appearance.
 
     Labels are hashable values of any kind, in a sequence, an array or a column of a data frame.
@@ -73,7 +73,7 @@ def check_clusters(groups: Any, n: int, weights: ArrayLike | None = None) -> np.
 
 
 def read_subgroups(
-    by: Any, n: int, weights: ArrayLike | None = None
+    by: object, n: int, weights: ArrayLike | None = None
 ) -> list[tuple[str, np.ndarray]]:
     """Read the names of subgroups and the indices of their rows, in ascending order of the labels.
 
@@ -99,7 +99,7 @@ def read_subgroups(
 
 
 def _number(
-    given: Any, n: int, weights: ArrayLike | None, name: str
+    given: UserData, n: int, weights: ArrayLike | None, name: str
 ) -> tuple[np.ndarray, dict[Any, int]]:
     """Count the labels of rows of positive weight from 0 in order of appearance."""
     labels = _as_vector(given, name)
@@ -111,7 +111,7 @@ def _number(
     check_present(labels, weights, name)
     if weights is not None:
         labels = labels[as_numpy(weights, "weights") > 0]
-    numbers: dict[Any, int] = {}
+    numbers = {}
     try:
         codes = (numbers.setdefault(label, len(numbers)) for label in labels.tolist())
         return np.fromiter(codes, np.intp, len(labels)), numbers
@@ -119,7 +119,7 @@ def _number(
         raise TypeError(f"{name} must hold hashable labels: {error}") from None
 
 
-def _as_vector(groups: Any, name: str) -> np.ndarray:
+def _as_vector(groups: UserData, name: str) -> np.ndarray:
     """Convert labels to an array; tuples in a list are single labels."""
     check_unmasked(groups, name)
     if hasattr(groups, "detach"):

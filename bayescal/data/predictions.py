@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike, XArray, accelerated
+from bayescal._core.arrays import AnyArray, Array, ArrayLike, UserData, XArray, accelerated
 from bayescal._core.lazy import is_traced, jnp
 from bayescal._core.numerics import sigmoid, softmax
 from bayescal._core.precision import float64
@@ -96,13 +96,13 @@ class Reading:
             )
         check_choice(self.inputs, "inputs", ("probs", "logits"))
 
-    def probs(self, given: Any) -> Any:
+    def probs(self, given: UserData) -> AnyArray:
         """Compute probabilities (n,) or (n, k) from the inputs."""
         if self.inputs == "probs":
             return given
         return softmax(given) if given.ndim == 2 and not self.multilabel else sigmoid(given)
 
-    def any_labels(self, probs: Any) -> np.ndarray:
+    def any_labels(self, probs: AnyArray) -> np.ndarray:
         """Make labels (n,) for probabilities that have none."""
         n = sum(as_numpy(probs, "probs").shape[:1])
         return np.repeat(0 if self.classes is None else np.ravel(class_array(self.classes))[:1], n)
@@ -115,17 +115,17 @@ class Predictions(NamedTuple):
     """Checked predictions for n rows of positive weight."""
 
     #: P(y = 1) (n,), or a probability for each class or label (n, k); float64.
-    probs: Any
+    probs: AnyArray
     #: Positions among the classes (n,), or 0 and 1 for each of many labels (n, l).
     y: Any
     #: Weights (n,), float64; ones if the user gave none.
-    weights: Any
+    weights: AnyArray
     #: Distance from 0 and 1 at which logarithms clip probabilities.
     eps: float
     #: Classes among which ``y`` are positions, if known.
     classes: Any = None
     #: Machine epsilon of the type in which the user gave the probabilities.
-    precision: Any = EPS
+    precision: AnyArray = EPS
     #: Excess (n,) of the Brier score over that of fractional outcomes, if these were given.
     excess: Any = None
     #: Index (n,) of the cluster of each row; None if rows are independent.
@@ -157,7 +157,7 @@ def in_right_order(read: Callable[..., Checked]) -> Callable[..., Checked]:
     """Make a function of probabilities and labels explain exchanged and traced arguments."""
 
     @wraps(read)
-    def checked(probs: XArray, y: XArray, *rest: Any, **options: Any) -> Checked:
+    def checked(probs: XArray, y: XArray, *rest: object, **options: object) -> Checked:
         try:
             return read(probs, y, *rest, **options)
         except (TypeError, ValueError) as error:
@@ -228,7 +228,7 @@ def read_arrays(
 
 
 def _read_multilabel(
-    probs: Any, y: ArrayLike, weights: Any, reading: Reading, names: list[object] | None
+    probs: AnyArray, y: ArrayLike, weights: UserData, reading: Reading, names: list[object] | None
 ) -> Predictions:
     """Read probabilities (n, l) of labels (n, l), any number of which a row may have.
 
@@ -255,7 +255,9 @@ def _read_multilabel(
     return Predictions(array, labels, rows_weights, EPS, None, eps)
 
 
-def _read_on_device(probs: Any, y: Any, weights: Any, reading: Reading) -> Predictions | None:
+def _read_on_device(
+    probs: object, y: UserData, weights: UserData, reading: Reading
+) -> Predictions | None:
     """Read valid predictions that are on an accelerator; None if the host has to read them."""
     array: Any = accelerated(probs)
     if array is None or reading.multilabel or reading.outcomes != "labels":
@@ -351,7 +353,7 @@ def of_class(probs: Array, y: Array, xp: ModuleType) -> Array:
     return xp.take_along_axis(probs, y[:, None], axis=1)[:, 0]
 
 
-def are_exchanged(first: Any, second: Any) -> bool:
+def are_exchanged(first: UserData, second: UserData) -> bool:
     """Tell whether the arguments are clearly labels and then probabilities of as many rows."""
     try:
         labels = label_values(first, None) if np.ndim(first) == 1 else as_numpy(first, "y")

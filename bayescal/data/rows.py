@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import on_host
+from bayescal._core.arrays import AnyArray, on_host
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax
 from bayescal._core.threads import threads
@@ -100,7 +100,7 @@ class Source(Protocol):
         """Sum ``function(scores, y, weights)`` over parts of the rows with ``numbers`` scores."""
         ...
 
-    def designs(self, make: Callable[[Rows], Any], numbers: int, keep: bool = True) -> Designs:
+    def designs(self, make: Callable[[Rows], object], numbers: int, keep: bool = True) -> Designs:
         """Prepare ``make(rows)`` for parts of the rows with ``numbers`` scores.
 
         Designs of rows in memory are kept if ``keep``, unless they are large.
@@ -131,11 +131,11 @@ class Rows(NamedTuple):
     weights (n,) are NumPy arrays. See :class:`Source` for the properties and methods.
     """
 
-    scores: Any
+    scores: AnyArray
     y: np.ndarray
     weights: np.ndarray
 
-    def take(self, rows: Any) -> Self:
+    def take(self, rows: np.ndarray | slice) -> Self:
         """Select rows by a mask, positions or a slice."""
         return type(self)(*(column[rows] for column in self))
 
@@ -255,6 +255,6 @@ def _call(function: Callable[..., Any], *args: Any) -> Any:
 
 
 @cache
-def compiled(function: Callable[..., Any], static: tuple[str, ...] = ()) -> Callable[..., Any]:
+def compiled(function: Callable[..., object], static: tuple[str, ...] = ()) -> Callable[..., Any]:
     """Compile a function, once for each shape of its arguments."""
     return jax.jit(function, static_argnames=static)

@@ -6,7 +6,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import X, XArray, namespace, on_host, wide
+from bayescal._core.arrays import (
+    AnyArray,
+    AnyModel,
+    Array,
+    UserData,
+    X,
+    XArray,
+    namespace,
+    on_host,
+    wide,
+)
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import FLOOR, log_odds, log_softmax, sigmoid, softmax
 from bayescal.data.checks import (
@@ -62,7 +72,7 @@ def check_inputs(inputs: str, allowed: tuple[str, ...] = INPUTS) -> None:
     check_choice(inputs, "inputs", allowed)
 
 
-def widen(scores: Any, inputs: Inputs) -> Any:
+def widen(scores: AnyArray, inputs: Inputs) -> AnyArray:
     """Return tensors, and arrays of half precision or dates, as scikit-learn reads them, or raise.
 
     Sums of probabilities may differ from one by the precision of their type: rows are divided by
@@ -90,7 +100,7 @@ def widen(scores: Any, inputs: Inputs) -> Any:
     return scores
 
 
-def check_rows(estimator: Any, scores: Any, inputs: Inputs, reset: bool) -> Any:
+def check_rows(estimator: AnyModel, scores: UserData, inputs: Inputs, reset: bool) -> AnyArray:
     """Return scores as (n, 1) or (n, k) numbers, as scikit-learn checks them for an estimator.
 
     It keeps, or compares with those of the fit, the number and names of features.
@@ -171,7 +181,7 @@ def convert(
     return transform(scores, inputs, domain, least), least
 
 
-def transform(scores: XArray, inputs: Inputs, domain: Domain, least: Any) -> Any:
+def transform(scores: XArray, inputs: Inputs, domain: Domain, least: AnyArray) -> AnyArray:
     """Return scores (n,), (n, 1) or (n, k) of any library in the domain of a calibrator.
 
     Nothing is checked. NumPy's come back in float64, but for logits.
@@ -210,7 +220,7 @@ def transform(scores: XArray, inputs: Inputs, domain: Domain, least: Any) -> Any
     return log_softmax(logs) if domain == "log_probabilities" else logs
 
 
-def _within(probs: XArray) -> Any:
+def _within(probs: XArray) -> Array:
     """Return probabilities without what rounding put beyond 0 and 1."""
     if on_host(probs):
         beyond = probs.size and (probs.min() < 0 or probs.max() > 1)
@@ -236,7 +246,7 @@ def _may_be_absent(logits: XArray) -> bool:
     return not on_host(logits) or bool(logits.size and logits.min() == -np.inf)
 
 
-def without_absent(probs: XArray, scores: XArray, inputs: str) -> Any:
+def without_absent(probs: XArray, scores: XArray, inputs: str) -> AnyArray:
     """Return probabilities (n, k) that are zero where the logit is minus infinity."""
     if inputs != "logits" or scores.ndim < 2 or scores.shape[1] < 2:
         return probs
@@ -249,7 +259,7 @@ def without_absent(probs: XArray, scores: XArray, inputs: str) -> Any:
     return xp.where(some, left / xp.sum(left, axis=1, keepdims=True), probs)
 
 
-def ends_without_absent(ends: Any, scores: Any, inputs: str) -> Any:
+def ends_without_absent(ends: AnyArray, scores: UserData, inputs: str) -> AnyArray:
     """Return ends (n, 2, k) of intervals that are zero where the logit is minus infinity."""
     if inputs != "logits" or scores.ndim < 2 or ends.shape[2] != scores.shape[1]:
         return ends
@@ -270,7 +280,7 @@ def check_options(scores: XArray, y: np.ndarray, weights: np.ndarray, inputs: st
         )
 
 
-def _contiguous(logits: Any) -> Any:
+def _contiguous(logits: XArray) -> Any:
     if not on_host(logits):
         return logits
     dtype = logits.dtype if logits.dtype in (np.float32, np.float64) else np.dtype(float)
@@ -372,7 +382,7 @@ def bounded(scores: X, far: float = FAR, far_single: float = 1e15) -> X:
     return xp.clip(scores, -most, most)
 
 
-def two_columns(positive: Any) -> XArray:
+def two_columns(positive: XArray) -> XArray:
     """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
     xp = namespace(positive)
     positive = xp.clip(positive, 0.0, 1.0)

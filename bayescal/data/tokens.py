@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayescal._core.arrays import ArrayLike, XArray, device, namespace, on_host
+from bayescal._core.arrays import AnyArray, ArrayLike, UserData, XArray, device, namespace, on_host
 from bayescal.data.checks import as_numpy
 
 __all__ = ["tokens"]
 
 
 def tokens(
-    logits: Any,
-    labels: Any,
+    logits: AnyArray,
+    labels: UserData,
     mask: ArrayLike | None = None,
     *,
     ignore_index: int | None = -100,
     shift: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[AnyArray, AnyArray]:
     r"""Select the logits and labels of all tokens that are not masked or ignored, as rows.
 
     The result is passed to a fit or a metric: ``calibrator.fit(*tokens(logits, labels))``.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import device, namespace, on_host
+from bayescal._core.arrays import AnyArray, Array, XArray, device, namespace, on_host
 from bayescal._core.numerics import differences, softmax
 from bayescal.data.checks import as_numpy, check_finite, precision
 from bayescal.data.rows import Rows
@@ -38,9 +38,9 @@ class Top(NamedTuple):
     """What packed rows hold, of any library."""
 
     #: Logits of the top classes, and last of each of the others, if there are any.
-    x: Any
+    x: AnyArray
     #: Indices of the top classes (n, m).
-    indices: Any
+    indices: AnyArray
     #: How many others there are.
     others: int
 
@@ -55,7 +55,7 @@ class PackedRows(Rows):
         return float(max(x.max(), -x.min()))
 
 
-def pack(scores: Any, k: int) -> np.ndarray:
+def pack(scores: AnyArray, k: int) -> np.ndarray:
     """Return what a user gives, checked, as rows (n, 2 m + 1), or (n, 2 k) where m = k."""
     indices, logits, rest = (
         as_numpy(part, name)
@@ -115,7 +115,7 @@ def pack(scores: Any, k: int) -> np.ndarray:
     return np.concatenate([wide, other[:, None], indices], axis=1, dtype=float)
 
 
-def parts_of(scores: Any) -> tuple[Any, Any, Any]:
+def parts_of(scores: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return indices, logits and the rest of truncated logits, or raise."""
     if not isinstance(scores, tuple) or len(scores) != 3:
         size = f" of {len(scores)}" if isinstance(scores, tuple) else ""
@@ -135,7 +135,7 @@ def check_distinct(rows: np.ndarray, k: int) -> None:
         )
 
 
-def pack_anywhere(indices: Any, logits: Any, rest: Any, k: int) -> Any:
+def pack_anywhere(indices: Array, logits: AnyArray, rest: Array, k: int) -> Array:
     """Pack arrays of any library on their device; only shapes are checked."""
     xp = namespace(logits)
     if logits.ndim != 2 or tuple(indices.shape) != tuple(logits.shape) or rest.ndim != 1:
@@ -148,7 +148,7 @@ def pack_anywhere(indices: Any, logits: Any, rest: Any, k: int) -> Any:
     return xp.concat([*parts, xp.astype(indices, parts[0].dtype)], axis=1)
 
 
-def unpack(rows: Any, k: int, unit: float = 1.0) -> Top:
+def unpack(rows: Array, k: int, unit: float = 1.0) -> Top:
     """Return what is in packed rows, logits divided by a unit."""
     m = rows.shape[1] // 2
     inside, xp = m + rows.shape[1] % 2, namespace(rows)
@@ -157,14 +157,14 @@ def unpack(rows: Any, k: int, unit: float = 1.0) -> Top:
     return Top(x if unit == 1 else x / unit, indices, k - m)
 
 
-def offsets(top: Top) -> Any:
+def offsets(top: Top) -> np.ndarray:
     """Return the offsets of logits (c,): log(k - m) for the last, which stands for the others."""
     c, m = top.x.shape[1], top.indices.shape[1]
     values = [0.0] * m + [math.log(max(top.others, 1))] * (c - m)
     return namespace(top.x).asarray(values, dtype=top.x.dtype, device=device(top.x))
 
 
-def top_probabilities(top: Top, inverse: Any) -> Any:
+def top_probabilities(top: Top, inverse: Any) -> XArray:
     """Return softmax(s x + log(k - m) [others]) (n, c), for an s that is not negative."""
     below, xp = differences(top.x), namespace(top.x)
     most = float(xp.finfo(below.dtype).max)

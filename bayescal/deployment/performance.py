@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import AnyModel, ArrayLike
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import FLOOR, ignoring_underflow
 from bayescal.calibrators.base.draws import mixture_quantile
@@ -90,13 +90,13 @@ class _Draws(NamedTuple):
 
 @ignoring_underflow
 def expected_performance(
-    calibrator: Any,
+    calibrator: AnyModel,
     scores: ArrayLike,
     *,
     costs: ArrayLike | None = None,
     level: float = 0.9,
     sample_weight: ArrayLike | None = None,
-    calibration: Sequence[Any] | None = None,
+    calibration: Sequence[object] | None = None,
 ) -> ExpectedPerformance:
     r"""Estimate log loss, Brier score, accuracy and cost of rows without labels.
 
@@ -179,7 +179,7 @@ def expected_performance(
 
 
 def _read(
-    calibrator: Any, calibration: Sequence[Any] | None
+    calibrator: object, calibration: Sequence[object] | None
 ) -> tuple[PriorShift, dict[str, np.ndarray]]:
     """Return a shift, and the draws of probabilities: those of a calibrator are not shifted."""
     if isinstance(calibrator, PriorShift):

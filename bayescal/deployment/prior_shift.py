@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, XArray, to_host
+from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray, to_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.keys import seed_of
 from bayescal._core.keywords import AcceptsOtherWords
@@ -164,7 +164,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     True
     """
 
-    calibrator: Any = None
+    calibrator: AnyModel = None
     class_prior: ArrayLike | Distribution | None = None
     calibration_shares: ArrayLike | None = field(default=None, kw_only=True)
     classes: Classes = field(default=None, kw_only=True)
@@ -175,7 +175,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     calibration_shares_: np.ndarray = field(init=False)
     populations_: np.ndarray | None = field(init=False)
     clipped_: int = field(init=False)
-    calibrator_: Any = field(init=False)
+    calibrator_: AnyModel = field(init=False)
     state_: dict[str, np.ndarray] = field(init=False)
 
     @property
@@ -193,7 +193,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         *,
         sample_weight: ArrayLike | None = None,
         populations: ArrayLike | None = None,
-        calibration: Sequence[Any] | None = None,
+        calibration: Sequence[object] | None = None,
     ) -> Self:
         """Learn the class shares of new rows from their scores.
 
@@ -324,7 +324,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     @ignoring_underflow
     def predict_proba(
         self, scores: ArrayLike | Blocks, populations: ArrayLike | None = None
-    ) -> Any:
+    ) -> AnyArray:
         """Compute the probabilities of all classes under the new class shares.
 
         Parameters
@@ -406,7 +406,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "state_")
 
-    def _read_calibration(self, calibration: Sequence[Any] | None) -> CalibrationRows | None:
+    def _read_calibration(self, calibration: Sequence[object] | None) -> CalibrationRows | None:
         """Read the calibration rows, if there are any, and set the classes."""
         calibrator = self.calibrator_
         if calibration is not None and self.calibration_shares is not None:
@@ -429,7 +429,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             self.classes_ = class_array(k if self.classes is None else self.classes)
         return None
 
-    def _read_rows(self, calibration: Sequence[Any]) -> CalibrationRows:
+    def _read_rows(self, calibration: Sequence[UserData]) -> CalibrationRows:
         if not isinstance(calibration, Sequence) or len(calibration) not in (2, 3):
             raise ValueError(
                 "calibration must be (scores, y) or (scores, y, sample_weight), got "
@@ -458,9 +458,9 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
 
     def _read_new(
         self,
-        scores: Any,
-        sample_weight: Any,
-        populations: Any,
+        scores: UserData,
+        sample_weight: UserData,
+        populations: UserData,
         known: CalibrationRows | None,
         floors: np.ndarray,
     ) -> NewRows:
@@ -492,7 +492,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         clipped = (probs.min(axis=1)[:, None] < floors).sum(axis=0)
         return NewRows(probs, weights[used], index[used], clipped)
 
-    def _probabilities(self, scores: Any, reset: bool = False) -> np.ndarray:
+    def _probabilities(self, scores: UserData, reset: bool = False) -> np.ndarray:
         """Return calibrated probabilities (m, k) of scores."""
         if self.calibrator_ is not None:
             probs = to_host(self.calibrator_.predict_proba(scores))
@@ -527,7 +527,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         counts = np.bincount(new.index * size + second, new.counts(), count * size)
         self.state_["cells"] = counts.reshape(count, size)
 
-    def _predict(self, scores: Any, populations: Any, reduce: Any) -> np.ndarray:
+    def _predict(self, scores: UserData, populations: UserData, reduce: Any) -> np.ndarray:
         check_is_fitted(self)
         probs = self._probabilities(scores)
         index = self._index_of(populations, len(probs))
@@ -541,7 +541,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             result[own] = part
         return result
 
-    def _index_of(self, populations: Any, m: int) -> np.ndarray:
+    def _index_of(self, populations: UserData, m: int) -> np.ndarray:
         """Return the position of the population of each of m rows."""
         fitted = self.populations_
         if (populations is None) != (fitted is None):
@@ -579,7 +579,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             bare.calibrators_ = [part]
         return bare, state
 
-    def _map(self, state: Any, scores: XArray) -> Any:
+    def _map(self, state: Any, scores: XArray) -> AnyArray:
         return shifted(state, self._calibrated(state, scores), mean_of_draws)
 
     def _map_ends(self, state: Any, scores: XArray, level: float) -> XArray:
@@ -587,7 +587,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         ends = shifted(state, probs, lambda curves: ends_of_draws(curves, level))
         return ends[..., 1] if ends.shape[-1] == 2 else ends
 
-    def _calibrated(self, state: Any, scores: XArray) -> Any:
+    def _calibrated(self, state: Any, scores: XArray) -> AnyArray:
         for part in vars(self)["calibrators_"]:
             return part._map(state["0"], scores)
         return transform(scores, "probs", "probabilities", None)

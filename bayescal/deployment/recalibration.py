@@ -7,11 +7,12 @@ that the same draw implies, stand for the uncertainty of any calibrator.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, matmul, namespace
+from bayescal._core.arrays import AnyArray, Array, Namespace, XArray, matmul, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
 from bayescal.calibrators.base.draws import map_rows
@@ -95,7 +96,7 @@ def exact(shares: np.ndarray, k: int) -> Recalibration:
     return Recalibration(theta, np.tile(np.log(shares), (NUM_DRAWS, 1)))
 
 
-def recalibrated(theta: XArray, log_probs: XArray) -> Any:
+def recalibrated(theta: XArray, log_probs: XArray) -> Array:
     """Compute recalibrated log probabilities (draws, m, k) from log probabilities (m, k)."""
     xp = namespace(log_probs)
     if log_probs.shape[1] == 2:
@@ -109,7 +110,7 @@ def shifted(state: Any, probs: XArray, reduce: Any) -> Any:
     """Reduce the probabilities (draws, m, k) under the new class shares, in blocks of rows."""
     theta, ratio, floor = state["theta"], state["log_ratio"], state["floor"]
 
-    def run(rows: Any) -> XArray:
+    def run(rows: XArray) -> XArray:
         xp = namespace(rows)
         moved = recalibrated(theta, xp.log(xp.maximum(rows, floor)))
         curves = softmax(moved[:, None, :, :] + ratio[:, :, None, :])
@@ -145,7 +146,7 @@ def as_rows(weights: np.ndarray) -> np.ndarray:
     return weights * (effective_size(total, weights @ weights) / total)
 
 
-def _columns(base: Any, xp: Any) -> list[Any]:
+def _columns(base: AnyArray, xp: ModuleType | Namespace) -> list[AnyArray]:
     """Return the columns whose coefficients move log odds: slope, offset and bend."""
     return [base, xp.ones_like(base), xp.tanh(base / 2) ** 2]
 

@@ -13,6 +13,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.arrays import AnyModel
 from bayescal._core.numerics import effective_size, sigmoid, softmax
 from bayescal.calibrators.auto import Auto
 from bayescal.calibrators.base.dispatch import as_fitted
@@ -66,7 +67,7 @@ class NewRows:
 
 
 def block_predictor(
-    calibrator: Any, names: list[object] | None, classes: np.ndarray
+    calibrator: object, names: list[object] | None, classes: np.ndarray
 ) -> Callable[[Block], np.ndarray]:
     """Return a function that computes the calibrated probabilities (n, k) of a block of scores."""
     if calibrator is None:
@@ -106,7 +107,7 @@ def _read_block(names: list[object] | None, classes: np.ndarray, block: Block) -
     return convert(block_rows(block, names, "probs", columns, classes), "probs", "probabilities")[0]
 
 
-def _predict_block(calibrator: Any, block: Block) -> np.ndarray:
+def _predict_block(calibrator: AnyModel, block: Block) -> np.ndarray:
     return np.asarray(calibrator.predict_proba(block.scores))
 
 
@@ -136,7 +137,7 @@ def _join(k: int, first: Sums, second: Sums) -> Sums:
     return {**next(histories).join(next(histories), k)._asdict(), **add(*rest)}
 
 
-def snapshot(calibrator: Any) -> Any:
+def snapshot(calibrator: AnyModel) -> Any:
     """Return a fitted calibrator as it is now; later fits of it change nothing."""
     if calibrator is None:
         return None
@@ -161,7 +162,7 @@ def snapshot(calibrator: Any) -> Any:
     return copy(calibrator)
 
 
-def kept_rows(calibrator: Any) -> CalibrationRows | None:
+def kept_rows(calibrator: AnyModel) -> CalibrationRows | None:
     """Return the rows that a snapshot keeps of its fit, with their probabilities, if any."""
     kept = getattr(calibrator, "_kept_rows", None)
     if kept is None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from bayescal._core.arrays import namespace, on_host
+from bayescal._core.arrays import AnyArray, Array, XArray, namespace, on_host
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
 from bayescal._core.padding import pad_axis
@@ -147,11 +147,11 @@ def _count_cells(
     return centers, counts.reshape(populations, size)
 
 
-def _log_sigmoid(z: Any) -> Any:
+def _log_sigmoid(z: XArray) -> Array:
     return -np.logaddexp(0.0, -z)
 
 
-def _binary_density(t: Any, ratio: Any, counts: Any, alpha: np.ndarray) -> Any:
+def _binary_density(t: XArray, ratio: XArray, counts: XArray, alpha: np.ndarray) -> XArray:
     """Compute the log density (draws, nodes) of the log odds t (draws, nodes) of a share."""
     xp = namespace(t)
     share, rest = sigmoid(t), sigmoid(-t)
@@ -168,7 +168,7 @@ def _binary_density(t: Any, ratio: Any, counts: Any, alpha: np.ndarray) -> Any:
     return likelihood + alpha[0] * xp.log(rest) + alpha[1] * xp.log(share)
 
 
-def _binary_nodes(ratio: Any, counts: Any, alpha: np.ndarray) -> tuple[Any, Any]:
+def _binary_nodes(ratio: XArray, counts: XArray, alpha: np.ndarray) -> tuple[XArray, XArray]:
     """Return nodes (draws, t) of the log odds of a share, and masses that add up to 1 per draw."""
     xp = namespace(counts)
     low = xp.full((ratio.shape[0], 1), -_FAR, dtype=counts.dtype)
@@ -189,7 +189,9 @@ def _binary_nodes(ratio: Any, counts: Any, alpha: np.ndarray) -> tuple[Any, Any]
 
 
 @jax.jit
-def _binary_nodes_of_many(ratio: Any, counts: Any, alpha: Any) -> tuple[Any, Any]:
+def _binary_nodes_of_many(
+    ratio: np.ndarray, counts: XArray, alpha: np.ndarray
+) -> tuple[XArray, XArray]:
     """Return the nodes and masses (g, draws, t) of all populations."""
     one: Any = partial(_binary_nodes, ratio, alpha=alpha)
     return jax.lax.map(lambda own: one(counts=own), counts, batch_size=_POPULATIONS_AT_ONCE)
@@ -238,8 +240,8 @@ def _at_zero(nodes: np.ndarray, masses: np.ndarray) -> np.ndarray:
 class _Proposal(NamedTuple):
     """Random numbers of the proposals of a draw: directions (n, k - 1) and lengths (n,)."""
 
-    directions: Any
-    lengths: Any
+    directions: Array
+    lengths: Array
 
 
 def _integrate_many(
@@ -277,14 +279,16 @@ def _basis(k: int) -> np.ndarray:
     return np.linalg.svd(np.eye(k) - 1 / k)[0][:, : k - 1]
 
 
-def _ratios(log_probs: Any, theta: Any, log_shares: Any) -> Any:
+def _ratios(log_probs: XArray, theta: XArray, log_shares: XArray) -> Array:
     """Return p / pi (m, k) of one draw, scaled to at most 1 in each row."""
     xp = namespace(log_probs)
     logs = recalibrated(theta[None, :], log_probs)[0, ...] - log_shares
     return xp.exp(xp.clip(logs - xp.max(logs, axis=1, keepdims=True), -_FAR_RATIO, 0.0))
 
 
-def _to_mode(u: Any, ratio: Any, counts: Any, alpha: Any, basis: Any) -> tuple[Any, Any]:
+def _to_mode(
+    u: XArray, ratio: XArray, counts: XArray, alpha: XArray, basis: XArray
+) -> tuple[Array, Array]:
     """Take a Newton step from softmax coordinates u (k,); also return the precision there."""
     xp = namespace(u)
     share = softmax(u[None, :])[0, :]
@@ -304,13 +308,13 @@ def _to_mode(u: Any, ratio: Any, counts: Any, alpha: Any, basis: Any) -> tuple[A
     return tried[xp.argmax(values), :], precision
 
 
-def _log_density(logs: Any, ratio: Any, counts: Any, alpha: Any) -> Any:
+def _log_density(logs: XArray, ratio: XArray, counts: XArray, alpha: XArray) -> XArray:
     """Compute the log density (n,) in softmax coordinates at log shares (n, k)."""
     xp = namespace(logs)
     return xp.log(ratio @ xp.exp(logs).T).T @ counts + logs @ alpha
 
 
-def _expect(share: Any, ratio: Any, counts: Any, alpha: Any) -> Any:
+def _expect(share: XArray, ratio: XArray, counts: XArray, alpha: XArray) -> Array:
     """Take one step of expectation maximization from shares (k,)."""
     xp = namespace(share)
     member = ratio * share
@@ -320,8 +324,14 @@ def _expect(share: Any, ratio: Any, counts: Any, alpha: Any) -> Any:
 
 
 def _propose(
-    mode: Any, precision: Any, proposal: _Proposal, ratio: Any, counts: Any, alpha: Any, basis: Any
-) -> tuple[Any, Any]:
+    mode: XArray,
+    precision: XArray,
+    proposal: _Proposal,
+    ratio: XArray,
+    counts: XArray,
+    alpha: XArray,
+    basis: XArray,
+) -> tuple[Array, Array]:
     """Return log shares (n, k) drawn around the mode, and importance weights that add up to 1."""
     xp = namespace(mode)
     steps = proposal.directions * proposal.lengths[:, None]
@@ -375,24 +385,20 @@ def _draws_of_many(
     most = max(len(own.counts) for own in populations)
     most = 1 << (most - 1).bit_length()
     rows = np.stack([pad_axis(own.log_probs, most, 0) for own in populations])
-    counts = np.stack([_with_zeros(own.counts, most) for own in populations])
+    counts = np.stack([np.pad(own.counts, (0, most - len(own.counts))) for own in populations])
     with float64(), jax.numpy_dtype_promotion("standard"):
         found = _compiled_draws(rows, counts, recalibration, proposal, alpha, _basis(len(alpha)))
         return np.asarray(found[0]), np.asarray(found[1])
 
 
-def _with_zeros(counts: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([counts, np.zeros(size - len(counts))])
-
-
 @jax.jit
 def _compiled_draws(
-    rows: Any, counts: Any, recalibration: Any, proposal: Any, alpha: Any, basis: Any
-) -> tuple[Any, Any]:
-    def population(given: Any) -> Any:
+    rows: XArray, counts: XArray, recalibration: Any, proposal: Any, alpha: XArray, basis: XArray
+) -> tuple[XArray, XArray]:
+    def population(given: AnyArray) -> object:
         log_probs, weights = given
 
-        def draw(u: Any, own: Any) -> Any:
+        def draw(u: XArray, own: Any) -> Any:
             theta, log_shares, random = own
             ratio = _ratios(log_probs, theta, log_shares)
             arguments = ratio, weights, alpha, basis

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal._core.files import write_atomically
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
@@ -166,7 +166,7 @@ class Evaluation(Measured):
 @other_words
 @ignoring_underflow
 def evaluate(
-    probs: Any,
+    probs: object,
     *data: object,
     y: ArrayLike | None = None,
     classes: Sequence[object] | None = None,
@@ -371,7 +371,7 @@ def _evaluate(
 
 
 def _read_subgroups(
-    models: Mapping[str, Any], by: Any, weights: ArrayLike | None
+    models: Mapping[str, Any], by: UserData, weights: ArrayLike | None
 ) -> list[tuple[str, np.ndarray]]:
     first = next(iter(models.values()))
     if isinstance(first, PredictionBlocks):
@@ -391,7 +391,7 @@ def _of_rows(models: Mapping[str, Predictions], rows: np.ndarray) -> dict[str, P
 
 
 def _in_clusters(
-    data: Predictions | PredictionBlocks, groups: Any, weights: ArrayLike | None
+    data: Predictions | PredictionBlocks, groups: object, weights: ArrayLike | None
 ) -> Predictions:
     if isinstance(data, PredictionBlocks):
         raise ValueError("groups must be left out for Blocks, which do not hold them")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -40,10 +40,7 @@ def overview(evaluation: Measured) -> Picture:
     for events in evaluation.events.values():
         probs, happened, weights = events.drawn
         probs = as_given(probs, events.precision)
-        how: dict[str, Any] = {
-            "bins": evaluation.bins,
-            "level": evaluation.report.level if single else None,
-        }
+        how = {"bins": evaluation.bins, "level": evaluation.report.level if single else None}
         plots.reliability(probs, happened, weights=weights, ax=ax, **how)
         _name_axes(ax, events, "Mean confidence")
     names = ", ".join(f"{name}, {finding.verdict}" for name, finding in evaluation.findings.items())
@@ -77,7 +74,7 @@ def diagrams(evaluation: Measured, name: str, index: int) -> list[Picture]:
     level = evaluation.report.level if evaluation.report.clusters is None else None
     pictures = []
     headings = {"binned": f"In {evaluation.bins} bins", "corp": "By isotonic regression"}
-    how: dict[str, Any] = {"bins": evaluation.bins, "level": level, "seed": evaluation.seed}
+    how = {"bins": evaluation.bins, "level": level, "seed": evaluation.seed}
     for method, heading in headings.items():
         figure, ax = _new(_DIAGRAM)
         plots.reliability(probs, happened, weights=weights, method=method, ax=ax, **how)
@@ -167,7 +164,7 @@ def subgroups(evaluation: Measured) -> list[Picture]:
 def _panel(cases: list[Cases], bins: int, level: float | None, names: tuple[str, str]) -> Figure:
     """Draw a small reliability diagram of several models, with names of both axes."""
     figure, ax = _new(_PANEL)
-    how: dict[str, Any] = {"bins": bins, "level": level, "histogram": False, "ax": ax}
+    how = {"bins": bins, "level": level, "histogram": False, "ax": ax}
     for probs, happened, weights in cases:
         plots.reliability(probs, happened, weights=weights, **how)
     for line in ax.lines:

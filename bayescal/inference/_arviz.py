@@ -33,7 +33,7 @@ def to_arviz(
     groups = {"posterior": dict(posterior)}
     if prior is not None:
         groups["prior"] = dict(prior)
-    named: dict[str, Any] = {}
+    named: dict[str, object] = {}
     if priors is not None:
         dims = {name: ["prior"] for name in posterior}
         named = {"dims": dims, "coords": {"prior": list(priors)}}

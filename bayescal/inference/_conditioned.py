@@ -176,12 +176,7 @@ class Conditioned(ABC):
         return alone(self.setup, self.work_for(method).problem, self.layout.position(index))
 
     def to_arviz(
-        self,
-        *,
-        num_draws: int = 4000,
-        chains: int = 4,
-        key: Seed = 0,
-        index: Index | None = None,
+        self, *, num_draws: int = 4000, chains: int = 4, key: Seed = 0, index: Index | None = None
     ) -> arviz.InferenceData | xr.DataTree:
         """Convert equally weighted draws to ArviZ's container, for ``az.summary`` and plots.
 

@@ -294,12 +294,7 @@ def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, jax.Array]:
 
 @partial(jax.jit, static_argnums=(0, 3, 4, 5))
 def sample_posterior(
-    setup: Setup,
-    problem: Problem,
-    key: jax.Array,
-    num_draws: int,
-    num_samples: int,
-    shuffled: bool,
+    setup: Setup, problem: Problem, key: jax.Array, num_draws: int, num_samples: int, shuffled: bool
 ) -> Params:
     """Resample ``num_draws`` parameter vectors with equal weights, systematically.
 

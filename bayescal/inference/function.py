@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bayescal._core.arrays import ArrayLike, Params
+from bayescal._core.arrays import Array, ArrayLike, Params
 from bayescal._core.lazy import jax, jnp, registered
 from bayescal._core.precision import default_dtype, float64
 from bayescal.inference._class_prior import ClassProbRule
@@ -105,7 +105,7 @@ class PosteriorFunction:
         return f"PosteriorFunction({self.family.name}, {self.method})"
 
 
-def function_of(post: Conditioned, method: str, natural: Any, index: Index) -> PosteriorFunction:
+def function_of(post: Conditioned, method: str, natural: object, index: Index) -> PosteriorFunction:
     """Make the function of one data set; ``natural`` are coefficients of "coeffs" and "map"."""
     setup, problem = post.alone(index, method)
     family, out = problem.prior.family, default_dtype()
@@ -120,7 +120,7 @@ def function_of(post: Conditioned, method: str, natural: Any, index: Index) -> P
             n = 1 if weighted is None else weighted[1].shape[0]
             rule = problem.class_prior.rule(method, n)
 
-        def cast(leaf: Any) -> Any:
+        def cast(leaf: Array) -> Any:
             floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
             return jnp.asarray(leaf).astype(out) if floating else leaf
 

@@ -287,7 +287,7 @@ class Prediction:
         }
         for statistic in ("log_evidence", "ess", "pareto_k", "r_hat"):
             values[statistic] = (lead, np.asarray(getattr(post, statistic)))
-        coords: dict[str, Any] = {"x": ((*point_dims, "point", *more), self.x)}
+        coords: dict[str, object] = {"x": ((*point_dims, "point", *more), self.x)}
         if layout.names is not None:
             coords["prior"] = list(layout.names)
         if "dataset" in lead:

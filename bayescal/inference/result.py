@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -227,7 +226,7 @@ class Posterior(Conditioned):
 
                 return jax.device_put(gather(linear)), None
 
-            def run(program: Callable[..., Predicted], *options: Any) -> Callable[[], Predicted]:
+            def run(program: Callable[..., Predicted], *options: object) -> Callable[[], Predicted]:
                 def predict(setup: Setup, problem: Problem, x: jax.Array) -> Predicted:
                     return program(setup, method, problem, x, *options)
 

@@ -11,7 +11,7 @@ times its precision, or 1e-3 where that is more.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bayescal.metrics._accumulator import Accumulator
 from bayescal.metrics._scorer import scorer
@@ -99,7 +99,7 @@ __all__ = [
 
 if not TYPE_CHECKING:  # which would take every name for a right one
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         from bayescal.metrics.registry import METRICS, OTHER_NAMES
 
         if name not in OTHER_NAMES:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import AnyArray, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.checks import check_count
 from bayescal.data.label_names import check_classes, class_array
@@ -213,7 +213,7 @@ def _number_of(classes: Any) -> int:
     return len(check_classes(given[:0], given, given.size))
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: AnyArray, other: Any) -> bool:
     """Tell whether options are equal; some are arrays."""
     if isinstance(one, dict):
         return (

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 
-from bayescal._core.arrays import XArray
+from bayescal._core.arrays import AnyModel, UserData, XArray
 from bayescal.data.label_names import label_list
 from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric
 
@@ -32,7 +32,9 @@ class Scorer(BaseEstimator):
         self.pos_label = pos_label
         self.options = options
 
-    def score(self, estimator: Any, X: Any, y: XArray, sample_weight: Any = None) -> float:
+    def score(
+        self, estimator: AnyModel, X: UserData, y: XArray, sample_weight: UserData = None
+    ) -> float:
         """Return the score of a fitted estimator's probabilities, larger for better ones."""
         entry, options = METRICS[self.name], dict(self.options or {})
         probs = estimator.predict_proba(X)
@@ -46,7 +48,9 @@ class Scorer(BaseEstimator):
             return found
         return -abs(found) if entry.signed else -found
 
-    def __call__(self, estimator: Any, X: Any, y: XArray, sample_weight: Any = None) -> float:
+    def __call__(
+        self, estimator: AnyModel, X: object, y: XArray, sample_weight: UserData = None
+    ) -> float:
         return self.score(estimator, X, y, sample_weight)
 
     def _judged(self, probs: XArray, classes: np.ndarray) -> tuple[Any, list[Any]]:

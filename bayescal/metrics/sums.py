@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from bayescal._core.arrays import Array
+from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_size
 from bayescal._core.precision import float64
@@ -64,7 +64,7 @@ class Piece(NamedTuple):
     #: Cells of the numbers, (n,) or (n, g); None for cell 0, and ... for one number in each cell.
     cell: Any
     #: The numbers, (n,) or (n, g); None stands for ones.
-    value: Any
+    value: AnyArray
 
 
 class Metric:
@@ -160,7 +160,7 @@ class BinMetric(Metric, ABC):
         """
 
     @abstractmethod
-    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
+    def finish(self, sums: Array, ratio: Array | float | None, xp: ModuleType) -> Array:
         """Compute the metric from sums; ``ratio`` is the number of rows per unit of weight."""
 
 

@@ -241,7 +241,7 @@ class Evidence:
             setattr(self, name, array)
 
 
-def _finite_or_none(values: list[Any]) -> list[Any]:
+def _finite_or_none(values: list[Any]) -> list[object]:
     """Replace infinities in nested lists by None, because JSON has no infinity."""
     return [
         _finite_or_none(value)

@@ -185,7 +185,12 @@ class Monitor:
         """
         p, outcomes = self._read(probs, y)
         n = len(p)
-        w = None if weights is None else _read_weights(weights, n)
+        w = None if weights is None else check_weights_of(weights, n, "weights", match="probs")
+        if w is not None and (w > 1).any():
+            raise ValueError(
+                f"weights must lie in [0, 1], got {w.max():g}; divide them by the largest possible "
+                "one"
+            )
         stamps = read_times(times, probs, n)
         if n and not self._evidence:
             self._begin(1 if p.ndim == 1 else p.shape[1])
@@ -398,7 +403,8 @@ class Monitor:
         history = self._histories[label] if self._histories else History()
         level = np.log(self.alpha)
         regions = [
-            Region(history.terms_at(look), level + look.log_evidence) for look in history.looks
+            Region(history.terms_of(look.cells, look.counts), level + look.log_evidence)
+            for look in history.looks
         ]
         return {
             "rows": np.array([look.row for look in history.looks], int),
@@ -434,12 +440,10 @@ class Monitor:
         worst = self._worst()
         history = self._histories[worst] if self._histories else None
         text = advise(self._evidence[worst], history, self.start_row_, self.start_time_)
-        return f"label {self._label_name()}: {text}" if self.task == "multilabel" else text
-
-    def _label_name(self) -> object:
-        """Return the name of the label with most evidence against it."""
-        position = self._worst()
-        return position if self.classes is None else label_list(class_array(self.classes))[position]
+        if self.task != "multilabel":
+            return text
+        label = worst if self.classes is None else label_list(class_array(self.classes))[worst]
+        return f"label {label}: {text}"
 
     def plot(self, *, label: int = 0, axes: Any = None) -> np.ndarray[Any, np.dtype[Any]]:
         """Draw the evidence, the slope and the offset over time.
@@ -579,15 +583,6 @@ class Monitor:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{path} does not hold a monitor of bayescal") from None
         return cls.from_dict(state)
-
-
-def _read_weights(weights: ArrayLike, n: int) -> np.ndarray:
-    w = check_weights_of(weights, n, "weights", match="probs")
-    if (w > 1).any():
-        raise ValueError(
-            f"weights must lie in [0, 1], got {w.max():g}; divide them by the largest possible one"
-        )
-    return w
 
 
 def _without(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:

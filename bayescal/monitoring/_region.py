@@ -62,11 +62,7 @@ class History:
     def terms(self) -> Terms:
         """Compute the terms of the log likelihood of all rows."""
         index = np.flatnonzero(self.counts)
-        return self._terms(index, self.counts[index])
-
-    def terms_at(self, look: Look) -> Terms:
-        """Compute the terms at an earlier time, with the mean log odds that cells have now."""
-        return self._terms(look.cells, look.counts)
+        return self.terms_of(index, self.counts[index])
 
     def terms_since(self, row: int) -> Terms:
         """Compute the terms of all rows from ``row`` on, or from a look or beginning near it."""
@@ -77,9 +73,10 @@ class History:
         counts = self.counts.copy()
         counts[nearest.cells] -= nearest.counts
         index = np.flatnonzero(counts > 1e-9)
-        return self._terms(index, counts[index])
+        return self.terms_of(index, counts[index])
 
-    def _terms(self, index: np.ndarray, counts: np.ndarray) -> Terms:
+    def terms_of(self, index: np.ndarray, counts: np.ndarray) -> Terms:
+        """Compute the terms of counts in cells, with the mean log odds that cells have now."""
         sign = np.where(index < _CELLS, 1.0, -1.0)
         return Terms(self.sums[index] / self.counts[index], sign, counts)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ __all__ = ["Time", "from_text", "plain_time", "read_times", "to_text"]
 Time = np.datetime64 | float | int | str
 
 
-def read_times(times: Any, probs: Any, n: int) -> np.ndarray | None:
+def read_times(times: object, probs: object, n: int) -> np.ndarray | None:
     """Read time stamps (n,), by default those of a data frame's index; None if there are none."""
     if times is None:
         index = getattr(probs, "index", None)
@@ -26,7 +25,7 @@ def read_times(times: Any, probs: Any, n: int) -> np.ndarray | None:
     return stamps
 
 
-def plain_time(value: Any) -> Time:
+def plain_time(value: object) -> Time:
     """Convert a time stamp to one without a time zone, in UTC; numbers and other text stay."""
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
@@ -52,6 +51,6 @@ def to_text(value: Time | None) -> float | int | str | None:
     return str(value) if isinstance(value, np.datetime64) else value
 
 
-def from_text(value: Any) -> Time | None:
+def from_text(value: object) -> Time | None:
     """Convert what :func:`to_text` returned to a time stamp."""
     return None if value is None else plain_time(value)

@@ -132,14 +132,7 @@ def cumulative(
     if level is not None:
         check_level(level)
     models = read_models(
-        probs,
-        data,
-        "cumulative",
-        y=y,
-        label=label,
-        weights=weights,
-        classes=classes,
-        inputs=inputs,
+        probs, data, "cumulative", y=y, label=label, weights=weights, classes=classes, inputs=inputs
     )
     rows = [model.data for model in models]
     kinds = {resolve_kind(events, None, row.columns, SINGLE)[0] for row in rows}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import check_level, check_names
 from bayescal.data.fitted import is_fitted
 from bayescal.plots._inputs import Predictor, read_vector
@@ -118,7 +118,11 @@ def curve(
 
 
 def _draw_maps(
-    given: Any, scores: ArrayLike | None, level: float | None, ax: Axes | None, label: str | None
+    given: UserData,
+    scores: ArrayLike | None,
+    level: float | None,
+    ax: Axes | None,
+    label: str | None,
 ) -> Axes:
     """Draw the maps of calibrators."""
     several = isinstance(given, Mapping)

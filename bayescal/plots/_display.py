@@ -31,7 +31,7 @@ _REFERENCE = "Perfectly calibrated"
 class Classifier(Predictor, Protocol):
     """A fitted classifier."""
 
-    classes_: Any
+    classes_: np.ndarray
 
 
 class ReliabilityDisplay:
@@ -190,7 +190,7 @@ class ReliabilityDisplay:
         name: str | None = None,
         ax: Axes | None = None,
         sample_weight: ArrayLike | None = None,
-        **options: Any,
+        **options: object,
     ) -> Self:
         """Draw the diagram of given predictions.
 
@@ -332,7 +332,7 @@ class ReliabilityDisplay:
         return positive
 
 
-def _line_properties(options: dict[str, Any]) -> dict[str, Any]:
+def _line_properties(options: dict[str, object]) -> dict[str, Any]:
     """Spell out properties of a line, such as ``lw``; raise if lines have no such property."""
     from matplotlib import cbook
     from matplotlib.lines import Line2D

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, cas
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import as_numpy, check_finite, check_names
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import Classes, label_name
@@ -21,7 +21,7 @@ Inputs = Literal["probs", "logits"]
 class Predictor(Protocol):
     """A fitted classifier or calibrator."""
 
-    def predict_proba(self, X: Any, /) -> Any: ...
+    def predict_proba(self, X: UserData, /) -> Any: ...
 
 
 #: Predictions, a fitted classifier or calibrator, or a mapping from names to them.

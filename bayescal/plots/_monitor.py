@@ -93,7 +93,9 @@ def monitor(
     all_axes = _axes(axes, 1 if monitored.task == "multiclass" else 3)
     rows, values = monitored.course_
     sequence = monitored.confidence_sequence(label) if len(all_axes) > 1 else None
-    marks = {} if monitored.alarm_row_ is None else _marks(monitored)
+    marks: dict[str, int] = {}
+    if monitored.alarm_row_ is not None:
+        marks = {"alarm": monitored.alarm_row_, "probable start": monitored.start_row_}
     looks = np.empty(0, int) if sequence is None else sequence["rows"]
     numbers = np.concatenate([rows, looks, [*marks.values()]]).astype(int)
     times = monitored.times_at(numbers)
@@ -123,7 +125,7 @@ def monitor(
     return all_axes
 
 
-def _axes(axes: Any, wanted: int) -> np.ndarray:
+def _axes(axes: object, wanted: int) -> np.ndarray:
     """Return the given axes, or those of a new figure."""
     if axes is not None:
         given = np.atleast_1d(np.asarray(axes, object)).ravel()
@@ -143,12 +145,6 @@ def _axes(axes: Any, wanted: int) -> np.ndarray:
         layout="constrained",
     )
     return created[:, 0]
-
-
-def _marks(monitored: Monitored) -> dict[str, int]:
-    """Return rows to mark by name."""
-    assert monitored.alarm_row_ is not None
-    return {"alarm": monitored.alarm_row_, "probable start": monitored.start_row_}
 
 
 def _draw_evidence(ax: Axes, style: Style, x: np.ndarray, values: np.ndarray, alpha: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -187,7 +187,7 @@ def _draw_image(ax: Axes, name: str, draws: np.ndarray, level: float) -> None:
     literal(ax.set_title("", fontsize="medium"), title)
     ax.locator_params(integer=True, nbins=6)
     bar = ax.inset_axes((1.04, 0, 0.05, 1))
-    figure: Any = ax.figure
+    figure = ax.figure
     figure.colorbar(image, cax=bar).ax.locator_params(nbins=5)
     bar.tick_params(labelsize="small")
     bar.set_label("bayescal-colorbar")

@@ -237,7 +237,7 @@ def reliability(
         style = next_style(ax)
         if level is not None:
             (_draw_bars if method == "binned" else _draw_band)(ax, curve, band, style)
-        appearance: dict[str, Any] = {"linewidth": 1.6}
+        appearance = {"linewidth": 1.6}
         if method == "binned":
             appearance = {"linewidth": 1.3, "markersize": 5.5, "clip_on": False, **style.markers}
         style.draw(ax, curve.x, curve.y, label=name, **appearance)

@@ -60,7 +60,7 @@ class Style(NamedTuple):
     ground: str = "1"
 
     @property
-    def markers(self) -> dict[str, Any]:
+    def markers(self) -> dict[str, object]:
         """Options of a line with markers."""
         return {"marker": self.marker, "markeredgecolor": self.ground, "markeredgewidth": 0.6}
 
@@ -73,7 +73,7 @@ class Style(NamedTuple):
         self, ax: Axes, x: np.ndarray, lower: np.ndarray, upper: np.ndarray, alpha: float
     ) -> None:
         """Draw a band without an edge."""
-        properties: dict[str, Any] = {"color": self.color, "alpha": faded(ax, alpha)}
+        properties = {"color": self.color, "alpha": faded(ax, alpha)}
         ax.fill_between(x, lower, upper, linewidth=0, zorder=2, **properties)
 
 
@@ -151,9 +151,9 @@ def draw_legend(ax: Axes, width: float | None = None, height: float = 0.95, **op
     handles, names = legend_entries(ax)
     order = options.pop("order", range(len(names)))
     handles, names = [handles[i] for i in order], [names[i] for i in order]
-    legend = ax.legend(
-        handles, _placeholders(names), **{"handlelength": 2.6, **appearance, **options}
-    )
+    # Texts that Matplotlib shows: it omits names that begin with an underscore.
+    texts = ["."] * len(names)
+    legend = ax.legend(handles, texts, **{"handlelength": 2.6, **appearance, **options})
     ax.apply_aspect()
     box = ax.get_window_extent()
     room = box.width if width is None else width
@@ -172,8 +172,8 @@ def legend_entries(ax: Axes) -> tuple[list[Any], list[str]]:
     """Return the artists with names, and their names, even names that begin with "_"."""
     handles, _ = ax.get_legend_handles_labels()
     hidden = [line for line in ax.lines if line.get_gid() == _GROUP and line not in handles]
-    known: list[Any] = [line for line in hidden if not _UNNAMED.fullmatch(str(line.get_label()))]
-    lines: list[Any] = [line for line in ax.lines if line in [*handles, *known]]
+    known = [line for line in hidden if not _UNNAMED.fullmatch(str(line.get_label()))]
+    lines = [line for line in ax.lines if line in [*handles, *known]]
     handles = [*lines, *(handle for handle in handles if handle not in lines)]
     return handles, [str(handle.get_label()) for handle in handles]
 
@@ -188,11 +188,6 @@ def fill_legend(legend: Any, names: Sequence[str], width: float, lines: int = 3)
     )
     for text, name in zip(texts, names, strict=True):
         write(text, name, width - keys * size, lines)
-
-
-def _placeholders(names: Sequence[str]) -> list[str]:
-    """Return as many texts that Matplotlib shows in a legend."""
-    return ["."] * len(names)
 
 
 def write(text: Text, name: str, width: float | None = None, lines: int = 3) -> None:

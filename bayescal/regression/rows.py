@@ -55,10 +55,7 @@ def binary_fit(
 
 
 def softmax_fit(
-    rows: Source,
-    make: Callable[[Rows], Design[Any]],
-    penalty: np.ndarray,
-    start: np.ndarray,
+    rows: Source, make: Callable[[Rows], Design[Any]], penalty: np.ndarray, start: np.ndarray
 ) -> Minimum[np.ndarray]:
     """Fit a multinomial regression on what ``make`` returns of the rows; penalties are (p,)."""
     if isinstance(rows, Rows):

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def digest_of(prior: Prior) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _described(value: Any) -> object:
+def _described(value: object) -> object:
     """Describe a number, a distribution or a transform by names and numbers."""
     if isinstance(value, dict):
         return {str(name): _described(part) for name, part in value.items()}

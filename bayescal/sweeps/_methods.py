@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import Array
+from bayescal._core.arrays import AnyModel, Array
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
@@ -133,7 +133,7 @@ class Estimator(Recipe):
 
     one_by_one = True
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: AnyModel) -> None:
         self.estimator = estimator
 
     @property
@@ -160,7 +160,7 @@ class Function(Recipe):
 
     one_by_one = True
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         self.function = function
 
     @property
@@ -311,7 +311,7 @@ def _as_recipe(method: Any) -> Recipe:
     )
 
 
-def _seeded(model: Any, x: np.ndarray) -> Any:
+def _seeded(model: AnyModel, x: np.ndarray) -> Any:
     """Set unset seeds from the training scores, so that results depend on no other randomness."""
     seed = int.from_bytes(hashlib.sha256(x.tobytes()).digest()[:4], "little")
     open_ = [
@@ -322,7 +322,7 @@ def _seeded(model: Any, x: np.ndarray) -> Any:
     return model.set_params(**dict.fromkeys(open_, seed))
 
 
-def _log_odds_of(model: Any, x: np.ndarray) -> np.ndarray:
+def _log_odds_of(model: AnyModel, x: np.ndarray) -> np.ndarray:
     """Compute log odds (m,), from the decision function if there is one, which keeps digits."""
     if hasattr(model, "decision_function"):
         return np.asarray(model.decision_function(x), float)

@@ -20,13 +20,13 @@ from concurrent.futures import (
 from functools import partial
 from importlib.metadata import version
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 
 from bayescal._core.hosts import are_shared, gather
 from bayescal._core.lazy import jax
 from bayescal._core.progress import Progress
+from bayescal._core.threads import core_count
 from bayescal.sweeps._block import SIZE, Result, Task, key_data, run_block
 from bayescal.sweeps._cells import Cell, describe, digest_of
 from bayescal.sweeps._methods import Recipe
@@ -187,8 +187,8 @@ def _workers(executor: Executor | None) -> Iterator[Callable[[Task], Future[Resu
         return
     devices = jax.local_devices()
     # Fits on the host and small programs leave a processor's other cores idle.
-    per_device = max(1, _cores() // len(devices)) if devices[0].platform == "cpu" else 1
-    free: SimpleQueue[Any] = SimpleQueue()
+    per_device = max(1, core_count() // len(devices)) if devices[0].platform == "cpu" else 1
+    free: SimpleQueue[object] = SimpleQueue()
     for device in devices * per_device:
         free.put(device)
 
@@ -205,11 +205,6 @@ def _workers(executor: Executor | None) -> Iterator[Callable[[Task], Future[Resu
         yield partial(pool.submit, on_free_device)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _cores() -> int:
-    able = getattr(os, "sched_getaffinity", None)
-    return len(able(0)) if able else os.cpu_count() or 1
 
 
 def _check(executor: Executor | None, tasks: Sequence[Task]) -> None:

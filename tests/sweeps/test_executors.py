@@ -198,7 +198,7 @@ def test_interrupted_runs_begin_nothing_more(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(_run, "run_block", counted)
-    monkeypatch.setattr(_run, "_cores", lambda: 1)
+    monkeypatch.setattr(_run, "core_count", lambda: 1)
     options: dict[str, Any] = {"num_datasets": 400, "store": tmp_path}
     with pytest.raises(KeyboardInterrupt):
         sweep(progress=interrupt, **options)

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, XArray
+from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray
 from bayescal._core.keys import seed_of
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import ignoring_underflow
@@ -52,7 +52,7 @@ Keeps = Literal["order", "argmax", "nothing"]
 Computed = TypeVar("Computed")
 
 
-def _precision(given: Given) -> AbstractContextManager[Any]:
+def _precision(given: Given) -> AbstractContextManager[object]:
     """Return the context of a fit, in which accelerators compute in double precision."""
     if not given.on_device:
         return nullcontext()
@@ -234,7 +234,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Add posterior draws of the parameters to a fitted state, if there is a posterior."""
         return state
 
-    def _class_count(self, rows: Any) -> int:
+    def _class_count(self, rows: XArray) -> int:
         """Return the number of classes of rows of scores (n, 1) or (n, k)."""
         return 2 if self.binary else max(2, rows.shape[1])
 
@@ -293,7 +293,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         with np.errstate(over="ignore", under="ignore"):
             return without_absent(self.apply(self.state_, values), rows, self.inputs)
 
-    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
+    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: object) -> np.ndarray:
         """Convert probabilities at checked rows to the return value of ``predict_proba``."""
         return without_absent(probs, rows, self.inputs)
 
@@ -317,10 +317,10 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _as_parts(self) -> tuple[Any, Tree]:
         """Return the unfitted calibrator and the part of its state that predictions need."""
         fitted = as_fitted(self)
-        unfitted: Any = clone(fitted)
+        unfitted: AnyModel = clone(fitted)
         return unfitted.set_params(classes=None), needed(fitted._precomputed(self.state_))
 
-    def _map(self, state: State, scores: XArray) -> Any:
+    def _map(self, state: State, scores: XArray) -> AnyArray:
         """Compute probabilities at scores of any library in the user's units."""
         least = state.get("least_probabilities")
         values = transform(scores, self.inputs, self.domain, least)
@@ -347,7 +347,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             kept[purpose] = state, compute(state)
         return kept[purpose][1]
 
-    def apply(self, state: State, scores: XArray) -> Any:
+    def apply(self, state: State, scores: XArray) -> AnyArray:
         """Compute probabilities (m, k) at scores in the domain, given a fitted state."""
         return self._apply_in_blocks(self._precomputed(state), scores)
 
@@ -362,11 +362,11 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Return the most probable class (m,) for each row of scores."""
         return self._most_probable(self.predict_proba(scores))
 
-    def _most_probable(self, probs: Any) -> np.ndarray:
+    def _most_probable(self, probs: np.ndarray) -> np.ndarray:
         return self.classes_[np.argmax(probs, axis=1)]
 
     @staticmethod
-    def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:
+    def combine(calibrators: list[AnyModel], scores: list[np.ndarray]) -> np.ndarray:
         """Average the probabilities (m, k) of an ensemble of calibrators.
 
         Parameters
@@ -378,7 +378,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         parts = [c.predict_proba(s) for c, s in zip(calibrators, scores, strict=True)]
         return np.mean(parts, axis=0)
 
-    def _new_rows(self, scores: Any) -> np.ndarray:
+    def _new_rows(self, scores: UserData) -> np.ndarray:
         """Check new scores (n, 1) or (n, k) and bring columns into the order of the classes."""
         check_is_fitted(self)
         names = column_names(scores)
@@ -391,14 +391,14 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 scores = scores[names]
         return in_order(self._check_rows(scores, reset=False), names, self.classes_, "scores")
 
-    def _values(self, scores: Any) -> np.ndarray:
+    def _values(self, scores: object) -> np.ndarray:
         """Check new scores and convert them to the domain of the fitted calibrator."""
         return self._converted(self._new_rows(scores))
 
     def _converted(self, rows: np.ndarray) -> np.ndarray:
         return convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
 
-    def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
+    def _check_rows(self, scores: UserData, reset: bool) -> np.ndarray:
         """Check scores (n, 1) or (n, k); set or compare number and names of features."""
         return check_rows(self, scores, self.inputs, reset)
 

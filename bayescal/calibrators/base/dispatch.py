@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import array_api_compat
@@ -13,7 +13,15 @@ import numpy as np
 import sklearn
 from sklearn.base import clone
 
-from bayescal._core.arrays import XArray, accelerated, device, namespace, on_host, to_host
+from bayescal._core.arrays import (
+    Namespace,
+    XArray,
+    accelerated,
+    device,
+    namespace,
+    on_host,
+    to_host,
+)
 from bayescal._core.lazy import is_traced
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.predictions import are_exchanged
@@ -31,19 +39,33 @@ _METHODS = (
 )
 #: Attributes that may hold strings or objects, for which only NumPy has arrays.
 _NAMES = ("classes_", "feature_names_in_", "label_names_")
-_functions: WeakKeyDictionary[Any, PredictFunction] = WeakKeyDictionary()
+_functions: WeakKeyDictionary[Dispatched, PredictFunction] = WeakKeyDictionary()
+
+Method = TypeVar("Method", bound=Callable[..., object])
+E = TypeVar("E")
+
+
+class Dispatched(Protocol):
+    """What is asked of an estimator whose methods are dispatched."""
+
+    classes_: np.ndarray
+
+    def _takes_arrays(self) -> bool: ...
+    def as_function(self) -> PredictFunction: ...
+    def get_params(self, deep: bool = True) -> dict[str, object]: ...
+    def predict_proba(self, scores: object, /) -> XArray: ...
 
 
 class Location(NamedTuple):
     """The library and the device of an array."""
 
-    xp: Any
-    device: Any
+    xp: Namespace
+    device: object
 
     def __str__(self) -> str:
         return f"{self.xp.__name__} on {self.device}"
 
-    def convert(self, value: Any) -> Any:
+    def convert(self, value: object) -> Any:
         """Convert NumPy numbers to this library and device; return other values unchanged."""
         if isinstance(value, tuple):
             return tuple(self.convert(part) for part in value)
@@ -63,7 +85,7 @@ def location_of(array: XArray) -> Location | None:
     return Location(namespace(array), device(array))
 
 
-def has_double(xp: Any, device: Any) -> bool:
+def has_double(xp: Any, device: object) -> bool:
     """Return whether the library has double precision on the device."""
     if array_api_compat.is_jax_namespace(xp):
         return xp.asarray(0.0).dtype == np.float64
@@ -83,14 +105,14 @@ def dispatch_methods(cls: type) -> None:
             setattr(cls, name, published_at_once(run) if name in _FITS else run)
 
 
-def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
+def published_at_once(fit: Method) -> Method:
     """Wrap a method so that it fits a copy, whose attributes are adopted on success.
 
     If the fit raises, the estimator is unchanged and keeps the results of an earlier fit.
     """
 
     @wraps(fit)
-    def run(self: Any, *args: Any, **options: Any) -> XArray:
+    def run(self: Dispatched, *args: object, **options: object) -> object:
         draft = object.__new__(_working_class(self, getattr(self, "inputs", None)))
         vars(draft).update(vars(self))
         result = fit(draft, *args, **options)
@@ -98,16 +120,16 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
         self.__dict__ = vars(draft)
         return self if result is draft else result
 
-    return run
+    return cast("Method", run)
 
 
-def _working_class(estimator: Any, inputs: Any) -> type:
+def _working_class(estimator: object, inputs: object) -> type:
     """Return the class that implements an estimator for these ``inputs``."""
     kind = type(estimator)
     return getattr(kind, "_by_inputs", {}).get(inputs, kind) if isinstance(inputs, str) else kind
 
 
-def keep_options(estimator: Any) -> None:
+def keep_options(estimator: object) -> None:
     """Keep the options of a fit, which :func:`as_fitted` uses for predictions.
 
     Make a dictionary, which the copies of :func:`as_fitted` share, for what predictions precompute.
@@ -123,7 +145,7 @@ def _option_names(kind: Any) -> tuple[str, ...]:
     return tuple(kind._get_param_names())
 
 
-def as_fitted(estimator: Any) -> Any:
+def as_fitted(estimator: E) -> E:
     """Return an estimator with the options of its fit; later changes concern the next fit."""
     options = vars(estimator).get("_options")
     if options is None:
@@ -131,22 +153,22 @@ def as_fitted(estimator: Any) -> Any:
     fitted = object.__new__(_working_class(estimator, options.get("inputs")))
     vars(fitted).update(vars(estimator))
     vars(fitted).update(options)
-    return fitted
+    return cast("E", fitted)
 
 
-def _unfitted(option: Any) -> Any:
+def _unfitted(option: object) -> object:
     """Copy an option that is a calibrator or several, whose options may change later."""
     if isinstance(option, list | tuple):
         return type(option)(_unfitted(part) for part in option)
     return clone(option) if hasattr(type(option), "_takes_arrays") else option
 
 
-def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
+def dispatched(method: Method) -> Method:
     """Wrap a method of an estimator so that its first argument may be of any library."""
     name = method.__name__
     first = inspect.unwrap(method).__code__.co_varnames[1]
 
-    def answer(self: Any, x: Any, *args: Any, **options: Any) -> Any:
+    def answer(self: Dispatched, x: Any, *args: Any, **options: Any) -> object:
         location = location_of(x)
         if name in _FITS:
             _fit(self, method, location, x, args, options)
@@ -171,7 +193,7 @@ def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
         return location.convert(result)
 
     @wraps(method)
-    def run(self: Any, *args: Any, **options: Any) -> Any:
+    def run(self: Dispatched, *args: object, **options: object) -> object:
         if not args:
             args = (options.pop(first),) if first in options else ()
         if not args:
@@ -182,10 +204,10 @@ def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
             _explain(error, name, first, *args, *options.values())
             raise
 
-    return run
+    return cast("Method", run)
 
 
-def _explain(error: Exception, name: str, first: str, x: Any, *others: Any) -> None:
+def _explain(error: Exception, name: str, first: str, x: object, *others: object) -> None:
     """Raise a more helpful error if arguments are traced by JAX or exchanged."""
     if is_traced(x) or any(map(is_traced, others)):
         raise TypeError(
@@ -199,12 +221,12 @@ def _explain(error: Exception, name: str, first: str, x: Any, *others: Any) -> N
 
 
 def _fit(
-    estimator: Any,
-    method: Callable[..., Any],
+    estimator: Dispatched,
+    method: Callable[..., object],
     location: Location | None,
     x: XArray,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    args: tuple[object, ...],
+    options: dict[str, object],
 ) -> None:
     vars(estimator).pop("_fitted_in", None)
     if sklearn.get_config()["array_api_dispatch"]:
@@ -223,7 +245,7 @@ def _fit(
     vars(estimator)["_fitted_in"] = str(location)
 
 
-def _check_location(estimator: Any, name: str, location: Location | None) -> None:
+def _check_location(estimator: object, name: str, location: Location | None) -> None:
     """Raise if the estimator was fitted to arrays of another library or device."""
     fitted, given = (
         vars(estimator).get("_fitted_in"),
@@ -236,7 +258,7 @@ def _check_location(estimator: Any, name: str, location: Location | None) -> Non
         )
 
 
-def _function_of(estimator: Any) -> PredictFunction:
+def _function_of(estimator: Dispatched) -> PredictFunction:
     if estimator not in _functions:
         _functions[estimator] = estimator.as_function()
     return _functions[estimator]
@@ -249,7 +271,7 @@ def _double(location: Location, x: XArray) -> XArray:
     return xp.astype(x, wide) if wider else x
 
 
-def _is_allowed(estimator: Any, f: PredictFunction, values: XArray) -> bool:
+def _is_allowed(estimator: object, f: PredictFunction, values: XArray) -> bool:
     """Return whether scores are valid; otherwise the checks on the host raise."""
     columns = tuple(values.shape[1:])
     if columns != (f.columns,) and not (columns == () and f.columns == 1):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, matmul, namespace, on_host, wide
+from bayescal._core.arrays import AnyArray, AnyModel, XArray, matmul, namespace, on_host, wide
 from bayescal._core.chunks import even_block, slices
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import normal_cdf
@@ -26,7 +26,7 @@ def row_blocks(m: int, width: int) -> list[slice]:
     return slices(m, max(1, _FIT_BLOCK // width))
 
 
-def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
+def map_rows(function: Callable[[Any], Any], rows: AnyArray, width: int) -> AnyArray:
     """Apply a function to rows (m, ...) in blocks; it holds ``width`` numbers per row.
 
     Results have rows on their first axis. The function receives NumPy rows in float64. In JAX the
@@ -57,7 +57,7 @@ def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
     return results
 
 
-def _block_size(rows: Any) -> int:
+def _block_size(rows: AnyArray) -> int:
     if on_host(rows):
         return _BLOCK
     if isinstance(rows, jax.Array):
@@ -65,7 +65,9 @@ def _block_size(rows: Any) -> int:
     return _BLOCK if "cpu" in str(getattr(rows, "device", "cpu")).lower() else _LARGE_BLOCK
 
 
-def over_draws(estimator: Any, state: Any, scores: XArray, reduce: Callable[[Any], Any]) -> XArray:
+def over_draws(
+    estimator: AnyModel, state: Any, scores: XArray, reduce: Callable[[Any], Any]
+) -> XArray:
     """Reduce the probabilities (draws, m, k) of all parameter draws, in blocks of rows."""
     draws = state["theta_draws"]
     theta = namespace(draws).reshape(draws, (-1, draws.shape[-1]))
@@ -73,7 +75,7 @@ def over_draws(estimator: Any, state: Any, scores: XArray, reduce: Callable[[Any
     return map_rows(lambda rows: reduce(estimator._curves(state, theta, rows)), scores, width)
 
 
-def mean_of_draws(curves: Any) -> XArray:
+def mean_of_draws(curves: XArray) -> XArray:
     """Average probabilities (draws, m, k) over draws."""
     return namespace(curves).mean(curves, axis=0)
 
@@ -94,7 +96,7 @@ def ends_of_draws(curves: Any, level: float) -> Any:
     return xp.stack(ends, axis=1)
 
 
-def mixture_quantile(weights: XArray, mean: Any, spread: Any, level: float) -> XArray:
+def mixture_quantile(weights: XArray, mean: XArray, spread: XArray, level: float) -> XArray:
     """Compute quantiles (m,) of mixtures of normal distributions (c, m) by bisection."""
     xp = namespace(mean)
     quantiles = mean + NormalDist().inv_cdf(level) * spread

@@ -11,6 +11,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.arrays import AnyModel
 from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
@@ -33,7 +34,7 @@ def uncalibrated_losses(kept: KeptRows, inputs: str | None) -> np.ndarray | None
 
 def report_of_rows(
     kept: KeptRows,
-    fitted: Any,
+    fitted: AnyModel,
     losses: np.ndarray | None,
     uncalibrated: np.ndarray | None,
     in_sample: bool,
@@ -80,13 +81,13 @@ class Estimator(AcceptsOtherWords):
     #: Whether the report needs rows of the fit, besides the fitted state.
     _report_of_rows: ClassVar[bool] = True
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         dispatch_methods(cls)
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             """Raise the error of a missing attribute, and say what to use in its place."""
             if (advice := self._advice(name)) is not None:
                 message = f"{type(self).__name__} has no {name}: {advice}"
@@ -148,7 +149,7 @@ class Estimator(AcceptsOtherWords):
         """Return the weights of averaged calibrators by name."""
         return {}
 
-    def __getstate__(self: Any) -> dict[str, Any]:
+    def __getstate__(self: Any) -> dict[str, object]:
         self._materialize_report()
         state: Any = super().__getstate__()
         if "_kept_states" in state:

@@ -7,10 +7,11 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from bayescal._core.arrays import AnyModel
 from bayescal._core.files import write_atomically
 from bayescal._core.lazy import jax
 from bayescal._core.precision import float64
@@ -32,7 +33,7 @@ _TRACING_ERRORS = (
 
 
 def export(
-    calibrator: Any,
+    calibrator: AnyModel,
     path: str | os.PathLike[str],
     *,
     dtype: Literal["float32", "float64"] = "float32",
@@ -107,7 +108,7 @@ def export(
         partial.write_bytes(program)
 
 
-def _onnx(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
+def _onnx(f: PredictFunction, calibrator: object, dtype: str) -> bytes:
     import ndonnx  # pyright: ignore[reportMissingImports]
 
     scores = ndonnx.argument(shape=("m", f.columns), dtype=getattr(ndonnx, dtype))
@@ -121,11 +122,11 @@ def _onnx(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def _inputs(calibrator: Any) -> str:
+def _inputs(calibrator: object) -> str:
     return str(getattr(calibrator, "inputs", "features"))
 
 
-def _stablehlo(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
+def _stablehlo(f: PredictFunction, calibrator: object, dtype: str) -> bytes:
     with float64():
         (m,) = jax.export.symbolic_shape("m")
         scores = jax.ShapeDtypeStruct((m, f.columns), np.dtype(dtype))
@@ -133,7 +134,7 @@ def _stablehlo(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
         return bytes(program.serialize())
 
 
-def _torch(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
+def _torch(f: PredictFunction, calibrator: object, dtype: str) -> bytes:
     import torch  # pyright: ignore[reportMissingImports]
 
     kind = getattr(torch, dtype)
@@ -146,7 +147,7 @@ def _torch(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
     return file.getvalue()
 
 
-_FORMATS: dict[str, Callable[[PredictFunction, Any, str], bytes]] = {
+_FORMATS: dict[str, Callable[[PredictFunction, object, str], bytes]] = {
     ".onnx": _onnx,
     ".stablehlo": _stablehlo,
     ".pt2": _torch,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host
+from bayescal._core.arrays import AnyArray, AnyModel, Namespace, namespace, on_host
 from bayescal._core.lazy import is_traced, jax, registered
 from bayescal.calibrators.base.torch import as_module
 from bayescal.data.checks import check_level
@@ -55,12 +55,12 @@ class PredictFunction:
     [[0.5, 0.25, 0.25]]
     """
 
-    def __init__(self, owner: Any, state: Tree, columns: int) -> None:
+    def __init__(self, owner: AnyModel, state: Tree, columns: int) -> None:
         self._owner, self.columns = owner, columns
         self._arrays, self._constants = _split(state)
         self._copies: dict[Hashable, Any] = {}
 
-    def __call__(self, scores: Any) -> Any:
+    def __call__(self, scores: AnyArray) -> AnyArray:
         """Compute calibrated probabilities.
 
         Parameters
@@ -96,7 +96,9 @@ class PredictFunction:
             self._copies[key] = self.with_arrays(moved)
         return self._copies[key]
 
-    def with_state(self, function: Callable[[Tree, Any], Any], values: Any) -> Any:
+    def with_state(
+        self, function: Callable[[Tree, AnyArray], AnyArray], values: AnyArray
+    ) -> AnyArray:
         """Call ``function(state, values)`` with the state on the device of the values."""
         quiet = np.errstate(over="ignore", under="ignore", invalid="ignore")  # NaN gives NaN
         with quiet if on_host(values) else nullcontext():
@@ -137,7 +139,7 @@ class PredictFunction:
         other._arrays, other._copies = arrays, {}
         return other
 
-    def interval(self, scores: Any, level: float = 0.9) -> tuple[Any, Any]:
+    def interval(self, scores: AnyArray, level: float = 0.9) -> tuple[AnyArray, AnyArray]:
         """Compute the ends of central credible intervals, like ``predict_interval``.
 
         Parameters
@@ -172,7 +174,7 @@ class PredictFunction:
         """Whether the calibrator has a posterior."""
         return self._owner._has_ends(self._whole(self._arrays))
 
-    def _run(self, scores: Any, function: Callable[[Tree, Any], Any]) -> Any:
+    def _run(self, scores: AnyArray, function: Callable[[Tree, AnyArray], AnyArray]) -> AnyArray:
         try:
             xp = namespace(scores)
         except TypeError:
@@ -199,7 +201,7 @@ class PredictFunction:
             result = xp.astype(result, scores.dtype, copy=False)
         return xp.reshape(result, (*shape[:-1], *result.shape[1:])) if len(shape) > 2 else result
 
-    def _at(self, xp: Any, values: Any) -> Tree:
+    def _at(self, xp: Namespace, values: AnyArray) -> Tree:
         """Return the state on the device of the scores and in their type."""
         if on_host(values):
             return self._whole(self._arrays)
@@ -219,7 +221,7 @@ class PredictFunction:
         return f"PredictFunction({type(self._owner).__name__})"
 
 
-def at_least_single(scores: Any) -> Any:
+def at_least_single(scores: AnyArray) -> AnyArray:
     """Convert half precision to float32, and NumPy arrays to float64."""
     if on_host(scores):
         return scores.astype(np.float64, copy=False)
@@ -231,7 +233,7 @@ def at_least_single(scores: Any) -> Any:
 class _Static:
     """Constants of compiled programs: options, and numbers that determine the computation."""
 
-    def __init__(self, owner: Any, constants: Tree, columns: int) -> None:
+    def __init__(self, owner: AnyModel, constants: Tree, columns: int) -> None:
         self.owner, self.constants, self.columns = owner, constants, columns
         self._key = _options(owner), _frozen(constants), columns
 
@@ -246,7 +248,9 @@ def _flatten(f: PredictFunction) -> tuple[tuple[Tree], _Static]:
     return (f._arrays,), _Static(f._owner, f._constants, f.columns)
 
 
-def _unflatten(cls: type[PredictFunction], static: _Static, children: tuple[Tree]) -> Any:
+def _unflatten(
+    cls: type[PredictFunction], static: _Static, children: tuple[Tree]
+) -> PredictFunction:
     f = object.__new__(cls)
     f._owner, f.columns = static.owner, static.columns
     (f._arrays,), f._constants, f._copies = children, static.constants, {}
@@ -290,7 +294,7 @@ def _merge(arrays: Tree, constants: Tree) -> Tree:
     }
 
 
-def _map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
+def _map_leaves(function: Callable[[AnyArray], AnyArray], tree: Tree) -> Tree:
     return {
         name: _map_leaves(function, leaf) if isinstance(leaf, Mapping) else function(leaf)
         for name, leaf in tree.items()
@@ -309,14 +313,14 @@ def _frozen(constants: Tree) -> Hashable:
     )
 
 
-def _move(array: Any, xp: Any, dtype: Any, device: Any) -> Any:
+def _move(array: AnyArray, xp: Any, dtype: object, device: object) -> AnyArray:
     kind = xp if not on_host(array) else np
     if kind.isdtype(array.dtype, "real floating"):
         return xp.asarray(array, dtype=dtype, device=device)
     return xp.asarray(array, device=device)
 
 
-def _traced(arrays: Any) -> bool:
+def _traced(arrays: object) -> bool:
     return any(is_traced(leaf) for leaf in jax.tree.leaves(arrays))
 
 

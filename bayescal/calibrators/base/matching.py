@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, to_host
+from bayescal._core.arrays import AnyArray, XArray, to_host
 from bayescal._core.chunks import slices
 from bayescal.data.history import History
 from bayescal.data.rows import Source, Sums
@@ -140,21 +140,23 @@ def _gradients(
     return _Gradients(error, features, temperature, matrix)
 
 
-def _new_sums(gradients: Any, scores: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _new_sums(gradients: AnyArray, scores: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
     scores = np.asarray(to_host(scores), float)
     parts = slices(len(y), max(1, _NUMBERS // scores.shape[1]))
     sums = [gradients(scores[part], y[part]).total(weights[part]) for part in parts]
     return {"sums": np.sum(sums, axis=0)}
 
 
-def _parts(gradients: Any, history: History, domain: str) -> Iterator[tuple[slice, _Gradients]]:
+def _parts(
+    gradients: AnyArray, history: History, domain: str
+) -> Iterator[tuple[slice, _Gradients]]:
     """Yield slices of the rows of a history, and their gradients."""
     scores = history.filled(domain)[0]
     for part in slices(len(history.y), max(1, _NUMBERS // scores.shape[1])):
         yield part, gradients(scores[part], history.y[part])
 
 
-def _sums(gradients: Any, history: History, domain: str) -> Any:
+def _sums(gradients: Callable[..., Any], history: History, domain: str) -> Any:
     """Compute sums (q, p) of gradients at each of q rates."""
     weights = history.represented()
     return sum(

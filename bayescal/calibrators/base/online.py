@@ -179,7 +179,7 @@ class OnlineCalibrator(Calibrator):
         """Evaluate a fit at scores (n, k), for the gradients of its parameters."""
         return Stages(self.apply(state, scores), scores)
 
-    def _history_of_fit(self) -> dict[str, Any] | None:
+    def _history_of_fit(self) -> dict[str, np.ndarray] | None:
         """Return the history of the rows of a fit, if there was one."""
         if not hasattr(self, "state_"):
             return None
@@ -197,10 +197,10 @@ class OnlineCalibrator(Calibrator):
 
     def _read_further(
         self,
-        scores: Any,
-        y: Any,
+        scores: object,
+        y: object,
         classes: Classes,
-        sample_weight: Any,
+        sample_weight: object,
         earlier: dict[str, Any] | None,
     ) -> Given:
         """Read rows; those after the first call must be like the earlier ones."""

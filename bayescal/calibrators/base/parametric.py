@@ -6,13 +6,13 @@ import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, XArray
+from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import SamplingWarning, frames_to_caller
 from bayescal.calibrators.base.calibrator import Calibrator, State
@@ -29,7 +29,7 @@ from bayescal.regression.numpyro_models import Model
 Inference = Literal["map", "laplace", "nuts"]
 
 
-def posterior_of(estimator: Any) -> ParameterPosterior:
+def posterior_of(estimator: AnyModel) -> ParameterPosterior:
     """Return the posterior of a fitted estimator's parameters, or raise if it has none."""
     check_is_fitted(estimator)
     state = estimator.state_
@@ -81,7 +81,7 @@ class ParametricCalibrator(Calibrator):
         """Compute probabilities (..., m, k) for parameters (..., p)."""
 
     @abstractmethod
-    def _describe(self, state: State, theta: Any) -> State:
+    def _describe(self, state: State, theta: AnyArray) -> State:
         """Convert parameters (..., p) to arrays by public name."""
 
     @abstractmethod
@@ -126,7 +126,7 @@ class ParametricCalibrator(Calibrator):
         """
         if self.inputs == "top_logits":
             raise ValueError("inputs must be of whole rows for numpyro_model, got 'top_logits'")
-        copy: Any = clone(self)
+        copy: AnyModel = clone(self)
         data = as_source(copy, scores, y, sample_weight, MEMORY)
         copy.classes_ = data.classes
         rows = data.rows.all()
@@ -218,7 +218,7 @@ class ParametricCalibrator(Calibrator):
         return lower, upper
 
 
-def keep_draws(estimator: Any, draws: Draws) -> State:
+def keep_draws(estimator: AnyModel, draws: Draws) -> State:
     """Return draws as entries of the state; warn if chains are unmixed or draws too few."""
     r_hat, ess, min_ess, alternative = draws.r_hat.max(), draws.ess.min(), 100, "laplace"
     if estimator.inference == "laplace":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import X, XArray, namespace, on_host
+from bayescal._core.arrays import AnyArray, Array, X, XArray, namespace, on_host
 from bayescal._core.numerics import FLOOR, ignoring_underflow, log_softmax
 from bayescal._core.tables import html_table
 from bayescal.calibrators.base.draws import row_blocks
@@ -156,7 +156,7 @@ def row_losses(probs: XArray, codes: np.ndarray) -> np.ndarray:
 
 
 @ignoring_underflow
-def uncalibrated_row_losses(rows: Any, codes: np.ndarray, inputs: Inputs) -> np.ndarray:
+def uncalibrated_row_losses(rows: XArray, codes: np.ndarray, inputs: Inputs) -> np.ndarray:
     """Compute the log losses (n,) of uncalibrated scores (n, k) or (n, labels)."""
     return _of_observed(_losses_of_scores(rows, codes, inputs), codes)
 
@@ -176,7 +176,7 @@ def variances(probs: X, values: X) -> X:
 
 @ignoring_underflow
 def expected_losses(
-    predict: Callable[[Any], Any], rows: Any, codes: np.ndarray, inputs: str | None
+    predict: Callable[[Any], Any], rows: AnyArray, codes: np.ndarray, inputs: str | None
 ) -> Expected:
     """Compute the losses of the rows of a fit and their variances under its probabilities."""
     parts = []
@@ -189,7 +189,7 @@ def expected_losses(
 
 
 @ignoring_underflow
-def expected_of_probs(probs: XArray, codes: np.ndarray, uncalibrated: Any) -> Expected:
+def expected_of_probs(probs: XArray, codes: np.ndarray, uncalibrated: XArray | None) -> Expected:
     """Compute losses and variances from probabilities and losses before calibration."""
     probs = _by_class(probs, codes)
     losses = class_losses(probs)
@@ -217,12 +217,12 @@ def concatenate_expected(parts: Sequence[Expected]) -> Expected:
     return Expected(np.concatenate(losses), np.concatenate(loss_variances), gain_variance)
 
 
-def _by_class(probs: Any, codes: np.ndarray) -> Any:
+def _by_class(probs: AnyArray, codes: np.ndarray) -> Array:
     """Return probabilities (n, k), or (n, labels, 2) for multi-label codes."""
     return probs if codes.ndim == 1 else np.stack([1 - probs, probs], axis=2)
 
 
-def _losses_of_scores(rows: Any, codes: np.ndarray, inputs: Inputs) -> Any:
+def _losses_of_scores(rows: AnyArray, codes: np.ndarray, inputs: Inputs) -> AnyArray:
     """Compute the log losses (n, k) or (n, labels, 2) of all classes before calibration."""
     if codes.ndim == 2:
         return np.stack([_losses_of_scores(z[:, None], codes[:, 0], inputs) for z in rows.T], 1)
@@ -232,7 +232,7 @@ def _losses_of_scores(rows: Any, codes: np.ndarray, inputs: Inputs) -> Any:
     return namespace(logs).minimum(-logs, float(-np.log(FLOOR)))
 
 
-def _of_observed(losses: Any, codes: np.ndarray) -> np.ndarray:
+def _of_observed(losses: XArray, codes: np.ndarray) -> np.ndarray:
     """Select the losses (n,) of the observed labels; average over several labels."""
     if codes.ndim == 1:
         return np.asarray(losses[np.arange(len(codes)), codes])

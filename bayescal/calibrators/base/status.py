@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from bayescal._core.arrays import AnyModel
 from bayescal._core.optimize import Status
 from bayescal._core.warnings import frames_to_caller
 
@@ -28,12 +28,12 @@ _TRUNCATED = {
 }
 
 
-def remedies(calibrator: Any) -> dict[Status, str]:
+def remedies(calibrator: AnyModel) -> dict[Status, str]:
     """Return the remedy that a warning names for each status."""
     return {**_REMEDY, **_TRUNCATED} if calibrator.inputs == "top_logits" else _REMEDY
 
 
-def keep_status(estimator: Any, status: Status, remedy: dict[Status, str]) -> None:
+def keep_status(estimator: AnyModel, status: Status, remedy: dict[Status, str]) -> None:
     """Set ``status_``, and warn if the fit did not converge."""
     estimator.status_ = status.name.lower()
     if status != Status.CONVERGED:

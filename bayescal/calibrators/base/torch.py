@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from bayescal._core.arrays import Array, XArray
+
 #: Separates nested names in names of buffers, which must not contain dots.
 _SEPARATOR = "__"
 
@@ -31,9 +33,9 @@ def _class() -> type:
                 else:
                     self.empty[name] = array
 
-        def forward(self, scores: Any) -> Any:
+        def forward(self, scores: Array) -> XArray:
             """Return calibrated probabilities."""
-            arrays: dict[str, Any] = {}
+            arrays = {}
             moved = {name: array.to(scores.device) for name, array in self.empty.items()}
             for name, array in (*self.named_buffers(), *moved.items()):
                 *path, last = name.split(_SEPARATOR)
@@ -53,7 +55,7 @@ def _class() -> type:
     return CalibratorModule
 
 
-def as_module(function: Any, dtype: Any = None) -> Any:
+def as_module(function: object, dtype: object = None) -> Any:
     """Make a module with buffers of the type ``dtype``, by default PyTorch's default."""
     try:
         import torch  # pyright: ignore[reportMissingImports]

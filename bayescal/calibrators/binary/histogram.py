@@ -185,7 +185,7 @@ def _cut_on_device(
     return jnp.stack([cuts.astype(float), *beside, mass[cuts], positive[cuts]])
 
 
-def _sums_of_equal_width(bins: int, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _sums_of_equal_width(bins: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
     xp = np if on_host(scores) else jnp
     index: Any = width_cell_of_any(scores, bins, xp)
     terms = {"weight": weights, "positive": weights * y}

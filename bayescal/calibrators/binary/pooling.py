@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -120,7 +120,7 @@ def pool_ranking(ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
         ranking.refine(unsettled)
 
 
-def interpolate(at: Any, thresholds: Any, values: XArray) -> XArray:
+def interpolate(at: XArray, thresholds: XArray, values: XArray) -> XArray:
     """Interpolate linearly, constant outside; rounding never makes the result decrease.
 
     ``at`` (m,) are finite numbers of any size. ``thresholds`` (k,) strictly increase; at them the

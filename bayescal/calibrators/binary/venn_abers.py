@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, XArray, namespace, search
+from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, namespace, search
 from bayescal._core.binning import single_above, single_below, take_step
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import State
@@ -110,7 +110,7 @@ class VennAbers(OrderCalibrator):
 
     @ignoring_underflow
     def predict_interval(
-        self, scores: ArrayLike, *others: Any, **options: Any
+        self, scores: ArrayLike, *others: object, **options: object
     ) -> tuple[np.ndarray, np.ndarray]:
         """Compute the two probabilities of the second class, one of which is calibrated.
 
@@ -139,7 +139,7 @@ class VennAbers(OrderCalibrator):
         values = self._values(scores)
         return self._ends(self.state_, values)
 
-    def _ends(self, state: State, scores: XArray) -> tuple[Any, Any]:
+    def _ends(self, state: State, scores: XArray) -> tuple[AnyArray, AnyArray]:
         """Compute p_0 and p_1 (m,), where p_0 < p_1."""
         if "first" not in state:
             state = self._precompute(state)
@@ -154,7 +154,7 @@ class VennAbers(OrderCalibrator):
         return take_step(state["lower"], up_to, scores), take_step(state["upper"], below, scores)
 
     @staticmethod
-    def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:
+    def combine(calibrators: list[AnyModel], scores: list[np.ndarray]) -> np.ndarray:
         """Combine the predictions of the folds to those (m, 2) of a cross Venn-Abers predictor.
 
         The two probabilities are replaced by their geometric means over the folds, which minimizes

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, XArray
+from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray
 from bayescal.calibrators.combine.base import Several, State
 
 __all__ = ["Average"]
@@ -43,7 +43,7 @@ class Average(Several):
     """
 
     def _fit_parts(
-        self, parts: list[Any], scores: ArrayLike, y: ArrayLike, weights: ArrayLike | None
+        self, parts: list[AnyModel], scores: ArrayLike, y: ArrayLike, weights: ArrayLike | None
     ) -> list[Any]:
         kinds = sorted({part.inputs for part in parts})
         if len(kinds) > 1:
@@ -54,7 +54,7 @@ class Average(Several):
         check_is_fitted(self)
         return np.mean([part.predict_proba(scores) for part in self.calibrators_], axis=0)
 
-    def _map(self, state: State, scores: XArray) -> Any:
+    def _map(self, state: State, scores: XArray) -> AnyArray:
         total: Any = sum(
             part._map(its_state, scores) for part, its_state in self._with_states(state)
         )

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, XArray
+from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction
@@ -27,11 +27,11 @@ State = dict[str, Any]
 class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
     """A calibrator made of other calibrators, which receive its data and options."""
 
-    calibrators_: list[Any] = field(init=False)
+    calibrators_: list[AnyModel] = field(init=False)
     #: "converged", or the status of the first fit that did not converge.
     status_: str = field(init=False)
 
-    def _keep(self, fitted: list[Any]) -> None:
+    def _keep(self, fitted: list[AnyModel]) -> None:
         """Keep fitted calibrators, their status and the rows for a report."""
         self._forget_report()
         self.calibrators_ = fitted
@@ -73,7 +73,7 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
     def _as_parts(self) -> tuple[Any, State]:
         """Return the combination of unfitted calibrators, and their states by position."""
         parts = [part._as_parts() for part in self.calibrators_]
-        unfitted: Any = object.__new__(type(self))
+        unfitted: AnyModel = object.__new__(type(self))
         unfitted.calibrators_ = [calibrator for calibrator, _ in parts]
         return unfitted, {str(i): state for i, (_, state) in enumerate(parts)}
 
@@ -82,7 +82,7 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         return [(part, state[str(i)]) for i, part in enumerate(self.calibrators_)]
 
     @abstractmethod
-    def _map(self, state: State, scores: XArray) -> Any:
+    def _map(self, state: State, scores: XArray) -> AnyArray:
         """Compute probabilities at scores of any library in the user's units."""
 
     def _has_ends(self, state: State) -> bool:
@@ -94,7 +94,7 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
 class Several(ClassifierMixin, Combination):
     """A list of calibrators with the same task."""
 
-    calibrators: Sequence[Any]
+    calibrators: Sequence[AnyModel]
     classes: Classes = field(default=None, kw_only=True)
 
     classes_: np.ndarray = field(init=False)
@@ -109,7 +109,7 @@ class Several(ClassifierMixin, Combination):
         """Whether one of the calibrators is restricted to binary problems."""
         return any(getattr(part, "binary", False) for part in self._parts())
 
-    def _parts(self) -> list[Any]:
+    def _parts(self) -> list[AnyModel]:
         parts = self.calibrators
         if isinstance(parts, str) or not isinstance(parts, Sequence) or not len(parts):
             raise TypeError(f"calibrators must be a list of calibrators, got {parts!r}")
@@ -120,19 +120,21 @@ class Several(ClassifierMixin, Combination):
                 raise ValueError(f"calibrators must take whole rows to be combined, got {part!r}")
         return list(parts)
 
-    def _clone(self, part: Any) -> Any:
-        copy: Any = clone(part)
+    def _clone(self, part: object) -> Any:
+        copy: AnyModel = clone(part)
         if self.classes is not None and copy.classes is None:
             copy.set_params(classes=self.classes)
         return copy
 
-    def _keep(self, fitted: list[Any]) -> None:
+    def _keep(self, fitted: list[AnyModel]) -> None:
         super()._keep(fitted)
         keep_features(self, fitted[0])
         self.classes_ = fitted[0].classes_
 
     @ignoring_underflow
-    def fit(self, scores: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, scores: UserData, y: UserData = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fit all calibrators.
 
         Parameters
@@ -158,7 +160,7 @@ class Several(ClassifierMixin, Combination):
 
     @abstractmethod
     def _fit_parts(
-        self, parts: list[Any], scores: Any, y: Any, weights: ArrayLike | None
+        self, parts: list[AnyModel], scores: UserData, y: UserData, weights: ArrayLike | None
     ) -> list[Any]:
         """Fit clones of the calibrators."""
 
@@ -172,13 +174,13 @@ class Several(ClassifierMixin, Combination):
         return self.classes_[np.argmax(self.predict_proba(scores), axis=1)]
 
 
-def has_intervals(calibrator: Any) -> bool:
+def has_intervals(calibrator: object) -> bool:
     """Return whether a calibrator has credible intervals of any level."""
     method = getattr(calibrator, "predict_interval", None)
     return method is not None and "level" in inspect.signature(method).parameters
 
 
-def keep_features(owner: Any, first: Any) -> None:
+def keep_features(owner: object, first: object) -> None:
     """Copy scikit-learn's attributes of the columns from the first calibrator."""
     for name in ("n_features_in_", "feature_names_in_"):
         vars(owner).pop(name, None)  # from an earlier fit

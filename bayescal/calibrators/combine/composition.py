@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, XArray
+from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray
 from bayescal.calibrators.combine.base import Several, State
 
 __all__ = ["Composition", "compose"]
@@ -46,7 +46,7 @@ class Composition(Several):
     """
 
     def _fit_parts(
-        self, parts: list[Any], scores: Any, y: Any, weights: ArrayLike | None
+        self, parts: list[AnyModel], scores: UserData, y: UserData, weights: ArrayLike | None
     ) -> list[Any]:
         for part in parts[1:]:
             if part.inputs != "probs":
@@ -60,7 +60,7 @@ class Composition(Several):
             scores = fitted[-1].predict_proba(scores)
         return fitted
 
-    def predict_proba(self, scores: Any) -> Any:
+    def predict_proba(self, scores: UserData) -> Any:
         check_is_fitted(self)
         for part in self.calibrators_:
             scores = part.predict_proba(scores)
@@ -69,13 +69,13 @@ class Composition(Several):
     def _member_weights(self) -> dict[str, float]:
         return self.calibrators_[-1]._member_weights()
 
-    def _map(self, state: State, scores: XArray) -> Any:
+    def _map(self, state: State, scores: XArray) -> AnyArray:
         for part, part_state in self._with_states(state):
             scores = part._map(part_state, scores)
         return scores
 
 
-def compose(*calibrators: Any) -> Composition:
+def compose(*calibrators: object) -> Composition:
     """Compose calibrators in sequence: ``compose(Temperature(), KNN())``.
 
     Parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class BinaryReduction(Calibrator):
             for name, value in self._binary._precompute(part_state).items()
         }
 
-    def _binary_scores(self, first: Any, second: Any, log_prob: Any) -> XArray:
+    def _binary_scores(self, first: XArray, second: XArray, log_prob: XArray) -> XArray:
         """Compute the scores (n,) or two logits (n, 2) that the binary calibrator takes.
 
         ``first`` and ``second`` are log probabilities (n,), and ``log_prob`` is the logarithm of

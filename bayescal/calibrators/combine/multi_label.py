@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, XArray, namespace
+from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, namespace
 from bayescal.calibrators.base.dispatch import dispatched
 from bayescal.calibrators.combine.base import Combination, State, has_intervals
 from bayescal.data.kept_rows import keep_rows
@@ -55,7 +55,7 @@ class MultiLabel(Combination):
     [[0.5, 0.0]]
     """
 
-    calibrator: Any
+    calibrator: AnyModel
 
     label_names_: np.ndarray | None = field(init=False)
 
@@ -129,7 +129,7 @@ class MultiLabel(Combination):
         by_label = [part._member_weights() for part in self.calibrators_]
         return {name: float(np.mean([w[name] for w in by_label])) for name in by_label[0]}
 
-    def _map(self, state: State, scores: XArray) -> Any:
+    def _map(self, state: State, scores: XArray) -> AnyArray:
         parts = enumerate(self._with_states(state))
         columns = [part._map(s, scores[:, j])[:, 1] for j, (part, s) in parts]
         return namespace(scores).stack(columns, axis=1)

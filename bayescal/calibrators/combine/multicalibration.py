@@ -207,7 +207,9 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
         members = members[order]
         # Weights that are not counts are scaled to the effective number of rows.
         w = w if data.whole else w * (effective_size(w.sum(), w @ w) / w.sum())
-        self.tolerance_ = self.tolerance or _noise(float(w.sum()), members.shape[1] * (bins + 1))
+        # Correct probabilities rarely exceed this violation in any cell.
+        noise = math.sqrt(math.log(2 * members.shape[1] * (bins + 1)) / (2 * float(w.sum())))
+        self.tolerance_ = self.tolerance or noise
         state = _BoostingState(p, target, w, members, bins, data.precision)
         patches, losses = [], [state.loss()]
         while (worst := state.worst())[0] > self.tolerance_ and len(patches) < max_patches:
@@ -361,8 +363,3 @@ def _count(probs: ArrayLike) -> int:
 def _with_all(members: np.ndarray) -> np.ndarray:
     """Append the group of all rows."""
     return np.concatenate([members, np.ones((len(members), 1), bool)], axis=1)
-
-
-def _noise(n: float, cells: int) -> float:
-    """Compute the violation that correct probabilities of n rows rarely exceed in any cell."""
-    return math.sqrt(math.log(2 * cells) / (2 * n))

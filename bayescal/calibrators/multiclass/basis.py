@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, matmul, namespace
+from bayescal._core.arrays import AnyArray, Array, XArray, matmul, namespace
 
 #: A row is predicted by centers that leave so small a share of its variance unknown.
 _PREDICTED = 1e-3
@@ -30,10 +30,10 @@ class Basis(NamedTuple):
     features with which a standard normal prior is the kernel's Gaussian process.
     """
 
-    directions: Any
-    centers: Any
-    whiten: Any
-    length: Any
+    directions: AnyArray
+    centers: AnyArray
+    whiten: AnyArray
+    length: AnyArray
 
     @classmethod
     def of_directions(cls, directions: XArray) -> Basis:
@@ -53,7 +53,7 @@ def no_directions(k: int) -> np.ndarray:
     return np.empty((k, 0), np.float32)
 
 
-def main_directions(x: Any, rank: int) -> Any:
+def main_directions(x: Array, rank: int) -> XArray:
     """Compute up to ``rank`` main directions (k, r) of centered log probabilities (n, k).
 
     Two rounds of subspace iteration take O(n k r) each. They start from combinations of the rows,

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, device, namespace, search
-from bayescal._core.binning import (
-    SINGLE,
-    binned_error,
-    border_ends,
-    equal_mass_cuts,
-)
+from bayescal._core.arrays import AnyArray, XArray, device, namespace, search
+from bayescal._core.binning import SINGLE, binned_error, border_ends, equal_mass_cuts
 from bayescal._core.numerics import differences
 from bayescal.data.order.equal_mass import mass_sums
 from bayescal.data.order.ranking import single_middles
@@ -39,9 +34,9 @@ class TopClass(NamedTuple):
     mass: networks are often so confident that only 1 - confidence distinguishes rows.
     """
 
-    top: Any
-    confidence: Any
-    level: Any
+    top: AnyArray
+    confidence: AnyArray
+    level: AnyArray
 
 
 def top_class(probs: XArray, binning: Binning) -> TopClass:
@@ -57,7 +52,7 @@ def top_class(probs: XArray, binning: Binning) -> TopClass:
     return TopClass(top, confidence, -xp.log(xp.maximum(rest / total, tiny)))
 
 
-def find_bin(edges: Any, level: Any, binning: Binning) -> Any:
+def find_bin(edges: AnyArray, level: AnyArray, binning: Binning) -> AnyArray:
     """Find the bin (m,) of each level.
 
     Confidences are computed, so those within rounding errors of single precision count as borders.
@@ -129,7 +124,7 @@ def _least(error: Callable[[float], float], grid: np.ndarray) -> tuple[float, fl
     return float(near[best]), errors[best]
 
 
-def softmax_below(calibrated: Any, below: Any) -> XArray:
+def softmax_below(calibrated: XArray, below: XArray) -> XArray:
     """Compute probabilities (m, k) from calibrated logits minus the largest of their row.
 
     ``below`` are the original logits minus the largest of their row. Positive probabilities stay

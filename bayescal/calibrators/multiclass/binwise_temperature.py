@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import AnyArray, namespace
 from bayescal._core.numerics import differences
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
@@ -140,7 +140,7 @@ class BinwiseTemperature(Calibrator):
             "status": np.asarray(int(status)),
         }
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: AnyArray) -> AnyArray:
         xp, below = namespace(scores), differences(scores)
         index = find_bin(state["edges"], top_class(xp.exp(below), self.binning).level, self.binning)
         most = float(xp.finfo(below.dtype).max)

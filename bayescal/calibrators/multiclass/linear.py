@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, device, matmul, namespace, on_host, wide
+from bayescal._core.arrays import AnyArray, XArray, device, matmul, namespace, on_host, wide
 from bayescal._core.numerics import scaled_softmax, softmax, unit_of
 from bayescal._core.optimize import Minimum, Status
 from bayescal.calibrators.base.calibrator import State
@@ -58,7 +58,7 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
             return Design(*rows, xp.concat([rows.scores, ones], axis=1))
         return Design(*rows, ones, rows.scores)
 
-    def _describe(self, state: State, theta: Any) -> State:
+    def _describe(self, state: State, theta: AnyArray) -> State:
         k, xp = int(state["present"].sum()), namespace(theta)
         if self._by_matrix:
             matrix = xp.reshape(theta, (*theta.shape[:-1], k, k + 1))
@@ -69,7 +69,7 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         coef, intercept = self._centered(coef, intercept)
         return {"coef": (one + coef) / state["unit"], "intercept": intercept}
 
-    def _centered(self, coef: XArray, intercept: Any) -> tuple[Any, Any]:
+    def _centered(self, coef: XArray, intercept: np.ndarray) -> tuple[AnyArray, AnyArray]:
         """Center parameters over classes if no penalty determines their mean."""
         return coef, intercept
 
@@ -202,7 +202,7 @@ class StructuredCalibrator(LinearCalibrator):
         return Stages(self.apply(state, scores), _smoothed(state, scores), first)
 
 
-def _smoothed(state: State, scores: Any) -> Any:
+def _smoothed(state: State, scores: AnyArray) -> AnyArray:
     return smooth(scores, state["inverse"], state["smoothing"])
 
 

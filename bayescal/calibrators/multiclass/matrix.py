@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace
+from bayescal._core.arrays import AnyArray, XArray, namespace
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.data.checks import check_strength
@@ -140,7 +140,7 @@ class Matrix(LinearCalibrator):
         }
         return _strengths(*best, k, total, unit), chosen
 
-    def _centered(self, coef: XArray, intercept: Any) -> tuple[Any, Any]:
+    def _centered(self, coef: XArray, intercept: np.ndarray) -> tuple[AnyArray, AnyArray]:
         xp = namespace(coef)
         if self.off_diagonal == 0:
             coef = coef - xp.mean(coef, axis=-2, keepdims=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, device, matmul, namespace
+from bayescal._core.arrays import AnyArray, XArray, device, matmul, namespace
 from bayescal._core.numerics import scaled_softmax
 from bayescal.calibrators.multiclass.basis import (
     Basis,
@@ -122,7 +122,7 @@ class Layout(NamedTuple):
         return slice(start, self.last if behind else self.first + 1)
 
 
-def smooth(scores: Any, inverse: Any, smoothing: Any) -> Any:
+def smooth(scores: AnyArray, inverse: AnyArray, smoothing: AnyArray) -> AnyArray:
     """Compute log((1 - e) softmax(s z) + e / k); leading axes are those of s (..., 1, 1)."""
     probs = scaled_softmax(scores, inverse)
     return namespace(probs).log(probs * (1 - smoothing) + smoothing / scores.shape[-1])
@@ -189,7 +189,7 @@ def penalties(member: Member, dimensions: Dimensions) -> np.ndarray:
     return 2.0 * np.concatenate([matrix, np.full(k, member.diagonal * k), shared])
 
 
-def member_logits(member: Member, theta: Any, x: Any, basis: Basis) -> Any:
+def member_logits(member: Member, theta: np.ndarray, x: np.ndarray, basis: Basis) -> AnyArray:
     """Compute a member's logits at log probabilities x (n, k); for draws (s, p), (s, n, k).
 
     Arrays may be of any library.
@@ -202,7 +202,7 @@ def member_logits(member: Member, theta: Any, x: Any, basis: Basis) -> Any:
 
 def make_features(
     x: XArray, layout: Layout, basis: Basis, confidence: bool = True
-) -> tuple[Any, Any]:
+) -> tuple[AnyArray, AnyArray]:
     """Compute features (..., n, m) and confidences (..., n, 4) of log probabilities (..., n, k).
 
     Arrays may be of any library; see :func:`feature_rows` and :func:`confidence_rows`.

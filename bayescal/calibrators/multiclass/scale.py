@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core import numerics
-from bayescal._core.arrays import namespace, on_host
+from bayescal._core.arrays import Array, namespace, on_host
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import unit_of
 from bayescal._core.optimize import IntervalMinimum, Status, newton_on_interval
@@ -41,12 +41,12 @@ differences = partial(numerics.differences, lowest=-1e100)
 class Columns(NamedTuple):
     """Logits of rows minus the largest logit of the row, classes first (k, b)."""
 
-    below: Any
+    below: Array
     #: Logits of the labels (b,), and weights (b,).
-    label: Any
-    weights: Any
+    label: Array
+    weights: Array
     #: Offsets (k, 1) that are added to logits after the multiplication, if any.
-    offset: Any = None
+    offset: Array | None = None
 
 
 #: Called with rows, the ``unit`` that logits are divided by, and whether precision is ``single``.

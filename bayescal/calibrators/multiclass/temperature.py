@@ -151,7 +151,7 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
         below, y, weights = rows._replace(scores=differences(rows.scores))
         label = below[np.arange(len(y)), y]
 
-        def loss(values: dict[str, Any]) -> jax.Array:
+        def loss(values: dict[str, XArray]) -> jax.Array:
             s = values["inverse_temperature"]
             log_sums = jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
             return jnp.asarray(weights) @ (log_sums - s * jnp.asarray(label))

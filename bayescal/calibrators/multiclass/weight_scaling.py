@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import AnyArray, namespace
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.multiclass.binwise import (
     BINNINGS,
@@ -144,7 +144,7 @@ class WeightScaling(Calibrator):
             "objective": np.asarray(error),
         }
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: AnyArray) -> AnyArray:
         xp = namespace(scores)
         index = find_bin(state["edges"], top_class(scores, self.binning).level, self.binning)
         alpha = xp.take(state["alpha"], index, axis=0)[:, None]

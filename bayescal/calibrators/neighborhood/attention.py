@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bayescal._core.arrays import Array, Arrays, XArray, namespace
+from bayescal._core.arrays import AnyArray, Array, Arrays, namespace
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import subtract_maximum
@@ -47,11 +47,7 @@ class Keys(NamedTuple):
 
 
 def prepare_keys(
-    keys: Array,
-    bias: Array,
-    values: Array,
-    dtype: npt.DTypeLike,
-    groups: Array | None = None,
+    keys: Array, bias: Array, values: Array, dtype: npt.DTypeLike, groups: Array | None = None
 ) -> Keys:
     """Copy keys (n, d) and values (n, v) to the device, and split them into blocks.
 
@@ -60,14 +56,15 @@ def prepare_keys(
     ``bias`` (g, n) is added to the scores of each bandwidth, for example logarithms of weights.
     ``groups`` are integers (n,). Exponentials and averages are of ``dtype``, float64 or float32.
     """
-    n = len(keys)
+    n, xp = len(keys), namespace(values)
+    with_ones = xp.concat([values, xp.ones((n, 1), dtype=values.dtype)], axis=1)
     padded = padded_length(n)
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
 
-    to_device: Callable[..., Any] = np.asarray if is_forked() else jnp.asarray
+    to_device: Callable[..., object] = np.asarray if is_forked() else jnp.asarray
 
-    def blocks(array: Any, fill: float, dtype: npt.DTypeLike) -> Array:
+    def blocks(array: AnyArray, fill: float, dtype: npt.DTypeLike) -> Array:
         """Split rows into blocks; pad the last one."""
         widths = [(0, count * block - n)] + [(0, 0)] * (array.ndim - 1)
         whole = namespace(array).pad(array.astype(dtype), widths, constant_values=fill)
@@ -77,7 +74,7 @@ def prepare_keys(
         return Keys(
             blocks(keys, 0, np.float64),
             blocks(bias.T, -np.inf, np.float64).swapaxes(1, 2),
-            blocks(_with_ones(values), 0, dtype),
+            blocks(with_ones, 0, dtype),
             None if groups is None else blocks(groups, -1, np.int32),
             to_device(-(-n // block), np.int32),
         )
@@ -86,11 +83,6 @@ def prepare_keys(
 def is_forked() -> bool:
     """Whether this is a forked child of the process in which JAX has threads."""
     return os.getpid() != _PROCESS
-
-
-def _with_ones(values: XArray) -> XArray:
-    xp = namespace(values)
-    return xp.concat([values, xp.ones((len(values), 1), dtype=values.dtype)], axis=1)
 
 
 def attend(
@@ -177,7 +169,7 @@ def attend_and_sum(
 
 
 def _by_chunk(
-    all_rows: Any, keys: Keys, inverse: jax.Array, width: int, then: Callable[..., jax.Array]
+    all_rows: object, keys: Keys, inverse: jax.Array, width: int, then: Callable[..., jax.Array]
 ) -> jax.Array:
     """Map a function over the averages (g, width, v) of chunks of queries."""
     dtype = keys.values.dtype

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace, wide
+from bayescal._core.arrays import AnyArray, Array, XArray, namespace, wide
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.data.checks import check_choice, check_level
@@ -25,13 +25,13 @@ _ROUNDING = 1e-12
 class DistinctRows(NamedTuple):
     """Distinct rows of probabilities (m, k), in an order that is independent of the input."""
 
-    probabilities: Any
+    probabilities: AnyArray
     #: Proportions of the classes in the weight of equal rows (m, k).
-    observed: Any
+    observed: AnyArray
     #: Sums of the weights of equal rows (m,).
-    weights: Any
+    weights: AnyArray
 
-    def values(self, assumption: Assumption) -> Any:
+    def values(self, assumption: Assumption) -> AnyArray:
         """Return the values (m, k) to average over neighbors: errors p - y, or labels y."""
         if assumption == "labels":
             return self.observed
@@ -51,7 +51,7 @@ def merge(scores: XArray, y: np.ndarray, weights: np.ndarray) -> DistinctRows:
     return DistinctRows(scores[first], observed / total[:, None], total)
 
 
-def floored_log(probabilities: Any) -> XArray:
+def floored_log(probabilities: XArray) -> XArray:
     """Compute the logarithm of probabilities, which are raised to the smallest normal float32.
 
     A zero stands for a probability that is too small for float32, not for certainty. The floor
@@ -87,7 +87,7 @@ class NeighborhoodCalibrator(Calibrator):
         check_choice(self.assumption, "assumption", ("errors", "labels"))
         check_crop(self.crop)
 
-    def _calibrated(self, scores: XArray, averages: Any, crop: Any) -> Any:
+    def _calibrated(self, scores: XArray, averages: XArray, crop: Any) -> AnyArray:
         """Compute probabilities from averages (..., m, k) over neighbors; clip and normalize."""
         moved = averages if self.assumption == "labels" else scores - averages
         xp = namespace(moved)
@@ -95,7 +95,7 @@ class NeighborhoodCalibrator(Calibrator):
         return inside / xp.sum(inside, axis=-1, keepdims=True)
 
     def _losses(
-        self, averages: Any, scores: XArray, y: np.ndarray, weights: np.ndarray
+        self, averages: Array, scores: XArray, y: np.ndarray, weights: np.ndarray
     ) -> np.ndarray:
         """Compute weighted sums of log losses (candidates,) of averages (candidates, m, k)."""
         rows, crop = np.arange(len(y)), crop_floor(self.crop, scores.shape[1])

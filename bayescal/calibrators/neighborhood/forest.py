@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, device, namespace, on_host, take_in_rows
+from bayescal._core.arrays import AnyArray, XArray, device, namespace, on_host, take_in_rows
 from bayescal._core.chunks import slices
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood import trees as _trees
@@ -188,7 +188,7 @@ class Forest(NeighborhoodCalibrator):
         averages = xp.mean(xp.reshape(means, (-1, count, k)), axis=1)
         return self._calibrated(scores, averages, state["crop"])
 
-    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
         if not on_host(scores):
             return super()._apply_in_blocks(state, scores)
         # Only rows that have not reached a leaf continue, and means are one sparse product.
@@ -320,7 +320,6 @@ def _add_held_out(
         index = indices.reshape(4, count, n).transpose(2, 1, 0).reshape(-1)
         data = data.reshape(count, n, 4).transpose(1, 0, 2).reshape(-1)
         matrix = csr_array(
-            (data, index, np.arange(0, len(index) + 1, 4 * count)),
-            shape=(n, 2 * count * (n + 1)),
+            (data, index, np.arange(0, len(index) + 1, 4 * count)), shape=(n, 2 * count * (n + 1))
         )
         averages[number] += matrix @ sums.reshape(-1, k)

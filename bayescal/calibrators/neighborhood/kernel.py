@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import Array, XArray, matmul, namespace, on_host
+from bayescal._core.arrays import AnyArray, Array, XArray, matmul, namespace, on_host
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import softmax
@@ -153,7 +153,7 @@ class Kernel(NeighborhoodCalibrator):
             self._choose("bandwidth", _CANDIDATES, in_memory, held_out) | merge(*in_memory).state()
         )
 
-    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
         if not on_host(scores):
             return super()._apply_in_blocks(state, scores)
         bandwidths = state["bandwidth"].reshape(1)
@@ -186,7 +186,9 @@ class Kernel(NeighborhoodCalibrator):
         """Compute queries (m, k), whose products with the keys divided by h are the scores."""
         return floored_log(scores) if self.kernel == "dirichlet_mixture" else scores
 
-    def _keys(self, probs: XArray, weights: XArray, bandwidths: np.ndarray) -> tuple[Any, Any]:
+    def _keys(
+        self, probs: XArray, weights: XArray, bandwidths: np.ndarray
+    ) -> tuple[AnyArray, AnyArray]:
         """Compute keys (m, k) and biases (g, m) for all bandwidths, as NumPy or JAX arrays."""
         xp = namespace(probs)
         keys, bias = probs, xp.zeros((len(bandwidths), len(probs)))

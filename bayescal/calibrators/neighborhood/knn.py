@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace, on_host
+from bayescal._core.arrays import AnyArray, XArray, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
@@ -114,7 +114,7 @@ class KNN(NeighborhoodCalibrator):
 
         return self._choose("k", candidates, in_memory, held_out) | merge(*in_memory).state()
 
-    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
         if not on_host(scores):
             return super()._apply_in_blocks(state, scores)
         # A search is faster than sorting.

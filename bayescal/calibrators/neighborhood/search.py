@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, matmul, namespace, take_in_rows
+from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, take_in_rows
 from bayescal._core.chunks import slices
 
 #: Number of closenesses in memory at once: 32 MiB.
@@ -27,12 +27,12 @@ class Index(NamedTuple):
     Keys are (k, m), biases and weights (m,) and values (m, v).
     """
 
-    keys: Any
-    bias: Any
+    keys: np.ndarray
+    bias: np.ndarray
     #: Bound of the sum of absolute products; zero if all products have the sign of their sum.
     scale: float
-    weights: Any
-    values: Any
+    weights: np.ndarray
+    values: np.ndarray
 
 
 class Candidates(NamedTuple):
@@ -81,7 +81,7 @@ def neighbor_means(
         yield part, np.stack(means)
 
 
-def sorted_means(index: Index, queries: Any, number: Any) -> XArray:
+def sorted_means(index: Index, queries: AnyArray, number: AnyArray) -> XArray:
     """Compute means over neighbors (q, v) for one number, with arrays of any library.
 
     All points are sorted: O(q m (k + log m)) time, and memory for queries times points.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import XArray, matmul, namespace, on_host
+from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.estimator import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.base.parametric import ParametricCalibrator
@@ -350,7 +350,7 @@ class StackedScaling(ParametricCalibrator):
         counted = {f"draws_of_{i}": np.asarray(count) for i, count in enumerate(counts)}
         return state | counted | {"theta_draws": draws[np.argsort(chosen, kind="stable")]}
 
-    def _describe(self, state: State, theta: Any) -> State:
+    def _describe(self, state: State, theta: AnyArray) -> State:
         """Split draws into parameters of members, the weights, the scale, and the drawn member."""
         members, stack = _stack(state)
         names = [f"theta_{name}" for name in _names(state)]

@@ -67,7 +67,7 @@ class Plan(NamedTuple):
         slots.append(Slot(plain.sizes, slice(plain.last), np.arange(plain.length), plain))
         return cls(members, scale, layout, plain, basis, slots)
 
-    def extend(self, member: int, fits: Mapping[Job, tuple[np.ndarray, Any]]) -> np.ndarray:
+    def extend(self, member: int, fits: Mapping[Job, tuple[np.ndarray, object]]) -> np.ndarray:
         """Make parameters of a member from those of the one that differs by having no kernel.
 
         They are zero if there is none.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from bayescal._core.arrays import XArray, namespace
+from bayescal._core.arrays import AnyArray, Array, XArray, namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
 from bayescal.calibrators.multiclass.basis import Dimensions
@@ -114,11 +113,11 @@ def slope_by_log_scale(member: Member, stack: Stack, theta: np.ndarray, scores: 
 def apply_steps(
     members: Sequence[Member],
     stack: Stack,
-    thetas: Sequence[Any],
-    steps: Any,
+    thetas: Sequence[XArray],
+    steps: Array,
     counts: Sequence[int],
-    scores: Any,
-) -> Any:
+    scores: AnyArray,
+) -> Array:
     """Compute probabilities (s, n, k): each draw's by its member, linear in its step of the scale.
 
     A member can undo a step by its factors, so that both may be far from the fit together, where

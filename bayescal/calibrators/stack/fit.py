@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace, on_host
+from bayescal._core.arrays import AnyArray, XArray, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences, softmax
 from bayescal._core.optimize import Search, Status, newton_on_interval
@@ -88,12 +88,12 @@ class Fitted(NamedTuple):
     stack: Stack
     folds: FoldedRows
     #: Log probabilities (m, members) of labels by fits to the other folds, if there are several.
-    held: Any
+    held: AnyArray
     #: At most 1,250 rows that stand for all.
     sample: Rows
 
 
-def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
+def fit_scale(scores: AnyArray, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
     """Fit the scale of some rows, with the prior N(0, 1) of the log inverse temperature.
 
     The proportion of the uniform distribution is 0.5 / (n + 1).
@@ -171,7 +171,7 @@ def count_units(weights: np.ndarray) -> float:
 
 
 def fit_members(
-    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: Any, each: Any
+    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: object, each: object
 ) -> tuple[list[np.ndarray], dict[Job, np.ndarray]]:
     """Fit all members to all rows, and from there to those of all folds but one.
 
@@ -299,10 +299,10 @@ def _leave_out(rows: Rows, out: np.ndarray) -> Rows:
     return rows._replace(weights=np.where(out, 0, rows.weights))
 
 
-def mixture(members: Sequence[Member], stack: Stack, share: Any, scores: Any) -> Any:
+def mixture(members: Sequence[Member], stack: Stack, share: XArray, scores: XArray) -> np.ndarray:
     """Mix the probabilities (n, k) of members by their weights, for arrays of any library."""
     x = smooth(scores, *stack.scale)
-    total: Any = sum(
+    total = sum(
         share[i] * softmax(member_logits(member, theta, x, stack.basis))
         for i, (member, theta) in enumerate(zip(members, stack.thetas, strict=True))
     )

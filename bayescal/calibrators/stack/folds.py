@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from bayescal._core.arrays import on_host
+from bayescal._core.arrays import AnyArray, on_host
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
 from bayescal._core.threads import threads
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.stack.kernels import SMALL
 from bayescal.data.blocks.reader import rows_of_sample
-from bayescal.data.folds.buckets import (
-    Buckets,
-    bucket_count,
-    bucket_of,
-    key_hashes,
-    with_labels,
-)
+from bayescal.data.folds.buckets import Buckets, bucket_count, bucket_of, key_hashes, with_labels
 from bayescal.data.folds.deal import FoldedRows, deal_rows, score_keys
 from bayescal.data.order.classes import canonical_order
 
@@ -69,7 +61,7 @@ def sample_hashes(hashes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, 
 
 
 def fold_rows(
-    scores: Any, y: np.ndarray, weights: np.ndarray, count: int
+    scores: AnyArray, y: np.ndarray, weights: np.ndarray, count: int
 ) -> tuple[FoldedRows, np.ndarray, np.ndarray]:
     """Deal rows to folds; return these, and some rows that stand for all, with their weights."""
     n, k = scores.shape

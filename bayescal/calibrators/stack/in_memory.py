@@ -29,7 +29,7 @@ from bayescal.regression.softmax.objective import split
 _FEW = 1 << 12
 
 
-def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: Any) -> list[Block]:
+def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: object) -> list[Block]:
     """Make what fits use of rows, in blocks that the processor's cache holds."""
     parts = block_rows(len(rows.y), plan.layout.k)
     return [make_block(rows.take(part), scale, plan.layout, plan.basis, dtype) for part in parts]
@@ -74,7 +74,7 @@ class InMemory(Designs):
         if self._together:
             return super().run(searches)
 
-        def one(job: Job) -> Any:
+        def one(job: Job) -> object:
             search = {job: searches[job]}
             return run_together(search, lambda at: {job: self._losses(job, at[job])})[job]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, matmul, namespace, on_host
+from bayescal._core.arrays import AnyModel, Array, XArray, matmul, namespace, on_host
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimize import Search, run_together
@@ -77,13 +77,13 @@ def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, fl
     return shares, loss(shares) - total
 
 
-def log_mean(logs: Any, share: Any) -> Any:
+def log_mean(logs: Array, share: XArray) -> XArray:
     """Compute log(exp(logs) @ share) (n,) of logs (n, q)."""
     xp, top = namespace(logs), logs.max(axis=1)
     return top + xp.log(matmul(xp.exp(logs - top[:, None]), share))
 
 
-def mix(held: XArray, weights: np.ndarray, start: Any = None) -> np.ndarray:
+def mix(held: XArray, weights: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
     """Find weights (q,) of a mixture of log probabilities (n, q) of the labels.
 
     They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2).
@@ -126,13 +126,13 @@ def climb(share: np.ndarray, weight: float, small: float = 1e-16) -> Search:
     return share / share.sum()
 
 
-def _parts(held: Any) -> Any:
+def _parts(held: Array) -> AnyModel:
     """Compute probabilities (n, members) in units of the greatest of their row."""
     xp = namespace(held)
     return xp.exp(held - held.max(axis=1, keepdims=True))
 
 
-def mix_terms(weights: XArray, parts: Any, share: XArray) -> tuple[Any, Any, Any]:
+def mix_terms(weights: XArray, parts: XArray, share: XArray) -> tuple[float, XArray, XArray]:
     """Compute the log likelihood of a mixture, its gradient (q,), and minus its Hessian (q, q)."""
     mixed = matmul(parts, share)
     ratio = parts / mixed[:, None]

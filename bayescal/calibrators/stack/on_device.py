@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import AnyArray
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
 from bayescal.calibrators.multiclass.basis import Basis
@@ -57,7 +57,7 @@ class OnDevice(Designs):
             logs[job.member].append(_held_out(*arguments))
         return _together(logs)
 
-    def _arguments(self, job: Job, theta: np.ndarray) -> tuple[Any, ...]:
+    def _arguments(self, job: Job, theta: np.ndarray) -> tuple[object, ...]:
         slot = self._plan.slot(job.member)
         every = np.zeros(slot.layout.length)
         every[slot.positions] = theta
@@ -70,7 +70,9 @@ def _smooth(scores: jax.Array, scale: Scale) -> jax.Array:
     return smooth(scores.astype(float), *scale)
 
 
-def _design(layout: Layout, x: jax.Array, y: Any, weights: Any, basis: Basis) -> Design[jax.Array]:
+def _design(
+    layout: Layout, x: jax.Array, y: AnyArray, weights: AnyArray, basis: Basis
+) -> Design[jax.Array]:
     features, shared = make_features(x, layout, basis)
     return Design(x, y, weights, features, x, shared)
 

@@ -144,12 +144,7 @@ def descend(
 
 
 def _slow(
-    objective: Objective,
-    first_gain: float,
-    gain: float,
-    steps: int,
-    value: float,
-    tolerance: float,
+    objective: Objective, first_gain: float, gain: float, steps: int, value: float, tolerance: float
 ) -> bool:
     """Check whether more steps are to come than a new metric is worth."""
     rate = np.log(first_gain / gain) / steps

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import XArray
+from bayescal._core.arrays import Array, UserData, XArray
 from bayescal._core.files import DAMAGED, delete_partials, read_arrays, target_of, write_atomically
 from bayescal.data.rows import Sums
 
@@ -75,7 +75,7 @@ class Checkpoint:
         self._made = list(zip(digests, parts, strict=True))
         return prints
 
-    def recall(self, function: Callable[..., Any]) -> Sums | None:
+    def recall(self, function: Callable[..., object]) -> Sums | None:
         """Return the result of the next pass, if it was made before, or else None."""
         self._asked = _digest(function)
         if self._number >= len(self._made):
@@ -108,7 +108,7 @@ class Checkpoint:
         self._made, self._number = [], 0
 
 
-def fingerprint(block: tuple[Any, ...]) -> np.ndarray:
+def fingerprint(block: tuple[object, ...]) -> np.ndarray:
     """Compute what tells a block from others, (14,): few sums, which cost little beside any pass.
 
     These are the number of rows, four sums of scores and by how much they may differ, four sums of
@@ -120,7 +120,7 @@ def fingerprint(block: tuple[Any, ...]) -> np.ndarray:
         return np.array([rows_of(scores), *sums, size, *_sums(y)[0], *_sums(weights)[0]])
 
 
-def rows_of(scores: Any) -> int:
+def rows_of(scores: UserData) -> int:
     """Return the number of rows of scores, which may be a pair of arrays; -1 if they have none."""
     shape = np.shape(scores[0] if _is_pair(scores) else scores)
     return shape[0] if shape else -1
@@ -185,19 +185,19 @@ def _sums(values: Any) -> tuple[list[float], float]:
     return sums, _ROUNDING * array.size * float(np.abs(some, dtype=float).mean())
 
 
-def _quarters(array: np.ndarray) -> list[Any]:
+def _quarters(array: np.ndarray) -> list[Array]:
     """Sum the four quarters of an array."""
     ends = [len(array) * quarter // 4 for quarter in range(5)]
     return [array[first:last].sum() for first, last in pairwise(ends)]
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     made = hashlib.sha256()
     _feed(made.update, value)
     return made.hexdigest()
 
 
-def _feed(update: Callable[[bytes], None], value: Any) -> None:
+def _feed(update: Callable[[bytes], None], value: object) -> None:
     """Feed the content of a value, in a form that does not depend on the process."""
     if isinstance(value, np.ndarray):
         plain = value.astype(str) if value.dtype == object else np.ascontiguousarray(value)

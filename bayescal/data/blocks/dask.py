@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import XArray
+from bayescal._core.arrays import AnyModel, UserData, XArray
 from bayescal._core.blas import single_threaded_blas
 from bayescal.data.blocks.sources import (
     Block,
@@ -29,7 +29,7 @@ __all__ = ["map_chunks", "of_dask", "on_scheduler"]
 _FAN = 8
 
 
-def of_dask(scores: Any, y: Any, weights: Any) -> Source:
+def of_dask(scores: UserData, y: UserData, weights: UserData) -> Source:
     """Return chunks of an array, each with all columns of its rows, or parts of a data frame."""
     from dask.base import compute, persist
     from dask.delayed import delayed
@@ -66,7 +66,7 @@ def of_dask(scores: Any, y: Any, weights: Any) -> Source:
             )
 
     @cache
-    def together() -> list[tuple[Any, ...]]:
+    def together() -> list[tuple[object, ...]]:
         # What is in memory goes to the scheduler once, and not in each pass.
         sent = [
             persist(*(delayed(part, pure=False, traverse=False) for part in column))
@@ -82,7 +82,7 @@ def of_dask(scores: Any, y: Any, weights: Any) -> Source:
     return Source(local, len(parts), names=names, delayed=together)
 
 
-def _tasks(data: Any) -> list[Any]:
+def _tasks(data: UserData) -> list[object]:
     """Return the delayed chunks, or the chunks of a list."""
     if isinstance(data, list):
         return data
@@ -91,7 +91,7 @@ def _tasks(data: Any) -> list[Any]:
     return list(data.to_delayed())
 
 
-def _optimized(parts: list[Any]) -> list[Any]:
+def _optimized(parts: list[AnyModel]) -> list[object]:
     """Optimize the graphs of arrays together, so that common tasks run once."""
     from dask import config
     from dask.base import optimize
@@ -102,7 +102,7 @@ def _optimized(parts: list[Any]) -> list[Any]:
     return [next(optimized) if hasattr(part, "chunks") else part for part in parts]
 
 
-def _matched(values: Any, scores: Any, name: str) -> Any:
+def _matched(values: Any, scores: UserData, name: str) -> Any:
     """Split labels or weights into the chunks of scores; those in memory become a list."""
     if values is None or isinstance(values, str):
         return values
@@ -131,7 +131,7 @@ _Total: TypeAlias = tuple[dict[int, np.ndarray], Sums | None]
 
 
 def on_scheduler(
-    parts: list[Any],
+    parts: list[AnyModel],
     work: Callable[..., tuple[np.ndarray, Sums | None]],
     merge: Callable[[Sums, Sums], Sums],
     known: dict[int, np.ndarray],
@@ -154,7 +154,7 @@ def on_scheduler(
 def _read_here(
     work: Callable[..., tuple[np.ndarray, Sums | None]],
     number: int,
-    given: tuple[Any, ...],
+    given: tuple[object, ...],
     before: np.ndarray | None,
 ) -> _Total:
     fingerprint, sums = work(number, lambda: tuple(given), before)
@@ -170,7 +170,7 @@ def _merge_all(merge: Callable[[Sums, Sums], Sums], parts: list[_Total]) -> _Tot
     return prints, sums
 
 
-def map_chunks(function: Callable[[Block], Any], scores: Any, columns: int) -> Any:
+def map_chunks(function: Callable[[Block], object], scores: UserData, columns: int) -> object:
     """Return what a function makes of the chunks of a Dask array, as one with so many columns."""
     from dask.delayed import delayed
 
@@ -187,6 +187,6 @@ _NOTHING = np.empty((0, 0))
 
 
 def _apply_to_chunk(
-    chunk: Any, function: Callable[[Block], Any], block_id: tuple[int, ...] = (0,)
+    chunk: XArray, function: Callable[[Block], XArray], block_id: tuple[int, ...] = (0,)
 ) -> XArray:
     return read_block((), function, block_id[0], lambda: (chunk,))[1]

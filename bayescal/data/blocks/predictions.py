@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.blocks.checkpoint import rows_of
+from bayescal.data.blocks.reader import concatenate
 from bayescal.data.blocks.stream import Block, Blocks, add, as_blocks
 from bayescal.data.checks import as_numpy
 from bayescal.data.label_names import check_classes
@@ -70,9 +71,7 @@ class PredictionBlocks:
         self.whole, self.classes = first.whole, first.classes
 
     def total(
-        self,
-        function: Callable[[Predictions], Sums],
-        merge: Callable[[Sums, Sums], Sums] = add,
+        self, function: Callable[[Predictions], Sums], merge: Callable[[Sums, Sums], Sums] = add
     ) -> Sums:
         """Make a pass: apply a function to the predictions of each block, and add the results."""
         return self.blocks.total(partial(_of_predictions, self._read, function), merge)
@@ -83,7 +82,7 @@ class PredictionBlocks:
 
     def gather(self) -> Predictions:
         """Read all rows into memory."""
-        arrays = self.total(_as_arrays, _concatenated)
+        arrays = self.total(_as_arrays, concatenate)
         weights, precision = as_ones(arrays["weights"]), float(arrays["precision"].max())
         return Predictions(arrays["probs"], arrays["y"], weights, self.eps, None, precision)
 
@@ -181,9 +180,7 @@ def _of_predictions(
 
 
 def _of_numbered(
-    read: Callable[[Block], Predictions],
-    function: Callable[[int, Predictions], Sums],
-    block: Block,
+    read: Callable[[Block], Predictions], function: Callable[[int, Predictions], Sums], block: Block
 ) -> Sums | None:
     data = read(block)
     return function(block.number, data) if len(data.y) else None
@@ -192,7 +189,3 @@ def _of_numbered(
 def _as_arrays(data: Predictions) -> Sums:
     precision = np.asarray([data.precision])
     return {"probs": data.probs, "y": data.y, "weights": data.weights, "precision": precision}
-
-
-def _concatenated(first: Sums, second: Sums) -> Sums:
-    return {name: np.concatenate([rows, second[name]]) for name, rows in first.items()}

@@ -18,13 +18,7 @@ from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import column_names, find_positions, in_order, of_one_kind
 from bayescal.data.labels import label_array
 from bayescal.data.rows import Merge, Rows, Sums, add, greatest
-from bayescal.data.scores import (
-    Domain,
-    Inputs,
-    check_options,
-    convert,
-    widen,
-)
+from bayescal.data.scores import Domain, Inputs, check_options, convert, widen
 from bayescal.data.top_logits import pack
 from bayescal.data.weights import check_weights_of
 
@@ -132,7 +126,9 @@ class RowBlocks:
         """Return the sample, from which fits start."""
         return self.sample
 
-    def designs(self, make: Callable[[Rows], Any], numbers: int, keep: bool = True) -> BlockDesigns:
+    def designs(
+        self, make: Callable[[Rows], object], numbers: int, keep: bool = True
+    ) -> BlockDesigns:
         """Prepare what ``make`` returns for rows of so many ``numbers``: each sum is a pass."""
         return BlockDesigns(self, make, numbers)
 
@@ -140,7 +136,7 @@ class RowBlocks:
         """Return few rows, all at once; a pass is made if blocks differ so much that some lack."""
         if len(self.sample.y) == self.n:
             return self.sample
-        rows = self.total(_as_sums, _behind)
+        rows = self.total(_as_sums, concatenate)
         return Rows(rows["scores"], rows["y"], rows["weights"])
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
@@ -181,14 +177,14 @@ def _as_sums(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
     return {"scores": scores, "y": y, "weights": weights}
 
 
-def _behind(first: Sums, second: Sums) -> Sums:
-    """Return arrays of rows, one behind the other."""
+def concatenate(first: Sums, second: Sums) -> Sums:
+    """Join arrays of rows by name."""
     return {name: np.concatenate([value, second[name]]) for name, value in first.items()}
 
 
 def _of_design(
     make: Callable[[Rows], Any],
-    function: Callable[[Any], Sums],
+    function: Callable[[object], Sums],
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
@@ -197,11 +193,7 @@ def _of_design(
 
 
 def block_rows(
-    block: Block,
-    names: list[object] | None,
-    inputs: Inputs,
-    columns: int,
-    classes: np.ndarray,
+    block: Block, names: list[object] | None, inputs: Inputs, columns: int, classes: np.ndarray
 ) -> np.ndarray:
     """Return scores (n, columns) of a block as users give them, in the order of the classes."""
     if inputs == "top_logits":

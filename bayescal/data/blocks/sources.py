@@ -10,7 +10,7 @@ from weakref import ref
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, on_host
+from bayescal._core.arrays import UserData, XArray, on_host
 from bayescal._core.chunks import slices
 from bayescal.data.blocks.checkpoint import RowsChanged, check_unchanged, fingerprint
 
@@ -29,7 +29,7 @@ __all__ = [
 Result = TypeVar("Result")
 
 #: Returns a block: scores, and labels and weights where there are any.
-Part: TypeAlias = Callable[[], tuple[Any, ...]]
+Part: TypeAlias = Callable[[], tuple[UserData, ...]]
 #: Numbers of a block, and rows at most, where the source leaves them open.
 _NUMBERS, _ROWS = 1 << 20, 1 << 17
 #: Modules of iterators that cannot be begun anew, generators among them.
@@ -43,9 +43,9 @@ class Block(NamedTuple):
 
     #: Its number, from 0.
     number: int
-    scores: Any
-    y: Any = None
-    weights: Any = None
+    scores: UserData
+    y: UserData = None
+    weights: UserData = None
 
 
 @dataclass
@@ -101,7 +101,7 @@ def read_block(
         raise
 
 
-def iterated(make: Callable[[], Iterable[Any]] | Iterable[Any]) -> Source:
+def iterated(make: Callable[[], Iterable[UserData]] | Iterable[UserData]) -> Source:
     """Return what a callable yields, or an iterable, as a source."""
     if isinstance(make, Iterator) or not (callable(make) or isinstance(make, Iterable)):
         raise TypeError(
@@ -109,7 +109,7 @@ def iterated(make: Callable[[], Iterable[Any]] | Iterable[Any]) -> Source:
             f"blocks are read more than once; got {type(make).__name__}"
         )
 
-    before: list[Callable[[], Any]] = []
+    before: list[Callable[[], object]] = []
 
     def parts() -> Iterator[Part]:
         blocks = iter(make() if callable(make) else make)
@@ -127,7 +127,7 @@ def iterated(make: Callable[[], Iterable[Any]] | Iterable[Any]) -> Source:
     return Source(parts)
 
 
-def _reference(blocks: Any) -> Callable[[], Any]:
+def _reference(blocks: object) -> Callable[[], object]:
     """Return a function that returns the object, or None once nobody else holds it."""
     try:
         return ref(blocks)
@@ -151,7 +151,7 @@ def of_array(scores: XArray, y: XArray, weights: XArray) -> Source:
             check_beside(values, name, n)
     parts = slices(n, rows)
 
-    def read(part: slice) -> tuple[Any, ...]:
+    def read(part: slice) -> tuple[UserData, ...]:
         # Data frames and series count rows by position with iloc.
         block = [getattr(column, "iloc", column)[part] for column in columns]
         return tuple(block if weights is None or y is not None else [block[0], None, block[1]])
@@ -168,7 +168,7 @@ def check_beside(values: XArray, name: str, n: int) -> None:
         raise ValueError(f"{name} must have {n} rows to match scores, got {[*shape, 0][0]}")
 
 
-def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
+def of_arrow(dataset: UserData, y: UserData, weights: UserData) -> Source:
     """Return batches of a ``pyarrow`` data set or table; labels and weights are named columns."""
     columns = list(dataset.schema.names)
     names = score_columns(columns, y, weights)
@@ -184,7 +184,7 @@ def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
             if batch.num_rows:
                 yield lambda batch=batch: read(batch)
 
-    def read(batch: Any) -> tuple[Any, ...]:
+    def read(batch: Any) -> tuple[UserData, ...]:
         def column(name: str) -> np.ndarray:
             return batch.column(name).to_numpy(zero_copy_only=False)
 
@@ -194,7 +194,7 @@ def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
     return Source(parts, names=names)
 
 
-def _options(dataset: Any) -> dict[str, Any]:
+def _options(dataset: object) -> dict[str, Any]:
     """Return how to read a data set without holding what is not worked on.
 
     By default sixteen batches of four files are read ahead, and whole Parquet files are buffered.
@@ -207,7 +207,7 @@ def _options(dataset: Any) -> dict[str, Any]:
     return options
 
 
-def score_columns(columns: list[Any], y: Any, weights: Any) -> list[Any]:
+def score_columns(columns: list[UserData], y: object, weights: object) -> list[UserData]:
     """Return the columns of scores: those that are neither labels nor weights."""
     twice = [name for i, name in enumerate(columns) if name in columns[:i]]
     if twice:

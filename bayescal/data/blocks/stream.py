@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, on_host
+from bayescal._core.arrays import UserData, on_host
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.threads import core_count
 from bayescal.data.blocks.checkpoint import Checkpoint, RowsChanged, rows_of
 from bayescal.data.blocks.dask import map_chunks, of_dask, on_scheduler
 from bayescal.data.blocks.sources import Block, Source, iterated, of_array, of_arrow, read_block
@@ -119,15 +120,15 @@ class Blocks:
         self._unread = checkpoint is not None
         self._restored = False
         self._progress = progress
-        self._threads = _processors() if threads is None else check_count(threads, "threads")
+        self._threads = core_count() if threads is None else check_count(threads, "threads")
         self.passes = 0
 
     @classmethod
     def of(
         cls,
-        scores: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        scores: np.ndarray,
+        y: UserData = None,
+        sample_weight: UserData = None,
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
@@ -177,9 +178,7 @@ class Blocks:
         return None if self._steps else self._source.names
 
     def total(
-        self,
-        function: Callable[[Block], Sums | None],
-        merge: Callable[[Sums, Sums], Sums] = add,
+        self, function: Callable[[Block], Sums | None], merge: Callable[[Sums, Sums], Sums] = add
     ) -> Sums:
         """Make a pass: call a function with each block, and add what is not None.
 
@@ -205,7 +204,7 @@ class Blocks:
         """Yield what a function makes of each block, in their order."""
         return self._work(function, report=False)
 
-    def mapped(self, function: Callable[[Block], Any]) -> Blocks:
+    def mapped(self, function: Callable[[Block], object]) -> Blocks:
         """Return blocks with other scores, which are computed when they are read."""
         made = Blocks.__new__(Blocks)
         made._setup(self._source, threads=self._threads)
@@ -313,7 +312,7 @@ class Blocks:
             self._progress(self.passes, done, known)
 
 
-def _mapped(function: Callable[[Block], Any], block: Block) -> Block:
+def _mapped(function: Callable[[Block], object], block: Block) -> Block:
     return block._replace(scores=function(block))
 
 
@@ -325,13 +324,9 @@ def _unless_empty(function: Callable[[Block], Sums | None], block: Block) -> Sum
     return function(block) if rows_of(block.scores) else None
 
 
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _source_of(scores: XArray, y: XArray, weights: XArray, arrays: bool = False) -> Source | None:
+def _source_of(
+    scores: UserData, y: UserData, weights: UserData, arrays: bool = False
+) -> Source | None:
     """Return the source of data that are read in blocks, or None for others.
 
     With ``arrays`` there is one of any array with a shape, and else only of those in files.
@@ -354,7 +349,9 @@ def _source_of(scores: XArray, y: XArray, weights: XArray, arrays: bool = False)
     return of_array(scores, y, weights) if mapped else None
 
 
-def map_blocks(function: Callable[[Block], Any], blocks: Blocks, scores: Any, columns: int) -> Any:
+def map_blocks(
+    function: Callable[[Block], Any], blocks: Blocks, scores: object, columns: int
+) -> Any:
     """Return what a function makes of each block of ``scores``, in the form of these.
 
     Arrays mapped from files give arrays, those of Dask others of Dask, with so many columns; other
@@ -367,7 +364,9 @@ def map_blocks(function: Callable[[Block], Any], blocks: Blocks, scores: Any, co
     return blocks.mapped(function)
 
 
-def as_blocks(scores: Any, y: Any = None, sample_weight: Any = None) -> Blocks | None:
+def as_blocks(
+    scores: UserData, y: UserData = None, sample_weight: UserData = None
+) -> Blocks | None:
     """Return data that are read in blocks as such, and None for arrays in memory."""
     if isinstance(scores, Blocks):
         if y is not None or sample_weight is not None:

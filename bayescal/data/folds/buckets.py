@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal.data.folds.deal import FoldedRows, deal_units
 from bayescal.data.order.equal_rows import distinct_rows
 
@@ -71,7 +71,7 @@ class Buckets:
         return total + np.einsum("bk,bkf->f", mass[heavy], shares)
 
     def assign(
-        self, hashes: np.ndarray, rows: Any, y: np.ndarray, weights: np.ndarray
+        self, hashes: np.ndarray, rows: Array, y: np.ndarray, weights: np.ndarray
     ) -> FoldedRows:
         """Give folds to rows (n, k); hashes (n,) are those of their scores."""
         fold = self.fold[bucket_of(hashes, len(self.fold))]

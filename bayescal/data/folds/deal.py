@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, matmul, namespace
+from bayescal._core.arrays import AnyArray, XArray, matmul, namespace
 from bayescal._core.numerics import FLOOR
 from bayescal.data.order.classes import canonical_order
 from bayescal.data.order.equal_rows import distinct_rows
@@ -138,7 +138,7 @@ def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
     return deal_rows(key, x, rank[codes], weights, count)
 
 
-def score_keys(scores: XArray, order: Any) -> Any:
+def score_keys(scores: XArray, order: XArray) -> AnyArray:
     """Compute a number (n,) for the content of each row of scores (n, k).
 
     It is a combination of the scores in a canonical order of the classes.
@@ -148,7 +148,7 @@ def score_keys(scores: XArray, order: Any) -> Any:
 
 def deal_rows(
     key: np.ndarray,
-    rows: Any,
+    rows: AnyArray,
     label: np.ndarray,
     weights: np.ndarray,
     count: int,
@@ -202,7 +202,7 @@ class _Entries(NamedTuple):
     weights: np.ndarray
 
 
-def _find_cells(key: np.ndarray, rows: Any, label: np.ndarray, weights: np.ndarray) -> _Cells:
+def _find_cells(key: np.ndarray, rows: XArray, label: np.ndarray, weights: np.ndarray) -> _Cells:
     by_key = np.argsort(key, kind="stable")
     ordered = key[by_key]
     unit = min(1.0, float(np.abs(key).max(initial=0)))
@@ -362,5 +362,5 @@ def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarr
     return _Entries(sets[part], fold[fold_index], weights)
 
 
-def _bounded(values: Any) -> Any:
+def _bounded(values: AnyArray) -> XArray:
     return namespace(values).clip(values.astype(float, copy=False), -1e150, 1e150)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from bayescal._core.arrays import XArray, matmul, namespace
+from bayescal._core.arrays import AnyArray, XArray, matmul, namespace
 
 #: Moments are rounded to so many digits, since sums in another order differ in the last ones.
 _DIGITS = 10
@@ -57,5 +55,5 @@ def order_by_moments(moments: np.ndarray) -> np.ndarray:
     return np.argsort(key.round(_DIGITS), kind="stable")
 
 
-def _bounded(scores: Any) -> Any:
+def _bounded(scores: AnyArray) -> XArray:
     return namespace(scores).clip(scores.astype(float), -LARGEST, LARGEST)

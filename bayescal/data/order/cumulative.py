@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ __all__ = [
 _GRID = 2.0**46
 
 
-def without_rounding_errors(predicted: Array, xp: ModuleType = np) -> Any:
+def without_rounding_errors(predicted: Array, xp: ModuleType = np) -> np.ndarray:
     """Round predictions so that those that differ only in their last digits become equal."""
     return xp.round(predicted * _GRID) / _GRID
 
@@ -67,7 +66,7 @@ def _on_device(predicted: jax.Array, observed: jax.Array, weights: jax.Array) ->
     return jnp.stack([sums.max(initial=0), sums.min(initial=0), weights.sum(), weights @ observed])
 
 
-def _is_last(ordered: Any) -> np.ndarray:
+def _is_last(ordered: Array) -> np.ndarray:
     """Tell which of ascending predictions (n,) are the last of those that are tied."""
     return np.append(np.diff(ordered) > 0, True)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from bayescal._core.arrays import on_host
+from bayescal._core.arrays import AnyArray, on_host
 from bayescal._core.lazy import jax, jnp
 
 
-def distinct_rows(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+def distinct_rows(rows: AnyArray) -> tuple[np.ndarray, np.ndarray]:
     """Find one row (m,) of each set of equal rows (n, k), and the set (n,) of each row.
 
     Sets are ordered by a hash of the bits of their rows. This takes O(n k + n log n), ten times
@@ -32,7 +30,7 @@ def distinct_rows(rows: Any) -> tuple[np.ndarray, np.ndarray]:
     return first, index.reshape(-1)
 
 
-def _hash(bits: Any) -> Any:
+def _hash(bits: AnyArray) -> AnyArray:
     """Hash unsigned integers (n, k) into (n,)."""
     odd = np.random.default_rng(0).integers(0, 1 << 63, (2, bits.shape[1]), np.uint64) * 2 + 1
     # The last digits of short fractions are zero, so digits are mixed before each product.

@@ -35,12 +35,7 @@ from bayescal.inference.engine.condition import (
     split_problem,
     weights_of,
 )
-from bayescal.inference.engine.interpolate import (
-    Grid,
-    interpolate,
-    interpolation_error,
-    make_grid,
-)
+from bayescal.inference.engine.interpolate import Grid, interpolate, interpolation_error, make_grid
 from bayescal.inference.integrators.base import Problem
 from bayescal.models import Family
 
@@ -61,9 +56,7 @@ def _log_class_probabilities(
     common = realize(setup, problem) if setup.common_draws else None
 
     def part(
-        problem: Problem,
-        own_x: jax.Array | None,
-        rest: tuple[Draws | None, jax.Array | None],
+        problem: Problem, own_x: jax.Array | None, rest: tuple[Draws | None, jax.Array | None]
     ) -> jax.Array:
         common, common_x = rest
         points = common_x if own_x is None else own_x

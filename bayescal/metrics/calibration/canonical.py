@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax
@@ -124,7 +124,7 @@ class CanonicalError(DirectMetric):
         sums = np.stack([matrix @ (weights * gap[:, None]) for gap in gaps.T], axis=-1)
         return lengths(sums, self.distance, np).sum(axis=0) / weights.sum(axis=0)
 
-    def _cells(self, data: Predictions, xp: ModuleType) -> Any:
+    def _cells(self, data: Predictions, xp: ModuleType) -> AnyArray:
         """Return the number (n,) of the cell of each case."""
         place = equal_width_cell(data.probs, self.bins, xp, data.precision)
         if place.ndim == 1:

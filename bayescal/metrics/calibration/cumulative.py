@@ -180,7 +180,7 @@ class CumulativeError(OrderedMetric):
         high, low = xp.maximum(steps.max(axis=1), 0), xp.minimum(steps.min(axis=1), 0)
         return self.combine(xp.stack([high, low, mass.sum(axis=1), happened.sum(axis=1)]), xp)
 
-    def combine(self, excursions: Array, xp: ModuleType = np) -> Any:
+    def combine(self, excursions: Array, xp: ModuleType = np) -> np.ndarray:
         """Compute the error (...) from the excursions (4, groups, ...) of all groups."""
         high, low, mass, happened = excursions
         errors = xp.maximum(high, -low) if self.kind == "max" else high - low

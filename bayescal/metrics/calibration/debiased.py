@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.binning import SLACK
 from bayescal._core.keywords import other_words
 from bayescal._core.lazy import special
@@ -145,7 +145,7 @@ class DebiasedMassError(EqualMassError):
     signed: bool = False
     least_cases = 2
 
-    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
+    def finish(self, sums: Array, ratio: AnyArray, xp: ModuleType) -> Array:
         return debiased_error(sums, sums[0] * ratio, int(self.norm), self.signed, xp)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.binning import bin_of, binned_error
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
@@ -294,7 +294,7 @@ class _Binned(BinMetric):
         happened = events.happened if xp is np else events.happened.astype(events.predicted.dtype)
         return Piece(cell, None), Piece(cell, events.predicted), Piece(hit, happened)
 
-    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
+    def finish(self, sums: Array, ratio: Array | float | None, xp: ModuleType) -> Array:
         return binned_error(sums, self.norm, xp)
 
 
@@ -326,7 +326,7 @@ class Events(NamedTuple):
     """
 
     #: Probabilities of the events, (n,) or (n, parts).
-    predicted: Any
+    predicted: AnyArray
     #: Predicted class of each event, for kinds that bin each predicted class by itself.
     label: Array | None
     #: Whether one of the events of a row happened, (n,).

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import Array
+from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.binning import cut_cells, equal_mass_sums, shift_bound
 from bayescal._core.lazy import jax, jnp
 from bayescal.data.blocks.predictions import PredictionBlocks
@@ -42,11 +42,11 @@ class MassMetric(OrderedMetric):
     #: divided between the bins beside a border.
     least_cases: ClassVar[int | None] = None
 
-    def least(self, ratio: Any) -> Any:
+    def least(self, ratio: AnyArray) -> AnyArray:
         """Compute the least mass of bins from the number of rows per unit of weight."""
         return None if self.least_cases is None else self.least_cases / ratio
 
-    def sums(self, data: Predictions, xp: ModuleType) -> tuple[Any, Any]:
+    def sums(self, data: Predictions, xp: ModuleType) -> tuple[AnyArray, AnyArray]:
         """Compute sums over bins, and the number of rows per unit of weight."""
         weights = data.weights
         whole = (weights == xp.floor(weights)).all()
@@ -89,7 +89,7 @@ def _device_mass_sums(
     weights: jax.Array,
     bins: int,
     whole: jax.Array,
-    least: Any = None,
+    least: AnyArray = None,
 ) -> jax.Array:
     """Sum over bins of equal mass (3, bins) in one program, which all groups share."""
     return jnp.asarray(equal_mass_sums(predicted, observed, weights, bins, whole, jnp, least))

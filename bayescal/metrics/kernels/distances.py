@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import Array
+from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.threads import threads
 from bayescal.data.predictions import Predictions, as_rows
@@ -22,7 +22,7 @@ _FEW = 1000
 _CELLS = 1 << 16
 
 
-def residuals(data: Predictions, xp: ModuleType = np) -> Any:
+def residuals(data: Predictions, xp: ModuleType = np) -> AnyArray:
     """Return outcomes less probabilities, (n, k)."""
     probs = as_rows(data.probs, xp)
     return (data.y[:, None] == xp.arange(probs.shape[1])).astype(probs.dtype) - probs

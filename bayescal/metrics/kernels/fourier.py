@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import Array
+from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.lazy import jnp
 
 A = TypeVar("A", bound=Array)
@@ -30,7 +30,7 @@ def split_nodes(predicted: A, xp: ModuleType) -> tuple[A, A]:
     return xp.stack([lower, lower + 1], axis=1), xp.stack([1 - upper, upper], axis=1)
 
 
-def transform(rows: Array, xp: ModuleType) -> Any:
+def transform(rows: Array, xp: ModuleType) -> AnyArray:
     """Return the real Fourier coefficients (..., nodes) of what stands at nodes, continued evenly.
 
     With jax.numpy ``rows`` is a single one.
@@ -46,7 +46,7 @@ def transform(rows: Array, xp: ModuleType) -> Any:
     return xp.fft.rfft(mirrored).real
 
 
-def smooth(spectra: Array, xp: ModuleType) -> Any:
+def smooth(spectra: Array, xp: ModuleType) -> AnyArray:
     """Return densities (..., nodes) from Fourier coefficients (..., nodes)."""
     if xp is np:
         from scipy.fft import dct
@@ -61,7 +61,7 @@ def integral(values: Array, xp: ModuleType) -> Any:
     return (values.sum(axis=-1) - ends / 2) / (values.shape[-1] - 1)
 
 
-def gaussian(width: Array | float, xp: ModuleType) -> Any:
+def gaussian(width: Array | float, xp: ModuleType) -> np.ndarray:
     """Return the characteristic function of a Gaussian at multiples of pi."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     return xp.exp(-((frequency * width) ** 2) / 2)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
@@ -167,7 +167,7 @@ class DensityError(SumMetric):
         factors = np.stack([self._factors(each, np, _HIGHEST) for each in sums[:, 2:, 0]])
         return self._norm(np.moveaxis(sums, 1, 0), factors, np)
 
-    def _factors(self, totals: Array, xp: ModuleType, highest: float = np.inf) -> Any:
+    def _factors(self, totals: Array, xp: ModuleType, highest: float = np.inf) -> AnyArray:
         """Return the kernel's characteristic function for sums (5,) over all cases.
 
         Frequencies of more than ``highest`` standard deviations are left at zero.
@@ -182,7 +182,7 @@ class DensityError(SumMetric):
             return gaussian(width, xp)
         return _triweight(width, xp, highest)
 
-    def _norm(self, sums: Array, factors: Array, xp: ModuleType) -> Any:
+    def _norm(self, sums: Array, factors: Array, xp: ModuleType) -> np.ndarray:
         """Return the error for sums (rows, ..., nodes) and factors (..., nodes) of frequencies."""
         mass = sums[2, ..., :1]
         density, happened = (
@@ -196,7 +196,7 @@ class DensityError(SumMetric):
         return xp.sqrt(integral(xp.where(filled, gap**2 / xp.where(filled, density, 1), 0), xp))
 
 
-def _triweight(width: Array, xp: ModuleType, highest: float) -> Any:
+def _triweight(width: Array, xp: ModuleType, highest: float) -> np.ndarray:
     """Return that of a triweight kernel, 105 j_3(s) / s**3 with a spherical Bessel function."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     s = 3 * width * frequency

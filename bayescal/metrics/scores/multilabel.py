@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -272,7 +272,7 @@ class _Labels(BinMetric):
         happened = data.y.astype(data.probs.dtype)
         return Piece(cell, None), Piece(cell, data.probs), Piece(cell, happened)
 
-    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
+    def finish(self, sums: Array, ratio: Array | float | None, xp: ModuleType) -> Array:
         by_label = sums[:3].reshape(3, self.labels, self.bins)
         errors = xp.stack([binned_error(by_label[:, j], self.norm, xp) for j in range(self.labels)])
         if self.average == "mean":

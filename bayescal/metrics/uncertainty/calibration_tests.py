@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import NormalDist
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.arrays import Array, ArrayLike, UserData
 from bayescal._core.generators import generator
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
@@ -52,7 +52,7 @@ def spiegelhalter_test(
     y: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    groups: Any = None,
+    groups: UserData = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> CalibrationTest:
@@ -175,7 +175,7 @@ def consistency_test(
     resamples: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
-    groups: Any = None,
+    groups: UserData = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     **options: object,

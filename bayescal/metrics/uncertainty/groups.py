@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import Array, ArrayLike, UserData
 from bayescal._core.binning import quantile_borders
 from bayescal._core.generators import generator
 from bayescal.data.membership import check_clusters
@@ -72,7 +72,7 @@ def grouped(metric: Metric, data: Predictions | None = None) -> SumMetric | None
     return metric.histogram(cells, quantile_borders(predicted, cells))
 
 
-def in_clusters(data: Predictions, groups: Any, weights: ArrayLike | None) -> Predictions:
+def in_clusters(data: Predictions, groups: UserData, weights: ArrayLike | None) -> Predictions:
     """Return predictions whose rows lie in clusters; ``weights`` are those that the user gave."""
     n = len(data.y) if weights is None else np.shape(weights)[0]
     return data._replace(clusters=check_clusters(groups, n, weights))
@@ -266,7 +266,7 @@ def _spread(
         yield rows, _hash(number[rows], keys[1], groups), -part
 
 
-def _hash(number: np.ndarray, key: Any, groups: int) -> np.ndarray:
+def _hash(number: np.ndarray, key: Array, groups: int) -> np.ndarray:
     """Return groups of running numbers, for keys: by the finalizer of SplitMix64."""
     z = number.astype(np.uint64) * _STEP
     z ^= key

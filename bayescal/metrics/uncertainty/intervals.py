@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.stream import Blocks
@@ -28,7 +28,7 @@ def bootstrap(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
-    groups: Any = None,
+    groups: object = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     **options: object,
@@ -110,7 +110,7 @@ def interval(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
-    groups: Any = None,
+    groups: UserData = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     **options: object,
@@ -223,7 +223,7 @@ def difference(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
-    groups: Any = None,
+    groups: UserData = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     **options: object,

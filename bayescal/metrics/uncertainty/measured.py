@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import AnyArray, ArrayLike, UserData
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
 from bayescal.data.predictions import PLAIN, Predictions, Reading, read_arrays
@@ -174,7 +174,7 @@ class MeasuredMetric:
             return self._source.probs.shape
         return (int(self._source.sizes[0]), *self._source.sums.shape[1:])
 
-    def _less_chance(self, error: Any) -> Any:
+    def _less_chance(self, error: AnyArray) -> AnyArray:
         """Remove the error by chance from a metric."""
         if self._unbiased:
             return error
@@ -301,11 +301,11 @@ def measure(
     probs: ArrayLike | Predictions,
     y: ArrayLike | None,
     weights: ArrayLike | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     replicates: int,
     seed: int,
     reading: Reading = PLAIN,
-    groups: Any = None,
+    groups: UserData = None,
 ) -> MeasuredMetric:
     """Measure a metric of rows in memory; equal rows of a cluster count once if all are equal."""
     metric, options = find_metric(metric, options)
@@ -367,11 +367,11 @@ def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float,
 def prepare(
     metric: str,
     probs: ArrayLike | Predictions,
-    y: Any,
+    y: UserData,
     weights: ArrayLike | None,
     options: Mapping[str, Any],
     reading: Reading = PLAIN,
-    groups: Any = None,
+    groups: UserData = None,
 ) -> tuple[Predictions, Metric]:
     """Read predictions, unless they were read before, and make the metric of a name.
 

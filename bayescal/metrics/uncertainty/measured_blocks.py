@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.blocks.stream import as_blocks
 from bayescal.data.predictions import PLAIN, Predictions, Reading
@@ -38,7 +38,7 @@ class BlockMeasurements(NamedTuple):
 
 
 def measure_blocks(
-    chosen: Mapping[str, tuple[str, Mapping[str, Any]]],
+    chosen: Mapping[str, tuple[str, Mapping[str, object]]],
     data: PredictionBlocks,
     replicates: int,
     seed: int,
@@ -86,7 +86,7 @@ def measure_each(
     replicates: int,
     seed: int,
     reading: Reading = PLAIN,
-    groups: Any = None,
+    groups: UserData = None,
 ) -> list[Any]:
     """Measure a metric of several models of the same rows, which may come in blocks."""
     found: list[Any] = []

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.metrics.scores.ranking import RANKINGS, rank
@@ -65,7 +65,8 @@ class MeasuredRanking:
             return Interval(value, value, lower, upper, width / quantile, level)
         spread = quantile * error / (value * (1 - value))
         center = math.log(value) - math.log1p(-value)
-        lower, upper = (1 / (1 + math.exp(-_clip(center + s * spread))) for s in (-1, 1))
+        ends = (min(max(center + s * spread, -700.0), 700.0) for s in (-1, 1))
+        lower, upper = (1 / (1 + math.exp(-end)) for end in ends)
         return Interval(value, value, lower, upper, error, level)
 
     def less(self, other: MeasuredRanking, level: float) -> Interval:
@@ -86,10 +87,6 @@ class MeasuredRanking:
         return Interval(value, value, lower, upper, error, level, p_value)
 
 
-def _clip(log_odds: float) -> float:
-    return min(max(log_odds, -700.0), 700.0)
-
-
 #: A metric, or a score of a ranking, of one model with its uncertainty.
 Measured: TypeAlias = "MeasuredMetric | MeasuredRanking"
 
@@ -99,11 +96,11 @@ def measure_any(
     probs: ArrayLike | Predictions,
     y: ArrayLike | None,
     weights: ArrayLike | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     replicates: int,
     seed: int,
     reading: Reading = PLAIN,
-    groups: Any = None,
+    groups: UserData = None,
 ) -> Any:
     """Measure a metric, or a score of a ranking, of rows in memory."""
     if metric not in RANKINGS:

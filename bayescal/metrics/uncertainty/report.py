@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.tables import TextTable, p_value
@@ -147,7 +147,7 @@ def report(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
-    groups: Any = None,
+    groups: UserData = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     title: str | None = None,

@@ -122,10 +122,7 @@ def _loss(sums: Sums) -> Quadratic[np.ndarray]:
 
 
 def _corrected(
-    problem: Regression[np.ndarray],
-    total: float,
-    at: np.ndarray,
-    whole: Quadratic[np.ndarray],
+    problem: Regression[np.ndarray], total: float, at: np.ndarray, whole: Quadratic[np.ndarray]
 ) -> Callable[[np.ndarray], Quadratic[np.ndarray]]:
     """Return the sample's loss plus a quadratic that gives it the derivatives of all rows."""
     design = design_of(problem)[0]

@@ -183,7 +183,7 @@ def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[
         return jax.tree.map(np.asarray, _fit_compiled(padded, lasso))
 
 
-def _padded(problem: Regression[Any]) -> Regression[Any]:
+def _padded(problem: Regression[Any]) -> Regression[np.ndarray]:
     """Add rows without weight, so that problems of similar size share a compilation."""
     n = len(problem.x)
     length = padded_length(n)

@@ -134,11 +134,7 @@ def triangle(hessian: np.ndarray) -> np.ndarray:
 
 
 def sample(
-    target: Target,
-    inference: str,
-    num_samples: int,
-    seed: int,
-    scored: ScoreColumns | None = None,
+    target: Target, inference: str, num_samples: int, seed: int, scored: ScoreColumns | None = None
 ) -> Draws:
     """Draw around the mode of u: by :func:`tempered_draws` for "laplace", else by NUTS.
 

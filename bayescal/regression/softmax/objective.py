@@ -119,7 +119,7 @@ def logit_update(design: Design[ArrayT], theta: ArrayT, sizes: Sizes | None = No
     turned = namespace(theta).matrix_transpose(parts.matrix)
     added = matmul(design.features, turned)
     if design.x is not None:
-        factor: Any = parts.diagonal[..., None, :]
+        factor = parts.diagonal[..., None, :]
         if design.shared is not None:
             factor = factor + matmul(design.shared, parts.shared[..., None])
         added = added + design.x * factor

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import matmul, namespace, on_host
+from bayescal._core.arrays import AnyArray, Array, UserData, XArray, matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import FLOOR, ignoring_underflow, sigmoid
 from bayescal._core.optimize import Status
@@ -203,20 +203,20 @@ class AveragedBeta(OnlineCalibrator):
         with np.errstate(under="ignore"):
             return {**state, **tabulate(log_odds, kinks.ravel(), FAR)}
 
-    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
         if "table_first" not in state:
             return super()._apply_in_blocks(state, scores)
         return map_rows(
             lambda rows: two_columns(sigmoid(look_up(state, rows))), scores, _TABLE_WIDTH
         )
 
-    def _width(self, state: State, scores: Any) -> int:
+    def _width(self, state: State, scores: XArray) -> int:
         return COLUMNS * math.prod(state["cell_weights"].shape)
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: AnyArray) -> AnyArray:
         return two_columns(sigmoid(self._log_odds(state, scores)))
 
-    def _log_odds(self, state: State, scores: Any) -> Any:
+    def _log_odds(self, state: State, scores: Array) -> AnyArray:
         """Compute the log odds (m,) of the average of the regressions, to all digits."""
         xp, (line, _) = namespace(scores), self._lines(state, scores)
         weights = xp.reshape(state["cell_weights"], (-1,))
@@ -229,7 +229,9 @@ class AveragedBeta(OnlineCalibrator):
         return one - zero
 
     @ignoring_underflow
-    def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(
+        self, scores: UserData, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Compute central credible intervals of the calibrated probability of the second class.
 
         The ends are quantiles of a mixture, over regressions, of normal distributions of the log
@@ -256,18 +258,18 @@ class AveragedBeta(OnlineCalibrator):
     def _has_ends(self, state: State) -> bool:
         return True
 
-    def _map_ends(self, state: State, scores: Any, level: float) -> Any:
+    def _map_ends(self, state: State, scores: Array, level: float) -> AnyArray:
         """Compute lower and upper ends (m, 2) at scores in the user's units."""
         least = state.get("least_probabilities")
         return self._ends(state, transform(scores, self.inputs, self.domain, least), level)
 
-    def _ends(self, state: State, scores: Any, level: float) -> Any:
+    def _ends(self, state: State, scores: XArray, level: float) -> np.ndarray:
         """Compute lower and upper ends (m, 2) of intervals."""
         xp = namespace(scores)
         weights = state["cell_weights"] ** min(1, _INTERVAL_POWER / self.power)
         weights = xp.reshape(weights / xp.sum(weights), (-1,))
 
-        def ends_at(state: State, z: Any) -> Any:
+        def ends_at(state: State, z: Array) -> XArray:
             line, columns = self._lines(state, z)
             spread = xp.sqrt(_VARIANCE_FACTOR * self._variances(state, columns))
             mean, spread = (xp.reshape(a, (weights.shape[0], -1)) for a in (line, spread))
@@ -283,7 +285,7 @@ class AveragedBeta(OnlineCalibrator):
                 axis=1,
             )
 
-        def ends_in_blocks(state: State, z: Any) -> Any:
+        def ends_in_blocks(state: State, z: XArray) -> XArray:
             return map_rows(lambda part: ends_at(state, part), z, self._width(state, z))
 
         return _between_knots(ends_in_blocks, state, scores)
@@ -322,7 +324,10 @@ class AveragedBeta(OnlineCalibrator):
         unit, weights = self.state_["unit"], self.state_["cell_weights"][..., None]
         line, columns = self._lines(self.state_, z)
         spread = self._variances(self.state_, columns)
-        p, (center, width) = sigmoid(line), find_scale(z, sum(class_weights), class_weights[1])
+        p, (center, width) = (
+            sigmoid(line),
+            find_scale(z, class_weights[0] + class_weights[1], class_weights[1]),
+        )
         step = np.rint((np.log(self.state_["inverse"]) - center) / width)[:, None, None]
         x = np.exp(center) * z
         scaled_prob = sigmoid(x)
@@ -341,7 +346,7 @@ class AveragedBeta(OnlineCalibrator):
             losses.append(-np.log(np.maximum(prob / weight.sum(axis=(0, 1)), FLOOR)))
         return np.stack(losses)
 
-    def _lines(self, state: State, scores: Any) -> tuple[Any, Any]:
+    def _lines(self, state: State, scores: XArray) -> tuple[XArray, XArray]:
         """Compute the log odds (d, 10, m) of the regressions, and the columns (d, 1, 17, m)."""
         basis = Basis(
             state["inverse"], state["smoothing"], state["inducing"], state["length"][:, None]
@@ -350,13 +355,13 @@ class AveragedBeta(OnlineCalibrator):
         offset, columns = make_columns(basis, xp.clip(scores, -FAR, FAR), xp)
         return matmul(state["coef"], columns[:, 0, ...]) + offset[:, None, :], columns
 
-    def _variances(self, state: State, columns: Any) -> Any:
+    def _variances(self, state: State, columns: XArray) -> XArray:
         """Compute the posterior variances (d, 10, m) of the log odds of the regressions."""
         xp = namespace(columns)
         return xp.sum(matmul(xp.matrix_transpose(state["factor"]), columns) ** 2, axis=2)
 
 
-def _between_knots(function: Callable[[State, Any], Any], state: State, z: Any) -> Any:
+def _between_knots(function: Callable[[State, Any], Any], state: State, z: object) -> np.ndarray:
     """Compute probabilities (m, r); interpolate their log odds linearly for very many z.
 
     Only NumPy arrays are interpolated; accelerators compute all probabilities in parallel.

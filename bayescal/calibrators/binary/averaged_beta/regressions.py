@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import XArray
+from bayescal._core.arrays import AnyArray, Array, Namespace, XArray
 from bayescal._core.optimize import Status, iterate
 
 #: Prior standard deviations of the logarithm of the inverse temperature, with equal probability:
@@ -74,25 +75,25 @@ class Points(NamedTuple):
     Points with a weight of zero are ignored.
     """
 
-    z: Any
-    weights: Any
-    positives: Any
+    z: AnyArray
+    weights: AnyArray
+    positives: AnyArray
     #: The two log odds around the lower and around the upper quantile of all rows (2, 2).
-    tails: Any
+    tails: AnyArray
     #: Positions of the quantiles between these log odds (2,).
-    parts: Any
+    parts: AnyArray
 
 
 class Basis(NamedTuple):
     """Parameters of the features of log odds, for inverse temperatures (s,)."""
 
-    inverse: Any
+    inverse: AnyArray
     #: Weight of the uniform distribution in the scaled probabilities ().
-    smoothing: Any
+    smoothing: AnyArray
     #: Inducing inputs (s, g) of the Gaussian process; other inputs are clipped to their range.
-    inducing: Any
+    inducing: AnyArray
     #: Lengths (s, 2) of the Gaussian process.
-    length: Any
+    length: AnyArray
 
 
 class Fitted(NamedTuple):
@@ -100,16 +101,16 @@ class Fitted(NamedTuple):
 
     basis: Basis
     #: Coefficients of two shapes, intercept, and kernels at inducing inputs (s, 2, 10, 17).
-    coef: Any
+    coef: AnyArray
     #: The covariance of ``coef`` is factor @ factor' (s, 2, 10, 17, 17).
-    factor: Any
+    factor: AnyArray
     #: Log evidence plus log prior of the regression, up to a constant (s, 2, 10).
-    log_evidence: Any
+    log_evidence: AnyArray
     #: Largest expected gain of Newton's last step, relative to the objective ().
-    decrement: Any
+    decrement: AnyArray
 
 
-def fit(points: Points, xp: Any = np, coarse: Points | None = None) -> Fitted:
+def fit(points: Points, xp: ModuleType = np, coarse: Points | None = None) -> Fitted:
     """Fit all regressions in O(n) time and memory.
 
     On the host, a fit to many points may start from a coarse summary of them, and two threads share
@@ -137,7 +138,7 @@ def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([first, second]) if np.ndim(first) else first
 
 
-def _fit_at(u: XArray, points: Points, xp: Any, coarse: Points | None = None) -> Fitted:
+def _fit_at(u: XArray, points: Points, xp: ModuleType, coarse: Points | None = None) -> Fitted:
     """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
     dtype = points.z.dtype
     basis = _make_basis(points, xp.exp(u), xp)
@@ -176,7 +177,9 @@ def _fit_at(u: XArray, points: Points, xp: Any, coarse: Points | None = None) ->
     return Fitted(basis, coef, factor, log_evidence, decrement)
 
 
-def make_columns(basis: Basis, z: XArray, xp: Any = np) -> tuple[Any, Any]:
+def make_columns(
+    basis: Basis, z: XArray, xp: ModuleType | Namespace = np
+) -> tuple[AnyArray, AnyArray]:
     """Compute offsets (s, n) and columns (s, 2, 17, n) of the regressions at z (n,)."""
     one, zero = _shapes(basis, z, xp)
     offset = one - zero
@@ -186,7 +189,7 @@ def make_columns(basis: Basis, z: XArray, xp: Any = np) -> tuple[Any, Any]:
     return offset, xp.concat([parametric + xp.zeros_like(kernel[:, :, :1, :]), kernel], axis=2)
 
 
-def _shapes(basis: Basis, z: XArray, xp: Any) -> tuple[Any, Any]:
+def _shapes(basis: Basis, z: XArray, xp: ModuleType | Namespace) -> tuple[AnyArray, AnyArray]:
     """Compute logarithms (s, n) of the scaled, smoothed probabilities of classes 1 and 0."""
     x = basis.inverse[:, None] * z
     small = xp.log1p(xp.exp(-abs(x)))
@@ -196,12 +199,12 @@ def _shapes(basis: Basis, z: XArray, xp: Any) -> tuple[Any, Any]:
     return one, zero
 
 
-def _matern(distance: Any, length: XArray, xp: Any) -> XArray:
+def _matern(distance: XArray, length: XArray, xp: ModuleType | Namespace) -> XArray:
     r = abs(distance) * (math.sqrt(3) / length[:, :, None, None])
     return (1 + r) * xp.exp(-r)
 
 
-def _make_basis(points: Points, inverse: XArray, xp: Any) -> Basis:
+def _make_basis(points: Points, inverse: XArray, xp: ModuleType) -> Basis:
     """Choose inducing inputs and lengths from the distribution of the offsets."""
     total = xp.sum(points.weights)
     basis = Basis(inverse, 1 / (total + 1), None, None)
@@ -218,13 +221,15 @@ def _make_basis(points: Points, inverse: XArray, xp: Any) -> Basis:
     return basis._replace(inducing=inducing, length=length)
 
 
-def log_prior(u: XArray, xp: Any = np) -> XArray:
+def log_prior(u: XArray, xp: ModuleType = np) -> XArray:
     """Compute the log prior density of log inverse temperatures, up to a constant."""
     narrow, wide = (-((u / scale) ** 2) / 2 - math.log(scale) for scale in LOG_SCALES)
     return xp.logaddexp(narrow, wide)
 
 
-def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any, Any]:
+def find_scale(
+    z: XArray, weights: XArray, positives: XArray, xp: ModuleType = np
+) -> tuple[Any, Any]:
     """Compute the posterior mean and deviation of the logarithm of the inverse temperature.
 
     The range of the quadrature follows from the wide part of the prior.
@@ -235,7 +240,7 @@ def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any,
         x = xp.exp(u)[:, None] * z
         return (xp.maximum(x, 0) + xp.log(1 + xp.exp(-abs(x)))) @ weights - x @ positives
 
-    def slopes(u: XArray) -> tuple[Any, Any, Any]:
+    def slopes(u: XArray) -> tuple[XArray, XArray, XArray]:
         x = xp.exp(u) * z
         p = (1 + xp.tanh(x / 2)) / 2
         square = (weights * p * (1 - p)) @ x**2
@@ -267,13 +272,15 @@ class _Problem(NamedTuple):
     """Rows with offsets (s, n) and whitened features (s, 2, 17, n), and priors of regressions."""
 
     points: Points
-    offset: Any
-    features: Any
-    precision: Any
-    amplitude: Any
+    offset: AnyArray
+    features: AnyArray
+    precision: AnyArray
+    amplitude: AnyArray
 
 
-def _losses(problem: _Problem, theta: XArray, xp: Any) -> tuple[Any, Any, Any]:
+def _losses(
+    problem: _Problem, theta: XArray, xp: ModuleType
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Compute penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
     points, offset, features, precision, amplitude = problem
     line = (amplitude * theta) @ features + offset[:, None, None]
@@ -287,7 +294,7 @@ def _losses(problem: _Problem, theta: XArray, xp: Any) -> tuple[Any, Any, Any]:
     return value, gradient, small * rest * rest * points.weights
 
 
-def _pairs(features: Any, total: Any, xp: Any) -> Any:
+def _pairs(features: np.ndarray, total: Any, xp: ModuleType) -> AnyArray:
     """Compute products (s, 2, 153, n) of all pairs of features.
 
     The host uses single precision, unless there are many rows. The Hessian is needed only for a
@@ -305,7 +312,7 @@ def _pairs(features: Any, total: Any, xp: Any) -> Any:
     return pairs
 
 
-def _hessian(problem: _Problem, curvature: Any, pairs: Any, xp: Any) -> XArray:
+def _hessian(problem: _Problem, curvature: Array, pairs: Array, xp: ModuleType) -> XArray:
     """Compute the Hessians (s, 2, 10, 17, 17)."""
     amplitude, dtype = problem.amplitude, problem.amplitude.dtype
     sums = (curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)).astype(dtype)
@@ -317,7 +324,9 @@ def _hessian(problem: _Problem, curvature: Any, pairs: Any, xp: Any) -> XArray:
     return xp.take(sums, _PAIR, axis=-1)
 
 
-def _polish(problem: _Problem, coarse: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+def _polish(
+    problem: _Problem, coarse: tuple[Any, Any, Any, Any]
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Continue from the minimum of a coarse summary, whose Hessian is nearly correct."""
     theta, _, hessian, _ = coarse
     pairs = _pairs(problem.features, problem.points.weights.sum(), np)
@@ -336,8 +345,8 @@ def _polish(problem: _Problem, coarse: tuple[Any, Any, Any, Any]) -> tuple[Any, 
 
 
 def _minimize(
-    problem: _Problem, start: Any, xp: Any, tolerance: float = _TOLERANCE
-) -> tuple[Any, Any, Any, Any]:
+    problem: _Problem, start: np.ndarray, xp: ModuleType, tolerance: float = _TOLERANCE
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Compute theta, penalized loss and Hessian of all regressions, and the last decrement.
 
     Newton's method runs for all regressions together; steps that do not lower a loss are halved.
@@ -345,11 +354,11 @@ def _minimize(
     total = xp.sum(problem.points.weights)
     pairs = _pairs(problem.features, total, xp)
 
-    def evaluate(theta: XArray) -> tuple[Any, Any, Any]:
+    def evaluate(theta: XArray) -> tuple[AnyArray, AnyArray, AnyArray]:
         value, gradient, curvature = _losses(problem, theta, xp)
         return value, gradient, _hessian(problem, curvature, pairs, xp)
 
-    def direction(gradient: XArray, hessian: Any) -> tuple[Any, Any]:
+    def direction(gradient: XArray, hessian: Array) -> tuple[AnyArray, AnyArray]:
         step = -xp.linalg.solve(hessian, gradient[..., None])[..., 0]
         return step, xp.sum(gradient * step, -1)
 

@@ -108,5 +108,5 @@ def look_up(table: State, z: XArray) -> XArray:
     return line
 
 
-def _rows(matrix: Any) -> list[Any]:
+def _rows(matrix: XArray) -> list[np.ndarray]:
     return [matrix[i, ...] for i in range(matrix.shape[0])]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, search
+from bayescal._core.arrays import AnyArray, XArray, namespace, search
 
 if TYPE_CHECKING:
     from scipy.interpolate import BSpline, CubicSpline
@@ -196,7 +196,7 @@ def second_derivatives(knots: np.ndarray, values: np.ndarray) -> np.ndarray:
     return CubicSpline(knots, values, bc_type="natural")(knots, 2)
 
 
-def evaluate(knots: Any, values: Any, bends: Any, x: Any) -> Any:
+def evaluate(knots: XArray, values: XArray, bends: XArray, x: XArray) -> AnyArray:
     """Evaluate natural cubic splines at x (m,): (p, m); they are linear outside the knots.
 
     ``values`` and ``bends`` (k, p) are the values and the second derivatives at the knots.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace
+from bayescal._core.arrays import AnyArray, Array, XArray, namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
@@ -319,7 +319,7 @@ class Spline(LogOddsCalibrator):
     def _describe(self, state: State, theta: np.ndarray) -> State:
         return {"coef": theta}
 
-    def _rescaled(self, state: State, scores: XArray) -> Any:
+    def _rescaled(self, state: State, scores: XArray) -> AnyArray:
         if not self.rescale:
             return scores
         stretch = compact_logit if self.rescale == "compact_logit" else _clipped_logit
@@ -331,7 +331,7 @@ def _between(value: Any, low: float, high: float) -> bool:
     return number and bool(low < value < high)
 
 
-def compact_logit(p: XArray, epsilon: Any) -> XArray:
+def compact_logit(p: XArray, epsilon: Array | float) -> XArray:
     r"""Stretch probabilities near 0 and 1 as the logit does, but onto [0, 1].
 
     .. math:: G(p) = \frac{1 - 2\epsilon}{2 \log((1 - \epsilon) / \epsilon)}
@@ -354,7 +354,7 @@ def compact_logit(p: XArray, epsilon: Any) -> XArray:
     return xp.where(inside, factor * (xp.log(safe) - xp.log1p(-safe)) + 0.5, p)
 
 
-def _clipped_logit(p: XArray, epsilon: Any) -> XArray:
+def _clipped_logit(p: XArray, epsilon: Array | float) -> XArray:
     """Compute the logit of p, clipped to [epsilon, 1 - epsilon]."""
     xp = namespace(p)
     epsilon = xp.asarray(epsilon, dtype=p.dtype)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal.calibrators.binary.spline.basis import FUNCTIONS
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import Target, find_mode, triangle
@@ -149,7 +150,7 @@ def grid_of(roughness: np.ndarray, total: float, candidates: Sequence[float] | N
 
 
 def draw_averaged(
-    targets: Iterable[tuple[Any, Target]], num_samples: int, seed: int
+    targets: Iterable[tuple[Array, Target]], num_samples: int, seed: int
 ) -> tuple[np.ndarray, int]:
     """Draw (num_samples, p) from normal approximations; also return the worst status of fits.
 

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bayescal._core.arrays import ArrayLike, namespace, to_host
+from bayescal._core.arrays import AnyModel, ArrayLike, UserData, namespace, to_host
 from bayescal._core.progress import Progress, showing
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.auto import Auto
@@ -129,21 +129,25 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
     (True, GaussianNB())
     """
 
-    estimator: Any = None
-    calibrator: Any = None
+    estimator: AnyModel = None
+    calibrator: AnyModel = None
     cv: Any = field(default=5, kw_only=True)
     ensemble: bool | Literal["auto"] = field(default=False, kw_only=True)
     n_jobs: int | None = field(default=None, kw_only=True)
     progress: bool | Progress = field(default=False, kw_only=True)
 
     classes_: Any = field(init=False)
-    estimators_: list[Any] = field(init=False)
-    calibrators_: list[Any] = field(init=False)
+    estimators_: list[AnyModel] = field(init=False)
+    calibrators_: list[AnyModel] = field(init=False)
 
     _report_of_rows: ClassVar[bool] = False
 
     def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: object
+        self,
+        X: UserData,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: object,
     ) -> Self:
         """Fit classifier and calibrator.
 
@@ -211,12 +215,12 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             )
         self._forget_report()
         with showing(self.progress) as show:
-            self._fit(X, label, weights, routed, show or _ignore_progress)
+            self._fit(X, label, weights, routed, show or (lambda *_: None))
         keep_features(self, self.estimators_[0])
         return self
 
     def _fit(
-        self, X: Any, y: np.ndarray, weights: np.ndarray | None, routed: Bunch, show: Progress
+        self, X: UserData, y: np.ndarray, weights: np.ndarray | None, routed: Bunch, show: Progress
     ) -> None:
         """Fit all classifiers and calibrators."""
         if isinstance(self.estimator, FrozenEstimator):
@@ -263,7 +267,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         """Fit a calibrator to each part of the scores, labels and weights."""
         fit = delayed(fit_calibrator)
         jobs = (fit(self._calibrator(), self.classes_, *part) for part in parts)
-        fitted: Any = Parallel(self.n_jobs if len(parts) > 1 else 1)(jobs)
+        fitted: AnyModel = Parallel(self.n_jobs if len(parts) > 1 else 1)(jobs)
         self.calibrators_ = fitted
         self._held = parts
 
@@ -277,8 +281,8 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             made = make_for(name, self.estimator, 2 if several else len(self.classes_))
         return MultiLabel(made) if several and not isinstance(made, Auto | MultiLabel) else made
 
-    def __getstate__(self) -> dict[str, Any]:
-        state: Any = super().__getstate__()
+    def __getstate__(self) -> dict[str, object]:
+        state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_held"}
 
     @property
@@ -311,7 +315,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         frozen = isinstance(self.estimator, FrozenEstimator)
         return frozen and getattr(get_tags(self.estimator), "array_api_support", False)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: UserData) -> np.ndarray:
         """Compute calibrated probabilities (m, k) of the classes in the order of ``classes_``.
 
         For multi-label problems, probabilities (m, labels) that labels are present.
@@ -323,13 +327,13 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         combine = getattr(self.calibrators_[0], "combine", Calibrator.combine)
         return combine(self.calibrators_, scores)
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: object) -> np.ndarray:
         """Compute the logarithms (m, k) of :meth:`predict_proba`; zero gives minus infinity."""
         probs = self.predict_proba(X)
         with np.errstate(divide="ignore"):
             return namespace(probs).log(probs)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: UserData) -> np.ndarray:
         """Return the most probable class (m,), or for several labels zeros and ones (m, labels)."""
         probs = self.predict_proba(X)
         if isinstance(self.classes_, list):
@@ -346,7 +350,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
 
     @available_if(_has_interval)
     @dispatched
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, X: UserData, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Compute credible intervals of the calibrated probabilities (the second of two classes).
 
         They are the intervals of the calibrator, which must have a posterior, given the score of
@@ -415,7 +419,3 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         tags.classifier_tags.multi_class = not getattr(self.calibrator, "binary", False)
         tags.array_api_support = True
         return tags
-
-
-def _ignore_progress(name: str, done: int, steps: int) -> None:
-    """Do nothing."""

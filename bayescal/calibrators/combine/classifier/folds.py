@@ -16,7 +16,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
-from bayescal._core.arrays import XArray, to_host
+from bayescal._core.arrays import AnyModel, Array, UserData, XArray, to_host
 from bayescal._core.numerics import FLOOR
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.estimator import Estimator
@@ -46,7 +46,7 @@ _FOLDS = 5
 
 
 def make_folds(
-    cv: Any, X: Any, y: np.ndarray, options: dict[str, Any], ensemble: bool
+    cv: Any, X: UserData, y: np.ndarray, options: dict[str, object], ensemble: bool
 ) -> tuple[list[Fold], np.ndarray]:
     """Make folds; also return the rows that are the only ones of their classes.
 
@@ -139,13 +139,13 @@ def _warn(message: str) -> None:
 
 
 def fit_fold(
-    estimator: Any,
-    calibrator: Any,
+    estimator: object,
+    calibrator: object,
     classes: np.ndarray,
-    data: tuple[Any, np.ndarray, dict[str, Any]],
+    data: tuple[object, np.ndarray, dict[str, object]],
     fold: Fold,
     keep: bool,
-) -> tuple[Any, Any]:
+) -> tuple[Any, XArray]:
     """Fit a classifier without one fold, and compute its scores on the fold.
 
     ``data`` are X, y and further arguments of the classifier's ``fit``. The classifier is returned
@@ -156,7 +156,7 @@ def fit_fold(
         name: _safe_indexing(value, train) if _is_of_rows(value, len(y)) else value
         for name, value in params.items()
     }
-    fitted: Any = clone(estimator)
+    fitted: AnyModel = clone(estimator)
     fitted.fit(*_safe_split(fitted, X, y, train), **fold_params)
     test_X = _safe_split(fitted, X, None, test, train)[0]
     scores = score(fitted, calibrator, classes, test_X)
@@ -164,7 +164,7 @@ def fit_fold(
     return (fitted if keep else None), scores
 
 
-def _is_of_rows(value: Any, n: int) -> bool:
+def _is_of_rows(value: object, n: int) -> bool:
     """Return whether an argument of a fit has an entry for each row."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
@@ -173,8 +173,12 @@ def _is_of_rows(value: Any, n: int) -> bool:
 
 
 def fit_calibrator(
-    calibrator: Any, classes: Any, scores: XArray, y: np.ndarray, weights: np.ndarray | None
-) -> XArray:
+    calibrator: AnyModel,
+    classes: np.ndarray,
+    scores: XArray,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+) -> AnyModel:
     """Fit a calibrator; set its classes, because the rows may lack some."""
     several = isinstance(classes, list)
     if not several and "classes" in calibrator.get_params() and calibrator.classes is None:
@@ -183,7 +187,9 @@ def fit_calibrator(
     return calibrator.fit(scores, y, **extra)
 
 
-def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[Part]) -> Report:
+def cross_fitted(
+    calibrator: AnyModel, fitted: list[AnyModel], classes: Any, parts: list[Part]
+) -> Report:
     """Report the gain of calibrators on held-out scores, by five more fits of each.
 
     For an ensemble this is the mean over its pairs, because no row is new to all of them.
@@ -233,7 +239,7 @@ def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[P
 
 
 def _losses_of_labels(
-    calibrator: Any, classes: Any, rows: np.ndarray, y: np.ndarray, weights: np.ndarray | None
+    calibrator: object, classes: Array, rows: np.ndarray, y: np.ndarray, weights: np.ndarray | None
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
     """Compute means over labels of the results of :func:`_losses`."""
     binary = getattr(calibrator, "calibrator", calibrator)
@@ -241,7 +247,7 @@ def _losses_of_labels(
     results = [
         _losses(clone(binary), pair, z[:, None], codes, weights) for pair, z, codes in columns
     ]
-    losses: Any = [result[:2] for result in results]
+    losses = [result[:2] for result in results]
     held_out, uncalibrated = (
         None if any(values is None for values in by_label) else np.mean(by_label, axis=0)
         for by_label in zip(*losses, strict=True)
@@ -250,7 +256,7 @@ def _losses_of_labels(
 
 
 def _losses(
-    calibrator: Any,
+    calibrator: AnyModel,
     classes: np.ndarray,
     rows: np.ndarray,
     y: np.ndarray,
@@ -279,7 +285,7 @@ def _losses(
     return folds.of_rows(held_out), uncalibrated, row_weights
 
 
-def _probabilities(fitted: Any, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _probabilities(fitted: AnyModel, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Compute probabilities (n, k) of all classes, some of which a calibrator may not know."""
     probs = np.full((len(rows), len(classes)), FLOOR)
     probs[:, np.isin(classes, fitted.classes_)] = fitted.predict_proba(rows)

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from bayescal._core.arrays import XArray, to_host
+from bayescal._core.arrays import AnyModel, UserData, XArray, to_host
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.dispatch import location_of
 from bayescal.data.checks import check_unmasked
@@ -34,25 +34,25 @@ class CalibratedPair:
     classes : array of shape (k,), or a list of arrays for multi-label problems
     """
 
-    estimator: Any
-    calibrator: Any
+    estimator: AnyModel
+    calibrator: AnyModel
     classes: Any
 
     @property
-    def calibrators(self) -> list[Any]:
+    def calibrators(self) -> list[object]:
         """The calibrator in a list; scikit-learn has a list with one for each class."""
         return [self.calibrator]
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: UserData) -> Any:
         """Compute calibrated probabilities (m, k)."""
         return self.calibrator.predict_proba(self.score(X))
 
-    def score(self, X: Any) -> Any:
+    def score(self, X: UserData) -> Any:
         """Compute the classifier's scores (m, 1) or (m, k) for the calibrator."""
         return score(self.estimator, self.calibrator, self.classes, X)
 
 
-def find_response(calibrator: Any, estimator: Any) -> str:
+def find_response(calibrator: object, estimator: object) -> str:
     """Return the name of the method whose scores a calibrator takes."""
     inputs = getattr(calibrator, "inputs", None)
     if inputs is None:
@@ -74,7 +74,7 @@ def find_response(calibrator: Any, estimator: Any) -> str:
     return response
 
 
-def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> XArray:
+def score(estimator: object, calibrator: object, classes: Any, X: object) -> XArray:
     """Compute the scores (m, 1) or (m, k) of a classifier for a calibrator.
 
     Classes that the classifier does not know get no probability. For multi-label problems, whose
@@ -103,7 +103,7 @@ def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> XArray:
     return scores if both else scores[:, 1:]
 
 
-def _of_labels(scores: XArray, estimator: Any, count: int, response: str) -> np.ndarray:
+def _of_labels(scores: XArray, estimator: object, count: int, response: str) -> np.ndarray:
     """Return scores (m, labels), also from a list of probabilities (m, 2) or (m, 1)."""
     if isinstance(scores, list):
         known = getattr(estimator, "classes_", [[1]] * len(scores))
@@ -124,7 +124,9 @@ def _of_labels(scores: XArray, estimator: Any, count: int, response: str) -> np.
     return scores
 
 
-def check_meaning(estimator: Any, calibrator: Any, classes: Any, scores: XArray, X: Any) -> None:
+def check_meaning(
+    estimator: AnyModel, calibrator: object, classes: object, scores: XArray, X: object
+) -> None:
     """Raise if three decision values (m, 3) belong to pairs of classes.
 
     Only three classes have as many pairs as classes. Decisions of pairs agree with the predictions
@@ -153,7 +155,7 @@ def _votes(scores: np.ndarray) -> np.ndarray:
     return np.stack([np.sum(pair, axis=0) for pair in pairs], axis=1)
 
 
-def _counts_pairs(estimator: Any) -> bool:
+def _counts_pairs(estimator: AnyModel) -> bool:
     """Return whether the decision function of a classifier is declared to be of pairs."""
     while True:
         if isinstance(estimator, FrozenEstimator):

@@ -259,7 +259,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         self.deviations_ = self._deviations()
         self.log_evidence_ = learned.fit.log_evidence
 
-    def _to_file(self) -> dict[str, Any]:
+    def _to_file(self) -> dict[str, object]:
         """Return what :func:`bayescal.save` writes: numbers, text and arrays by name."""
         learned = self._learned
         content = {
@@ -456,7 +456,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         variance = offset + 2 * both * x + slope * x**2
         return logits + shift + turn * x, np.sqrt(np.maximum(variance, 0.0))
 
-    def _column_labels(self) -> Sequence[Any]:
+    def _column_labels(self) -> Sequence[object]:
         return range(self._count) if self._names is None else self._names
 
     def _deviations(self) -> dict[tuple[object, ...], tuple[float, float]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import UserData
 from bayescal.data.checks import check_unmasked
 from bayescal.data.label_names import column_names
 
@@ -87,7 +88,7 @@ class Grouping(NamedTuple):
         return [tuple(names[i][place] for i, place in enumerate(row)) for row in rows]
 
 
-def read_columns(groups: Any, n: int) -> tuple[list[np.ndarray], list[object] | None]:
+def read_columns(groups: UserData, n: int) -> tuple[list[np.ndarray], list[object] | None]:
     """Read columns (n,) of groups of n rows, and their names if they are those of a data frame."""
     check_unmasked(groups, "groups")
     names = column_names(groups)
@@ -108,7 +109,9 @@ def read_columns(groups: Any, n: int) -> tuple[list[np.ndarray], list[object] | 
     return columns, names
 
 
-def same_columns(groups: Any, n: int, names: list[object] | None, count: int) -> list[np.ndarray]:
+def same_columns(
+    groups: object, n: int, names: list[object] | None, count: int
+) -> list[np.ndarray]:
     """Read the columns of a fit, in its order; those of data frames are found by their names."""
     columns, given = read_columns(groups, n)
     if given is not None and names is not None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, lapack, solve_triangular
 
 #: Inverts a matrix from its factor of Cholesky; the other triangle is undefined.
-_invert: Any = lapack.dpotri  # pyright: ignore[reportAttributeAccessIssue]
+_invert = lapack.dpotri  # pyright: ignore[reportAttributeAccessIssue]
 #: Prior standard deviations of the offset and of the slope that all rows share.
 COMMON = 1.0, 0.5
 #: Scales of the half-normal priors of standard deviations of offsets and of slopes.

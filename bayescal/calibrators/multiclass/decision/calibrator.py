@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import matmul
+from bayescal._core.arrays import AnyArray, matmul
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.multiclass.decision.partition import (
@@ -185,7 +185,7 @@ class Decision(Calibrator):
     def _least(self, k: int) -> float:
         return min(crop_floor(self.crop, k), 1 / k)
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: object) -> AnyArray:
         directions, offsets, adjustments = (
             state[name] for name in ("directions", "offsets", "adjustments")
         )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, device, matmul, namespace
+from bayescal._core.arrays import AnyArray, Array, XArray, device, matmul, namespace
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import softmax
 from bayescal._core.padding import pad_axis, padded_length
@@ -45,7 +45,7 @@ class Partition(NamedTuple):
     violation: float
 
 
-def membership(directions: XArray, offsets: Any, rows: Any, hard: bool) -> XArray:
+def membership(directions: XArray, offsets: XArray, rows: XArray, hard: bool) -> XArray:
     """Compute the weights (m, d) with which rows (m, k) belong to the parts."""
     values = matmul(rows, directions.T) + offsets
     if not hard:
@@ -94,11 +94,7 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
 
 
 def worst_partition(
-    rows: np.ndarray,
-    errors: np.ndarray,
-    parts: int,
-    rng: np.random.Generator,
-    hard: bool = False,
+    rows: np.ndarray, errors: np.ndarray, parts: int, rng: np.random.Generator, hard: bool = False
 ) -> Partition:
     """Search for the linear partition of predictions (n, k) with the largest violation.
 
@@ -138,7 +134,7 @@ def worst_partition(
     return Partition(scaled, offsets[:, best] - scaled @ center, float(violations[best]))
 
 
-def nearest_probabilities(rows: Any, least: Any) -> Any:
+def nearest_probabilities(rows: Array, least: AnyArray) -> Any:
     """Project rows (m, k) onto the points of the simplex with entries of at least ``least``."""
     xp, k = namespace(rows), rows.shape[1]
     mass = 1 - k * least

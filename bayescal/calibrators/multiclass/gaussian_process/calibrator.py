@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, matmul, namespace, on_host
+from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
 from bayescal.calibrators.base.calibrator import State
@@ -159,7 +159,7 @@ class GaussianProcess(ParametricCalibrator):
         kept = {name: value for name, value in state.items() if name not in _FOR_DRAWS}
         super()._publish(kept)
 
-    def _describe(self, state: State, theta: Any) -> State:
+    def _describe(self, state: State, theta: AnyArray) -> State:
         return {"deviation": theta}
 
     def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:

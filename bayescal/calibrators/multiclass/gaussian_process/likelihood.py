@@ -78,7 +78,7 @@ def place_nodes(smoothing: float, k: int) -> np.ndarray:
     return np.linspace(np.log(smoothing / k), 0.0, NODES)
 
 
-def hats(nodes: Any, x: XArray) -> XArray:
+def hats(nodes: XArray, x: XArray) -> XArray:
     """Compute the piecewise linear basis functions (..., 25) of the nodes at x (...)."""
     xp = namespace(x)
     step = nodes[1] - nodes[0]
@@ -106,11 +106,7 @@ class Likelihood:
         value, gradient, hessian = 0.0, np.zeros(NODES), np.zeros((NODES, NODES))
         for part in self._parts:
             terms = self._terms(h, part)
-            value, gradient, hessian = (
-                value + terms[0],
-                gradient + terms[1],
-                hessian + terms[2],
-            )
+            value, gradient, hessian = (value + terms[0], gradient + terms[1], hessian + terms[2])
         return Quadratic(np.asarray(value), gradient, hessian)
 
     def _terms(self, h: np.ndarray, rows: Rows) -> tuple[float, np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace, take_in_rows
+from bayescal._core.arrays import AnyArray, XArray, namespace, take_in_rows
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.binary.pooling import interpolate
@@ -175,7 +175,7 @@ class OrderPreserving(Calibrator):
             "status": np.asarray(int(Status.LIMIT if limit else Status.CONVERGED)),
         }
 
-    def _apply(self, state: State, scores: Any) -> Any:
+    def _apply(self, state: State, scores: AnyArray) -> AnyArray:
         xp, z = namespace(scores), bounded(scores)
         order = xp.argsort(-z, axis=1, stable=True)
         descending = take_in_rows(z, order)
@@ -253,7 +253,7 @@ def _table(
 # --- the full family ----------------------------------------------------------------------------
 
 
-def _unit(z: XArray, center: Any, scale: Any) -> Any:
+def _unit(z: XArray, center: XArray | float, scale: XArray | float) -> Any:
     """Standardize logits (m, k) of any size by the units of the fit."""
     return namespace(z).clip((z - center) / scale, -1e30, 1e30)
 
@@ -283,7 +283,7 @@ def _trimmed(parameters: Parameters, hidden: np.ndarray, column: np.ndarray) -> 
     }
 
 
-def _fallen(falls: Any) -> XArray:
+def _fallen(falls: XArray) -> XArray:
     """Compute logits (m, k) relative to the first from their differences (m, k - 1)."""
     xp = namespace(falls)
     return -xp.cumulative_sum(falls, axis=1, include_initial=True)

@@ -139,9 +139,7 @@ def _adam(family: Family) -> Any:
 
 
 @cache
-def _program(
-    family: Family,
-) -> Callable[..., tuple[Named, Any, jax.Array, jax.Array]]:
+def _program(family: Family) -> Callable[..., tuple[Named, object, jax.Array, jax.Array]]:
     losses = _diagonal_losses if family == "diagonal" else _full_losses
 
     def weighted_losses(parameters: Named, data: Data, nets: Named) -> tuple[jax.Array, jax.Array]:
@@ -167,7 +165,7 @@ def _program(
         return moved, memory, data, nets
 
     def advance(
-        parameters: Named, memory: Any, data: Data, nets: Named, number: jax.Array
+        parameters: Named, memory: np.ndarray, data: Data, nets: Named, number: jax.Array
     ) -> tuple[Named, Any, jax.Array, jax.Array]:
         carry = parameters, memory, data, nets
         parameters, memory, *_ = jax.lax.fori_loop(0, number, once, carry)

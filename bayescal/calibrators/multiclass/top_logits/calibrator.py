@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace
+from bayescal._core.arrays import AnyArray, XArray, namespace
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.function import PredictFunction, at_least_single
 from bayescal.calibrators.multiclass.top_logits.probs import TopProbs
@@ -26,7 +26,7 @@ __all__ = ["TopLogitsCalibrator"]
 class TopPredictFunction(PredictFunction):
     """A function of truncated logits: ``f((indices, logits, rest))`` returns ``TopProbs``."""
 
-    def __call__(self, scores: Any) -> Any:
+    def __call__(self, scores: object) -> Any:
         """Compute calibrated probabilities.
 
         Parameters
@@ -78,7 +78,7 @@ class TopLogitsCalibrator(Calibrator):
                 "indices 0, ..., 50,256, got None"
             )
 
-    def _class_count(self, rows: Any) -> int:
+    def _class_count(self, rows: object) -> int:
         assert self.classes is not None
         return len(class_array(self.classes))
 
@@ -98,14 +98,14 @@ class TopLogitsCalibrator(Calibrator):
     def _apply(self, state: State, scores: XArray) -> XArray:
         return self._apply_top(state, scores, int(state["k"]))
 
-    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
+    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: AnyArray) -> AnyArray:
         return _as_top_probs(as_numpy(scores[0], "indices"), probs, len(self.classes_))
 
-    def _most_probable(self, probs: Any) -> np.ndarray:
+    def _most_probable(self, probs: AnyArray) -> np.ndarray:
         best = np.argmax(probs.probs, axis=1)
         return self.classes_[probs.indices[np.arange(len(best)), best]]
 
-    def _predict_block(self, names: list[object] | None, block: Block) -> Any:
+    def _predict_block(self, names: list[object] | None, block: Block) -> np.ndarray:
         return self.predict_proba(block.scores)
 
     def _probabilities_of(self, kept: KeptRows) -> None:
@@ -119,7 +119,7 @@ class TopLogitsCalibrator(Calibrator):
         return self._public_name
 
 
-def _as_top_probs(indices: Any, probs: XArray, k: int) -> TopProbs:
+def _as_top_probs(indices: AnyArray, probs: XArray, k: int) -> TopProbs:
     """Split probabilities (n, m + 1) or (n, k) into those of top classes and the rest."""
     xp, m = namespace(probs), indices.shape[1]
     rest = probs[:, m] if probs.shape[1] > m else xp.zeros_like(probs[:, 0])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import AnyArray, ArrayLike
 from bayescal.data.checks import as_numpy
 from bayescal.metrics import log_loss
 
@@ -41,11 +41,11 @@ class TopProbs(NamedTuple):
     """
 
     #: Indices of the top classes, in the order of the scores (n, m).
-    indices: Any
+    indices: AnyArray
     #: Probabilities of the top classes, in the order of the indices (n, m).
-    probs: Any
+    probs: AnyArray
     #: Probability of all other classes together (n,).
-    rest: Any
+    rest: AnyArray
     #: Number of other classes, k - m.
     others: int
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import XArray
+from bayescal._core.arrays import AnyArray, XArray
 from bayescal._core.optimize import IntervalMinimum
 from bayescal.calibrators.base.calibrator import Keeps, State
 from bayescal.calibrators.multiclass.scale import Columns, fit_inverse, named_inverse
@@ -39,7 +39,7 @@ class TopTemperature(TopLogitsCalibrator):
     def _fit_top(self, rows: Source, k: int) -> State:
         return named_inverse(fit_top_inverse(rows, k), rows.weight)
 
-    def _apply_top(self, state: State, rows: Any, k: int) -> XArray:
+    def _apply_top(self, state: State, rows: AnyArray, k: int) -> XArray:
         return top_probabilities(unpack(rows, k), state["theta"][0])
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace
+from bayescal._core.arrays import AnyArray, Array, XArray, namespace
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.numerics import softmax, unit_of
 from bayescal._core.optimize import Minimum
@@ -62,13 +62,13 @@ class TopVector(TopLogitsCalibrator):
         factor = np.where(np.append(present, False), 0.0, 1 / (1 + mass))
         return {**state, "missing_inverse": np.asarray(inverse), "missing_factor": factor}
 
-    def _apply_top(self, state: State, rows: Any, k: int) -> XArray:
+    def _apply_top(self, state: State, rows: AnyArray, k: int) -> XArray:
         top, xp = unpack(rows, k), namespace(rows)
         (n, c), m = top.x.shape, top.indices.shape[1]
         others = xp.full_like(top.indices[:, : c - m], k)
         flat = xp.reshape(xp.concat([top.indices, others], axis=1), (-1,))
 
-        def entries(name: str) -> Any:
+        def entries(name: str) -> Array:
             return xp.reshape(xp.take(state[name], flat, axis=0), (n, c))
 
         logits = top.x * entries("coef") + entries("intercept") + offsets(top)

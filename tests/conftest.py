@@ -149,8 +149,11 @@ def _close_figures() -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-# Resident memory, in MB, after it was last given back.
+# Resident memory, in MB, after it was last given back; and the number of tests of this process.
 RESIDENT = [0]
+TESTS = [0]
+# MB: to give memory back takes half a second and more, and what is forgotten is compiled anew.
+KEPT, GROWTH, MAX_RESIDENT = 1500, 500, 2000
 
 
 def resident_memory() -> int:
@@ -173,10 +176,14 @@ def _bounded_memory() -> Iterator[None]:
     Each of these takes memory maps, of which Linux allows 65,530 to a process.
     """
     yield
-    if Path("/proc/self/maps").exists() and resident_memory() > max(900, RESIDENT[0] + 300):
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return
+    TESTS[0] += 1
+    many = TESTS[0] % 50 == 0 and maps.read_bytes().count(b"\n") > 30_000
+    if many or resident_memory() > max(KEPT, RESIDENT[0] + GROWTH):
         give_back()
-        many = Path("/proc/self/maps").read_bytes().count(b"\n") > 30_000
-        if many or RESIDENT[0] > 1200:
+        if many or RESIDENT[0] > MAX_RESIDENT:
             jax.clear_caches()
             give_back()
 

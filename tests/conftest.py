@@ -41,16 +41,16 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Few slow tests, or what these share, that take 20 s and more in all: the longest first.
 LONG = [
-    ROOT / "tests" / name
+    ROOT / name
     for name in (
-        "test_notebooks.py",
-        "studies/test_reproduction.py",
-        "studies/test_networks.py",
-        "inference/test_coverage.py",
-        "test_real_scores.py",
-        "test_synthetic_study.py",
-        "inference/test_hosts.py",
-        "inference/test_devices.py",
+        "tests/test_notebooks.py",
+        "benchmarks/tests/test_reproduction.py",
+        "benchmarks/tests/test_networks.py",
+        "tests/inference/test_coverage.py",
+        "tests/test_real_scores.py",
+        "tests/test_synthetic_study.py",
+        "tests/inference/test_hosts.py",
+        "tests/inference/test_devices.py",
     )
 ]
 
@@ -116,7 +116,7 @@ def pytest_collection_modifyitems(
 ) -> Iterator[None]:
     """Begin with long files and those of most slow tests: at the end no process has a long one.
 
-    Examples of the studies are slow.
+    Examples of the studies are slow, and so are tests of benchmarks (benchmarks/tests/conftest.py).
     """
     for item in items:
         if item.path.is_relative_to(ROOT / "benchmarks"):

@@ -33,6 +33,10 @@ from bayescal.regression.softmax import fit as softmax_fit
 from tests.calibrators.cases import CASES, Array, Case, each
 
 THERE = [c for c in CASES if inspect.isclass(c.calibrator) and "device" in c().sources]
+#: One of each way to fit; the others are fitted to single precision in slow tests.
+QUICK = ("AveragedBeta", "Beta", "Histogram", "Matrix", "StackedScaling", "Temperature")
+#: A single fit has the programs of a stack.
+MODES = ["stack", pytest.param("single", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +55,11 @@ def data(binary: bool, n: int = 150) -> tuple[Array, Array, Array]:
     y = np.argmax(z / 2 + rng.gumbel(size=z.shape), axis=1)
     w = rng.integers(0, 3, n).astype(float)
     return (z[:, :2], (y % 2), w) if binary else (z, y, w)
+
+
+def many(binary: bool) -> tuple[Array, Array, Array]:
+    z, y, w = data(binary, MANY)
+    return z, y, np.maximum(w, 1)
 
 
 def softmax(z: Array) -> Array:
@@ -102,10 +111,17 @@ def test_missing_classes_and_zeros(case: Case) -> None:
         compare(case(inputs="logits"), z, names[y], w)
 
 
-@each([case for case in THERE if not case.options])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (name not in QUICK))
+        for case, name in ((case, case.calibrator.__name__) for case in THERE)
+        if not case.options
+    ],
+)
 def test_scores_of_single_precision(case: Case) -> None:
     """The same objective is reached, to 1e-6 of it."""
-    z, y, w = data(case.binary, n=MANY)
+    z, y, w = many(case.binary)
     z = z.astype(np.float32)
     host = case(inputs="logits").fit(z, y, w)
     there = case(inputs="logits").fit(jnp.asarray(z), y, w)
@@ -164,26 +180,26 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_scores_are_never_copied_to_the_host(largest: list[int]) -> None:
     """Of 6,000 rows of four columns nothing as large is made NumPy's."""
-    z, y, w = data(binary=False, n=MANY)
+    z, y, w = many(binary=False)
     scores = jnp.asarray(z, jnp.float32)
     for calibrator in (bc.Temperature, bc.Vector, bc.Dirichlet, bc.StructuredMatrix, bc.OneVsRest):
-        calibrator(inputs="logits").fit(scores, y, np.maximum(w, 1))
+        calibrator(inputs="logits").fit(scores, y, w)
     bc.Histogram(binning="equal_mass", inputs="logits").fit(scores[:, 0], y % 2)
     assert 0 < largest[0] < 100
 
 
-@pytest.mark.parametrize("mode", ["stack", "single"])
+@pytest.mark.parametrize("mode", MODES)
 def test_of_stacks_come_one_number_for_each_row(
     monkeypatch: pytest.MonkeyPatch, largest: list[int], mode: Any
 ) -> None:
     """Keys, from which folds are made, and losses; also where the default reports."""
     monkeypatch.setattr(auto, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
-    z, y, _ = data(binary=False, n=MANY)
+    z, y, _ = many(binary=False)
     bc.Auto(inputs="logits", mode=mode).fit(jnp.asarray(z, jnp.float32), y)
     assert largest[0] == MANY
 
 
-@pytest.mark.parametrize("mode", ["stack", "single"])
+@pytest.mark.parametrize("mode", MODES)
 def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
     """The host's in double precision; few steps in single precision end a little elsewhere."""
     z, y, w = data(binary=False, n=15_000)
@@ -325,10 +341,15 @@ def test_kernels_are_those_of_the_host(kernel: Any, bandwidth: Any) -> None:
         np.testing.assert_allclose(there["cv_losses"], host["cv_losses"], rtol=1e-10)
 
 
-def test_kernels_of_one_row_and_of_certain_ones() -> None:
+def test_kernels_of_certain_rows() -> None:
     p, y, w = spread(150)
     p[::3] = np.eye(4)[y[::3]]
     compare(bc.Kernel(), p, y, w)
+
+
+@pytest.mark.slow
+def test_kernels_of_one_row() -> None:
+    p, y, _ = spread(150)
     compare(bc.Kernel(classes=range(4)), p[1:2], y[1:2], None)
 
 

@@ -122,8 +122,12 @@ SETS: dict[str, tuple[str, Any, Any, Any]] = {
 
 
 @each(QUICK)
-def test_these_data_give_probabilities(case: Case) -> None:
-    for name, (inputs, scores, y, weights) in SETS.items():
+@pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_these_data_give_probabilities(case: Case, rest: bool) -> None:
+    """Fast tests pass all sets to defaults, and a third of them to every other option."""
+    first = SETS if not case.options else [*SETS][QUICK.index(case) % 3 :: 3]
+    for name in [name for name in SETS if (name in first) != rest]:
+        inputs, scores, y, weights = SETS[name]
         try:
             check(case, inputs, list(zip(scores, y, weights, strict=True)))
         except Exception as error:

@@ -206,7 +206,7 @@ def test_forgetting_with_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(both.predict_proba(probs), whole.predict_proba(probs), atol=1e-3)
 
 
-@pytest.mark.parametrize("inference", ["laplace", "nuts"])
+@pytest.mark.parametrize("inference", ["laplace", pytest.param("nuts", marks=pytest.mark.slow)])
 def test_posteriors_of_batches(inference: Any) -> None:
     p, y = binary_rows(200)
     options = {"inference": inference, "random_state": 0, "num_samples": 1000}
@@ -224,6 +224,7 @@ def test_forgetting_multiplies_weights(kind: Any) -> None:
     np.testing.assert_allclose(parts, whole, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_forgetting_is_learned() -> None:
     """With a drift it comes near the best of the fixed rates, without one near no forgetting."""
     rates: list[Any] = [1.0, 0.9, 0.6, "auto"]
@@ -431,7 +432,7 @@ class Batches(RuleBasedStateMachine):
 
 
 TestBatches = Batches.TestCase
-TestBatches.settings = settings(max_examples=15, stateful_step_count=8, deadline=None)
+TestBatches.settings = settings(max_examples=8, stateful_step_count=8, deadline=None)
 
 
 def test_warnings_are_those_of_fit() -> None:

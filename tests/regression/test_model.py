@@ -96,6 +96,9 @@ SAMPLED: dict[str, tuple[Any, Any, Any]] = {
     "Quadratic": (bc.Quadratic(inputs="logits", **BINARY), Z, Y),
     "Vector": (bc.Vector(inputs="logits", **BINARY), LOGITS, CLASSES),
     "Matrix": (bc.Matrix(inputs="logits", **BINARY), LOGITS, CLASSES),
+    "Dirichlet": (bc.Dirichlet(inputs="logits", **BINARY), LOGITS, CLASSES),
+    "StructuredVector": (bc.StructuredVector(inputs="logits", **BINARY), LOGITS, CLASSES),
+    "StructuredMatrix": (bc.StructuredMatrix(inputs="logits", **BINARY), LOGITS, CLASSES),
 }
 
 

@@ -162,9 +162,10 @@ def test_members_are_at_the_optimum(
     given = smoothed(found, z), y, weights, member, found.basis
     options = {"gtol": 1e-6, "maxiter": 1000}
     value = objective(theta, *given)
-    for start in (0 * theta, theta):
-        best: Any = optimize.minimize(objective, start, given, method="BFGS", options=options)
-        assert value < best.fun * (1 + 1e-6)
+    # The objective is convex: any start leads to its minimum.
+    start = theta + 0.1 * np.random.default_rng(0).normal(size=len(theta))
+    best: Any = optimize.minimize(objective, start, given, method="BFGS", options=options)
+    assert value < best.fun * (1 + 1e-6)
     assert best.fun > value * (1 - 1e-6)
     assert objective(0 * theta, *given) > value
 
@@ -631,7 +632,7 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
     assert not hasattr(model, "held_out_losses_") and model.member_names_ == ["probability"]
 
 
-@pytest.mark.parametrize("n", [60, 300])
+@pytest.mark.parametrize("n", [60, pytest.param(300, marks=pytest.mark.slow)])
 def test_expected_loss_is_not_too_good(n: int) -> None:
     """Labels that nobody can foresee: no data set's expected loss is below log k by choice."""
     gaps = []

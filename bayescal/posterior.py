@@ -26,6 +26,7 @@ from bayescal.inference import (
     condition_all,
     make_class_prior,
     padded_batch,
+    pareto_k,
     read_class_prior,
 )
 from bayescal.inference.prediction import Prediction
@@ -85,11 +86,12 @@ def posterior(
         ``"nuts"``: NumPyro's sampler; ``"closed_form"``: a conjugate prior's formulas.
     num_samples : int
         Number of draws. Quadrature uses it only for credible intervals.
-    class_prior : float, array of shape (k,), or Beta or Dirichlet distribution, optional
+    class_prior : float, array of shape (k,) or NumPyro distribution, optional
         Probability of class 1, or of every class, in the population to predict for. By default it
         is estimated from the labels under a uniform prior, Beta(1, 1) or Dirichlet(1, ..., 1). A
-        NumPyro distribution replaces that prior. A number is used as it is: pass 0.5 if the
-        training labels were balanced by design and the population to predict for is balanced too.
+        ``Beta`` or ``Dirichlet`` of ``numpyro.distributions`` replaces that prior. A number is used
+        as it is: pass 0.5 if the training labels were balanced by design and the population to
+        predict for is balanced too.
     key : int, JAX key or NumPy generator
         Seed of the draws. A data set gets the same draws alone and in a batch.
 
@@ -213,6 +215,8 @@ def posterior(
         setup, work, summary = condition_all(
             Setup(rule, num_samples, stacked), problem, count, seed, arguments
         )
+    if rule.weighted:
+        summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
     _check_integration(setup, summary, layout)
     _warn_of_ends(rule.at_ends(shaped[0], work.problem.state))
     known = priors if stacked else priors[0]
@@ -260,9 +264,9 @@ def posterior_predict(
         ``"closed_form"``; see ``posterior``.
     num_samples : int
         Number of draws.
-    class_prior : float, array of shape (k,), or Beta or Dirichlet distribution, optional
-        Probability of class 1, or of every class, in the population to predict for; by default
-        estimated from the labels. See ``posterior``.
+    class_prior : float, array of shape (k,) or NumPyro distribution, optional
+        Probability of class 1, or of every class, in the population to predict for, or a ``Beta``
+        or ``Dirichlet`` prior of it; by default estimated from the labels. See ``posterior``.
     key : int, JAX key or NumPy generator
         Seed of the draws.
 

@@ -134,9 +134,9 @@ def of_loop(integrator: str) -> str:
     return share(grid["warm_cpu_s"] / loop["warm_cpu_s"])
 
 
-def on_device(job: str) -> dict[str, Any]:
-    (found,) = (row for row in result("device_cpu")["rows"] if row["job"] == job)
-    return found
+def on_device(job: str, device: str = "cpu") -> dict[str, Any]:
+    (row,) = (row for row in result(f"device_{device}")["rows"] if row["job"] == job)
+    return row
 
 
 # --- proof --------------------------------------------------------------------------------------

@@ -197,6 +197,40 @@ def compiled() -> str:
     return table(["job", "size", "compile time", "run time"], rows)
 
 
+def gpu() -> str:
+    """Tabulate the times of jobs on a GPU beside its host's CPU."""
+    names = {
+        "posterior_predict 1": "`posterior_predict`",
+        "posterior_predict 1000": "`posterior_predict`, batch",
+        "sweep": "`sweep`",
+        "instance_targets 10000": "`smoothing.instance_targets`",
+        "instance_targets 100000": "`smoothing.instance_targets`",
+        "kernel": "`Kernel.predict_proba`",
+        "Temperature fit 1000000 x 10": "`Temperature.fit`",
+        "Temperature fit 50000 x 1000": "`Temperature.fit`",
+        "Vector fit 1000000 x 10": "`Vector.fit`",
+        "ece 1000000 x 10": "`metrics.ece`",
+        "Temperature f 1000000 x 10": "`as_function()` of `Temperature`",
+        "f 1000000 x 100": "`as_function()` of `Temperature`",
+        "Temperature f 50000 x 1000": "`as_function()` of `Temperature`",
+        "StackedScaling f 1000000 x 10": "`as_function()` of `StackedScaling`",
+        "ResNet-18 epoch": "ResNet-18, an epoch",
+    }
+    rows = []
+    for job, name in names.items():
+        row = on_device(job, "cuda")
+        numbers = (row[f"{kind}_s"] for kind in ("run", "busy", "cpu_run", "compile"))
+        times = [seconds(x) if x >= 1e-3 else f"{1e6 * x:.0f} µs" for x in numbers]
+        if job == "ResNet-18 epoch":
+            times[1] = ""  # it was measured for one step
+        limit = row.get("share_of_limit")
+        kind = {"bytes": "memory"}.get(row.get("limit", ""), row.get("limit"))
+        part = f"{float(f'{100 * limit:.2g}'):g} % ({kind})" if limit else ""
+        rows.append([name, row["size"], *times, part])
+    head = ["job", "size", "GPU", "device at work", "CPU", "compile time", "share of the limit"]
+    return table(head, rows)
+
+
 def monitor_false() -> str:
     """Return how often the monitor raises a false alarm."""
     rows = [
@@ -445,6 +479,7 @@ TABLES: dict[str, Callable[[], str]] = {
         deployed_shift,
         deployed_violated,
         forgetting,
+        gpu,
         memories,
         metrics,
         monitor_delays,

@@ -1,6 +1,7 @@
 """What all tests share: strict JAX, no display, real data where it exists."""
 
 import os
+from importlib.metadata import version
 
 # Workers share the processor: one thread each for linear algebra and for OpenMP (scikit-learn,
 # PyTorch), whose threads wait for each other by turning in circles: t-SNE of 200 points takes ten
@@ -15,7 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
-    " --xla_cpu_use_fusion_emitters=false",
+    # Later ones do not know it, and end the process.
+    + " --xla_cpu_use_fusion_emitters=false"
+    * (tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11)),
 )
 
 import contextlib

@@ -31,7 +31,7 @@ _COMMANDS = {
         "Fit a calibrator to scores from a file, and report what to expect.",
     ),
     "apply": ("_calibrate.apply_file", "Calibrate the scores in a file."),
-    "methods": ("_calibrate.list_methods", "List the calibrators that fit --method accepts."),
+    "methods": ("_methods.list_methods", "List the calibrators that fit --method accepts."),
     "export": (
         "_calibrate.export_file",
         "Write a calibrator as a program that runs without bayescal.",

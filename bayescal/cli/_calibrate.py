@@ -15,8 +15,7 @@ import numpy as np
 import typer
 
 import bayescal as bc
-from bayescal._core.arrays import AnyModel
-from bayescal.calibrators.catalog import METHODS, MODULES, summary
+from bayescal.calibrators.catalog import METHODS
 from bayescal.cli._append import append, check_form
 from bayescal.cli._cells import enumerate_names
 from bayescal.cli._columns import are_percentages
@@ -203,7 +202,7 @@ def apply_file(
         say(f"{count - predicted:,} rows without scores got empty cells")
 
 
-def _predict(fitted: AnyModel, interval: float | None, scores: np.ndarray) -> np.ndarray:
+def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndarray:
     if getattr(fitted, "inputs", None) == "probs" and are_percentages(scores):
         raise CommandError(
             f"scores must be probabilities, got {scores.max():g}; for percentages pass --inputs "
@@ -232,14 +231,6 @@ def _check_method(method: str) -> None:
         similar = get_close_matches(key, names, 1)
         hint = f"; did you mean {names[similar[0]]!r}?" if similar else ""
         raise CommandError(f"--method must be one of {', '.join(known)}, got {method!r}{hint}")
-
-
-def list_methods() -> None:
-    """List the calibrators that fit --method accepts."""
-    width = max(map(len, METHODS))
-    for name in METHODS:
-        kind = "two classes" if MODULES[name].startswith("binary.") else "any classes"
-        show(f"{name:{width}}  {kind}  {summary(name)}")
 
 
 def export_file(

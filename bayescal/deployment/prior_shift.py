@@ -83,10 +83,11 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     ----------
     calibrator : fitted calibrator or classifier, optional
         None means that the scores are calibrated probabilities.
-    class_prior : float, array of shape (k,), or Beta or Dirichlet distribution, optional
+    class_prior : float, array of shape (k,) or NumPyro distribution, optional
         The new class shares, as in :func:`posterior_predict`. Probabilities are known shares (a
-        number is that of the second of two classes); a distribution is the prior of shares that are
-        learned. The default is a uniform prior.
+        number is that of the second of two classes); a ``Beta`` or ``Dirichlet`` of
+        ``numpyro.distributions`` is the prior of shares that are learned. The default is a uniform
+        prior.
     calibration_shares : float or array of shape (k,), optional
         Class shares of the rows behind the calibrated probabilities. Pass them if no calibration
         rows are available; the calibrator then counts as exact, and intervals are too narrow unless

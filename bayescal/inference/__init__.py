@@ -3,6 +3,7 @@
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._class_prior import Known, make_class_prior, read_class_prior
 from bayescal.inference.engine.condition import Setup, Summary
+from bayescal.inference.engine.diagnostics import pareto_k
 from bayescal.inference.engine.layout import BatchLayout
 from bayescal.inference.engine.share import condition_all, padded_batch
 from bayescal.inference.integrators.base import Integrator, Problem
@@ -36,6 +37,7 @@ __all__ = [
     "condition_all",
     "make_class_prior",
     "padded_batch",
+    "pareto_k",
     "read_class_prior",
     "to_arviz",
 ]

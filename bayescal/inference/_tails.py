@@ -17,7 +17,7 @@ from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller
 from bayescal.data.checks import Batch
-from bayescal.inference._uncertainty import unresolved_mass
+from bayescal.inference._uncertainty import unresolved_masses
 from bayescal.inference.engine.averages import (
     finite_features,
     in_chunks,
@@ -231,15 +231,10 @@ def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: 
     length = max(len(rows) for rows in checked)
     index = np.arange(length)
     far = np.concatenate([rows[np.minimum(index, len(rows) - 1)] for rows in checked], axis=1)
+    far = np.broadcast_to(far[:count], (count, *far.shape[1:]))
     with float64():
-        error = np.stack(
-            [
-                np.asarray(
-                    unresolved_mass(setup, select(problem, setup, b), far[min(b, len(far) - 1)])
-                )
-                for b in range(count)
-            ]
-        ).max(axis=1)
+        checked_sets = select(problem, setup, np.arange(count))
+        error = np.asarray(unresolved_masses(setup, checked_sets, far)).max(axis=1)
     bad = ~(error <= _MAX_PROB_ERROR)
     if bad.any():
         warnings.warn(

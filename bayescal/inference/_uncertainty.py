@@ -24,7 +24,7 @@ from bayescal.inference.engine.averages import (
     weigh,
     weight_blocks,
 )
-from bayescal.inference.engine.condition import Setup, realize, weights_of
+from bayescal.inference.engine.condition import Setup, map_rows, realize, weights_of
 from bayescal.inference.integrators.base import Problem
 from bayescal.models import Prior
 from bayescal.models.prior import draw
@@ -172,6 +172,12 @@ def unresolved_mass(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
         return jnp.where(known, jnp.maximum(up - p, p - down), jnp.maximum(p, 1 - p))
 
     return in_chunks(part, x, 4)
+
+
+@partial(jax.jit, static_argnums=0)
+def unresolved_masses(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+    """Compute ``unresolved_mass`` (batch, k, m) of every data set at its points (batch, m, ...)."""
+    return map_rows(lambda one, row: unresolved_mass(setup, one, row), problem, setup, x, 1)
 
 
 def _mean_model(

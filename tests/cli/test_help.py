@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -55,6 +56,7 @@ def test_list_of_commands_says_what_they_say(command: str) -> None:
     [
         (["--help"], 0, "Usage: bayescal"),
         (["--version"], 0, "bayescal 0."),
+        (["methods"], 0, "VennAbers"),
         (["fit", "--help"], 0, "Usage: bayescal fit"),
         (["nonsense"], 2, "No such command"),
         (["fit", "--nonsense"], 2, "No such option"),
@@ -88,6 +90,15 @@ def test_help_and_errors_import_little(
     assert message in said + done.stderr
     assert "bayescal" in loaded.split()
     assert not {*HEAVY} & {*loaded.split()}
+
+
+def test_the_package_runs_as_a_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bayescal", "--version"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_module("bayescal", run_name="__main__")
+    assert capsys.readouterr().out.startswith("bayescal 0.")
 
 
 def test_methods_are_known_before_they_are_imported() -> None:

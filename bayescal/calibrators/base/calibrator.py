@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -47,6 +47,9 @@ State: TypeAlias = dict[str, np.ndarray]
 #: The property of a row that calibration never changes: the ranking of its classes, the most
 #: probable class, or nothing.
 Keeps = Literal["order", "argmax", "nothing"]
+
+
+Computed = TypeVar("Computed")
 
 
 def _precision(given: Given) -> AbstractContextManager[object]:
@@ -336,8 +339,8 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return self._computed_once("predictions", state, self._precompute)
 
     def _computed_once(
-        self, purpose: str, state: State, compute: Callable[[State], State]
-    ) -> State:
+        self, purpose: str, state: State, compute: Callable[[State], Computed]
+    ) -> Computed:
         """Compute something from a state, unless it was computed before from the same one."""
         kept = vars(self).get("_kept_states", {})
         if purpose not in kept or kept[purpose][0] is not state:

@@ -62,7 +62,7 @@ def prepare_keys(
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
 
-    to_device: Callable[..., object] = np.asarray if _is_forked() else jnp.asarray
+    to_device: Callable[..., AnyArray] = np.asarray if is_forked() else jnp.asarray
 
     def blocks(array: AnyArray, fill: float, dtype: npt.DTypeLike) -> Array:
         """Split rows into blocks; pad the last one."""
@@ -80,7 +80,8 @@ def prepare_keys(
         )
 
 
-def _is_forked() -> bool:
+def is_forked() -> bool:
+    """Whether this is a forked child of the process in which JAX has threads."""
     return os.getpid() != _PROCESS
 
 
@@ -95,7 +96,7 @@ def attend(
     Scores must not be NaN. With ``groups`` (m,), which the keys then have too, a query ignores the
     keys of its group; the average over no keys is zero.
     """
-    if _is_forked():
+    if is_forked():
         return _attend_with_numpy(queries, keys, bandwidths, groups)
     m = len(queries)
     rows = even_block(m, _BLOCKS_PER_CALL * POINTS_PER_CHUNK)

@@ -13,7 +13,13 @@ from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import softmax
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.neighborhood.attention import Keys, attend, attend_and_sum, prepare_keys
+from bayescal.calibrators.neighborhood.attention import (
+    Keys,
+    attend,
+    attend_and_sum,
+    is_forked,
+    prepare_keys,
+)
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
     DistinctRows,
@@ -151,8 +157,9 @@ class Kernel(NeighborhoodCalibrator):
         if not on_host(scores):
             return super()._apply_in_blocks(state, scores)
         bandwidths = state["bandwidth"].reshape(1)
-        parts = (state[name] for name in ("keys", "bias", "values"))
-        keys = _prepare_keys(*parts)
+        # JAX's arrays cannot be used in a forked process, which prepares its own.
+        purpose = "keys, forked" if is_forked() else "keys"
+        keys = self._computed_once(purpose, state, _keys_of_state)
         probabilities = np.empty(scores.shape)
         for part in slices(len(scores), _ROWS):
             averages = attend(self._queries(scores[part]), keys, bandwidths)[0].astype(float)
@@ -222,6 +229,10 @@ def _losses_on_device(
 
     rows = calibrator._queries(scores), folds.astype(np.int32), scores, y, weights
     return attend_and_sum(rows, keys, _CANDIDATES, losses)
+
+
+def _keys_of_state(state: State) -> Keys:
+    return _prepare_keys(*(state[name] for name in ("keys", "bias", "values")))
 
 
 def _prepare_keys(keys: Array, bias: Array, values: Array, groups: Array | None = None) -> Keys:

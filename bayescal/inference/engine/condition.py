@@ -17,7 +17,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference.engine.averages import Draws, log_likelihood, mean_natural, weigh
-from bayescal.inference.engine.diagnostics import pareto_k
+from bayescal.inference.engine.diagnostics import largest_log_weights
 from bayescal.inference.integrators.base import Integrator, Problem
 from bayescal.models import Family
 
@@ -54,7 +54,7 @@ class Summary(NamedTuple, Generic[ArrayT]):
     Attributes
     ----------
     log_evidence, ess, pareto_k : arrays of shape (batch,)
-        Log evidence, effective sample size and Pareto k of the weights.
+        The compiled program returns the tails (batch, tail + 1) of log weights in place of k.
     quadrature_error : array of shape (batch,)
         Error estimated by a quadrature rule; NaN for draws.
     r_hat, divergences : arrays of shape (batch,)
@@ -238,7 +238,7 @@ def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax
         summary = Summary(
             evidence if integrator.has_evidence else missing,
             effective_sample_size(log_weights) if weighted else missing,
-            pareto_k(log_weights) if weighted else missing,
+            largest_log_weights(log_weights) if weighted else missing,
             *(missing,) * 3,
         )
         return summary, log_weights if keep else None

@@ -6,26 +6,40 @@ import math
 
 import numpy as np
 
+from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.threads import threads
 
+_SETS_AT_ONCE = 16
 #: Fewest effective weighted draws with which chains are compared, and the number of standard errors
 #: by which means must differ to count as different.
 _MIN_EFFECTIVE, _SIGNIFICANT = 100, 4
 
 
-def pareto_k(log_weights: jax.Array) -> jax.Array:
-    """Estimate the shape k of the generalized Pareto tail of importance weights.
+def largest_log_weights(log_weights: jax.Array) -> jax.Array:
+    """Return the tail of log weights (n,) and the next weight, descending from zero.
 
-    The tail has min(n / 5, 3 sqrt(n)) weights; their distances from the next one are fitted by the
-    averaged profile likelihood of Zhang and Stephens.
+    The tail has min(n / 5, 3 sqrt(n)) entries.
+    """
+    n = log_weights.shape[0]
+    top = jnp.max(log_weights)
+    shifted = log_weights - jnp.where(jnp.isfinite(top), top, 0)
+    # float32 is enough for selection, and fast.
+    count = min(math.ceil(min(0.2 * n, 3 * math.sqrt(n))) + 1, n)
+    return jax.lax.top_k(shifted.astype(jnp.float32), count)[0]
+
+
+def pareto_k(largest: np.ndarray) -> np.ndarray:
+    """Estimate the shape k of the generalized Pareto tail of importance weights.
 
     Parameters
     ----------
-    log_weights : array of shape (n,)
+    largest : array of shape (batch, tail + 1)
+        The largest log weights of each data set, descending, from ``largest_log_weights``.
 
     Returns
     -------
-    array of shape ()
+    array of shape (batch,)
         k; above 0.7 averages over the weights are unreliable. NaN for tails of fewer than five
         weights, ``-inf`` if the weights of the tail are equal, ``inf`` if at least a quarter of the
         tail is zero.
@@ -35,32 +49,39 @@ def pareto_k(log_weights: jax.Array) -> jax.Array:
     A. Vehtari et al. (2024), Pareto smoothed importance sampling; J. Zhang and M. Stephens (2009)
     for the fit of the tail.
     """
-    size = log_weights.shape[0]
-    n = min(math.ceil(min(0.2 * size, 3 * math.sqrt(size))), size - 1)
-    if n < 5:
-        return jnp.full((), jnp.nan)
-    top = jnp.max(log_weights)
-    shifted = log_weights - jnp.where(jnp.isfinite(top), top, 0)
-    # float32 is enough for selection, and fast.
-    largest = jax.lax.top_k(shifted.astype(jnp.float32), n + 1)[0].astype(log_weights.dtype)
-    values = jnp.exp(largest)
-    x = (values[:-1] - values[-1])[::-1]
-    equal = x[-1] <= 1e-10 * values[0]
-    x = jnp.where(equal, jnp.arange(1, n + 1, dtype=x.dtype), x)
-    least = float(jnp.finfo(x.dtype).tiny)
-    quartile = x[int(n / 4 + 0.5) - 1]
-    alone = quartile < least
+    batch, count = largest.shape
+    if count < 6:
+        return np.full(batch, np.nan)
+    blocks = [largest[part] for part in slices(batch, _SETS_AT_ONCE)]
+    with threads(len(blocks) > 1) as over_blocks:
+        return np.concatenate(list(over_blocks(_shapes, blocks)))
+
+
+def _shapes(largest: np.ndarray) -> np.ndarray:
+    """Fit k by the averaged profile likelihood of Zhang and Stephens."""
+    values = np.exp(largest.astype(np.float64))
+    x = (values[:, :-1] - values[:, -1:])[:, ::-1]
+    n = x.shape[1]
     grid = 30 + math.isqrt(n)
-    steps = 1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))
-    theta = 1 / x[-1] + steps / (3 * jnp.maximum(quartile, least))
-    shape = jnp.log1p(-theta[:, None] * x).mean(axis=1)
-    profile = n * (jnp.log(-theta / shape) - shape - 1)
-    weights = jax.nn.softmax(jnp.where(jnp.isnan(profile), -jnp.inf, profile))
-    best = jnp.sum(jnp.where(weights > 0, theta * weights, 0))
-    k = jnp.log1p(-best * x).mean()
+    equal = x[:, -1] <= 1e-10 * values[:, 0]
+    x = np.where(equal[:, None], np.arange(1, n + 1), x)
+    quartile = x[:, int(n / 4 + 0.5) - 1 :][:, :1]
+    alone = quartile[:, 0] < np.finfo(float).tiny
+    quartile = np.maximum(quartile, np.finfo(float).tiny)
+    theta = 1 / x[:, -1:] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quartile)
+    shape = np.stack(
+        [np.log1p(-t[:, None] * r).mean(axis=1) for t, r in zip(theta, x, strict=True)]
+    )
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        profile = n * (np.log(-theta / shape) - shape - 1)
+        profile = np.where(np.isnan(profile), -np.inf, profile)
+        weights = np.exp(profile - profile.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    best = np.sum(np.where(weights > 0, theta * weights, 0), axis=1)
+    k = np.log1p(-best[:, None] * x).mean(axis=1)
     # A weak prior of ten observations at one half stabilizes small tails.
-    k = jnp.where(alone, jnp.inf, (n * k + 10 * 0.5) / (n + 10))
-    return jnp.where(equal, -jnp.inf, k)
+    k = np.where(alone, np.inf, (n * k + 10 * 0.5) / (n + 10))
+    return np.where(equal, -np.inf, k)
 
 
 def judge_chains(

@@ -1,0 +1,5 @@
+"""``python -m bayescal``: the command line."""
+
+from bayescal.cli import main
+
+main()

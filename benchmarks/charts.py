@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import against, fastest, timed
+from benchmarks.figures import against, fastest, result, timed
 from benchmarks.update_readme import BINARY, FRESH, MULTICLASS
 
 # Gray text and colors that are read on white and on black.
@@ -61,6 +61,14 @@ def speed() -> dict[str, dict[str, tuple[float, float | None]]]:
     return found
 
 
+def growth() -> dict[str, dict[str, dict[int, float]]]:
+    """Return seconds per row, by job and number of rows."""
+    times: dict[str, dict[int, float]] = {}
+    for row in result("bench_growth")["rows"]:
+        times.setdefault(row["job"], {})[row["rows"]] = row["seconds"] / row["rows"]
+    return {"time per row": times}
+
+
 def digest(data: object) -> str:
     """Return a digest of the numbers of a chart."""
     return hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
@@ -107,6 +115,23 @@ def draw_speed(path: Path) -> None:
         _draw_legend(axes[0])
 
 
+def draw_growth(path: Path) -> None:
+    """Draw the time per row over the number of rows, both on logarithmic axes."""
+    data = growth()
+    with _figure(path, data, (6.0, 3.4), 1) as ax:
+        for line, (job, times) in enumerate(data["time per row"].items()):
+            look: Any = {"color": f"C{line}", "marker": "os^vD"[line], "markersize": 4}
+            ax.plot([*times], [*times.values()], label=job, linewidth=1.5, **look)
+        ax.set(xlabel="rows", ylabel="time per row", xscale="log", yscale="log")
+        ticks = {1e-9: "1 ns", 1e-8: "10 ns", 1e-7: "100 ns", 1e-6: "1 µs", 1e-5: "10 µs"}
+        ax.set_yticks([*ticks], [*ticks.values()])
+        ax.minorticks_off()
+        ax.grid(color=GRAY, alpha=0.25, linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.set_facecolor("none")
+        ax.legend(frameon=False, labelcolor=GRAY)
+
+
 def _draw_legend(ax: Any) -> None:
     handles, names = ax.get_legend_handles_labels()
     ax.figure.legend(
@@ -146,4 +171,8 @@ class _figure:
         self.look.__exit__(None, None, None)
 
 
-CHARTS = {"accuracy": (draw_accuracy, accuracy), "speed": (draw_speed, speed)}
+CHARTS = {
+    "accuracy": (draw_accuracy, accuracy),
+    "growth": (draw_growth, growth),
+    "speed": (draw_speed, speed),
+}

@@ -414,18 +414,20 @@ def shift_coverage() -> str:
 
 def shift_networks() -> str:
     """Return corrections for new class shares of published networks."""
-    names = {"none": "no correction", "EM": "EM", "BBSE": "BBSE"}
+    names = {"none": "no correction", "EM": "EM (quapy)", "BBSE": "BBSE"}
     names |= {"PriorShift": "`PriorShift`", "known": "known shares"}
     rows = [
         [
             *(f"{row[key]:,}" for key in ("classes", "calibration rows", "new rows")),
             *(f"{row[key]:.3f}" for key in names),
             f"{100 * row['coverage']:.0f} %",
+            *(seconds(row[key]) for key in ("seconds", "seconds, EM")),
         ]
         for row in result("bench_prior_shift")["networks"]
     ]
     heads = ["classes", "calibration rows", "new rows", *names.values()]
-    return table([*heads, "intervals contain the shares"], rows)
+    heads += ["intervals contain the shares", "time of a fit", "time of EM"]
+    return table(heads, rows)
 
 
 def coverage(methods: dict[str, str], truths: dict[str, str]) -> str:

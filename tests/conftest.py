@@ -44,16 +44,16 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Few slow tests, or what these share, that take 20 s and more in all: the longest first.
 LONG = [
-    ROOT / "tests" / name
+    ROOT / name
     for name in (
-        "test_notebooks.py",
-        "studies/test_reproduction.py",
-        "studies/test_networks.py",
-        "inference/test_coverage.py",
-        "test_real_scores.py",
-        "test_synthetic_study.py",
-        "inference/test_hosts.py",
-        "inference/test_devices.py",
+        "tests/test_notebooks.py",
+        "benchmarks/tests/test_reproduction.py",
+        "benchmarks/tests/test_networks.py",
+        "tests/inference/test_coverage.py",
+        "tests/test_real_scores.py",
+        "tests/test_synthetic_study.py",
+        "tests/inference/test_hosts.py",
+        "tests/inference/test_devices.py",
     )
 ]
 
@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(
 ) -> Iterator[None]:
     """Begin with long files and those of most slow tests: at the end no process has a long one.
 
-    Examples of the studies are slow.
+    Examples of the studies are slow, and so are tests of benchmarks (benchmarks/tests/conftest.py).
     """
     for item in items:
         if item.path.is_relative_to(ROOT / "benchmarks"):
@@ -152,8 +152,11 @@ def _close_figures() -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-# Resident memory, in MB, after it was last given back.
+# Resident memory, in MB, after it was last given back; and the number of tests of this process.
 RESIDENT = [0]
+TESTS = [0]
+# MB: to give memory back takes half a second and more, and what is forgotten is compiled anew.
+KEPT, GROWTH, MAX_RESIDENT = 1500, 500, 2000
 
 
 def resident_memory() -> int:
@@ -176,10 +179,14 @@ def _bounded_memory() -> Iterator[None]:
     Each of these takes memory maps, of which Linux allows 65,530 to a process.
     """
     yield
-    if Path("/proc/self/maps").exists() and resident_memory() > max(900, RESIDENT[0] + 300):
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return
+    TESTS[0] += 1
+    many = TESTS[0] % 50 == 0 and maps.read_bytes().count(b"\n") > 30_000
+    if many or resident_memory() > max(KEPT, RESIDENT[0] + GROWTH):
         give_back()
-        many = Path("/proc/self/maps").read_bytes().count(b"\n") > 30_000
-        if many or RESIDENT[0] > 1200:
+        if many or RESIDENT[0] > MAX_RESIDENT:
             jax.clear_caches()
             give_back()
 

@@ -33,7 +33,7 @@ def parts_of(page: str) -> list[tuple[list[str], str, str]]:
 TEXTS = [str(page.relative_to(DOCS)) for page in sorted(DOCS.rglob("*.md"))]
 TEXTS = [page for page in TEXTS if page.split("/")[0] not in WRITTEN]
 TEXTS += ["gallery/index.md"]
-# The study's page is run by tests/studies/test_reproduction.py, with fewer data sets.
+# The study's page is run by benchmarks/tests/test_reproduction.py, with fewer data sets.
 PAGES = [page for page in TEXTS if parts_of(page) and page != "papers/reproduction.md"]
 
 

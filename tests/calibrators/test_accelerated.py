@@ -33,6 +33,10 @@ from bayescal.regression.softmax import fit as softmax_fit
 from tests.calibrators.cases import CASES, Array, Case, each
 
 THERE = [c for c in CASES if inspect.isclass(c.calibrator) and "device" in c().sources]
+#: One of each way to fit; the others are fitted to single precision in slow tests.
+QUICK = ("AveragedBeta", "Beta", "Histogram", "Matrix", "StackedScaling", "Temperature")
+#: A single fit has the programs of a stack.
+MODES = ["stack", pytest.param("single", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(autouse=True)
@@ -41,12 +45,21 @@ def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(given, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
 
 
+#: Rows of single precision: one number for all tests, which share compiled programs.
+MANY = 6000
+
+
 def data(binary: bool, n: int = 150) -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(1)
     z = 2 * rng.normal(size=(n, 4))
     y = np.argmax(z / 2 + rng.gumbel(size=z.shape), axis=1)
     w = rng.integers(0, 3, n).astype(float)
     return (z[:, :2], (y % 2), w) if binary else (z, y, w)
+
+
+def many(binary: bool) -> tuple[Array, Array, Array]:
+    z, y, w = data(binary, MANY)
+    return z, y, np.maximum(w, 1)
 
 
 def softmax(z: Array) -> Array:
@@ -91,16 +104,24 @@ def test_missing_classes_and_zeros(case: Case) -> None:
     compare(case(), p, y, w)
     compare(case(inputs="logits"), 1e6 * z, y, w)
     if not case.binary:
-        some = y < 3
+        # As many rows as before: programs are compiled once.
+        some = np.resize(np.flatnonzero(y < 3), len(y))
         compare(case(inputs="logits", classes=[0, 1, 2, 3]), z[some], y[some], w[some])
         names = np.array(["a", "b", "c", "d"])
         compare(case(inputs="logits"), z, names[y], w)
 
 
-@each([case for case in THERE if not case.options])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (name not in QUICK))
+        for case, name in ((case, case.calibrator.__name__) for case in THERE)
+        if not case.options
+    ],
+)
 def test_scores_of_single_precision(case: Case) -> None:
     """The same objective is reached, to 1e-6 of it."""
-    z, y, w = data(case.binary, n=20_000 if case.binary else 6_000)
+    z, y, w = many(case.binary)
     z = z.astype(np.float32)
     host = case(inputs="logits").fit(z, y, w)
     there = case(inputs="logits").fit(jnp.asarray(z), y, w)
@@ -136,7 +157,7 @@ def test_many_rows_of_two_classes() -> None:
 def test_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
     for binary in (True, False):
-        z, y, w = data(binary, n=300)
+        z, y, w = data(binary)
         host = bc.Auto(inputs="logits").fit(z, y, w).predict_proba(z)
         with float64():
             there = bc.Auto(inputs="logits").fit(jnp.asarray(z), y, w).predict_proba(z)
@@ -158,27 +179,27 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_scores_are_never_copied_to_the_host(largest: list[int]) -> None:
-    """Of 20,000 rows of four columns nothing as large is made NumPy's."""
-    z, y, w = data(binary=False, n=20_000)
+    """Of 6,000 rows of four columns nothing as large is made NumPy's."""
+    z, y, w = many(binary=False)
     scores = jnp.asarray(z, jnp.float32)
     for calibrator in (bc.Temperature, bc.Vector, bc.Dirichlet, bc.StructuredMatrix, bc.OneVsRest):
-        calibrator(inputs="logits").fit(scores, y, np.maximum(w, 1))
+        calibrator(inputs="logits").fit(scores, y, w)
     bc.Histogram(binning="equal_mass", inputs="logits").fit(scores[:, 0], y % 2)
     assert 0 < largest[0] < 100
 
 
-@pytest.mark.parametrize("mode", ["stack", "single"])
+@pytest.mark.parametrize("mode", MODES)
 def test_of_stacks_come_one_number_for_each_row(
     monkeypatch: pytest.MonkeyPatch, largest: list[int], mode: Any
 ) -> None:
     """Keys, from which folds are made, and losses; also where the default reports."""
     monkeypatch.setattr(auto, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
-    z, y, _ = data(binary=False, n=20_000)
+    z, y, _ = many(binary=False)
     bc.Auto(inputs="logits", mode=mode).fit(jnp.asarray(z, jnp.float32), y)
-    assert largest[0] == 20_000
+    assert largest[0] == MANY
 
 
-@pytest.mark.parametrize("mode", ["stack", "single"])
+@pytest.mark.parametrize("mode", MODES)
 def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
     """The host's in double precision; few steps in single precision end a little elsewhere."""
     z, y, w = data(binary=False, n=15_000)
@@ -209,10 +230,12 @@ def test_on_a_processor_the_host_fits() -> None:
 
 
 class Lowered:
-    """Programs that are exported for a kind of processor when they are first called."""
+    """Programs that are exported for both kinds of accelerators when they are first called."""
 
-    def __init__(self, platform: str) -> None:
-        self.platform, self.exported = platform, set[tuple[str, Any]]()
+    platforms = "cuda", "tpu"
+
+    def __init__(self) -> None:
+        self.exported = set[tuple[str, Any]]()
 
     def __call__(self, own: Any) -> Any:
         static = (Layout, str)
@@ -224,8 +247,8 @@ class Lowered:
             shapes = jax.tree.map(shape, args, is_leaf=lambda a: isinstance(a, static))
             key = own.__name__, str((shapes, options))
             if key not in self.exported:
-                program = jax.export.export(own, platforms=[self.platform])(*shapes, **options)
-                assert program.platforms == (self.platform,)
+                program = jax.export.export(own, platforms=self.platforms)(*shapes, **options)
+                assert program.platforms == self.platforms
                 self.exported.add(key)
             return own(*args, **options)
 
@@ -236,15 +259,15 @@ class Lowered:
         return {name for name, _ in self.exported}
 
 
-@pytest.fixture(params=["cuda", "tpu"])
-def lowered(request: pytest.FixtureRequest) -> Lowered:
-    return Lowered(request.param)
+@pytest.fixture
+def lowered() -> Lowered:
+    return Lowered()
 
 
 def test_programs_are_lowered_for_accelerators(
     monkeypatch: pytest.MonkeyPatch, lowered: Lowered
 ) -> None:
-    """Each program that a fit runs there is exported for that kind of processor."""
+    """Each program that a fit runs there is exported."""
     compiled = rows.compiled
     monkeypatch.setattr(rows, "compiled", lambda *given: lowered(compiled(*given)))
     monkeypatch.setattr(softmax_fit, "fit_one", lowered(softmax_fit.fit_one))
@@ -318,21 +341,26 @@ def test_kernels_are_those_of_the_host(kernel: Any, bandwidth: Any) -> None:
         np.testing.assert_allclose(there["cv_losses"], host["cv_losses"], rtol=1e-10)
 
 
-def test_kernels_of_one_row_and_of_certain_ones() -> None:
-    p, y, w = spread(60)
+def test_kernels_of_certain_rows() -> None:
+    p, y, w = spread(150)
     p[::3] = np.eye(4)[y[::3]]
     compare(bc.Kernel(), p, y, w)
+
+
+@pytest.mark.slow
+def test_kernels_of_one_row() -> None:
+    p, y, _ = spread(150)
     compare(bc.Kernel(classes=range(4)), p[1:2], y[1:2], None)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_bandwidths_are_chosen_there(largest: list[int], kernel: Any) -> None:
     """Of a fit come hashes and keys; then the rows themselves, which are what is learned."""
-    p, y, w = spread(1500)
+    p, y, w = spread(150)
     with float64(), jax.numpy_dtype_promotion("standard"):
         state = bc.Kernel(kernel)._fit(Rows(jnp.asarray(p), y, w), 0)
     assert isinstance(state["points"], jax.Array)
-    assert largest[0] == 1500
+    assert largest[0] == 150
 
 
 def test_pairs_of_rows_are_never_held() -> None:
@@ -365,9 +393,8 @@ def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowere
     assert len(lowered.exported) == 7
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
-def test_bins_of_equal_mass_are_lowered(platform: str) -> None:
+def test_bins_of_equal_mass_are_lowered() -> None:
     with float64():
         row, whole = jax.ShapeDtypeStruct((300,), float), jax.ShapeDtypeStruct((), bool)
-        cut = jax.export.export(histogram._cut_on_device, platforms=[platform])
-        assert cut(row, row, row, 10, whole).platforms == (platform,)
+        cut = jax.export.export(histogram._cut_on_device, platforms=Lowered.platforms)
+        assert cut(row, row, row, 10, whole).platforms == Lowered.platforms

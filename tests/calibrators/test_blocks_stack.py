@@ -150,7 +150,7 @@ def test_neither_order_nor_repetition_matters(small, double):
 
 def test_logits_of_any_size(small, double):
     z, y, w = _several(3)
-    for unit in (1e-100, 1e100, 1e290):
+    for unit in (1e-100, 1e290):
         rows = unit * z, y, w
         _agree(clone(STACK).fit(_cut(rows, 5000)), clone(STACK).fit(*rows), rows[0], 1e-9)
 

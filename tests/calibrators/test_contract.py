@@ -112,9 +112,10 @@ def test_fitted_attributes_are_the_declared_ones(case: Case) -> None:
         fitted.nothing_  # noqa: B018
 
 
-@pytest.mark.parametrize("cls", find(), ids=lambda cls: cls.__name__)
-def test_declared_attributes_come_to_be(cls: Any) -> None:
+@each_default
+def test_declared_attributes_come_to_be(case: Case) -> None:
     """With some of the options at least."""
+    cls = case.calibrator
     common = {own.name for own in dataclasses.fields(Calibrator)}
     declared = {own.name for own in dataclasses.fields(cls) if not own.init} - common
     cases = [case for case in CASES if case.calibrator is cls]

@@ -294,9 +294,12 @@ def test_in_pipelines_and_grid_search() -> None:
     "options",
     [
         {},
-        {"smoothing": "platt"},
-        {"penalty": "l2", "strength": 1.0},
-        {"coef_prior": "cauchy", "inference": "laplace", "num_samples": 100, "random_state": 0},
+        pytest.param({"smoothing": "platt"}, marks=pytest.mark.slow),
+        pytest.param({"penalty": "l2", "strength": 1.0}, marks=pytest.mark.slow),
+        pytest.param(
+            {"coef_prior": "cauchy", "inference": "laplace", "num_samples": 100, "random_state": 0},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=str,
 )

@@ -162,9 +162,10 @@ def test_members_are_at_the_optimum(
     given = smoothed(found, z), y, weights, member, found.basis
     options = {"gtol": 1e-6, "maxiter": 1000}
     value = objective(theta, *given)
-    for start in (0 * theta, theta):
-        best: Any = optimize.minimize(objective, start, given, method="BFGS", options=options)
-        assert value < best.fun * (1 + 1e-6)
+    # The objective is convex: any start leads to its minimum.
+    start = theta + 0.1 * np.random.default_rng(0).normal(size=len(theta))
+    best: Any = optimize.minimize(objective, start, given, method="BFGS", options=options)
+    assert value < best.fun * (1 + 1e-6)
     assert best.fun > value * (1 - 1e-6)
     assert objective(0 * theta, *given) > value
 
@@ -435,10 +436,19 @@ def true_log_probabilities(kind: str, logs: Array) -> Array:
     return logs / 2 if kind == "scale" else logs
 
 
+SIZES = [(50, 3), (200, 3), (1000, 3), (50, 10), (1000, 10)]
+TRUTHS = ["scale", "calibrated", "vector", "matrix", "wave"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["scale", "calibrated", "vector", "matrix", "wave"])
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize(("n", "k"), [(50, 3), (200, 3), (1000, 3), (50, 10), (1000, 10)])
+@pytest.mark.parametrize(
+    ("n", "k", "tied", "kind"),
+    [
+        (*size, (i + j) % 2 == 1, kind)
+        for i, size in enumerate(SIZES)
+        for j, kind in enumerate(TRUTHS)
+    ],
+)
 def test_intervals_without_asking_cover_the_truth(n: int, k: int, tied: bool, kind: str) -> None:
     inside = []
     for seed in range(20):
@@ -622,7 +632,7 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
     assert not hasattr(model, "held_out_losses_") and model.member_names_ == ["probability"]
 
 
-@pytest.mark.parametrize("n", [60, 300])
+@pytest.mark.parametrize("n", [60, pytest.param(300, marks=pytest.mark.slow)])
 def test_expected_loss_is_not_too_good(n: int) -> None:
     """Labels that nobody can foresee: no data set's expected loss is below log k by choice."""
     gaps = []

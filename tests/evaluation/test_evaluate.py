@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import bayescal
 from bayescal import metrics
-from bayescal.evaluation import _findings
+from bayescal.evaluation import _evaluate, _findings
 
 
 def forecasts(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +124,6 @@ def test_verdicts_weigh_the_size(factor: float, strength: str, said: str) -> Non
     gap = np.maximum(shown, 1 - shown).mean() - ((shown > 0.5) == y).mean()
     assert own.size == pytest.approx(gap)
     assert found.summary()["model"].startswith(said)
-    assert f'class="verdict {strength}"' in found.to_html()
 
 
 def test_strong_errors_and_no_evidence() -> None:
@@ -281,10 +280,11 @@ def test_exchanged_arguments_are_answered_with_the_call() -> None:
         bayescal.evaluate(np.array(["no", "yes"])[y], p)
 
 
-def test_single_precision_changes_no_verdict() -> None:
+def test_single_precision_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_evaluate, "_MIN_ROWS_IN_CELLS", 1000)
     p, y = np.repeat([0.6, 0.7], 100), np.repeat([1, 0, 1, 0], [80, 20, 50, 50])
     single = p.astype(np.float32)
-    blocks = [(single, y)] * 600
+    blocks = [(single, y)] * 10
     few, same, many = (
         bayescal.evaluate(*given, bins=10, replicates=50)
         for given in ((p, y), (single, y), (bayescal.Blocks(lambda: blocks),))

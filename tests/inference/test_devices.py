@@ -19,26 +19,28 @@ new, long = np.linspace(-3, 3, 7), np.linspace(-3, 3, 40_000)
 prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), sigma=1.0)
 priors = [bc.GaussianPrior(mu0=-1.0, mu1=dist.Normal(m, 1.0), sigma=1.0) for m in rng.random(100)]
 found = []
-for own in (prior, priors):
-    for integrator in ("montecarlo", "importance", "quadrature"):
-        post = bc.posterior(own, (x, y), integrator=integrator, num_samples=2000, key=1)
-        found += [post.log_evidence, post.mode["mu1"]]
-        for method in ("predictive", "coeffs", "map"):
-            for points in (new, None):
-                result = post.predict(points, method=method)
-                found += [result.probs, result.log_odds]
-        found.append(post.predict(long).probs)
-        parts = post.setup.parts
-        assert parts == jax.local_device_count(), parts
-        if parts > 1 and integrator == "montecarlo":
-            assert len(post.problem.sums) == 128
-            with float64():
-                program = _weigh_all.lower(post.setup, False, post.problem).compile()
-            text = program.as_text()
-            moved = [n for n in ("all-gather", "all-to-all", "all-reduce") if n + "(" in text]
-            assert not moved, moved
-            placed = program.output_shardings[0].log_evidence
-            assert placed.shard_shape((128,)) == (16,), placed
+for own, integrator in (
+    (prior, "montecarlo"), (priors, "montecarlo"), (priors, "importance"), (prior, "quadrature")
+):
+    post = bc.posterior(own, (x, y), integrator=integrator, num_samples=2000, key=1)
+    found += [post.log_evidence, post.mode["mu1"]]
+    for method, points in (
+        ("predictive", new), ("predictive", None), ("coeffs", new), ("map", None)
+    ):
+        result = post.predict(points, method=method)
+        found += [result.probs, result.log_odds]
+    found.append(post.predict(long).probs)
+    parts = post.setup.parts
+    assert parts == jax.local_device_count(), parts
+    if parts > 1 and integrator == "montecarlo":
+        assert len(post.problem.sums) == 128
+        with float64():
+            program = _weigh_all.lower(post.setup, False, post.problem).compile()
+        text = program.as_text()
+        moved = [n for n in ("all-gather", "all-to-all", "all-reduce") if n + "(" in text]
+        assert not moved, moved
+        placed = program.output_shardings[0].log_evidence
+        assert placed.shard_shape((128,)) == (16,), placed
 np.savez(sys.argv[1], *map(np.asarray, found))
 """
 
@@ -57,6 +59,6 @@ def test_eight_devices_split_the_data_sets(tmp_path: object) -> None:
         assert done.returncode == 0, done.stderr[-3000:]
         with np.load(path) as file:
             answers.append([file[name] for name in file.files])
-    assert len(answers[0]) == len(answers[1]) > 80
+    assert len(answers[0]) == len(answers[1]) > 40
     for one, other in zip(*answers, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-6)

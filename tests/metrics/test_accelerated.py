@@ -55,7 +55,7 @@ def test_values_are_those_of_the_host(name: str, options: dict[str, Any], k: int
     metric = getattr(bc.metrics, name)
     rows = [p] if k > 2 or options.get("kind") else [p, p[:, 1]]
     for probs in rows:
-        for weights in (None, w, w / 3):
+        for weights in (w,) if k == 2 else (None, w / 3):
             expected = metric(probs, y, weights=weights, **options)
             found = metric(jnp.asarray(probs), y, weights=weights, **options)
             assert isinstance(found, float)

@@ -47,10 +47,19 @@ def _cut(rows, size):
     return bc.Blocks([tuple(own[i : i + size] for own in rows) for i in range(0, n, size)])
 
 
-@pytest.mark.parametrize("weighted", ["none", "counts", "real"])
-@pytest.mark.parametrize("kind", ["two", "ties", "rare", "certain", "classes"])
-@pytest.mark.parametrize(("name", "options"), CHOICES, ids=lambda own: str(own))
-def test_blocks_give_what_all_cases_do(name, options, kind, weighted):
+def _pairs(first, second):
+    """Combine two lists with the kinds of weights: every pair of values, but not all triples."""
+    weights = ("none", "counts", "real")
+    return [(a, b, weights[(i + j) % 3]) for i, a in enumerate(first) for j, b in enumerate(second)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "kind", "weighted"),
+    _pairs(CHOICES, ["two", "ties", "rare", "certain", "classes"]),
+    ids=str,
+)
+def test_blocks_give_what_all_cases_do(choice, kind, weighted):
+    name, options = choice
     (p, y), weights = _cases(kind), _weights(weighted)
     metric = getattr(metrics, name)
     if options.get("kind") in ("classwise", "top_label") and p.ndim == 1:
@@ -150,9 +159,10 @@ class TestIntervals:
         assert found.standard_error == pytest.approx(whole.standard_error, rel=0.15)
         assert found.lower < whole.estimate < found.upper
 
-    @pytest.mark.parametrize("weighted", ["none", "counts", "real"])
-    @pytest.mark.parametrize("name", ["log_loss", "accuracy", "ece", "debiased_ece", "smooth_ece"])
-    @pytest.mark.parametrize("n", [2, 12, 300])
+    @pytest.mark.parametrize(
+        ("n", "name", "weighted"),
+        _pairs([2, 12, 300], ["log_loss", "accuracy", "ece", "debiased_ece", "smooth_ece"]),
+    )
     def test_few_cases_have_the_intervals_of_memory(self, n, name, weighted):
         (p, y), weights = _cases("two", n), _weights(weighted, n)
         if weights is not None:

@@ -40,10 +40,12 @@ def test_equal_rows_of_a_cluster_are_one_row(name: str, weights: str | None) -> 
     n = len(p)
     own = {None: None, "halves": np.repeat([0.3, 0.7], n), "counts": np.repeat([1.0, 3.0], n)}
     twice: dict[str, Any] = {"weights": own[weights], "groups": np.tile(np.arange(n), 2)}
-    found = metrics.interval(name, np.tile(p, 2), np.tile(y, 2), **twice)
-    assert found[:6] == ends(metrics.interval(name, p, y))
-    gap = metrics.difference(name, np.tile(p, 2), np.tile(p**2, 2), np.tile(y, 2), **twice)
-    expected = metrics.difference(name, p, p**2, y)
+    few: dict[str, Any] = {"replicates": 100}
+    found = metrics.interval(name, np.tile(p, 2), np.tile(y, 2), **twice, **few)
+    assert found[:6] == ends(metrics.interval(name, p, y, **few))
+    pair = np.tile(p, 2), np.tile(p**2, 2)
+    gap = metrics.difference(name, *pair, np.tile(y, 2), **twice, **few)
+    expected = metrics.difference(name, p, p**2, y, **few)
     assert gap[:6] == ends(expected)
     assert gap.p_value == pytest.approx(expected.p_value, rel=1e-9)
     test = metrics.spiegelhalter_test(np.tile(p, 2), np.tile(y, 2), **twice)

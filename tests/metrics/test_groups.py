@@ -189,8 +189,15 @@ def test_chance_of_all_errors(name: str, options: dict[str, Any]) -> None:
     assert found == pytest.approx(error_by_chance(made, data, 0), rel=0.2)
 
 
-@pytest.mark.parametrize("weighted", ["ones", "counts", "shares"])
-@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
+@pytest.mark.parametrize(
+    ("binning", "weighted"),
+    [
+        ("equal_width", "ones"),
+        ("equal_width", "shares"),
+        ("equal_mass", "counts"),
+        ("equal_mass", "shares"),
+    ],
+)
 @pytest.mark.usefixtures("few")
 def test_consistency_by_cells(binning: str, weighted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The p-value is that of labels drawn one by one, within the errors of both shares."""

@@ -98,7 +98,7 @@ def _numbers(value):
 
 
 def _clothes(k):
-    """Return labels of many kinds with their classes, and the codes that they stand for."""
+    """Return labels of many kinds, which stand for ``CODES``, with their classes."""
     names, codes = np.array(NAMES[k]), CODES[k]
     text = names[codes]
     found = {
@@ -110,25 +110,26 @@ def _clothes(k):
         "pandas text": pd.Series(text, dtype="string"),
         "categories": pd.Categorical(text, categories=names),
     }
-    kinds = {kind: (own, NAMES[k], codes) for kind, own in found.items()}
-    kinds["bytes"] = found["bytes"], names.astype("S"), codes
-    kinds["codes of names"] = codes, NAMES[k], codes
-    kinds["numbers"] = 10 - 3 * codes, [10 - 3 * code for code in range(k)], codes
-    kinds["nullable"] = pd.Series(codes + 1, dtype="Int64"), range(1, k + 1), codes
-    kinds["count"] = codes, k, codes
+    kinds = {kind: (own, NAMES[k]) for kind, own in found.items()}
+    kinds["bytes"] = found["bytes"], names.astype("S")
+    kinds["codes of names"] = codes, NAMES[k]
+    kinds["numbers"] = 10 - 3 * codes, [10 - 3 * code for code in range(k)]
+    kinds["nullable"] = pd.Series(codes + 1, dtype="Int64"), range(1, k + 1)
+    kinds["count"] = codes, k
     if k == 2:
-        kinds["true first"] = codes == 0, [True, False], codes
+        kinds["true first"] = codes == 0, [True, False]
     return kinds
 
 
 @every
 @of_classes
 def test_classes_say_the_columns_of_labels(function, k):
-    for kind, (labels, classes, codes) in _clothes(k).items():
+    expected = _numbers(function(PROBS[k], CODES[k]))
+    for kind, (labels, classes) in _clothes(k).items():
         if function is _add_all and kind == "count":
             continue  # There it is the number of columns.
         found = _numbers(function(PROBS[k], labels, classes=classes))
-        np.testing.assert_array_equal(found, _numbers(function(PROBS[k], codes)), kind)
+        np.testing.assert_array_equal(found, expected, kind)
 
 
 @every
@@ -138,10 +139,9 @@ def test_without_classes_text_is_sorted(function, k):
         with pytest.raises(ValueError, match=r"y must be in .*, got the text .*; pass classes="):
             function(PROBS[k], _clothes(k)["text"][0])
         return
+    expected = _numbers(function(PROBS[k], k - 1 - CODES[k]))
     for kind in ("list", "bytes", "objects", "pandas text", "categories"):
-        labels, _, codes = _clothes(k)[kind]
-        found = _numbers(function(PROBS[k], labels))
-        expected = _numbers(function(PROBS[k], k - 1 - codes))
+        found = _numbers(function(PROBS[k], _clothes(k)[kind][0]))
         np.testing.assert_array_equal(found, expected, kind)
 
 
@@ -195,7 +195,8 @@ def test_logits_stand_for_their_probabilities(function, k):
 def test_columns_named_like_classes_stand_in_any_order(function):
     # By losses of each class, or labels that are drawn.
     ordered = "loss_gap", "decision_cost", "report", "interval", "Accumulator"
-    labels, classes, codes = _clothes(3)["text"]
+    labels, classes = _clothes(3)["text"]
+    codes = CODES[3]
     expected = _numbers(function(PROBS[3], codes))
     frame = pd.DataFrame(PROBS[3], columns=classes)
     for order in (["fig", "apple", "pear"], classes):
@@ -387,7 +388,7 @@ def test_labels_of_eighteen_digits(kind):
 def test_cases_of_weight_zero_may_lack_labels(function, k):
     if function is FUNCTIONS["skce_test"]:
         return  # Its pairs of cases are drawn.
-    labels, classes, codes = _clothes(k)["objects"]
+    (labels, classes), codes = _clothes(k)["objects"], CODES[k]
     probs, labels = np.append(PROBS[k], PROBS[k][:1], axis=0), np.append(labels, None)
     weights = np.append(np.ones(N), 0)
     found = _numbers(function(probs, labels, classes=classes, weights=weights))

@@ -61,8 +61,9 @@ def test_a_family_against_its_conjugate_form(integrator: str) -> None:
     truth = np.stack([exact(X, Y), exact(X + 1, Y)])
     assert (np.abs(found.probs - truth) <= 4 * np.asarray(found.mcse) + 1e-9).all()
     assert np.max(found.mcse) < 0.01
-    lower, upper = found.interval(0.8)
-    assert (lower < truth).all() and (truth < upper).all()
+    if integrator == "montecarlo":
+        lower, upper = found.interval(0.8)
+        assert (lower < truth).all() and (truth < upper).all()
 
 
 def test_a_joint_prior_against_scipy() -> None:

@@ -20,8 +20,8 @@ from benchmarks.studies._network_structure import agreement, kept, similarity, t
 from benchmarks.studies.app import app
 from benchmarks.studies.published_networks import MEASURES, published
 from benchmarks.studies.training import made_images
+from benchmarks.tests.failing import check_error
 from tests.cli.printed import cells
-from tests.studies.failing import check_error
 
 Array = np.ndarray
 SEEDS = 2

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import bayescal
 from benchmarks.studies import _calibrators, adult, real
 from benchmarks.studies.app import app
+from benchmarks.tests.failing import check_error
 from tests.cli.printed import cells
-from tests.studies.failing import check_error
 
 QUICK = ("--method", "uncalibrated", "--method", "platt", "--method", "cauchy_map")
 

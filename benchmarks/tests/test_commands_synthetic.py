@@ -17,8 +17,8 @@ from bayescal.sweeps import _run
 from benchmarks.studies import draws, factors
 from benchmarks.studies._cli_synthetic import _published, _with_error
 from benchmarks.studies.app import app
+from benchmarks.tests.failing import check_error
 from tests.cli.printed import cells
-from tests.studies.failing import check_error
 
 LINE = ["synthetic", "--question", "1", "--datasets", "5", "--test", "200"]
 QUICK = [f"--method={m}" for m in ("normal", "platt", "optimal")]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import bayescal as bc
 from benchmarks.studies import arena
 from benchmarks.studies.app import app
-from tests.studies.failing import check_error
+from benchmarks.tests.failing import check_error
 
 QUICK = ["--method=auto", "--method=temperature"]
 

@@ -1,0 +1,71 @@
+"""Growth: time per row of fits, predictions and metrics from a thousand rows to a hundred million.
+
+    python -m benchmarks.bench_growth [--most 100000000] [--json FILE]
+
+Probabilities of two classes lie in memory as float64, labels as integers of one byte. A time is the
+least of up to five runs after the first. The lines of ``docs/pictures/growth.svg`` fall where the
+cost of a call matters, and are flat from there on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bayescal as bc
+from benchmarks import provenance
+from benchmarks.bench_scale import STEP, draw
+
+
+def rows_of(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw probabilities and labels in blocks, so that little memory is needed beside them."""
+    p, y = np.empty(n), np.empty(n, np.int8)
+    for block, first in enumerate(range(0, n, STEP)):
+        part = slice(first, min(first + STEP, n))
+        p[part], y[part] = draw(block, part.stop - first)
+    return p, y
+
+
+def jobs(p: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
+    auto = bc.Auto().fit(p[:100_000], y[:100_000])
+    return {
+        "Beta, fit": lambda: bc.Beta().fit(p, y),
+        "Auto, fit": lambda: bc.Auto().fit(p, y),
+        "Auto, predict": lambda: auto.predict_proba(p),
+        "log_loss": lambda: bc.metrics.log_loss(p, y),
+        "ece": lambda: bc.metrics.ece(p, y),
+    }
+
+
+def least(run: Callable[[], Any]) -> float:
+    run()
+    seconds: list[float] = []
+    while not seconds or (len(seconds) < 5 and sum(seconds) < 2):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--most", type=int, default=10**8, help="the largest number of rows")
+    parser.add_argument("--json", type=Path, default=provenance.RESULTS / "bench_growth.json")
+    options = parser.parse_args()
+    rows = []
+    n = 1000
+    while n <= options.most:
+        for job, run in jobs(*rows_of(n)).items():
+            rows.append({"job": job, "rows": n, "seconds": least(run)})
+            print(f"{job:14} {n:>11,} {1e9 * rows[-1]['seconds'] / n:10.1f} ns a row", flush=True)
+        n *= 10
+    provenance.write(options.json, {"rows": rows})
+
+
+if __name__ == "__main__":
+    main()

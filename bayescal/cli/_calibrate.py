@@ -15,7 +15,6 @@ import numpy as np
 import typer
 
 import bayescal as bc
-from bayescal._core.arrays import AnyModel
 from bayescal.calibrators.catalog import METHODS
 from bayescal.cli._append import append, check_form
 from bayescal.cli._cells import enumerate_names
@@ -203,7 +202,7 @@ def apply_file(
         say(f"{count - predicted:,} rows without scores got empty cells")
 
 
-def _predict(fitted: AnyModel, interval: float | None, scores: np.ndarray) -> np.ndarray:
+def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndarray:
     if getattr(fitted, "inputs", None) == "probs" and are_percentages(scores):
         raise CommandError(
             f"scores must be probabilities, got {scores.max():g}; for percentages pass --inputs "

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 import bayescal as bc
-from bayescal._core.arrays import AnyModel
 from bayescal._core.tables import shorten
 from bayescal.cli._cells import check_values, find_column
 from bayescal.cli._columns import (
@@ -148,11 +147,11 @@ class Training(LabeledFile):
     _option = "--columns"
     names: list[str]
 
-    def fit(self, calibrator: AnyModel) -> None:
+    def fit(self, calibrator: Any) -> None:
         """Fit a calibrator, to blocks if it accepts them, else to all rows at once."""
         self._read(partial(self._fit, calibrator))
 
-    def _fit(self, calibrator: AnyModel) -> None:
+    def _fit(self, calibrator: Any) -> None:
         read = partial(self._rows, calibrator)
         if self._source.large:
             blocks = bc.Blocks(read, progress=self._watch)

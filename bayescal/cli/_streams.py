@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import UserData
 from bayescal._core.tables import shorten
 from bayescal.cli._cells import find_column, numeric_column
 from bayescal.cli._columns import empty_label, label_texts
@@ -358,7 +357,7 @@ def _arrow() -> Any:
     return pyarrow
 
 
-def _labels(column: UserData) -> tuple[list[str], np.ndarray, int | None]:
+def _labels(column: Any) -> tuple[list[str], np.ndarray, int | None]:
     """Return distinct texts, the index of each row's text, and the first row without one."""
     encoded = column if hasattr(column, "indices") else column.dictionary_encode()
     index = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -368,7 +367,7 @@ def _labels(column: UserData) -> tuple[list[str], np.ndarray, int | None]:
     return texts, index, min(empty, default=None)
 
 
-def _numbers(column: UserData) -> np.ndarray:
+def _numbers(column: Any) -> np.ndarray:
     """Convert numbers (n,), with NaN for missing ones; single precision stays."""
     if str(column.type) == "float":
         return column.to_numpy(zero_copy_only=False)

@@ -62,7 +62,7 @@ def prepare_keys(
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
 
-    to_device: Callable[..., object] = np.asarray if is_forked() else jnp.asarray
+    to_device: Callable[..., AnyArray] = np.asarray if is_forked() else jnp.asarray
 
     def blocks(array: AnyArray, fill: float, dtype: npt.DTypeLike) -> Array:
         """Split rows into blocks; pad the last one."""

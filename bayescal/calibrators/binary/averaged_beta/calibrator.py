@@ -324,10 +324,8 @@ class AveragedBeta(OnlineCalibrator):
         unit, weights = self.state_["unit"], self.state_["cell_weights"][..., None]
         line, columns = self._lines(self.state_, z)
         spread = self._variances(self.state_, columns)
-        p, (center, width) = (
-            sigmoid(line),
-            find_scale(z, class_weights[0] + class_weights[1], class_weights[1]),
-        )
+        total = class_weights[0] + class_weights[1]
+        p, (center, width) = sigmoid(line), find_scale(z, total, class_weights[1])
         step = np.rint((np.log(self.state_["inverse"]) - center) / width)[:, None, None]
         x = np.exp(center) * z
         scaled_prob = sigmoid(x)

@@ -91,8 +91,9 @@ def test_which_fit_there() -> None:
 @each(THERE)
 def test_fits_are_those_of_the_host(case: Case) -> None:
     z, y, w = data(case.binary)
-    for inputs, scores in (("logits", z), ("probs", softmax(z))):
-        compare(case(inputs=inputs), scores, y, w)
+    compare(case(inputs="logits"), z, y, w)
+    # Whole weights are equal rows, which folds may separate; others are not.
+    compare(case(inputs="probs"), softmax(z), y, w * np.linspace(0.5, 1, len(w)))
 
 
 @each([case for case in THERE if not case.options])

@@ -3,7 +3,7 @@
     python -m benchmarks.device [--quick] [--only NAME ...] [--json FILE]
 
 Compile is the first call of a process less the median of later ones; run is that median, for
-functions of ten queued calls; busy is the time for which the device works in one call. The limit
+functions of ten queued calls where the device is no processor; busy is the time for which the device works in one call. The limit
 is the least time that the job's operations take at the speed of a product of matrices in float32,
 or its bytes at that of scaling a large vector, both measured here: whichever is longer. Operations
 and bytes are counted from below, so that shares of the limit are at most what is said. Where the
@@ -251,7 +251,9 @@ def limits() -> dict[str, float]:
 
 
 def measure(job: Job, speed: dict[str, float], device: Any) -> dict[str, Any]:
-    first, run = timed(lambda: job.run(np.float32), job.queue)
+    # A processor gains nothing from a queue, and its calls would compete for memory.
+    queue = 1 if device.platform == "cpu" else job.queue
+    first, run = timed(lambda: job.run(np.float32), queue)
     row: dict[str, Any] = {"job": job.name, "size": job.size, "on_host": job.on_host}
     row |= {"compile_s": max(first - run, 0.0), "run_s": run * job.repeats, "cpu_run_s": None}
     needs = {

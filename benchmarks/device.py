@@ -3,12 +3,12 @@
     python -m benchmarks.device [--quick] [--only NAME ...] [--json FILE]
 
 Compile is the first call of a process less the median of later ones; run is that median, for
-functions of ten queued calls where the device is no processor; busy is the time for which the device works in one call. The limit
-is the least time that the job's operations take at the speed of a product of matrices in float32,
-or its bytes at that of scaling a large vector, both measured here: whichever is longer. Operations
-and bytes are counted from below, so that shares of the limit are at most what is said. Where the
-device is no processor, the same job runs on the processor, too. Precision is the greatest
-difference between answers from float32 and from float64 scores.
+functions of ten queued calls where the device is no processor; busy is the time for which the
+device works in one call. The limit is the least time that the job's operations take at the speed of
+a product of matrices in float32, or its bytes at that of scaling a large vector, both measured
+here: whichever is longer. Operations and bytes are counted from below, so that shares of the limit
+are at most what is said. Where the device is no processor, the same job runs on the processor, too.
+Precision is the greatest difference between answers from float32 and from float64 scores.
 
 Jobs of which the estimator works on the host, as bootstraps do, are marked so: their time is the
 host's, whatever the device. Images are random bytes; a step of ResNet-18 is timed, and an epoch is

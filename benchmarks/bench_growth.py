@@ -3,8 +3,7 @@
     python -m benchmarks.bench_growth [--most 100000000] [--json FILE]
 
 Probabilities of two classes lie in memory as float64, labels as integers of one byte. A time is the
-least of up to five runs after the first. The lines of ``docs/pictures/growth.svg`` fall where the
-cost of a call matters, and are flat from there on.
+least of up to five runs after the first. ``docs/pictures/growth.svg`` shows the times.
 """
 
 from __future__ import annotations

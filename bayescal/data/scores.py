@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
+import array_api_compat
 import numpy as np
 
 from bayescal._core.arrays import (
@@ -18,6 +20,7 @@ from bayescal._core.arrays import (
     wide,
 )
 from bayescal._core.chunks import slices
+from bayescal._core.lazy import jax
 from bayescal._core.numerics import FLOOR, log_odds, log_softmax, sigmoid, softmax
 from bayescal.data.checks import (
     RANGE_TOLERANCE,
@@ -230,33 +233,50 @@ def _within(probs: XArray) -> Array:
 
 def _finite(logits: XArray) -> XArray:
     """Return logits (n, k) in which minus infinity is far below all others of the row."""
-    if not _may_be_absent(logits):
-        return logits
     xp = namespace(logits)
-    absent = logits == -xp.inf
-    top = xp.max(logits, axis=1, keepdims=True)
-    low = xp.min(xp.where(absent, top, logits), axis=1, keepdims=True)
-    # Half the spread, bounded so that its multiples are finite.
-    half = xp.clip(top / 2 - low / 2, 0.0, float(xp.finfo(logits.dtype).max) / 1e6)
-    return xp.where(absent, top - (_FAR_BELOW + 200 * half), logits)
 
+    def lift(logits: XArray) -> XArray:
+        absent = logits == -xp.inf
+        top = xp.max(logits, axis=1, keepdims=True)
+        low = xp.min(xp.where(absent, top, logits), axis=1, keepdims=True)
+        # Half the spread, bounded so that its multiples are finite.
+        half = xp.clip(top / 2 - low / 2, 0.0, float(xp.finfo(logits.dtype).max) / 1e6)
+        return xp.where(absent, top - (_FAR_BELOW + 200 * half), logits)
 
-def _may_be_absent(logits: XArray) -> bool:
-    """Return whether any logit may be minus infinity: known on the host alone."""
-    return not on_host(logits) or bool(logits.size and logits.min() == -np.inf)
+    return _if_absent(lift, logits, logits)
 
 
 def without_absent(probs: XArray, scores: XArray, inputs: str) -> AnyArray:
     """Return probabilities (n, k) that are zero where the logit is minus infinity."""
     if inputs != "logits" or scores.ndim < 2 or scores.shape[1] < 2:
         return probs
-    if not _may_be_absent(scores):
-        return probs
     xp = namespace(scores)
-    absent = scores == -xp.inf
-    left = xp.where(absent, xp.zeros_like(probs), probs)
-    some = xp.any(absent, axis=1, keepdims=True)
-    return xp.where(some, left / xp.sum(left, axis=1, keepdims=True), probs)
+
+    def remove(probs: XArray) -> XArray:
+        absent = scores == -xp.inf
+        left = xp.where(absent, xp.zeros_like(probs), probs)
+        some = xp.any(absent, axis=1, keepdims=True)
+        return xp.where(some, left / xp.sum(left, axis=1, keepdims=True), probs)
+
+    return _if_absent(remove, probs, scores)
+
+
+def _if_absent(change: Callable[[XArray], XArray], values: XArray, logits: XArray) -> XArray:
+    """Return ``change(values)`` if logits may be minus infinity, and ``values`` if none is.
+
+    ``change`` leaves rows without such logits as they are, but on a CPU it takes twice the time of
+    a softmax: there, NumPy and JAX's programs look at the logits first. Accelerators always make
+    the change, because a branch would split what is one kernel.
+    """
+    if on_host(logits):
+        return change(values) if logits.size and logits.min() == -np.inf else values
+    if not array_api_compat.is_jax_array(logits):
+        return change(values)
+
+    def branch(values: XArray) -> XArray:
+        return jax.lax.cond((logits == -np.inf).any(), change, lambda values: values, values)
+
+    return jax.lax.platform_dependent(values, cpu=branch, default=change)
 
 
 def ends_without_absent(ends: AnyArray, scores: UserData, inputs: str) -> AnyArray:

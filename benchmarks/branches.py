@@ -1,34 +1,76 @@
 """Which branches of the package the fast tests take, by folder.
 
-    python benchmarks/branches.py [--data FILE ...] [--json FILE]
+    python benchmarks/branches.py [--processes 2] [--data FILE ...] [--keep FILE] [--json FILE]
 
-Runs the fast tests in one process with ``coverage`` (an hour or more), or reads the data files of
-earlier runs. Lines that no test can reach are in ``[tool.coverage.report]`` of pyproject.toml, with
-their reasons.
+Runs the fast tests with ``coverage`` (half an hour on two cores), or reads the data files of
+earlier runs. ``--keep`` leaves a data file that also knows which tests take which line, which
+``mutants.py`` reads. Lines that no test can reach are in ``[tool.coverage.report]`` of
+pyproject.toml, with their reasons.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 COVERAGE = [sys.executable, "-m", "coverage"]
-OPTIONS = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-o"]
+OPTIONS = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "-o"]
 OPTIONS += ["addopts=--doctest-modules --import-mode=importlib --strict-markers"]
 
 
-def measure(folder: Path) -> int:
-    """Run the fast tests, and return the exit code of pytest."""
-    call = [*COVERAGE, "run", "--branch", "--parallel-mode", f"--source={ROOT / 'bayescal'}"]
-    call += [f"--data-file={folder / 'data'}", "-m", "pytest", *OPTIONS, "tests", "bayescal"]
-    return subprocess.run(call, cwd=ROOT, check=False).returncode
+class Contexts:
+    """A plugin of pytest that tells ``coverage`` which test runs."""
+
+    def __init__(self, measured: Any) -> None:
+        self.measured = measured
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.measured.switch_context(item.nodeid.partition("[")[0])
+        try:
+            return (yield)
+        finally:
+            self.measured.switch_context("")
+
+
+def list_files() -> list[Path]:
+    """List the files with tests, those that hold most text first."""
+    files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "bayescal").rglob("*.py")]
+    return sorted(files, key=lambda path: (-path.stat().st_size, str(path)))
+
+
+def work(data: Path, part: int, parts: int) -> int:
+    """Run the tests of each ``parts``-th file in this process."""
+    from coverage import Coverage
+
+    measured = Coverage(data_file=str(data), branch=True, source=[str(ROOT / "bayescal")])
+    files = [str(path.relative_to(ROOT)) for path in list_files()[part::parts]]
+    measured.start()
+    try:
+        return int(pytest.main([*OPTIONS, *files], plugins=[Contexts(measured)]))
+    finally:
+        measured.stop()
+        measured.save()
+
+
+def measure(folder: Path, processes: int) -> list[int]:
+    """Run the fast tests, and return the exit codes of pytest."""
+    call = [sys.executable, __file__, "--worker", str(folder)]
+    running = [
+        subprocess.Popen([*call, str(part), str(processes)], cwd=ROOT) for part in range(processes)
+    ]
+    return [process.wait() for process in running]
 
 
 def by_folder(files: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -49,19 +91,27 @@ def by_folder(files: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--data", type=Path, nargs="*", help="data files of earlier runs")
+    parser.add_argument("--keep", type=Path, help="where the data file is kept")
     parser.add_argument("--remark", help="what a reader must know of these runs")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    sys.path.insert(0, str(ROOT))
+    os.chdir(ROOT)
+    if options.worker:
+        folder, part, parts = options.worker
+        sys.exit(work(Path(folder) / f"data.{part}", int(part), int(parts)))
     with tempfile.TemporaryDirectory() as name:
-        folder, code = Path(name), None
+        folder, codes = Path(name), None
         if not options.data:
-            code = measure(folder)
+            codes = measure(folder, options.processes)
         parts = map(str, options.data or folder.glob("data*"))
-        one = f"--data-file={folder / 'all'}"
-        subprocess.run([*COVERAGE, "combine", "--keep", one, *parts], cwd=ROOT, check=True)
+        one = f"--data-file={options.keep or folder / 'all'}"
+        subprocess.run([*COVERAGE, "combine", "--keep", one, *parts], check=True)
         report = [*COVERAGE, "json", one, "-o", str(folder / "report.json")]
-        subprocess.run(report, cwd=ROOT, check=True)
+        subprocess.run(report, check=True)
         files = json.loads((folder / "report.json").read_text("utf-8"))["files"]
     folders = by_folder(files)
     missing = {
@@ -74,7 +124,7 @@ def main() -> None:
     if options.json:
         from benchmarks.provenance import write
 
-        facts = {"exit_code": code, "remark": options.remark}
+        facts = {"exit_codes": codes, "remark": options.remark}
         write(options.json, {**facts, "folders": folders, "missing": missing}, ["coverage"])
 
 

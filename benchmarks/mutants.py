@@ -1,12 +1,15 @@
 """Which changes of the numerical core do the fast tests notice?
 
-    python benchmarks/mutants.py [--count 400] [--minutes 60] [--json FILE]
+    python benchmarks/branches.py --keep branches.data
+    python benchmarks/mutants.py --reached branches.data [--count 400] [--minutes 60] [--json FILE]
 
 A mutant is the package with one change: another comparison, arithmetic operator, constant, or a
 statement or term less. Mutants are drawn at random, with a seed, from ``metrics/``, ``regression/``
-and ``calibrators/``. Each one runs in a process whose import hook compiles the changed syntax tree;
-nothing is written to the working tree. The test files that name what the module defines run first,
-then frozen numbers, until one fails: one case of each test, then all cases.
+and ``calibrators/``. Each one runs in a process of its own, whose import hook compiles the changed
+syntax tree; nothing is written to the working tree. The tests that take the changed line run first,
+the most special ones before those that take many lines; then those of the files that name what the
+module defines, and frozen numbers, until one fails or two minutes of processor time are over.
+(Lines that are traced once and then compiled are known of a single test: hence the other files.)
 
 Each verdict is written as soon as it is known; a second run goes on with the mutants that are
 missing, and repeats those whose module has changed. A mutant that no test can notice, since it
@@ -17,24 +20,29 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import hashlib
 import importlib.abc
 import importlib.util
+import json
 import os
 import re
 import resource
 import signal
-import subprocess
+import sqlite3
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("metrics", "regression", "calibrators")
@@ -51,8 +59,15 @@ FROZEN = {
 }
 #: Test files that name a module's definitions most often, and that run for a mutant.
 MAX_FILES = 4
-#: Seconds of processor time for the tests of a mutant; one that takes longer counts as noticed.
+#: Tests that take the changed line, and run for a mutant.
+MAX_TESTS = 40
+#: Seconds of processor time after which no further test of a mutant begins.
+BUDGET = 120
+#: Seconds of processor time for all tests of a mutant; one that takes longer counts as noticed.
 LIMIT = 300
+#: What takes seconds to import, and does not import the package.
+HEAVY = ["jax", "numpyro", "optax", "pandas", "scipy.stats", "scipy.optimize"]
+HEAVY += ["sklearn.calibration", "sklearn.ensemble", "sklearn.isotonic", "hypothesis.extra.numpy"]
 
 SWAPPED: dict[type, type] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
@@ -235,45 +250,102 @@ class Hook(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
 
 
-def verdict(mutant: Mutant, log: Path) -> dict[str, Any]:
-    """Run one case of each test on a mutant, and all cases if it survives."""
-    few = run(mutant, log, "one")
-    return few if few["verdict"] != "survived" else run(mutant, log, "all")
+class Chosen:
+    """A plugin of pytest that runs the likeliest tests first, and none when time is over."""
+
+    def __init__(self, reaching: list[str], files: list[str]) -> None:
+        self.rank = {name: place for place, name in enumerate(reaching)}
+        self.files = {str(ROOT / name) for name in files}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Order: one case of each test, then all; those that take the line before others."""
+        chosen, met = [], Counter[str]()
+        for item in items:
+            name = item.nodeid.partition("[")[0]
+            rank = self.rank.get(name)
+            if rank is None and str(item.path) not in self.files:
+                continue
+            met[name] += 1
+            chosen.append(((met[name] > 1, rank is None, rank or 0, met[name]), item))
+        items[:] = [item for _, item in sorted(chosen, key=lambda pair: pair[0])]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        if time.process_time() > BUDGET:
+            item.session.shouldstop = "the time is over"
 
 
-def run(mutant: Mutant, log: Path, cases: str) -> dict[str, Any]:
-    """Run the tests of a mutant in a process, and say how they ended."""
-    start = time.perf_counter()
-    call = [sys.executable, __file__, "--worker", *map(str, mutant), cases]
-    with log.open("wb") as output:
-        process = subprocess.Popen(call, stdout=output, stderr=output)
-        _, status, usage = os.wait4(process.pid, 0)
-    text = log.read_text("utf-8", errors="replace")
-    seconds = round(usage.ru_utime + usage.ru_stime, 1)
-    facts = {"seconds": seconds, "wall": round(time.perf_counter() - start, 1)}
+class Reached:
+    """Which tests take a line: the data that branches.py kept."""
+
+    def __init__(self, data: Path) -> None:
+        from coverage import CoverageData
+
+        self.data = CoverageData(str(data))
+        self.data.read()
+        with contextlib.closing(sqlite3.connect(data)) as base:
+            counts = "select context_id, count(*) as number from arc group by context_id"
+            query = f"select context, number from ({counts}) join context on context_id = id"
+            self.lines = dict(base.execute(query).fetchall())
+        self.names = {
+            "bayescal/" + Path(name).as_posix().rpartition("/bayescal/")[2]: name
+            for name in self.data.measured_files()
+        }
+
+    def __call__(self, mutant: Mutant) -> list[str]:
+        by_line = self.data.contexts_by_lineno(self.names.get(mutant.path, ""))
+        found = {name for name in by_line.get(mutant.line, []) if name.startswith("tests/")}
+        return sorted(found, key=lambda name: (self.lines[name], name))[:MAX_TESTS]
+
+
+def start(mutant: Mutant, reaching: list[str], log: Path) -> int:
+    """Run the tests of a mutant in a process, which begins with what this one has imported."""
+    child = os.fork()
+    if not child:
+        code = 3
+        try:
+            with log.open("wb") as output:
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+            code = worker(mutant, reaching)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    return child
+
+
+def verdict(status: int, seconds: float, text: str) -> dict[str, Any]:
+    """Say how the tests of a mutant ended."""
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGTERM, signal.SIGINT):
         raise KeyboardInterrupt
     if os.WIFSIGNALED(status):
-        return {"verdict": "timeout" if seconds >= LIMIT else "killed", "by": "signal", **facts}
+        return {"verdict": "timeout" if seconds >= LIMIT else "killed", "by": "signal"}
     by = re.search(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
-    code = os.WEXITSTATUS(status)
-    if code == 0:
-        return {"verdict": "survived", **facts}
-    if code > 2 or by is None:
-        raise RuntimeError(f"pytest did not run:\n{text[-2000:]}")
-    return {"verdict": "killed", "by": by[1], **facts}
+    if by:
+        return {"verdict": "killed", "by": by[1]}
+    if os.WEXITSTATUS(status) == 0 or "the time is over" in text:
+        return {"verdict": "survived"}
+    raise RuntimeError(f"pytest did not run:\n{text[-2000:]}")
 
 
-def worker(mutant: Mutant, cases: str) -> int:
+def worker(mutant: Mutant, reaching: list[str]) -> int:
     """Run the tests in this process, in which one module is changed."""
-    import pytest
-
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 10))
     sys.meta_path.insert(0, Hook(mutant))
     options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    options += ["-o", "addopts=--import-mode=importlib --strict-markers", "--timeout=600"]
-    options += ["--one-case"] if cases == "one" else []
-    return int(pytest.main([*options, *tests_of(mutant.path)]))
+    options += [
+        "-o",
+        "addopts=--import-mode=importlib --strict-markers",
+        "--timeout=200",
+        "--assert=plain",
+    ]
+    files = tests_of(mutant.path)
+    places = dict.fromkeys([*(name.partition("::")[0] for name in reaching), *files])
+    return int(pytest.main([*options, *places], plugins=[Chosen(reaching, files)]))
 
 
 def digest(path: str) -> str:
@@ -294,33 +366,44 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks/results/mutants.json")
-    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--reached", type=Path, required=True, help="what branches.py kept")
+    parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
+    options.json, options.reached = options.json.resolve(), options.reached.resolve()
     sys.path.insert(0, str(ROOT))
     os.chdir(ROOT)
-    if options.worker:
-        path, line, node, change, cases = options.worker
-        sys.exit(worker(Mutant(path, int(line), int(node), change), cases))
-    from benchmarks.provenance import read, write
+    for name in ("tests.conftest", *HEAVY):
+        importlib.import_module(name)
+    assert "bayescal" not in sys.modules, "a child imports the changed package"
+    reached = Reached(options.reached)
+    from benchmarks import provenance
 
-    results = read(options.json)
+    results = provenance.read(options.json)
     known = results.setdefault("mutants", {})
+    results |= {"seed": options.seed, "asked": options.count}
+    states = {mutant: digest(mutant.path) for mutant in draw(options.count, options.seed)}
+    missing = [m for m, state in states.items() if known.get(m.name, {}).get("module") != state]
     end = time.monotonic() + 60 * options.minutes
-    log = Path(tempfile.gettempdir()) / f"mutant-{os.getpid()}.log"
-    for mutant in draw(options.count, options.seed):
-        state = digest(mutant.path)
-        if known.get(mutant.name, {}).get("module") == state:
-            continue
-        if time.monotonic() > end:
-            break
-        known[mutant.name] = {"module": state, **verdict(mutant, log)}
-        print(mutant.name, known[mutant.name], flush=True)
-        results |= {"seed": options.seed, "asked": options.count}
-        results["summary"] = summary(results)
-        results.pop("provenance", None)
-        write(options.json, results)
-    log.unlink(missing_ok=True)
-    print(summary(results))
+    running: dict[int, tuple[Mutant, Path]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        while running or missing:
+            while missing and len(running) < options.processes:
+                mutant = missing.pop(0)
+                log = Path(folder) / f"{len(missing)}.log"
+                running[start(mutant, reached(mutant), log)] = mutant, log
+            child, status, usage = os.wait4(-1, 0)
+            mutant, log = running.pop(child)
+            seconds = round(usage.ru_utime + usage.ru_stime, 1)
+            facts = verdict(status, seconds, log.read_text("utf-8", errors="replace"))
+            known[mutant.name] = {"module": states[mutant], "seconds": seconds, **facts}
+            print(mutant.name, known[mutant.name], flush=True)
+            if time.monotonic() > end:
+                missing.clear()
+            options.json.write_text(json.dumps(results), "utf-8")
+    results["summary"] = summary(results)
+    print(results["summary"])
+    # Not before: it imports the package, which the children would have from this process.
+    provenance.write(options.json, results, ["coverage"])
 
 
 if __name__ == "__main__":

@@ -306,6 +306,34 @@ def groups(runs: int, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def levels(runs: int, folder: Path) -> list[dict[str, Any]]:
+    """Fit one column of many levels with few rows each, whose offsets are normal."""
+    rows = []
+    for count in (200, 2000, 20_000):
+        for per in (2, 5, 20):
+            for deviation in (0.5, 1.5):
+                results = []
+                for run in range(max(1, runs * 100 // count)):
+                    rng = np.random.default_rng([14, run])
+                    group, z = rng.integers(0, count, count * per), rng.normal(0, 1.5, count * per)
+                    shift = deviation * rng.normal(size=count)
+                    y = (rng.random(len(z)) < expit(z + shift[group])).astype(int)
+                    start = time.process_time()
+                    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+                    taken = time.process_time() - start
+                    inside = [
+                        effect.lower <= shift[effect.level[0]] <= effect.upper
+                        for effect in fitted.group_effects()
+                    ]
+                    results.append((np.mean(inside), fitted.deviations_[0,][0], taken))
+                covered, found, seconds = np.mean(results, axis=0)
+                row = {"levels": count, "rows": per, "deviation": deviation, "runs": len(results)}
+                row |= {"covered": covered, "found": found, "seconds": seconds}
+                rows.append({name: round(float(value), 4) for name, value in row.items()})
+                print(rows[-1], flush=True)
+    return rows
+
+
 def multinomial(n: int, k: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draw probabilities that are over-confident, with wrong offsets, and labels."""
     logits = rng.normal(0, 1.5, (n, k))
@@ -463,7 +491,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parts = {
-        f.__name__: f for f in (nba, violated, monitor, groups, shift, history, learning, rates)
+        f.__name__: f
+        for f in (nba, violated, monitor, groups, levels, shift, history, learning, rates)
     }
     parser.add_argument("--part", choices=[*parts], nargs="*", default=[*parts])
     parser.add_argument("--runs", type=int, default=20)

@@ -47,6 +47,7 @@ class Contexts:
 def list_files() -> list[Path]:
     """List the files with tests, those that hold most text first."""
     files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "bayescal").rglob("*.py")]
+    files = [path for path in files if path.name != "__main__.py"]
     return sorted(files, key=lambda path: (-path.stat().st_size, str(path)))
 
 

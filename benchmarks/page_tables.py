@@ -338,6 +338,27 @@ def deployed_groups() -> str:
     return table(["method", *heads], rows)
 
 
+def deployed_levels() -> str:
+    """Return what intervals of many levels with few rows cover."""
+    runs = result("bench_deployed")["levels"]
+    of = {(row["levels"], row["rows"], row["deviation"]): row for row in runs}
+    counts, sizes, deviations = (sorted({key[place] for key in of}) for place in range(3))
+    rows = [
+        [
+            f"{count:,.0f}",
+            f"{size:.0f}",
+            *(f"{100 * of[count, size, deviation]['covered']:.0f} %" for deviation in deviations),
+            *(f"{of[count, size, deviation]['found']:.2f}" for deviation in deviations),
+            f"{max(of[count, size, deviation]['seconds'] for deviation in deviations):.1f}",
+        ]
+        for count in counts
+        for size in sizes
+    ]
+    heads = [f"held, deviation {deviation:g}" for deviation in deviations]
+    heads += [f"found for {deviation:g}" for deviation in deviations]
+    return table(["levels", "rows each", *heads, "seconds"], rows)
+
+
 def reproducibility() -> str:
     """Return the largest differences between variants of a run, beside the stated tolerances."""
     recorded = result("reproducibility")
@@ -478,6 +499,7 @@ TABLES: dict[str, Callable[[], str]] = {
         deployed_groups,
         deployed_history,
         deployed_learning,
+        deployed_levels,
         deployed_shift,
         deployed_violated,
         forgetting,

@@ -20,6 +20,7 @@ from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.status import keep_status
+from bayescal.calibrators.combine.pooling.arrow import Arrow, Block, Layout, count_effects
 from bayescal.calibrators.combine.pooling.columns import (
     FEW_VALUES,
     Column,
@@ -31,7 +32,6 @@ from bayescal.calibrators.combine.pooling.columns import (
     same_columns,
 )
 from bayescal.calibrators.combine.pooling.effects import (
-    Block,
     Effects,
     Fit,
     average_over_deviation,
@@ -52,10 +52,9 @@ _REMEDY = {Status.LIMIT: "the fit stopped before its optimum; leave out extreme 
 _BINS = (2, 3, 5, 8)
 #: Scores whose relative standard deviation is below this are equal.
 _SAME = 1e-9
-#: More effects than this take too much time and memory.
-_MOST_EFFECTS = 4000
-
-
+#: Effects but for those of the largest grouping, and these times all effects: more take too much
+#: time and memory.
+_MOST_OTHERS, _MOST_PAIRS = 4000, 16_000_000
 #: Nodes and weights of a mean over a standard normal variable.
 _NORMAL = hermegauss(9)[0].tolist(), (hermegauss(9)[1] / np.sqrt(2 * np.pi)).tolist()
 
@@ -89,7 +88,7 @@ class GroupEffect(NamedTuple):
 class _Learned(NamedTuple):
     columns: list[Column]
     groupings: list[Grouping]
-    blocks: list[Block]
+    layout: Layout
     fit: Fit
     weights: list[np.ndarray]
 
@@ -134,7 +133,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         The standard deviations :math:`\tau` of the offsets of each grouping, and of its slopes,
         which crossings lack: they are zero.
     log_evidence_ : float
-        The log marginal likelihood at these, by Laplace's approximation.
+        The log marginal likelihood at these, by Laplace's approximation and quadrature.
     status_ : str
         "converged", or "limit" if Newton's method stopped before the optimum.
     n_features_in_ : int
@@ -142,10 +141,13 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
     Notes
     -----
     The effects are at the mode of their posterior given the standard deviations, and these at the
-    mode of their marginal posterior by Laplace's approximation. Intervals take the mode for
+    mode of their marginal posterior by Laplace's approximation. Levels of the largest grouping with
+    few rows have the mean and the covariance of their effects instead, by adaptive Gauss-Hermite
+    quadrature, and the other effects the mode of what remains. Intervals take the mode for
     logarithms of the standard deviations, which does not collapse to zero. Each of about 20 rounds
-    takes O(n + c q^2 + d^3) for n rows in c distinct combinations of q groupings with d effects
-    in total, of which there may be 4,000; memory is O(n + d^2).
+    takes O(n + c q^2 + k m^2 + m^3) for n rows in c distinct combinations of q groupings, of which
+    the largest has k effects and all others have m; memory is O(n + k m + m^2). A single column may
+    thus have a level for each customer.
 
     Fitted objects can be pickled, and written by :func:`save`, with the labels of their groups.
 
@@ -220,7 +222,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         ------
         ValueError
             For scores that contradict ``inputs``, labels of another number of classes, groups of
-            another length, and more than 4,000 effects.
+            another length, and more than 4,000 effects of other groupings than the largest one.
         """
         check_choice(self.inputs, "inputs", ("probs", "logits"))
         check_count(self.interactions, "interactions", 1)
@@ -276,10 +278,11 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
             "groupings": [list(grouping) for grouping in learned.groupings],
             "blocks": [
                 [block.grouping, block.slope, block.effects.start, block.effects.stop, block.tau]
-                for block in learned.blocks
+                for block in learned.layout.blocks
             ],
-            "fit": list(learned.fit),
-            "in_log": list(self._in_log),
+            "own": learned.layout.grouping,
+            "fit": [list(part) if isinstance(part, Arrow) else part for part in learned.fit],
+            "in_log": [list(part) if isinstance(part, Arrow) else part for part in self._in_log],
             "weights": learned.weights,
         }
         public = ("classes_", "status_", "n_features_in_", "feature_names_in_")
@@ -302,9 +305,16 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
             Block(grouping, slope, slice(start, stop), tau)
             for grouping, slope, start, stop, tau in learned["blocks"]
         ]
-        fit = Fit(*learned["fit"])
-        self._learned = _Learned(columns, groupings, blocks, fit, learned["weights"])
-        self._in_log = Fit(*learned["in_log"])
+        sizes = count_effects(blocks)
+        # Files of 0.1.0 hold square matrices, of which any grouping may be the own one.
+        layout = Layout(blocks, learned.get("own", max(sizes, key=lambda place: sizes[place])))
+        fits = []
+        for theta, tau, covariance, *rest in (learned["fit"], learned["in_log"]):
+            dense = isinstance(covariance, np.ndarray)
+            parts = Arrow.from_dense(layout, covariance) if dense else Arrow(*covariance)
+            fits.append(Fit(theta, tau, parts, *rest))
+        self._learned = _Learned(columns, groupings, layout, fits[0], learned["weights"])
+        self._in_log = fits[1]
         self._publish()
 
     def predict_proba(self, scores: ArrayLike, *, groups: ArrayLike) -> np.ndarray:
@@ -351,19 +361,20 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         check_is_fitted(self)
         learned, fit = self._learned, self._in_log
         factor, labels = ndtri((1 + level) / 2), self._column_labels()
+        variances = fit.covariance.diagonal(learned.layout)
         found = []
         for number, grouping in enumerate(learned.groupings):
             names = tuple(labels[column] for column in grouping.columns)
             slopes = np.zeros(len(grouping.keys))
             offsets = deviations = slopes
-            for block in learned.blocks:
+            for block in learned.layout.blocks:
                 if block.grouping != number + 1:
                     continue
                 if block.slope:
                     slopes = fit.theta[block.effects] / self._spread
                 else:
                     offsets = fit.theta[block.effects]
-                    deviations = np.sqrt(np.diag(fit.covariance)[block.effects])
+                    deviations = np.sqrt(variances[block.effects])
             rows = zip(
                 grouping.levels(learned.columns),
                 learned.weights[number].tolist(),
@@ -396,23 +407,23 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
             counts = [column.size for column in made]
             groupings, codes = cross(np.stack(levels)[:, first], counts, self.interactions)
             sizes = [len(grouping.keys) for grouping in groupings]
-            singles = sum(sizes[: len(columns)])
-            if sum(sizes) + singles > _MOST_EFFECTS:
-                raise ValueError(
-                    f"groups must have at most {_MOST_EFFECTS:,} effects, got "
-                    f"{sum(sizes) + singles:,}; merge levels, leave out columns or set "
-                    "interactions=1"
-                )
             sloped = [len(grouping.columns) == 1 for grouping in groupings]
             effects = make_effects(
                 logits, y, weights, cell, codes, sloped, self._center, self._spread
             )
+            others, every = len(effects.layout.others), effects.layout.length
+            if others > _MOST_OTHERS or others * every > _MOST_PAIRS:
+                raise ValueError(
+                    f"groups have {every:,} effects, of which all but those of the largest "
+                    f"grouping ({others:,}) must be at most {_MOST_OTHERS:,}, and times all at "
+                    f"most {_MOST_PAIRS:,}; merge levels, leave out columns or set interactions=1"
+                )
             mass = np.bincount(cell, weights)
             masses = [
                 np.bincount(code, mass, size) for code, size in zip(codes, sizes, strict=True)
             ]
             fit = fit_effects(effects)
-            return _Learned([*made], groupings, effects.blocks, fit, masses), effects
+            return _Learned([*made], groupings, effects.layout, fit, masses), effects
 
         bins = [_BINS[0]] * len(columns)
         best = learn(bins)
@@ -450,7 +461,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Compute the posterior mean and standard deviation (m,) of calibrated log odds."""
         logits, cell, codes = self._read(scores, groups)
-        mean, spread = moments(self._learned.blocks, fit, codes)
+        mean, spread = moments(self._learned.layout, fit, codes)
         x = (logits - self._center) / self._spread
         (shift, turn), (offset, both, slope) = mean[:, cell], spread[:, cell]
         variance = offset + 2 * both * x + slope * x**2
@@ -463,7 +474,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         found = {}
         for number, columns in enumerate(self.groupings_):
             pair = [0.0, 0.0]
-            for block in self._learned.blocks:
+            for block in self._learned.layout.blocks:
                 if block.grouping == number + 1:
                     pair[int(block.slope)] = float(self._learned.fit.tau[block.tau])
             found[columns] = pair[0], pair[1] / self._spread

@@ -12,34 +12,49 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, lapack, solve_triangular
+from numpy.polynomial.hermite_e import hermegauss
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-#: Inverts a matrix from its factor of Cholesky; the other triangle is undefined.
-_invert = lapack.dpotri  # pyright: ignore[reportAttributeAccessIssue]
+from bayescal._core.numerics import sigmoid
+from bayescal.calibrators.combine.pooling.arrow import Arrow, Block, Factor, Layout, count_effects
+
 #: Prior standard deviations of the offset and of the slope that all rows share.
 COMMON = 1.0, 0.5
 #: Scales of the half-normal priors of standard deviations of offsets and of slopes.
 HALF_NORMAL = 1.0, 0.25
 _FIRST, _LEAST = 0.2, 1e-4
-#: Standard deviations that are averaged over.
+#: Standard deviations that are averaged over, unless Fisher's information on their logarithm is
+#: greater than this: the grid has a step of .39, twice the standard error there.
+_KNOWN = 25.0
 _GRID = np.geomspace(0.02, 3.0, 14)
 _NEWTON_STEPS, _ROUNDS = 100, 60
+#: Levels whose offset has less information than this are integrated by quadrature.
+_ENOUGH = 8.0
+#: Rows that are integrated at a time.
+_AT_A_TIME = 4096
+
+
+def _rule(*counts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Make the nodes (nodes, kinds) of a rule for standard normal effects, and its log weights."""
+    rules = [hermegauss(count) for count in counts]
+    nodes = np.stack([part.ravel() for part in np.meshgrid(*(rule[0] for rule in rules))], axis=1)
+    logs = sum(np.meshgrid(*(np.log(rule[1] / rule[1].sum()) for rule in rules)))
+    # The normal density, which adaptive rules leave out, comes back.
+    return nodes, np.ravel(logs) + 0.5 * (nodes**2).sum(axis=1)
+
+
+#: By the number of kinds; the node in the middle is zero.
+_RULES = {1: _rule(7), 2: _rule(7, 3)}
+#: The others are at the mode where a step would gain less than this.
+_QUADRATURE_GAIN = 1e-5
 #: Newton's method ends where a step gains less than this in log posterior.
 _GAIN = 1e-9
 #: Rounds end where no effect and no standard deviation changes by more than this.
 _CHANGE = 1e-5
 #: Steps of standard deviations within a round, which ends where they change by less than this.
 _STEPS, _NEAR = 6, 0.01
-
-
-class Block(NamedTuple):
-    """Effects of one kind: those of the levels of a grouping, on the offset or on the slope."""
-
-    grouping: int
-    slope: bool
-    effects: slice
-    #: Its place among standard deviations, or -1 where the prior is fixed.
-    tau: int
+#: Rounds end where standard deviations are within this part of their standard error of the mode.
+_SETTLED = 0.01
 
 
 @dataclass
@@ -47,7 +62,8 @@ class Effects:
     """Rows by cell, and the blocks of effects that act on cells.
 
     ``codes`` (groupings, cells) are levels, of which the first grouping has only one, that of all
-    rows; ``sloped`` says which groupings have slopes. Scores are standardized for slopes.
+    rows. Cells are sorted by the level of the layout's own grouping. ``x`` are standardized scores,
+    for slopes.
     """
 
     logits: np.ndarray
@@ -56,33 +72,31 @@ class Effects:
     starts: np.ndarray
     codes: np.ndarray
     x: np.ndarray
-    sizes: list[int]
-    blocks: list[Block]
+    layout: Layout
     scales: np.ndarray = field(init=False)
     counts: np.ndarray = field(init=False)
+    #: Where the rows of each own level begin, and their number.
+    level_starts: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        learned = [block for block in self.blocks if block.tau >= 0]
+        learned = [block for block in self.layout.blocks if block.tau >= 0]
         self.scales = np.array([HALF_NORMAL[block.slope] for block in learned])
-        self.counts = np.diff(np.append(self.starts, len(self.y)))
+        ends = np.append(self.starts, len(self.y))
+        self.counts = np.diff(ends)
+        levels = np.arange(len(self.layout.own) + 1)
+        self.level_starts = ends[np.searchsorted(self.codes[self.layout.grouping], levels)]
 
-    @property
-    def length(self) -> int:
-        """The number of effects."""
-        return self.blocks[-1].effects.stop
-
-    def precision(self, tau: np.ndarray) -> np.ndarray:
-        """Return prior precisions (effects,) for standard deviations (learned blocks,)."""
-        precision = np.empty(self.length)
-        for block in self.blocks:
-            deviation = COMMON[block.slope] if block.tau < 0 else tau[block.tau]
-            precision[block.effects] = deviation**-2.0
-        return precision
+    def prior_deviation(self, tau: np.ndarray) -> np.ndarray:
+        """Return prior deviations (effects,) for standard deviations (learned blocks,)."""
+        deviation = np.empty(self.layout.length)
+        for block in self.layout.blocks:
+            deviation[block.effects] = COMMON[block.slope] if block.tau < 0 else tau[block.tau]
+        return deviation
 
     def by_cell(self, theta: np.ndarray) -> np.ndarray:
         """Sum effects to offsets and slopes (2, cells)."""
         total = np.zeros((2, self.codes.shape[1]))
-        for block in self.blocks:
+        for block in self.layout.blocks:
             total[int(block.slope)] += theta[block.effects][self.codes[block.grouping]]
         return total
 
@@ -106,20 +120,30 @@ class Effects:
         np.multiply(rows[3], self.x, out=rows[4])
         return float(loss), np.add.reduceat(rows, self.starts, axis=1)
 
-    def derivatives(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def derivatives(self, sums: np.ndarray) -> tuple[np.ndarray, Arrow]:
         """Compute the gradient (effects,) and the Hessian of the loss from sums (5, cells)."""
+        layout, gradient = self.layout, np.empty(self.layout.length)
+        (levels, kinds), size = layout.own.shape, len(layout.others)
+        own = np.empty((levels, kinds, kinds))
+        across, others = np.empty((levels, kinds, size)), np.empty((size, size))
+        placed = list(zip(layout.blocks, layout.places, strict=True))
+        # The places of a cell among the others, and whether these are slopes.
         columns = np.stack(
-            [block.effects.start + self.codes[block.grouping] for block in self.blocks]
+            [at + self.codes[b.grouping] for b, (is_own, at) in placed if not is_own]
         )
-        kinds = np.array([int(block.slope) for block in self.blocks])
-        gradient = np.bincount(columns.ravel(), sums[kinds].ravel(), self.length)
-        second = [sums[2 + kind + kinds].ravel() for kind in (0, 1)]
-        hessian = np.empty((self.length, self.length))
-        for block in self.blocks:
-            rows = hessian[block.effects]
-            pairs = self.codes[block.grouping] * self.length + columns
-            rows[:] = np.bincount(pairs.ravel(), second[block.slope], rows.size).reshape(rows.shape)
-        return gradient, hessian
+        slopes = np.array([int(block.slope) for block, (is_own, _) in placed if not is_own])
+        second = [sums[2 + kind + slopes].ravel() for kind in (0, 1)]
+        for block, (is_own, at) in placed:
+            code, stop = self.codes[block.grouping], block.effects.stop - block.effects.start
+            gradient[block.effects] = np.bincount(code, sums[int(block.slope)], stop)
+            pairs = np.bincount((code * size + columns).ravel(), second[block.slope], stop * size)
+            if is_own:
+                across[:, at] = pairs.reshape(stop, size)
+                for to in range(kinds):
+                    own[:, at, to] = np.bincount(code, sums[2 + at + to], stop)
+            else:
+                others[at : at + stop] = pairs.reshape(stop, size)
+        return gradient, Arrow(own, across, others)
 
 
 class Fit(NamedTuple):
@@ -127,7 +151,7 @@ class Fit(NamedTuple):
 
     theta: np.ndarray
     tau: np.ndarray
-    covariance: np.ndarray
+    covariance: Arrow
     log_evidence: float
     converged: bool
 
@@ -144,20 +168,10 @@ def make_effects(
 ) -> Effects:
     """Sort rows by their cell (n,), and lay out effects of levels ``codes`` (groupings, cells).
 
-    Neighboring rows of a cell with equal scores become one, with the mean of their labels.
+    ``sloped`` says which groupings have slopes. Neighboring rows of a cell with equal scores become
+    one, with the mean of their labels.
     """
-    # NumPy sorts small integers by their digits.
-    order = np.argsort(cell.astype(np.min_scalar_type(codes.shape[1])), kind="stable")
-    cell, logits, y, weights = cell[order], logits[order], y[order], weights[order]
-    new = np.append(True, (cell[1:] != cell[:-1]) | (logits[1:] != logits[:-1]))
-    if not new.all():
-        begin = np.flatnonzero(new)
-        mass = np.add.reduceat(weights, begin)
-        y = np.add.reduceat(weights * y, begin) / mass
-        cell, logits, weights = cell[begin], logits[begin], mass
-    starts = np.searchsorted(cell, np.arange(codes.shape[1]))
-    every = np.concatenate([np.zeros((1, codes.shape[1]), codes.dtype), codes])
-    sizes = [int(own.max()) + 1 for own in every]
+    sizes = [1, *(int(own.max()) + 1 for own in codes)]
     blocks, begin, learned = [], 0, 0
     for slope in (False, True):
         for grouping, size in enumerate(sizes):
@@ -167,27 +181,46 @@ def make_effects(
             learned += grouping > 0
             blocks.append(Block(grouping, slope, slice(begin, begin + size), tau))
             begin += size
+    counts, mass = count_effects(blocks), np.bincount(cell, weights)
+    # Of groupings of the same size that with the most even groups, whatever the order.
+    squares = [float((np.bincount(own, mass) ** 2).sum()) for own in codes]
+    largest = max(counts, key=lambda grouping: (counts[grouping], -squares[grouping - 1]))
+    by_level = np.argsort(codes[largest - 1], kind="stable")
+    codes, cell = codes[:, by_level], np.argsort(by_level)[cell]
+    # NumPy sorts small integers by their digits.
+    order = np.argsort(cell.astype(np.min_scalar_type(codes.shape[1])), kind="stable")
+    cell, logits, y, weights = cell[order], logits[order], y[order], weights[order]
+    new = np.append(True, (cell[1:] != cell[:-1]) | (logits[1:] != logits[:-1]))
+    if not new.all():
+        starts = np.flatnonzero(new)
+        mass = np.add.reduceat(weights, starts)
+        y = np.add.reduceat(weights * y, starts) / mass
+        cell, logits, weights = cell[starts], logits[starts], mass
+    starts = np.searchsorted(cell, np.arange(codes.shape[1]))
+    every = np.concatenate([np.zeros((1, codes.shape[1]), codes.dtype), codes])
     x = (logits - center) / spread
-    return Effects(logits, y, weights, starts, every, x, sizes, blocks)
+    return Effects(logits, y, weights, starts, every, x, Layout(blocks, largest))
 
 
 def fit_mode(
-    effects: Effects, tau: np.ndarray, theta: np.ndarray
-) -> tuple[np.ndarray, tuple[np.ndarray, bool], float, bool]:
-    """Find the mode of effects by Newton's method: with the factor there, and the objective."""
-    precision = effects.precision(tau)
+    effects: Effects, tau: np.ndarray, theta: np.ndarray, own_alone: bool = False
+) -> tuple[np.ndarray, Factor, float, bool]:
+    """Find the mode of effects by Newton's method: with the factor there, and the objective.
+
+    ``own_alone`` moves the effects of the largest grouping alone.
+    """
+    layout, deviation = effects.layout, effects.prior_deviation(tau)
 
     def objective(at: np.ndarray) -> tuple[float, np.ndarray]:
         loss, sums = effects.evaluate(at)
-        return loss + 0.5 * float(precision @ at**2), sums
+        return loss + 0.5 * float(((at / deviation) ** 2).sum()), sums
 
     value, sums = objective(theta)
     for number in count():
         gradient, hessian = effects.derivatives(sums)
-        gradient += precision * theta
-        hessian[np.diag_indices(len(theta))] += precision
-        factor = cho_factor(hessian, lower=True, overwrite_a=True)
-        step = -cho_solve(factor, gradient)
+        gradient += theta / deviation**2
+        factor = Factor(layout, hessian, deviation)
+        step = -(factor.solve_own(gradient) if own_alone else factor.solve(gradient))
         gain = -0.5 * float(gradient @ step)
         if gain < _GAIN or number == _NEWTON_STEPS:
             return theta, factor, value, gain < _GAIN
@@ -200,16 +233,102 @@ def fit_mode(
     raise AssertionError("not reached")
 
 
-def fit_at(effects: Effects, tau: np.ndarray, theta: np.ndarray, in_log: bool = False) -> Fit:
-    """Fit effects for given standard deviations, with their posterior density as evidence."""
-    theta, factor, value, converged = fit_mode(effects, tau, theta)
-    half_log_det = float(np.log(np.diag(factor[0])).sum())
-    prior = 0.5 * float(np.log(effects.precision(tau)).sum())
-    prior -= 0.5 * float(((tau / effects.scales) ** 2).sum())
-    evidence = prior - value - half_log_det + in_log * float(np.log(tau).sum())
-    lower = np.tril(_invert(factor[0], lower=True)[0])
-    covariance = lower + np.tril(lower, -1).T
-    return Fit(theta, tau, covariance, evidence, converged)
+def fit_at(
+    effects: Effects,
+    tau: np.ndarray,
+    theta: np.ndarray,
+    in_log: bool = False,
+    near: bool = False,
+) -> Fit:
+    """Fit effects for given standard deviations, with their posterior density as evidence.
+
+    Of levels with few rows the effects are integrated out by quadrature, and the other effects are
+    at the mode of what remains; ``near`` says that ``theta`` is close to it.
+    """
+    layout = effects.layout
+    theta, factor, value, converged = fit_mode(effects, tau, theta, own_alone=near)
+    few = np.flatnonzero(factor.hessian.own[:, 0, 0] < _ENOUGH)
+    if near and not len(few):
+        theta, factor, value, converged = fit_mode(effects, tau, theta)
+    covariance, mean, log_ratio = factor.covariance, theta, 0.0
+    for _ in range(_ROUNDS if len(few) else 0):
+        part = _integrate(effects, theta, factor, few)
+        covariance, mean, log_ratio = factor.covariance, theta.copy(), part.log_ratio
+        covariance.own[few] += part.excess
+        mean[layout.own[few]] += part.mean
+        gradient = part.gradient + theta[layout.others] / factor.deviation[layout.others] ** 2
+        step = -covariance.others @ gradient
+        if -0.5 * float(gradient @ step) < _QUADRATURE_GAIN:
+            break
+        theta = theta + layout.join(-factor.pull @ step, step)
+        theta, factor, value, converged = fit_mode(effects, tau, theta, own_alone=True)
+    evidence = -value - factor.half_log_det - 0.5 * float(((tau / effects.scales) ** 2).sum())
+    evidence += in_log * float(np.log(tau).sum()) + log_ratio
+    return Fit(mean, tau, covariance, evidence, converged)
+
+
+class _Integrals(NamedTuple):
+    """What quadrature says of levels with few rows.
+
+    ``mean`` (few, kinds) is that of the effects less their mode, ``excess`` (few, kinds, kinds)
+    what their covariance has more than Laplace's; ``log_ratio`` is the logarithm of all integrals
+    less Laplace's, and ``gradient`` (others,) the mean gradient of the loss by the other effects.
+    """
+
+    mean: np.ndarray
+    excess: np.ndarray
+    log_ratio: float
+    gradient: np.ndarray
+
+
+def _integrate(effects: Effects, theta: np.ndarray, factor: Factor, few: np.ndarray) -> _Integrals:
+    """Integrate the own effects of some levels by the adaptive rule of Gauss and Hermite.
+
+    Given the other effects, those of a level are independent of all else.
+    """
+    layout = effects.layout
+    offset, slope = np.repeat(effects.by_cell(theta), effects.counts, axis=1)
+    center = effects.logits + offset + slope * effects.x
+    # The gradient of rows of other levels is that at the mode.
+    residuals = effects.weights * (sigmoid(center) - effects.y)
+    mode, deviation = theta[layout.own[few]], factor.deviation[layout.own[few]]
+    nodes, logs = _RULES[mode.shape[1]]
+    moves = np.linalg.cholesky(factor.given[few]) @ nodes.T
+    prior = 0.5 * (((mode[:, :, None] + moves) / deviation[:, :, None]) ** 2).sum(axis=1)
+    terms, first = logs - prior, effects.level_starts[few]
+    sizes = effects.level_starts[few + 1] - first
+    middle = len(nodes) // 2
+    # Levels whose rows, times nodes, fit into the processor's cache.
+    for part in np.split(
+        np.arange(len(few)), np.flatnonzero(np.diff(np.cumsum(sizes) // _AT_A_TIME)) + 1
+    ):
+        starts = np.cumsum(sizes[part]) - sizes[part]
+        level = np.repeat(part, sizes[part])
+        rows = np.arange(len(level)) + np.repeat(first[part] - starts, sizes[part])
+        y, weights = effects.y[rows, None], effects.weights[rows, None]
+        z = center[rows, None] + moves[level, 0]
+        if moves.shape[1] > 1:
+            z += moves[level, 1] * effects.x[rows, None]
+        tail = np.exp(-np.abs(z))
+        losses = weights * (np.maximum(z, 0.0) + np.log1p(tail) - y * z)
+        terms[part] -= np.add.reduceat(losses, starts)
+        terms[part] -= terms[part, middle, None] - logs[middle]
+        share = np.exp(terms[part])
+        share /= share.sum(axis=1, keepdims=True)
+        predicted = np.where(z < 0, tail, 1.0) / (1 + tail)
+        mean = np.einsum("nq,nq->n", predicted, share[level - part[0]])
+        residuals[rows] = weights[:, 0] * (mean - y[:, 0])
+    share = np.exp(terms)
+    ratio = share.sum(axis=1)
+    share /= ratio[:, None]
+    mean = (moves @ share[:, :, None])[:, :, 0]
+    away = moves - mean[:, :, None]
+    excess = (away * share[:, None]) @ away.swapaxes(1, 2) - factor.given[few]
+    sums = np.zeros((5, len(effects.starts)))
+    sums[0] = np.add.reduceat(residuals, effects.starts)
+    sums[1] = np.add.reduceat(residuals * effects.x, effects.starts)
+    gradient, _ = effects.derivatives(sums)
+    return _Integrals(mean, excess, float(np.log(ratio).sum()), gradient[layout.others])
 
 
 def fit_effects(effects: Effects, start: Fit | None = None, in_log: bool = False) -> Fit:
@@ -224,11 +343,13 @@ def fit_effects(effects: Effects, start: Fit | None = None, in_log: bool = False
     loss, sums = effects.evaluate(theta)
     for _ in range(_ROUNDS):
         gradient, hessian = effects.derivatives(sums)
-        quadratic = _Quadratic(effects, hessian, hessian @ theta - gradient, in_log)
+        linear = hessian.times(effects.layout, theta) - gradient
+        quadratic = _Quadratic(effects, hessian, linear, in_log)
         new_tau, optimum = quadratic.improve(tau)
         away = optimum - theta
         change = max(np.abs(new_tau - tau).max(initial=0.0), np.abs(away).max())
-        expected = loss + float(gradient @ away + 0.5 * away @ hessian @ away)
+        curved = hessian.times(effects.layout, away)
+        expected = loss + float(gradient @ away + 0.5 * away @ curved)
         before = loss
         loss, sums = effects.evaluate(optimum)
         if abs(loss - expected) > 0.2 * abs(before - expected) + 0.1:
@@ -236,63 +357,59 @@ def fit_effects(effects: Effects, start: Fit | None = None, in_log: bool = False
         theta, tau = optimum, new_tau
         if change < _CHANGE:
             break
-    return fit_at(effects, tau, theta, in_log)
+    fit = fit_at(effects, tau, theta, in_log)
+    _, settled = _step(effects, fit, in_log)
+    return fit if settled else _fit_by_rounds(effects, fit, in_log)
 
 
 def _start(effects: Effects, start: Fit | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the effects and the standard deviations of a fit, or those to begin with."""
     if start is None:
-        return np.zeros(effects.length), np.full(len(effects.scales), _FIRST)
+        return np.zeros(effects.layout.length), np.full(len(effects.scales), _FIRST)
     return start.theta, np.maximum(start.tau, 0.01)
 
 
 def _fit_by_rounds(effects: Effects, start: Fit | None, in_log: bool) -> Fit:
-    """Fit effects whose loss is far from quadratic, as that of scores far from zero.
-
-    Each round sets the derivative by the standard deviations to zero for the effects, and their
-    posterior covariance, of the round before.
-    """
+    """Fit effects whose loss is far from quadratic, as that of few rows or of extreme scores."""
     theta, tau = _start(effects, start)
     for number in count():
-        fit = fit_at(effects, tau, theta, in_log)
-        new = _update(effects, fit, in_log)
-        change = np.abs(np.log(new / tau))[np.maximum(new, tau) > 0.01]
-        if change.max(initial=0.0) < 0.01 or number == _ROUNDS:
+        fit = fit_at(effects, tau, theta, in_log, near=number > 0)
+        step, settled = _step(effects, fit, in_log)
+        if settled or number == _ROUNDS:
             return fit
-        tau, theta = new, fit.theta
+        tau, theta = np.maximum(tau * np.exp(np.clip(step, -1.0, 1.0)), _LEAST), fit.theta
     raise AssertionError("not reached")
 
 
-def _update(effects: Effects, fit: Fit, in_log: bool) -> np.ndarray:
-    """Compute the standard deviations at which the derivative of their density vanishes."""
-    new, variances = np.empty_like(fit.tau), np.diag(fit.covariance)
-    for block in effects.blocks:
-        if block.tau < 0:
-            continue
-        part, scale = block.effects, effects.scales[block.tau]
-        squares = float(fit.theta[part] @ fit.theta[part])
-        # The number of effects that the data determine.
-        free = len(fit.theta[part]) - float(variances[part].sum()) / fit.tau[block.tau] ** 2
-        free -= in_log
-        root = np.sqrt(free**2 + 4 * squares / scale**2)
-        # Without cancellation where the number is positive.
-        square = 2 * squares / (free + root) if free > 0 else (root - free) * scale**2 / 2
-        new[block.tau] = max(float(np.sqrt(square)), _LEAST)
-    return new
+def _step(effects: Effects, fit: Fit, in_log: bool) -> tuple[np.ndarray, bool]:
+    """Compute a step of Fisher's scoring for the logarithms of standard deviations.
+
+    Say also whether they are within a small part of a standard error of the mode.
+    """
+    layout, tau = effects.layout, fit.tau
+    every = effects.prior_deviation(tau) ** 2
+    variances = fit.covariance.diagonal(layout)
+    gradient = layout.sum_by_block((fit.theta**2 + variances) / every - 1)
+    gradient += in_log - (tau / effects.scales) ** 2
+    information = 2 * layout.sum_by_block((1 - variances / every) ** 2)
+    free = (tau > 0.01) | (gradient > 0)
+    settled = np.abs(gradient)[free] <= _SETTLED * np.sqrt(1 + information[free])
+    # Without information the density of the logarithm falls where the prior or the data end it.
+    curvature = information + 2 * (tau / effects.scales) ** 2 + 0.5 + 1.5 * in_log
+    return gradient / curvature, bool(settled.all())
 
 
 class _Point(NamedTuple):
     """Variances of blocks, and the log density of the standard deviations there.
 
-    ``score`` is the gradient of the log likelihood at the best effects, ``deviation`` the prior
-    standard deviation of effects, and ``factor`` that of Cholesky of the scaled Hessian.
+    ``score`` is the gradient of the log likelihood at the best effects.
     """
 
     variances: np.ndarray
     value: float
+    best: np.ndarray
     score: np.ndarray
-    deviation: np.ndarray
-    factor: np.ndarray
+    factor: Factor
 
 
 @dataclass
@@ -300,7 +417,7 @@ class _Quadratic:
     """The loss t' hessian t / 2 - linear' t of effects t, which can be integrated exactly."""
 
     effects: Effects
-    hessian: np.ndarray
+    hessian: Arrow
     linear: np.ndarray
     in_log: bool
 
@@ -317,34 +434,28 @@ class _Quadratic:
             point = new
             if moved < _NEAR:
                 break
-        return np.sqrt(point.variances), point.deviation**2 * point.score
+        return np.sqrt(point.variances), point.best
 
     def at(self, variances: np.ndarray) -> _Point:
         """Compute the log density for variances of the learned blocks."""
-        deviation = self.effects.precision(np.sqrt(variances)) ** -0.5
-        inner = deviation[:, None] * self.hessian * deviation
-        inner[np.diag_indices(len(inner))] += 1
-        factor = cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-        part = solve_triangular(factor, deviation * self.linear, lower=True, check_finite=False)
-        best = solve_triangular(factor, part, lower=True, trans=1, check_finite=False)
-        value = 0.5 * float(part @ part) - float(np.log(np.diag(factor)).sum())
+        layout = self.effects.layout
+        factor = Factor(layout, self.hessian, self.effects.prior_deviation(np.sqrt(variances)))
+        best = factor.solve(self.linear)
+        value = 0.5 * float(self.linear @ best) - factor.half_log_det
         value -= 0.5 * float((variances / self.effects.scales**2).sum())
         value += self.in_log * 0.5 * float(np.log(variances).sum())
-        score = self.linear - self.hessian @ (deviation * best)
-        return _Point(variances, value, score, deviation, factor)
+        score = self.linear - self.hessian.times(layout, best)
+        return _Point(variances, value, best, score, factor)
 
     def step(self, point: _Point, most: np.ndarray) -> _Point:
         """Take a step of Newton's method, or of Fisher's scoring where the density is convex.
 
         Variances are at most ``most``.
         """
-        variances, value, score, deviation, factor = point
-        half = deviation[:, None] * self.hessian
-        half = solve_triangular(factor, half, lower=True, overwrite_b=True, check_finite=False)
-        rest = self.hessian - half.T @ half
-        slope = 0.5 * self._by_block(score**2 - np.diag(rest)) - 0.5 / self.effects.scales**2
-        fisher = 0.5 * self._by_blocks(rest * rest)
-        newton = self._by_blocks(score[:, None] * rest * score) - fisher
+        variances, value, _, score, factor = point
+        diagonal, fisher, newton = self._moments(factor, score)
+        slope = 0.5 * self.effects.layout.sum_by_block(score**2 - diagonal)
+        slope -= 0.5 / self.effects.scales**2
         if self.in_log:
             slope += 0.5 / variances
             for matrix in (fisher, newton):
@@ -361,15 +472,41 @@ class _Quadratic:
                 return moved
         return point
 
-    def _by_block(self, values: np.ndarray) -> np.ndarray:
-        """Sum values (effects, ...) by learned block."""
-        starts = [block.effects.start for block in self.effects.blocks]
-        learned = [block.tau >= 0 for block in self.effects.blocks]
-        return np.add.reduceat(values, starts)[learned]
+    def _moments(
+        self, factor: Factor, score: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Compute what the derivatives by the variances need of R = (H^-1 + V)^-1.
 
-    def _by_blocks(self, values: np.ndarray) -> np.ndarray:
-        """Sum values (effects, effects) by pairs of learned blocks."""
-        return self._by_block(self._by_block(values).T).T
+        These are the diagonal of R, and by pairs of blocks half the sums of its squares (Fisher's
+        information) and what Newton's method has in their place: sums of s R s less these, where s
+        is the score. R between different own levels is -N C N', where C is the covariance of the
+        others, which is never formed.
+        """
+        layout = self.effects.layout
+        own_score, other_score = score[layout.own], score[layout.others]
+        scale = factor.deviation[layout.others]
+        covariance = scale[:, None] * factor.inner_inverse * scale
+        shrink = factor.inner_inverse / scale[:, None] * scale
+        reach = factor.shrink @ self.hessian.across
+        spread = reach @ covariance
+        within = spread @ reach.swapaxes(1, 2)
+        own = factor.shrink @ self.hessian.own
+        across, others = reach @ shrink.T, shrink @ factor.schur
+        # Sums over pairs of levels as products of matrices of the others.
+        kinds = range(own.shape[1])
+        products = [covariance @ (reach[:, kind].T @ reach[:, kind]) for kind in kinds]
+        squares = np.array([[(one * other.T).sum() for other in products] for one in products])
+        squares += ((own - within) ** 2 - within**2).sum(axis=0)
+        fisher = 0.5 * layout.sum_by_blocks(squares, across**2, others**2)
+        weighted = np.einsum("li,lij,lj->ij", own_score, own, own_score)
+        pulls = np.einsum("li,lim->im", own_score, reach)
+        newton = layout.sum_by_blocks(
+            weighted - pulls @ covariance @ pulls.T,
+            own_score[:, :, None] * across * other_score,
+            other_score[:, None] * others * other_score,
+        )
+        diagonal = np.diagonal(own - within, axis1=1, axis2=2)
+        return layout.join(diagonal, np.diag(others)), fisher, newton - fisher
 
 
 def _solve(newton: np.ndarray, fisher: np.ndarray, slope: np.ndarray) -> np.ndarray:
@@ -386,30 +523,49 @@ def average_over_deviation(effects: Effects, fit: Fit, place: int) -> Fit:
     """Average fits over one of the standard deviations, weighted by its posterior density.
 
     The result has the mean and the covariance of the mixture. With few levels intervals at the mode
-    alone are too narrow.
+    alone are too narrow; with many the deviation is known well, and the fit remains as it is.
     """
+    block = next(block for block in effects.layout.blocks if block.tau == place)
+    variances = fit.covariance.diagonal(effects.layout)[block.effects]
+    information = 2 * float(((1 - variances / fit.tau[place] ** 2) ** 2).sum())
+    if information > _KNOWN:
+        return fit
     fits = []
     for deviation in _GRID:
         tau = fit.tau.copy()
         tau[place] = deviation
-        fits.append(fit_at(effects, tau, fit.theta, in_log=True))
+        fits.append(fit_at(effects, tau, fit.theta, in_log=True, near=True))
     evidence = np.array([one.log_evidence for one in fits])
     share = np.exp(evidence - evidence.max())
     share /= share.sum()
     thetas = np.stack([one.theta for one in fits])
     theta = share @ thetas
-    away = thetas - theta
-    covariance = np.tensordot(share, np.stack([one.covariance for one in fits]), axes=1)
-    covariance += (away.T * share) @ away
+    own, others = (
+        (thetas - theta)[:, effects.layout.own],
+        (thetas - theta)[:, effects.layout.others],
+    )
+    between = (
+        np.einsum("s,sli,slj->lij", share, own, own),
+        np.einsum("s,sli,sm->lim", share, own, others, optimize=True),
+        (others.T * share) @ others,
+    )
+    parts = zip(*(one.covariance for one in fits), strict=True)
+    covariance = Arrow(
+        *(
+            np.tensordot(share, part, axes=1) + more
+            for part, more in zip(map(np.stack, parts), between, strict=True)
+        )
+    )
     tau = np.sqrt(share @ np.stack([one.tau**2 for one in fits]))
     return Fit(theta, tau, covariance, fit.log_evidence, all(one.converged for one in fits))
 
 
-def moments(blocks: Sequence[Block], fit: Fit, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def moments(layout: Layout, fit: Fit, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute offsets and slopes (2, cells), and the variance, covariance and variance of these.
 
     Effects of unknown levels are zero, with their prior variances.
     """
+    blocks = layout.blocks
     every = np.concatenate([np.zeros((1, codes.shape[1]), codes.dtype), codes])
     mean = np.zeros((2, codes.shape[1]))
     spread = np.zeros((3, codes.shape[1]))
@@ -419,9 +575,11 @@ def moments(blocks: Sequence[Block], fit: Fit, codes: np.ndarray) -> tuple[np.nd
         mean[int(first.slope)] += np.where(known[place], fit.theta[first.effects][code], 0.0)
         if first.tau >= 0:
             spread[2 * int(first.slope)] += np.where(known[place], 0.0, fit.tau[first.tau] ** 2)
-        for second, seen in zip(blocks[place:], known[place:], strict=True):
-            part = fit.covariance[first.effects, second.effects]
-            values = part[code, every[second.grouping]]
+        for to, (second, seen) in enumerate(zip(blocks, known, strict=True)):
+            if to < place:
+                continue
+            pair = code, every[second.grouping]
+            values = fit.covariance.entries(layout, place, to, pair)
             twice = 2.0 if second is not first and first.slope == second.slope else 1.0
             kind = int(first.slope) + int(second.slope)
             spread[kind] += np.where(known[place] & seen, twice * values, 0.0)

@@ -322,7 +322,7 @@ def levels(runs: int, folder: Path) -> list[dict[str, Any]]:
                     fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
                     taken = time.process_time() - start
                     inside = [
-                        effect.lower <= shift[effect.level[0]] <= effect.upper
+                        effect.lower <= shift[int(str(effect.level[0]))] <= effect.upper
                         for effect in fitted.group_effects()
                     ]
                     results.append((np.mean(inside), fitted.deviations_[0,][0], taken))

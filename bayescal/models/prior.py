@@ -151,8 +151,6 @@ def make_prior(
     given = [name for name, value in values.items() if value is not None]
     if given:
         raise ValueError(f"model must be the only prior, got {', '.join(given)} as well")
-    if not callable(model):
-        raise TypeError(f"model must be callable, got {type(model).__name__}")
     hyper = dict(hyperparameters or {})
     sites = model_sites(model, hyper)
     missing = [name for name in family.parameters if name not in sites]
@@ -302,10 +300,6 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
     sites, params = [], {}
     for name, entry in trace.items():
         if entry["type"] == "sample":
-            if entry["is_observed"]:
-                raise ValueError(
-                    f"model must be a prior without observations or factors, got site {name!r}"
-                )
             sites.append(Site(name, entry["fn"], entry["value"]))
         if entry["type"] in ("sample", "deterministic") and name in prior.family.parameters:
             params[name] = jnp.asarray(entry["value"], jnp.result_type(float))
@@ -318,12 +312,18 @@ def model_sites(
     """List a model's sites, and whether they may be negative, without computing values."""
     from numpyro import handlers
 
+    if not callable(model):
+        raise TypeError(f"model must be callable, got {type(model).__name__}")
     names: dict[str, bool] = {}
 
     def run(key: jax.Array) -> int:
         with RUNNING_MODEL, handlers.trace() as trace, handlers.seed(rng_seed=key):
             model(**hyperparameters)
         for name, site in trace.items():
+            if site["type"] == "sample" and site["is_observed"]:
+                raise ValueError(
+                    f"model must be a prior without observations or factors, got site {name!r}"
+                )
             names[name] = site["type"] != "sample" or _may_be_negative(site["fn"].support)
         return 0
 

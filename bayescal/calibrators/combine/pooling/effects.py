@@ -1,7 +1,8 @@
 """Logistic regression with an offset and a slope for each level of some groupings.
 
 The effects of a grouping are normal around zero, with a standard deviation that is learned: the
-mode of its posterior, in which effects are integrated out by Laplace's approximation.
+mode of its posterior, in which effects are integrated out by Laplace's approximation, or by
+quadrature where a level has few rows.
 """
 
 from __future__ import annotations

@@ -1,0 +1,133 @@
+"""What priors, integrators and sweeps say of arguments that cannot be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import bayescal as bc
+from bayescal.datasets.synthetic import bayes_optimal_log_loss
+
+X, Y = np.linspace(-1.0, 1.0, 6), np.array([0, 1, 0, 1, 0, 1])
+NORMAL = dist.Normal(0.0, 1.0)
+
+
+def joint(**sites: Any) -> Callable[[], None]:
+    """Make a model of the sites: distributions, or pairs with an observation."""
+
+    def model() -> None:
+        for name, site in sites.items():
+            pair = site if isinstance(site, tuple) else (site, None)
+            numpyro.sample(name, pair[0], obs=pair[1])
+
+    return model
+
+
+GAUSSIAN = bc.GaussianPrior(NORMAL, 1.0, 1.0)
+JOINT = bc.GaussianPrior(model=joint(mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0)))
+FIXED = bc.GaussianPrior(0.0, 1.0, 1.0)
+CONJUGATE = dict(mean0=0.0, mean1=1.0, kappa0=1.0, kappa1=1.0, alpha=2.0, beta=2.0)
+VECTORS = bc.MultivariateGaussianPrior(
+    dist.MultivariateNormal(np.zeros(2), np.eye(2)), np.ones(2), 1.0
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: bc.DirichletPrior(), "alpha must be given"),
+        (lambda: bc.DirichletPrior(2.0), "alpha must be a sequence"),
+        (lambda: bc.DirichletPrior(model=joint(alpha0=NORMAL)), "classes must be given"),
+        (lambda: bc.DirichletPrior([2.0, 1.0], classes=3), "each of 3 classes, got 2"),
+        (lambda: bc.MultivariateGaussianPrior(0.0, 1.0, -1.0), "cov must be positive, got -1"),
+        (
+            lambda: bc.MultivariateGaussianPrior(0.0, 1.0, np.array([[1.0, 0.5], [0.4, 1.0]])),
+            "cov must be a symmetric matrix",
+        ),
+        (
+            lambda: bc.MultivariateGaussianPrior(0.0, 1.0, np.array([[1.0, 2.0], [2.0, 1.0]])),
+            "cov must be positive definite",
+        ),
+        (
+            lambda: bc.NormalInverseGammaPrior(**{**CONJUGATE, "mean0": np.inf}),
+            "mean0 must be finite",
+        ),
+        (
+            lambda: bc.NormalInverseGammaPrior(**{**CONJUGATE, "beta": 0.0}),
+            "beta must be positive, got 0",
+        ),
+        (
+            lambda: bc.GaussianPrior(0.0, 1.0, 1.0, hyperparameters={"a": 1}),
+            "hyperparameters must come with model",
+        ),
+        (
+            lambda: bc.GaussianPrior(0.0, model=joint(mu0=NORMAL)),
+            "model must be the only prior, got mu0 as well",
+        ),
+        (lambda: bc.GaussianPrior(model=3), "model must be callable, got int"),  # type: ignore[arg-type]
+        (
+            lambda: bc.GaussianPrior(model=joint(mu0=NORMAL, mu1=NORMAL)),
+            "sites named mu0, mu1, sigma; it lacks sigma",
+        ),
+        (
+            lambda: bc.GaussianPrior(
+                model=joint(mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0), y=(NORMAL, 0.5))
+            ),
+            "without observations or factors, got site 'y'",
+        ),
+        (
+            lambda: bc.posterior(GAUSSIAN, (X, Y), integrator="closed_form"),
+            "needs a conjugate prior",
+        ),
+        (
+            lambda: bc.posterior(FIXED, (X, Y), integrator="nuts"),
+            "'nuts' needs at least one random",
+        ),
+        (
+            lambda: bc.posterior(FIXED, (X, Y), integrator="importance"),
+            "'importance' needs at least one random",
+        ),
+        (lambda: bc.posterior(JOINT, (X, Y), integrator="sobol"), "needs independent priors"),
+        (
+            lambda: bc.posterior(VECTORS, (np.ones((6, 2)), Y), integrator="sobol"),
+            "needs scalar parameters, got vectors mu0",
+        ),
+        (
+            lambda: bayes_optimal_log_loss(bc.BetaPrior(2.0, 1.0, 1.0, 2.0)),
+            "prior must be a GaussianPrior with a shared sigma, got BetaPrior",
+        ),
+    ],
+)
+def test_messages_of_priors(make: Callable[[], object], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(methods=[]), "methods must not be empty"),
+        (dict(methods="map"), "methods must be in a sequence or mapping"),
+        (dict(methods=["map", "map"]), "methods must differ, got 'map' twice"),
+        (dict(methods=[3]), "mapping from names"),
+        (dict(methods={"three": 3}), "a method must be a name"),
+        (dict(methods={"a": {"method": "none"}}), "method must be one of"),
+        (dict(methods={"a": {"prior": 3}}), "prior must be a Prior, got int"),
+        (dict(priors={}), "priors must not be empty"),
+        (dict(priors=3), "priors must be one prior or several, got int"),
+        (dict(priors=[NORMAL]), "priors must be made by GaussianPrior"),
+        (dict(priors=VECTORS), "one feature and two classes, '0' is not"),
+        (dict(n_train=[10.5]), "n_train must hold whole numbers"),
+        (dict(n_train=["ten"]), "n_train must be a number"),
+        (dict(n_train=[10, 10]), "n_train must hold different numbers"),
+    ],
+)
+def test_messages_of_sweeps(arguments: dict[str, Any], message: str) -> None:
+    known = dict(priors=GAUSSIAN, n_train=10, methods=["raw"])
+    with pytest.raises((TypeError, ValueError), match=message):
+        bc.sweep(**{**known, **arguments})

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, overload
 
@@ -350,11 +350,17 @@ def standard_error(
     return error, cubes / error**3 if error**3 > 0 else 0.0
 
 
+@lru_cache(64)
+def _gradient(metric: SumMetric, _shape: tuple[int, ...]) -> Callable[[Array], Array]:
+    """Compile the gradient with respect to sums; of one shape, equal metrics have one value."""
+    return jax.jit(jax.grad(lambda sums: metric.value(sums, jnp)))
+
+
 def _slope(metric: SumMetric, data: Predictions) -> np.ndarray:
     """Compute the gradient (rows, cells) of a metric with respect to its sums."""
     sums = collect(metric, data)
     with float64():
-        return np.asarray(jax.grad(lambda s: metric.value(s, jnp))(jnp.asarray(sums)))
+        return np.asarray(_gradient(metric, sums.shape)(jnp.asarray(sums)))
 
 
 def _influence(metric: SumMetric, block: Predictions, slope: np.ndarray) -> np.ndarray:

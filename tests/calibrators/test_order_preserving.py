@@ -163,6 +163,7 @@ def test_training_starts_at_temperature_scaling(family: Family) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_curved_function_is_found(family: Family) -> None:
     z, y, _ = drawn(3000, 3)

@@ -179,7 +179,7 @@ def test_each_prior_has_a_rule_of_its_own_size() -> None:
         str(w): bc.GaussianPrior(
             dist.Uniform(-w, 0.0), dist.Uniform(0.0, w), dist.LogNormal(0.0, 0.3)
         )
-        for w in (0.4, 5.0)
+        for w in (0.4, 2.5)
     }
     y = np.arange(50) % 2
     data = np.random.default_rng(0).normal(2.0 * y - 1), y

@@ -44,7 +44,16 @@ def keep(name, *values):
     for value in values:
         found[f"{integrator} {len(found)} {name}"] = np.asarray(value)
 priors_of = {"montecarlo": prior, "importance": priors, "quadrature": priors}
-cases = ("preds", own), ("coeffs", new), ("map", own), ("predictive", new), ("predictive", None)
+# All methods and kinds of points, but not with every integrator: most of the time compiles.
+cases = {
+    "montecarlo": [
+        ("preds", own), ("predictive", new), ("predictive", None), ("predictive", long),
+        ("predictive", each),
+    ],
+    "importance": [("coeffs", own), ("predictive", own), ("predictive", each)],
+    "quadrature": [("preds", new), ("map", own), ("predictive", None), ("predictive", long)],
+    "closed_form": [("map", new), ("coeffs", new), ("predictive", own), ("predictive", each)],
+}
 with float64(), warnings.catch_warnings():
     warnings.simplefilter("ignore", bc.AccuracyWarning)
     for integrator in INTEGRATORS:
@@ -52,14 +61,12 @@ with float64(), warnings.catch_warnings():
         post = bc.posterior(given, (x, y), integrator=integrator, num_samples=1000)
         assert (post.work.rows is None) == alone
         keep("summary", post.log_evidence, post.ess, post.pareto_k, post.quadrature_error)
-        for method, points in cases:
+        for method, points in cases[integrator]:
             result = post.predict(points, method=method)
-            keep(method, result.probs, result.log_odds)
-        keep("mcse", result.mcse)
-        for points in (long, each):
-            result = post.predict(points)
-            assert result.interpolation_error is not None
-            keep("nodes", result.log_odds, result.interpolation_error)
+            keep(method, result.probs, result.log_odds, result.mcse)
+            if points is long or points is each:
+                assert result.interpolation_error is not None
+                keep("nodes", result.interpolation_error)
         keep("mode", post.mode["mu1"])
         keep("draws", post.draws(12)["mu1"], post.log_weights(12), post.sample(20, index=3)["mu1"])
         if integrator == "quadrature":
@@ -190,7 +197,7 @@ def test_posteriors_and_predictions_are_those_of_one_process(
     integrator: str, found: tuple[dict[str, np.ndarray], ...]
 ) -> None:
     alone, *shared = (part(own, integrator) for own in found)
-    assert len(alone) > 20
+    assert len(alone) > 15
     for rank, own in enumerate(shared):
         assert own.keys() == {name for name in alone if rank == 0 or "by itself" not in name}
         for name, value in own.items():

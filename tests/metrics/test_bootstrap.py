@@ -301,7 +301,7 @@ def test_coverage(name: str, method: str, options: dict[str, Any]) -> None:
 
     truth = getattr(metrics, name)(*draw(4_000_000), **options)
     covered = 0
-    runs = 2000 if method == "analytic" else 500
+    runs = 1000 if method == "analytic" else 500
     for run in range(runs):
         p, y = draw(500)
         found = metrics.interval(

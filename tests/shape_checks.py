@@ -131,25 +131,22 @@ class Checks:
     def shapes(self) -> Shapes:
         return read_shapes(*self.source)
 
-    def arguments(self, args: Sequence[Any], options: dict[str, Any]) -> tuple[object, Any]:
-        hints = self.shapes.hints
-        values = {
-            name: value
-            for name, value in (*zip(self.names, args, strict=False), *options.items())
-            if name in hints or isinstance(value, tuple)
-        }
-        key = tuple((name, identify(value)) for name, value in values.items())
-        if key not in self.passed:
-            check(self.function, values, self.shapes)
-            self.passed.add(key)
-        return key, values
+    def values(self, args: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
+        return {**dict(zip(self.names, args, strict=False)), **options}
 
-    def result(self, given: tuple[object, Any], result: Any) -> None:
+    def arguments(self, args: Sequence[Any], options: dict[str, Any]) -> object:
+        key = (*map(identify, args), *options, *map(identify, options.values()))
+        if key not in self.passed:
+            check(self.function, self.values(args, options), self.shapes)
+            self.passed.add(key)
+        return key
+
+    def result(self, given: object, args: Any, options: dict[str, Any], result: Any) -> None:
         if "return" not in self.shapes.hints and not isinstance(result, tuple):
             return
-        key = given[0], identify(result)
+        key = given, identify(result)
         if key not in self.passed:
-            check(self.function, {**given[1], "return": result}, self.shapes)
+            check(self.function, {**self.values(args, options), "return": result}, self.shapes)
             self.passed.add(key)
 
 
@@ -167,7 +164,7 @@ def check_shapes(function: FunctionType) -> FunctionType:
     def call(*args: Any, **options: Any) -> Any:
         given = before(args, options)
         result = function(*args, **options)
-        after(given, result)
+        after(given, args, options, result)
         return result
 
     # With the globals of the module doctest takes it for a function of the module, and warnings

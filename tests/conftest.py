@@ -40,6 +40,12 @@ import jax
 import matplotlib
 import pytest
 
+# Shapes of arrays are checked wherever jaxtyping is installed, in modules that are imported later.
+if importlib.util.find_spec("jaxtyping"):
+    from tests import shape_checks
+
+    shape_checks.install()
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # Few slow tests, or what these share, that take 20 s and more in all: the longest first.

@@ -16,6 +16,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Minimum, State, Status, iterate, negligible, while_loop
+from bayescal._core.shapes import Float
 
 #: Largest and smallest relative residual of the linear system, in the preconditioner's norm.
 _LOOSEST, _TIGHTEST = 0.1, 1e-4
@@ -27,10 +28,10 @@ Prepared = TypeVar("Prepared")
 
 
 class Point(NamedTuple, Generic[ArrayT, At]):
-    """A function's value and gradient (p,) at a point, and the state for Hessian products."""
+    """A function's value and gradient at a point, and the state for Hessian products."""
 
-    value: ArrayT
-    gradient: ArrayT
+    value: Float[ArrayT, ""]
+    gradient: Float[ArrayT, " parameters"]
     state: At
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, Array, ArrayT
 from bayescal._core.directions import Direction, newton_step
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float
 
 #: Rows far out can make the bound so large that hardly any of it is needed.
 _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
@@ -49,23 +50,23 @@ class Status(enum.IntEnum):
 
 
 class Minimum(NamedTuple, Generic[ArrayT]):
-    """The end of a minimization; the gradient (p,) is None if it is not kept."""
+    """The end of a minimization, or of many; the gradient is None if it is not kept."""
 
-    x: ArrayT
-    value: ArrayT
+    x: Float[ArrayT, "*fits parameters"]
+    value: Float[ArrayT, " *fits"]
     #: First-order gain of the next step; g . H^-1 g for Newton's method.
-    decrement: ArrayT | float
+    decrement: Float[ArrayT, " *fits"] | float
     iterations: Array | int
     status: Array | int
-    gradient: ArrayT | None = None
+    gradient: Float[ArrayT, "*fits parameters"] | None = None
 
 
 class Quadratic(NamedTuple, Generic[ArrayT]):
-    """A function's value, gradient (p,) and Hessian (p, p) at a point."""
+    """A function's value, gradient and Hessian at a point."""
 
-    value: ArrayT
-    gradient: ArrayT
-    hessian: ArrayT
+    value: Float[ArrayT, ""]
+    gradient: Float[ArrayT, " parameters"]
+    hessian: Float[ArrayT, "parameters parameters"]
 
 
 class IntervalMinimum(NamedTuple):

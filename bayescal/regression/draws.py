@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.numerics import effective_size
+from bayescal._core.shapes import Float
 
 #: Number of parameters above which particles would be too few: Laplace's draws are not improved.
 MAX_TEMPERED = 30
@@ -27,28 +28,33 @@ _BLOCK, _MIN_LOG_DENSITY = 1 << 16, -1000.0
 
 
 class Draws(NamedTuple):
-    """Draws (chains, draws, p) of coefficients, and diagnostics of their quality.
+    """Draws of coefficients, and diagnostics of their quality.
 
-    For NUTS, ``ess`` and ``r_hat`` (p,) are those of the chains. Other draws are a single chain
+    For NUTS, ``ess`` and ``r_hat`` are those of the chains. Other draws are a single chain
     with ``r_hat`` one; the ``ess`` of independent draws is their number. ``status`` is that of the
     search for the mode, on which all draws depend.
     """
 
-    coefficients: np.ndarray
-    ess: np.ndarray
-    r_hat: np.ndarray
+    coefficients: Float[np.ndarray, "chains draws parameters"]
+    ess: Float[np.ndarray, " parameters"]
+    r_hat: Float[np.ndarray, " parameters"]
     divergences: int
     status: int
 
 
-def one_chain(draws: np.ndarray, status: int = 0) -> Draws:
-    """Wrap independent draws (num_samples, p) as one chain with its diagnostics."""
+def one_chain(draws: Float[np.ndarray, "draws parameters"], status: int = 0) -> Draws:
+    """Wrap independent draws as one chain with its diagnostics."""
     n, p = draws.shape
     return Draws(draws[None], np.full(p, float(n)), np.ones(p), 0, status)
 
 
-def antithetic(mode: np.ndarray, factor: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-    """Draw (num_samples, p) from N(mode, factor factor') in pairs on both sides of the mode."""
+def antithetic(
+    mode: Float[np.ndarray, " parameters"],
+    factor: Float[np.ndarray, "parameters parameters"],
+    num_samples: int,
+    seed: int,
+) -> Float[np.ndarray, "draws parameters"]:
+    """Draw from N(mode, factor factor') in pairs on both sides of the mode."""
     p = len(factor)
     half = np.random.default_rng(seed).normal(size=(-(-num_samples // 2), p))
     noise = np.concatenate([half, -half])[:num_samples]
@@ -56,16 +62,16 @@ def antithetic(mode: np.ndarray, factor: np.ndarray, num_samples: int, seed: int
 
 
 def tempered_draws(
-    log_density: Callable[[np.ndarray], np.ndarray],
+    log_density: Callable[[Float[np.ndarray, "draws parameters"]], Float[np.ndarray, " draws"]],
     numbers: int,
-    mode: np.ndarray,
-    factor: np.ndarray,
+    mode: Float[np.ndarray, " parameters"],
+    factor: Float[np.ndarray, "parameters parameters"],
     num_samples: int,
     seed: int,
     status: int = 0,
     weight: float = 0.0,
 ) -> Draws:
-    """Draw (1, num_samples, p) by Laplace's approximation, or by sequential Monte Carlo.
+    """Draw by Laplace's approximation, or by sequential Monte Carlo.
 
     Draws come from Laplace's approximation, in pairs on both sides of the mode, if 64 of them show
     that it is accurate (log densities differ with a standard deviation below 0.05 sqrt(p)), if
@@ -77,8 +83,8 @@ def tempered_draws(
     means, from sums over particles with a common origin. It takes O(num_samples) densities, and as
     many for each of four moves in each of up to 30 stages.
 
-    ``log_density`` maps (s, p) to (s,), up to a constant, with ``numbers`` numbers in memory for
-    each; ``factor`` is F (p, p) of the covariance F F'.
+    ``log_density`` is known up to a constant, and takes ``numbers`` numbers in memory for each
+    draw; ``factor`` is F of the covariance F F'.
 
     Stages are those of Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers, moves
     those of ter Braak (2006), sizes those of Lee and Whiteley (2018), Variance estimation in
@@ -86,7 +92,7 @@ def tempered_draws(
     """
     p, block = len(mode), max(1, _BLOCK // numbers)
 
-    def measure(z: np.ndarray) -> np.ndarray:
+    def measure(z: Float[np.ndarray, "particles parameters"]) -> Float[np.ndarray, " particles"]:
         u = mode + z @ factor.T
         value = np.concatenate([log_density(u[i : i + block]) for i in range(0, len(u), block)])
         return np.fmax(value - top, _MIN_LOG_DENSITY)
@@ -108,16 +114,16 @@ def tempered_draws(
 
 
 def _particles(
-    measure: Callable[[np.ndarray], np.ndarray],
-    factor: np.ndarray,
+    measure: Callable[[Float[np.ndarray, "particles parameters"]], Float[np.ndarray, " particles"]],
+    factor: Float[np.ndarray, "parameters parameters"],
     width: float,
     n: int,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Run the stages; return particles (n, p), and effective sizes (p,) of means of z F'."""
+) -> tuple[Float[np.ndarray, "particles parameters"], Float[np.ndarray, " parameters"]]:
+    """Run the stages; return particles z, and effective sizes of means of z F'."""
     p = len(factor)
 
-    def begin(z: np.ndarray) -> np.ndarray:
+    def begin(z: Float[np.ndarray, "particles parameters"]) -> Float[np.ndarray, " particles"]:
         return -(_FREEDOM + p) / 2 * np.log1p(np.sum(z**2, axis=1) / (_FREEDOM * width**2))
 
     z = width * rng.normal(size=(n, p)) / np.sqrt(rng.chisquare(_FREEDOM, (n, 1)) / _FREEDOM)
@@ -152,6 +158,6 @@ def _particles(
     return z, np.ones(p) if lost else np.maximum(ess, 1)
 
 
-def _size(log_weights: np.ndarray) -> float:
+def _size(log_weights: Float[np.ndarray, " particles"]) -> float:
     weights = np.exp(log_weights - log_weights.max())
     return float(effective_size(weights.sum(), np.sum(weights**2)))

@@ -11,6 +11,7 @@ import numpy as np
 from bayescal._core.optimize import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float, Shaped
 from bayescal.data.checks import check_choice, check_count, check_real, check_strength
 from bayescal.data.folds.deal import fold_features
 from bayescal.regression.binary.choose import Grid, choose, choose_on_host
@@ -40,17 +41,19 @@ INTERCEPT = Prior(0.0, 10.0, 1.0)
 
 
 class Scaling(NamedTuple):
-    """Center (d,) that is subtracted from features, and scale (d,) that they are divided by."""
+    """Center that is subtracted from features, and scale that they are divided by."""
 
-    mean: np.ndarray
-    scale: np.ndarray
+    mean: Float[np.ndarray, " features"]
+    scale: Float[np.ndarray, " features"]
 
-    def apply(self, x: np.ndarray) -> np.ndarray:
-        """Scale features (n, d)."""
+    def apply(self, x: Float[np.ndarray, "rows features"]) -> Float[np.ndarray, "rows features"]:
+        """Scale features."""
         return (x - self.mean) / self.scale
 
-    def back(self, beta: np.ndarray) -> np.ndarray:
-        """Convert intercept and coefficients (..., 1 + d) to those of the unscaled features."""
+    def back(
+        self, beta: Float[np.ndarray, "*draws 1+features"]
+    ) -> Float[np.ndarray, "*draws 1+features"]:
+        """Convert intercept and coefficients to those of the unscaled features."""
         beta = np.array(beta)
         beta[..., 1:] /= self.scale
         beta[..., 0] -= beta[..., 1:] @ self.mean
@@ -58,15 +61,15 @@ class Scaling(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """Inputs of the fit once targets (n,) and strengths are chosen or given."""
+    """Inputs of the fit once targets and strengths are chosen or given."""
 
-    targets: np.ndarray
+    targets: Float[np.ndarray, " rows"]
     l1: float
     l2: float
     smoothing: float | None
     strength: float | None
-    #: Mean log losses (candidates, folds) of the held-out rows.
-    losses: np.ndarray | None
+    #: Mean log losses of the held-out rows.
+    losses: Float[np.ndarray, "candidates folds"] | None
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,12 @@ class Method:
                 "or penalty='l2' with a positive strength"
             )
 
-    def settle(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Settled:
+    def settle(
+        self,
+        x: Float[np.ndarray, "rows features"],
+        y: Shaped[np.ndarray, " rows"],
+        weights: Float[np.ndarray, " rows"],
+    ) -> Settled:
         """Determine the targets and the strength of the penalty, by cross-validation if asked."""
         x = scaling_for(x, weights, "centered").apply(x)
         smoothing = self.smoothing if isinstance(self.smoothing, int | float) else None
@@ -148,7 +156,12 @@ class Method:
             losses,
         )
 
-    def _targets(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _targets(
+        self,
+        x: Float[np.ndarray, "rows features"],
+        y: Shaped[np.ndarray, " rows"],
+        weights: Float[np.ndarray, " rows"],
+    ) -> Float[np.ndarray, " rows"]:
         if self.smoothing == "platt":
             return platt_targets(y, weights)
         if self.smoothing == "instance":
@@ -157,8 +170,12 @@ class Method:
         return y + constant * (1.0 - 2 * y)
 
     def _cross_validate(
-        self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, grid: Grid[np.ndarray]
-    ) -> tuple[int, np.ndarray]:
+        self,
+        x: Float[np.ndarray, "rows features"],
+        y: Shaped[np.ndarray, " rows"],
+        weights: Float[np.ndarray, " rows"],
+        grid: Grid[np.ndarray],
+    ) -> tuple[int, Float[np.ndarray, "candidates folds"]]:
         """Return the best candidate, and the held-out losses of all candidates."""
         folds = fold_features(x, y, weights, self.folds)
         fold, grid = folds.fold, grid._replace(targets=np.asarray(grid.targets)[:, folds.index])
@@ -178,8 +195,13 @@ class Method:
             )
             return int(choice.best), np.asarray(choice.losses)
 
-    def fit(self, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Minimum[np.ndarray]:
-        """Find the optimum, with coefficients (1 + d,) for the unscaled features."""
+    def fit(
+        self,
+        x: Float[np.ndarray, "rows features"],
+        weights: Float[np.ndarray, " rows"],
+        settled: Settled,
+    ) -> Minimum[np.ndarray]:
+        """Find the optimum, with coefficients for the unscaled features."""
         scaling = scaling_for(x, weights, self.coef_prior)
         problem = Regression(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
         if self.coef_prior is not None:
@@ -188,8 +210,14 @@ class Method:
         minimum = fit_single(problem, lasso=settled.l1 > 0)
         return minimum._replace(x=scaling.back(np.asarray(minimum.x)))
 
-    def sample(self, x: np.ndarray, weights: np.ndarray, settled: Settled, seed: int) -> Draws:
-        """Draw coefficients (chains, draws, 1 + d) for the unscaled features."""
+    def sample(
+        self,
+        x: Float[np.ndarray, "rows features"],
+        weights: Float[np.ndarray, " rows"],
+        settled: Settled,
+        seed: int,
+    ) -> Draws:
+        """Draw coefficients for the unscaled features."""
         n, d = x.shape
         scaling = scaling_for(x, weights, self.coef_prior or "centered")
         columns = np.concatenate([np.ones((1, n)), scaling.apply(x).T])
@@ -218,8 +246,12 @@ def _real_numbers() -> object:
     return constraints.real
 
 
-def scaling_for(x: np.ndarray, weights: np.ndarray, prior: str | Distribution | None) -> Scaling:
-    """Choose the scaling of features (n, d) for a prior.
+def scaling_for(
+    x: Float[np.ndarray, "rows features"],
+    weights: Float[np.ndarray, " rows"],
+    prior: str | Distribution | None,
+) -> Scaling:
+    """Choose the scaling of features for a prior.
 
     None leaves them unchanged. "cauchy" centers them and makes their standard deviation 1/2, or the
     range of features with two values 1. Any other prior has them centered.

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float, Int, Shaped
 from bayescal._core.threads import RUNNING_MODEL
 from bayescal.regression.binary.objective import Distribution, Prior
 
@@ -33,23 +34,23 @@ def flat(size: int | None = None, positive: bool = False) -> dist.Distribution:
 
 
 class Sites(NamedTuple):
-    """The sites of a model, and how parameters theta (p,) are made of their values."""
+    """The sites of a model, and how parameters theta are made of their values."""
 
     laws: Laws
-    #: What joined values (p,) are multiplied by, None for nothing.
-    unit: Array | None = None
-    #: Indices of theta (p,) in the joined values; None if the order is the same.
-    order: Array | None = None
+    #: What joined values are multiplied by, None for nothing.
+    unit: Float[Array, " parameters"] | None = None
+    #: Indices of theta in the joined values; None if the order is the same.
+    order: Int[Array, " parameters"] | None = None
 
-    def theta(self, values: Values) -> jax.Array:
-        """Compute the parameters (p,)."""
+    def theta(self, values: Values) -> Float[jax.Array, " parameters"]:
+        """Compute the parameters."""
         parts = [jnp.atleast_1d(values[name]) for name in self.laws]
         theta = jnp.concatenate(parts)
         theta = theta if self.unit is None else jnp.asarray(self.unit) * theta
         return theta if self.order is None else theta[jnp.asarray(self.order)]
 
-    def values(self, u: jax.Array) -> Values:
-        """Split u (p,), the parameters or the logarithms of positive ones, into the sites."""
+    def values(self, u: Float[jax.Array, " parameters"]) -> Values:
+        """Split u, the parameters or the logarithms of positive ones, into the sites."""
         shapes = [law.shape() for law in self.laws.values()]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
         u = u if self.order is None else jnp.zeros_like(u).at[jnp.asarray(self.order)].set(u)
@@ -59,7 +60,7 @@ class Sites(NamedTuple):
 
 
 def sample_sites(
-    laws: Mapping[str, dist.Distribution], loss: Callable[[Values], jax.Array]
+    laws: Mapping[str, dist.Distribution], loss: Callable[[Values], Float[jax.Array, ""]]
 ) -> Values:
     """Sample a site of each law, with minus the loss of their values as log likelihood.
 
@@ -73,15 +74,19 @@ def sample_sites(
     return values
 
 
-def potential(sites: Sites, loss: Callable[[jax.Array], jax.Array], u: jax.Array) -> jax.Array:
-    """Compute the potential of :func:`sample_sites`, for a loss of theta (p,).
+def potential(
+    sites: Sites,
+    loss: Callable[[Float[jax.Array, " parameters"]], Float[jax.Array, ""]],
+    u: Float[jax.Array, " parameters"],
+) -> Float[jax.Array, ""]:
+    """Compute the potential of :func:`sample_sites`, for a loss of theta.
 
-    ``u`` (p,) are the parameters, or the logarithms of those that must be positive. The priors of
+    ``u`` are the parameters, or the logarithms of those that must be positive. The priors of
     the latter are then densities of the logarithm.
     """
     from numpyro.infer.util import potential_energy
 
-    def loss_of_values(values: Values) -> jax.Array:
+    def loss_of_values(values: Values) -> Float[jax.Array, ""]:
         return loss(sites.theta(values))
 
     with RUNNING_MODEL, jax.numpy_dtype_promotion("standard"):
@@ -105,8 +110,8 @@ def regression_sites(
     return Sites(laws)
 
 
-def log_odds_sites(prior: Prior, positive: Array) -> Sites:
-    """Make the sites of p parameters, of which some are ``positive`` (p,).
+def log_odds_sites(prior: Prior, positive: Shaped[Array, " parameters"]) -> Sites:
+    """Make the sites of parameters, of which some are ``positive``.
 
     The prior of a positive parameter is that of its logarithm. Other parameters are in units of
     their scale: from a start near one, samplers do not find scales of 1e-5.
@@ -124,8 +129,10 @@ def log_odds_sites(prior: Prior, positive: Array) -> Sites:
     return Sites(laws, np.where(limited, 1.0, scale))
 
 
-def penalized_sites(penalty: np.ndarray, positive: np.ndarray) -> Sites:
-    """Make the sites of p parameters: normal with a ``penalty`` (p,), else flat."""
+def penalized_sites(
+    penalty: Float[np.ndarray, " parameters"], positive: Shaped[np.ndarray, " parameters"]
+) -> Sites:
+    """Make the sites of parameters: normal with a ``penalty``, else flat."""
     import numpyro.distributions as dist
 
     laws: Laws = OrderedDict()
@@ -135,8 +142,8 @@ def penalized_sites(penalty: np.ndarray, positive: np.ndarray) -> Sites:
     return Sites(laws)
 
 
-def softmax_sites(penalty: np.ndarray) -> Sites:
-    """Make the sites of the parameters with a ``penalty`` (p,), and of those without."""
+def softmax_sites(penalty: Float[np.ndarray, " parameters"]) -> Sites:
+    """Make the sites of the parameters with a ``penalty``, and of those without."""
     import numpyro.distributions as dist
 
     penalized = penalty > 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float, Shaped
 from bayescal.regression.binary.objective import BinaryDesign, Distribution, Prior
 from bayescal.regression.method import CAUCHY, INTERCEPT, Method, Settled, scaling_for
 from bayescal.regression.model import (
@@ -33,7 +34,7 @@ Describe: TypeAlias = Callable[[Values], Values]
 
 def as_model(
     make_laws: Callable[[], Mapping[str, dist.Distribution]],
-    loss: Callable[[Values], jax.Array],
+    loss: Callable[[Values], Float[jax.Array, ""]],
     describe: Describe,
 ) -> Model:
     """Make a model with sites of these laws, whose log likelihood is minus the loss.
@@ -52,10 +53,15 @@ def as_model(
     return model
 
 
-def regression_model(method: Method, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Model:
+def regression_model(
+    method: Method,
+    x: Float[np.ndarray, "rows features"],
+    weights: Float[np.ndarray, " rows"],
+    settled: Settled,
+) -> Model:
     """Make the model of a logistic regression, for coefficients of the unscaled features.
 
-    Its sites are ``coef`` (d,) and ``intercept``. If the prior is on the log odds at the center of
+    Its sites are ``coef`` and ``intercept``. If the prior is on the log odds at the center of
     the features, the latter is ``intercept_at_center``.
     """
     d, prior = x.shape[1], method.coef_prior
@@ -80,7 +86,7 @@ def regression_model(method: Method, x: np.ndarray, weights: np.ndarray, settled
 
     inside = x - scaling.mean
 
-    def loss(values: Values) -> jax.Array:
+    def loss(values: Values) -> Float[jax.Array, ""]:
         middle, coef = values.values()
         value = cross_entropy(middle + jnp.asarray(inside) @ coef, settled.targets, weights)
         if both:
@@ -97,16 +103,16 @@ def regression_model(method: Method, x: np.ndarray, weights: np.ndarray, settled
 
 
 def log_odds_model(
-    design: BinaryDesign,
+    design: BinaryDesign[np.ndarray],
     prior: Prior | None,
-    penalty: np.ndarray,
-    positive: np.ndarray,
-    describe: Callable[[jax.Array], Values],
+    penalty: Float[np.ndarray, " parameters"],
+    positive: Shaped[np.ndarray, " parameters"],
+    describe: Callable[[Float[jax.Array, " parameters"]], Values],
 ) -> Model:
     """Make the model of log odds that are linear in parameters ``theta_0``, ``theta_1``, ...
 
     Without a prior it is the penalized likelihood. A prior is on the logarithm of parameters that
-    must be ``positive`` (p,); the other parameters are in units of its scale.
+    must be ``positive``; the other parameters are in units of its scale.
     """
 
     def make_sites() -> Sites:
@@ -114,10 +120,10 @@ def log_odds_model(
             return log_odds_sites(prior, positive)
         return penalized_sites(penalty, positive)
 
-    def theta_of(values: Values) -> jax.Array:
+    def theta_of(values: Values) -> Float[jax.Array, " parameters"]:
         return make_sites().theta(values)
 
-    def loss(values: Values) -> jax.Array:
+    def loss(values: Values) -> Float[jax.Array, ""]:
         line = theta_of(values) @ jnp.asarray(design.columns)
         return cross_entropy(line, design.targets, design.weights)
 
@@ -125,18 +131,20 @@ def log_odds_model(
 
 
 def softmax_model(
-    design: Design[np.ndarray], penalty: np.ndarray, describe: Callable[[jax.Array], Values]
+    design: Design[np.ndarray],
+    penalty: Float[np.ndarray, " parameters"],
+    describe: Callable[[Float[jax.Array, " parameters"]], Values],
 ) -> Model:
     """Make the model of logits that are linear in parameters.
 
-    Its sites are ``theta``, with the normal prior that equals the penalty (p,), and ``theta_free``
+    Its sites are ``theta``, with the normal prior that equals the penalty, and ``theta_free``
     for parameters without penalty.
     """
 
-    def theta_of(values: Values) -> jax.Array:
+    def theta_of(values: Values) -> Float[jax.Array, " parameters"]:
         return softmax_sites(penalty).theta(values)
 
-    def loss(values: Values) -> jax.Array:
+    def loss(values: Values) -> Float[jax.Array, ""]:
         theta, given = theta_of(values), cast(Any, design).map_arrays(jnp.asarray)
         return evaluate(given, jnp.zeros_like(theta), theta).value
 
@@ -146,6 +154,10 @@ def softmax_model(
     return as_model(make_laws, loss, lambda values: describe(theta_of(values)))
 
 
-def cross_entropy(line: jax.Array, targets: np.ndarray, weights: np.ndarray) -> jax.Array:
-    """Compute the weighted cross-entropy of log odds (n,) with targets (n,)."""
+def cross_entropy(
+    line: Float[jax.Array, " rows"],
+    targets: Float[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+) -> Float[jax.Array, ""]:
+    """Compute the weighted cross-entropy of log odds with targets."""
     return jnp.asarray(weights) @ (jax.nn.softplus(line) - jnp.asarray(targets) * line)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.optimize import Minimum
+from bayescal._core.shapes import Float, Shaped
 from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.blocks import fit_binary, fit_softmax
 from bayescal.regression.binary.fit import fit_single
@@ -26,20 +27,23 @@ _MANY_ROWS, _FEW_COLUMNS = 1 << 14, 8
 
 
 def binary_fit(
-    rows: Source, make: Callable[[Rows], BinaryDesign], sample: BinaryDesign, penalty: np.ndarray
-) -> Callable[[np.ndarray], Minimum[np.ndarray]]:
+    rows: Source,
+    make: Callable[[Rows], BinaryDesign[Any]],
+    sample: BinaryDesign[Any],
+    penalty: Float[np.ndarray, " features"],
+) -> Callable[[Shaped[np.ndarray, " 1+features"]], Minimum[np.ndarray]]:
     """Prepare a logistic regression on what ``make`` returns of the rows, and did of a sample.
 
     Returns
     -------
     function
-        Fits the coefficients (1 + d,), first the intercept, of which those that are marked are
-        free; penalties (d,) are of squares.
+        Fits the coefficients, first the intercept, of which those that are marked are free;
+        penalties are of squares.
     """
     some = sample.columns[1:].T, sample.targets, sample.weights
     if isinstance(rows, Rows):
 
-        def fit_rows(free: np.ndarray) -> Minimum[np.ndarray]:
+        def fit_rows(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
             narrow = rows.n >= _MANY_ROWS and len(sample.columns) <= _FEW_COLUMNS
             with single_threaded_blas() if narrow else nullcontext():
                 return fit_single(Regression(*some, 0.0, penalty, free))
@@ -47,7 +51,7 @@ def binary_fit(
         return fit_rows
     designs = rows.designs(make, _DESIGN_NUMBERS)
 
-    def fit_blocks(free: np.ndarray) -> Minimum[np.ndarray]:
+    def fit_blocks(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
         with single_threaded_blas():
             return fit_binary(Regression(*some, 0.0, penalty, free), rows.weight, designs)
 
@@ -55,9 +59,12 @@ def binary_fit(
 
 
 def softmax_fit(
-    rows: Source, make: Callable[[Rows], Design[Any]], penalty: np.ndarray, start: np.ndarray
+    rows: Source,
+    make: Callable[[Rows], Design[Any]],
+    penalty: Float[np.ndarray, " parameters"],
+    start: Float[np.ndarray, " parameters"],
 ) -> Minimum[np.ndarray]:
-    """Fit a multinomial regression on what ``make`` returns of the rows; penalties are (p,)."""
+    """Fit a multinomial regression on what ``make`` returns of the rows."""
     if isinstance(rows, Rows):
         return fit(make(rows), penalty, start)
     designs = rows.designs(make, _DESIGN_NUMBERS)

@@ -167,7 +167,7 @@ def test_every_fit_of_a_path_is_optimal(
     path = cross_validation._path
 
     def spy(*arguments: Any) -> Array:
-        paths.append(path(*arguments) / arguments[2])
+        paths.append(path(*arguments) / arguments[1])
         return path(*arguments)
 
     monkeypatch.setattr(cross_validation, "_path", spy)

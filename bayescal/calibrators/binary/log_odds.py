@@ -191,7 +191,7 @@ def _bound(rows: Rows) -> Rows:
     return rows._replace(scores=bounded(rows.scores))
 
 
-def _make_design(make_columns: Callable[[Any], Any], first: int, rows: Rows) -> BinaryDesign:
+def _make_design(make_columns: Callable[[Any], Any], first: int, rows: Rows) -> BinaryDesign[Any]:
     """Compute the columns, the first of ones, and the targets of rows."""
     design = make_columns(rows.scores)
     if not first:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.shapes import Float
 from bayescal._core.threads import threads
 from bayescal.data.predictions import Predictions, as_rows
 
@@ -22,14 +23,16 @@ _FEW = 1000
 _CELLS = 1 << 16
 
 
-def residuals(data: Predictions, xp: ModuleType = np) -> AnyArray:
-    """Return outcomes less probabilities, (n, k)."""
+def residuals(data: Predictions, xp: ModuleType = np) -> Float[AnyArray, "rows classes"]:
+    """Return outcomes less probabilities."""
     probs = as_rows(data.probs, xp)
     return (data.y[:, None] == xp.arange(probs.shape[1])).astype(probs.dtype) - probs
 
 
-def lengths(difference: A, distance: str, xp: ModuleType) -> A:
-    """Return the lengths (...) of differences (..., k)."""
+def lengths(
+    difference: Float[A, "*pairs classes"], distance: str, xp: ModuleType
+) -> Float[A, " *pairs"]:
+    """Return the lengths of differences."""
     if distance == "total_variation":
         return xp.abs(difference).sum(axis=-1) / 2
     squares = (difference**2).sum(axis=-1)
@@ -37,9 +40,9 @@ def lengths(difference: A, distance: str, xp: ModuleType) -> A:
 
 
 def over_pairs(
-    probs: np.ndarray,
+    probs: Float[np.ndarray, "rows classes"],
     distance: str,
-    function: Callable[[int, int, np.ndarray], T],
+    function: Callable[[int, int, Float[np.ndarray, "block later"]], T],
     pairs: int | None = None,
 ) -> Iterator[T]:
     """Yield what a function makes of some cases' distances from them and all later ones.
@@ -64,7 +67,9 @@ def over_pairs(
         yield from each(one, ends[:-1], ends[1:])
 
 
-def median_distance(probs: np.ndarray, weights: np.ndarray, distance: str) -> float:
+def median_distance(
+    probs: Float[np.ndarray, "rows classes"], weights: Float[np.ndarray, " rows"], distance: str
+) -> float:
     """Return the weighted median distance of all ordered pairs, or their mean if that is zero.
 
     Of many pairs histograms are made, the second within the cell of the first with the median:
@@ -85,7 +90,7 @@ def median_distance(probs: np.ndarray, weights: np.ndarray, distance: str) -> fl
     if median > 0:
         return float(median)
 
-    def add(first: int, last: int, gaps: np.ndarray) -> float:
+    def add(first: int, last: int, gaps: Float[np.ndarray, "block later"]) -> float:
         own = weights[first:last]
         return float(own @ (2 * gaps @ weights[first:] - gaps[:, : last - first] @ own))
 
@@ -93,8 +98,12 @@ def median_distance(probs: np.ndarray, weights: np.ndarray, distance: str) -> fl
     return float(mean) if mean > 0 else 1.0
 
 
-def _small_median(probs: np.ndarray, weights: np.ndarray, distance: str) -> float:
-    def one(first: int, last: int, gaps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _small_median(
+    probs: Float[np.ndarray, "rows classes"], weights: Float[np.ndarray, " rows"], distance: str
+) -> float:
+    def one(
+        first: int, last: int, gaps: Float[np.ndarray, "block later"]
+    ) -> tuple[Float[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]:
         return gaps.ravel(), _pair_weights(weights, first, last).ravel()
 
     found, mass = zip(*over_pairs(probs, distance, one), strict=True)
@@ -110,13 +119,19 @@ def _small_median(probs: np.ndarray, weights: np.ndarray, distance: str) -> floa
 
 
 def _histogram(
-    probs: np.ndarray, weights: np.ndarray, distance: str, low: float, high: float
-) -> np.ndarray:
+    probs: Float[np.ndarray, "rows classes"],
+    weights: Float[np.ndarray, " rows"],
+    distance: str,
+    low: float,
+    high: float,
+) -> Float[np.ndarray, " cells"]:
     """Return the weight of ordered pairs whose distance lies in each cell of [low, high]."""
     scale = _CELLS / (high - low)
     unit = weights[0] ** 2 if (weights == weights[0]).all() else None
 
-    def one(first: int, last: int, gaps: np.ndarray) -> np.ndarray:
+    def one(
+        first: int, last: int, gaps: Float[np.ndarray, "block later"]
+    ) -> Float[np.ndarray, " cells"]:
         gaps -= low
         gaps *= scale
         np.clip(gaps, -1, _CELLS, out=gaps)
@@ -135,7 +150,9 @@ def _histogram(
     return counts[1:-1]
 
 
-def _pair_weights(weights: np.ndarray, first: int, last: int) -> np.ndarray:
+def _pair_weights(
+    weights: Float[np.ndarray, " rows"], first: int, last: int
+) -> Float[np.ndarray, "block later"]:
     """Return what pairs weigh in both orders, or in one where both are among the first."""
     found = 2 * np.outer(weights[first:last], weights[first:])
     found[:, : last - first] /= 2

@@ -15,14 +15,17 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.lazy import jnp
+from bayescal._core.shapes import Float, Int
 
 A = TypeVar("A", bound=Array)
 #: Cells of the grid; there is one node more.
 GRID = 1 << 14
 
 
-def split_nodes(predicted: A, xp: ModuleType) -> tuple[A, A]:
-    """Return the two nodes (n, 2) beside each prediction, and the share of it at each."""
+def split_nodes(
+    predicted: Float[A, " rows"], xp: ModuleType
+) -> tuple[Int[A, "rows 2"], Float[A, "rows 2"]]:
+    """Return the two nodes beside each prediction, and the share of it at each."""
     place = predicted * GRID
     integer = np.intp if xp is np else jnp.int32
     lower = xp.clip(place.astype(integer), 0, GRID - 1)
@@ -30,8 +33,8 @@ def split_nodes(predicted: A, xp: ModuleType) -> tuple[A, A]:
     return xp.stack([lower, lower + 1], axis=1), xp.stack([1 - upper, upper], axis=1)
 
 
-def transform(rows: Array, xp: ModuleType) -> AnyArray:
-    """Return the real Fourier coefficients (..., nodes) of what stands at nodes, continued evenly.
+def transform(rows: Float[Array, "*rows nodes"], xp: ModuleType) -> Float[AnyArray, "*rows nodes"]:
+    """Return the real Fourier coefficients of what stands at nodes, continued evenly.
 
     With jax.numpy ``rows`` is a single one.
     """
@@ -46,8 +49,8 @@ def transform(rows: Array, xp: ModuleType) -> AnyArray:
     return xp.fft.rfft(mirrored).real
 
 
-def smooth(spectra: Array, xp: ModuleType) -> AnyArray:
-    """Return densities (..., nodes) from Fourier coefficients (..., nodes)."""
+def smooth(spectra: Float[Array, "*rows nodes"], xp: ModuleType) -> Float[AnyArray, "*rows nodes"]:
+    """Return densities from Fourier coefficients."""
     if xp is np:
         from scipy.fft import dct
 
@@ -55,13 +58,13 @@ def smooth(spectra: Array, xp: ModuleType) -> AnyArray:
     return xp.fft.irfft(spectra, 2 * GRID)[: GRID + 1] * GRID
 
 
-def integral(values: Array, xp: ModuleType) -> Any:
+def integral(values: Float[Array, "*rows nodes"], xp: ModuleType) -> Any:
     """Return the integral over [0, 1] by the trapezoidal rule."""
     ends = values[..., 0] + values[..., -1]
     return (values.sum(axis=-1) - ends / 2) / (values.shape[-1] - 1)
 
 
-def gaussian(width: Array | float, xp: ModuleType) -> np.ndarray:
+def gaussian(width: Float[Array, ""] | float, xp: ModuleType) -> Float[AnyArray, " nodes"]:
     """Return the characteristic function of a Gaussian at multiples of pi."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     return xp.exp(-((frequency * width) ** 2) / 2)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.shapes import Float
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_positive
@@ -155,20 +156,24 @@ class DensityError(SumMetric):
             *size_pieces(None, data.weights),
         )
 
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def value(self, sums: Float[Array, "7 nodes"], xp: ModuleType) -> Float[Array, ""]:
         return self._norm(sums, self._factors(sums[2:, 0], xp), xp)
 
-    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+    def calibrated(
+        self, sums: Float[np.ndarray, "*sets 7 nodes"]
+    ) -> Float[np.ndarray, "*sets 7 nodes"]:
         found = sums.copy()
         found[..., 1, :] = sums[..., 0, :] * np.arange(GRID + 1) / GRID
         return found
 
-    def values(self, sums: np.ndarray) -> np.ndarray:
+    def values(self, sums: Float[np.ndarray, "sets 7 nodes"]) -> Float[np.ndarray, " sets"]:
         factors = np.stack([self._factors(each, np, _HIGHEST) for each in sums[:, 2:, 0]])
         return self._norm(np.moveaxis(sums, 1, 0), factors, np)
 
-    def _factors(self, totals: Array, xp: ModuleType, highest: float = np.inf) -> AnyArray:
-        """Return the kernel's characteristic function for sums (5,) over all cases.
+    def _factors(
+        self, totals: Float[Array, " 5"], xp: ModuleType, highest: float = np.inf
+    ) -> Float[AnyArray, " nodes"]:
+        """Return the kernel's characteristic function for sums over all cases.
 
         Frequencies of more than ``highest`` standard deviations are left at zero.
         """
@@ -182,8 +187,13 @@ class DensityError(SumMetric):
             return gaussian(width, xp)
         return _triweight(width, xp, highest)
 
-    def _norm(self, sums: Array, factors: Array, xp: ModuleType) -> np.ndarray:
-        """Return the error for sums (rows, ..., nodes) and factors (..., nodes) of frequencies."""
+    def _norm(
+        self,
+        sums: Float[Array, "7 *sets nodes"],
+        factors: Float[Array, "*sets nodes"],
+        xp: ModuleType,
+    ) -> Float[AnyArray, " *sets"]:
+        """Return the error for sums and factors of frequencies."""
         mass = sums[2, ..., :1]
         density, happened = (
             xp.maximum(smooth(transform(row / mass, xp) * factors, xp), 0) for row in sums[:2]
@@ -196,7 +206,9 @@ class DensityError(SumMetric):
         return xp.sqrt(integral(xp.where(filled, gap**2 / xp.where(filled, density, 1), 0), xp))
 
 
-def _triweight(width: Array, xp: ModuleType, highest: float) -> np.ndarray:
+def _triweight(
+    width: Float[Array, ""], xp: ModuleType, highest: float
+) -> Float[AnyArray, " nodes"]:
     """Return that of a triweight kernel, 105 j_3(s) / s**3 with a spherical Bessel function."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     s = 3 * width * frequency
@@ -210,7 +222,7 @@ def _triweight(width: Array, xp: ModuleType, highest: float) -> np.ndarray:
     )
 
 
-def _triweight_near(s: Array) -> Array:
+def _triweight_near(s: Float[Array, " nodes"]) -> Float[Array, " nodes"]:
     series, term = s**0, s**0
     for m in range(1, 10):
         term = term * (-(s**2)) / (2 * m * (2 * m + 7))
@@ -218,7 +230,7 @@ def _triweight_near(s: Array) -> Array:
     return series
 
 
-def _triweight_far(s: Array, xp: ModuleType) -> Array:
+def _triweight_far(s: Float[Array, " nodes"], xp: ModuleType) -> Float[Array, " nodes"]:
     inverse = 1 / s
     square = inverse**2
     bessel = (15 * square - 6) * inverse * xp.sin(s) - (15 * square - 1) * xp.cos(s)

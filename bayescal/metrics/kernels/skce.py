@@ -11,6 +11,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.shapes import Float, Shaped
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_positive
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows
@@ -141,7 +142,7 @@ class KernelError(DirectMetric):
     def range(self) -> tuple[float, float]:
         return 0.0 if self.estimator == "biased" else -2.0, 2.0
 
-    def compute(self, data: Predictions, xp: ModuleType) -> Array:
+    def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
         weights, residual = data.weights, residuals(data, xp)
         if self.estimator == "linear":
             n = len(weights) // 2 * 2
@@ -152,7 +153,9 @@ class KernelError(DirectMetric):
         else:
             probs, weighted = as_rows(data.probs, jnp), residual * weights[:, None]
 
-            def one(row: tuple[jax.Array, jax.Array]) -> jax.Array:
+            def one(
+                row: tuple[Float[jax.Array, " classes"], Float[jax.Array, " classes"]],
+            ) -> Float[jax.Array, ""]:
                 point, own = row
                 near = self.similarity(lengths(point - probs, self.distance, jnp), jnp)
                 return near @ (weighted @ own)
@@ -166,7 +169,9 @@ class KernelError(DirectMetric):
         own = (residual**2).sum(axis=1)
         return _of_pairs(every - same @ own, total**2, same.sum(), xp)
 
-    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    def compute_many(
+        self, data: Predictions, factors: Shaped[np.ndarray, "rows sets"]
+    ) -> Float[np.ndarray, " sets"]:
         if self.estimator == "linear":
             return super().compute_many(data, factors)
         weights = factors * data.weights[:, None]
@@ -177,7 +182,7 @@ class KernelError(DirectMetric):
         same = factors * (data.weights[:, None] if data.whole else data.weights[:, None] ** 2)
         return _of_pairs(every - self.own(data) @ same, total**2, same.sum(axis=0), np)
 
-    def pairs(self, data: Predictions, xp: ModuleType = np) -> Array:
+    def pairs(self, data: Predictions, xp: ModuleType = np) -> Float[Array, " pairs"]:
         """Return the h of cases 1 and 2, 3 and 4, and so on."""
         probs, residual = as_rows(data.probs, xp), residuals(data, xp)
         n = len(probs) // 2 * 2
@@ -185,15 +190,19 @@ class KernelError(DirectMetric):
         gaps = lengths(probs[first] - probs[second], self.distance, xp)
         return self.similarity(gaps, xp) * (residual[first] * residual[second]).sum(axis=1)
 
-    def own(self, data: Predictions) -> np.ndarray:
-        """Return the h (n,) of each case with itself."""
+    def own(self, data: Predictions) -> Float[np.ndarray, " rows"]:
+        """Return the h of each case with itself."""
         return (residuals(data) ** 2).sum(axis=1)
 
-    def quadratic_forms(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
-        """Return the sums (b,) over all ordered pairs of h times both factors (n, b)."""
+    def quadratic_forms(
+        self, data: Predictions, factors: Float[np.ndarray, "rows sets"]
+    ) -> Float[np.ndarray, " sets"]:
+        """Return the sums over all ordered pairs of h times both factors."""
         probs, residual = as_rows(data.probs), residuals(data)
 
-        def one(first: int, last: int, gaps: np.ndarray) -> np.ndarray:
+        def one(
+            first: int, last: int, gaps: Float[np.ndarray, "block later"]
+        ) -> Float[np.ndarray, " sets"]:
             near = self.similarity(gaps, np)
             near *= residual[first:last] @ residual[first:].T
             # Pairs with later cases stand for themselves and their reverse.
@@ -204,13 +213,15 @@ class KernelError(DirectMetric):
         size = _TALL if count > 8 else None
         return sum(over_pairs(probs, self.distance, one, size), np.zeros(count))
 
-    def similarity(self, gaps: A, xp: ModuleType) -> A:
+    def similarity(self, gaps: Float[A, " *pairs"], xp: ModuleType) -> Float[A, " *pairs"]:
         """Return the kernel at given distances."""
         scaled = gaps / self.bandwidth
         return xp.exp(-scaled) if self.kernel == "exponential" else xp.exp(-(scaled**2) / 2)
 
 
-def _of_pairs(value: A, total: A, same: A, xp: ModuleType) -> A:
+def _of_pairs(
+    value: Float[A, " *sets"], total: Float[A, " *sets"], same: Float[A, " *sets"], xp: ModuleType
+) -> Float[A, " *sets"]:
     """Divide a sum over pairs by their weight; zero if rounding alone leaves any weight."""
     some = total - same > 1e-12 * total
     return xp.where(some, value, 0.0) / xp.where(some, total - same, 1)

@@ -13,6 +13,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.shapes import Float
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_positive
@@ -129,10 +130,10 @@ class SmoothError(SumMetric):
         node, share = split_nodes(events.predicted, xp)
         return Piece(node, share * residual[:, None]), Piece(None, None)
 
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def value(self, sums: Float[Array, "2 nodes"], xp: ModuleType) -> Float[Array, ""]:
         spectrum = transform(sums[0] / sums[1, 0], xp)
 
-        def error(width: Array | float) -> Any:
+        def error(width: Float[Array, ""] | float) -> Any:
             return integral(xp.abs(smooth(spectrum * gaussian(width, xp), xp)), xp)
 
         if self.bandwidth is not None:
@@ -144,10 +145,12 @@ class SmoothError(SumMetric):
         # Newton's step changes nothing but the derivative, which is that of the fixed point.
         return width + (value - width) / (1 - jax.lax.stop_gradient(slope))
 
-    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+    def calibrated(
+        self, sums: Float[np.ndarray, "*sets 2 nodes"]
+    ) -> Float[np.ndarray, "*sets 2 nodes"]:
         return sums * np.array([[0.0], [1.0]])
 
-    def values(self, sums: np.ndarray) -> np.ndarray:
+    def values(self, sums: Float[np.ndarray, "sets 2 nodes"]) -> Float[np.ndarray, " sets"]:
         spectrum = transform(sums[:, 0] / sums[:, 1, :1], np)
         if self.bandwidth is not None:
             return _errors(spectrum, np.full(len(sums), self.bandwidth))
@@ -164,8 +167,10 @@ class SmoothError(SumMetric):
         return found
 
 
-def _errors(spectra: np.ndarray, width: np.ndarray) -> np.ndarray:
-    """Return the smooth error (b,) from coefficients (b, m), for as many widths."""
+def _errors(
+    spectra: Float[np.ndarray, "sets frequencies"], width: Float[np.ndarray, " sets"]
+) -> Float[np.ndarray, " sets"]:
+    """Return the smooth errors from coefficients and widths."""
     frequency = np.pi * np.arange(spectra.shape[1])
     # Coefficients beyond these vanish.
     used = int(np.searchsorted(frequency, 9 / max(width.min(), 1e-9))) + 1
@@ -176,9 +181,11 @@ def _errors(spectra: np.ndarray, width: np.ndarray) -> np.ndarray:
 
 
 def _fixed_points(
-    errors: Callable[[np.ndarray], np.ndarray], count: int, tolerance: float
-) -> np.ndarray:
-    """Return widths (count,) that equal their errors, by the Illinois rule between 0 and 1."""
+    errors: Callable[[Float[np.ndarray, " sets"]], Float[np.ndarray, " sets"]],
+    count: int,
+    tolerance: float,
+) -> Float[np.ndarray, " sets"]:
+    """Return widths that equal their errors, by the Illinois rule between 0 and 1."""
     low, high = np.zeros(count), np.ones(count)
     above, below = errors(low), errors(high) - 1
     side, width = np.zeros(count), low
@@ -196,7 +203,9 @@ def _fixed_points(
     return width
 
 
-def _fixed_point_jax(error: Callable[[jax.Array], Array], dtype: np.dtype) -> jax.Array:
+def _fixed_point_jax(
+    error: Callable[[Float[jax.Array, ""]], Float[Array, ""]], dtype: np.dtype
+) -> Float[jax.Array, ""]:
     """Find the width at which the error equals it by halving, which JAX can trace."""
 
     def halve(_: jax.Array, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

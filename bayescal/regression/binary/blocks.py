@@ -11,6 +11,7 @@ from bayescal._core.chunks import slices
 from bayescal._core.directions import newton_step
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimize import Minimum, Quadratic, Status, newton
+from bayescal._core.shapes import Bool, Float
 from bayescal.data.rows import Designs, Sums, add, greatest
 from bayescal.regression.binary.host import (
     design_of,
@@ -42,7 +43,7 @@ _MILD = 1e-60, 1e60
 
 
 class _LastPass(NamedTuple):
-    at: np.ndarray
+    at: Float[np.ndarray, " parameters"]
     sums: Sums
 
 
@@ -58,7 +59,7 @@ def fit_binary(
     begin = _start(problem, total) * unit
     last: list[_LastPass] = []
 
-    def sums(beta: np.ndarray) -> Sums:
+    def sums(beta: Float[np.ndarray, " parameters"]) -> Sums:
         if not last or not np.array_equal(last[-1].at, beta):
             sums = designs.total(_binary_sums, inverse, beta, not last, merge=_join)
             last[:] = [_LastPass(beta, sums)]
@@ -71,16 +72,20 @@ def fit_binary(
     turn = np.eye(len(gram)) if span is None else span
     bound = 0.25 * np.diagonal(turn.T @ gram @ turn)
 
-    def reduced(loss: Quadratic[np.ndarray], beta: np.ndarray) -> Quadratic[np.ndarray]:
+    def reduced(
+        loss: Quadratic[np.ndarray], beta: Float[np.ndarray, " parameters"]
+    ) -> Quadratic[np.ndarray]:
         value, slope, hessian = add_penalties(problem, unit, None, loss, beta, np)
         return Quadratic(value, turn.T @ slope, turn.T @ hessian @ turn)
 
-    def objective(gamma: np.ndarray) -> Quadratic[np.ndarray]:
+    def objective(gamma: Float[np.ndarray, " combinations"]) -> Quadratic[np.ndarray]:
         return reduced(_loss(sums(turn @ gamma)), turn @ gamma)
 
     def direction(
-        hessian: np.ndarray, gradient: np.ndarray, gamma: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+        hessian: Float[np.ndarray, "combinations combinations"],
+        gradient: Float[np.ndarray, " combinations"],
+        gamma: Float[np.ndarray, " combinations"],
+    ) -> tuple[Float[np.ndarray, " combinations"], Float[np.ndarray, ""]]:
         step, decrement = newton_step(hessian, gradient, gamma, xp=np)
         if last[-1].sums is not first:
             return step, decrement
@@ -96,7 +101,9 @@ def fit_binary(
         )
         return gamma - minimum.x if minimum.status == Status.CONVERGED else step, decrement
 
-    def moved(gamma: np.ndarray, step: np.ndarray) -> np.ndarray:
+    def moved(
+        gamma: Float[np.ndarray, " combinations"], step: Float[np.ndarray, " combinations"]
+    ) -> Float[np.ndarray, ""]:
         # Cheap upper bound; rows are read only if it is large.
         beta, step = turn @ gamma, turn @ step
         bound_on_move = np.abs(step) @ largest
@@ -122,7 +129,10 @@ def _loss(sums: Sums) -> Quadratic[np.ndarray]:
 
 
 def _corrected(
-    problem: Regression[np.ndarray], total: float, at: np.ndarray, whole: Quadratic[np.ndarray]
+    problem: Regression[np.ndarray],
+    total: float,
+    at: Float[np.ndarray, " 1+features"],
+    whole: Quadratic[np.ndarray],
 ) -> Callable[[np.ndarray], Quadratic[np.ndarray]]:
     """Return the sample's loss plus a quadratic that gives it the derivatives of all rows."""
     design = design_of(problem)[0]
@@ -130,7 +140,7 @@ def _corrected(
     part = cross_entropy_on_host(design, at)
     slope, curvature = whole.gradient - part.gradient, whole.hessian - part.hessian
 
-    def near(beta: np.ndarray) -> Quadratic[np.ndarray]:
+    def near(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
         value, gradient, hessian = cross_entropy_on_host(design, beta)
         move = beta - at
         turn = curvature @ move
@@ -140,7 +150,7 @@ def _corrected(
     return near
 
 
-def _start(problem: Regression[np.ndarray], total: float) -> np.ndarray:
+def _start(problem: Regression[np.ndarray], total: float) -> Float[np.ndarray, " 1+features"]:
     """Fit the sample, with its fraction of the penalties, to get initial coefficients."""
     fraction = float(problem.weights.sum()) / total
     part = problem._replace(l2=np.asarray(problem.l2) * fraction)
@@ -148,8 +158,13 @@ def _start(problem: Regression[np.ndarray], total: float) -> np.ndarray:
     return minimum.x if minimum.status == Status.CONVERGED else start(problem, np)
 
 
-def _binary_sums(inverse: np.ndarray, beta: np.ndarray, first: bool, design: BinaryDesign) -> Sums:
-    """Compute the loss and its derivatives; the first time also products of columns (1 + d, n)."""
+def _binary_sums(
+    inverse: Float[np.ndarray, " features"],
+    beta: Float[np.ndarray, " 1+features"],
+    first: bool,
+    design: BinaryDesign[np.ndarray],
+) -> Sums:
+    """Compute the loss and its derivatives; the first time also products of columns."""
     scale = np.append(1.0, inverse)
     if not np.all(inverse == np.clip(inverse, *_MILD)):
         design, scale = _scaled(design, inverse), np.ones_like(scale)
@@ -165,13 +180,18 @@ def _binary_sums(inverse: np.ndarray, beta: np.ndarray, first: bool, design: Bin
 
 
 def _largest_move(
-    inverse: np.ndarray, beta: np.ndarray, step: np.ndarray, design: BinaryDesign
+    inverse: Float[np.ndarray, " features"],
+    beta: Float[np.ndarray, " 1+features"],
+    step: Float[np.ndarray, " 1+features"],
+    design: BinaryDesign[np.ndarray],
 ) -> Sums:
     columns = _scaled(design, inverse).columns
     return {"moved": movement(beta @ columns, step @ columns, design.weights, np)}
 
 
-def _scaled(design: BinaryDesign, inverse: np.ndarray) -> BinaryDesign:
+def _scaled(
+    design: BinaryDesign[np.ndarray], inverse: Float[np.ndarray, " features"]
+) -> BinaryDesign[np.ndarray]:
     if (inverse == 1).all():
         return design
     return design._replace(columns=design.columns * np.append(1.0, inverse)[:, None])
@@ -186,8 +206,8 @@ def _join(first: Sums, second: Sums) -> Sums:
 
 def fit_softmax(
     sample: Design[np.ndarray],
-    penalty: np.ndarray,
-    begin: np.ndarray,
+    penalty: Float[np.ndarray, " parameters"],
+    begin: Float[np.ndarray, " parameters"],
     total: float,
     designs: Designs,
 ) -> Minimum[np.ndarray]:
@@ -203,26 +223,30 @@ def fit_softmax(
     whole = method is WHOLE
     nothing = np.zeros_like(penalty)
 
-    def evaluate(theta: np.ndarray) -> Point[np.ndarray, np.ndarray]:
+    def evaluate(theta: Float[np.ndarray, " parameters"]) -> Point[np.ndarray, np.ndarray]:
         sums = designs.total(_softmax_sums, theta, whole)
         value = sums["value"] + 0.5 * penalty @ theta**2
         state = sums["hessian"] if whole else theta
         return Point(value, sums["gradient"] + penalty * theta, state)
 
-    def product(state: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    def product(
+        state: Float[np.ndarray, " ..."], vector: Float[np.ndarray, " parameters"]
+    ) -> Float[np.ndarray, " parameters"]:
         if whole:
             return state @ vector + penalty * vector
         image = designs.total(_softmax_products, state, vector)["image"]
         return image + penalty * vector
 
-    def prepare(state: np.ndarray) -> object:
+    def prepare(state: Float[np.ndarray, " ..."]) -> object:
         if whole:
             return method.invert(state, penalty, sizes)
         with HostEvaluator(heavy, nothing) as host:
             data = method.measure(heavy, host.evaluate(state).state)
         return method.invert(data, penalty, sizes)
 
-    def unbounded(theta: np.ndarray, here: Point[np.ndarray, np.ndarray]) -> np.ndarray:
+    def unbounded(
+        theta: Float[np.ndarray, " parameters"], here: Point[np.ndarray, np.ndarray]
+    ) -> Bool[np.ndarray, ""]:
         # If rows of the sample would move, so would others.
         with HostEvaluator(heavy, nothing) as host:
             probs = host.evaluate(theta).state
@@ -245,7 +269,9 @@ def fit_softmax(
         )[0]
 
 
-def _softmax_sums(theta: np.ndarray, whole: bool, design: Design[np.ndarray]) -> Sums:
+def _softmax_sums(
+    theta: Float[np.ndarray, " parameters"], whole: bool, design: Design[np.ndarray]
+) -> Sums:
     """Compute cross-entropy, gradient and, for few parameters, the Hessian, without penalties."""
     nothing = np.zeros_like(theta)
     value, gradient = np.zeros(()), nothing
@@ -259,7 +285,11 @@ def _softmax_sums(theta: np.ndarray, whole: bool, design: Design[np.ndarray]) ->
     return {"value": value, "gradient": gradient, "hessian": hessian}
 
 
-def _softmax_products(theta: np.ndarray, vector: np.ndarray, design: Design[np.ndarray]) -> Sums:
+def _softmax_products(
+    theta: Float[np.ndarray, " parameters"],
+    vector: Float[np.ndarray, " parameters"],
+    design: Design[np.ndarray],
+) -> Sums:
     """Multiply the Hessian, without penalties, by a vector."""
     nothing = np.zeros_like(theta)
     image = nothing

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayT
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.regression.binary.fit import Fit, as_fit, fit_one, rows_at_once
 from bayescal.regression.binary.host import design_of, fit_design, span_of
 from bayescal.regression.binary.objective import (
@@ -25,38 +26,37 @@ _EQUAL = 1e-9
 
 
 class Grid(NamedTuple, Generic[ArrayT]):
-    """Candidates: strengths (candidates,) of both penalties, and targets."""
+    """Candidates: strengths of both penalties, and targets, which all candidates may share."""
 
-    #: (candidates, n), or (1, n) if all candidates share them.
-    targets: ArrayT
-    l1: ArrayT
-    l2: ArrayT
+    targets: Float[ArrayT, "#candidates rows"]
+    l1: Float[ArrayT, " candidates"]
+    l2: Float[ArrayT, " candidates"]
 
 
 class Choice(NamedTuple):
     """Result of cross-validation."""
 
-    #: Mean log losses (candidates, folds) of held-out rows, in nats; infinite if a fit failed.
-    losses: jax.Array
+    #: Mean log losses of held-out rows, in nats; infinite if a fit failed.
+    losses: Float[jax.Array, "candidates folds"]
     #: The candidate with the least loss over all rows; the first of equals.
-    best: jax.Array
+    best: Int[jax.Array, ""]
     #: That candidate fitted to all rows, a batch of one.
     fit: Fit[jax.Array]
 
 
 @partial(jax.jit, static_argnames=("folds", "lasso"))
 def choose(
-    x: jax.Array,
-    y: jax.Array,
-    weights: jax.Array,
-    fold: jax.Array,
+    x: Float[jax.Array, "rows features"],
+    y: Float[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
+    fold: Int[jax.Array, " rows"],
     grid: Grid[jax.Array],
     folds: int,
     lasso: bool = False,
 ) -> Choice:
     """Fit every candidate without every fold, and the best candidate to all rows.
 
-    The loss of held-out rows uses labels (n,) in {0, 1}; ``fold`` (n,) is the fold of each row, and
+    The loss of held-out rows uses labels in {0, 1}; ``fold`` is the fold of each row, and
     ``lasso`` tells whether any candidate has an absolute penalty.
 
     O(candidates * folds * iterations * n * d**2) work in one ``map`` over the fits, a few at a
@@ -64,11 +64,13 @@ def choose(
     """
     candidates = grid.l1.shape[0]
 
-    def problem(candidate: jax.Array, use: jax.Array) -> Regression[jax.Array]:
+    def problem(
+        candidate: Int[jax.Array, ""], use: Float[jax.Array, " rows"]
+    ) -> Regression[jax.Array]:
         row = jnp.minimum(candidate, grid.targets.shape[0] - 1)
         return Regression(x, grid.targets[row], use, grid.l1[candidate], grid.l2[candidate])
 
-    def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def one(index: Int[jax.Array, ""]) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
         candidate, out = index // folds, index % folds
         held = jnp.where(fold == out, weights, 0)
         beta = fit_one(problem(candidate, weights - held), lasso).x
@@ -86,14 +88,14 @@ def choose(
 
 
 def choose_on_host(
-    x: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    fold: np.ndarray,
+    x: Float[np.ndarray, "rows features"],
+    y: Shaped[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+    fold: Int[np.ndarray, " rows"],
     grid: Grid[np.ndarray],
     folds: int,
-) -> tuple[int, np.ndarray]:
-    """Return the best candidate and the losses (candidates, folds) of :func:`choose`, with NumPy.
+) -> tuple[int, Float[np.ndarray, "candidates folds"]]:
+    """Return the best candidate and the losses of :func:`choose`, with NumPy.
 
     Candidates should be ordered from weak to strong. Fits go from strong to weak, since strong ones
     are easy; each starts at the previous optimum or at the fit to all rows. Nothing is compiled.
@@ -106,7 +108,7 @@ def choose_on_host(
     design, unit = design_of(problem)
     losses, total = np.zeros((candidates, folds)), np.zeros(candidates)
     with np.errstate(all="ignore"):
-        near = _path(design, targets, unit, grid, None)
+        near = _path(design, unit, grid._replace(targets=targets), None)
         for out in range(folds):
             held, kept = fold == out, fold != out
             if not held.any():
@@ -115,7 +117,7 @@ def choose_on_host(
             if kept.any():
                 columns = np.ascontiguousarray(design.columns[:, kept])
                 part = BinaryDesign(columns, targets[0, kept], weights[kept])
-                beta = _path(part, targets[:, kept], unit, grid, near)
+                beta = _path(part, unit, grid._replace(targets=targets[:, kept]), near)
             line = beta @ design.columns[:, held]
             loss = (np.logaddexp(0, line) - y[held] * line) @ weights[held]
             loss = np.where(np.isnan(loss), np.inf, loss)
@@ -125,16 +127,16 @@ def choose_on_host(
 
 
 def _path(
-    design: BinaryDesign,
-    targets: np.ndarray,
-    unit: np.ndarray,
+    design: BinaryDesign[np.ndarray],
+    unit: Float[np.ndarray, " parameters"],
     grid: Grid[np.ndarray],
-    near: np.ndarray | None,
-) -> np.ndarray:
-    """Fit from strong to weak; return coefficients (candidates, 1 + d) in the design's units.
+    near: Float[np.ndarray, "candidates parameters"] | None,
+) -> Float[np.ndarray, "candidates parameters"]:
+    """Fit from strong to weak; return coefficients in the design's units.
 
-    ``near`` (candidates, 1 + d) are other coefficients to start from.
+    ``near`` are other coefficients to start from.
     """
+    targets = grid.targets
     whole = Regression(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
     free = (grid.l1 == 0) & (grid.l2 == 0)
     span = span_of(whole, design) if free.any() else None
@@ -151,7 +153,10 @@ def _path(
 
 
 def _value(
-    problem: Regression[np.ndarray], design: BinaryDesign, unit: np.ndarray, beta: np.ndarray
+    problem: Regression[np.ndarray],
+    design: BinaryDesign[np.ndarray],
+    unit: Float[np.ndarray, " parameters"],
+    beta: Float[np.ndarray, " parameters"],
 ) -> float:
     """Compute the objective at coefficients in the design's units."""
     absolute = problem.l1 * np.sum(np.abs(beta / unit)[1:])

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from bayescal._core.shapes import Bool, Float
+
 _PIECES, _DEGREE = 96, 7
 #: Number of nodes.
 NODES = _PIECES * (_DEGREE + 1)
 
 
-def compress(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes (k,) and weights (k,) that give the same sum of any smooth function f.
+def compress(
+    points: Float[np.ndarray, " rows"], weights: Float[np.ndarray, " rows"]
+) -> tuple[Float[np.ndarray, " nodes"], Float[np.ndarray, " nodes"]]:
+    """Return nodes and weights that give the same sum of any smooth function f.
 
     The range is cut into pieces of equal width in asinh of the standardized points. In each, f is
     interpolated at Chebyshev nodes; a point adds to the weight of a node the value of that node's
@@ -42,15 +46,19 @@ def compress(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
     return nodes.ravel(), (to_nodes.T @ moments).ravel()
 
 
-def gauss_points(z: np.ndarray, weight: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Compute nodes and weights (2, m) of sorted rows in cells, two for each cell.
+def gauss_points(
+    z: Float[np.ndarray, " rows"],
+    weight: Float[np.ndarray, " rows"],
+    starts: Bool[np.ndarray, " rows"],
+) -> Float[np.ndarray, "2 nodes"]:
+    """Compute nodes and weights of sorted rows in cells, two nodes for each cell at most.
 
-    ``starts`` (n,) marks the first row of each cell. In each cell, sums of cubic functions over the
+    ``starts`` marks the first row of each cell. In each cell, sums of cubic functions over the
     nodes equal those over the rows.
     """
     cell = np.cumsum(starts) - 1
 
-    def add(values: np.ndarray) -> np.ndarray:
+    def add(values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " cells"]:
         return np.bincount(cell, values)
 
     first = z[starts]

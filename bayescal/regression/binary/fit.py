@@ -14,6 +14,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float
 from bayescal.regression.binary.host import MANY, fit_on_host
 from bayescal.regression.binary.objective import (
     Prior,
@@ -35,12 +36,12 @@ _LARGE = 1 << 23
 
 
 class Fit(NamedTuple, Generic[ArrayT]):
-    """Fitted coefficients (batch, d), with intercepts, values and statuses (batch,)."""
+    """A batch of fits."""
 
-    intercept: ArrayT
-    coef: ArrayT
+    intercept: Float[ArrayT, " fits"]
+    coef: Float[ArrayT, "fits features"]
     #: The objective: weighted cross-entropy to the targets, in nats, plus the penalty.
-    value: ArrayT
+    value: Float[ArrayT, " fits"]
     iterations: Array | int
     #: A value of ``bayescal._core.optimize.Status``.
     status: Array | int
@@ -60,7 +61,7 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
     strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
     has_prior = problem.prior is not None or problem.intercept_prior is not None
 
-    def objective(beta: jax.Array) -> Quadratic[jax.Array]:
+    def objective(beta: Float[jax.Array, " parameters"]) -> Quadratic[jax.Array]:
         loss = (
             _negative_log_posterior(problem, unit, beta)
             if has_prior
@@ -68,7 +69,9 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         )
         return add_penalties(problem, unit, strength if lasso else None, loss, beta)
 
-    def moved(beta: jax.Array, step: jax.Array) -> jax.Array:
+    def moved(
+        beta: Float[jax.Array, " parameters"], step: Float[jax.Array, " parameters"]
+    ) -> Float[jax.Array, ""]:
         # Two products with one column are faster than one product with two.
         line = beta[0] + problem.x @ beta[1:]
         return movement(line, step[0] + problem.x @ step[1:], problem.weights)
@@ -87,7 +90,9 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
 
 
 def _negative_log_posterior(
-    problem: Regression[jax.Array], unit: jax.Array, beta: jax.Array
+    problem: Regression[jax.Array],
+    unit: Float[jax.Array, " 1+features"],
+    beta: Float[jax.Array, " 1+features"],
 ) -> Quadratic[jax.Array]:
     """Compute the potential of the NumPyro model at ``beta``, whose units are given.
 
@@ -96,7 +101,7 @@ def _negative_log_posterior(
     """
     sites = regression_sites(problem.intercept_prior, problem.prior, beta.shape[0] - 1)
 
-    def of_sites(beta: jax.Array) -> jax.Array:
+    def of_sites(beta: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
         return potential(sites, lambda _: jnp.zeros(()), beta / unit)
 
     value, gradient = jax.value_and_grad(of_sites)(beta)
@@ -195,8 +200,8 @@ def _padded(problem: Regression[Any]) -> Regression[np.ndarray]:
     )
 
 
-def on_host(x: np.ndarray, newton: bool) -> bool:
-    """Return whether fits to features (n, d) run on the host; ``newton``: by Newton's method."""
+def on_host(x: Float[np.ndarray, "rows features"], newton: bool) -> bool:
+    """Return whether fits to features run on the host; ``newton``: by Newton's method."""
     few = not newton or x.shape[1] <= MANY
     return few and (x.size < _LARGE or jax.default_backend() == "cpu")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.optimize import Minimum, Quadratic, Status, newton
+from bayescal._core.shapes import Float
 from bayescal.regression.binary.lasso import lasso_step_on_host
 from bayescal.regression.binary.objective import (
     BinaryDesign,
@@ -41,8 +42,10 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
     return minimum._replace(x=uncentered(minimum.x / unit, mean, np))
 
 
-def design_of(problem: Regression[np.ndarray]) -> tuple[BinaryDesign, np.ndarray]:
-    """Return the problem's design, and the units (1 + d,) of its columns."""
+def design_of(
+    problem: Regression[np.ndarray],
+) -> tuple[BinaryDesign[np.ndarray], Float[np.ndarray, " 1+features"]]:
+    """Return the problem's design, and the units of its columns."""
     n, d = problem.x.shape
     unit, inverse = units_of(problem)
     columns = np.empty((1 + d, n))
@@ -51,17 +54,19 @@ def design_of(problem: Regression[np.ndarray]) -> tuple[BinaryDesign, np.ndarray
     return BinaryDesign(columns, problem.targets, problem.weights), unit
 
 
-def units_of(problem: Regression[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the units (1 + d,) of the features, and their inverses (d,)."""
+def units_of(
+    problem: Regression[np.ndarray],
+) -> tuple[Float[np.ndarray, " 1+features"], Float[np.ndarray, " features"]]:
+    """Return the units of the intercept and the features, and the inverses of the latter."""
     return units(np.maximum(problem.x.max(axis=0), -problem.x.min(axis=0)), np)
 
 
 def fit_design(
     problem: Regression[np.ndarray],
-    design: BinaryDesign,
-    unit: np.ndarray,
-    begin: np.ndarray,
-    span: np.ndarray | None,
+    design: BinaryDesign[np.ndarray],
+    unit: Float[np.ndarray, " parameters"],
+    begin: Float[np.ndarray, " parameters"],
+    span: Float[np.ndarray, "parameters combinations"] | None,
 ) -> Minimum[np.ndarray]:
     """Fit from ``begin``; both ``begin`` and the result are in the columns' units.
 
@@ -82,13 +87,15 @@ def fit_design(
     all_free = problem.free is None or np.all(problem.free)
     plain = no_prior and all_free and not lasso and not np.any(problem.l2)
 
-    def objective(beta: np.ndarray) -> Quadratic[np.ndarray]:
+    def objective(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
         loss = cross_entropy_on_host(design, beta)
         if plain:
             return loss
         return add_penalties(problem, unit, strength if lasso else None, loss, beta, np)
 
-    def moved(beta: np.ndarray, step: np.ndarray) -> np.ndarray:
+    def moved(
+        beta: Float[np.ndarray, " parameters"], step: Float[np.ndarray, " parameters"]
+    ) -> Float[np.ndarray, ""]:
         # Cheap upper bound; rows are checked only if it is large.
         bound_on_move = np.abs(step) @ np.abs(columns).max(axis=1)
         return (
@@ -108,7 +115,7 @@ def fit_design(
     )
 
 
-def _guess(problem: Regression[np.ndarray]) -> np.ndarray:
+def _guess(problem: Regression[np.ndarray]) -> Float[np.ndarray, " 1+features"]:
     """Return initial coefficients, from a fit to a part of the rows if there are very many."""
     stride = len(problem.x) >> _ROWS_OF_GUESS
     if stride > 4:
@@ -120,8 +127,10 @@ def _guess(problem: Regression[np.ndarray]) -> np.ndarray:
     return start(problem, np)
 
 
-def span_of(problem: Regression[np.ndarray], design: BinaryDesign) -> np.ndarray | None:
-    """Return combinations (p, r) that span the columns, or None if these are independent.
+def span_of(
+    problem: Regression[np.ndarray], design: BinaryDesign[np.ndarray]
+) -> Float[np.ndarray, "parameters combinations"] | None:
+    """Return combinations that span the columns, or None if these are independent.
 
     They are computed only if no penalty or prior decides between dependent columns.
     """
@@ -137,8 +146,10 @@ def is_settled(problem: Regression[np.ndarray], columns: int) -> bool:
     return bool(settled or problem.free is not None or columns < 3)
 
 
-def span_of_gram(gram: np.ndarray, total: float) -> np.ndarray | None:
-    """As ``span_of``, from weighted products (p, p) of columns and the sum of weights."""
+def span_of_gram(
+    gram: Float[np.ndarray, "parameters parameters"], total: float
+) -> Float[np.ndarray, "parameters combinations"] | None:
+    """As ``span_of``, from weighted products of columns and the sum of weights."""
     size = np.sqrt(np.diagonal(gram))
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(gram / size / size[:, None])
@@ -149,7 +160,9 @@ def span_of_gram(gram: np.ndarray, total: float) -> np.ndarray | None:
 
 
 def _lbfgs(
-    problem: Regression[np.ndarray], design: BinaryDesign, unit: np.ndarray
+    problem: Regression[np.ndarray],
+    design: BinaryDesign[np.ndarray],
+    unit: Float[np.ndarray, " parameters"],
 ) -> Minimum[np.ndarray]:
     """Minimize without Hessians, by SciPy's L-BFGS-B."""
     from scipy.optimize import minimize
@@ -159,7 +172,9 @@ def _lbfgs(
     size = np.where(size > 0, size, 1.0)
     free = np.ones(len(size)) if problem.free is None else np.asarray(problem.free, float)
 
-    def objective(scaled: np.ndarray) -> tuple[float, np.ndarray]:
+    def objective(
+        scaled: Float[np.ndarray, " parameters"],
+    ) -> tuple[float, Float[np.ndarray, " parameters"]]:
         beta = scaled / size
         loss, gradient = loss_and_gradient_on_host(design, beta)
         value, slope, _ = penalty_terms(problem, unit, beta, np)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.directions import Direction
+from bayescal._core.shapes import Bool, Float
 
 #: Relative excess of a slope at zero over the strength that counts as rounding.
 _EXCESS = 1e-10
@@ -13,7 +14,7 @@ _TOGETHER = 0.3
 _EPS = np.finfo(float).eps
 
 
-def lasso_step_on_host(strength: np.ndarray) -> Direction:
+def lasso_step_on_host(strength: Float[np.ndarray, " parameters"]) -> Direction:
     """Minimize a quadratic model plus ``sum(strength * |x|)`` exactly, by an active set.
 
     It replaces ``bayescal._core.directions.lasso_step``, whose coordinate descent is slow if
@@ -21,8 +22,10 @@ def lasso_step_on_host(strength: np.ndarray) -> Direction:
     """
 
     def direction(
-        hessian: np.ndarray, gradient: np.ndarray, x: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+        hessian: Float[np.ndarray, "parameters parameters"],
+        gradient: Float[np.ndarray, " parameters"],
+        x: Float[np.ndarray, " parameters"],
+    ) -> tuple[Float[np.ndarray, " parameters"], Float[np.ndarray, ""]]:
         try:
             z = _minimize(hessian, gradient, x, strength)
         except np.linalg.LinAlgError:
@@ -41,8 +44,11 @@ def lasso_step_on_host(strength: np.ndarray) -> Direction:
 
 
 def _minimize(
-    hessian: np.ndarray, gradient: np.ndarray, x: np.ndarray, strength: np.ndarray
-) -> np.ndarray | None:
+    hessian: Float[np.ndarray, "parameters parameters"],
+    gradient: Float[np.ndarray, " parameters"],
+    x: Float[np.ndarray, " parameters"],
+    strength: Float[np.ndarray, " parameters"],
+) -> Float[np.ndarray, " parameters"] | None:
     """Minimize gradient . (z - x) + (z - x)' hessian (z - x) / 2 + sum(strength * |z|).
 
     Returns None if rounding prevents it; Newton's method then improves the Hessian's condition.
@@ -93,8 +99,12 @@ def _minimize(
 
 
 def _best_fraction(
-    block: np.ndarray, drift: np.ndarray, move: np.ndarray, here: np.ndarray, strength: np.ndarray
-) -> tuple[float, np.ndarray]:
+    block: Float[np.ndarray, "active active"],
+    drift: Float[np.ndarray, " active"],
+    move: Float[np.ndarray, " active"],
+    here: Float[np.ndarray, " active"],
+    strength: Float[np.ndarray, " active"],
+) -> tuple[float, Bool[np.ndarray, " active"]]:
     """Return the best fraction of a move, 1 or up to where coordinates become zero; and which.
 
     ``drift`` is the slope at ``here``, including the absolute penalty.

@@ -16,6 +16,7 @@ from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Quadratic
+from bayescal._core.shapes import Float, Shaped
 
 #: Size of features below which they count as zero.
 _TINY = 1e-150
@@ -35,17 +36,17 @@ class Distribution(Protocol):
 
 
 class Regression(NamedTuple, Generic[ArrayT]):
-    """One regression on features (n, d); rows with zero weight (n,) are ignored."""
+    """A regression, or a batch of them; rows with zero weight are ignored."""
 
-    x: ArrayT
-    #: Probabilities (n,) of class 1 to fit, in [0, 1].
-    targets: ArrayT
-    weights: ArrayT
-    #: Strengths of the penalties l1 |coef| + l2 coef**2 / 2; the second may be (d,).
-    l1: ArrayT | float
-    l2: ArrayT | float
-    #: (1 + d,): one if the intercept or a coefficient is fitted, zero if it is fixed at zero.
-    free: ArrayT | None = None
+    x: Float[ArrayT, "*fits rows features"]
+    #: Probabilities of class 1 to fit, in [0, 1].
+    targets: Float[ArrayT, "*fits rows"]
+    weights: Float[ArrayT, "*fits rows"]
+    #: Strengths of the penalties l1 |coef| + l2 coef**2 / 2.
+    l1: Float[ArrayT, " *fits"] | float
+    l2: Float[ArrayT, " *fits"] | Float[ArrayT, "*fits features"] | float
+    #: One if the intercept or a coefficient is fitted, zero if it is fixed at zero.
+    free: Shaped[ArrayT, "*fits 1+features"] | None = None
     #: Prior of each coefficient: a ``Prior`` for fits on the host, a NumPyro distribution for
     #: compiled ones.
     prior: Prior | Distribution | None = None
@@ -62,7 +63,7 @@ class Prior(NamedTuple):
     scale: Array | float
     cauchy: Array | float
 
-    def loss(self, b: np.ndarray) -> Terms[np.ndarray]:
+    def loss(self, b: Float[np.ndarray, " *points"]) -> Terms[Float[np.ndarray, " *points"]]:
         """Compute the negative log density at ``b`` and its first two derivatives."""
         z = (b - self.center) / self.scale
         square = z * z
@@ -75,9 +76,12 @@ class Prior(NamedTuple):
 
 
 def row_terms(
-    line: ArrayT, targets: ArrayT | float, weights: ArrayT, xp: ModuleType
-) -> Terms[ArrayT]:
-    """Compute the weighted loss (n,) at log odds (n,), and its first two derivatives.
+    line: Float[ArrayT, "*fits rows"],
+    targets: Float[ArrayT, "*fits rows"] | float,
+    weights: Float[ArrayT, "*fits rows"],
+    xp: ModuleType,
+) -> Terms[Float[ArrayT, "*fits rows"]]:
+    """Compute the weighted loss at log odds, and its first two derivatives.
 
     The loss of a row is log(1 + exp(f)) - t f, the cross-entropy: for a soft target its minimum is
     the target's entropy.
@@ -97,8 +101,10 @@ def row_terms(
 
 
 def _row_terms_on_host(
-    line: np.ndarray, targets: np.ndarray | float, weights: np.ndarray
-) -> Terms[np.ndarray]:
+    line: Float[np.ndarray, "*fits rows"],
+    targets: Float[np.ndarray, "*fits rows"] | float,
+    weights: Float[np.ndarray, "*fits rows"],
+) -> Terms[Float[np.ndarray, "*fits rows"]]:
     """As ``row_terms``, with few arrays: more would not fit in the processor's cache."""
     small = np.abs(line)
     np.exp(np.negative(small, out=small), out=small)
@@ -117,7 +123,9 @@ def _row_terms_on_host(
     return loss, residual, larger
 
 
-def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[jax.Array]:
+def cross_entropy(
+    problem: Regression[jax.Array], beta: Float[jax.Array, " 1+features"]
+) -> Quadratic[jax.Array]:
     """Compute the weighted cross-entropy at (intercept, coef...) and its derivatives."""
     x, d = problem.x, problem.x.shape[1]
     # A sum over columns, elementwise, is fast for few and small problems under ``vmap``.
@@ -139,15 +147,17 @@ def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[
     return Quadratic(jnp.sum(loss), gradient, hessian)
 
 
-class BinaryDesign(NamedTuple):
-    """Data of two classes for NumPy: columns (1 + d, n), ones and features in their units."""
+class BinaryDesign(NamedTuple, Generic[ArrayT]):
+    """Data of two classes; columns are ones and features in their units."""
 
-    columns: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray
+    columns: Float[ArrayT, "parameters rows"]
+    targets: Float[ArrayT, " rows"]
+    weights: Float[ArrayT, " rows"]
 
 
-def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[np.ndarray]:
+def cross_entropy_on_host(
+    design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
+) -> Quadratic[np.ndarray]:
     """As :func:`cross_entropy`, with NumPy, in blocks that fit in the processor's cache."""
     p = len(beta)
     value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
@@ -159,8 +169,10 @@ def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[n
     return Quadratic(cast("np.ndarray", value), gradient, hessian)
 
 
-def products(columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Compute the weighted sums (p, p) over rows of products of columns (p, n)."""
+def products(
+    columns: Float[np.ndarray, "parameters rows"], weights: Float[np.ndarray, " rows"]
+) -> Float[np.ndarray, "parameters parameters"]:
+    """Compute the weighted sums over rows of products of columns."""
     p = len(columns)
     if p > _PAIRS:
         root = columns * np.sqrt(weights)
@@ -174,8 +186,10 @@ def products(columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return sums
 
 
-def loss_and_gradient_on_host(design: BinaryDesign, beta: np.ndarray) -> tuple[float, np.ndarray]:
-    """Compute the cross-entropy and its gradient (p,), in blocks."""
+def loss_and_gradient_on_host(
+    design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
+) -> tuple[float, Float[np.ndarray, " parameters"]]:
+    """Compute the cross-entropy and its gradient, in blocks."""
     value, gradient = 0.0, np.zeros(len(beta))
     for columns, (loss, residual, _) in _blocks(design, beta):
         value += loss.sum()
@@ -184,8 +198,8 @@ def loss_and_gradient_on_host(design: BinaryDesign, beta: np.ndarray) -> tuple[f
 
 
 def _blocks(
-    design: BinaryDesign, beta: np.ndarray
-) -> Iterator[tuple[np.ndarray, Terms[np.ndarray]]]:
+    design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
+) -> Iterator[tuple[Float[np.ndarray, "parameters block"], Terms[Float[np.ndarray, " block"]]]]:
     """Yield columns and :func:`row_terms` of blocks of rows."""
     for part in slices(design.columns.shape[1], _BLOCK):
         columns = design.columns[:, part]
@@ -193,12 +207,14 @@ def _blocks(
 
 
 def penalty_terms(
-    problem: Regression[ArrayT], unit: ArrayT, beta: ArrayT, xp: ModuleType
-) -> Terms[ArrayT]:
+    problem: Regression[ArrayT],
+    unit: Float[ArrayT, " 1+features"],
+    beta: Float[ArrayT, " 1+features"],
+    xp: ModuleType,
+) -> tuple[Float[ArrayT, ""], Float[ArrayT, " 1+features"], Float[ArrayT, " 1+features"]]:
     """Compute squared penalty and negative log priors of ``beta / unit``, and two derivatives.
 
-    Features were divided by ``unit`` (1 + d,); the derivatives (1 + d,) are with respect to
-    ``beta``.
+    Features were divided by ``unit``; the derivatives are with respect to ``beta``.
     """
     d = beta.shape[0] - 1
     diagonal = xp.concatenate([xp.zeros(1), xp.broadcast_to(problem.l2, (d,))]) / unit**2
@@ -217,15 +233,15 @@ def penalty_terms(
 
 def add_penalties(
     problem: Regression[ArrayT],
-    unit: ArrayT,
-    strength: ArrayT | None,
+    unit: Float[ArrayT, " 1+features"],
+    strength: Float[ArrayT, " 1+features"] | None,
     loss: Quadratic[ArrayT],
-    beta: ArrayT,
+    beta: Float[ArrayT, " 1+features"],
     xp: ModuleType = jnp,
 ) -> Quadratic[ArrayT]:
     """Add the :func:`penalty_terms` to a loss, and the absolute penalty to its value only.
 
-    ``strength`` (1 + d,) is that of the absolute penalty of ``beta``, None to omit it. Derivatives
+    ``strength`` is that of the absolute penalty of ``beta``, None to omit it. Derivatives
     of coefficients that are not free are removed.
     """
     value, gradient, diagonal = penalty_terms(problem, unit, beta, xp)
@@ -242,8 +258,10 @@ def add_penalties(
     return total._replace(value=total.value + xp.sum(strength * abs(beta)))
 
 
-def units(largest: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
-    """Return powers of two (1 + d,) near the ``largest`` sizes (d,) of features, and inverses.
+def units(
+    largest: Float[ArrayT, " features"], xp: ModuleType = jnp
+) -> tuple[Float[ArrayT, " 1+features"], Float[ArrayT, " features"]]:
+    """Return powers of two near the ``largest`` sizes of features, and inverses.
 
     In these units no square over- or underflows. The unit of the intercept is one. Features below
     1e-150 count as zero: their inverse unit is zero.
@@ -256,8 +274,8 @@ def units(largest: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
 
 def centered(
     problem: Regression[ArrayT], xp: ModuleType = jnp
-) -> tuple[Regression[ArrayT], ArrayT]:
-    """Subtract their means (d,) from the features; return the problem and the means.
+) -> tuple[Regression[ArrayT], Float[ArrayT, " features"]]:
+    """Subtract their means from the features; return the problem and the means.
 
     Far from zero, columns would differ from the intercept's by less than rounding. The means are
     zero if the intercept has a prior or is not free, and for columns that do not vary.
@@ -283,12 +301,14 @@ def centered(
     return problem._replace(x=xp.where(constant, 0.0, deviation)), mean
 
 
-def uncentered(beta: ArrayT, mean: ArrayT, xp: ModuleType = jnp) -> ArrayT:
-    """Return intercept and coefficients (1 + d,) for features that are not centered."""
+def uncentered(
+    beta: Float[ArrayT, " 1+features"], mean: Float[ArrayT, " features"], xp: ModuleType = jnp
+) -> Float[ArrayT, " 1+features"]:
+    """Return intercept and coefficients for features that are not centered."""
     return xp.concatenate([beta[:1] - (beta[1:] @ mean)[None], beta[1:]])
 
 
-def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> ArrayT:
+def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> Float[ArrayT, " 1+features"]:
     """Return initial coefficients: no slope, and the intercept of the mean target."""
     total = xp.sum(problem.weights)
     mean = problem.weights @ problem.targets / xp.where(total > 0, total, 1)
@@ -298,6 +318,11 @@ def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> ArrayT:
     return beta if problem.free is None else beta * problem.free
 
 
-def movement(line: ArrayT, step: ArrayT, weights: ArrayT, xp: ModuleType = jnp) -> ArrayT:
-    """Compute the largest relative change of a row's log odds ``line`` (n,) by ``step`` (n,)."""
+def movement(
+    line: Float[ArrayT, " rows"],
+    step: Float[ArrayT, " rows"],
+    weights: Float[ArrayT, " rows"],
+    xp: ModuleType = jnp,
+) -> Float[ArrayT, ""]:
+    """Compute the largest relative change of a row's log odds ``line`` by ``step``."""
     return xp.max(xp.where(weights > 0, abs(step) / (1 + abs(line)), 0))

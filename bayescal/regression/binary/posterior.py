@@ -18,6 +18,7 @@ from bayescal._core.nuts import run_chains
 from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float
 from bayescal.regression.binary.compress import NODES, compress
 from bayescal.regression.binary.objective import (
     BinaryDesign,
@@ -34,46 +35,47 @@ _WARMUP = 200
 
 
 class Target(NamedTuple):
-    """The posterior of u (p,), where coefficients are exp(u) if ``positive`` (p,) is one, else u.
+    """The posterior of u, where coefficients are exp(u) if ``positive`` is one, else u.
 
-    If there is an intercept, one column of the design is ones. The design is None if the likelihood
-    is given by its ``Sums``. The NumPyro distribution is the prior of those u for which
-    ``distributed`` (p,) is one, in place of ``prior``.
+    If there is an intercept, one column of the design is ones. The NumPyro distribution is the
+    prior of those u for which ``distributed`` is one, in place of ``prior``.
     """
 
-    design: BinaryDesign
-    positive: Array
+    design: BinaryDesign[np.ndarray]
+    positive: Float[Array, " parameters"]
     prior: Prior
     distribution: Distribution | None = None
-    distributed: Array | None = None
+    distributed: Float[Array, " parameters"] | None = None
     #: Makes the sites of the NumPyro model; None: of its name for each parameter.
     sites: Callable[[], Sites] | None = None
 
 
 class ScoreColumns(NamedTuple):
-    """Scores (n,) of which all columns are smooth functions: ``columns(scores)`` (p, n)."""
+    """Scores of which all columns are smooth functions: ``columns(scores)``."""
 
-    scores: np.ndarray
-    columns: Callable[[np.ndarray], np.ndarray]
+    scores: Float[np.ndarray, " rows"]
+    columns: Callable[[Float[np.ndarray, " rows"]], Float[np.ndarray, "parameters rows"]]
 
 
 class Sums(NamedTuple):
     """The log likelihood theta . linear - sum(weights * softplus(theta @ columns))."""
 
-    columns: Array
-    weights: Array
-    linear: Array
+    columns: Float[Array, "parameters points"]
+    weights: Float[Array, " points"]
+    linear: Float[Array, " parameters"]
 
-    def loss(self, theta: jax.Array) -> jax.Array:
-        """Compute the negative log likelihood of theta (p,)."""
+    def loss(self, theta: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
+        """Compute the negative log likelihood of theta."""
         return jnp.sum(self.weights * _softplus(theta @ self.columns)) - theta @ self.linear
 
 
-def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
-    """Find the mode of u, and the Hessian (p, p) of the negative log posterior there."""
+def find_mode(
+    target: Target,
+) -> tuple[Minimum[np.ndarray], Float[np.ndarray, "parameters parameters"]]:
+    """Find the mode of u, and the Hessian of the negative log posterior there."""
     positive = target.positive > 0
 
-    def objective(u: np.ndarray) -> Quadratic[np.ndarray]:
+    def objective(u: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
         theta = _constrain(target, u)
         slope = np.where(positive, theta, 1.0)
         loss = cross_entropy_on_host(target.design, theta)
@@ -98,8 +100,12 @@ def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
         return minimum, objective(minimum.x).hessian
 
 
-def _prior_terms(target: Target, u: np.ndarray) -> Terms[np.ndarray]:
-    """Compute the negative log prior of ``u``, and its first two derivatives (p,)."""
+def _prior_terms(
+    target: Target, u: Float[np.ndarray, " parameters"]
+) -> tuple[
+    Float[np.ndarray, ""], Float[np.ndarray, " parameters"], Float[np.ndarray, " parameters"]
+]:
+    """Compute the negative log prior of ``u``, and its first two derivatives."""
     terms = target.prior.loss(u)
     if target.distribution is not None and target.distributed is not None:
         with float64():
@@ -110,10 +116,12 @@ def _prior_terms(target: Target, u: np.ndarray) -> Terms[np.ndarray]:
 
 
 @jax.jit
-def _prior_loss_compiled(law: Distribution, b: jax.Array) -> Terms[jax.Array]:
+def _prior_loss_compiled(
+    law: Distribution, b: Float[jax.Array, " parameters"]
+) -> Terms[Float[jax.Array, " parameters"]]:
     """Compute the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
 
-    def loss(value: jax.Array) -> jax.Array:
+    def loss(value: Float[jax.Array, ""]) -> Float[jax.Array, ""]:
         with jax.numpy_dtype_promotion("standard"):
             return -law.log_prob(value)
 
@@ -121,7 +129,9 @@ def _prior_loss_compiled(law: Distribution, b: jax.Array) -> Terms[jax.Array]:
     return jax.vmap(loss)(b), jax.vmap(slope)(b), jax.vmap(jax.grad(slope))(b)
 
 
-def triangle(hessian: np.ndarray) -> np.ndarray:
+def triangle(
+    hessian: Float[np.ndarray, "parameters parameters"],
+) -> Float[np.ndarray, "parameters parameters"]:
     """Return F with F F' the inverse of the Hessian, after adding a ridge until it is positive."""
     ridge, p = 0.0, len(hessian)
     mean = max(float(np.trace(hessian)) / p, 1e-300)
@@ -145,7 +155,7 @@ def sample(
     factor, status = triangle(hessian), int(mode.status)
     sums = _sums(target, mode.x, factor, scored)
 
-    def log_density(u: np.ndarray) -> np.ndarray:
+    def log_density(u: Float[np.ndarray, "draws parameters"]) -> Float[np.ndarray, " draws"]:
         with float64():
             prior = _prior_value(target, u)
         return _log_likelihoods(sums, _constrain(target, u)) - prior
@@ -161,8 +171,10 @@ def sample(
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
 
 
-def _prior_value(target: Target, u: np.ndarray) -> np.ndarray:
-    """Compute the negative log prior (...) of u (..., p)."""
+def _prior_value(
+    target: Target, u: Float[np.ndarray, "*draws parameters"]
+) -> Float[np.ndarray, " *draws"]:
+    """Compute the negative log prior of u."""
     terms = target.prior.loss(u)[0]
     if target.distribution is not None and target.distributed is not None:
         with jax.numpy_dtype_promotion("standard"):
@@ -171,20 +183,22 @@ def _prior_value(target: Target, u: np.ndarray) -> np.ndarray:
     return terms.sum(axis=-1)
 
 
-def _constrain(target: Target, u: np.ndarray) -> np.ndarray:
+def _constrain(
+    target: Target, u: Float[np.ndarray, "*draws parameters"]
+) -> Float[np.ndarray, "*draws parameters"]:
     positive = np.asarray(target.positive) > 0
     return np.where(positive, np.exp(np.where(positive, u, 0.0)), u)
 
 
 @jax.custom_jvp
-def _softplus(line: jax.Array) -> jax.Array:
+def _softplus(line: Float[jax.Array, " *points"]) -> Float[jax.Array, " *points"]:
     return jnp.maximum(line, 0) + jnp.log1p(jnp.exp(-jnp.abs(line)))
 
 
 @_softplus.defjvp
 def _softplus_jvp(
-    primals: tuple[jax.Array], tangents: tuple[jax.Array]
-) -> tuple[jax.Array, jax.Array]:
+    primals: tuple[Float[jax.Array, " *points"]], tangents: tuple[Float[jax.Array, " *points"]]
+) -> tuple[Float[jax.Array, " *points"], Float[jax.Array, " *points"]]:
     # Written by hand, so that value and derivative share one exponential.
     (line,) = primals
     small = jnp.exp(-jnp.abs(line))
@@ -193,8 +207,8 @@ def _softplus_jvp(
     return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
 
 
-def _loss(u: jax.Array, sums: Sums, sites: Sites) -> jax.Array:
-    """Compute the potential of the NumPyro model at u (p,)."""
+def _loss(u: Float[jax.Array, " parameters"], sums: Sums, sites: Sites) -> Float[jax.Array, ""]:
+    """Compute the potential of the NumPyro model at u."""
     return potential(sites, sums.loss, u)
 
 
@@ -212,8 +226,8 @@ def _whitened(loss: Callable[..., jax.Array]) -> Callable[..., Callable[[jax.Arr
 def sample_whitened(
     loss: Callable[..., jax.Array],
     arguments: tuple[object, ...],
-    mode: np.ndarray,
-    factor: np.ndarray,
+    mode: Float[np.ndarray, " parameters"],
+    factor: Float[np.ndarray, "parameters parameters"],
     num_samples: int,
     seed: int,
     status: int = 0,
@@ -243,7 +257,10 @@ def sample_whitened(
 
 
 def _sums(
-    target: Target, mode: np.ndarray, factor: np.ndarray, scored: ScoreColumns | None
+    target: Target,
+    mode: Float[np.ndarray, " parameters"],
+    factor: Float[np.ndarray, "parameters parameters"],
+    scored: ScoreColumns | None,
 ) -> Sums:
     """Return the sums over rows, or over nodes if the likelihood agrees to 1e-6."""
     design = target.design
@@ -263,13 +280,19 @@ def _sums(
     return Sums(columns, np.pad(design.weights, (0, length - n)), linear)
 
 
-def _softplus_sums(thetas: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _softplus_sums(
+    thetas: Float[np.ndarray, "draws parameters"],
+    columns: Float[np.ndarray, "parameters points"],
+    weights: Float[np.ndarray, " points"],
+) -> Float[np.ndarray, " draws"]:
     lines = (theta @ columns for theta in thetas)
     return np.array([weights @ np.logaddexp(0, line) for line in lines])
 
 
-def _log_likelihoods(sums: Sums, thetas: np.ndarray) -> np.ndarray:
-    """Compute log likelihoods (s,) at parameters (s, p), with errors below 1e-7 of the weights."""
+def _log_likelihoods(
+    sums: Sums, thetas: Float[np.ndarray, "draws parameters"]
+) -> Float[np.ndarray, " draws"]:
+    """Compute log likelihoods, with errors below 1e-7 of the weights."""
     columns, weights, linear = sums
     size = np.abs(thetas @ columns)
     # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term needs only single precision.

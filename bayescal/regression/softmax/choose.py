@@ -7,6 +7,7 @@ import numpy as np
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Bool, Float, Int
 from bayescal.regression.softmax.fit import fit_many, fit_on_host
 from bayescal.regression.softmax.objective import Design, logit_update
 
@@ -17,9 +18,12 @@ _NUMBERS_AT_ONCE = 1 << 28
 
 
 def out_of_fold_losses(
-    design: Design[np.ndarray], penalties: np.ndarray, folds: np.ndarray, start: np.ndarray
-) -> np.ndarray:
-    """Compute mean held-out cross-entropies (g, f) for penalties (g, p) and each fold.
+    design: Design[np.ndarray],
+    penalties: Float[np.ndarray, "candidates parameters"],
+    folds: Int[np.ndarray, " rows"],
+    start: Float[np.ndarray, " parameters"],
+) -> Float[np.ndarray, "candidates folds"]:
+    """Compute mean held-out cross-entropies for all penalties and each fold.
 
     Neighboring penalties should be similar, strong ones first: on the host each fit starts from the
     previous one. On an accelerator fits run side by side in one program.
@@ -31,9 +35,12 @@ def out_of_fold_losses(
 
 
 def _along(
-    design: Design[np.ndarray], penalties: np.ndarray, left_out: np.ndarray, start: np.ndarray
-) -> np.ndarray:
-    """Compute losses (g,) of the held-out rows, one fit after the other."""
+    design: Design[np.ndarray],
+    penalties: Float[np.ndarray, "candidates parameters"],
+    left_out: Bool[np.ndarray, " rows"],
+    start: Float[np.ndarray, " parameters"],
+) -> Float[np.ndarray, " candidates"]:
+    """Compute losses of the held-out rows, one fit after the other."""
     kept, other = design.rows(~left_out), design.rows(left_out)
     losses, theta, prepared = np.empty(len(penalties)), start, None
     for number, penalty in enumerate(penalties):
@@ -43,7 +50,7 @@ def _along(
     return losses
 
 
-def mean_loss(design: Design[np.ndarray], theta: np.ndarray) -> float:
+def mean_loss(design: Design[np.ndarray], theta: Float[np.ndarray, " parameters"]) -> float:
     """Compute the weighted mean cross-entropy."""
     logs = log_softmax(design.offset + logit_update(design, theta))
     logs = logs[np.arange(len(design.y)), design.y]
@@ -52,11 +59,11 @@ def mean_loss(design: Design[np.ndarray], theta: np.ndarray) -> float:
 
 def _side_by_side(
     design: Design[np.ndarray],
-    penalties: np.ndarray,
-    folds: np.ndarray,
-    numbers: np.ndarray,
-    start: np.ndarray,
-) -> np.ndarray:
+    penalties: Float[np.ndarray, "candidates parameters"],
+    folds: Int[np.ndarray, " rows"],
+    numbers: Int[np.ndarray, " folds"],
+    start: Float[np.ndarray, " parameters"],
+) -> Float[np.ndarray, "candidates folds"]:
     g, f = len(penalties), len(numbers)
     weights = np.stack([np.where(folds == number, 0.0, design.weights) for number in numbers])
     candidate, fold = (part.ravel() for part in np.meshgrid(range(g), range(f), indexing="ij"))

@@ -13,6 +13,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimize import Minimum
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Bool, Float
 from bayescal.regression.softmax.objective import (
     Design,
     HostEvaluator,
@@ -36,8 +37,11 @@ class Prepared(NamedTuple):
 
 
 def is_unbounded(
-    design: Design[ArrayT], penalty: ArrayT, theta: ArrayT, here: Point[ArrayT, ArrayT]
-) -> ArrayT:
+    design: Design[ArrayT],
+    penalty: Float[ArrayT, " parameters"],
+    theta: Float[ArrayT, " parameters"],
+    here: Point[ArrayT, ArrayT],
+) -> Bool[ArrayT, ""]:
     """Return whether an approximate Newton step would still change logits by a hundredth."""
     method, sizes = choices(design, penalty)[0], design.sizes
     inverse = method.invert(method.measure(design, here.state), penalty, sizes)
@@ -48,8 +52,8 @@ def is_unbounded(
 
 def fit_on_host(
     design: Design[np.ndarray],
-    penalty: np.ndarray,
-    start: np.ndarray | None = None,
+    penalty: Float[np.ndarray, " parameters"],
+    start: Float[np.ndarray, " parameters"] | None = None,
     prepared: Prepared | None = None,
     tolerance: float = _TOLERANCE,
     limits: bool = True,
@@ -66,13 +70,15 @@ def fit_on_host(
     if prepared is not None:
         methods = methods[methods.index(prepared.method) :]
 
-    def prepare(probs: np.ndarray) -> Prepared:
+    def prepare(probs: Float[np.ndarray, "rows classes"]) -> Prepared:
         # The cheap approximation comes first, the precise one if that did not suffice.
         method = methods.pop(0) if len(methods) > 1 else methods[0]
         data = method.measure(design, probs)
         return Prepared(method, data, method.invert(data, penalty, sizes))
 
-    def precondition(ready: Prepared, vector: np.ndarray) -> np.ndarray:
+    def precondition(
+        ready: Prepared, vector: Float[np.ndarray, " parameters"]
+    ) -> Float[np.ndarray, " parameters"]:
         return ready.method.apply(ready.inverse, vector, sizes)
 
     free = limits and not penalty.all()
@@ -95,25 +101,38 @@ def fit_on_host(
 
 @jax.jit
 def fit_many(
-    design: Design[jax.Array], weights: jax.Array, penalty: jax.Array, start: jax.Array
+    design: Design[jax.Array],
+    weights: Float[jax.Array, "fits rows"],
+    penalty: Float[jax.Array, "fits parameters"],
+    start: Float[jax.Array, "fits parameters"],
 ) -> Minimum[jax.Array]:
-    """Fit a batch to the same rows, with weights (b, n), penalties (b, p) and starts (b, p)."""
+    """Fit a batch to the same rows, with different weights, penalties and starts."""
 
-    def one(weights: jax.Array, penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
+    def one(
+        weights: Float[jax.Array, " rows"],
+        penalty: Float[jax.Array, " parameters"],
+        start: Float[jax.Array, " parameters"],
+    ) -> Minimum[jax.Array]:
         return fit_one(design._replace(weights=weights), penalty, start)
 
     return jax.vmap(one)(weights, penalty, start)
 
 
 @jax.jit
-def fit_one(design: Design[jax.Array], penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
+def fit_one(
+    design: Design[jax.Array],
+    penalty: Float[jax.Array, " parameters"],
+    start: Float[jax.Array, " parameters"],
+) -> Minimum[jax.Array]:
     """Fit one regression in one compiled program."""
     method, sizes = choices(design, penalty)[-1], design.sizes
 
-    def prepare(probs: jax.Array) -> object:
+    def prepare(probs: Float[jax.Array, "rows classes"]) -> object:
         return method.invert(method.measure(design, probs), penalty, sizes)
 
-    def precondition(inverse: object, vector: jax.Array) -> jax.Array:
+    def precondition(
+        inverse: object, vector: Float[jax.Array, " parameters"]
+    ) -> Float[jax.Array, " parameters"]:
         return method.apply(inverse, vector, sizes)
 
     product = partial(multiply, design, penalty)
@@ -127,7 +146,11 @@ def fit_one(design: Design[jax.Array], penalty: jax.Array, start: jax.Array) -> 
     )[0]
 
 
-def fit(design: Design[Any], penalty: np.ndarray, start: np.ndarray) -> Minimum[np.ndarray]:
+def fit(
+    design: Design[Any],
+    penalty: Float[np.ndarray, " parameters"],
+    start: Float[np.ndarray, " parameters"],
+) -> Minimum[np.ndarray]:
     """Fit on the host if the rows are there, else in one program of JAX in double precision."""
     if on_host(design.offset):
         return fit_on_host(design, penalty, start)[0]

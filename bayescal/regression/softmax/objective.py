@@ -16,6 +16,7 @@ from bayescal._core.arrays import ArrayT, matmul, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.newton_cg import Point
+from bayescal._core.shapes import Float, Shaped
 from bayescal._core.threads import core_count
 
 #: Elements of a block of rows on the host, which fits in the processor's cache, with one thread and
@@ -40,18 +41,19 @@ class Design(NamedTuple, Generic[ArrayT]):
     """Rows, and the inputs of their logits.
 
     The logits of a row are ``offset + W f + v x + (t . s) x``, elementwise in x, with parameters
-    W (k, m), v (k,) and t (r,) that are zero for the identity. Rows with zero weight (n,) are
+    W (classes, features), v and t that are zero for the identity. Rows with zero weight are
     ignored.
     """
 
-    offset: ArrayT
-    y: ArrayT
-    weights: ArrayT
-    #: f above (n, m), with at least a column of ones for an intercept.
-    features: ArrayT
-    x: ArrayT | None = None
-    #: s above (n, r), common to all classes; needs ``x``.
-    shared: ArrayT | None = None
+    offset: Float[ArrayT, "*batch rows classes"]
+    #: Positions of the labels among the classes; anything where only logits are computed.
+    y: Shaped[ArrayT, "*batch rows"]
+    weights: Float[ArrayT, "*batch rows"]
+    #: f above, with at least a column of ones for an intercept.
+    features: Float[ArrayT, "*batch rows features"]
+    x: Float[ArrayT, "*batch rows classes"] | None = None
+    #: s above, common to all classes; needs ``x``.
+    shared: Float[ArrayT, "*batch rows shared"] | None = None
 
     @property
     def sizes(self) -> Sizes:
@@ -71,36 +73,38 @@ class Design(NamedTuple, Generic[ArrayT]):
 
 
 class Parameters(NamedTuple, Generic[ArrayT]):
-    """Parameters (..., p) split into W (..., k, m), v (..., k) and t (..., r)."""
+    """Parameters split into W, v, which may be empty, and t, or what belongs to these."""
 
-    matrix: ArrayT
-    diagonal: ArrayT
-    shared: ArrayT
+    matrix: Shaped[ArrayT, "*draws classes features"]
+    diagonal: Shaped[ArrayT, "*draws diagonal"]
+    shared: Shaped[ArrayT, "*draws shared"] | Shaped[ArrayT, "shared shared"]
 
 
-def split(theta: ArrayT, sizes: Sizes) -> Parameters[ArrayT]:
-    """Split parameters (..., p) into their parts."""
+def split(theta: Shaped[ArrayT, "*draws parameters"], sizes: Sizes) -> Parameters[ArrayT]:
+    """Split parameters into their parts."""
     k, m, d, _ = sizes
     matrix = namespace(theta).reshape(theta[..., : k * m], (*theta.shape[:-1], k, m))
     return Parameters(matrix, theta[..., k * m : k * m + d], theta[..., k * m + d :])
 
 
-def join(parts: Parameters[ArrayT], xp: ModuleType) -> ArrayT:
-    """Join parts (matrices last) to parameters (..., p)."""
+def join(parts: Parameters[ArrayT], xp: ModuleType) -> Shaped[ArrayT, "*draws parameters"]:
+    """Join parts to parameters."""
     matrix = parts.matrix
     flat = matrix.reshape(*matrix.shape[:-2], -1)
     return xp.concatenate([flat, parts.diagonal, parts.shared], axis=-1)
 
 
-def by_class(parts: Parameters[ArrayT], xp: ModuleType) -> ArrayT:
-    """Return the parameters of each class (k, m + d'): its row of the matrix and its diagonal."""
+def by_class(parts: Parameters[ArrayT], xp: ModuleType) -> Shaped[ArrayT, "classes inputs"]:
+    """Return the parameters of each class: its row of the matrix and its diagonal."""
     if not parts.diagonal.shape[0]:
         return parts.matrix
     return xp.concatenate([parts.matrix, parts.diagonal[:, None]], axis=1)
 
 
 def from_class_blocks(
-    blocks: ArrayT, sizes: Sizes, shared: ArrayT | None = None
+    blocks: Shaped[ArrayT, "classes inputs"],
+    sizes: Sizes,
+    shared: Shaped[ArrayT, " shared"] | None = None,
 ) -> Parameters[ArrayT]:
     """Invert :func:`by_class`."""
     _, m, d, _ = sizes
@@ -110,8 +114,10 @@ def from_class_blocks(
     )
 
 
-def logit_update(design: Design[ArrayT], theta: ArrayT, sizes: Sizes | None = None) -> ArrayT:
-    """Compute what parameters (..., p) add to the logits: (..., n, k).
+def logit_update(
+    design: Design[ArrayT], theta: Float[ArrayT, "*draws parameters"], sizes: Sizes | None = None
+) -> Float[ArrayT, "*draws rows classes"]:
+    """Compute what parameters add to the logits.
 
     ``sizes`` must be passed for lazy arrays, whose shapes are not known yet.
     """
@@ -126,8 +132,10 @@ def logit_update(design: Design[ArrayT], theta: ArrayT, sizes: Sizes | None = No
     return cast(ArrayT, added)
 
 
-def logit_vjp(design: Design[ArrayT], residual: ArrayT, xp: ModuleType) -> ArrayT:
-    """Compute derivatives (p,) by parameters from derivatives (n, k) by logits (the adjoint)."""
+def logit_vjp(
+    design: Design[ArrayT], residual: Float[ArrayT, "rows classes"], xp: ModuleType
+) -> Float[ArrayT, " parameters"]:
+    """Compute derivatives by parameters from derivatives by logits (the adjoint)."""
     _, _, d, r = design.sizes
     matrix = residual.T @ design.features
     diagonal = shared = xp.zeros(0, residual.dtype)
@@ -139,11 +147,13 @@ def logit_vjp(design: Design[ArrayT], residual: ArrayT, xp: ModuleType) -> Array
 
 
 def evaluate(
-    design: Design[jax.Array], penalty: jax.Array, theta: jax.Array
+    design: Design[jax.Array],
+    penalty: Float[jax.Array, " parameters"],
+    theta: Float[jax.Array, " parameters"],
 ) -> Point[jax.Array, jax.Array]:
     """Compute sum(weights * cross-entropy) + sum(penalty * theta**2) / 2, for JAX.
 
-    The state is the probabilities (n, k).
+    The state is the probabilities (rows, classes).
     """
     logits = design.offset + logit_update(design, theta)
     top = jnp.max(logits, axis=1, keepdims=True)
@@ -160,9 +170,12 @@ def evaluate(
 
 
 def multiply(
-    design: Design[jax.Array], penalty: jax.Array, probs: jax.Array, vector: jax.Array
-) -> jax.Array:
-    """Multiply the Hessian by a vector (p,), for JAX."""
+    design: Design[jax.Array],
+    penalty: Float[jax.Array, " parameters"],
+    probs: Float[jax.Array, "rows classes"],
+    vector: Float[jax.Array, " parameters"],
+) -> Float[jax.Array, " parameters"]:
+    """Multiply the Hessian by a vector, for JAX."""
     moved = logit_update(design, vector)
     mean = jnp.sum(probs * moved, axis=1, keepdims=True)
     residual = (probs * design.weights[:, None]) * (moved - mean)
@@ -176,7 +189,9 @@ class HostEvaluator:
     the processor work on them.
     """
 
-    def __init__(self, design: Design[np.ndarray], penalty: np.ndarray) -> None:
+    def __init__(
+        self, design: Design[np.ndarray], penalty: Float[np.ndarray, " parameters"]
+    ) -> None:
         self.design, self.penalty = design, penalty
         n, k = design.offset.shape
         cores = core_count()
@@ -205,7 +220,7 @@ class HostEvaluator:
             and bool((design.features == 1).all())
         )
         #: Probabilities at which the Hessian of few features was last computed.
-        self._probs: np.ndarray | None = None
+        self._probs: Float[np.ndarray, "rows classes"] | None = None
 
     def __enter__(self) -> HostEvaluator:
         return self
@@ -219,12 +234,12 @@ class HostEvaluator:
         numbers = range(len(self._parts))
         return map(work, numbers) if self._pool is None else self._pool.map(work, numbers)
 
-    def evaluate(self, theta: np.ndarray) -> Point[np.ndarray, np.ndarray]:
+    def evaluate(self, theta: Float[np.ndarray, " parameters"]) -> Point[np.ndarray, np.ndarray]:
         """As the function of this name."""
         probs = np.empty(self.design.offset.shape, self._type)
         ones = np.ones(self.design.offset.shape[1])
 
-        def one(number: int) -> tuple[float, np.ndarray]:
+        def one(number: int) -> tuple[float, Float[np.ndarray, " parameters"]]:
             block = self._blocks[number]
             with np.errstate(all="ignore"):
                 logits = self._logits(block, theta)
@@ -247,7 +262,9 @@ class HostEvaluator:
             gradient += slope
         return Point(np.asarray(value), gradient, probs)
 
-    def _logits(self, block: Design[np.ndarray], theta: np.ndarray) -> np.ndarray:
+    def _logits(
+        self, block: Design[np.ndarray], theta: Float[np.ndarray, " parameters"]
+    ) -> Float[np.ndarray, "rows classes"]:
         if self._plain:
             # The map has only intercepts and factors.
             parts = split(theta, self.design.sizes)
@@ -258,13 +275,15 @@ class HostEvaluator:
         logits += block.offset
         return logits
 
-    def multiply(self, probs: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    def multiply(
+        self, probs: Float[np.ndarray, "rows classes"], vector: Float[np.ndarray, " parameters"]
+    ) -> Float[np.ndarray, " parameters"]:
         """As the function of this name."""
         if self._few and self._probs is not probs:
             self._measure(probs)
         narrow = vector.astype(self._type)
 
-        def one(number: int) -> np.ndarray:
+        def one(number: int) -> Float[np.ndarray, " parameters"]:
             block = self._rough[number]
             with np.errstate(all="ignore"):
                 if self._few:
@@ -285,10 +304,14 @@ class HostEvaluator:
             image += part
         return image
 
-    def _measure(self, probs: np.ndarray) -> None:
+    def _measure(self, probs: Float[np.ndarray, "rows classes"]) -> None:
         """Compute the blocks of the classes and the mean Jacobians, which they exceed by."""
 
-        def one(number: int) -> tuple[np.ndarray, np.ndarray]:
+        def one(
+            number: int,
+        ) -> tuple[
+            Float[np.ndarray, "block parameters"], Float[np.ndarray, "classes inputs inputs"]
+        ]:
             block, p = self._rough[number], probs[self._parts[number]]
             return mean_logit_jacobian(block, p, np), class_grams(
                 block, p * block.weights[:, None], np
@@ -298,8 +321,13 @@ class HostEvaluator:
         self._probs, self._grams = probs, np.sum(grams, axis=0, dtype=float)
 
 
-def movement(design: Design[ArrayT], theta: ArrayT, step: ArrayT, xp: ModuleType) -> ArrayT:
-    """Compute the largest change of a row's logits by ``step`` (p,), relative to their size."""
+def movement(
+    design: Design[ArrayT],
+    theta: Float[ArrayT, " parameters"],
+    step: Float[ArrayT, " parameters"],
+    xp: ModuleType,
+) -> Float[ArrayT, ""]:
+    """Compute the largest change of a row's logits by ``step``, relative to their size."""
     logits = design.offset + logit_update(design, theta)
     moved = logit_update(design, step)
     logits = logits - xp.max(logits, axis=1, keepdims=True)
@@ -308,11 +336,13 @@ def movement(design: Design[ArrayT], theta: ArrayT, step: ArrayT, xp: ModuleType
     return xp.max(xp.where(design.weights[:, None] > 0, relative, 0))
 
 
-def full_hessian(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
-    """Compute the Hessian (p, p) of the weighted cross-entropy, without the penalty.
+def full_hessian(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"], xp: ModuleType
+) -> Float[ArrayT, "parameters parameters"]:
+    """Compute the Hessian of the weighted cross-entropy, without the penalty.
 
-    If the logits of a row have the derivative J (k, p), the Hessian is the sum over rows of
-    J' diag(p) J - (J' p)(J' p)'.
+    If the logits of a row have the derivative J (classes, parameters), the Hessian is the sum over
+    rows of J' diag(p) J - (J' p)(J' p)'.
     """
     (k, m, _, r), x, shared = design.sizes, design.x, design.shared
     weighted = probs * design.weights[:, None]
@@ -336,8 +366,10 @@ def full_hessian(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> Array
     return first - (jacobian * design.weights[:, None]).T @ jacobian
 
 
-def mean_logit_jacobian(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
-    """Compute the derivatives (n, p) of each row's logits, averaged over its probabilities."""
+def mean_logit_jacobian(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"], xp: ModuleType
+) -> Float[ArrayT, "rows parameters"]:
+    """Compute the derivatives of each row's logits, averaged over its probabilities."""
     k, m, d, r = design.sizes
     if m == 1 and not r and xp is np:
         # Avoid copies.
@@ -354,10 +386,12 @@ def mean_logit_jacobian(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -
     return xp.concatenate(parts, axis=1)
 
 
-def class_grams(design: Design[ArrayT], weighted: ArrayT, xp: ModuleType) -> ArrayT:
-    """Compute for each class the sum over rows of weighted (n, k) * g g': (k, m + d', m + d').
+def class_grams(
+    design: Design[ArrayT], weighted: Float[ArrayT, "rows classes"], xp: ModuleType
+) -> Float[ArrayT, "classes inputs inputs"]:
+    """Compute for each class the sum over rows of weighted * g g'.
 
-    Here g are the features and, with a diagonal (d' = 1), the x of the class.
+    Here the inputs g are the features and, with a diagonal, the x of the class.
     """
     k, m, _, _ = design.sizes
     f = design.features

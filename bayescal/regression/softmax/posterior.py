@@ -10,6 +10,7 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.newton_cg import conjugate_gradients
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws, one_chain, tempered_draws
 from bayescal.regression.model import Sites, potential, softmax_sites
@@ -33,13 +34,13 @@ _ERROR = 0.01
 
 def sample(
     design: Design[np.ndarray],
-    penalty: np.ndarray,
-    start: np.ndarray,
+    penalty: Float[np.ndarray, " parameters"],
+    start: Float[np.ndarray, " parameters"],
     inference: str,
     num_samples: int,
     seed: int,
 ) -> Draws:
-    """Draw (chains, draws, p) from the posterior of parameters whose log prior is the penalty.
+    """Draw from the posterior of parameters whose log prior is the penalty.
 
     With more than 3,000 parameters, a draw of Laplace's approximation is the solution of a linear
     system: some tens of products with the Hessian, which is never formed.
@@ -79,13 +80,13 @@ def sample(
 
 def _solve_draws(
     design: Design[np.ndarray],
-    penalty: np.ndarray,
-    theta: np.ndarray,
+    penalty: Float[np.ndarray, " parameters"],
+    theta: Float[np.ndarray, " parameters"],
     prepared: Prepared,
     num_samples: int,
     seed: int,
-) -> np.ndarray:
-    """Draw (num_samples, p) from N(0, H^-1), in pairs of opposite sign.
+) -> Float[np.ndarray, "draws parameters"]:
+    """Draw from N(0, H^-1), in pairs of opposite sign.
 
     If b has the covariance H, then H^-1 b has the covariance H^-1. Such b are gradients for random
     residuals with the covariance of the labels, plus noise from the penalty.
@@ -116,8 +117,12 @@ def _solve_draws(
     return draws
 
 
-def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Compute log posteriors (s,) at parameters (s, p), with errors below 1e-6 of the weights."""
+def _log_density(
+    design: Design[np.ndarray],
+    penalty: Float[np.ndarray, " parameters"],
+    theta: Float[np.ndarray, "draws parameters"],
+) -> Float[np.ndarray, " draws"]:
+    """Compute log posteriors, with errors below 1e-6 of the weights."""
     logits = logit_update(design, theta)
     logits += design.offset
     logits -= logits.max(axis=2, keepdims=True)
@@ -127,13 +132,17 @@ def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndar
     return (label_logits - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
 
 
-def _potential(theta: jax.Array, design: Design[jax.Array], sites: Sites) -> jax.Array:
-    """Compute the potential of the NumPyro model at theta (p,)."""
+def _potential(
+    theta: Float[jax.Array, " parameters"], design: Design[jax.Array], sites: Sites
+) -> Float[jax.Array, ""]:
+    """Compute the potential of the NumPyro model at theta."""
     return potential(sites, partial(_loss, design=design), theta)
 
 
 @jax.custom_jvp
-def _loss(theta: jax.Array, design: Design[jax.Array]) -> jax.Array:
+def _loss(
+    theta: Float[jax.Array, " parameters"], design: Design[jax.Array]
+) -> Float[jax.Array, ""]:
     """Compute the cross-entropy."""
     return evaluate(design, jnp.zeros_like(theta), theta).value
 

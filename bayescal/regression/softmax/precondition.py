@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jnp
+from bayescal._core.shapes import Float
 from bayescal.regression.softmax.objective import (
     FEW,
     Design,
@@ -31,10 +32,15 @@ _FIRM = 30.0
 #: Number of multiplications up to which the blocks of all classes are computed.
 _PRODUCTS = 4e10
 _TINY = 1e-10
-#: Blocks of the classes and of shared parameters.
-Blocks: TypeAlias = tuple[ArrayT, ArrayT]
 #: Eigenvalues and eigenvectors of classes and of features; diagonal; shared. Or of the inverse.
 Factors: TypeAlias = tuple[ArrayT, ...]
+
+
+class Blocks(NamedTuple, Generic[ArrayT]):
+    """Blocks of the Hessian, of the classes and of shared parameters; or of its inverse."""
+
+    classes: Float[ArrayT, "classes inputs inputs"]
+    shared: Float[ArrayT, "shared shared"]
 
 
 class Preconditioner(NamedTuple):
@@ -42,15 +48,15 @@ class Preconditioner(NamedTuple):
 
     #: ``measure(design, probs)`` computes sums over rows.
     measure: Callable[..., Any]
-    #: ``invert(data, penalty, sizes)`` inverts them with the penalty (p,).
+    #: ``invert(data, penalty, sizes)`` inverts them with the penalty.
     invert: Callable[..., Any]
-    #: ``apply(inverse, vector, sizes)`` multiplies by a vector (p,).
+    #: ``apply(inverse, vector, sizes)`` multiplies by a vector.
     apply: Callable[..., Any]
     #: Number of products with the Hessian in one step after which measuring again pays.
     patience: int
 
 
-def choices(design: Design[ArrayT], penalty: ArrayT) -> list[Preconditioner]:
+def choices(design: Design[ArrayT], penalty: Float[ArrayT, " parameters"]) -> list[Preconditioner]:
     """Return the methods that are worth their cost, cheapest first."""
     k, m, d, r = design.sizes
     if k * m + d + r <= _WHOLE:
@@ -67,7 +73,9 @@ def choices(design: Design[ArrayT], penalty: ArrayT) -> list[Preconditioner]:
     return [KRONECKER, BOTH] if affordable else [KRONECKER]
 
 
-def _ridge(matrix: ArrayT, xp: ModuleType) -> ArrayT:
+def _ridge(
+    matrix: Float[ArrayT, "*blocks size size"], xp: ModuleType
+) -> Float[ArrayT, "*blocks size size"]:
     """Add a small ridge, relative to the diagonal, that makes singular matrices invertible."""
     diagonal = xp.diagonal(matrix, axis1=-2, axis2=-1)
     least = xp.where(diagonal > 0, _TINY * diagonal, 1.0)
@@ -78,7 +86,9 @@ def _xp(array: Array) -> ModuleType:
     return np if isinstance(array, np.ndarray) else jnp
 
 
-def _measure_whole(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
+def _measure_whole(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
+) -> Float[ArrayT, "parameters parameters"]:
     xp = _xp(probs)
     if xp is not np:
         return full_hessian(design, probs, xp)
@@ -89,7 +99,11 @@ def _measure_whole(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
     return total
 
 
-def _invert_whole(data: ArrayT, penalty: ArrayT, sizes: Sizes) -> ArrayT:
+def _invert_whole(
+    data: Float[ArrayT, "parameters parameters"],
+    penalty: Float[ArrayT, " parameters"],
+    sizes: Sizes,
+) -> Float[ArrayT, "parameters parameters"]:
     xp = _xp(data)
     matrix = data + penalty * xp.eye(len(penalty), dtype=data.dtype)
     matrix = _ridge(matrix, xp)
@@ -104,7 +118,7 @@ WHOLE = Preconditioner(
 )
 
 
-def _shrinkage(design: Design[ArrayT], penalty: ArrayT) -> float:
+def _shrinkage(design: Design[ArrayT], penalty: Float[ArrayT, " parameters"]) -> float:
     """Compute the typical ratio of the penalty's curvature to that of the data, for the matrix."""
     k = design.sizes[0]
     squares = design.weights @ design.features**2
@@ -112,7 +126,9 @@ def _shrinkage(design: Design[ArrayT], penalty: ArrayT) -> float:
     return float(np.median(split(penalty, design.sizes).matrix / usual))
 
 
-def _measure_diagonal(design: Design[ArrayT], probs: ArrayT) -> Parameters[ArrayT]:
+def _measure_diagonal(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
+) -> Parameters[ArrayT]:
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
     variances = _variances(design, probs)
@@ -121,7 +137,9 @@ def _measure_diagonal(design: Design[ArrayT], probs: ArrayT) -> Parameters[Array
     return Parameters(matrix, diagonal, stride * _shared_gram(design, probs, xp))
 
 
-def _invert_diagonal(data: Parameters[ArrayT], penalty: ArrayT, sizes: Sizes) -> Parameters[ArrayT]:
+def _invert_diagonal(
+    data: Parameters[ArrayT], penalty: Float[ArrayT, " parameters"], sizes: Sizes
+) -> Parameters[ArrayT]:
     xp = _xp(penalty)
     parts = split(penalty, sizes)
     matrix, diagonal = data.matrix + parts.matrix, data.diagonal + parts.diagonal
@@ -132,7 +150,9 @@ def _invert_diagonal(data: Parameters[ArrayT], penalty: ArrayT, sizes: Sizes) ->
     )
 
 
-def _apply_diagonal(inverse: Parameters[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
+def _apply_diagonal(
+    inverse: Parameters[ArrayT], vector: Float[ArrayT, " parameters"], sizes: Sizes
+) -> Float[ArrayT, " parameters"]:
     parts = split(vector, sizes)
     diagonal = inverse.diagonal * parts.diagonal
     product = Parameters(inverse.matrix * parts.matrix, diagonal, inverse.shared @ parts.shared)
@@ -152,18 +172,24 @@ def _thin(design: Design[ArrayT], probs: ArrayT) -> tuple[int, Design[ArrayT], A
     return stride, design.rows(slice(None, None, stride)), probs[::stride]
 
 
-def _invert_shared(shared: ArrayT, penalty: ArrayT, xp: ModuleType) -> ArrayT:
+def _invert_shared(
+    shared: Float[ArrayT, "shared shared"], penalty: Float[ArrayT, " shared"], xp: ModuleType
+) -> Float[ArrayT, "shared shared"]:
     if not len(penalty):
         return shared
     return xp.linalg.inv(_ridge(shared + penalty * xp.eye(len(penalty), dtype=shared.dtype), xp))
 
 
-def _variances(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
+def _variances(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
+) -> Float[ArrayT, "rows classes"]:
     return probs * (1 - probs) * design.weights[:, None]
 
 
-def _shared_gram(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
-    """Compute the Hessian (r, r) of the shared parameters."""
+def _shared_gram(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"], xp: ModuleType
+) -> Float[ArrayT, "shared shared"]:
+    """Compute the Hessian of the shared parameters."""
     if design.x is None or design.shared is None:
         return xp.zeros((0, 0), probs.dtype)
     moved = probs * design.x
@@ -173,15 +199,17 @@ def _shared_gram(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> Array
 
 
 def _diagonal_curvature(
-    design: Design[ArrayT], variances: ArrayT, stride: int, xp: ModuleType
-) -> ArrayT:
-    """Compute the second derivatives (k,), or none, of the diagonal."""
+    design: Design[ArrayT], variances: Float[ArrayT, "rows classes"], stride: int, xp: ModuleType
+) -> Float[ArrayT, " diagonal"]:
+    """Compute the second derivatives of the diagonal, if there is one."""
     if design.x is None:
         return xp.zeros(0, variances.dtype)
     return stride * xp.einsum("ij,ij,ij->j", variances, design.x, design.x)
 
 
-def _narrow(design: Design[ArrayT], variances: ArrayT) -> tuple[Design[ArrayT], ArrayT]:
+def _narrow(
+    design: Design[ArrayT], variances: Float[ArrayT, "rows classes"]
+) -> tuple[Design[ArrayT], Float[ArrayT, "rows classes"]]:
     """Convert many features to single precision, which is enough here and takes half the time."""
     if _xp(variances) is not np or design.sizes[1] <= FEW:
         return design, variances
@@ -190,24 +218,28 @@ def _narrow(design: Design[ArrayT], variances: ArrayT) -> tuple[Design[ArrayT], 
     return narrow, variances.astype(np.float32)
 
 
-def _measure_blocks(design: Design[ArrayT], probs: ArrayT) -> Blocks[ArrayT]:
+def _measure_blocks(design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]) -> Blocks[ArrayT]:
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
     blocks = stride * class_grams(*_narrow(design, _variances(design, probs)), xp)
-    return blocks, stride * _shared_gram(design, probs, xp)
+    return Blocks(blocks, stride * _shared_gram(design, probs, xp))
 
 
-def _invert_blocks(data: Blocks[ArrayT], penalty: ArrayT, sizes: Sizes) -> Blocks[ArrayT]:
+def _invert_blocks(
+    data: Blocks[ArrayT], penalty: Float[ArrayT, " parameters"], sizes: Sizes
+) -> Blocks[ArrayT]:
     blocks, shared = data
     xp = _xp(blocks)
     parts = split(penalty, sizes)
     class_penalty = by_class(parts, xp)
     eye = xp.eye(class_penalty.shape[1], dtype=blocks.dtype)
     inverse = xp.linalg.inv(_ridge(blocks + class_penalty[:, :, None] * eye, xp))
-    return inverse, _invert_shared(shared, parts.shared, xp)
+    return Blocks(inverse, _invert_shared(shared, parts.shared, xp))
 
 
-def _apply_blocks(inverse: Blocks[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
+def _apply_blocks(
+    inverse: Blocks[ArrayT], vector: Float[ArrayT, " parameters"], sizes: Sizes
+) -> Float[ArrayT, " parameters"]:
     blocks, shared = inverse
     xp = _xp(vector)
     parts = split(vector, sizes)
@@ -218,7 +250,9 @@ def _apply_blocks(inverse: Blocks[ArrayT], vector: ArrayT, sizes: Sizes) -> Arra
 BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
 
 
-def _measure_kronecker(design: Design[ArrayT], probs: ArrayT) -> Factors[ArrayT]:
+def _measure_kronecker(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
+) -> Factors[ArrayT]:
     xp = _xp(probs)
     k = design.sizes[0]
     stride, design, probs = _thin(design, probs)
@@ -236,7 +270,9 @@ def _measure_kronecker(design: Design[ArrayT], probs: ArrayT) -> Factors[ArrayT]
     return cast(Factors[ArrayT], turned)
 
 
-def _invert_kronecker(data: Factors[ArrayT], penalty: ArrayT, sizes: Sizes) -> Factors[ArrayT]:
+def _invert_kronecker(
+    data: Factors[ArrayT], penalty: Float[ArrayT, " parameters"], sizes: Sizes
+) -> Factors[ArrayT]:
     classes, turn_classes, features, turn_features, diagonal, shared = data
     xp = _xp(classes)
     parts = split(penalty, sizes)
@@ -254,7 +290,9 @@ def _invert_kronecker(data: Factors[ArrayT], penalty: ArrayT, sizes: Sizes) -> F
     )
 
 
-def _apply_kronecker(inverse: Factors[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
+def _apply_kronecker(
+    inverse: Factors[ArrayT], vector: Float[ArrayT, " parameters"], sizes: Sizes
+) -> Float[ArrayT, " parameters"]:
     turn_classes, turn_features, middle, diagonal, shared = inverse
     parts = split(vector, sizes)
     turned = turn_classes.T @ parts.matrix @ turn_features

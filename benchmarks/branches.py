@@ -44,22 +44,21 @@ class Contexts:
             self.measured.switch_context("")
 
 
-def list_files() -> list[Path]:
-    """List the files with tests, those that hold most text first."""
-    files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "bayescal").rglob("*.py")]
-    files = [path for path in files if path.name != "__main__.py"]
-    return sorted(files, key=lambda path: (-path.stat().st_size, str(path)))
+def list_paths() -> list[Path]:
+    """List the files with tests, those that hold most text first, and the package's doctests."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    return [*sorted(files, key=lambda path: (-path.stat().st_size, str(path))), ROOT / "bayescal"]
 
 
 def work(data: Path, part: int, parts: int) -> int:
-    """Run the tests of each ``parts``-th file in this process."""
+    """Run the tests of each ``parts``-th path in this process."""
     from coverage import Coverage
 
     measured = Coverage(data_file=str(data), branch=True, source=[str(ROOT / "bayescal")])
-    files = [str(path.relative_to(ROOT)) for path in list_files()[part::parts]]
+    paths = [str(path.relative_to(ROOT)) for path in list_paths()[part::parts]]
     measured.start()
     try:
-        return int(pytest.main([*OPTIONS, *files], plugins=[Contexts(measured)]))
+        return int(pytest.main([*OPTIONS, *paths], plugins=[Contexts(measured)]))
     finally:
         measured.stop()
         measured.save()

@@ -142,6 +142,16 @@ def on_device(job: str, device: str = "cpu") -> dict[str, Any]:
 # --- proof --------------------------------------------------------------------------------------
 
 
+def branches() -> str:
+    """Return the share of branches of the package that the fast tests take."""
+    return f"{100 * result('branches')['folders']['all']['branches']:.1f} %"
+
+
+def number_of_branches() -> str:
+    """Count the branches of the package."""
+    return number(result("branches")["folders"]["all"]["num_branches"])
+
+
 def golden_files() -> str:
     """Count the stored files of version 0.1.0."""
     folder = RESULTS.parents[1] / "tests" / "golden" / "files"

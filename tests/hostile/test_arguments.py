@@ -1,0 +1,97 @@
+"""Arguments that cannot be right are refused with a sentence that says what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+import bayescal as bc
+from bayescal import metrics
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=200)
+P = expit(LOGITS)
+Y = (RNG.random(200) < P).astype(int)
+PAIRS = np.stack([1 - P, P], axis=1)
+ROWS = RNG.dirichlet(np.ones(3), 200)
+CLASS = RNG.integers(0, 3, 200)
+BLOCKS = bc.Blocks([(P, Y)])
+LATER = bc.PriorShift(bc.Temperature().fit(P, Y)).fit(P)
+
+
+def learned(**options: object) -> bc.Temperature:
+    """Return a calibrator that has learned once, with other parameters since."""
+    return bc.Temperature().partial_fit(ROWS, CLASS).set_params(**options)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: metrics.best_threshold([[0, 1], [2, 0]], ROWS, CLASS),
+            "probs must be of two classes, got 3",
+        ),
+        (lambda: metrics.roc_auc(ROWS, CLASS), "probs must be of two classes for roc_auc, got 3"),
+        (
+            lambda: metrics.interval("roc_auc", P, Y, n_bins=5),
+            "roc_auc has no options, got 'n_bins'",
+        ),
+        (
+            lambda: metrics.log_loss(BLOCKS, outcomes="fractional"),
+            "outcomes must be 'labels' for blocks",
+        ),
+        (
+            lambda: metrics.multilabel_ece(ROWS, np.zeros((200, 2), int)),
+            r"y must have shape \(200, 3\) to match probs, got \(200, 2\)",
+        ),
+        (
+            lambda: learned(inputs="logits").partial_fit(ROWS, CLASS),
+            "inputs must be 'probs' as in earlier calls",
+        ),
+        (
+            lambda: bc.Temperature().partial_fit(P, Y).partial_fit(bc.Blocks([(PAIRS, Y)])),
+            "scores must have 1 columns as in earlier calls",
+        ),
+        (
+            lambda: bc.Temperature(objective="adaptive_ece", inference="laplace").fit(ROWS, CLASS),
+            "inference must be 'map' for objective='adaptive_ece'",
+        ),
+        (lambda: LATER.predict_interval(BLOCKS), "scores must be an array in memory, got"),
+        (
+            lambda: bc.PartialPooling().fit(
+                P, Y, groups=pd.DataFrame(np.zeros((200, 2), int), columns=["a", "a"])
+            ),
+            "groups must have different names",
+        ),
+    ],
+)
+def test_messages(call: Callable[[], object], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
+    fitted = bc.Temperature().fit(P, Y)
+    fitted.classes_ = np.array([object(), object()])
+    with pytest.raises(TypeError, match="must hold numbers, strings or dates to be saved"):
+        bc.save(fitted, tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+
+
+def test_dates_and_missing_values_are_groups() -> None:
+    days = np.array(["2026-01-01", "2026-01-02", "NaT"], "datetime64[D]")[CLASS]
+    fitted = bc.PartialPooling().fit(P, Y, groups=days)
+    levels = [effect.level for effect in fitted.group_effects()]
+    assert levels == [(None,), ("2026-01-01",), ("2026-01-02",)]
+    new = fitted.predict_proba(P[:3], groups=np.array(["2026-01-02"] * 3, "datetime64[D]"))
+    expected = (
+        bc.PartialPooling()
+        .fit(P, Y, groups=days.astype(str))
+        .predict_proba(P[:3], groups=["2026-01-02"] * 3)
+    )
+    np.testing.assert_allclose(new, expected, atol=1e-12)

@@ -165,11 +165,11 @@ def test_levels_with_few_rows_against_quadrature(rows: int) -> None:
     assert fit_effects(effects).tau == pytest.approx(np.exp(best[:1]), rel=0.01)
     found = fit_at(effects, np.exp(best[:1]), np.zeros(effects.layout.length))
     common = [best[1], best[2] * spread]
-    np.testing.assert_allclose(found.theta[effects.layout.others], common, atol=2e-3)
+    np.testing.assert_allclose(found.theta[effects.layout.kept], common, atol=2e-3)
     share = softmax(logs(best), axis=1)
     mean = np.exp(best[0]) * share @ nodes
     deviation = np.sqrt(np.exp(2 * best[0]) * share @ nodes**2 - mean**2)
-    own = effects.layout.own[:, 0]
+    own = effects.layout.eliminated[:, 0]
     np.testing.assert_allclose(found.theta[own], mean, atol=5e-3)
     stated = np.sqrt(found.covariance.diagonal(effects.layout)[own])
     # What is stated includes the uncertainty of the common effects.

@@ -280,7 +280,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
                 [block.grouping, block.slope, block.effects.start, block.effects.stop, block.tau]
                 for block in learned.layout.blocks
             ],
-            "own": learned.layout.grouping,
+            "eliminated": learned.layout.grouping,
             "fit": [list(part) if isinstance(part, Arrow) else part for part in learned.fit],
             "in_log": [list(part) if isinstance(part, Arrow) else part for part in self._in_log],
             "weights": learned.weights,
@@ -306,8 +306,10 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
             for grouping, slope, start, stop, tau in learned["blocks"]
         ]
         sizes = count_effects(blocks)
-        # Files of 0.1.0 hold square matrices, of which any grouping may be the own one.
-        layout = Layout(blocks, learned.get("own", max(sizes, key=lambda place: sizes[place])))
+        # Files of 0.1.0 hold square matrices, from which any grouping may be eliminated.
+        layout = Layout(
+            blocks, learned.get("eliminated", max(sizes, key=lambda place: sizes[place]))
+        )
         fits = []
         for theta, tau, covariance, *rest in (learned["fit"], learned["in_log"]):
             dense = isinstance(covariance, np.ndarray)
@@ -411,7 +413,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
             effects = make_effects(
                 logits, y, weights, cell, codes, sloped, self._center, self._spread
             )
-            others, every = len(effects.layout.others), effects.layout.length
+            others, every = len(effects.layout.kept), effects.layout.length
             if others > _MOST_OTHERS or others * every > _MOST_PAIRS:
                 raise ValueError(
                     f"groups have {every:,} effects, of which all but those of the largest "

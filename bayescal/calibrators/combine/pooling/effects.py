@@ -46,7 +46,7 @@ def _rule(*counts: int) -> tuple[np.ndarray, np.ndarray]:
 
 #: By the number of kinds; the node in the middle is zero.
 _RULES = {1: _rule(7), 2: _rule(7, 3)}
-#: The others are at the mode where a step would gain less than this.
+#: Kept effects are at their mode where a step would gain less than this.
 _QUADRATURE_GAIN = 1e-5
 #: Newton's method ends where a step gains less than this in log posterior.
 _GAIN = 1e-9
@@ -63,8 +63,8 @@ class Effects:
     """Rows by cell, and the blocks of effects that act on cells.
 
     ``codes`` (groupings, cells) are levels, of which the first grouping has only one, that of all
-    rows. Cells are sorted by the level of the layout's own grouping. ``x`` are standardized scores,
-    for slopes.
+    rows. Cells are sorted by the level of the grouping that is eliminated. ``x`` are standardized
+    scores, for slopes.
     """
 
     logits: np.ndarray
@@ -76,7 +76,7 @@ class Effects:
     layout: Layout
     scales: np.ndarray = field(init=False)
     counts: np.ndarray = field(init=False)
-    #: Where the rows of each own level begin, and their number.
+    #: Where the rows of each eliminated level begin, and their number.
     level_starts: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Effects:
         self.scales = np.array([HALF_NORMAL[block.slope] for block in learned])
         ends = np.append(self.starts, len(self.y))
         self.counts = np.diff(ends)
-        levels = np.arange(len(self.layout.own) + 1)
+        levels = np.arange(len(self.layout.eliminated) + 1)
         self.level_starts = ends[np.searchsorted(self.codes[self.layout.grouping], levels)]
 
     def prior_deviation(self, tau: np.ndarray) -> np.ndarray:
@@ -124,27 +124,25 @@ class Effects:
     def derivatives(self, sums: np.ndarray) -> tuple[np.ndarray, Arrow]:
         """Compute the gradient (effects,) and the Hessian of the loss from sums (5, cells)."""
         layout, gradient = self.layout, np.empty(self.layout.length)
-        (levels, kinds), size = layout.own.shape, len(layout.others)
-        own = np.empty((levels, kinds, kinds))
-        across, others = np.empty((levels, kinds, size)), np.empty((size, size))
+        (levels, kinds), size = layout.eliminated.shape, len(layout.kept)
+        blocks = np.empty((levels, kinds, kinds))
+        border, corner = np.empty((levels, kinds, size)), np.empty((size, size))
         placed = list(zip(layout.blocks, layout.places, strict=True))
-        # The places of a cell among the others, and whether these are slopes.
-        columns = np.stack(
-            [at + self.codes[b.grouping] for b, (is_own, at) in placed if not is_own]
-        )
-        slopes = np.array([int(block.slope) for block, (is_own, _) in placed if not is_own])
+        # The places of a cell among kept effects, and whether these are slopes.
+        columns = np.stack([at + self.codes[b.grouping] for b, (inner, at) in placed if not inner])
+        slopes = np.array([int(block.slope) for block, (inner, _) in placed if not inner])
         second = [sums[2 + kind + slopes].ravel() for kind in (0, 1)]
-        for block, (is_own, at) in placed:
+        for block, (inner, at) in placed:
             code, stop = self.codes[block.grouping], block.effects.stop - block.effects.start
             gradient[block.effects] = np.bincount(code, sums[int(block.slope)], stop)
             pairs = np.bincount((code * size + columns).ravel(), second[block.slope], stop * size)
-            if is_own:
-                across[:, at] = pairs.reshape(stop, size)
+            if inner:
+                border[:, at] = pairs.reshape(stop, size)
                 for to in range(kinds):
-                    own[:, at, to] = np.bincount(code, sums[2 + at + to], stop)
+                    blocks[:, at, to] = np.bincount(code, sums[2 + at + to], stop)
             else:
-                others[at : at + stop] = pairs.reshape(stop, size)
-        return gradient, Arrow(own, across, others)
+                corner[at : at + stop] = pairs.reshape(stop, size)
+        return gradient, Arrow(blocks, border, corner)
 
 
 class Fit(NamedTuple):
@@ -172,7 +170,7 @@ def make_effects(
     ``sloped`` says which groupings have slopes. Neighboring rows of a cell with equal scores become
     one, with the mean of their labels.
     """
-    sizes = [1, *(int(own.max()) + 1 for own in codes)]
+    sizes = [1, *(int(code.max()) + 1 for code in codes)]
     blocks, begin, learned = [], 0, 0
     for slope in (False, True):
         for grouping, size in enumerate(sizes):
@@ -184,7 +182,7 @@ def make_effects(
             begin += size
     counts, mass = count_effects(blocks), np.bincount(cell, weights)
     # Of groupings of the same size that with the most even groups, whatever the order.
-    squares = [float((np.bincount(own, mass) ** 2).sum()) for own in codes]
+    squares = [float((np.bincount(code, mass) ** 2).sum()) for code in codes]
     largest = max(counts, key=lambda grouping: (counts[grouping], -squares[grouping - 1]))
     by_level = np.argsort(codes[largest - 1], kind="stable")
     codes, cell = codes[:, by_level], np.argsort(by_level)[cell]
@@ -204,11 +202,11 @@ def make_effects(
 
 
 def fit_mode(
-    effects: Effects, tau: np.ndarray, theta: np.ndarray, own_alone: bool = False
+    effects: Effects, tau: np.ndarray, theta: np.ndarray, eliminated_alone: bool = False
 ) -> tuple[np.ndarray, Factor, float, bool]:
     """Find the mode of effects by Newton's method: with the factor there, and the objective.
 
-    ``own_alone`` moves the effects of the largest grouping alone.
+    ``eliminated_alone`` keeps all effects but those of the grouping that is eliminated.
     """
     layout, deviation = effects.layout, effects.prior_deviation(tau)
 
@@ -221,7 +219,7 @@ def fit_mode(
         gradient, hessian = effects.derivatives(sums)
         gradient += theta / deviation**2
         factor = Factor(layout, hessian, deviation)
-        step = -(factor.solve_own(gradient) if own_alone else factor.solve(gradient))
+        step = -(factor.solve_eliminated(gradient) if eliminated_alone else factor.solve(gradient))
         gain = -0.5 * float(gradient @ step)
         if gain < _GAIN or number == _NEWTON_STEPS:
             return theta, factor, value, gain < _GAIN
@@ -247,22 +245,22 @@ def fit_at(
     at the mode of what remains; ``near`` says that ``theta`` is close to it.
     """
     layout = effects.layout
-    theta, factor, value, converged = fit_mode(effects, tau, theta, own_alone=near)
-    few = np.flatnonzero(factor.hessian.own[:, 0, 0] < _ENOUGH)
+    theta, factor, value, converged = fit_mode(effects, tau, theta, eliminated_alone=near)
+    few = np.flatnonzero(factor.hessian.blocks[:, 0, 0] < _ENOUGH)
     if near and not len(few):
         theta, factor, value, converged = fit_mode(effects, tau, theta)
     covariance, mean, log_ratio = factor.covariance, theta, 0.0
     for _ in range(_ROUNDS if len(few) else 0):
         part = _integrate(effects, theta, factor, few)
         covariance, mean, log_ratio = factor.covariance, theta.copy(), part.log_ratio
-        covariance.own[few] += part.excess
-        mean[layout.own[few]] += part.mean
-        gradient = part.gradient + theta[layout.others] / factor.deviation[layout.others] ** 2
-        step = -covariance.others @ gradient
+        covariance.blocks[few] += part.excess
+        mean[layout.eliminated[few]] += part.mean
+        gradient = part.gradient + theta[layout.kept] / factor.deviation[layout.kept] ** 2
+        step = -covariance.corner @ gradient
         if -0.5 * float(gradient @ step) < _QUADRATURE_GAIN:
             break
-        theta = theta + layout.join(-factor.pull @ step, step)
-        theta, factor, value, converged = fit_mode(effects, tau, theta, own_alone=True)
+        theta = theta + layout.join(-factor.coefficients @ step, step)
+        theta, factor, value, converged = fit_mode(effects, tau, theta, eliminated_alone=True)
     evidence = -value - factor.half_log_det - 0.5 * float(((tau / effects.scales) ** 2).sum())
     evidence += in_log * float(np.log(tau).sum()) + log_ratio
     return Fit(mean, tau, covariance, evidence, converged)
@@ -273,7 +271,7 @@ class _Integrals(NamedTuple):
 
     ``mean`` (few, kinds) is that of the effects less their mode, ``excess`` (few, kinds, kinds)
     what their covariance has more than Laplace's; ``log_ratio`` is the logarithm of all integrals
-    less Laplace's, and ``gradient`` (others,) the mean gradient of the loss by the other effects.
+    less Laplace's, and ``gradient`` (kept,) the mean gradient of the loss by kept effects.
     """
 
     mean: np.ndarray
@@ -283,18 +281,18 @@ class _Integrals(NamedTuple):
 
 
 def _integrate(effects: Effects, theta: np.ndarray, factor: Factor, few: np.ndarray) -> _Integrals:
-    """Integrate the own effects of some levels by the adaptive rule of Gauss and Hermite.
+    """Integrate the eliminated effects of some levels by the adaptive rule of Gauss and Hermite.
 
-    Given the other effects, those of a level are independent of all else.
+    Given the kept effects, those of a level are independent of all else.
     """
     layout = effects.layout
     offset, slope = np.repeat(effects.by_cell(theta), effects.counts, axis=1)
     center = effects.logits + offset + slope * effects.x
     # The gradient of rows of other levels is that at the mode.
     residuals = effects.weights * (sigmoid(center) - effects.y)
-    mode, deviation = theta[layout.own[few]], factor.deviation[layout.own[few]]
+    mode, deviation = theta[layout.eliminated[few]], factor.deviation[layout.eliminated[few]]
     nodes, logs = _RULES[mode.shape[1]]
-    moves = np.linalg.cholesky(factor.given[few]) @ nodes.T
+    moves = np.linalg.cholesky(factor.conditional[few]) @ nodes.T
     prior = 0.5 * (((mode[:, :, None] + moves) / deviation[:, :, None]) ** 2).sum(axis=1)
     terms, first = logs - prior, effects.level_starts[few]
     sizes = effects.level_starts[few + 1] - first
@@ -324,12 +322,12 @@ def _integrate(effects: Effects, theta: np.ndarray, factor: Factor, few: np.ndar
     share /= ratio[:, None]
     mean = (moves @ share[:, :, None])[:, :, 0]
     away = moves - mean[:, :, None]
-    excess = (away * share[:, None]) @ away.swapaxes(1, 2) - factor.given[few]
+    excess = (away * share[:, None]) @ away.swapaxes(1, 2) - factor.conditional[few]
     sums = np.zeros((5, len(effects.starts)))
     sums[0] = np.add.reduceat(residuals, effects.starts)
     sums[1] = np.add.reduceat(residuals * effects.x, effects.starts)
     gradient, _ = effects.derivatives(sums)
-    return _Integrals(mean, excess, float(np.log(ratio).sum()), gradient[layout.others])
+    return _Integrals(mean, excess, float(np.log(ratio).sum()), gradient[layout.kept])
 
 
 def fit_effects(effects: Effects, start: Fit | None = None, in_log: bool = False) -> Fit:
@@ -480,34 +478,34 @@ class _Quadratic:
 
         These are the diagonal of R, and by pairs of blocks half the sums of its squares (Fisher's
         information) and what Newton's method has in their place: sums of s R s less these, where s
-        is the score. R between different own levels is -N C N', where C is the covariance of the
-        others, which is never formed.
+        is the score. R between different eliminated levels is -N C N', where C is the covariance
+        of kept effects; it is never formed.
         """
         layout = self.effects.layout
-        own_score, other_score = score[layout.own], score[layout.others]
-        scale = factor.deviation[layout.others]
+        score_inner, score_kept = score[layout.eliminated], score[layout.kept]
+        scale = factor.deviation[layout.kept]
         covariance = scale[:, None] * factor.inner_inverse * scale
         shrink = factor.inner_inverse / scale[:, None] * scale
-        reach = factor.shrink @ self.hessian.across
+        reach = factor.shrink @ self.hessian.border
         spread = reach @ covariance
         within = spread @ reach.swapaxes(1, 2)
-        own = factor.shrink @ self.hessian.own
-        across, others = reach @ shrink.T, shrink @ factor.schur
-        # Sums over pairs of levels as products of matrices of the others.
-        kinds = range(own.shape[1])
+        blocks = factor.shrink @ self.hessian.blocks
+        border, corner = reach @ shrink.T, shrink @ factor.schur
+        # Sums over pairs of levels as products of matrices of kept effects.
+        kinds = range(blocks.shape[1])
         products = [covariance @ (reach[:, kind].T @ reach[:, kind]) for kind in kinds]
         squares = np.array([[(one * other.T).sum() for other in products] for one in products])
-        squares += ((own - within) ** 2 - within**2).sum(axis=0)
-        fisher = 0.5 * layout.sum_by_blocks(squares, across**2, others**2)
-        weighted = np.einsum("li,lij,lj->ij", own_score, own, own_score)
-        pulls = np.einsum("li,lim->im", own_score, reach)
+        squares += ((blocks - within) ** 2 - within**2).sum(axis=0)
+        fisher = 0.5 * layout.sum_by_blocks(squares, border**2, corner**2)
+        weighted = np.einsum("li,lij,lj->ij", score_inner, blocks, score_inner)
+        pulls = np.einsum("li,lim->im", score_inner, reach)
         newton = layout.sum_by_blocks(
             weighted - pulls @ covariance @ pulls.T,
-            own_score[:, :, None] * across * other_score,
-            other_score[:, None] * others * other_score,
+            score_inner[:, :, None] * border * score_kept,
+            score_kept[:, None] * corner * score_kept,
         )
-        diagonal = np.diagonal(own - within, axis1=1, axis2=2)
-        return layout.join(diagonal, np.diag(others)), fisher, newton - fisher
+        diagonal = np.diagonal(blocks - within, axis1=1, axis2=2)
+        return layout.join(diagonal, np.diag(corner)), fisher, newton - fisher
 
 
 def _solve(newton: np.ndarray, fisher: np.ndarray, slope: np.ndarray) -> np.ndarray:
@@ -541,14 +539,14 @@ def average_over_deviation(effects: Effects, fit: Fit, place: int) -> Fit:
     share /= share.sum()
     thetas = np.stack([one.theta for one in fits])
     theta = share @ thetas
-    own, others = (
-        (thetas - theta)[:, effects.layout.own],
-        (thetas - theta)[:, effects.layout.others],
+    inner, kept = (
+        (thetas - theta)[:, effects.layout.eliminated],
+        (thetas - theta)[:, effects.layout.kept],
     )
     between = (
-        np.einsum("s,sli,slj->lij", share, own, own),
-        np.einsum("s,sli,sm->lim", share, own, others, optimize=True),
-        (others.T * share) @ others,
+        np.einsum("s,sli,slj->lij", share, inner, inner),
+        np.einsum("s,sli,sm->lim", share, inner, kept, optimize=True),
+        (kept.T * share) @ kept,
     )
     parts = zip(*(one.covariance for one in fits), strict=True)
     covariance = Arrow(

@@ -219,6 +219,13 @@ def test_consistency_by_cells(binning: str, weighted: str, monkeypatch: pytest.M
     assert cells.p_value == pytest.approx(q, abs=4 * np.sqrt(2 * q * (1 - q) / 1000) + 0.02)
 
 
+@pytest.mark.usefixtures("few")
+def test_events_that_were_excluded_count_in_the_consistency_test() -> None:
+    """Predictions of zero sum to zero, but a hundred events there refute them."""
+    p, y = np.r_[np.zeros(100), np.full(900, 0.5)], np.r_[np.ones(100), np.arange(900) % 2]
+    assert metrics.consistency_test("ece", p, y, resamples=99).p_value == 0.01
+
+
 def test_what_tests_need_adds_over_blocks() -> None:
     rng = np.random.default_rng(8)
     p = rng.random(1000) ** 2

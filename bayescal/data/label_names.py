@@ -47,7 +47,11 @@ def check_classes(
         raise ValueError(_wrong_number(present, columns))
     given = class_array(classes)
     count = is_count(given)
-    if given.shape != (columns,) or not (count or len(np.unique(given)) == columns):
+    try:
+        differ = count or len(np.unique(given)) == columns
+    except TypeError:
+        raise TypeError(f"classes must be labels of one kind, got {classes!r}") from None
+    if given.shape != (columns,) or not differ:
         raise ValueError(
             f"classes must be {_NUMBERS.get(columns, columns)} different labels, got {classes!r}"
             + (f"; for more, {advice}" if advice and columns == 2 < given.size else "")

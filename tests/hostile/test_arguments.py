@@ -50,6 +50,10 @@ def learned(**options: object) -> bc.Temperature:
             r"y must have shape \(200, 3\) to match probs, got \(200, 2\)",
         ),
         (
+            lambda: bc.evaluate(ROWS, CLASS, classes=np.array([1, "1", 2], object)),
+            "classes must be labels of one kind, got",
+        ),
+        (
             lambda: learned(inputs="logits").partial_fit(ROWS, CLASS),
             "inputs must be 'probs' as in earlier calls",
         ),

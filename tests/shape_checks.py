@@ -108,13 +108,12 @@ def describe(value: object) -> str:
 
 
 def identify(value: Any) -> object:
-    """Return a key of the type and the shapes of a value."""
+    """Return a key of the type of a value and, if its shape is checked, of the shape."""
     if isinstance(value, tuple):
         return type(value), *map(identify, value)
-    try:
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
         return type(value), value.shape, value.dtype
-    except AttributeError:
-        return type(value)
+    return type(value)
 
 
 class Checks:

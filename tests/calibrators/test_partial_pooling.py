@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp, softmax
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import bayescal as bc
 from bayescal.calibrators.combine.pooling.columns import make_column
@@ -421,6 +422,21 @@ def test_extreme_rows(rows: str) -> None:
     lower, upper = fitted.predict_interval(z, groups=group)
     assert fitted.status_ == "converged" and np.isfinite(p).all()
     assert (lower <= upper).all() and (lower >= 0).all() and (upper <= 1).all()
+
+
+@pytest.mark.parametrize("seed", [5, 19])
+def test_far_scores_of_crossed_groups_give_numbers(seed: int) -> None:
+    """Effects of several columns have a loss that is nearly made of straight pieces."""
+    z, y, group, _ = simulate(400, 12, 0.5, seed)
+    z, other = 50 * z, np.random.default_rng(seed).integers(0, 3, len(z))
+    columns = np.stack([group, other], axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=columns)
+    p = fitted.predict_proba(z, groups=columns)[:, 1]
+    assert np.isfinite(list(fitted.deviations_.values())).all()
+    before = np.logaddexp(0, np.where(y == 1, -z, z)).mean()
+    assert bc.metrics.log_loss(p, y) < 0.5 * before
 
 
 @pytest.mark.slow

@@ -48,6 +48,8 @@ def _rule(*counts: int) -> tuple[np.ndarray, np.ndarray]:
 _RULES = {1: _rule(7), 2: _rule(7, 3)}
 #: Kept effects are at their mode where a step would gain less than this.
 _QUADRATURE_GAIN = 1e-5
+#: Parts of such a step that are tried until the loss falls.
+_LENGTHS = 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4
 #: Newton's method ends where a step gains less than this in log posterior.
 _GAIN = 1e-9
 #: Rounds end where no effect and no standard deviation changes by more than this.
@@ -249,18 +251,14 @@ def fit_at(
     few = np.flatnonzero(factor.hessian.blocks[:, 0, 0] < _ENOUGH)
     if near and not len(few):
         theta, factor, value, converged = fit_mode(effects, tau, theta)
-    covariance, mean, log_ratio = factor.covariance, theta, 0.0
-    for _ in range(_ROUNDS if len(few) else 0):
-        part = _integrate(effects, theta, factor, few)
-        covariance, mean, log_ratio = factor.covariance, theta.copy(), part.log_ratio
-        covariance.blocks[few] += part.excess
+    mean, log_ratio = theta, 0.0
+    if len(few):
+        (theta, factor, value, part, _), converged = _fit_integrated(effects, tau, theta, few)
+        mean, log_ratio = theta.copy(), part.log_ratio
         mean[layout.eliminated[few]] += part.mean
-        gradient = part.gradient + theta[layout.kept] / factor.deviation[layout.kept] ** 2
-        step = -covariance.corner @ gradient
-        if -0.5 * float(gradient @ step) < _QUADRATURE_GAIN:
-            break
-        theta = theta + layout.join(-factor.coefficients @ step, step)
-        theta, factor, value, converged = fit_mode(effects, tau, theta, eliminated_alone=True)
+    covariance = factor.covariance
+    if len(few):
+        covariance.blocks[few] += part.excess
     evidence = -value - factor.half_log_det - 0.5 * float(((tau / effects.scales) ** 2).sum())
     evidence += in_log * float(np.log(tau).sum()) + log_ratio
     return Fit(mean, tau, covariance, evidence, converged)
@@ -278,6 +276,53 @@ class _Integrals(NamedTuple):
     excess: np.ndarray
     log_ratio: float
     gradient: np.ndarray
+
+
+class _Integrated(NamedTuple):
+    """Effects where those of some levels are integrated; ``loss`` is the negative logarithm."""
+
+    theta: np.ndarray
+    factor: Factor
+    value: float
+    part: _Integrals
+    loss: float
+
+
+def _fit_integrated(
+    effects: Effects, tau: np.ndarray, theta: np.ndarray, few: np.ndarray
+) -> tuple[_Integrated, bool]:
+    """Find the mode of kept effects where those of some levels are integrated; say if it was found.
+
+    Newton's method with the Hessian at the mode of all effects.
+    """
+    layout = effects.layout
+
+    def integrate(theta: np.ndarray) -> _Integrated:
+        theta, factor, value, _ = fit_mode(effects, tau, theta, eliminated_alone=True)
+        part = _integrate(effects, theta, factor, few)
+        volume = 0.5 * float(np.linalg.slogdet(factor.conditional[few])[1].sum())
+        return _Integrated(theta, factor, value, part, value - volume - part.log_ratio)
+
+    point = integrate(theta)
+    for _ in range(_ROUNDS):
+        factor = point.factor
+        gradient = (
+            point.part.gradient + point.theta[layout.kept] / factor.deviation[layout.kept] ** 2
+        )
+        step = -factor.covariance.corner @ gradient
+        gain = -0.5 * float(gradient @ step)
+        if gain < _QUADRATURE_GAIN:
+            return point, True
+        move = layout.join(-factor.coefficients @ step, step)
+        for length in _LENGTHS:
+            new = integrate(point.theta + length * move)
+            if new.loss < point.loss:
+                break
+        else:
+            # Loss and gradient agree up to the error of the rule.
+            return point, gain < 100 * _QUADRATURE_GAIN
+        point = new
+    return point, False
 
 
 def _integrate(effects: Effects, theta: np.ndarray, factor: Factor, few: np.ndarray) -> _Integrals:
@@ -369,14 +414,28 @@ def _start(effects: Effects, start: Fit | None) -> tuple[np.ndarray, np.ndarray]
 
 
 def _fit_by_rounds(effects: Effects, start: Fit | None, in_log: bool) -> Fit:
-    """Fit effects whose loss is far from quadratic, as that of few rows or of extreme scores."""
+    """Fit effects whose loss is far from quadratic, as that of few rows or of extreme scores.
+
+    Steps of Fisher's scoring for the logarithms of the standard deviations are extrapolated along
+    the last one (Anderson acceleration; of one deviation the secant method): where the density is
+    flat they are far too short.
+    """
     theta, tau = _start(effects, start)
+    last, last_step = np.log(tau), np.zeros(0)
     for number in count():
         fit = fit_at(effects, tau, theta, in_log, near=number > 0)
         step, settled = _step(effects, fit, in_log)
         if settled or number == _ROUNDS:
-            return fit
-        tau, theta = np.maximum(tau * np.exp(np.clip(step, -1.0, 1.0)), _LEAST), fit.theta
+            return fit._replace(converged=fit.converged and settled)
+        place, move = np.log(tau), step
+        if number:
+            change = step - last_step
+            ratio = float(change @ step) / max(float(change @ change), 1e-300)
+            move = step - ratio * (place - last + change)
+            if move @ step <= 0:
+                move = step
+        last, last_step = place, step
+        tau, theta = np.maximum(tau * np.exp(np.clip(move, -1.0, 1.0)), _LEAST), fit.theta
     raise AssertionError("not reached")
 
 

@@ -127,9 +127,11 @@ class Run:
                     if report:
                         report(f"{block[0]}", done, total)
             except BaseException as error:
-                # Cancel what has not begun, but keep what has ended well.
-                for future, block in waiting.items():
-                    if not future.cancel() and future.done() and not future.exception():
+                # Cancel what has not begun, the last first, before anything is written: meanwhile
+                # workers go on. Keep what has ended well.
+                begun = [pair for pair in reversed(waiting.items()) if not pair[0].cancel()]
+                for future, block in begun:
+                    if future.done() and not future.exception():
                         kept_in = None if isinstance(error, OSError) else store
                         self._keep(block, future.result(), kept_in)
                 if _is_lost(error, executor):

@@ -71,13 +71,14 @@ def score_cells(
     if k == 2:
         levels = np.arange(1, _CELLS) / _CELLS
         borders = np.unique(_weighted_quantiles(probs[:, 1], weights, levels))
-        index, other = (np.searchsorted(borders, own[:, 1]) for own in (probs, new))
+        index, other = (np.searchsorted(borders, rows[:, 1]) for rows in (probs, new))
         return index, other, len(borders) + 1
     best, other = probs.argmax(axis=1), new.argmax(axis=1)
     halves = np.full(k, 0.5)
     for label in np.unique(best):
-        own = best == label
-        halves[label] = _weighted_quantiles(probs[own, label], weights[own], np.array([0.5]))[0]
+        predicted = best == label
+        likely = probs[predicted, label], weights[predicted]
+        halves[label] = _weighted_quantiles(*likely, np.array([0.5]))[0]
     cells = 2 * best + (probs.max(axis=1) > halves[best])
     return cells, 2 * other + (new.max(axis=1) > halves[other]), 2 * k
 
@@ -94,8 +95,8 @@ def check_mixture(known: np.ndarray, new: np.ndarray, share: np.ndarray, seed: i
     profile = _profiles(known[None])[0]
     known = np.stack(
         [
-            rng.multinomial(size, own, _SIMULATIONS)
-            for size, own in zip(sizes, profile, strict=True)
+            rng.multinomial(size, cells, _SIMULATIONS)
+            for size, cells in zip(sizes, profile, strict=True)
         ],
         axis=1,
     )

@@ -73,10 +73,11 @@ class ExpectedPerformance:
         lines = [f"{self.rows:,} rows without labels, {self.level:.0%} intervals"]
         lines.append(f"{'':12} {'value':>8}  {'expected':>18}  {'realized':>18}")
         for name in names:
-            own: Expectation | None = getattr(self, name)
-            if own is not None:
-                ends = (f"{low:.4f} to {high:.4f}" for low, high in (own.expected, own.realized))
-                lines.append(f"{name:12} {own.value:8.4f}  " + "  ".join(f"{e:>18}" for e in ends))
+            value: Expectation | None = getattr(self, name)
+            if value is not None:
+                pairs = (value.expected, value.realized)
+                ends = "  ".join(f"{f'{low:.4f} to {high:.4f}':>18}" for low, high in pairs)
+                lines.append(f"{name:12} {value.value:8.4f}  {ends}")
         return "\n".join(lines)
 
 
@@ -145,10 +146,10 @@ def expected_performance(
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(2000)
     >>> calibrator = bc.Beta().fit(p[:1000], rng.random(1000) < p[:1000])
-    >>> found = bc.expected_performance(calibrator, p[1000:])
+    >>> expected = bc.expected_performance(calibrator, p[1000:])
     >>> y = rng.random(1000) < p[1000:]
     >>> loss = bc.metrics.log_loss(calibrator.predict_proba(p[1000:]), y)
-    >>> low, high = found.log_loss.realized
+    >>> low, high = expected.log_loss.realized
     >>> bool(low < loss < high)
     True
     """
@@ -234,17 +235,17 @@ def _run(
         probs = _curves(state, calibrated[rows])
         first = np.einsum("bmk,lmk->bml", probs, losses)
         second = np.einsum("bmk,lmk->bml", probs, losses**2)
-        own = weights[rows]
-        mean = mean + np.einsum("m,bml->bl", own, first)
-        variance = variance + np.einsum("m,bml->bl", own**2, np.maximum(second - first**2, 0))
+        mass = weights[rows]
+        mean = mean + np.einsum("m,bml->bl", mass, first)
+        variance = variance + np.einsum("m,bml->bl", mass**2, np.maximum(second - first**2, 0))
         if simulate:
-            simulated += _simulate(probs, losses * own[:, None], simulations, rng)
+            simulated += _simulate(probs, losses * mass[:, None], simulations, rng)
     return _Draws(mean, variance, simulated if simulate else None)
 
 
 def _curves(state: dict[str, np.ndarray], calibrated: np.ndarray) -> np.ndarray:
     """Return the probabilities (draws, m, k) of all draws."""
-    curves = shifted(state, calibrated, lambda own: np.moveaxis(own, 0, 1))
+    curves = shifted(state, calibrated, lambda draws: np.moveaxis(draws, 0, 1))
     return np.moveaxis(curves, 0, 1)
 
 
@@ -254,12 +255,12 @@ def _simulate(
     """Draw labels of all rows; return the sums (draws, simulations, metrics) of their losses."""
     below = np.cumsum(probs, axis=2)[..., :-1]
     rows = np.arange(probs.shape[1])
-    found = np.empty((len(probs), simulations, len(losses)))
+    sums = np.empty((len(probs), simulations, len(losses)))
     for index in _pairs(len(probs), simulations):
         u = rng.random(len(rows))
         labels = (u[:, None] > below[index[0]]).sum(axis=1)
-        found[index] = losses[:, rows, labels].sum(axis=1)
-    return found
+        sums[index] = losses[:, rows, labels].sum(axis=1)
+    return sums
 
 
 def _pairs(draws: int, simulations: int) -> Iterator[tuple[int, ...]]:

@@ -294,7 +294,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             known, seed = self.state_["class_cells"], int(self.state_["seed"])
             pairs = zip(self.state_["cells"], np.atleast_2d(self.shares_), strict=True)
             with single_threaded_blas():
-                self._checks = [check_mixture(known, own, share, seed) for own, share in pairs]
+                self._checks = [check_mixture(known, cells, share, seed) for cells, share in pairs]
         return self._checks[0] if self.populations_ is None else self._checks
 
     def shares_interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -315,7 +315,9 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         level = check_level(level)
         table, at_zero = self.state_["share_quantiles"], self.state_["share_at_zero"]
         lower, central, upper = (
-            np.apply_along_axis(lambda own, at=at: np.interp(at, LEVELS, own), -1, table)
+            np.apply_along_axis(
+                lambda quantiles, at=at: np.interp(at, LEVELS, quantiles), -1, table
+            )
             for at in ((1 - level) / 2, (1 + level) / 2, level)
         )
         ends = np.where(at_zero, 0.0, lower), np.where(at_zero, upper, central)
@@ -534,11 +536,11 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         groups = np.unique(index)
         result = np.empty(0)
         for group in groups:
-            own = index == group if len(groups) > 1 else slice(None)
-            part = shifted(self._arrays(int(group)), probs[own], reduce)
+            members = index == group if len(groups) > 1 else slice(None)
+            part = shifted(self._arrays(int(group)), probs[members], reduce)
             if not result.size:
                 result = np.empty((len(probs), *part.shape[1:]))
-            result[own] = part
+            result[members] = part
         return result
 
     def _index_of(self, populations: UserData, m: int) -> np.ndarray:
@@ -550,7 +552,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         if fitted is None:
             return np.zeros(m, int)
         labels, index = np.unique(label_array(populations, m), return_inverse=True)
-        unknown = [own for own in labels.tolist() if own not in set(fitted.tolist())]
+        unknown = [label for label in labels.tolist() if label not in set(fitted.tolist())]
         if unknown:
             raise ValueError(f"populations must be among those of the fit, got {unknown[0]!r}")
         return find_positions(labels, fitted)[index.ravel()]

@@ -188,8 +188,8 @@ def _softmax_mode(
 
     def loss(theta: np.ndarray) -> float:
         moved = log_softmax(_logits(theta, log_probs))
-        own = moved[np.arange(len(codes)), codes]
-        return float(-weights @ own + prior @ theta**2 / 2)
+        of_labels = moved[np.arange(len(codes)), codes]
+        return float(-weights @ of_labels + prior @ theta**2 / 2)
 
     def derivatives(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = softmax(_logits(theta, log_probs))

@@ -105,9 +105,10 @@ def _integrate_binary(
     alpha: np.ndarray,
     rng: np.random.Generator,
 ) -> Shares:
-    owner = np.repeat(np.arange(len(populations)), [len(own.counts) for own in populations])
-    values = np.concatenate([log_odds(own.log_probs) for own in populations])
-    rows = np.concatenate([own.counts for own in populations])
+    sizes = [len(population.counts) for population in populations]
+    owner = np.repeat(np.arange(len(populations)), sizes)
+    values = np.concatenate([log_odds(population.log_probs) for population in populations])
+    rows = np.concatenate([population.counts for population in populations])
     if len(populations) == 1:
         cells, counts = merge_rows(values, rows)
         counts = counts[None]
@@ -118,13 +119,13 @@ def _integrate_binary(
     moved = moved - recalibration.log_shares[:, None, :]
     ratio = np.exp(np.clip(moved[..., 1] - moved[..., 0], -_FAR_RATIO, _FAR_RATIO))
     if len(populations) == 1:
-        nodes, masses = (own[None] for own in _binary_nodes(ratio, counts[0], alpha))
+        nodes, masses = (part[None] for part in _binary_nodes(ratio, counts[0], alpha))
     else:
         with float64():
             nodes, masses = map(np.asarray, _binary_nodes_of_many(ratio, counts, alpha))
     points = _quantiles(nodes, masses, _even_levels(_BINARY_POINTS, rng))
     log_points = np.stack([_log_sigmoid(-points), _log_sigmoid(points)], axis=-1)
-    values, weights = (own.reshape(len(nodes), -1) for own in (nodes, masses))
+    values, weights = (part.reshape(len(nodes), -1) for part in (nodes, masses))
     second = sigmoid(_quantiles_of_any(values, weights))
     quantiles = np.stack([1 - second[:, ::-1], second], axis=1)
     mean = (sigmoid(values) * weights).sum(axis=1) / NUM_DRAWS
@@ -194,7 +195,7 @@ def _binary_nodes_of_many(
 ) -> tuple[XArray, XArray]:
     """Return the nodes and masses (g, draws, t) of all populations."""
     one: Any = partial(_binary_nodes, ratio, alpha=alpha)
-    return jax.lax.map(lambda own: one(counts=own), counts, batch_size=_POPULATIONS_AT_ONCE)
+    return jax.lax.map(lambda rows: one(counts=rows), counts, batch_size=_POPULATIONS_AT_ONCE)
 
 
 def _quantiles(values: np.ndarray, masses: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -202,17 +203,17 @@ def _quantiles(values: np.ndarray, masses: np.ndarray, levels: np.ndarray) -> np
     below = np.cumsum(masses, axis=-1)
     middle = (below - masses / 2) / below[..., -1:]
     shape = (*values.shape[:-1], levels.shape[-1])
-    found = np.empty(shape)
+    quantiles = np.empty(shape)
     levels = np.broadcast_to(levels, shape)
     for index in np.ndindex(shape[:-1]):
-        found[index] = np.interp(levels[index], middle[index], values[index])
-    return found
+        quantiles[index] = np.interp(levels[index], middle[index], values[index])
+    return quantiles
 
 
 def _quantiles_of_any(values: np.ndarray, masses: np.ndarray) -> np.ndarray:
     """Return quantiles (..., levels) of values (..., n) in any order, at :data:`LEVELS`."""
     order = np.argsort(values, axis=-1)
-    values, masses = (np.take_along_axis(own, order, axis=-1) for own in (values, masses))
+    values, masses = (np.take_along_axis(part, order, axis=-1) for part in (values, masses))
     return _quantiles(values, masses, LEVELS)
 
 
@@ -257,8 +258,8 @@ def _integrate_many(
         np.concatenate([directions, -directions], axis=1), np.tile(lengths, (1, 2))
     )
     if len(populations) == 1:
-        found = _draws_of_one(*populations[0], recalibration, proposal, alpha)
-        logs, weights = (own[None] for own in found)
+        draws = _draws_of_one(*populations[0], recalibration, proposal, alpha)
+        logs, weights = (part[None] for part in draws)
     else:
         logs, weights = _draws_of_many(populations, recalibration, proposal, alpha)
     shares = np.moveaxis(np.exp(logs).reshape(len(logs), -1, k), 1, 2)
@@ -353,7 +354,7 @@ def _draws_of_one(
     alpha: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log shares (draws, n, k) of one population and their weights, from NumPy."""
-    basis, u, found = _basis(len(alpha)), None, []
+    basis, u, drawn = _basis(len(alpha)), None, []
     for draw, (theta, log_shares) in enumerate(zip(*recalibration, strict=True)):
         ratio = _ratios(log_probs, theta, log_shares)
         if u is None:
@@ -367,9 +368,10 @@ def _draws_of_one(
                 break
             u = moved
             moved, precision = _to_mode(u, ratio, counts, alpha, basis)
-        own = _Proposal(proposal.directions[draw], proposal.lengths[draw])
-        found.append(_propose(u, precision, own, ratio, counts, alpha, basis))
-    return np.stack([own[0] for own in found]), np.stack([own[1] for own in found])
+        random = _Proposal(proposal.directions[draw], proposal.lengths[draw])
+        drawn.append(_propose(u, precision, random, ratio, counts, alpha, basis))
+    logs, weights = zip(*drawn, strict=True)
+    return np.stack(logs), np.stack(weights)
 
 
 def _draws_of_many(
@@ -382,13 +384,17 @@ def _draws_of_many(
 
     Rows are padded to a common number, to which those without weight add nothing.
     """
-    most = max(len(own.counts) for own in populations)
+    most = max(len(population.counts) for population in populations)
     most = 1 << (most - 1).bit_length()
-    rows = np.stack([pad_axis(own.log_probs, most, 0) for own in populations])
-    counts = np.stack([np.pad(own.counts, (0, most - len(own.counts))) for own in populations])
+    rows = np.stack([pad_axis(population.log_probs, most, 0) for population in populations])
+    counts = np.zeros((len(populations), most))
+    for row, population in zip(counts, populations, strict=True):
+        row[: len(population.counts)] = population.counts
     with float64(), jax.numpy_dtype_promotion("standard"):
-        found = _compiled_draws(rows, counts, recalibration, proposal, alpha, _basis(len(alpha)))
-        return np.asarray(found[0]), np.asarray(found[1])
+        logs, weights = _compiled_draws(
+            rows, counts, recalibration, proposal, alpha, _basis(len(alpha))
+        )
+        return np.asarray(logs), np.asarray(weights)
 
 
 @jax.jit
@@ -398,8 +404,8 @@ def _compiled_draws(
     def population(given: AnyArray) -> object:
         log_probs, weights = given
 
-        def draw(u: XArray, own: Any) -> Any:
-            theta, log_shares, random = own
+        def draw(u: XArray, parts: Any) -> Any:
+            theta, log_shares, random = parts
             ratio = _ratios(log_probs, theta, log_shares)
             arguments = ratio, weights, alpha, basis
             u = jax.lax.fori_loop(0, _NEWTON_STEPS, lambda _, v: _to_mode(v, *arguments)[0], u)

@@ -364,7 +364,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         learned, fit = self._learned, self._in_log
         factor, labels = ndtri((1 + level) / 2), self._column_labels()
         variances = fit.covariance.diagonal(learned.layout)
-        found = []
+        effects = []
         for number, grouping in enumerate(learned.groupings):
             names = tuple(labels[column] for column in grouping.columns)
             slopes = np.zeros(len(grouping.keys))
@@ -386,8 +386,8 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
                 slopes.tolist(),
                 strict=True,
             )
-            found += [GroupEffect(names, *row) for row in rows]
-        return found
+            effects += [GroupEffect(names, *row) for row in rows]
+        return effects
 
     def _choose_bins(
         self, logits: np.ndarray, y: np.ndarray, weights: np.ndarray, columns: list[np.ndarray]
@@ -435,9 +435,9 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
                 continue
             for count in _BINS[1:]:
                 other = [*bins[:place], count, *bins[place + 1 :]]
-                found = learn(other)
-                if found[0].fit.log_evidence > best[0].fit.log_evidence:
-                    best, bins = found, other
+                new = learn(other)
+                if new[0].fit.log_evidence > best[0].fit.log_evidence:
+                    best, bins = new, other
         return best
 
     def _read(
@@ -451,7 +451,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         columns = same_columns(groups, len(rows), self._names, self._count)
         learned = self._learned
         levels = np.stack(
-            [column.codes(own) for column, own in zip(learned.columns, columns, strict=True)]
+            [column.codes(values) for column, values in zip(learned.columns, columns, strict=True)]
         )
         cell, first = number_cells(levels)
         counts = [column.size for column in learned.columns]
@@ -473,11 +473,11 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         return range(self._count) if self._names is None else self._names
 
     def _deviations(self) -> dict[tuple[object, ...], tuple[float, float]]:
-        found = {}
+        deviations = {}
         for number, columns in enumerate(self.groupings_):
             pair = [0.0, 0.0]
             for block in self._learned.layout.blocks:
                 if block.grouping == number + 1:
                     pair[int(block.slope)] = float(self._learned.fit.tau[block.tau])
-            found[columns] = pair[0], pair[1] / self._spread
-        return found
+            deviations[columns] = pair[0], pair[1] / self._spread
+        return deviations

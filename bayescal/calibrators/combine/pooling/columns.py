@@ -84,8 +84,8 @@ class Grouping(NamedTuple):
         shape = [columns[column].size for column in self.columns]
         names = [columns[column].names() for column in self.columns]
         places = np.unravel_index(self.keys, shape)
-        rows = zip(*(own.tolist() for own in places), strict=True)
-        return [tuple(names[i][place] for i, place in enumerate(row)) for row in rows]
+        rows = zip(*(place.tolist() for place in places), strict=True)
+        return [tuple(names[i][level] for i, level in enumerate(row)) for row in rows]
 
 
 def read_columns(groups: UserData, n: int) -> tuple[list[np.ndarray], list[object] | None]:

@@ -315,9 +315,19 @@ def test_numbers_are_cut_at_weighted_quantiles() -> None:
     assert heavy.cuts is not None and heavy.cuts.tolist() == [1.5]
     few = make_column(np.array([0.0, 1.0, 0.5, 1.0]), np.ones(4), 2)
     assert few.cuts is not None and few.cuts.tolist() == [0.25, 0.75]
-    assert few.names() == ["<= 0.25", "(0.25, 0.75]", "> 0.75", "missing"]
-    same = make_column(np.full(5, 2.0), np.ones(5), 2)
-    assert same.codes(np.array([2.0, 1.0])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("offset", [[1.5, -1.5, 1.5, -1.5, 1.5], [1.0, -1.0]])
+def test_the_evidence_chooses_into_how_many_groups_numbers_are_cut(offset: list[float]) -> None:
+    rng = np.random.default_rng(0)
+    age, z = rng.permutation(4000) / 4000, rng.normal(scale=1.5, size=4000)
+    y = (rng.random(4000) < expit(z + np.array(offset)[(len(offset) * age).astype(int)])).astype(
+        int
+    )
+    effects = bc.PartialPooling(inputs="logits").fit(z, y, groups=age).group_effects()
+    found = np.array([effect.offset for effect in effects])
+    assert len(found) == len(offset)
+    np.testing.assert_allclose(found - found.mean(), offset - np.mean(offset), atol=0.25)
 
 
 def test_what_is_wrong_is_said() -> None:

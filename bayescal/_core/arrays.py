@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import array_api_compat
@@ -49,7 +50,7 @@ class XArray(Protocol):
     @property
     def size(self) -> int: ...
     @property
-    def dtype(self) -> Any: ...
+    def dtype(self) -> object: ...
     @property
     def T(self) -> AnyArray: ...
     def __len__(self) -> int: ...
@@ -94,15 +95,15 @@ class Namespace(Protocol):
     @property
     def pi(self) -> float: ...
     @property
-    def bool(self) -> Any: ...
+    def bool(self) -> object: ...
     @property
-    def int32(self) -> Any: ...
+    def int32(self) -> object: ...
     @property
-    def int64(self) -> Any: ...
+    def int64(self) -> object: ...
     @property
-    def float32(self) -> Any: ...
+    def float32(self) -> object: ...
     @property
-    def float64(self) -> Any: ...
+    def float64(self) -> object: ...
 
 
 _NUMPY_FUNCTIONS: Namespace = cast("Namespace", array_api_compat.numpy)
@@ -116,17 +117,16 @@ def namespace(*arrays: object) -> Namespace:
         return _torch()
     if all(isinstance(array, _NUMPY) for array in arrays):
         return _NUMPY_FUNCTIONS
-    functions: Any = array_api_compat.array_namespace
-    return functions(*arrays)
+    return cast("Namespace", array_api_compat.array_namespace(*arrays))
 
 
-def _torch() -> Any:
+def _torch() -> Namespace:
     import array_api_compat.torch
 
-    return array_api_compat.torch
+    return cast("Namespace", array_api_compat.torch)
 
 
-def torch_of(array: object) -> Any:
+def torch_of(array: object) -> ModuleType | None:
     """Return PyTorch if the array belongs to it: it has functions that the standard lacks."""
     return sys.modules["torch"] if array_api_compat.is_torch_array(array) else None
 
@@ -172,7 +172,7 @@ def matmul(a: X, b: X) -> X:
     return a @ b
 
 
-def device(array: object) -> Any:
+def device(array: object) -> object:
     """Return the device for new arrays beside this one, or None, which lets JAX decide."""
     return None if isinstance(array, jax.Array) else array_api_compat.device(array)
 
@@ -181,7 +181,8 @@ def take_in_rows(values: X, index: X) -> X:
     """Take from each row of values (m, k) the entries at index (m, j)."""
     if torch_of(values):
         # PyTorch's take_along_dim cannot be exported for a variable number of rows.
-        return cast("Any", values).gather(1, index)
+        given: AnyArray = values
+        return given.gather(1, index)
     return namespace(values).take_along_axis(values, index, axis=1)
 
 

@@ -7,11 +7,12 @@ import hashlib
 import pickle
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import XArray
+from bayescal._core.arrays import Array, XArray
 from bayescal._core.lazy import jax, jnp
 
 Out = TypeVar("Out")
@@ -63,10 +64,10 @@ def gather_rows(
             return leaf[: len(rows)]
         return np.asarray(leaf)[: len(rows)] if leaf.ndim else np.asarray(leaf)
 
-    def join(*parts: Any) -> Any:
+    def join(*parts: Array) -> Array | np.generic:
         if not parts[0].ndim:
             return np.max(parts)
-        xp: Any = np if isinstance(parts[0], np.ndarray) else jnp
+        xp: ModuleType = np if isinstance(parts[0], np.ndarray) else jnp
         whole = xp.concatenate(parts)
         return whole[np.minimum(np.arange(length), len(whole) - 1)]
 

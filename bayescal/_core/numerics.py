@@ -168,6 +168,16 @@ def scaled_softmax(logits: X, inverse: XArray | float) -> X:
     return torch.softmax(scaled, -1) if torch else _shares(scaled)
 
 
+def find_root(
+    function: Callable[[float], float], low: float, high: float, xtol: float, maxiter: int = 100
+) -> float:
+    """Find where a function changes its sign between two numbers, by Brent's method."""
+    from scipy.optimize import brentq
+
+    root: Any = brentq(function, low, high, xtol=xtol, maxiter=maxiter)
+    return float(root)
+
+
 def normal_cdf(x: X) -> X:
     """Compute the standard normal distribution function, which the array API standard lacks."""
     if isinstance(x, jax.Array):

@@ -31,8 +31,11 @@ _UNSEEN = 1e-3
 
 Carry = TypeVar("Carry")
 Name = TypeVar("Name")
+Point = TypeVar("Point")
+Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 #: A generator that yields points, receives evaluations there, and returns its result.
-Search: TypeAlias = Generator[Any, Any, Any]
+Search: TypeAlias = Generator[Point, Answer, Result]
 #: The state of an iteration, of any kind, followed by the status.
 State: TypeAlias = tuple[Any, ...]
 
@@ -217,17 +220,18 @@ def _pick(condition: AnyArray, true: AnyArray, false: AnyArray) -> AnyArray:
 
 
 def run_together(
-    searches: Mapping[Name, Search],
-    evaluate: Callable[[dict[Name, Any]], Mapping[Name, object]],
-) -> dict[Name, Any]:
+    searches: Mapping[Name, Search[Point, Answer, Result]],
+    evaluate: Callable[[dict[Name, Point]], Mapping[Name, Answer]],
+) -> dict[Name, Result]:
     """Run searches whose points are evaluated together, and return their results by name."""
-    results: dict[Name, Any] = {}
-    answers: Mapping[Name, object] = dict.fromkeys(searches)
+    results: dict[Name, Result] = {}
+    answers: Mapping[Name, Answer | None] = dict.fromkeys(searches)
     while answers:
         points = {}
         for name, answer in answers.items():
             try:
-                points[name] = searches[name].send(answer)
+                search = searches[name]
+                points[name] = next(search) if answer is None else search.send(answer)
             except StopIteration as end:
                 results[name] = end.value
         answers = evaluate(points) if points else {}

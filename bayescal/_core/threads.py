@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Protocol, TypeVar
 
 import numpy as np
+
+Result = TypeVar("Result")
 
 #: NumPyro keeps the handlers of a model in one list of the process, so that only one thread at a
 #: time may run a model.
@@ -23,8 +25,21 @@ def core_count() -> int:
     return os.cpu_count() or 1
 
 
+class Map(Protocol):
+    """The signature of ``map``."""
+
+    def __call__(
+        self, function: Callable[..., Result], /, *items: Iterable[object]
+    ) -> Iterator[Result]: ...
+
+
+def in_turn(function: Callable[..., Result], /, *items: Iterable[object]) -> Iterator[Result]:
+    """Apply a function to items in this thread, as ``map`` does."""
+    return map(function, *items)
+
+
 @contextmanager
-def threads(worthwhile: bool = True) -> Iterator[Callable[..., Iterator[Any]]]:
+def threads(worthwhile: bool = True) -> Iterator[Map]:
     """Give a ``map`` whose calls run in threads, if they are worthwhile and there are cores.
 
     Results keep their order, so that sums of them do not depend on the number of cores. NumPy
@@ -32,12 +47,14 @@ def threads(worthwhile: bool = True) -> Iterator[Callable[..., Iterator[Any]]]:
     """
     cores = core_count()
     if cores == 1 or not worthwhile:
-        yield map
+        yield in_turn
         return
     handling = np.geterr()
 
-    def in_threads(function: Callable[..., object], *items: Iterable[object]) -> Iterator[Any]:
-        def one(*arguments: object) -> object:
+    def in_threads(
+        function: Callable[..., Result], /, *items: Iterable[object]
+    ) -> Iterator[Result]:
+        def one(*arguments: object) -> Result:
             with np.errstate(**handling):
                 return function(*arguments)
 

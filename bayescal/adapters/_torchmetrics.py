@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from bayescal._core.arrays import UserData
+from bayescal._core.arrays import AnyArray, UserData
 from bayescal._core.lazy import jax
 from bayescal._core.precision import float64
 from bayescal.data.blocks.predictions import as_predictions
@@ -107,7 +107,7 @@ def make() -> type:
             entry = METRICS[self.name]
             return None if entry.signed else entry.best == "high"
 
-        def update(self, preds: Any, target: Any, weights: UserData = None) -> None:
+        def update(self, preds: AnyArray, target: AnyArray, weights: UserData = None) -> None:
             """Add rows; a batch without rows, or only with weights of zero, adds nothing.
 
             Parameters

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import AnyModel, Array, UserData, XArray, accelerated, on_host
+from bayescal._core.arrays import AnyArray, AnyModel, Array, UserData, XArray, accelerated, on_host
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.precision import float64
 from bayescal._core.warnings import frames_to_caller
@@ -118,7 +118,7 @@ class Auto(ClassifierMixin, Combination):
     """
 
     inputs: Inputs = "probs"
-    classes: Sequence[Any] | np.ndarray | None = None
+    classes: Sequence[object] | np.ndarray | None = None
     mode: Literal["stack", "single"] = "stack"
     inference: Literal["map", "laplace"] = "map"
     folds: int | None = None
@@ -214,7 +214,7 @@ class Auto(ClassifierMixin, Combination):
         unknown = dict.fromkeys(("uncalibrated", "gain", "gain_error", "helps", "hurts"))
         return replace(fitted.calibrators_[-1].report_, calibrator=fitted._title(), **unknown)
 
-    def predict_proba(self, scores: UserData) -> Any:
+    def predict_proba(self, scores: UserData) -> AnyArray:
         """Compute calibrated probabilities (m, k), or (m, labels) for multi-label problems."""
         check_is_fitted(self)
         return self.calibrators_[0].predict_proba(scores)
@@ -249,7 +249,7 @@ class Auto(ClassifierMixin, Combination):
         check_is_fitted(self)
         return self.calibrators_[0].predict_interval(scores, level)
 
-    def _map(self, state: State, scores: XArray) -> Any:
+    def _map(self, state: State, scores: XArray) -> AnyArray:
         ((part, part_state),) = self._with_states(state)
         return part._map(part_state, scores)
 
@@ -261,7 +261,7 @@ class Auto(ClassifierMixin, Combination):
         ((part, part_state),) = self._with_states(state)
         return part._map_ends(part_state, scores, level)
 
-    def _choose(self, columns: int, several: bool) -> tuple[Any, str]:
+    def _choose(self, columns: int, several: bool) -> tuple[AnyModel, str]:
         """Choose an unfitted calibrator; return it with the reason."""
         binary: AnyModel = AveragedBeta(inputs=self.inputs, classes=self.classes)
         if self.inputs == "scores":
@@ -271,7 +271,7 @@ class Auto(ClassifierMixin, Combination):
             return MultiLabel(binary), f"{columns} labels"
         if columns <= 2:
             return binary, "two classes"
-        stacked: Any = StackedScaling(
+        stacked = StackedScaling(
             mode=self.mode,
             folds=self.folds,
             inference=self.inference,
@@ -337,7 +337,7 @@ class Auto(ClassifierMixin, Combination):
             losses[out] = row_losses(predict(rows[test]), codes[test])
         return folds.of_rows(losses)
 
-    def _folds(self, rows: Any, codes: np.ndarray, weights: np.ndarray) -> FoldedRows:
+    def _folds(self, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FoldedRows:
         """Deal the rows to folds by their content, independently of their order."""
         count = self.folds or 5
         if codes.ndim == 2:

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import AnyModel
+from bayescal._core.arrays import AnyModel, UserData
 from bayescal._core.files import write_atomically
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.dispatch import as_fitted, keep_options
@@ -111,7 +110,7 @@ def save(calibrator: AnyModel, path: str | os.PathLike[str]) -> None:
         )
 
 
-def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = None) -> Any:
+def load(path: str | os.PathLike[str], *, estimators: Sequence[AnyModel] | None = None) -> AnyModel:
     """Read a calibrator that :func:`save` has written; the file cannot run code.
 
     Parameters
@@ -227,7 +226,7 @@ class _Writer:
         self.arrays: dict[str, np.ndarray] = {}
         self._known: dict[int, tuple[str, object]] = {}
 
-    def encode(self, value: Any, name: str) -> Any:
+    def encode(self, value: object, name: str) -> object:
         if value is None or type(value) in (bool, int, float, str):
             return value
         if isinstance(value, date | np.datetime64):
@@ -256,7 +255,7 @@ class _Writer:
             options, fitted = (
                 [n for n in names if n not in _OMITTED] for names in (options, fitted)
             )
-        to_file: Any = getattr(value, "_to_file", None)
+        to_file = getattr(value, "_to_file", None)
         content = to_file() if to_file else {attr: getattr(value, attr) for attr in fitted}
         return {
             "class": kind.__name__,
@@ -279,7 +278,7 @@ class _Writer:
         return {kind: value.tolist()}
 
 
-def _decode(content: object, arrays: dict[str, np.ndarray]) -> Any:
+def _decode(content: UserData, arrays: dict[str, np.ndarray]) -> UserData:
     if not isinstance(content, dict):
         return content
     if "class" in content:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayescal._core.arrays import AnyModel, ArrayLike, UserData, XArray, matmul
+from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray, matmul
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.optimize import Status
@@ -324,7 +324,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         unfitted.set_params(classes=None, coef_prior=None)
         return PredictFunction(unfitted, needed(self.state_), vars(self)["n_features_in_"])
 
-    def _map(self, state: State, features: XArray) -> Any:
+    def _map(self, state: State, features: XArray) -> AnyArray:
         if "theta_draws" in state:
             return over_draws(self, state, features, mean_of_draws)
         return self._curves(state, state["theta"], features)
@@ -356,7 +356,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         check_unmasked(X, "X")
         if hasattr(X, "detach"):
             X = as_numpy(X, "X")
-        rows: Any = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=1)
+        rows = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=1)
         return as_numpy(rows, "X").astype(np.float64, copy=False)
 
     def __sklearn_tags__(self) -> Tags:

@@ -6,7 +6,6 @@ import inspect
 import re
 import sys
 from difflib import get_close_matches
-from typing import Any
 
 from bayescal._core.arrays import AnyModel
 from bayescal.calibrators.auto import Auto
@@ -33,7 +32,7 @@ def calibrator_names() -> list[str]:
     return sorted(_classes())
 
 
-def make_calibrator(name: str, *, argument: str = "calibrator", **options: Any) -> Any:
+def make_calibrator(name: str, *, argument: str = "calibrator", **options: object) -> AnyModel:
     """Make an unfitted calibrator from the name of its class.
 
     Parameters
@@ -70,7 +69,7 @@ def make_calibrator(name: str, *, argument: str = "calibrator", **options: Any) 
     return classes[cls](**{**defaults, **options})
 
 
-def make_for(name: str, estimator: AnyModel, k: int) -> Any:
+def make_for(name: str, estimator: AnyModel, k: int) -> AnyModel:
     """Make a calibrator by name for the scores of a classifier of k classes.
 
     It takes probabilities, or the decision function if the classifier has no probabilities: as raw
@@ -111,7 +110,7 @@ def _normalized(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 
-def _classes() -> dict[str, Any]:
+def _classes() -> dict[str, type]:
     """Return the public, non-abstract calibrator classes by name."""
     package = sys.modules[__name__.rpartition(".")[0]]
     exported = {name: getattr(package, name) for name in package.__all__}

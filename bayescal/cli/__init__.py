@@ -62,7 +62,7 @@ class _Command(TyperCommand):
 class _Group(TyperGroup):
     """The group of commands; it reports input errors in one line and imports commands lazily."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
             module, _, function = _COMMANDS[command.name or ""][0].partition(".")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import numpy as np
 import typer
@@ -39,6 +39,9 @@ from bayescal.cli._options import (
     completing,
 )
 from bayescal.cli._streams import open_rows
+
+if TYPE_CHECKING:
+    from bayescal._core.arrays import AnyModel
 
 #: Names of Platt scaling that are not names of classes.
 _PLATT = ("platt", "sigmoid")
@@ -202,7 +205,7 @@ def apply_file(
         say(f"{count - predicted:,} rows without scores got empty cells")
 
 
-def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndarray:
+def _predict(fitted: AnyModel, interval: float | None, scores: np.ndarray) -> np.ndarray:
     if getattr(fitted, "inputs", None) == "probs" and are_percentages(scores):
         raise CommandError(
             f"scores must be probabilities, got {scores.max():g}; for percentages pass --inputs "
@@ -252,13 +255,13 @@ def export_file(
     check_source(calibrator)
     check_target(out)
     with library_call():
-        bc.export(bc.load(calibrator), out, dtype=cast(Any, dtype))
+        bc.export(bc.load(calibrator), out, dtype=cast("Literal['float32', 'float64']", dtype))
     say(f"written: {out}")
 
 
 def _make(
     method: str, inputs: str, classes: Sequence[str], seed: int, options: Sequence[str]
-) -> Any:
+) -> AnyModel:
     """Make a calibrator by the name of its class, with options NAME=VALUE."""
     from bayescal.calibrators.names import make_calibrator
 

@@ -11,10 +11,15 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bayescal._core.tables import printable, shorten
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from bayescal.inference.result import Posterior
 
 #: Seconds between lines of progress.
 SECONDS = 5.0
@@ -95,7 +100,7 @@ def end_output() -> None:
 def describe(error: Exception) -> str | None:
     """Describe an error of the user, the system or the parser; return None for other errors."""
     # The parser's errors have no public base class.
-    parser: Any = getattr(error, "format_message", None)
+    parser = getattr(error, "format_message", None)
     if parser is not None:
         return parser()
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
@@ -119,7 +124,7 @@ def _output() -> Iterator[None]:
         raise CommandError(f"cannot write to standard output: {problem}") from error
 
 
-def _print(stream: Any, text: str) -> None:
+def _print(stream: TextIO | None, text: str) -> None:
     """Write text to a stream, if that is open, with characters that its encoding has."""
     if stream is None:
         return
@@ -194,7 +199,7 @@ def watched() -> Iterator[Callable[[str, int, int], None]]:
     yield show
 
 
-def quality(posterior: Any) -> str:
+def quality(posterior: Posterior) -> str:
     """Describe the quality of the integration by its diagnostics, each after a comma."""
     facts = [
         ("effective sample size", posterior.ess, ",.0f"),

@@ -16,11 +16,15 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from types import ModuleType
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO, TypeAlias
 
 from bayescal._core import files
 from bayescal.cli._errors import CommandError, write_rows
 from bayescal.cli._json_lines import is_json, parse_objects
+
+if TYPE_CHECKING:
+    from pyarrow import CompressedInputStream
 
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _QUOTE = '"'
@@ -155,7 +159,11 @@ def stream_tables(
             raise CommandError(f"{path}: cannot read the file: {problem}") from error
 
 
-def unpacked(path: Path, file: BinaryIO) -> Any:
+#: Bytes of a file, unpacked if it is compressed.
+Stream: TypeAlias = "BinaryIO | gzip.GzipFile | CompressedInputStream"
+
+
+def unpacked(path: Path, file: Stream) -> Stream:
     """Return a stream of the content of a compressed file, or the file if it is not compressed."""
     magic = file.read(len(_ZSTD_MAGIC))
     file.seek(0)
@@ -164,7 +172,7 @@ def unpacked(path: Path, file: BinaryIO) -> Any:
     return _zstd(path).CompressedInputStream(file, "zstd") if magic == _ZSTD_MAGIC else file
 
 
-def _zstd(path: Path) -> Any:
+def _zstd(path: Path) -> ModuleType:
     try:
         import pyarrow
     except ImportError:
@@ -373,7 +381,7 @@ def _read_text(path: Path, form: Format, limit: int) -> str | None:
         raise _no_text(path, form, reason) from None
 
 
-def _read_bytes(stream: BinaryIO, limit: int) -> bytes | None:
+def _read_bytes(stream: Stream, limit: int) -> bytes | None:
     """Read all bytes of a stream; return None if there are more than the limit."""
     # Read in pieces, because a buffered stream reserves memory for all that is requested.
     content = bytearray()

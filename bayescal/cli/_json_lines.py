@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from bayescal.cli._errors import CommandError
 
@@ -43,14 +42,14 @@ def parse_objects(
         yield number, line, {name: _text(value) for name, value in values.items()}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_text, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name}: {_text(part)}' for name, part in value.items())}}}"
     if value is None:
         return ""
-    return str(value).lower() if isinstance(value, bool) else value
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def with_members(line: str, names: Sequence[str], values: Sequence[float]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from bayescal.cli._columns import (
 )
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli._streams import RowFile, Rows, UnreadableError
+
+if TYPE_CHECKING:
+    from bayescal._core.arrays import AnyModel
 
 Result = TypeVar("Result")
 Read = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -147,11 +150,11 @@ class Training(LabeledFile):
     _option = "--columns"
     names: list[str]
 
-    def fit(self, calibrator: Any) -> None:
+    def fit(self, calibrator: AnyModel) -> None:
         """Fit a calibrator, to blocks if it accepts them, else to all rows at once."""
         self._read(partial(self._fit, calibrator))
 
-    def _fit(self, calibrator: Any) -> None:
+    def _fit(self, calibrator: AnyModel) -> None:
         read = partial(self._rows, calibrator)
         if self._source.large:
             blocks = bc.Blocks(read, progress=self._watch)
@@ -214,13 +217,13 @@ class Judged(LabeledFile):
 
     def evaluate(
         self, models: Sequence[Columns], inputs: str, normalize: bool, **options: object
-    ) -> Any:
+    ) -> bc.Evaluation:
         """Evaluate the models, in blocks if the file is large."""
         return self._read(partial(self._evaluate, models, inputs, normalize, options))
 
     def _evaluate(
         self, models: Sequence[Columns], inputs: str, normalize: bool, options: dict[str, Any]
-    ) -> object:
+    ) -> bc.Evaluation:
         # All models are judged by the same rows.
         names = list(dict.fromkeys(name for model in models for name in model.columns))
         readers = {
@@ -266,11 +269,14 @@ class Judged(LabeledFile):
         )
         return texts[np.concatenate(self._kept)]
 
-    def _rows(self, model: Columns, names: list[str], *how: Any) -> Iterator[Read]:
+    def _rows(
+        self, model: Columns, names: list[str], inputs: str, normalize: bool
+    ) -> Iterator[Read]:
         order = model.ordered(self.classes)
         # All columns are read only if they determine which rows are omitted.
         read = names if self._source.form.skip_missing else order
-        return self._known(self._all_rows(model, read, [read.index(name) for name in order], *how))
+        index = [read.index(name) for name in order]
+        return self._known(self._all_rows(model, read, index, inputs, normalize))
 
     def _all_rows(
         self, model: Columns, names: list[str], order: list[int], inputs: str, normalize: bool

@@ -6,9 +6,9 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import numpy as np
 import typer
@@ -22,6 +22,7 @@ from bayescal.cli._streams import open_rows
 from bayescal.data.label_names import class_array, label_list
 
 if TYPE_CHECKING:
+    from bayescal._core.arrays import UserData
     from bayescal.monitoring import Monitor
 
 #: Exit code after an alarm; errors have 2.
@@ -35,6 +36,22 @@ _SETTINGS = {
     "time": "--time",
     "new": "--new",
 }
+
+
+class _Command(TypedDict):
+    """How the last run read the file, beside its settings."""
+
+    columns: list[str]
+    classes: list[str]
+    rows: int
+    digest: str
+
+
+class _Kept(TypedDict):
+    """What a state file has beside what the monitor keeps."""
+
+    alpha: float
+    command: _Command
 
 
 def monitor_file(
@@ -172,8 +189,8 @@ class _Rows:
         self,
         file: Path,
         state: Path,
-        kept: dict[str, Any] | None,
-        settings: dict[str, Any],
+        kept: _Kept | None,
+        settings: Mapping[str, object],
         alpha: float,
         classes: list[str],
         several: bool,
@@ -189,8 +206,8 @@ class _Rows:
         """Add the rows of blocks, from the beginning if they are read again."""
         import bayescal as bc
 
-        command = {} if self._kept is None else self._kept["command"]
-        skip = 0 if self._new else command.get("rows", 0)
+        command = None if self._kept is None else self._kept["command"]
+        skip = 0 if self._new or command is None else command.get("rows", 0)
         several, many = self._several, len(self._classes) > 2
         whole = all(name.isascii() and name.isdigit() for name in self._classes)
         labels = np.array([int(name) for name in self._classes] if whole else self._classes)
@@ -205,7 +222,11 @@ class _Rows:
             n = len(y)
             old = min(max(skip - self.count, 0), n)
             content.add(probs[:old], y[:old])
-            if self.count < skip <= self.count + n and content.digest() != command["digest"]:
+            if (
+                command is not None
+                and self.count < skip <= self.count + n
+                and content.digest() != command["digest"]
+            ):
                 raise CommandError(
                     f"{self._file}: the first {skip:,} rows are not those of the earlier runs; "
                     f"pass --new for files of new rows, or another --state than {self._state}"
@@ -241,9 +262,9 @@ class _Content:
         return self._probs.hexdigest()[:32] + self._labels.hexdigest()[:32]
 
 
-def _read_state(path: Path) -> dict[str, Any]:
+def _read_state(path: Path) -> _Kept:
     """Read the state of earlier runs."""
-    state: dict[str, Any] = {}
+    state: UserData = None
     try:
         state = json.loads(path.read_text("utf-8"))
         known = "bayescal_monitor" in state and "rows" in state["command"]
@@ -255,7 +276,7 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 
 def _check_settings(
-    path: Path, kept: dict[str, Any], settings: dict[str, Any], alpha: float
+    path: Path, kept: Mapping[str, object], settings: Mapping[str, object], alpha: float
 ) -> None:
     """Raise if settings differ from those of earlier runs."""
     for name, option in [*_SETTINGS.items(), ("alpha", "--alpha")]:
@@ -267,9 +288,7 @@ def _check_settings(
             )
 
 
-def _choose(
-    data: Judged, model: str | None, classes: str | None, kept: dict[str, Any] | None
-) -> Columns:
+def _choose(data: Judged, model: str | None, classes: str | None, kept: _Command | None) -> Columns:
     """Choose the columns of the model, by default those of earlier runs."""
     if kept is None:
         return data.choose([] if model is None else [model], classes)[0]
@@ -287,7 +306,7 @@ def _choose_several(
     model: str | None,
     classes: str | None,
     labels: list[str],
-    kept: dict[str, Any] | None,
+    kept: _Command | None,
 ) -> Columns:
     """Choose the columns of a model of several labels, by default those of earlier runs."""
     if classes is not None:
@@ -310,7 +329,7 @@ def _listed(names: list[str]) -> str:
     return text.getvalue()
 
 
-def _label_names(monitor: Monitor) -> list[object]:
+def _label_names(monitor: Monitor) -> list[Hashable]:
     return [] if monitor.classes is None else label_list(class_array(monitor.classes))
 
 
@@ -342,13 +361,13 @@ def _describe(monitor: Monitor, added: int) -> dict[str, str]:
     return result
 
 
-def _numbers(monitor: Monitor, file: Path, added: int) -> dict[str, Any]:
+def _numbers(monitor: Monitor, file: Path, added: int) -> dict[str, object]:
     """Return the numbers for JSON; infinite ones are None."""
 
     def finite(value: float) -> float | None:
         return float(value) if np.isfinite(value) else None
 
-    def interval(read: Callable[[int], tuple[float, float]]) -> Any:
+    def interval(read: Callable[[int], tuple[float, float]]) -> object:
         if monitor.task == "multiclass":
             return None
         if monitor.task == "binary":

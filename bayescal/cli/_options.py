@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from typer.models import OptionInfo
 
-def completing(*values: str, help: str) -> Any:
+
+def completing(*values: str, help: str) -> OptionInfo:
     """Make an option whose values a shell completes."""
 
     def complete(incomplete: str) -> list[str]:

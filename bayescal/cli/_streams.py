@@ -8,7 +8,8 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,11 @@ from bayescal.cli._files import (
     stream_tables,
     unpacked,
 )
+
+if TYPE_CHECKING:
+    from pyarrow import Array, DataType, RecordBatch, Schema
+
+    from bayescal.cli._files import Stream
 
 #: Uncompressed bytes (for Parquet 16 per cell) up to which a file is read at once.
 LARGE = 1 << 26
@@ -144,7 +150,7 @@ class CsvFile(RowFile):
 
     def _rows_of_arrow(
         self,
-        arrow: Any,
+        arrow: ModuleType,
         label: str,
         scores: Sequence[str],
         weights: str | None,
@@ -197,7 +203,7 @@ class CsvFile(RowFile):
 class _Checked(io.RawIOBase):
     """A stream that detects what Arrow accepts as text: unmatched quotes and zero bytes."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream, self.quotes, self.zeros = stream, 0, False
 
     def readable(self) -> bool:
@@ -223,7 +229,7 @@ class ParquetFile(RowFile):
         self.large = 16 * self._count * len(self.schema.names) > LARGE
         self.head = self._text(next(self.batches()).slice(0, _HEAD), 0)
 
-    def _size(self) -> tuple[Any, int]:
+    def _size(self) -> tuple[Schema, int]:
         with self._open() as file:
             return file.schema_arrow, file.metadata.num_rows
 
@@ -259,7 +265,9 @@ class ParquetFile(RowFile):
             yield self._text(batch, first)
             first += batch.num_rows
 
-    def batches(self, columns: list[str] | None = None, show: Show = ignore) -> Iterator[Any]:
+    def batches(
+        self, columns: list[str] | None = None, show: Show = ignore
+    ) -> Iterator[RecordBatch]:
         """Yield the rows as batches of Arrow."""
         done = 0
         with self._open() as file:
@@ -268,11 +276,11 @@ class ParquetFile(RowFile):
                 show(done, self._count)
                 yield batch
 
-    def _batches(self, file: Any, columns: list[str] | None) -> Iterator[Any]:
+    def _batches(self, file: Any, columns: list[str] | None) -> Iterator[RecordBatch]:
         rows = rows_of_block(ROWS, len(self.schema.names if columns is None else columns))
         return file.iter_batches(rows, columns=columns)
 
-    def numbers(self, batch: Any, name: str, option: str, first: int) -> np.ndarray:
+    def numbers(self, batch: RecordBatch, name: str, option: str, first: int) -> np.ndarray:
         """Return a column as numbers (n,); ``first`` is the number of rows before it."""
         selected = batch.select([self._named(name, option)])
         column = selected.column(0)
@@ -294,7 +302,7 @@ class ParquetFile(RowFile):
             )
         return values
 
-    def _text(self, batch: Any, first: int) -> Table:
+    def _text(self, batch: RecordBatch, first: int) -> Table:
         """Convert rows to text without lines; ``first`` is the number of rows before them."""
         columns = [[self._cell(value) for value in column.to_pylist()] for column in batch.columns]
         rows = [list(row) for row in zip(*columns, strict=True)]
@@ -323,12 +331,12 @@ class ParquetFile(RowFile):
 class FeatherFile(ParquetFile):
     """A file in Arrow's format, which Feather is."""
 
-    def _size(self) -> tuple[Any, int]:
+    def _size(self) -> tuple[Schema, int]:
         with self._open() as file:
             rows = sum(file.get_batch(j).num_rows for j in range(file.num_record_batches))
             return file.schema, rows
 
-    def _batches(self, file: Any, columns: list[str] | None) -> Iterator[Any]:
+    def _batches(self, file: Any, columns: list[str] | None) -> Iterator[RecordBatch]:
         for j in range(file.num_record_batches):
             batch = file.get_batch(j)
             batch = batch if columns is None else batch.select(columns)
@@ -348,7 +356,7 @@ class FeatherFile(ParquetFile):
             raise CommandError(f"{self.path}: cannot read the file: {error}") from error
 
 
-def _arrow() -> Any:
+def _arrow() -> ModuleType | None:
     """Return Arrow, or None if it is not installed."""
     try:
         import pyarrow
@@ -357,7 +365,7 @@ def _arrow() -> Any:
     return pyarrow
 
 
-def _labels(column: Any) -> tuple[list[str], np.ndarray, int | None]:
+def _labels(column: Array) -> tuple[list[str], np.ndarray, int | None]:
     """Return distinct texts, the index of each row's text, and the first row without one."""
     encoded = column if hasattr(column, "indices") else column.dictionary_encode()
     index = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -367,14 +375,14 @@ def _labels(column: Any) -> tuple[list[str], np.ndarray, int | None]:
     return texts, index, min(empty, default=None)
 
 
-def _numbers(column: Any) -> np.ndarray:
+def _numbers(column: Array) -> np.ndarray:
     """Convert numbers (n,), with NaN for missing ones; single precision stays."""
     if str(column.type) == "float":
         return column.to_numpy(zero_copy_only=False)
     return column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: DataType) -> bool:
     """Whether a column contains text, including categories of text."""
     import pyarrow
 

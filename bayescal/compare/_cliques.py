@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.compare.table import row_names
 from bayescal.data.checks import as_numpy, check_finite
 
@@ -51,7 +49,8 @@ def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:
     """
     names = row_names(ranks)
     if names is not None and {*names} == {*getattr(significant, "columns", ())}:
-        significant = cast("Any", significant).loc[names, names]
+        table: UserData = significant
+        significant = table.loc[names, names]
     means = as_numpy(ranks, "ranks")
     if means.ndim != 1:
         raise ValueError(f"ranks must have shape (methods,), got {means.shape}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -74,7 +74,10 @@ def read_table(
     return Table(array if lower_is_better else -array, labels)
 
 
-def in_one_order(columns: Mapping[Any, ArrayLike], called: str) -> list[np.ndarray]:
+Name = TypeVar("Name")
+
+
+def in_one_order(columns: Mapping[Name, ArrayLike], called: str) -> list[np.ndarray]:
     """Convert vectors to arrays, those with named entries in the order of the first of them.
 
     ``called`` is a format for their names in messages. Names are the index of a pandas Series or
@@ -123,7 +126,7 @@ def row_names(column: UserData) -> list[object] | None:
     return None if index is None or callable(index) else list(index)
 
 
-def _check_names(names: Any, count: int) -> tuple[str, ...]:
+def _check_names(names: Iterable[object] | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"method {i}" for i in range(count))
     if isinstance(names, str):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, XArray
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import RANGE_TOLERANCE, SUM_TOLERANCE, as_numpy, check_finite
-from bayescal.data.label_names import label_text
+from bayescal.data.label_names import Classes, label_text
 
 __all__ = ["is_fitted", "of_pairs", "predictions", "read_label_rows", "read_shares"]
+
+
+Name = TypeVar("Name")
 
 
 def is_fitted(value: object) -> bool:
@@ -20,12 +23,12 @@ def is_fitted(value: object) -> bool:
 
 
 def predictions(
-    given: Mapping[Any, Any],
+    given: Mapping[Name, UserData],
     data: tuple[object, ...],
     y: object,
-    classes: Sequence[object] | None,
+    classes: Classes,
     called: str,
-) -> tuple[dict[Any, Any], Any, Any]:
+) -> tuple[dict[Name, UserData], UserData, Classes]:
     """Replace fitted classifiers by their predictions; also return labels and classes.
 
     ``data`` are the features of classifiers and the labels, unless these are ``y``. ``called`` is
@@ -97,7 +100,7 @@ def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
     return np.clip(shares, 0.0, 1.0)
 
 
-def of_pairs(probs: XArray, name: str = "probs") -> Any:
+def of_pairs(probs: UserData, name: str = "probs") -> UserData:
     """Convert scikit-learn's list of probabilities (n, 2) of several labels to (n, labels).
 
     Other values are returned unchanged.

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import AnyModel, UserData, XArray, accelerated, on_host, to_host
+from bayescal._core.arrays import (
+    AnyArray,
+    AnyModel,
+    UserData,
+    XArray,
+    accelerated,
+    on_host,
+    to_host,
+)
 from bayescal._core.lazy import jax
 from bayescal._core.precision import float64
 from bayescal.data.blocks.stream import Blocks, as_blocks
@@ -74,7 +82,11 @@ def as_source(
 
 
 def _read(
-    estimator: AnyModel, rows: Any, names: list[object] | None, y: UserData, sample_weight: UserData
+    estimator: AnyModel,
+    rows: AnyArray,
+    names: list[object] | None,
+    y: UserData,
+    sample_weight: UserData,
 ) -> Given:
     """Read rows (n, 1) or (n, k) whose numbers have been checked."""
     inputs = estimator.inputs

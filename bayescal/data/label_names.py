@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import date
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def class_array(classes: Sequence[object] | np.ndarray | int) -> np.ndarray:
     return _plain(np.asarray(classes))
 
 
-def label_list(labels: np.ndarray) -> list[Any]:
+def label_list(labels: np.ndarray) -> list[Hashable]:
     """Return labels (n,) as Python's; dates, of which it lacks fine ones, as NumPy's."""
     return list(labels) if labels.dtype.kind == "M" else labels.tolist()
 
@@ -280,7 +280,7 @@ def class_places(
             isinstance(name, str) for name in names
         ):
             return None
-        given: Any = names
+        given = [str(name) for name in names]
         words = ["False" if label == "0" else "True" for label in labels]
         forms = [labels, exact, words] if {*labels} == {"0", "1"} else [labels, exact]
         return next(filter(None, (by_affixes(given, form) for form in forms)), None)

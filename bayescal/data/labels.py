@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -116,7 +116,7 @@ def as_text(labels: np.ndarray) -> np.ndarray:
 
 def class_codes(
     labels: np.ndarray, k: int, classes: Classes = None, all_rows: bool = True
-) -> tuple[Any, np.ndarray]:
+) -> tuple[np.ndarray | range, np.ndarray]:
     """Find the classes (k,) of k columns, and labels (n,) as positions among them.
 
     Unlike in fits, numbers are positions themselves, unless ``classes`` holds other numbers. Text
@@ -144,7 +144,7 @@ def class_codes(
     return known, find_positions(values, known)[index]
 
 
-def code_labels(data: UserData, k: int) -> tuple[Any, np.ndarray]:
+def code_labels(data: UserData, k: int) -> tuple[UserData, np.ndarray]:
     """Replace labels that are no numbers, or are -1 and 1, by positions among the sorted classes.
 
     ``data`` is one data set, a batch or a list, as for :func:`bayescal.posterior`, whose other
@@ -231,7 +231,9 @@ def outcome_shares(
     return shares
 
 
-def classes_of_shares(y: UserData, k: int, classes: Classes = None) -> Any:
+def classes_of_shares(
+    y: UserData, k: int, classes: Classes = None
+) -> np.ndarray | Sequence[object]:
     """Find the classes (k,) of proportions: those given, names of columns, or 0, ..., k - 1."""
     if classes is not None:
         return check_classes(_NO_LABELS, class_array(classes), k)
@@ -291,7 +293,7 @@ def in_columns(y: object) -> bool:
 
 def of_shares(
     scores: object, y: np.ndarray, sample_weight: UserData, classes: Classes
-) -> tuple[Any, np.ndarray, np.ndarray]:
+) -> tuple[UserData, np.ndarray, np.ndarray]:
     """Expand proportions of outcomes (n, k): one row for each outcome, weighted by its proportion.
 
     Outcomes that occur in no row get a row of weight zero.

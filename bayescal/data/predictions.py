@@ -117,19 +117,19 @@ class Predictions(NamedTuple):
     #: P(y = 1) (n,), or a probability for each class or label (n, k); float64.
     probs: AnyArray
     #: Positions among the classes (n,), or 0 and 1 for each of many labels (n, l).
-    y: Any
+    y: AnyArray
     #: Weights (n,), float64; ones if the user gave none.
     weights: AnyArray
     #: Distance from 0 and 1 at which logarithms clip probabilities.
     eps: float
     #: Classes among which ``y`` are positions, if known.
-    classes: Any = None
+    classes: Sequence[object] | np.ndarray | None = None
     #: Machine epsilon of the type in which the user gave the probabilities.
     precision: AnyArray = EPS
     #: Excess (n,) of the Brier score over that of fractional outcomes, if these were given.
-    excess: Any = None
+    excess: np.ndarray | None = None
     #: Index (n,) of the cluster of each row; None if rows are independent.
-    clusters: Any = None
+    clusters: np.ndarray | None = None
 
     def part(self, rows: slice | np.ndarray) -> Predictions:
         """Select some rows."""
@@ -259,7 +259,7 @@ def _read_on_device(
     probs: object, y: UserData, weights: UserData, reading: Reading
 ) -> Predictions | None:
     """Read valid predictions that are on an accelerator; None if the host has to read them."""
-    array: Any = accelerated(probs)
+    array = accelerated(probs)
     if array is None or reading.multilabel or reading.outcomes != "labels":
         return None
     if 1 in array.shape[1:] or np.shape(y) != array.shape[:1]:
@@ -303,7 +303,7 @@ def read_truth(
     truth: ArrayLike,
     probs: np.ndarray,
     weights: ArrayLike | None,
-    classes: Sequence[object],
+    classes: Sequence[object] | np.ndarray,
     name: str = "true_probs",
 ) -> np.ndarray:
     """Read probabilities to compare with ``probs``, without the rows of weight zero."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache, partial, reduce
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from bayescal._core.threads import threads
 
 __all__ = ["Designs", "Merge", "Rows", "Source", "Sums", "add", "compiled", "greatest"]
 
+Result = TypeVar("Result")
 #: Sums over rows: arrays by name.
 Sums: TypeAlias = dict[str, np.ndarray]
 Merge: TypeAlias = Callable[[Sums, Sums], Sums]
@@ -37,7 +38,7 @@ def greatest(first: Sums, second: Sums) -> Sums:
 class Designs(Protocol):
     """Prepared parts of the rows of a source, and sums over them."""
 
-    def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
+    def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums:
         """Sum ``function(*args, design)`` over the designs of parts of the rows."""
         ...
 
@@ -197,7 +198,7 @@ class Rows(NamedTuple):
             return None
         return self.take(slice(None, None, stride))
 
-    def designs(self, make: Callable[[Rows], Any], numbers: int, keep: bool = True) -> Designs:
+    def designs(self, make: Callable[[Rows], object], numbers: int, keep: bool = True) -> Designs:
         if not on_host(self.scores):
             return _DeviceDesign(_call(make, self))
         columns = self.scores.shape[1] if self.scores.ndim == 2 else 1
@@ -219,7 +220,7 @@ class Rows(NamedTuple):
 class _Remade(NamedTuple):
     """Designs that are made anew in every iteration."""
 
-    make: Callable[[Rows], Any]
+    make: Callable[[Rows], object]
     rows: Rows
     parts: list[slice]
 
@@ -230,23 +231,23 @@ class _Remade(NamedTuple):
 class _HostDesigns(NamedTuple):
     """Designs of parts of rows that fit in a processor's cache."""
 
-    designs: Iterable[Any]
+    designs: Iterable[object]
 
-    def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
+    def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums:
         return reduce(merge, (function(*args, design) for design in self.designs))
 
 
 class _DeviceDesign(NamedTuple):
     """The design of all rows on an accelerator; each function is one compiled program."""
 
-    design: Any
+    design: object
 
-    def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
+    def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums:
         sums = _call(function, *args, self.design)
         return {name: np.asarray(value) for name, value in sums.items()}
 
 
-def _call(function: Callable[..., Any], *args: Any) -> Any:
+def _call(function: Callable[..., Result], *args: object) -> Result:
     """Call a function as a compiled program; keywords that ``partial`` has bound are static."""
     if isinstance(function, partial):
         bound = function.keywords

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import array_api_compat
 import numpy as np
@@ -300,7 +300,7 @@ def check_options(scores: XArray, y: np.ndarray, weights: np.ndarray, inputs: st
         )
 
 
-def _contiguous(logits: XArray) -> Any:
+def _contiguous(logits: X) -> X | np.ndarray:
     if not on_host(logits):
         return logits
     dtype = logits.dtype if logits.dtype in (np.float32, np.float64) else np.dtype(float)

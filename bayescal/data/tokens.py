@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bayescal._core.arrays import AnyArray, ArrayLike, UserData, XArray, device, namespace, on_host
 from bayescal.data.checks import as_numpy
 
@@ -110,7 +108,7 @@ def tokens(
     return (tuple(rows) if several else rows[0]), y
 
 
-def _array(value: Any, name: str) -> XArray:
+def _array(value: UserData, name: str) -> XArray:
     """Return arrays of any library unchanged, and convert other values to NumPy."""
     try:
         namespace(value)
@@ -119,7 +117,7 @@ def _array(value: Any, name: str) -> XArray:
     return value
 
 
-def _beside(value: Any, array: XArray, name: str) -> XArray:
+def _beside(value: UserData, array: XArray, name: str) -> XArray:
     """Convert numbers to the library and device of an array."""
     value, xp = _array(value, name), namespace(array)
     if namespace(value) is not xp:
@@ -127,7 +125,7 @@ def _beside(value: Any, array: XArray, name: str) -> XArray:
     return value if on_host(array) else xp.asarray(value, device=device(array))
 
 
-def _checked_mask(mask: Any, shape: tuple[int, ...]) -> XArray:
+def _checked_mask(mask: AnyArray, shape: tuple[int, ...]) -> XArray:
     xp = namespace(mask)
     if tuple(mask.shape) != shape:
         raise ValueError(f"mask must have the shape of labels {shape}, got {tuple(mask.shape)}")

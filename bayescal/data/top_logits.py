@@ -8,7 +8,7 @@ of the others, unless m = k, and m indices.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -164,7 +164,7 @@ def offsets(top: Top) -> np.ndarray:
     return namespace(top.x).asarray(values, dtype=top.x.dtype, device=device(top.x))
 
 
-def top_probabilities(top: Top, inverse: Any) -> XArray:
+def top_probabilities(top: Top, inverse: XArray | float) -> XArray:
     """Return softmax(s x + log(k - m) [others]) (n, c), for an s that is not negative."""
     below, xp = differences(top.x), namespace(top.x)
     most = float(xp.finfo(below.dtype).max)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -227,9 +227,8 @@ def _run(
     draws = int(np.prod(state["log_ratio"].shape[:-1]))
     simulations = max(1, _SIMULATIONS * len(state["theta"]) // draws)
     simulate = m <= _MAX_SIMULATED
-    mean: Any = 0.0
-    variance: Any = 0.0
-    simulated: Any = np.zeros((draws, simulations, 3 + (table is not None)))
+    mean = variance = np.zeros(())
+    simulated = np.zeros((draws, simulations, 3 + (table is not None)))
     for rows in slices(m, max(1, _BLOCK // (draws * k))):
         losses = _losses(predicted[rows], table)
         probs = _curves(state, calibrated[rows])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -20,7 +20,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import AccuracyWarning, frames_to_caller
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws
-from bayescal.calibrators.base.function import PredictFunction
+from bayescal.calibrators.base.function import PredictFunction, Tree
 from bayescal.data.blocks.stream import Blocks, as_blocks, map_blocks
 from bayescal.data.checks import as_numpy, check_finite, check_level
 from bayescal.data.label_names import Classes, class_array, column_names, find_positions, in_order
@@ -529,7 +529,9 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         counts = np.bincount(new.index * size + second, new.counts(), count * size)
         self.state_["cells"] = counts.reshape(count, size)
 
-    def _predict(self, scores: UserData, populations: UserData, reduce: Any) -> np.ndarray:
+    def _predict(
+        self, scores: UserData, populations: UserData, reduce: Callable[[AnyArray], XArray]
+    ) -> np.ndarray:
         check_is_fitted(self)
         probs = self._probabilities(scores)
         index = self._index_of(populations, len(probs))
@@ -569,10 +571,10 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         source = self if self.calibrator_ is None else self.calibrator_
         return vars(source).get("n_features_in_", len(self.classes_))
 
-    def _as_parts(self, group: int = 0) -> tuple[Any, dict[str, Any]]:
+    def _as_parts(self, group: int = 0) -> tuple[AnyModel, Tree]:
         """Return the estimator without what it learned, and what it learned."""
-        bare: Any = object.__new__(type(self))
-        bare.calibrators_, state = [], dict[str, Any](self._arrays(group))
+        bare: AnyModel = object.__new__(type(self))
+        bare.calibrators_, state = [], dict[str, object](self._arrays(group))
         if self.calibrator_ is not None:
             if not hasattr(self.calibrator_, "_as_parts"):
                 kind = type(self.calibrator_).__name__
@@ -581,18 +583,18 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             bare.calibrators_ = [part]
         return bare, state
 
-    def _map(self, state: Any, scores: XArray) -> AnyArray:
+    def _map(self, state: Tree, scores: XArray) -> AnyArray:
         return shifted(state, self._calibrated(state, scores), mean_of_draws)
 
-    def _map_ends(self, state: Any, scores: XArray, level: float) -> XArray:
+    def _map_ends(self, state: Tree, scores: XArray, level: float) -> XArray:
         probs = self._calibrated(state, scores)
         ends = shifted(state, probs, lambda curves: ends_of_draws(curves, level))
         return ends[..., 1] if ends.shape[-1] == 2 else ends
 
-    def _calibrated(self, state: Any, scores: XArray) -> AnyArray:
+    def _calibrated(self, state: Tree, scores: XArray) -> AnyArray:
         for part in vars(self)["calibrators_"]:
             return part._map(state["0"], scores)
         return transform(scores, "probs", "probabilities", None)
 
-    def _has_ends(self, state: Any) -> bool:
+    def _has_ends(self, state: Tree) -> bool:
         return True

@@ -7,12 +7,13 @@ that the same draw implies, stand for the uncertainty of any calibrator.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, Array, Namespace, XArray, matmul, namespace
+from bayescal._core.arrays import AnyArray, Array, Namespace, State, XArray, matmul, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
 from bayescal.calibrators.base.draws import map_rows
@@ -106,7 +107,7 @@ def recalibrated(theta: XArray, log_probs: XArray) -> Array:
     return log_softmax((1 + theta[:, None, :1]) * log_probs[None, :, :] + theta[:, None, 1:])
 
 
-def shifted(state: Any, probs: XArray, reduce: Any) -> Any:
+def shifted(state: State, probs: XArray, reduce: Callable[[AnyArray], XArray]) -> AnyArray:
     """Reduce the probabilities (draws, m, k) under the new class shares, in blocks of rows."""
     theta, ratio, floor = state["theta"], state["log_ratio"], state["floor"]
 
@@ -213,7 +214,7 @@ def _softmax_mode(
 
 
 def _descend(
-    loss: Any, theta: np.ndarray, value: float, step: np.ndarray
+    loss: Callable[[np.ndarray], float], theta: np.ndarray, value: float, step: np.ndarray
 ) -> tuple[np.ndarray, float, bool]:
     """Take a Newton step, halved until the loss falls; tell whether nothing is left to gain."""
     for _ in range(30):

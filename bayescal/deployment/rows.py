@@ -7,7 +7,6 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import sklearn
@@ -60,7 +59,7 @@ class NewRows:
     #: Whether the weights are numbers of rows.
     counted: bool = False
 
-    def counts(self, rows: Any = slice(None)) -> np.ndarray:
+    def counts(self, rows: slice | np.ndarray = slice(None)) -> np.ndarray:
         """Return the numbers of rows that some of these rows stand for."""
         weights = self.weights[rows]
         return weights if self.counted else as_rows(weights)
@@ -137,7 +136,7 @@ def _join(k: int, first: Sums, second: Sums) -> Sums:
     return {**next(histories).join(next(histories), k)._asdict(), **add(*rest)}
 
 
-def snapshot(calibrator: AnyModel) -> Any:
+def snapshot(calibrator: AnyModel) -> AnyModel:
     """Return a fitted calibrator as it is now; later fits of it change nothing."""
     if calibrator is None:
         return None

@@ -8,8 +8,7 @@ weight the draws of the calibrator: what they say of these, misfit could explain
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -194,8 +193,11 @@ def _binary_nodes_of_many(
     ratio: np.ndarray, counts: XArray, alpha: np.ndarray
 ) -> tuple[XArray, XArray]:
     """Return the nodes and masses (g, draws, t) of all populations."""
-    one: Any = partial(_binary_nodes, ratio, alpha=alpha)
-    return jax.lax.map(lambda rows: one(counts=rows), counts, batch_size=_POPULATIONS_AT_ONCE)
+    return jax.lax.map(
+        lambda rows: _binary_nodes(ratio, counts=rows, alpha=alpha),
+        counts,
+        batch_size=_POPULATIONS_AT_ONCE,
+    )
 
 
 def _quantiles(values: np.ndarray, masses: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -399,12 +401,19 @@ def _draws_of_many(
 
 @jax.jit
 def _compiled_draws(
-    rows: XArray, counts: XArray, recalibration: Any, proposal: Any, alpha: XArray, basis: XArray
+    rows: XArray,
+    counts: XArray,
+    recalibration: Recalibration,
+    proposal: _Proposal,
+    alpha: XArray,
+    basis: XArray,
 ) -> tuple[XArray, XArray]:
     def population(given: AnyArray) -> object:
         log_probs, weights = given
 
-        def draw(u: XArray, parts: Any) -> Any:
+        def draw(
+            u: XArray, parts: tuple[XArray, XArray, _Proposal]
+        ) -> tuple[XArray, tuple[XArray, XArray]]:
             theta, log_shares, random = parts
             ratio = _ratios(log_probs, theta, log_shares)
             arguments = ratio, weights, alpha, basis
@@ -416,6 +425,7 @@ def _compiled_draws(
         ratio = _ratios(log_probs, recalibration.theta[0], recalibration.log_shares[0])
         for _ in range(_EM_STEPS):
             share = _expect(share, ratio, weights, alpha)
-        return jax.lax.scan(draw, jax.numpy.log(share), (*recalibration, proposal))[1]
+        given = recalibration.theta, recalibration.log_shares, proposal
+        return jax.lax.scan(draw, jax.numpy.log(share), given)[1]
 
     return jax.lax.map(population, (rows, counts), batch_size=_POPULATIONS_AT_ONCE)

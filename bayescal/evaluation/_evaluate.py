@@ -286,15 +286,15 @@ def evaluate(
     level, bins = check_level(level), check_count(bins, "bins")
     replicates = check_count(replicates, "replicates")
     progress = progress or _quiet
-    given: Any = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
+    given = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not given:
         raise ValueError("probs must not be an empty mapping")
     fitted = [name for name, model in given.items() if is_fitted(model)]
-    given, y, classes = predictions(given, data, y, classes, "evaluate")
+    given, y, known = predictions(given, data, y, classes, "evaluate")
     check_names(given, "probs")
     models = {}
     for name, model in given.items():
-        reading = Reading(classes, "probs" if name in fitted else inputs)
+        reading = Reading(known, "probs" if name in fitted else inputs)
         models[str(name)] = as_predictions(model, y, weights, reading)
     columns = {model.columns for model in models.values()}
     if len(columns) > 1:
@@ -344,7 +344,7 @@ def _evaluate(
         events[name] = events_of(loaded, bins, replicates, seed)
     rows = next(iter(events.values())).rows
     progress(f"{replicates:,} resamples of {rows:,} cases", len(models), steps)
-    arrays: Any = {name: array for name, array in models.items() if isinstance(array, Predictions)}
+    arrays = {name: array for name, array in models.items() if isinstance(array, Predictions)}
     first: Any = next(iter(arrays.values()), None)
     for array in arrays.values():
         if not (np.array_equal(array.y, first.y) and np.array_equal(array.weights, first.weights)):
@@ -371,7 +371,7 @@ def _evaluate(
 
 
 def _read_subgroups(
-    models: Mapping[str, Any], by: UserData, weights: ArrayLike | None
+    models: Mapping[str, Predictions | PredictionBlocks], by: UserData, weights: ArrayLike | None
 ) -> list[tuple[str, np.ndarray]]:
     first = next(iter(models.values()))
     if isinstance(first, PredictionBlocks):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bayescal._core.arrays import Array, ArrayLike, Params
 from bayescal._core.lazy import jax, jnp, registered
@@ -120,7 +120,7 @@ def function_of(post: Conditioned, method: str, natural: object, index: Index) -
             n = 1 if weighted is None else weighted[1].shape[0]
             rule = problem.class_prior.rule(method, n)
 
-        def cast(leaf: Array) -> Any:
+        def cast(leaf: Array) -> Array:
             floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
             return jnp.asarray(leaf).astype(out) if floating else leaf
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, ArrayLike
+from bayescal._core.arrays import AnyArray, ArrayLike, UserData
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.checks import check_count
 from bayescal.data.label_names import check_classes, class_array
@@ -206,14 +206,14 @@ class Accumulator:
         return f"Accumulator({list(self._chosen)}, classes={self._classes}, cases={self.cases})"
 
 
-def _number_of(classes: Any) -> int:
+def _number_of(classes: UserData) -> int:
     if np.ndim(classes) == 0:
         return check_count(classes, "classes")
     given = class_array(classes)
     return len(check_classes(given[:0], given, given.size))
 
 
-def _same(one: AnyArray, other: Any) -> bool:
+def _same(one: AnyArray, other: AnyArray) -> bool:
     """Tell whether options are equal; some are arrays."""
     if isinstance(one, dict):
         return (

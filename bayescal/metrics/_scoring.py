@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +28,9 @@ class Scorer(BaseEstimator):
     # Not something to be asked of the user of routing.
     __metadata_request__score: ClassVar = {"estimator": UNUSED}
 
-    def __init__(self, name: str, pos_label: object = None, options: Any = None) -> None:
+    def __init__(
+        self, name: str, pos_label: object = None, options: Mapping[str, object] | None = None
+    ) -> None:
         self.name = name
         self.pos_label = pos_label
         self.options = options
@@ -53,7 +56,7 @@ class Scorer(BaseEstimator):
     ) -> float:
         return self.score(estimator, X, y, sample_weight)
 
-    def _judged(self, probs: XArray, classes: np.ndarray) -> tuple[Any, list[Any]]:
+    def _judged(self, probs: XArray, classes: np.ndarray) -> tuple[XArray, list[Hashable]]:
         """Return probabilities, and the classes in their order; of two the positive one last."""
         labels = label_list(classes)
         if self.pos_label is None:
@@ -66,7 +69,7 @@ class Scorer(BaseEstimator):
         return probs[:, place], [labels[1 - place], labels[place]]
 
 
-def make(name: str, pos_label: object, options: dict[str, Any]) -> Scorer:
+def make(name: str, pos_label: object, options: Mapping[str, object]) -> Scorer:
     """Check the name and the options, and return the scorer."""
     known = {key: entry for key, entry in METRICS.items() if entry.labels}
     own = name.removeprefix("neg_")

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Piece(NamedTuple):
     """What each row of data adds to one row of sums, before it is multiplied by its weight."""
 
     #: Cells of the numbers, (n,) or (n, g); None for cell 0, and ... for one number in each cell.
-    cell: Any
+    cell: AnyArray
     #: The numbers, (n,) or (n, g); None stands for ones.
     value: AnyArray
 
@@ -133,7 +133,7 @@ class MeanMetric(SumMetric):
 
 
 #: Predictions, outcomes and weights that are binned together.
-Group: TypeAlias = tuple[Any, Any, Any]
+Group: TypeAlias = tuple[AnyArray, AnyArray, AnyArray]
 
 
 class BinMetric(Metric, ABC):

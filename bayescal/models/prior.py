@@ -181,10 +181,10 @@ def cut_at_zero(name: str, value: Distribution) -> Distribution:
     return cut if _warn_of_negative(name, _describe(value), draws, cut is not value) else value
 
 
-def _may_be_negative(support: Any) -> bool:
+def _may_be_negative(support: object) -> bool:
     """Return whether a support may contain numbers that are not positive."""
     while hasattr(support, "base_constraint"):
-        support = support.base_constraint
+        support = getattr(support, "base_constraint", None)
     kind, low = type(support).__name__.lower(), getattr(support, "lower_bound", None)
     if "positive" in kind or "unitinterval" in kind or "simplex" in kind:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -241,7 +242,7 @@ class Evidence:
             setattr(self, name, array)
 
 
-def _finite_or_none(values: list[Any]) -> list[object]:
+def _finite_or_none(values: Sequence[object]) -> list[object]:
     """Replace infinities in nested lists by None, because JSON has no infinity."""
     return [
         _finite_or_none(value)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from bayescal.monitoring._course import Course
 from bayescal.monitoring._evidence import Evidence
 from bayescal.monitoring._region import History, Region
 from bayescal.monitoring._times import Time, from_text, plain_time, read_times, to_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Looks at histories, of which twice as many are kept at most.
 _LOOKS = 32
@@ -445,7 +449,9 @@ class Monitor:
         label = worst if self.classes is None else label_list(class_array(self.classes))[worst]
         return f"label {label}: {text}"
 
-    def plot(self, *, label: int = 0, axes: Any = None) -> np.ndarray[Any, np.dtype[Any]]:
+    def plot(
+        self, *, label: int = 0, axes: Axes | Sequence[Axes] | np.ndarray | None = None
+    ) -> np.ndarray:
         """Draw the evidence, the slope and the offset over time.
 
         Parameters
@@ -495,7 +501,7 @@ class Monitor:
         }
 
     @classmethod
-    def from_dict(cls, state: dict[str, Any]) -> Self:
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """Make a monitor that continues bit for bit from a state.
 
         Parameters
@@ -527,7 +533,7 @@ class Monitor:
             raise ValueError(f"state must be that of a monitor, whole: {error}") from error
         return monitor
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that :meth:`to_dict` returned."""
         for name in _NUMBERS:
             setattr(self, name, state[name])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.numerics import sigmoid
+from bayescal._core.numerics import find_root, sigmoid
 
 __all__ = ["History", "Look", "Region", "Terms", "likely_kind"]
 
@@ -156,7 +156,7 @@ class Line:
             return self._at(coordinate, low)
         if derivative(high) >= 0:
             return self._at(coordinate, high)
-        return self._at(coordinate, _root(derivative, low, high))
+        return self._at(coordinate, find_root(derivative, low, high, xtol=1e-7))
 
     def _at(self, coordinate: int, x: float) -> list[float]:
         """Return the best point with this value of a coordinate."""
@@ -180,22 +180,14 @@ class Line:
         low, high = _BOUNDS[coordinate]
         left, right, middle = (-np.inf if coordinate else 0.0), np.inf, peak[coordinate]
         if excess(low) < 0:
-            left = _root(excess, low, middle)
+            left = find_root(excess, low, middle, xtol=1e-7)
         if excess(high) < 0:
-            right = _root(excess, middle, high)
+            right = find_root(excess, middle, high, xtol=1e-7)
         return left, right
 
     def _line(self, parameters: Sequence[float]) -> np.ndarray:
         slope, offset = parameters
         return self._sign * (slope * self._log_odds + offset)
-
-
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Find where a function changes its sign, to 1e-7."""
-    from scipy.optimize import brentq
-
-    root: Any = brentq(function, low, high, xtol=1e-7)
-    return float(root)
 
 
 class Region:

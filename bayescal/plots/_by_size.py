@@ -16,6 +16,7 @@ from bayescal.plots.style import (
     literal,
     new_axes,
     next_style,
+    root_figure,
     tidy,
     write,
 )
@@ -140,7 +141,7 @@ def by_size(
         ends.add(ax, line, _DASHED, floor)
     ends(ax, None)
     if new_figure and ends.texts:
-        figure: Any = ax.figure
+        figure = root_figure(ax)
         longest = max(text.get_window_extent().width for text in ends.texts) / figure.dpi
         figure.set_figwidth(_WIDTH + max(0.0, longest - _NAME))
     ax.set_axes_locator(ends)
@@ -162,11 +163,11 @@ def _table(
     return labels, table
 
 
-def _errors(errors: Any, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _errors(errors: Arrays, values: Arrays, shape: tuple[int, ...]) -> np.ndarray:
     """Read the half heights (s, k) of bands."""
     if isinstance(errors, Mapping) != isinstance(values, Mapping):
         raise TypeError("errors must be a mapping if and only if values is one")
-    if isinstance(errors, Mapping):
+    if isinstance(errors, Mapping) and isinstance(values, Mapping):
         if set(errors) != set(values):
             raise ValueError(f"errors must have the names of values, got {list(errors)}")
         errors = {name: errors[name] for name in values}
@@ -240,7 +241,7 @@ class _Labels:
 
         key = DrawingArea(_KEY, 8)
         properties = ("color", "linewidth", "markersize", "markeredgecolor", "markeredgewidth")
-        style: dict[str, Any] = {part: getattr(line, f"get_{part}")() for part in properties}
+        style = {part: getattr(line, f"get_{part}")() for part in properties}
         key.add_artist(Line2D([0, _KEY], [4, 4], linestyle=dashes, **style))
         key.add_artist(Line2D([_KEY / 2], [4], marker=line.get_marker(), **style))
         name = TextArea("")

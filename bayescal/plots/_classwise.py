@@ -114,6 +114,7 @@ def classwise(
         raise ValueError(f"probs must have one number of classes, got {sorted(sizes)}")
     (k,) = sizes
     first = models[0].data
+    assert first.classes is not None
     names = class_names(first.classes)
     labels, weights = first.y, first.weights
     arrays = {model.name: model.data.probs for model in models}

@@ -13,7 +13,7 @@ from bayescal.compare import Comparison, average_ranks, cliques, nemenyi, wilcox
 from bayescal.compare.comparison import TESTS, significant_gaps
 from bayescal.compare.table import Scores, read_table
 from bayescal.data.checks import check_choice, check_level
-from bayescal.plots.style import COLORS, gray, literal, new_axes, write
+from bayescal.plots.style import COLORS, gray, literal, new_axes, root_figure, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -244,7 +244,7 @@ class _Fit:
 
     def __call__(self, ax: Any, renderer: RendererBase | None) -> Bbox:
         position = ax.get_position(original=True)
-        points = 72 / ax.get_figure(root=True).dpi
+        points = 72 / root_figure(ax).dpi
         width, height = position.size * ax.figure.bbox.size * points
         upright = min(1.0, height / self.height)
         _resize(self.small, upright * _SMALL_FONT)
@@ -304,6 +304,5 @@ def _resize(texts: list[Text], size: float, renderer: RendererBase | None = None
             text.set_fontsize(size)
     if not texts:
         return 0.0
-    figure: Any = texts[0].get_figure(root=True)
     pixels = max(text.get_window_extent(renderer).width for text in texts)
-    return _GAP + pixels * 72 / figure.dpi
+    return _GAP + pixels * 72 / root_figure(texts[0]).dpi

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal._core.keywords import translated
 from bayescal.data.checks import check_choice
 from bayescal.data.label_names import label_list
@@ -101,7 +101,7 @@ class ReliabilityDisplay:
         strategy: Literal["uniform", "quantile"] = "uniform",
         pos_label: Hashable = None,
         estimator_name: str | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         check_choice(strategy, "strategy", tuple(_BINNINGS))
         self.y_true, self.y_prob = y_true, y_prob
@@ -121,7 +121,7 @@ class ReliabilityDisplay:
         name: str | None = None,
         ax: Axes | None = None,
         sample_weight: ArrayLike | None = None,
-        **options: Any,
+        **options: object,
     ) -> Self:
         """Draw the diagram of a fitted classifier or calibrator.
 
@@ -163,7 +163,7 @@ class ReliabilityDisplay:
             pos_label = classes[1] if pos_label is None else pos_label
             if pos_label not in classes:
                 raise ValueError(f"pos_label must be in {classes}, got {pos_label!r}")
-            probs = probs[:, classes.index(pos_label)]
+            probs = np.asarray(probs)[:, classes.index(pos_label)]
         else:
             options.setdefault("classes", classes)
         return cls.from_predictions(
@@ -247,7 +247,7 @@ class ReliabilityDisplay:
         ax: Axes | None = None,
         name: str | None = None,
         ref_line: bool | None = None,
-        **options: Any,
+        **options: object,
     ) -> Self:
         """Draw the diagram, again if it was drawn before.
 
@@ -287,9 +287,9 @@ class ReliabilityDisplay:
         self.prob_pred, self.prob_true = (np.asarray(part) for part in self.line_.get_data())
         self.line_.set(**line)
         if "color" in line:
-            strips: list[Any] = [patch for strip in ax.child_axes for patch in strip.patches[-2:]]
+            strips = [patch for strip in ax.child_axes for patch in strip.patches[-2:]]
             for mark in (*ax.collections[marks:], *strips):
-                mark.set_color(line["color"])
+                mark.set(color=line["color"])
         diagonal = ax.lines[0]
         if shown:
             diagonal.set(label=_REFERENCE, visible=True)
@@ -306,9 +306,8 @@ class ReliabilityDisplay:
         positive = self.pos_label
         if positive is None:
             labels = np.unique(np.asarray(self.y_true)).tolist()
-            positive = (
-                1 if {*labels} <= {-1, 0, 1} else list(self.options.get("classes", labels))[-1]
-            )
+            classes: UserData = self.options.get("classes", labels)
+            positive = 1 if {*labels} <= {-1, 0, 1} else list(classes)[-1]
         for axis, text in ((ax.xaxis, ax.get_xlabel()), (ax.yaxis, "Fraction of positives")):
             text = text.split(" (Positive class")[0]
             literal(axis.label, f"{text} (Positive class: {positive})")
@@ -332,7 +331,7 @@ class ReliabilityDisplay:
         return positive
 
 
-def _line_properties(options: dict[str, object]) -> dict[str, Any]:
+def _line_properties(options: dict[str, object]) -> dict[str, object]:
     """Spell out properties of a line, such as ``lw``; raise if lines have no such property."""
     from matplotlib import cbook
     from matplotlib.lines import Line2D

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, cast
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -21,7 +21,7 @@ Inputs = Literal["probs", "logits"]
 class Predictor(Protocol):
     """A fitted classifier or calibrator."""
 
-    def predict_proba(self, X: UserData, /) -> Any: ...
+    def predict_proba(self, X: UserData, /) -> ArrayLike: ...
 
 
 #: Predictions, a fitted classifier or calibrator, or a mapping from names to them.
@@ -72,8 +72,8 @@ def read_models(
         raise ValueError("probs must not be an empty mapping")
     if several:
         check_names(probs, "probs")
-    given: Mapping[Any, Any] = probs if several else {label: probs}
-    arrays, labels, classes = predictions(given, data, y, cast("Any", classes), called)
+    given: dict[object, UserData] = {**probs} if isinstance(probs, Mapping) else {label: probs}
+    arrays, labels, classes = predictions(given, data, y, classes, called)
     if labels is None:
         raise TypeError(f"y must be given: {called}(probs, y) or {called}(model, X, y)")
     check_names(arrays, "probs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,9 +25,11 @@ class Monitored(Protocol):
     """What is drawn of a :class:`bayescal.Monitor`."""
 
     alpha: float
-    task: Any
     n_rows_: int
     alarm_row_: int | None
+
+    @property
+    def task(self) -> str: ...
 
     @property
     def course_(self) -> tuple[np.ndarray, np.ndarray]: ...

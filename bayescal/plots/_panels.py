@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayescal.data.checks import check_count
+from bayescal.plots._inputs import Arrays
 from bayescal.plots._reliability import reliability
 from bayescal.plots.style import fill_legend, legend_entries, literal, write
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.backend_bases import RendererBase
+    from matplotlib.figure import Figure
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
@@ -30,7 +33,7 @@ _TITLE, _CELL = 1.05, 0.86
 class Panel(NamedTuple):
     """The data of one diagram, and its title."""
 
-    probs: Any
+    probs: Arrays
     y: np.ndarray
     title: str
 
@@ -113,7 +116,7 @@ def _places(
     return flat[:count]
 
 
-def _draw_legend(figure: Any, handles: list[Any], names: list[str]) -> None:
+def _draw_legend(figure: Figure, handles: list[Artist], names: list[str]) -> None:
     """Draw the legend above all diagrams, in rows of its entries."""
     appearance = {"loc": "outside upper center", "fontsize": "small", "frameon": False}
     width = (figure.get_figwidth() - 0.1) * figure.dpi

@@ -23,6 +23,7 @@ from bayescal.plots.style import (
     legend_entries,
     new_axes,
     next_style,
+    root_figure,
     tidy,
 )
 
@@ -250,17 +251,17 @@ def reliability(
 
 def draw_names(ax: Axes, new_figure: bool) -> None:
     """Draw the legend below the strip, or on a new figure beside the axes if it is large."""
-    appearance: dict[str, Any] = {"fontsize": "small", "borderaxespad": 0.2}
+    appearance: dict[str, object] = {"fontsize": "small", "borderaxespad": 0.2}
     within = {"bbox_to_anchor": (0, 0, 1, 1 + _MARGIN), "bbox_transform": ax.transData}
     legend = draw_legend(ax, np.inf if new_figure else None, 0.8, **appearance, **within)
     if not new_figure:
         return
-    figure: Any = ax.figure
+    figure = root_figure(ax)
     names = legend_entries(ax)[1]
     small = legend.get_window_extent().width < _MAX_WIDTH_INSIDE * ax.get_window_extent().width
     if small and len(names) <= _MAX_NAMES_INSIDE:
         return
-    beside: dict[str, Any] = {"bbox_to_anchor": (1.02, 1), "loc": "upper left"}
+    beside: dict[str, object] = {"bbox_to_anchor": (1.02, 1), "loc": "upper left"}
     ax.set_anchor("W")
     inch = figure.dpi
     legend = draw_legend(ax, _WIDEST * inch, np.inf, **appearance, **beside)

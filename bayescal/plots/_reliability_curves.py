@@ -214,7 +214,7 @@ def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
     # A mass at an end coincides with its image.
     values = values.astype(float)
     values[..., [0, -1]] *= 2
-    smoothed: Any = idct(np.asarray(dct(values, type=1)) * factors, type=1)
+    smoothed = np.asarray(idct(np.asarray(dct(values, type=1)) * factors, type=1))
     return np.maximum(smoothed, 0)
 
 

@@ -6,11 +6,14 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
     from matplotlib.typing import LineStyleType
@@ -29,6 +32,7 @@ __all__ = [
     "literal_options",
     "new_axes",
     "next_style",
+    "root_figure",
     "style_of",
     "tidy",
     "write",
@@ -39,6 +43,14 @@ __all__ = [
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
+
+
+class _TextOptions(TypedDict, total=False):
+    """Options of a text that show a name literally."""
+
+    parse_math: bool
+    fontfamily: list[str]
+
 
 # Marks the lines that count as series, so that later calls continue with the next style.
 _GROUP = "bayescal-series"
@@ -92,6 +104,13 @@ def style_of(series: int) -> Style:
     return Style(color, marker, _LINES[series % len(_LINES)])
 
 
+def root_figure(artist: Artist) -> Figure:
+    """Return the figure on which an artist is drawn, not a part of the figure."""
+    figure = artist.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
 def is_dark(ax: Axes) -> bool:
     """Return whether the background of ``ax`` is dark.
 
@@ -100,7 +119,7 @@ def is_dark(ax: Axes) -> bool:
     import matplotlib
     from matplotlib.colors import to_rgba
 
-    figure: Any = ax.get_figure(root=True)
+    figure = root_figure(ax)
     for color in (ax.get_facecolor(), figure.get_facecolor()):
         *rgb, alpha = to_rgba(color)
         if alpha > 0.5:
@@ -141,7 +160,9 @@ def tidy(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def draw_legend(ax: Axes, width: float | None = None, height: float = 0.95, **options: Any) -> Any:
+def draw_legend(
+    ax: Axes, width: float | None = None, height: float = 0.95, **options: Any
+) -> Legend:
     """Draw a half-transparent legend where it covers least, and return it.
 
     Names are wrapped, abbreviated and reduced in size if they need more than ``width`` pixels (by
@@ -168,7 +189,7 @@ def draw_legend(ax: Axes, width: float | None = None, height: float = 0.95, **op
     return legend
 
 
-def legend_entries(ax: Axes) -> tuple[list[Any], list[str]]:
+def legend_entries(ax: Axes) -> tuple[list[Artist], list[str]]:
     """Return the artists with names, and their names, even names that begin with "_"."""
     handles, _ = ax.get_legend_handles_labels()
     hidden = [line for line in ax.lines if line.get_gid() == _GROUP and line not in handles]
@@ -178,11 +199,10 @@ def legend_entries(ax: Axes) -> tuple[list[Any], list[str]]:
     return handles, [str(handle.get_label()) for handle in handles]
 
 
-def fill_legend(legend: Any, names: Sequence[str], width: float, lines: int = 3) -> None:
+def fill_legend(legend: Legend, names: Sequence[str], width: float, lines: int = 3) -> None:
     """Write names beside the keys of a legend; an entry may have ``width`` pixels."""
     texts = legend.get_texts()
-    figure = legend.get_figure(root=True)
-    size = texts[0].get_fontsize() * figure.dpi / 72
+    size = float(texts[0].get_fontsize()) * root_figure(legend).dpi / 72
     keys = (
         legend.handlelength + legend.handletextpad + 2 * legend.borderpad + 2 * legend.borderaxespad
     )
@@ -229,15 +249,17 @@ def literal(text: Text, name: str) -> None:
     text.set(**literal_options(name, text.get_fontfamily()))
 
 
-def literal_options(name: str, family: Sequence[str] | None = None) -> dict[str, Any]:
+def literal_options(name: str, family: Sequence[str] | None = None) -> _TextOptions:
     """Return options of a text that show a name literally."""
     import matplotlib
 
     given = matplotlib.rcParams["font.family"] if family is None else family
     families = [given] if isinstance(given, str) else list(given)
     others = _fonts_with(frozenset(name) - {"\n"}, tuple(families))
-    options: dict[str, Any] = {"parse_math": False}
-    return {**options, "fontfamily": [*families, *others]} if others else options
+    options: _TextOptions = {"parse_math": False}
+    if others:
+        options["fontfamily"] = [*families, *others]
+    return options
 
 
 @lru_cache(maxsize=256)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from bayescal._core.arrays import Array
+from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float, Int, Shaped
 from bayescal._core.threads import RUNNING_MODEL
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpyro.distributions as dist
 
 #: Values of a model's sites by name.
-Values: TypeAlias = dict[str, Any]
+Values: TypeAlias = dict[str, AnyArray]
 #: Distributions of a model's sites by name; JAX keeps the order of this kind of mapping.
 Laws: TypeAlias = "OrderedDict[str, dist.Distribution]"
 

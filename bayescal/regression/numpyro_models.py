@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import AnyArray
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float, Shaped
 from bayescal.regression.binary.objective import BinaryDesign, Distribution, Prior
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 #: A NumPyro model that contains its data.
 Model: TypeAlias = Callable[[], None]
 #: A function from site values to public parameters.
-Describe: TypeAlias = Callable[[Values], Values]
+Describe: TypeAlias = Callable[[Values], Mapping[str, AnyArray]]
 
 
 def as_model(
@@ -107,7 +108,7 @@ def log_odds_model(
     prior: Prior | None,
     penalty: Float[np.ndarray, " parameters"],
     positive: Shaped[np.ndarray, " parameters"],
-    describe: Callable[[Float[jax.Array, " parameters"]], Values],
+    describe: Callable[[Float[jax.Array, " parameters"]], Mapping[str, AnyArray]],
 ) -> Model:
     """Make the model of log odds that are linear in parameters ``theta_0``, ``theta_1``, ...
 
@@ -133,7 +134,7 @@ def log_odds_model(
 def softmax_model(
     design: Design[np.ndarray],
     penalty: Float[np.ndarray, " parameters"],
-    describe: Callable[[Float[jax.Array, " parameters"]], Values],
+    describe: Callable[[Float[jax.Array, " parameters"]], Mapping[str, AnyArray]],
 ) -> Model:
     """Make the model of logits that are linear in parameters.
 
@@ -145,7 +146,7 @@ def softmax_model(
         return softmax_sites(penalty).theta(values)
 
     def loss(values: Values) -> Float[jax.Array, ""]:
-        theta, given = theta_of(values), cast(Any, design).map_arrays(jnp.asarray)
+        theta, given = theta_of(values), design.map_arrays(jnp.asarray)
         return evaluate(given, jnp.zeros_like(theta), theta).value
 
     def make_laws() -> Laws:

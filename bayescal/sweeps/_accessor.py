@@ -72,7 +72,7 @@ class SweepAccessor:
         *,
         margin: float = 0.0,
         level: float = 0.05,
-        **where: object,
+        **where: Any,
     ) -> Comparison:
         """Compare the methods by rank, over the data sets of all configurations or of some.
 
@@ -94,7 +94,7 @@ class SweepAccessor:
         return compare(table, lower_is_better=lower, level=level, margin=margin)
 
     def plot(
-        self, metric: str | None = None, *, columns: int | None = None, **where: object
+        self, metric: str | None = None, *, columns: int | None = None, **where: Any
     ) -> np.ndarray:
         """Draw the whole sweep: a panel for each prior with a line for each method over sizes.
 
@@ -157,7 +157,7 @@ class SweepAccessor:
         return axes[: len(panels)]
 
     def plot_by_size(
-        self, metric: str | None = None, *, ax: Axes | None = None, **where: object
+        self, metric: str | None = None, *, ax: Axes | None = None, **where: Any
     ) -> Axes:
         """Draw means of a metric over the size of the training set, with standard errors.
 

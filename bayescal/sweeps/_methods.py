@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from bayescal.smoothing.instance import batched_instance_targets
 from bayescal.sweeps._cells import Block, Cell, describe, digest_of
 from bayescal.sweeps._identity import digest_of_function
 
+if TYPE_CHECKING:
+    from bayescal.inference.result import Posterior
+
 LOGISTIC = "normal", "platt", "smoothed", "L1", "L2", "ibls", "cauchy_map"
 INFORMED = "predictive", "preds", "coeffs", "map"
 OPTIMAL = "optimal"
@@ -42,6 +45,10 @@ class Answer(NamedTuple):
     status: np.ndarray | Status = Status.CONVERGED
 
 
+#: Posteriors of known models, for other recipes of one block.
+Shared: TypeAlias = "dict[Hashable, Posterior]"
+
+
 class Recipe(ABC):
     """A method; equal recipes give equal answers."""
 
@@ -54,7 +61,7 @@ class Recipe(ABC):
         """What distinguishes it from other recipes, in a form that JSON can represent."""
 
     @abstractmethod
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
         """Fit each training set, and predict at its test points.
 
         ``shared`` keeps what other recipes for the same block can use.
@@ -71,7 +78,7 @@ class Logistic(Recipe):
     def identity(self) -> list[object]:
         return ["logistic", self.name]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
         lines = fit_lines(self.name, block.x, block.y)
         with float64():
             log_odds = lines.intercept[:, None] + lines.slope[:, None] * block.test_x
@@ -98,7 +105,7 @@ class Informed(Recipe):
         belief = [] if self.prior is None else [digest_of(self.prior)]
         return ["informed", self.method, self.integrator, self.num_samples, *belief]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
         options = {"integrator": self.integrator, "num_samples": self.num_samples, "key": key}
         options["class_prior"] = 0.5  # test sets are balanced, whatever training sets are
         prior = cell.prior if self.prior is None else self.prior
@@ -122,7 +129,7 @@ class Optimal(Recipe):
     def identity(self) -> list[object]:
         return ["optimal"]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
         with float64():
             log_odds = _known(cell.prior.family, block.parameters, block.test_x)
         return Answer(log_odds)
@@ -141,7 +148,7 @@ class Estimator(Recipe):
         cls, options = type(self.estimator), describe(self.estimator.get_params())
         return ["estimator", f"{cls.__module__}.{cls.__qualname__}", options]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
         from sklearn.base import clone
 
         x, test = np.asarray(block.x), np.asarray(block.test_x)
@@ -167,7 +174,7 @@ class Function(Recipe):
     def identity(self) -> list[object]:
         return ["function", digest_of_function(self.function)]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
         x, test = np.asarray(block.x), np.asarray(block.test_x)
         results = [
             np.asarray(self.function(scores, block.y, points), float)
@@ -284,7 +291,7 @@ def _calibrator(name: str) -> Estimator:
     return Estimator(calibrator.set_params(inputs="scores" if raw else "logits"))
 
 
-def _as_recipe(method: Any) -> Recipe:
+def _as_recipe(method: AnyModel) -> Recipe:
     if isinstance(method, str):
         if method in LOGISTIC:
             return Logistic(method)
@@ -311,7 +318,7 @@ def _as_recipe(method: Any) -> Recipe:
     )
 
 
-def _seeded(model: AnyModel, x: np.ndarray) -> Any:
+def _seeded(model: AnyModel, x: np.ndarray) -> AnyModel:
     """Set unset seeds from the training scores, so that results depend on no other randomness."""
     seed = int.from_bytes(hashlib.sha256(x.tobytes()).digest()[:4], "little")
     open_ = [

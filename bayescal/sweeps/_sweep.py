@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from importlib.metadata import version
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -244,7 +244,10 @@ def _priors(priors: object) -> dict[str, Prior]:
     return dict(zip(check_names(named, "priors"), named.values(), strict=True))
 
 
-def _settings(value: ArrayLike, name: str, number: type) -> list[Any]:
+Number = TypeVar("Number", int, float)
+
+
+def _settings(value: ArrayLike, name: str, number: type[Number]) -> list[Number]:
     """Convert one setting or several to a list of different numbers."""
     many = np.atleast_1d(np.asarray(value))
     if many.ndim != 1 or many.size == 0 or many.dtype.kind not in "iuf":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import array_api_compat
@@ -14,7 +14,9 @@ import sklearn
 from sklearn.base import clone
 
 from bayescal._core.arrays import (
+    AnyArray,
     Namespace,
+    UserData,
     XArray,
     accelerated,
     device,
@@ -26,6 +28,9 @@ from bayescal._core.lazy import is_traced
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.predictions import are_exchanged
 from bayescal.data.scores import plausible
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 #: Methods whose first argument is an array of scores or features.
 _FITS = ("fit", "partial_fit")
@@ -140,7 +145,7 @@ def keep_options(estimator: object) -> None:
 
 
 @cache
-def _option_names(kind: Any) -> tuple[str, ...]:
+def _option_names(kind: type[BaseEstimator]) -> tuple[str, ...]:
     """Return the names of the options of a class, read once from its signature."""
     return tuple(kind._get_param_names())
 
@@ -168,7 +173,7 @@ def dispatched(method: Method) -> Method:
     name = method.__name__
     first = inspect.unwrap(method).__code__.co_varnames[1]
 
-    def answer(self: Dispatched, x: Any, *args: Any, **options: Any) -> object:
+    def answer(self: Dispatched, x: UserData, *args: Any, **options: Any) -> object:
         location = location_of(x)
         if name in _FITS:
             _fit(self, method, location, x, args, options)
@@ -279,7 +284,7 @@ def _is_allowed(estimator: object, f: PredictFunction, values: XArray) -> bool:
     return plausible(values if columns else values[:, None], getattr(estimator, "inputs", "scores"))
 
 
-def most_probable(classes: np.ndarray, probs: XArray) -> Any:
+def most_probable(classes: np.ndarray, probs: XArray) -> AnyArray:
     """Return the most probable class (m,) of each row; string classes are NumPy arrays."""
     xp, location = namespace(probs), location_of(probs)
     best = xp.argmax(probs, axis=1)

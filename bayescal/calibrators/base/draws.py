@@ -6,11 +6,19 @@ import math
 from collections.abc import Callable
 from itertools import chain
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, AnyModel, XArray, matmul, namespace, on_host, wide
+from bayescal._core.arrays import (
+    AnyArray,
+    AnyModel,
+    State,
+    XArray,
+    matmul,
+    namespace,
+    on_host,
+    wide,
+)
 from bayescal._core.chunks import even_block, slices
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import normal_cdf
@@ -26,7 +34,7 @@ def row_blocks(m: int, width: int) -> list[slice]:
     return slices(m, max(1, _FIT_BLOCK // width))
 
 
-def map_rows(function: Callable[[Any], Any], rows: AnyArray, width: int) -> AnyArray:
+def map_rows(function: Callable[[AnyArray], AnyArray], rows: AnyArray, width: int) -> AnyArray:
     """Apply a function to rows (m, ...) in blocks; it holds ``width`` numbers per row.
 
     Results have rows on their first axis. The function receives NumPy rows in float64. In JAX the
@@ -66,7 +74,7 @@ def _block_size(rows: AnyArray) -> int:
 
 
 def over_draws(
-    estimator: AnyModel, state: Any, scores: XArray, reduce: Callable[[Any], Any]
+    estimator: AnyModel, state: State, scores: XArray, reduce: Callable[[AnyArray], AnyArray]
 ) -> XArray:
     """Reduce the probabilities (draws, m, k) of all parameter draws, in blocks of rows."""
     draws = state["theta_draws"]
@@ -80,7 +88,7 @@ def mean_of_draws(curves: XArray) -> XArray:
     return namespace(curves).mean(curves, axis=0)
 
 
-def ends_of_draws(curves: Any, level: float) -> Any:
+def ends_of_draws(curves: AnyArray, level: float) -> AnyArray:
     """Compute the ends (m, 2, k) of central intervals of probabilities (draws, m, k)."""
     xp = namespace(curves)
     tails = (1 - level) / 2, (1 + level) / 2

@@ -122,13 +122,13 @@ class Estimator(AcceptsOtherWords):
             warnings.simplefilter("ignore")
             return as_fitted(self)._make_report(self._kept_rows)
 
-    def _make_report(self: Any, kept: KeptRows) -> Report:
+    def _make_report(self: AnyModel, kept: KeptRows) -> Report:
         probs = self._probabilities_of(kept)
         losses = None if probs is None else row_losses(probs, kept.codes)
         uncalibrated = uncalibrated_losses(kept, getattr(self, "inputs", None))
         return report_of_rows(kept, self, losses, uncalibrated, in_sample=True)
 
-    def _probabilities_of(self: Any, kept: KeptRows) -> np.ndarray | None:
+    def _probabilities_of(self: AnyModel, kept: KeptRows) -> np.ndarray | None:
         """Compute the calibrated probabilities (n, k) of rows of the fit."""
         return self.predict_proba(kept.rows)
 
@@ -149,7 +149,7 @@ class Estimator(AcceptsOtherWords):
         """Return the weights of averaged calibrators by name."""
         return {}
 
-    def __getstate__(self: Any) -> dict[str, object]:
+    def __getstate__(self: AnyModel) -> dict[str, object]:
         self._materialize_report()
         state: Any = super().__getstate__()
         if "_kept_states" in state:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from copy import copy
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class PredictFunction:
     def __init__(self, owner: AnyModel, state: Tree, columns: int) -> None:
         self._owner, self.columns = owner, columns
         self._arrays, self._constants = _split(state)
-        self._copies: dict[Hashable, Any] = {}
+        self._copies: dict[Hashable, AnyArray] = {}
 
     def __call__(self, scores: AnyArray) -> AnyArray:
         """Compute calibrated probabilities.
@@ -262,7 +263,7 @@ def _compiled(f: PredictFunction, scores: jax.Array) -> jax.Array:
     return f._run(scores, f._owner._map)
 
 
-def _options(value: Any) -> Hashable:
+def _options(value: AnyModel) -> Hashable:
     """Return the options of a calibrator as a hashable value."""
     parts = getattr(value, "calibrators_", None)
     if parts is not None:
@@ -313,7 +314,7 @@ def _frozen(constants: Tree) -> Hashable:
     )
 
 
-def _move(array: AnyArray, xp: Any, dtype: object, device: object) -> AnyArray:
+def _move(array: AnyArray, xp: Namespace | ModuleType, dtype: object, device: object) -> AnyArray:
     kind = xp if not on_host(array) else np
     if kind.isdtype(array.dtype, "real floating"):
         return xp.asarray(array, dtype=dtype, device=device)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -156,7 +156,7 @@ def _parts(
         yield part, gradients(scores[part], history.y[part])
 
 
-def _sums(gradients: Callable[..., Any], history: History, domain: str) -> Any:
+def _sums(gradients: Callable[..., _Gradients], history: History, domain: str) -> AnyArray:
     """Compute sums (q, p) of gradients at each of q rates."""
     weights = history.represented()
     return sum(

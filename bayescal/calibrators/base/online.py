@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
 
-from bayescal._core.arrays import ArrayLike, XArray, to_host
+from bayescal._core.arrays import AnyModel, ArrayLike, XArray, to_host
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, State
@@ -26,6 +26,8 @@ from bayescal.data.scores import convert
 
 __all__ = ["RATES", "OnlineCalibrator"]
 
+#: The arrays of a history, with past losses and weights of rates, and the kind of scores.
+Entries: TypeAlias = dict[str, Any]
 #: Rates of forgetting that "auto" compares, and the factor by which it forgets their past losses.
 RATES = np.array([1.0, 0.97, 0.9, 0.8, 0.6, 0.4])
 _LOSS_MEMORY = 0.9
@@ -47,7 +49,7 @@ class OnlineCalibrator(Calibrator):
         0.97, 0.9, 0.8, 0.6 and 0.4.
     """
 
-    history_: dict[str, Any] = field(init=False)
+    history_: Entries = field(init=False)
     forgetting_weights_: np.ndarray = field(init=False)
 
     def _check_learns_on(self) -> None:
@@ -161,7 +163,7 @@ class OnlineCalibrator(Calibrator):
         return self
 
     def _match(
-        self, history: History, kept: History | None, data: Given, mix: Any, seed: Any
+        self, history: History, kept: History | None, data: Given, mix: np.ndarray | None, seed: int
     ) -> History:
         """Change the weights of a sample until a fit has the gradients of all rows."""
         for _ in range(_MATCHES):
@@ -201,10 +203,10 @@ class OnlineCalibrator(Calibrator):
         y: object,
         classes: Classes,
         sample_weight: object,
-        earlier: dict[str, Any] | None,
+        earlier: Entries | None,
     ) -> Given:
         """Read rows; those after the first call must be like the earlier ones."""
-        reader: Any = clone(self)
+        reader: AnyModel = clone(self)
         if earlier is not None:
             known = self.classes_
             if classes is not None and not np.array_equal(class_array(classes), known):
@@ -246,18 +248,18 @@ class OnlineCalibrator(Calibrator):
         return losses
 
 
-def _check_rate(forgetting: Any) -> float:
+def _check_rate(forgetting: float | str) -> float:
     if isinstance(forgetting, str) or not 0 < forgetting <= 1:
         raise ValueError(f'forgetting must lie in (0, 1] or be "auto", got {forgetting!r}')
     return float(forgetting)
 
 
-def _kept(history: History, losses: np.ndarray, mix: np.ndarray, inputs: str) -> dict[str, Any]:
+def _kept(history: History, losses: np.ndarray, mix: np.ndarray, inputs: str) -> Entries:
     """Return a history, past losses (q,) and weights (q,) of rates as entries of a dictionary."""
     return {**history._asdict(), "losses": losses, "mix": mix, "inputs": inputs}
 
 
-def _restore(earlier: dict[str, Any] | None, num_rates: int) -> tuple[History | None, np.ndarray]:
+def _restore(earlier: Entries | None, num_rates: int) -> tuple[History | None, np.ndarray]:
     """Return the history, with a column of weights for each rate, and the past losses (q,)."""
     if earlier is None:
         return None, np.zeros(num_rates)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -176,7 +176,7 @@ def variances(probs: X, values: X) -> X:
 
 @ignoring_underflow
 def expected_losses(
-    predict: Callable[[Any], Any], rows: AnyArray, codes: np.ndarray, inputs: str | None
+    predict: Callable[[AnyArray], AnyArray], rows: AnyArray, codes: np.ndarray, inputs: str | None
 ) -> Expected:
     """Compute the losses of the rows of a fit and their variances under its probabilities."""
     parts = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from bayescal._core.arrays import Array, XArray
+from bayescal._core.arrays import AnyArray, Array, XArray
 
 #: Separates nested names in names of buffers, which must not contain dots.
 _SEPARATOR = "__"
@@ -64,7 +64,7 @@ def as_module(function: object, dtype: object = None) -> Any:
     return _class()(function, torch.get_default_dtype() if dtype is None else dtype)
 
 
-def _flat(arrays: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(arrays: Mapping[str, AnyArray], before: str = "") -> Iterator[tuple[str, AnyArray]]:
     for name, values in arrays.items():
         if isinstance(values, Mapping):
             yield from _flat(values, f"{before}{name}{_SEPARATOR}")

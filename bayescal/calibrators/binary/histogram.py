@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -187,7 +187,7 @@ def _cut_on_device(
 
 def _sums_of_equal_width(bins: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
     xp = np if on_host(scores) else jnp
-    index: Any = width_cell_of_any(scores, bins, xp)
+    index = width_cell_of_any(scores, bins, xp)
     terms = {"weight": weights, "positive": weights * y}
     return {
         name: np.asarray(xp.bincount(index, xp.asarray(values), bins))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayT, XArray, matmul, namespace
+from bayescal._core.arrays import AnyArray, ArrayT, XArray, matmul, namespace
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimize import Minimum
 from bayescal.calibrators.base.calibrator import State
@@ -191,7 +191,9 @@ def _bound(rows: Rows) -> Rows:
     return rows._replace(scores=bounded(rows.scores))
 
 
-def _make_design(make_columns: Callable[[Any], Any], first: int, rows: Rows) -> BinaryDesign[Any]:
+def _make_design(
+    make_columns: Callable[[AnyArray], AnyArray], first: int, rows: Rows
+) -> BinaryDesign[Any]:
     """Compute the columns, the first of ones, and the targets of rows."""
     design = make_columns(rows.scores)
     if not first:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -44,7 +43,7 @@ class Average(Several):
 
     def _fit_parts(
         self, parts: list[AnyModel], scores: ArrayLike, y: ArrayLike, weights: ArrayLike | None
-    ) -> list[Any]:
+    ) -> list[AnyModel]:
         kinds = sorted({part.inputs for part in parts})
         if len(kinds) > 1:
             raise ValueError(f"calibrators must have the same inputs, got {', '.join(kinds)}")
@@ -55,7 +54,5 @@ class Average(Several):
         return np.mean([part.predict_proba(scores) for part in self.calibrators_], axis=0)
 
     def _map(self, state: State, scores: XArray) -> AnyArray:
-        total: Any = sum(
-            part._map(its_state, scores) for part, its_state in self._with_states(state)
-        )
-        return total / len(self.calibrators_)
+        parts = [part._map(its_state, scores) for part, its_state in self._with_states(state)]
+        return sum(parts) / len(parts)

@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.estimator import Estimator
-from bayescal.calibrators.base.function import PredictFunction
+from bayescal.calibrators.base.function import PredictFunction, Tree
 from bayescal.data.label_names import Classes
 
 #: States of calibrators by position.
-State = dict[str, Any]
+State: TypeAlias = Tree
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -70,14 +70,14 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         return PredictFunction(*self._as_parts(), vars(self)["n_features_in_"])
 
-    def _as_parts(self) -> tuple[Any, State]:
+    def _as_parts(self) -> tuple[AnyModel, State]:
         """Return the combination of unfitted calibrators, and their states by position."""
         parts = [part._as_parts() for part in self.calibrators_]
         unfitted: AnyModel = object.__new__(type(self))
         unfitted.calibrators_ = [calibrator for calibrator, _ in parts]
         return unfitted, {str(i): state for i, (_, state) in enumerate(parts)}
 
-    def _with_states(self, state: State) -> list[tuple[Any, State]]:
+    def _with_states(self, state: State) -> list[tuple[AnyModel, State]]:
         """Return pairs of calibrators and their states."""
         return [(part, state[str(i)]) for i, part in enumerate(self.calibrators_)]
 
@@ -120,7 +120,7 @@ class Several(ClassifierMixin, Combination):
                 raise ValueError(f"calibrators must take whole rows to be combined, got {part!r}")
         return list(parts)
 
-    def _clone(self, part: object) -> Any:
+    def _clone(self, part: object) -> AnyModel:
         copy: AnyModel = clone(part)
         if self.classes is not None and copy.classes is None:
             copy.set_params(classes=self.classes)
@@ -161,7 +161,7 @@ class Several(ClassifierMixin, Combination):
     @abstractmethod
     def _fit_parts(
         self, parts: list[AnyModel], scores: UserData, y: UserData, weights: ArrayLike | None
-    ) -> list[Any]:
+    ) -> list[AnyModel]:
         """Fit clones of the calibrators."""
 
     @abstractmethod

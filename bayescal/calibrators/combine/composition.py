@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -47,7 +46,7 @@ class Composition(Several):
 
     def _fit_parts(
         self, parts: list[AnyModel], scores: UserData, y: UserData, weights: ArrayLike | None
-    ) -> list[Any]:
+    ) -> list[AnyModel]:
         for part in parts[1:]:
             if part.inputs != "probs":
                 raise ValueError(
@@ -60,7 +59,7 @@ class Composition(Several):
             scores = fitted[-1].predict_proba(scores)
         return fitted
 
-    def predict_proba(self, scores: UserData) -> Any:
+    def predict_proba(self, scores: UserData) -> AnyArray:
         check_is_fitted(self)
         for part in self.calibrators_:
             scores = part.predict_proba(scores)

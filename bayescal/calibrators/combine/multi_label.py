@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.base import clone
@@ -92,7 +92,7 @@ class MultiLabel(Combination):
         self.label_names_ = None if names is None else np.asarray(names, object)
         self.n_features_in_ = rows.shape[1]
         labels = present.T
-        parts: list[Any] = [clone(self.calibrator) for _ in labels]
+        parts: list[AnyModel] = [clone(self.calibrator) for _ in labels]
         for part in parts:
             part.set_params(classes=(0, 1))
         self._keep([p.fit(r, y, weights) for p, r, y in zip(parts, rows.T, labels, strict=True)])

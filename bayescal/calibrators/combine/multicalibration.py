@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.optimize import brentq
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.keywords import AcceptsOtherWords
-from bayescal._core.numerics import ignoring_underflow, sigmoid
+from bayescal._core.numerics import find_root, ignoring_underflow, sigmoid
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.status import keep_status
@@ -345,8 +344,7 @@ def _best_shift(p: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
 
     # Errors decrease with the shift, so the error at zero bounds the root.
     bound = excess(0.0)
-    root: Any = brentq(excess, min(bound, 0), max(bound, 0), xtol=1e-10, maxiter=1000)
-    return float(root)
+    return find_root(excess, min(bound, 0), max(bound, 0), xtol=1e-10, maxiter=1000)
 
 
 def _count(probs: ArrayLike) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace
+from bayescal._core.arrays import AnyArray, XArray, namespace
 from bayescal._core.numerics import log_sigmoids, sigmoid
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.combine.lifted import BinaryReduction, by_part
@@ -95,7 +94,7 @@ class OneVsOne(BinaryReduction):
     def _apply(self, state: State, scores: XArray) -> XArray:
         xp, parts, k = namespace(scores), by_part(state), scores.shape[1]
         adjusted = scores + state["missing"]
-        excess: list[Any] = [1.0] * k
+        excess: list[AnyArray] = [1.0] * k
         for i, j in combinations(range(k), 2):
             pair_state = parts.get(f"pair{i}_{j}")
             if pair_state is None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, namespace
-from bayescal._core.numerics import differences
+from bayescal._core.numerics import differences, find_root
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.multiclass.binwise import (
@@ -190,8 +190,6 @@ def _mean_confidence(below: np.ndarray, weights: np.ndarray) -> Callable[[float]
 
 def _inverse_at(below: np.ndarray, weights: np.ndarray, wanted: float) -> tuple[float, bool]:
     """Find the inverse temperature with the wanted mean confidence, and whether it is limited."""
-    from scipy import optimize
-
     k, weight = below.shape[1], weights.sum()
     highest = float(weights @ (1 / np.count_nonzero(below == 0, axis=1)) / weight)
     if highest - 1 / k <= SAME:
@@ -218,6 +216,5 @@ def _inverse_at(below: np.ndarray, weights: np.ndarray, wanted: float) -> tuple[
     if excess(low) >= 0 or excess(high) <= 0:
         end = float(np.exp2(low if excess(low) >= 0 else high))
         return max(end, least), True
-    solve: Any = optimize.brentq
-    inverse = float(np.exp2(solve(excess, low, high, xtol=1e-13)))
+    inverse = float(np.exp2(find_root(excess, low, high, xtol=1e-13)))
     return max(inverse, least), wanted > highest_target or inverse < least

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         if self._by_matrix:
             matrix = xp.reshape(theta, (*theta.shape[:-1], k, k + 1))
             coef, intercept = matrix[..., :k], matrix[..., k]
-            one: Any = xp.eye(k, dtype=theta.dtype, device=device(theta))
+            one = xp.eye(k, dtype=theta.dtype, device=device(theta))
         else:
             one, coef, intercept = 1, theta[..., k:], theta[..., :k]
         coef, intercept = self._centered(coef, intercept)

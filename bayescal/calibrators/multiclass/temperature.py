@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from bayescal._core.arrays import XArray
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import scaled_softmax
-from bayescal.calibrators.base.calibrator import Keeps, State
+from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.multiclass.binwise import best_inverse_temperature
@@ -26,8 +27,11 @@ from bayescal.data.checks import check_choice
 from bayescal.data.given import EVERYWHERE, MEMORY
 from bayescal.data.rows import Rows, Source
 from bayescal.regression.draws import Draws
-from bayescal.regression.model import flat
+from bayescal.regression.model import Values, flat
 from bayescal.regression.numpyro_models import Model, as_model
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
 
 __all__ = ["Temperature"]
 
@@ -106,7 +110,7 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
     monotone: ClassVar[bool] = True
     _domain = "logits"
     _sources: ClassVar[frozenset[str]] = EVERYWHERE
-    _by_inputs: ClassVar[Any] = {"top_logits": TopTemperature}
+    _by_inputs: ClassVar[Mapping[str, type[Calibrator]]] = {"top_logits": TopTemperature}
 
     @property
     def sources(self) -> frozenset[str]:
@@ -151,12 +155,12 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
         below, y, weights = rows._replace(scores=differences(rows.scores))
         label = below[np.arange(len(y)), y]
 
-        def loss(values: dict[str, XArray]) -> jax.Array:
+        def loss(values: Values) -> jax.Array:
             s = values["inverse_temperature"]
             log_sums = jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
             return jnp.asarray(weights) @ (log_sums - s * jnp.asarray(label))
 
-        def make_laws() -> dict[str, Any]:
+        def make_laws() -> dict[str, Distribution]:
             from numpyro.distributions import LogNormal
 
             sampled = self.inference != "map"

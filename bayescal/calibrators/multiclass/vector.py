@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bayescal._core.arrays import XArray, namespace
+from bayescal._core.arrays import AnyArray, XArray, namespace
+from bayescal.calibrators.base.calibrator import Calibrator
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.calibrators.multiclass.top_logits.vector import TopVector
 
@@ -61,7 +63,7 @@ class Vector(LinearCalibrator):
 
     gradient_norm_: float = field(init=False)
 
-    _by_inputs: ClassVar[Any] = {"top_logits": TopVector}
+    _by_inputs: ClassVar[Mapping[str, type[Calibrator]]] = {"top_logits": TopVector}
 
-    def _centered(self, coef: XArray, intercept: Any) -> tuple[Any, Any]:
+    def _centered(self, coef: XArray, intercept: AnyArray) -> tuple[AnyArray, AnyArray]:
         return coef, intercept - namespace(intercept).mean(intercept, axis=-1, keepdims=True)

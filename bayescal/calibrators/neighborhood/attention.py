@@ -197,15 +197,16 @@ def _by_chunk(
 
         return jax.lax.map(level, (inverse, keys.bias[block], *carry))
 
-    def chunk(rows_and_groups: Any) -> jax.Array:
+    def chunk(rows_and_groups: tuple[jax.Array, ...]) -> jax.Array:
         start = (
             jnp.full((levels, width), lowest, np.float64),
             jnp.zeros((levels, width, size), dtype),
         )
         # Blocks of padding are skipped; they only serve to share compilations.
-        _, sums = jax.lax.fori_loop(0, keys.used, partial(add, rows_and_groups[:2]), start)
+        rows, group, *others = rows_and_groups
+        _, sums = jax.lax.fori_loop(0, keys.used, partial(add, (rows, group)), start)
         total = sums[..., -1:]
-        return then(sums[..., :-1] / jnp.where(total > 0, total, 1), *rows_and_groups[2:])
+        return then(sums[..., :-1] / jnp.where(total > 0, total, 1), *others)
 
     blocks = jax.tree.map(lambda a: a.reshape(-1, width, *a.shape[1:]), all_rows)
     return jax.lax.map(chunk, blocks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -87,7 +87,7 @@ class NeighborhoodCalibrator(Calibrator):
         check_choice(self.assumption, "assumption", ("errors", "labels"))
         check_crop(self.crop)
 
-    def _calibrated(self, scores: XArray, averages: XArray, crop: Any) -> AnyArray:
+    def _calibrated(self, scores: XArray, averages: XArray, crop: XArray | float) -> AnyArray:
         """Compute probabilities from averages (..., m, k) over neighbors; clip and normalize."""
         moved = averages if self.assumption == "labels" else scores - averages
         xp = namespace(moved)

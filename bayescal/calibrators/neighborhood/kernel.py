@@ -182,7 +182,7 @@ class Kernel(NeighborhoodCalibrator):
         weights = softmax(products + state["bias"])
         return self._calibrated(scores, matmul(weights, state["values"]), state["crop"])
 
-    def _queries(self, scores: XArray) -> Any:
+    def _queries(self, scores: XArray) -> AnyArray:
         """Compute queries (m, k), whose products with the keys divided by h are the scores."""
         return floored_log(scores) if self.kernel == "dirichlet_mixture" else scores
 
@@ -223,7 +223,9 @@ def _losses_on_device(
     values = DistinctRows(scores, jnp.eye(scores.shape[1])[y], weights).values(assumption)
     keys = _prepare_keys(*calibrator._keys(scores, weights, _CANDIDATES), values, folds)
 
-    def losses(averages: jax.Array, scores: jax.Array, y: jax.Array, weights: jax.Array) -> Any:
+    def losses(
+        averages: jax.Array, scores: jax.Array, y: jax.Array, weights: jax.Array
+    ) -> jax.Array:
         probs = calibrator._calibrated(scores, averages.astype(float), crop)
         return -jnp.log(probs[:, jnp.arange(len(y)), y]) @ weights
 

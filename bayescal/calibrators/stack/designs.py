@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.optimize import Search, run_together
+from bayescal._core.optimize import run_together
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, Member
 from bayescal.calibrators.stack.kernels import Losses, Scale
+from bayescal.calibrators.stack.search import Descent, Optimum
 from bayescal.regression.softmax.objective import Sizes, split
 
 #: Stands for no fold, and for a member that takes all features.
@@ -104,7 +105,7 @@ class Designs(ABC):
     def losses(self, points: Mapping[Job, np.ndarray]) -> Mapping[Job, Losses]:
         """Compute the sum of losses, and its gradient, of each job at its parameters."""
 
-    def run(self, searches: Mapping[Job, Search]) -> dict[Job, Any]:
+    def run(self, searches: Mapping[Job, Descent]) -> dict[Job, Optimum]:
         """Run searches to their ends."""
         return run_together(searches, self.losses)
 

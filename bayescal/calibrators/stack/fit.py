@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences, softmax
-from bayescal._core.optimize import Search, Status, newton_on_interval
-from bayescal._core.threads import threads
+from bayescal._core.optimize import Status, newton_on_interval
+from bayescal._core.threads import Map, in_turn, threads
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.multiclass.basis import (
     Basis,
@@ -46,7 +46,7 @@ from bayescal.calibrators.stack.kernels import (
 from bayescal.calibrators.stack.metric import Metric, Parts, approximation, plain_approximation
 from bayescal.calibrators.stack.mixture import mix
 from bayescal.calibrators.stack.on_device import OnDevice
-from bayescal.calibrators.stack.search import Curvature, Objective, descend
+from bayescal.calibrators.stack.search import Curvature, Descent, Objective, descend
 from bayescal.data.folds.deal import FoldedRows
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import Draws
@@ -155,9 +155,9 @@ def fit_stack(
             left = [_leave_out(rows, folds.fold == fold) for fold in range(folds.count)]
             scales = [fit_scale(*part, start) for part in left]
         plan = Plan.make(members, scale, find_basis(members, sample, scale))
-        with threads(scores.size >= SMALL) if host else nullcontext(map) as each:
+        with threads(scores.size >= SMALL) if host else nullcontext(in_turn) as each:
             given = rows, folds.fold, scales, plan
-            designs: Any = InMemory(*given, each) if host else OnDevice(*given)
+            designs = InMemory(*given, each) if host else OnDevice(*given)
             dtype = working_type(scores.size) if host else np.float64
             thetas, without = fit_members(designs, plan, sample, count_units(weights), dtype, each)
             held = designs.held_out(without) if folds.count > 1 else None
@@ -171,7 +171,7 @@ def count_units(weights: np.ndarray) -> float:
 
 
 def fit_members(
-    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: object, each: object
+    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: type[np.floating], each: Map
 ) -> tuple[list[np.ndarray], dict[Job, np.ndarray]]:
     """Fit all members to all rows, and from there to those of all folds but one.
 
@@ -234,7 +234,10 @@ class Fits(NamedTuple):
         }
 
     def run(
-        self, begin: Mapping[Job, Losses], thetas: Any, tolerance: float
+        self,
+        begin: Mapping[Job, Losses],
+        thetas: Sequence[np.ndarray] | Mapping[int, np.ndarray],
+        tolerance: float,
     ) -> dict[Job, tuple[np.ndarray, Curvature]]:
         """Fit jobs from their members' parameters, where the losses are known."""
         searches = {
@@ -243,7 +246,7 @@ class Fits(NamedTuple):
         }
         return self.designs.run(searches)
 
-    def _search(self, job: Job, start: np.ndarray, begin: Losses, tolerance: float) -> Search:
+    def _search(self, job: Job, start: np.ndarray, begin: Losses, tolerance: float) -> Descent:
         plan, i = self.plan, job.member
         method = approximation(plan.members[i], plan.plain, plan.layout.dimensions)
         objective = Objective(
@@ -263,7 +266,7 @@ class Fits(NamedTuple):
         return descend(*given, tolerance, KERNEL_FOLD_SHARE if curved else FOLD_SHARE)
 
 
-def first_metrics(plan: Plan, blocks: Sequence[Block], each: Any) -> dict[int, Curvature]:
+def first_metrics(plan: Plan, blocks: Sequence[Block], each: Map) -> dict[int, Curvature]:
     """Measure the curvature of members without a kernel at parameters of zero, from one Hessian."""
     method, slot = plain_approximation(plan.plain), plan.slot(ALL)
     zero = split(np.zeros(plan.plain.length, blocks[0].x.dtype), slot.sizes)

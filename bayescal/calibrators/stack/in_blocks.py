@@ -12,6 +12,7 @@ import numpy as np
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences
 from bayescal._core.optimize import run_together
+from bayescal._core.threads import in_turn
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.base.report import loss_moments, row_losses_of_logits
 from bayescal.calibrators.multiclass.members import Member
@@ -140,7 +141,7 @@ def fit_stack_of_blocks(
         plan = Plan.make(members, scale, find_basis(members, sample, scale))
         folded = Folded(plan, order, buckets)
         designs = InBlocks(rows, folded)
-        thetas, without = fit_members(designs, plan, sample, rows.units, np.float64, map)
+        thetas, without = fit_members(designs, plan, sample, rows.units, np.float64, in_turn)
         mixed = None
         if folded.num_folds > 1:
             mixed = _mix(folded, rows, without, buckets.fold_mass(mass))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from bayescal._core.optimize import Search, run_together
+from bayescal._core.optimize import run_together
+from bayescal._core.threads import Map
 from bayescal.calibrators.multiclass.members import Layout
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.kernels import (
@@ -22,6 +22,7 @@ from bayescal.calibrators.stack.kernels import (
     make_block,
     working_type,
 )
+from bayescal.calibrators.stack.search import Descent, Optimum
 from bayescal.data.rows import Rows
 from bayescal.regression.softmax.objective import split
 
@@ -29,7 +30,7 @@ from bayescal.regression.softmax.objective import split
 _FEW = 1 << 12
 
 
-def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: object) -> list[Block]:
+def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: type[np.floating]) -> list[Block]:
     """Make what fits use of rows, in blocks that the processor's cache holds."""
     parts = block_rows(len(rows.y), plan.layout.k)
     return [make_block(rows.take(part), scale, plan.layout, plan.basis, dtype) for part in parts]
@@ -39,7 +40,7 @@ class InMemory(Designs):
     """Blocks of the rows of each fold; ``each`` maps a function, perhaps in threads."""
 
     def __init__(
-        self, rows: Rows, fold: np.ndarray, scales: Sequence[Scale], plan: Plan, each: Any
+        self, rows: Rows, fold: np.ndarray, scales: Sequence[Scale], plan: Plan, each: Map
     ) -> None:
         dtype = working_type(rows.scores.size)
         self.count, self.rounding = len(scales), ROUNDING[np.dtype(dtype)]
@@ -69,12 +70,12 @@ class InMemory(Designs):
             return self._losses_together(points)
         return dict(zip(points, self._each(self._losses, points, points.values()), strict=True))
 
-    def run(self, searches: Mapping[Job, Search]) -> dict[Job, Any]:
+    def run(self, searches: Mapping[Job, Descent]) -> dict[Job, Optimum]:
         """Run each search to its end, perhaps in a separate thread."""
         if self._together:
             return super().run(searches)
 
-        def one(job: Job) -> object:
+        def one(job: Job) -> Optimum:
             search = {job: searches[job]}
             return run_together(search, lambda at: {job: self._losses(job, at[job])})[job]
 

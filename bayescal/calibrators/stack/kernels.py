@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, confidence_rows, feature_rows
 from bayescal.data.rows import Rows
-from bayescal.regression.softmax.objective import Design, Parameters, split
+from bayescal.regression.softmax.objective import Design, Parameters, Sizes, split
 
 #: Numbers of a block of rows, of very many classes rows.
 _BLOCK, _LEAST_ROWS = 1 << 16, 128
@@ -41,12 +41,14 @@ class Block(NamedTuple):
     weights: np.ndarray
 
 
-def working_type(size: int) -> Any:
+def working_type(size: int) -> type[np.floating]:
     """Choose the type in which so many scores are fitted on the host."""
     return np.float64 if size < SMALL else np.float32
 
 
-def smooth_columns(scores: np.ndarray, scale: Scale, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+def smooth_columns(
+    scores: np.ndarray, scale: Scale, dtype: type[np.floating]
+) -> tuple[np.ndarray, np.ndarray]:
     """Compute smoothed log probabilities and probabilities (k, n) of scores (n, k)."""
     with np.errstate(over="ignore"):
         x = np.ascontiguousarray(scores.T)
@@ -58,7 +60,9 @@ def smooth_columns(scores: np.ndarray, scale: Scale, dtype: Any) -> tuple[np.nda
     return np.log(x), x
 
 
-def make_block(rows: Rows, scale: Scale, layout: Layout, basis: Basis, dtype: Any) -> Block:
+def make_block(
+    rows: Rows, scale: Scale, layout: Layout, basis: Basis, dtype: type[np.floating]
+) -> Block:
     """Make the features of rows that fits use."""
     x, probs = smooth_columns(rows.scores, scale, dtype)
     features = feature_rows(x, probs, layout, basis)
@@ -103,7 +107,7 @@ def label_logs(block: Block, parameters: Parameters, part: slice) -> np.ndarray:
     return label - np.log(np.exp(z, out=z).sum(axis=0))
 
 
-def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) -> Losses:
+def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Sizes, part: slice) -> Losses:
     """Compute the weighted sum of losses, and its gradient (p,)."""
     value, gradient = 0.0, np.zeros(len(theta))
     into, parameters = split(gradient, sizes), split(theta.astype(blocks[0].x.dtype), sizes)
@@ -130,7 +134,7 @@ def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) 
     return value, gradient
 
 
-def losses_together(blocks: Sequence[Block], thetas: np.ndarray, sizes: Any) -> list[Losses]:
+def losses_together(blocks: Sequence[Block], thetas: np.ndarray, sizes: Sizes) -> list[Losses]:
     """Compute the losses of several members (jobs, p), and gradients.
 
     All take the same features, the first so many as the sizes say. Of few rows this is several

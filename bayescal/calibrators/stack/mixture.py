@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,11 @@ from bayescal._core.optimize import Search, run_together
 from bayescal.calibrators.multiclass.scale import LOG_SCALE, differences
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws, tempered_draws
+from bayescal.regression.model import Values
 from bayescal.regression.numpyro_models import Model, as_model
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
 
 _ITERATIONS = 100
 #: Prior weight of each share, in rows: that of Dirichlet(2).
@@ -190,7 +194,7 @@ def sample_mixture(
     # Per unit of weight: the line search loses its way in huge numbers.
     scale = max(1.0, float(data[3].sum()))
     options = {"gtol": max(1e-5 / scale, 1e-12)}
-    optimum: Any = minimize(
+    optimum = minimize(
         lambda u: tuple(part / scale for part in _loss(u, *data)),
         begin,
         jac=True,
@@ -230,14 +234,14 @@ def mixture_model(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Mod
     label_logs = below[np.arange(len(y)), y]
     same = label_logs - np.log(np.exp(below).sum(axis=1))
 
-    def loss(values: dict[str, Any]) -> jax.Array:
+    def loss(values: Values) -> jax.Array:
         s, shares = values["inverse_temperature"], values["mixture"]
         scaled = s * jnp.asarray(label_logs) - jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
         uniform = jnp.full_like(scaled, -np.log(below.shape[1]))
         parts = jnp.stack([scaled, jnp.asarray(same), uniform], axis=1) + jnp.log(shares)
         return -(jnp.asarray(weights) @ jax.nn.logsumexp(parts, axis=1))
 
-    def make_laws() -> dict[str, Any]:
+    def make_laws() -> dict[str, Distribution]:
         temperature = dist.LogNormal(0.0, LOG_SCALE)
         return {"inverse_temperature": temperature, "mixture": dist.Dirichlet(jnp.ones(3))}
 

@@ -7,7 +7,7 @@ because the Hessian has changed on the way, the metric is measured anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -84,6 +84,11 @@ class Objective(NamedTuple):
         )
 
 
+#: Parameters at which a search ends, and the curvature there.
+Optimum: TypeAlias = tuple[np.ndarray, Curvature]
+Descent: TypeAlias = Search[np.ndarray, Losses, Optimum]
+
+
 def _divide(metric: Metric, share: float) -> Metric:
     return lambda gradient: metric(gradient) / share
 
@@ -95,7 +100,7 @@ def descend(
     curvature: Curvature,
     tolerance: float,
     relative: float = 0.0,
-) -> Search:
+) -> Descent:
     """Search from ``start``, where the losses are ``begin``; return parameters and curvature.
 
     It yields parameters, and is to be sent the sum of losses at them and its gradient, without the

@@ -151,7 +151,7 @@ def check_unchanged(number: int, before: np.ndarray | None, after: np.ndarray) -
     )
 
 
-def _sums(values: Any) -> tuple[list[float], float]:
+def _sums(values: UserData) -> tuple[list[float], float]:
     """Compute sums of the four quarters of an array, and a bound of their rounding errors."""
     if _is_pair(values):
         parts = [_sums(part) for part in values]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import pairwise
 from operator import getitem
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def _optimized(parts: list[AnyModel]) -> list[object]:
     return [next(optimized) if hasattr(part, "chunks") else part for part in parts]
 
 
-def _matched(values: Any, scores: UserData, name: str) -> Any:
+def _matched(values: UserData, scores: UserData, name: str) -> UserData:
     """Split labels or weights into the chunks of scores; those in memory become a list."""
     if values is None or isinstance(values, str):
         return values

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.blocks.checkpoint import rows_of
 from bayescal.data.blocks.reader import concatenate
 from bayescal.data.blocks.stream import Block, Blocks, add, as_blocks
@@ -24,7 +24,7 @@ __all__ = ["PredictionBlocks", "as_predictions"]
 
 
 def as_predictions(
-    probs: Any,
+    probs: UserData,
     y: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     reading: Reading = PLAIN,
@@ -60,11 +60,12 @@ class PredictionBlocks:
         self.blocks = blocks
         read = partial(_read_block, blocks.names)
         reading = replace(reading, whole=False)
-        first: Any = _first(blocks, read, reading)
+        first = _first(blocks, read, reading)
         if isinstance(first, int):
             text = blocks.total(_distinct_text, _either)["labels"]
             reading = replace(reading, classes=check_classes(text, None, first))
             first = _first(blocks, read, reading)
+            assert not isinstance(first, int)
         self.columns = first.columns
         self._read = partial(_read_alike, partial(read, reading), first.shape, first.text)
         #: Whether weights are integers, and the classes: of the first block that has rows.
@@ -102,7 +103,7 @@ class _First(NamedTuple):
     """What the first block that has rows tells about all of them."""
 
     columns: int | None
-    classes: Any
+    classes: Sequence[object] | np.ndarray | None
     whole: bool
     #: Shape of a row of probabilities, and whether labels are text.
     shape: tuple[int, ...]

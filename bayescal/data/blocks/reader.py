@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -156,10 +156,10 @@ class BlockDesigns:
     """What a fit makes of rows in blocks: anew in each pass, for rows of so many ``numbers``."""
 
     rows: RowBlocks
-    make: Callable[[Rows], Any]
+    make: Callable[[Rows], object]
     numbers: int
 
-    def total(self, function: Callable[..., Sums], *args: Any, merge: Merge = add) -> Sums:
+    def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums:
         """Make a pass: add up ``function(*args, design)``."""
         of_rows = partial(_of_design, self.make, partial(function, *args))
         return self.rows.total(of_rows, merge, self.numbers)
@@ -183,7 +183,7 @@ def concatenate(first: Sums, second: Sums) -> Sums:
 
 
 def _of_design(
-    make: Callable[[Rows], Any],
+    make: Callable[[Rows], object],
     function: Callable[[object], Sums],
     scores: np.ndarray,
     y: np.ndarray,

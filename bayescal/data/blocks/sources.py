@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -13,6 +13,9 @@ import numpy as np
 from bayescal._core.arrays import UserData, XArray, on_host
 from bayescal._core.chunks import slices
 from bayescal.data.blocks.checkpoint import RowsChanged, check_unchanged, fingerprint
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
 
 __all__ = [
     "Block",
@@ -60,7 +63,7 @@ class Source:
     #: Names of the columns of scores, where blocks do not have them.
     names: list[object] | None = None
     #: Returns blocks that a scheduler of Dask is to read.
-    delayed: Callable[[], list[Any]] | None = None
+    delayed: Callable[[], list[UserData]] | None = None
     #: Fingerprints of the blocks that were read, by their number.
     known: dict[int, np.ndarray] = field(default_factory=dict)
 
@@ -184,7 +187,7 @@ def of_arrow(dataset: UserData, y: UserData, weights: UserData) -> Source:
             if batch.num_rows:
                 yield lambda batch=batch: read(batch)
 
-    def read(batch: Any) -> tuple[UserData, ...]:
+    def read(batch: RecordBatch) -> tuple[UserData, ...]:
         def column(name: str) -> np.ndarray:
             return batch.column(name).to_numpy(zero_copy_only=False)
 
@@ -194,12 +197,12 @@ def of_arrow(dataset: UserData, y: UserData, weights: UserData) -> Source:
     return Source(parts, names=names)
 
 
-def _options(dataset: object) -> dict[str, Any]:
+def _options(dataset: object) -> dict[str, object]:
     """Return how to read a data set without holding what is not worked on.
 
     By default sixteen batches of four files are read ahead, and whole Parquet files are buffered.
     """
-    options: dict[str, Any] = {"batch_readahead": _AHEAD, "fragment_readahead": 1}
+    options: dict[str, object] = {"batch_readahead": _AHEAD, "fragment_readahead": 1}
     if type(getattr(dataset, "format", None)).__name__ == "ParquetFileFormat":
         from pyarrow.dataset import ParquetFragmentScanOptions
 

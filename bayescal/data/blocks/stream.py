@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import UserData, on_host
+from bayescal._core.arrays import AnyArray, UserData, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.threads import core_count
 from bayescal.data.blocks.checkpoint import Checkpoint, RowsChanged, rows_of
@@ -97,7 +97,7 @@ class Blocks:
 
     def __init__(
         self,
-        make_iterator: Callable[[], Iterable[Any]] | Iterable[Any],
+        make_iterator: Callable[[], Iterable[UserData]] | Iterable[UserData],
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
@@ -350,7 +350,7 @@ def _source_of(
 
 
 def map_blocks(
-    function: Callable[[Block], Any], blocks: Blocks, scores: object, columns: int
+    function: Callable[[Block], AnyArray], blocks: Blocks, scores: object, columns: int
 ) -> Any:
     """Return what a function makes of each block of ``scores``, in the form of these.
 

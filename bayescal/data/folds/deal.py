@@ -12,11 +12,11 @@ show.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, XArray, matmul, namespace
+from bayescal._core.arrays import AnyArray, X, XArray, matmul, namespace
 from bayescal._core.numerics import FLOOR
 from bayescal.data.order.classes import canonical_order
 from bayescal.data.order.equal_rows import distinct_rows
@@ -60,7 +60,7 @@ class FoldedRows:
         """The number of folds."""
         return int(self.fold.max()) + 1
 
-    def take(self, scores: XArray, y: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    def take(self, scores: X, y: np.ndarray) -> tuple[X, np.ndarray, np.ndarray]:
         """Select the scores, labels and weights of the entries."""
         if self.sets is self.members:
             return scores, y, self.weights

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from types import ModuleType
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 #: Yields predictions, outcomes and weights of each group, with separate bins.
-Split: TypeAlias = Callable[[Predictions, Any], Iterable[tuple[np.ndarray, ...]]]
+Split: TypeAlias = Callable[[Predictions, ModuleType], Iterable[tuple[np.ndarray, ...]]]
 #: Up to this many rows, sorting all of them costs least.
 _MAX_SORTED_ROWS = 20_000
 #: Keys lose this many binary digits, which leaves 260,000 cells. Of more than this many groups each

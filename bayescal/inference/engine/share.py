@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def condition_all(
     def some() -> Problem:
         return problem if numbers is None else select(problem, setup, numbers)
 
-    def prepare() -> Any:
+    def prepare() -> object:
         return rule.prepare(some()._replace(numbers=numbers), key, num_samples, stacked)
 
     if rule.shared:

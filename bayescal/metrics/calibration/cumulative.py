@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
@@ -174,7 +174,7 @@ class CumulativeError(OrderedMetric):
         found = [excursions_of_many(p, observed, weights[rows]) for p, observed, rows in groups]
         return self.combine(np.stack(found, axis=1))
 
-    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
+    def finish(self, sums: Array, ratio: AnyArray, xp: ModuleType) -> Array:
         mass, predicted, happened = sums.reshape(3, self.groups, -1)
         steps = xp.cumsum(happened - predicted, axis=1)
         high, low = xp.maximum(steps.max(axis=1), 0), xp.minimum(steps.min(axis=1), 0)

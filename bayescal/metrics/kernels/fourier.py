@@ -9,7 +9,7 @@ by the kernel's characteristic function.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def smooth(spectra: Float[Array, "*rows nodes"], xp: ModuleType) -> Float[AnyArr
     return xp.fft.irfft(spectra, 2 * GRID)[: GRID + 1] * GRID
 
 
-def integral(values: Float[Array, "*rows nodes"], xp: ModuleType) -> Any:
+def integral(values: Float[Array, "*rows nodes"], xp: ModuleType) -> Float[AnyArray, "*rows"]:
     """Return the integral over [0, 1] by the trapezoidal rule."""
     ends = values[..., 0] + values[..., -1]
     return (values.sum(axis=-1) - ends / 2) / (values.shape[-1] - 1)

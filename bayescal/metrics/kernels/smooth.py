@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -133,7 +133,7 @@ class SmoothError(SumMetric):
     def value(self, sums: Float[Array, "2 nodes"], xp: ModuleType) -> Float[Array, ""]:
         spectrum = transform(sums[0] / sums[1, 0], xp)
 
-        def error(width: Float[Array, ""] | float) -> Any:
+        def error(width: Float[Array, ""] | float) -> Float[Array, ""]:
             return integral(xp.abs(smooth(spectrum * gaussian(width, xp), xp)), xp)
 
         if self.bandwidth is not None:

@@ -98,6 +98,7 @@ def matched(
     name: str = "true_probs",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what events (n,) or (n, k) were given, other probabilities, and what happened."""
+    assert checked.classes is not None
     truth = read_truth(truth, checked.probs, weights, checked.classes, name)
     chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
     predicted, happened = checked.probs, checked.y

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -49,6 +49,10 @@ UNCLUSTERED = ("canonical_ece", "debiased_ece", "skce")
 _STEP, _FIRST, _SECOND = (
     np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
+
+
+#: Rows, the groups of these (None: all alike) and how much of their weight is there.
+_Share: TypeAlias = tuple[slice | np.ndarray, np.ndarray | None, np.ndarray]
 
 
 def grouped(metric: Metric, data: Predictions | None = None) -> SumMetric | None:
@@ -107,6 +111,7 @@ def spread_of_share(metric: SumMetric, data: Predictions, share: float, level: f
     """
     from scipy.special import stdtrit
 
+    assert data.clusters is not None
     masses = np.bincount(data.clusters, data.weights)
     if len(masses) == 1 or not 0 < share < 1:
         return float(masses @ masses / masses.sum() ** 2)
@@ -153,10 +158,10 @@ class GroupedSums:
             block = data.part(part)
             running = np.arange(first + part.start, first + part.start + len(block.y))
             pieces = metric.pieces(block, np)
-            spread: Iterable[tuple[Any, np.ndarray | None, np.ndarray]]
+            spread: Iterable[_Share]
             if few:
                 spread = [(slice(None), block.clusters, block.weights)]
-            elif clusters is not None:
+            elif block.clusters is not None:
                 spread = _spread(block.clusters, block.weights, False, keys, number)
             else:
                 spread = _spread(running, block.weights, whole, keys, number)
@@ -247,7 +252,7 @@ def _number_of_groups(metric: SumMetric) -> int:
 
 def _spread(
     number: np.ndarray, weights: np.ndarray, whole: bool, keys: np.ndarray, groups: int
-) -> Iterator[tuple[Any, np.ndarray | None, np.ndarray]]:
+) -> Iterator[_Share]:
     """Yield rows, the groups of these (None: all alike) and how much of their weight is there."""
     if not whole or weights.max() <= 1:
         yield slice(None), _hash(number, keys[0], groups), weights
@@ -277,7 +282,7 @@ def _hash(number: np.ndarray, key: Array, groups: int) -> np.ndarray:
     return (z >> np.uint64(65 - groups.bit_length())).astype(np.intp)
 
 
-def _some(piece: Piece, rows: Any) -> Piece:
+def _some(piece: Piece, rows: slice | np.ndarray) -> Piece:
     """Return what some rows add."""
     cell = piece.cell if piece.cell is None or piece.cell is ... else piece.cell[rows]
     return Piece(cell, None if piece.value is None else piece.value[rows])

@@ -15,6 +15,7 @@ from bayescal.data.predictions import Classes, Inputs, Reading
 from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, equal_rows_once, grouped
 from bayescal.metrics.uncertainty.measured import Interval, prepare
 from bayescal.metrics.uncertainty.measured_blocks import measure_each
+from bayescal.metrics.uncertainty.ranking import compare
 from bayescal.metrics.uncertainty.replicates import replicate
 
 
@@ -288,4 +289,4 @@ def difference(
     ours, theirs = measure_each(
         metric, models, y, weights, options, replicates, seed, reading, groups
     )
-    return ours.less(theirs, level)
+    return compare(ours, theirs, level)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -369,7 +369,7 @@ def prepare(
     probs: ArrayLike | Predictions,
     y: UserData,
     weights: ArrayLike | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     reading: Reading = PLAIN,
     groups: UserData = None,
 ) -> tuple[Predictions, Metric]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
 from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped
 from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
-from bayescal.metrics.uncertainty.ranking import measure_any
+from bayescal.metrics.uncertainty.ranking import Measured, measure_any
 
 __all__ = ["BlockMeasurements", "check_cuts", "check_no_groups", "measure_blocks", "measure_each"]
 
@@ -79,17 +79,17 @@ def measure_blocks(
 
 def measure_each(
     metric: str,
-    models: Sequence[Any],
+    models: Sequence[UserData],
     y: ArrayLike | None,
     weights: ArrayLike | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     replicates: int,
     seed: int,
     reading: Reading = PLAIN,
     groups: UserData = None,
-) -> list[Any]:
+) -> list[Measured]:
     """Measure a metric of several models of the same rows, which may come in blocks."""
-    found: list[Any] = []
+    found: list[Measured] = []
     cuts, read = [], []
     for probs in models:
         blocks = as_blocks(probs, y, weights)

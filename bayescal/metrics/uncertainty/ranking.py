@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -91,6 +91,14 @@ class MeasuredRanking:
 Measured: TypeAlias = "MeasuredMetric | MeasuredRanking"
 
 
+def compare(ours: Measured, theirs: Measured, level: float) -> Interval:
+    """Compute the difference between two models in one metric of the same rows."""
+    if isinstance(ours, MeasuredMetric) and isinstance(theirs, MeasuredMetric):
+        return ours.less(theirs, level)
+    assert isinstance(ours, MeasuredRanking) and isinstance(theirs, MeasuredRanking)
+    return ours.less(theirs, level)
+
+
 def measure_any(
     metric: str,
     probs: ArrayLike | Predictions,
@@ -101,7 +109,7 @@ def measure_any(
     seed: int,
     reading: Reading = PLAIN,
     groups: UserData = None,
-) -> Any:
+) -> Measured:
     """Measure a metric, or a score of a ranking, of rows in memory."""
     if metric not in RANKINGS:
         return measure(metric, probs, y, weights, options, replicates, seed, reading, groups)

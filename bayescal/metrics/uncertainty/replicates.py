@@ -69,6 +69,7 @@ def resample(
 def _resample_clusters(
     data: Predictions, replicates: int, rng: np.random.Generator, at_once: int
 ) -> Iterator[tuple[Predictions, np.ndarray]]:
+    assert data.clusters is not None
     count, counts = int(data.clusters.max()) + 1, data.weights[:, None]
     whole = data.whole
     if whole:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from bayescal.metrics.uncertainty.calibration_tests import (
 from bayescal.metrics.uncertainty.groups import in_clusters
 from bayescal.metrics.uncertainty.measured import Interval
 from bayescal.metrics.uncertainty.measured_blocks import check_cuts, check_no_groups, measure_blocks
-from bayescal.metrics.uncertainty.ranking import Measured, measure_any
+from bayescal.metrics.uncertainty.ranking import Measured, compare, measure_any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,7 +220,7 @@ def report(
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
-    base: Mapping[str, Any] = {}
+    base: Mapping[str, Measured] = {}
     cases, cuts, read = 0, [], []
     for name, own in models.items():
         checked = as_predictions(own, y, weights, reading)
@@ -243,7 +243,7 @@ def report(
         tests[str(name)] = test
         if base:
             differences[str(name)] = {
-                title: each.less(base[title], level) for title, each in measured.items()
+                title: compare(each, base[title], level) for title, each in measured.items()
             }
         else:
             base = measured

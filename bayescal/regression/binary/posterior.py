@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -216,7 +216,7 @@ def _loss(u: Float[jax.Array, " parameters"], sums: Sums, sites: Sites) -> Float
 def _whitened(loss: Callable[..., jax.Array]) -> Callable[..., Callable[[jax.Array], jax.Array]]:
     """Transform a loss to coordinates in which Laplace's approximation is standard normal."""
 
-    def potential(*arguments: Any) -> Callable[[jax.Array], jax.Array]:
+    def potential(*arguments: jax.Array) -> Callable[[jax.Array], jax.Array]:
         *given, mode, factor = arguments
         return lambda z: loss(mode + factor @ z, *given)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayT, matmul, namespace
+from bayescal._core.arrays import AnyArray, ArrayT, matmul, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.newton_cg import Point
@@ -35,6 +35,7 @@ _MILD = 500.0
 #: Numbers of classes, of features, of diagonal and of shared parameters.
 Sizes: TypeAlias = tuple[int, int, int, int]
 Result = TypeVar("Result")
+OtherT = TypeVar("OtherT", np.ndarray, jax.Array)
 
 
 class Design(NamedTuple, Generic[ArrayT]):
@@ -66,9 +67,9 @@ class Design(NamedTuple, Generic[ArrayT]):
         """Select some of the rows."""
         return self.map_arrays(lambda leaf: leaf[part])
 
-    def map_arrays(self, function: Callable[[ArrayT], ArrayT]) -> Design[ArrayT]:
+    def map_arrays(self, function: Callable[[ArrayT], OtherT]) -> Design[OtherT]:
         """Apply a function to all arrays that are not None."""
-        leaves: list[Any] = [None if leaf is None else function(leaf) for leaf in self]
+        leaves: list[AnyArray] = [None if leaf is None else function(leaf) for leaf in self]
         return Design(*leaves)
 
 

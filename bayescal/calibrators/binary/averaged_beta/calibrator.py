@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -359,7 +359,9 @@ class AveragedBeta(OnlineCalibrator):
         return xp.sum(matmul(xp.matrix_transpose(state["factor"]), columns) ** 2, axis=2)
 
 
-def _between_knots(function: Callable[[State, Any], Any], state: State, z: object) -> np.ndarray:
+def _between_knots(
+    function: Callable[[State, AnyArray], AnyArray], state: State, z: object
+) -> np.ndarray:
     """Compute probabilities (m, r); interpolate their log odds linearly for very many z.
 
     Only NumPy arrays are interpolated; accelerators compute all probabilities in parallel.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -229,7 +229,7 @@ def log_prior(u: XArray, xp: ModuleType = np) -> XArray:
 
 def find_scale(
     z: XArray, weights: XArray, positives: XArray, xp: ModuleType = np
-) -> tuple[Any, Any]:
+) -> tuple[AnyArray, AnyArray]:
     """Compute the posterior mean and deviation of the logarithm of the inverse temperature.
 
     The range of the quadrature follows from the wide part of the prior.
@@ -294,7 +294,7 @@ def _losses(
     return value, gradient, small * rest * rest * points.weights
 
 
-def _pairs(features: np.ndarray, total: Any, xp: ModuleType) -> AnyArray:
+def _pairs(features: np.ndarray, total: Array, xp: ModuleType) -> AnyArray:
     """Compute products (s, 2, 153, n) of all pairs of features.
 
     The host uses single precision, unless there are many rows. The Hessian is needed only for a
@@ -325,7 +325,7 @@ def _hessian(problem: _Problem, curvature: Array, pairs: Array, xp: ModuleType) 
 
 
 def _polish(
-    problem: _Problem, coarse: tuple[Any, Any, Any, Any]
+    problem: _Problem, coarse: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Continue from the minimum of a coarse summary, whose Hessian is nearly correct."""
     theta, _, hessian, _ = coarse
@@ -365,7 +365,7 @@ def _minimize(
     eps = float(np.finfo(start.dtype).eps)
     tolerance = max(tolerance, 4 * eps)
 
-    def once(carry: Any) -> Any:
+    def once(carry: tuple[AnyArray, ...]) -> tuple[AnyArray, ...]:
         theta, value, hessian, step, slope, size, _, _ = carry
         trial = theta + size[..., None] * step
         new, gradient, new_hessian = evaluate(trial)

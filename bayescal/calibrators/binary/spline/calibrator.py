@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, Array, XArray, namespace
+from bayescal._core.arrays import AnyArray, Array, UserData, XArray, namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
@@ -21,6 +21,7 @@ from bayescal.calibrators.binary.spline.basis import (
     second_derivatives,
 )
 from bayescal.calibrators.binary.spline.points import (
+    Basis,
     choose_strength,
     draw_averaged,
     grid_of,
@@ -34,6 +35,9 @@ from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.compress import gauss_points
 from bayescal.regression.binary.posterior import Target
 from bayescal.regression.draws import Draws, one_chain
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["Spline", "compact_logit"]
 
@@ -237,7 +241,7 @@ class Spline(LogOddsCalibrator):
         points = summarize(*sort_rows(scores, y, weights), 1)
         mass = points.weights[0]
 
-        def target(strength: float) -> tuple[Any, Target]:
+        def target(strength: float) -> tuple[Basis, Target]:
             candidate = {**state, "strength": np.asarray(strength)}
             summary = Rows(points.x, points.positives[0] / mass, mass)
             _, basis, design = self._standardized_design(candidate, summary)
@@ -326,7 +330,7 @@ class Spline(LogOddsCalibrator):
         return stretch(scores, state["epsilon"])
 
 
-def _between(value: Any, low: float, high: float) -> bool:
+def _between(value: UserData, low: float, high: float) -> bool:
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     return number and bool(low < value < high)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from bayescal._core.arrays import Array
 from bayescal.calibrators.binary.spline.basis import FUNCTIONS
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import Target, find_mode, triangle
@@ -149,8 +148,14 @@ def grid_of(roughness: np.ndarray, total: float, candidates: Sequence[float] | N
     return grid
 
 
+class Basis(Protocol):
+    """Columns in units in which their coefficients are of one size."""
+
+    def destandardize(self, theta: np.ndarray) -> np.ndarray: ...
+
+
 def draw_averaged(
-    targets: Iterable[tuple[Array, Target]], num_samples: int, seed: int
+    targets: Iterable[tuple[Basis, Target]], num_samples: int, seed: int
 ) -> tuple[np.ndarray, int]:
     """Draw (num_samples, p) from normal approximations; also return the worst status of fits.
 

@@ -131,12 +131,12 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
 
     estimator: AnyModel = None
     calibrator: AnyModel = None
-    cv: Any = field(default=5, kw_only=True)
+    cv: UserData = field(default=5, kw_only=True)
     ensemble: bool | Literal["auto"] = field(default=False, kw_only=True)
     n_jobs: int | None = field(default=None, kw_only=True)
     progress: bool | Progress = field(default=False, kw_only=True)
 
-    classes_: Any = field(init=False)
+    classes_: np.ndarray | list[np.ndarray] = field(init=False)
     estimators_: list[AnyModel] = field(init=False)
     calibrators_: list[AnyModel] = field(init=False)
 
@@ -259,7 +259,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             order = np.argsort(np.concatenate([test for _, test in folds]))
             self._fit_calibrators([(np.concatenate(scores)[order], y, weights)])
             show("all rows", steps - 1, steps)
-            final: Any = clone(self.estimator)
+            final: AnyModel = clone(self.estimator)
             self.estimators_ = [final.fit(X, y, **params)]
         show("fitted", steps, steps)
 
@@ -271,11 +271,11 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         self.calibrators_ = fitted
         self._held = parts
 
-    def _calibrator(self) -> Any:
+    def _calibrator(self) -> AnyModel:
         """Make the unfitted calibrator."""
         several = isinstance(self.classes_, list)
         if self.calibrator is not None and not isinstance(self.calibrator, str):
-            made: Any = clone(self.calibrator)
+            made: AnyModel = clone(self.calibrator)
         else:
             name = "auto" if self.calibrator is None else self.calibrator
             made = make_for(name, self.estimator, 2 if several else len(self.classes_))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -16,7 +16,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
-from bayescal._core.arrays import AnyModel, Array, UserData, XArray, to_host
+from bayescal._core.arrays import AnyArray, AnyModel, Array, UserData, XArray, to_host
 from bayescal._core.numerics import FLOOR
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.estimator import Estimator
@@ -36,7 +36,7 @@ from bayescal.data.labels import find_positions
 __all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
 
 #: Data of a calibrator: scores, labels and weights.
-Part: TypeAlias = tuple[Any, np.ndarray, np.ndarray | None]
+Part: TypeAlias = tuple[AnyArray, np.ndarray, np.ndarray | None]
 #: Indices of training rows and of test rows.
 Fold: TypeAlias = tuple[np.ndarray, np.ndarray]
 #: Number of folds that the classifier is fitted without; fewer if there are fewer rows.
@@ -46,7 +46,7 @@ _FOLDS = 5
 
 
 def make_folds(
-    cv: Any, X: UserData, y: np.ndarray, options: dict[str, object], ensemble: bool
+    cv: UserData, X: UserData, y: np.ndarray, options: dict[str, object], ensemble: bool
 ) -> tuple[list[Fold], np.ndarray]:
     """Make folds; also return the rows that are the only ones of their classes.
 
@@ -60,7 +60,7 @@ def make_folds(
     splitter: Any = check_cv(cv, y, classifier=True)
     indices = np.arange(len(y))
     try:
-        splits: Iterable[Any] = splitter.split(X, y, **options)
+        splits = splitter.split(X, y, **options)
         folds = [(indices[train], indices[test]) for train, test in splits]
     except ValueError as error:
         if "groups" not in str(error) or "groups" in options:
@@ -145,7 +145,7 @@ def fit_fold(
     data: tuple[object, np.ndarray, dict[str, object]],
     fold: Fold,
     keep: bool,
-) -> tuple[Any, XArray]:
+) -> tuple[AnyModel, XArray]:
     """Fit a classifier without one fold, and compute its scores on the fold.
 
     ``data`` are X, y and further arguments of the classifier's ``fit``. The classifier is returned
@@ -188,7 +188,10 @@ def fit_calibrator(
 
 
 def cross_fitted(
-    calibrator: AnyModel, fitted: list[AnyModel], classes: Any, parts: list[Part]
+    calibrator: AnyModel,
+    fitted: list[AnyModel],
+    classes: Any,
+    parts: list[Part],
 ) -> Report:
     """Report the gain of calibrators on held-out scores, by five more fits of each.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
@@ -11,7 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from bayescal._core.arrays import AnyModel, UserData, XArray, to_host
+from bayescal._core.arrays import AnyArray, AnyModel, UserData, XArray, to_host
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.dispatch import location_of
 from bayescal.data.checks import check_unmasked
@@ -36,18 +35,18 @@ class CalibratedPair:
 
     estimator: AnyModel
     calibrator: AnyModel
-    classes: Any
+    classes: np.ndarray | list[np.ndarray]
 
     @property
     def calibrators(self) -> list[object]:
         """The calibrator in a list; scikit-learn has a list with one for each class."""
         return [self.calibrator]
 
-    def predict_proba(self, X: UserData) -> Any:
+    def predict_proba(self, X: UserData) -> AnyArray:
         """Compute calibrated probabilities (m, k)."""
         return self.calibrator.predict_proba(self.score(X))
 
-    def score(self, X: UserData) -> Any:
+    def score(self, X: UserData) -> AnyArray:
         """Compute the classifier's scores (m, 1) or (m, k) for the calibrator."""
         return score(self.estimator, self.calibrator, self.classes, X)
 
@@ -74,7 +73,9 @@ def find_response(calibrator: object, estimator: object) -> str:
     return response
 
 
-def score(estimator: object, calibrator: object, classes: Any, X: object) -> XArray:
+def score(
+    estimator: object, calibrator: object, classes: np.ndarray | list[np.ndarray], X: object
+) -> XArray:
     """Compute the scores (m, 1) or (m, k) of a classifier for a calibrator.
 
     Classes that the classifier does not know get no probability. For multi-label problems, whose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -266,7 +266,7 @@ def _in_order(order: np.ndarray, rows: Rows) -> Rows:
     return rows._replace(scores=rows.scores[:, order], y=np.argsort(order)[rows.y])
 
 
-def _moved(steps: Sequence[_Step], rows: Any, hard: bool) -> Any:
+def _moved(steps: Sequence[_Step], rows: AnyArray, hard: bool) -> AnyArray:
     """Apply steps to rows (n, k) of any library."""
     for directions, offsets, adjustments in steps:
         rows = rows + matmul(membership(directions, offsets, rows, hard), adjustments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from bayescal._core.numerics import softmax
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.calibrators.multiclass.decision.hard_partition import hard_violation, improve
+
+if TYPE_CHECKING:
+    from optax import OptState
 
 #: Directions and offsets of all starts.
 Point: TypeAlias = tuple[jax.Array, jax.Array]
@@ -82,7 +85,7 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
             # Logarithms make the gradients of all starts comparable.
             return -jnp.sum(jnp.log(by_start))
 
-        def step(_: jax.Array, carry: tuple[Point, Any]) -> tuple[Point, Any]:
+        def step(_: jax.Array, carry: tuple[Point, OptState]) -> tuple[Point, OptState]:
             point, memory = carry
             steps, memory = adam.update(jax.grad(loss)(point), memory)
             return (point[0] + steps[0], point[1] + steps[1]), memory
@@ -134,7 +137,7 @@ def worst_partition(
     return Partition(scaled, offsets[:, best] - scaled @ center, float(violations[best]))
 
 
-def nearest_probabilities(rows: Array, least: AnyArray) -> Any:
+def nearest_probabilities(rows: Array, least: AnyArray) -> AnyArray:
     """Project rows (m, k) onto the points of the simplex with entries of at least ``least``."""
     xp, k = namespace(rows), rows.shape[1]
     mass = 1 - k * least

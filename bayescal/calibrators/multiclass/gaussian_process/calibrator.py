@@ -188,5 +188,5 @@ class GaussianProcess(ParametricCalibrator):
         return sample_nuts(state["nodes"], Rows(x, y, weights), cells, self.num_samples, seed)
 
 
-def _smoothed(scores: np.ndarray, inverse: Any, smoothing: Any) -> np.ndarray:
+def _smoothed(scores: np.ndarray, inverse: XArray | float, smoothing: XArray | float) -> np.ndarray:
     return map_rows(lambda rows: smooth(rows, inverse, smoothing), scores, scores.shape[1])

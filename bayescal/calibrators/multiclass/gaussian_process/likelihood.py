@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import XArray, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.numerics import unit_of
+from bayescal._core.numerics import find_root, unit_of
 from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.precision import float64
 from bayescal.calibrators.multiclass.scale import ScaleLoss, fit_inverse
@@ -52,8 +52,6 @@ def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> floa
 
     Logits that differ by more than 1e6, or all by less than 1e-6, are first scaled to about one.
     """
-    from scipy.optimize import brentq
-
     logits = logits - logits.max(axis=1, keepdims=True)
     rows = Rows(logits, y, weights)
     unit = unit_of(rows.largest, 1e6)
@@ -69,7 +67,7 @@ def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> floa
         end = float(np.clip(np.log(fit_inverse(rows).x), -_MAX_LOG, _MAX_LOG))
         low, high = min(end, 0.0), max(end, 0.0)
         inside = slope(low) < 0 < slope(high)
-        u: Any = brentq(slope, low, high, xtol=1e-10) if inside else end
+        u = find_root(slope, low, high, xtol=1e-10) if inside else end
         return float(np.exp(u)) / unit
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -253,7 +253,7 @@ def _table(
 # --- the full family ----------------------------------------------------------------------------
 
 
-def _unit(z: XArray, center: XArray | float, scale: XArray | float) -> Any:
+def _unit(z: XArray, center: XArray | float, scale: XArray | float) -> AnyArray:
     """Standardize logits (m, k) of any size by the units of the fit."""
     return namespace(z).clip((z - center) / scale, -1e30, 1e30)
 

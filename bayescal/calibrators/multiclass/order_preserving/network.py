@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,10 +18,13 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 
+if TYPE_CHECKING:
+    from optax import OptState
+
 #: Arrays by name on the device.
 Named: TypeAlias = dict[str, jax.Array]
 Data: TypeAlias = tuple[jax.Array, ...]
-Carry: TypeAlias = tuple[Named, Any, Data, Named]
+Carry: TypeAlias = "tuple[Named, OptState, Data, Named]"
 
 Family = Literal["diagonal", "full"]
 Parameters = dict[str, np.ndarray]
@@ -166,7 +169,7 @@ def _program(family: Family) -> Callable[..., tuple[Named, object, jax.Array, ja
 
     def advance(
         parameters: Named, memory: np.ndarray, data: Data, nets: Named, number: jax.Array
-    ) -> tuple[Named, Any, jax.Array, jax.Array]:
+    ) -> tuple[Named, OptState, jax.Array, jax.Array]:
         carry = parameters, memory, data, nets
         parameters, memory, *_ = jax.lax.fori_loop(0, number, once, carry)
         return parameters, memory, *weighted_losses(parameters, data, nets)

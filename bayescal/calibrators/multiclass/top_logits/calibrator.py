@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ __all__ = ["TopLogitsCalibrator"]
 class TopPredictFunction(PredictFunction):
     """A function of truncated logits: ``f((indices, logits, rest))`` returns ``TopProbs``."""
 
-    def __call__(self, scores: object) -> Any:
+    def __call__(self, scores: object) -> TopProbs:
         """Compute calibrated probabilities.
 
         Parameters
@@ -64,7 +64,7 @@ class TopLogitsCalibrator(Calibrator):
         """Fit the state to packed rows of k classes."""
 
     @abstractmethod
-    def _apply_top(self, state: State, rows: Any, k: int) -> XArray:
+    def _apply_top(self, state: State, rows: XArray, k: int) -> XArray:
         """Compute probabilities of the top classes and of all others (n, m + 1), or (n, k)."""
 
     def _check_inputs(self) -> None:

@@ -1,8 +1,7 @@
-"""Work divided among processes, which take turns here (``tests/inference/test_hosts.py`` has two)."""
+"""Work divided among processes that take turns; ``tests/inference/test_hosts.py`` has real ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,37 +9,7 @@ import numpy as np
 import pytest
 
 from bayescal._core import hosts
-
-PROCESSES = 3
-
-
-class Stopped(Exception):
-    """A process waits for the others."""
-
-
-def together(monkeypatch: pytest.MonkeyPatch, run: Callable[[int], Any]) -> list[Any]:
-    """Return results or errors of ``run(process)`` in processes that exchange what they send once."""
-    sent: dict[int, Any] = {}
-
-    def send(value: Any) -> Any:
-        sent[jax.process_index()] = value
-        raise Stopped
-
-    def outcome(process: int) -> Any:
-        monkeypatch.setattr(jax, "process_index", lambda: process)
-        try:
-            return run(process)
-        except (ValueError, RuntimeError) as error:
-            return error
-
-    monkeypatch.setattr(jax, "process_count", lambda: PROCESSES)
-    monkeypatch.setattr(hosts, "_exchange", send)
-    for process in range(PROCESSES):
-        with pytest.raises(Stopped):
-            outcome(process)
-    monkeypatch.setattr(hosts, "_exchange", lambda _: [sent[i] for i in range(PROCESSES)])
-    return [outcome(process) for process in range(PROCESSES)]
-
+from tests.core.processes import PROCESSES, together
 
 @pytest.mark.parametrize("count", [2, 7, 9])
 def test_each_computes_a_part_and_all_have_everything(

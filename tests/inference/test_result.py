@@ -482,6 +482,13 @@ def test_outliers_do_not_spoil_interpolation(x64: None, outlier: float) -> None:
     np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6)
 
 
+def test_many_equal_points_are_one() -> None:
+    post = posterior_of("montecarlo")
+    many, one = post.predict(np.full(600, 0.5)), post.predict([0.5])
+    for found, expected in zip(many.interval(0.8), one.interval(0.8), strict=True):
+        np.testing.assert_allclose(found, np.repeat(expected, 600), rtol=1e-6)
+
+
 def test_few_points_are_not_interpolated() -> None:
     post = posterior_of("montecarlo")
     assert post.predict(POINTS).interpolation_error is None
@@ -504,6 +511,17 @@ def test_errors_and_intervals_of_many_points(x64: None) -> None:
 
 
 # --- diagnostics --------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:few draws carry the weight")
+@pytest.mark.parametrize("integrator", ["montecarlo", "importance"])
+def test_one_draw_is_a_prediction_of_its_parameters(x64: None, integrator: str) -> None:
+    post = condition(SOFT, DATA, integrator=integrator, num_samples=1, key=1)
+    draw = {name: float(np.asarray(value).item()) for name, value in post.draws().items()}
+    slope = (draw["mu1"] - draw["mu0"]) / draw["sigma"] ** 2
+    log_odds = slope * (POINTS - (draw["mu0"] + draw["mu1"]) / 2)
+    np.testing.assert_allclose(post.predict(POINTS).log_odds, log_odds, atol=1e-9)
+    assert post.ess == 1 and np.isnan(post.pareto_k)
 
 
 @pytest.mark.parametrize("integrator", WEIGHTED)
@@ -536,6 +554,14 @@ def test_pareto_k_against_arviz(x64: None, width: float) -> None:
     # same tail of 150. The tail is held in single precision: exceedances over its border lose
     # digits, the smallest most, and k is a mean of logarithms of them.
     assert post.pareto_k == pytest.approx(expected, abs=1e-3)
+
+
+def test_few_weights_have_no_tail() -> None:
+    from bayescal.inference.engine.diagnostics import pareto_k
+
+    weights = -np.sort(np.random.default_rng(0).exponential(size=(3, 6)))
+    assert np.isnan(pareto_k(weights[:, :5])).all()
+    assert np.isfinite(pareto_k(weights)).all()
 
 
 def test_heavier_tails_have_larger_k_and_smaller_ess() -> None:

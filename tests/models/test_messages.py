@@ -98,6 +98,16 @@ VECTORS = bc.MultivariateGaussianPrior(
             "needs scalar parameters, got vectors mu0",
         ),
         (
+            lambda: bc.posterior(
+                bc.GaussianPrior(
+                    model=joint(mu0=dist.Delta(0.0), mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0))
+                ),
+                (X, Y),
+                integrator="quadrature",
+            ),
+            "quadrature needs scalar parameters on intervals, got support",
+        ),
+        (
             lambda: bayes_optimal_log_loss(bc.BetaPrior(2.0, 1.0, 1.0, 2.0)),
             "prior must be a GaussianPrior with a shared sigma, got BetaPrior",
         ),
@@ -106,6 +116,12 @@ VECTORS = bc.MultivariateGaussianPrior(
 def test_messages_of_priors(make: Callable[[], object], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+def test_parameters_of_distributions_that_are_arrays_are_left_out_of_texts() -> None:
+    assert repr(VECTORS) == (
+        "MultivariateGaussianPrior(mu0=MultivariateNormal(), mu1=array(2,), cov=1.0)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ class Stopped(Exception):
 
 
 def together(monkeypatch: pytest.MonkeyPatch, run: Callable[[int], Any]) -> list[Any]:
-    """Return results or errors of ``run(process)`` in processes that exchange what they send once."""
+    """Return results or errors of ``run(process)`` in processes that exchange values once."""
     sent: dict[int, Any] = {}
 
     def send(value: Any) -> Any:

@@ -11,6 +11,7 @@ import pytest
 from bayescal._core import hosts
 from tests.core.processes import PROCESSES, together
 
+
 @pytest.mark.parametrize("count", [2, 7, 9])
 def test_each_computes_a_part_and_all_have_everything(
     monkeypatch: pytest.MonkeyPatch, count: int

@@ -36,7 +36,7 @@ def test_functions_compile_when_they_are_first_called() -> None:
     # What JAX adds to a compiled function, the waiting one has, too.
     assert waiting.lower(jnp.float32(2.0), power=3).out_info.shape == ()
     with pytest.raises(AttributeError, match="__len__"):
-        waiting.__len__
+        waiting.__len__  # noqa: B018
 
 
 @pytest.mark.usefixtures("before")

@@ -39,7 +39,9 @@ def test_groups_without_rows_have_no_differences() -> None:
         for part in (data.probs < 0.5, data.probs > 2, data.probs >= 0.5):
             yield data.probs[part], (data.y == 1)[part].astype(float), data.weights[part]
 
-    data = as_predictions(bc.Blocks([(p[:100], y[:100]), (p[100:], y[100:])]), None, None, Reading())
+    data = as_predictions(
+        bc.Blocks([(p[:100], y[:100]), (p[100:], y[100:])]), None, None, Reading()
+    )
     found = cumulative.excursions_of_blocks(split, 3, data)
     np.testing.assert_array_equal(found[:, 1], 0)
     for column, part in ((0, p < 0.5), (2, p >= 0.5)):
@@ -47,9 +49,7 @@ def test_groups_without_rows_have_no_differences() -> None:
         np.testing.assert_allclose(found[:, column], expected, atol=1e-9)
 
 
-def test_rows_with_equal_hashes_are_kept_apart(
-    x64: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_with_equal_hashes_are_kept_apart(x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = RNG.integers(0, 3, (40, 2)).astype(float)
     distinct = len(np.unique(rows, axis=0))
     for array, others in ((rows, distinct), (jnp.asarray(rows), len(rows))):
@@ -81,7 +81,9 @@ def test_sums_that_are_zero_but_for_rounding_say_nothing(values: np.ndarray) -> 
 
 
 def test_merged_rows_of_a_sample_keep_their_factors() -> None:
-    history = History.of_rows(Rows(RNG.normal(size=(6, 4)), RNG.integers(0, 4, 6), np.ones(6)), None)
+    history = History.of_rows(
+        Rows(RNG.normal(size=(6, 4)), RNG.integers(0, 4, 6), np.ones(6)), None
+    )
     sample = history._replace(
         threshold=np.asarray(0.5), factors=RNG.uniform(0.5, 2.0, history.factors.shape)
     )

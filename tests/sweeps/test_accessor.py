@@ -87,7 +87,11 @@ def test_a_panel_for_each_prior() -> None:
     many = found.isel(prior=[0, 1, 2, 3, 0], n_train=[0, 1, 2, 0, 1, 2], class_ratio=[0])
     many = many.assign_coords(prior=[*"abcde"], n_train=[20, 50, 100, 200, 500, 1000])
     axes = many.bayescal.plot()
-    assert [ax.get_title() for ax in axes] == [*"abcde"] == [ax.get_title() for ax in axes[0].figure.axes]
+    assert (
+        [ax.get_title() for ax in axes]
+        == [*"abcde"]
+        == [ax.get_title() for ax in axes[0].figure.axes]
+    )
     assert [bool(ax.get_xlabel()) for ax in axes] == [False, False, True, True, True]
     assert {*axes[0].get_xticks()} != {20, 50, 100, 200, 500, 1000}
     with pytest.raises(ValueError, match="metric must be one of"):

@@ -19,6 +19,7 @@ import scipy.special
 import scipy.stats
 
 import bayescal as bc
+from bayescal.inference.engine import condition as _condition
 
 # Shares of classes that are estimated have tests of their own (test_class_prior.py).
 condition = functools.partial(bc.posterior, class_prior=0.5)
@@ -480,6 +481,39 @@ def test_outliers_do_not_spoil_interpolation(x64: None, outlier: float) -> None:
     result = post.predict(x)
     exact = post.predict(x, interpolate=False)
     np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6)
+
+
+def test_a_curve_too_steep_for_nodes_is_computed_at_all_points(x64: None) -> None:
+    """Interpolated or not, these are the log odds of a common deviation that is tiny."""
+    prior = bc.GaussianPrior(mu0=0.0, mu1=dist.Normal(1.0, 1.0), sigma=1e-5)
+    y = np.arange(6) % 2
+    data = y + 1e-5 * np.random.default_rng(0).normal(size=6), y
+    post = condition(prior, data, integrator="quadrature")
+    points = np.linspace(-1, 2, 700)
+    found, exact = (post.predict(points, interpolate=how) for how in (True, False))
+    assert found.interpolation_error is None
+    np.testing.assert_array_equal(found.log_odds, exact.log_odds)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_data_sets_far_apart_with_common_draws(
+    x64: None, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """Few draws count for both sets: sums for all of them at once lose terms, and are repeated."""
+    if not kept:
+        monkeypatch.setattr(_condition, "_KEPT_WEIGHTS", 0)
+    prior = bc.GaussianPrior(mu0=dist.Uniform(-30, 30), mu1=dist.Uniform(-30, 30), sigma=1.0)
+    y = np.arange(6) % 2
+    noise = np.random.default_rng(0).normal(size=(2, 6))
+    sets = [(25.0 * side + y + own, y) for side, own in zip((-1, 1), noise, strict=True)]
+    how: dict[str, Any] = {"integrator": "sobol", "num_samples": 4096}
+    points = np.linspace(-30, 30, 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = condition(prior, sets, **how).predict(points).log_odds
+        alone = [condition(prior, own, **how).predict(points).log_odds for own in sets]
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, alone, atol=1e-9)
 
 
 def test_many_equal_points_are_one() -> None:

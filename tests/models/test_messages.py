@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy.special import expit
 
 import bayescal as bc
 from bayescal.datasets.synthetic import bayes_optimal_log_loss
@@ -93,6 +94,18 @@ VECTORS = bc.MultivariateGaussianPrior(
             "'importance' needs at least one random",
         ),
         (lambda: bc.posterior(JOINT, (X, Y), integrator="sobol"), "needs independent priors"),
+        (
+            lambda: bc.posterior(
+                bc.BetaPrior(*[dist.Gamma(2.0, 1.0)] * 4),
+                (expit(X), Y),
+                integrator="quadrature",
+            ),
+            "takes up to three scalar parameters, got 4 parameters; use 'montecarlo'",
+        ),
+        (
+            lambda: bc.posterior(VECTORS, (np.ones((6, 2)), Y), integrator="quadrature"),
+            "takes up to three scalar parameters, got vectors mu0; use 'montecarlo'",
+        ),
         (
             lambda: bc.posterior(VECTORS, (np.ones((6, 2)), Y), integrator="sobol"),
             "needs scalar parameters, got vectors mu0",

@@ -600,6 +600,11 @@ def test_list_of_priors_that_does_not_fit() -> None:
             "mu0 must be a continuous distribution, got BernoulliProbs(probs=0.5)",
         ),
         (
+            {"mu0": dist.Delta(-1.0), "mu1": 1.0, "sigma": 1.0},
+            ValueError,
+            "mu0 must be a number if it is fixed, got Delta(v=-1, log_density=0)",
+        ),
+        (
             {"mu0": 0.0, "sigma": 1.0},
             TypeError,
             "mu1 must be given: a number or a NumPyro distribution",

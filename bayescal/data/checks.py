@@ -95,13 +95,12 @@ def check_finite(array: np.ndarray, name: str) -> None:
     if not array.size or (np.isfinite(array.min()) and np.isfinite(array.max())):
         return  # and nothing of its size was held
     bad = ~np.isfinite(array)
-    if bad.any():
-        what = "NaN" if np.isnan(array[bad]).any() else "infinity"
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        position = where[0] if len(where) == 1 else where
-        raise ValueError(
-            f"{name} must be finite, got {what} at position {position} ({int(bad.sum())} in all)"
-        )
+    what = "NaN" if np.isnan(array[bad]).any() else "infinity"
+    where = tuple(int(i) for i in np.argwhere(bad)[0])
+    position = where[0] if len(where) == 1 else where
+    raise ValueError(
+        f"{name} must be finite, got {what} at position {position} ({int(bad.sum())} in all)"
+    )
 
 
 def check_logits(array: np.ndarray, name: str) -> None:

@@ -371,13 +371,16 @@ def are_exchanged(first: UserData, second: UserData) -> bool:
 
 def _right_call() -> str:
     """Describe how to call the public function that was called."""
-    frame, called = sys._getframe(1), None
+    frame = outermost = sys._getframe(1)
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("bayescal."):
         if frame.f_code.co_name not in ("ignored", "renamed"):  # decorators
-            called = frame.f_code
+            outermost = frame
         frame = frame.f_back
-    if called is None or called.co_name.startswith(("_", "<")):
-        return "(y_prob, y_true)"  # Blocks are read by worker threads.
+    called = outermost.f_code
+    # Worker threads, which read blocks, begin with a function of this layer or a private one.
+    inside = str(outermost.f_globals["__name__"]).startswith("bayescal.data.")
+    if inside or called.co_name.startswith(("_", "<")):
+        return "(y_prob, y_true)"
     names = [n for n in called.co_varnames[: called.co_argcount] if n not in ("self", "cls")]
     if called.co_flags & inspect.CO_VARARGS:
         names.append("y")  # the data that follow a classifier or its predictions

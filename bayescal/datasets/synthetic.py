@@ -187,10 +187,13 @@ def sample(
         x, y = _observe(family, given, jnp.asarray(labels), of_data)
     x, y = np.asarray(x), np.asarray(y)
     if not np.isfinite(x).all():
+        what = "parameters must be valid"
+        if parameters is None:
+            what = "prior must give valid parameters only"
         raise ValueError(
-            "prior must give valid parameters only, such as positive deviations; "
+            f"{what}, such as positive deviations; "
             f"{int((~np.isfinite(x)).any(axis=tuple(range(1, x.ndim))).sum())} of {num_datasets} "
-            "data sets have none"
+            "data sets have others"
         )
     return SyntheticData(x, y, given)
 

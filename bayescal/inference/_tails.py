@@ -48,13 +48,11 @@ def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
     None if all points are inside the data's range extended by its width on both sides.
     """
     observed = data.x[data.mask]
-    if not len(observed):
-        observed = points[0]
     low, high = observed.min(axis=0), observed.max(axis=0)
     with np.errstate(over="ignore"):
         out = (points - (low + high) / 2) / np.where(high > low, high - low, 1)
     sides = np.stack([out, -out]).reshape(2, *points.shape[:2], -1).max(axis=-1)
-    if data.mask.any() and sides.max() <= 1.5:
+    if sides.max() <= 1.5:
         return None
     index = sides.argmax(axis=2).T
     return points[np.arange(len(points))[:, None], index]

@@ -63,7 +63,7 @@ class Piece(NamedTuple):
 
     #: Cells of the numbers, (n,) or (n, g); None for cell 0, and ... for one number in each cell.
     cell: AnyArray
-    #: The numbers, (n,) or (n, g); None stands for ones.
+    #: The numbers, (n,) for one cell and (n, g) or (n, 1) for g cells; None stands for ones.
     value: AnyArray
 
 
@@ -421,8 +421,6 @@ def _add_many(sums: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     """Add a block's piece, times each column of weights (n, b), to sums (cells, b), in place."""
     cell, value = piece
     if cell is None:
-        if value is not None and np.ndim(value) == 2:
-            value = value.sum(axis=1)
         sums[0] += weights.sum(axis=0) if value is None else multiply(value, weights)
     elif cell is ...:
         sums += value.T @ weights
@@ -444,8 +442,6 @@ def sum_matrix(cell: np.ndarray, value: np.ndarray | None, cells: int) -> csr_ar
     from scipy.sparse import csr_array
 
     n = len(cell)
-    if cell.ndim == 2 and value is not None and value.ndim == 1:
-        value = value[:, None]
     values = np.broadcast_to(1.0 if value is None else value, cell.shape)
     case = np.arange(n) if cell.ndim == 1 else np.repeat(np.arange(n), cell.shape[1])
     return csr_array((values.ravel(), (cell.ravel(), case)), shape=(cells, n))

@@ -45,6 +45,7 @@ class _Gaussian(Family):
         mu = self.of_label(params, "mu", labels)
         shared = "sigma" in params
         sigma = params["sigma"] if shared else self.of_label(params, "sigma", labels)
+        sigma = jnp.where(sigma > 0, sigma, jnp.nan)
         return mu + sigma * jax.random.normal(key, labels.shape, mu.dtype)
 
 

@@ -220,6 +220,8 @@ def _check_value(name: str, value: Parameter, positive: Sequence[str]) -> object
             )
         if getattr(value.support, "is_discrete", False):
             raise ValueError(f"{name} must be a continuous distribution, got {_describe(value)}")
+        if type(value).__name__ == "Delta":
+            raise ValueError(f"{name} must be a number if it is fixed, got {_describe(value)}")
         return value
     try:
         array = as_numpy(value, name).astype(np.float64)

@@ -68,7 +68,7 @@ class Evidence:
         self.log_since = np.zeros(len(log_weights))
 
     def update(self, probs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Add rows, and return the logarithm of the wealth after each (n,)."""
+        """Add rows, at least one, and return the logarithm of the wealth after each (n,)."""
         result = np.empty(len(y))
         # Parts end where groups of restarts do.
         size = BLOCK * _GROUP
@@ -79,8 +79,7 @@ class Evidence:
             share = None if weights is None else weights[part]
             result[part] = self._add(probs[part], y[part], share)
             begin = end
-        if len(y):
-            self.log_wealth = float(result[-1])
+        self.log_wealth = float(result[-1])
         return result
 
     def _add(self, probs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

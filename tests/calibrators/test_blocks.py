@@ -1,5 +1,7 @@
 """Fits to rows that come in blocks: what they would be to all rows at once."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -7,6 +9,7 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.base import clone
 
 import bayescal as bc
+from bayescal.calibrators.binary.averaged_beta import points as _points
 from bayescal.data.blocks import reader as _rows
 from bayescal.data.blocks import survey as _survey
 
@@ -344,3 +347,38 @@ def test_labels_of_a_block_may_be_mostly_different():
     for labels in (y, np.array([f"class {own:02}" for own in range(40)])[y]):
         cut = bc.Temperature(inputs="logits").fit(_cut((z, labels), 45))
         np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e40])
+@pytest.mark.parametrize("separable", [False, True])
+def test_raw_scores_of_any_size(scale, separable):
+    rng = np.random.default_rng(0)
+    z = rng.choice([-1.0, -0.5, 0.5, 1.0], 300)
+    y = (z > 0) if separable else rng.random(300) < 1 / (1 + np.exp(-z))
+    rows = z * scale, y.astype(int)
+    blocks = bc.Blocks([tuple(part[i : i + 100] for part in rows) for i in (0, 100, 200)])
+    how = {"inputs": "scores"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that separable rows have no finite optimum
+        found, expected = bc.Logistic(**how).fit(blocks), bc.Logistic(**how).fit(*rows)
+    assert found.status_ == expected.status_
+    p = [fitted.predict_proba(rows[0])[:, 1] for fitted in (found, expected)]
+    np.testing.assert_allclose(*p, atol=1e-6 if not separable else 1e-3)
+    if not separable:
+        # Two pairs of scores: at the optimum mean predictions and products are those of labels.
+        assert abs((p[0] - y).sum()) < 1e-5 and abs((p[0] - y) @ z) < 1e-5
+
+
+def test_ends_of_scores_are_known_before_a_pass_but_for_zeros(monkeypatch):
+    """Of many rows in blocks, as of those in memory: bins reach from the least to the greatest."""
+    monkeypatch.setattr(_points, "MAX_SORTED_ROWS", 100)
+    rng = np.random.default_rng(0)
+    p = rng.random(400)
+    y = (rng.random(400) < p**2).astype(int)
+    for zeros in (0, 3):
+        p[:zeros] = 0.0
+        y[:zeros] = 0
+        blocks = bc.Blocks([(p[i : i + 100], y[i : i + 100]) for i in range(0, 400, 100)])
+        found, expected = bc.AveragedBeta().fit(blocks), bc.AveragedBeta().fit(p, y)
+        at = np.linspace(0, 1, 41)
+        np.testing.assert_allclose(found.predict_proba(at), expected.predict_proba(at), atol=1e-6)

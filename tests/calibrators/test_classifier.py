@@ -25,10 +25,12 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 import bayescal as bc
+from bayescal._core.numerics import FLOOR
+from bayescal.calibrators.combine.classifier import pair as _pair
 
 Array = np.ndarray
 
@@ -289,3 +291,64 @@ def test_decisions_of_other_rows_are_an_error(change: Any) -> None:
     )
     with pytest.raises(ValueError, match="estimator must return an array .* decision_function"):
         model.fit(X, y)
+
+
+def test_weights_of_a_fitted_classifier_count_for_the_calibration_alone() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 2))
+    y = (rng.random(100) < 1 / (1 + np.exp(-2 * x[:, 0]))).astype(int)
+    w = rng.uniform(0.5, 2, 100)
+    frozen = FrozenEstimator(KNeighborsClassifier(15).fit(x, y))
+    found = bc.CalibratedClassifier(frozen, calibrator=bc.Logistic()).fit(x, y, sample_weight=w)
+    p = frozen.predict_proba(x)[:, 1]
+    expected = bc.Logistic().fit(p, y, sample_weight=w).predict_proba(p)
+    np.testing.assert_allclose(found.predict_proba(x), expected, atol=1e-9)
+
+
+def test_errors_of_a_splitter_are_its_own() -> None:
+    class Broken:
+        def get_n_splits(self, *_: object) -> int:
+            return 2
+
+        def split(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+            raise ValueError("the moon is not full")
+
+    x, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    with pytest.raises(ValueError, match="^the moon is not full$"):
+        bc.CalibratedClassifier(GaussianNB(), cv=Broken()).fit(x, y)
+
+
+@pytest.mark.parametrize("cv", [1, 21])
+def test_folds_of_several_labels_are_two_or_more(cv: int) -> None:
+    y = np.stack([np.arange(20) % 2, np.arange(20) % 3 == 0], axis=1).astype(int)
+    model = bc.CalibratedClassifier(KNeighborsClassifier(3), cv=cv)
+    with pytest.raises(ValueError, match=f"at least 2, and no more than the 20 rows, got {cv}"):
+        model.fit(np.arange(20.0)[:, None], y)
+
+
+def test_scores_of_several_labels_have_a_column_for_each() -> None:
+    with pytest.raises(ValueError, match=r"each of 3 labels, got shape \(5, 2\) of predict_proba"):
+        _pair._of_labels(np.zeros((5, 2)), None, 3, "predict_proba")
+    parts = [np.full((4, 2), 0.5), np.ones((4, 1)), np.ones((4, 1))]
+    known = type("Known", (), {"classes_": [[0, 1], [1], [0]]})
+    found = _pair._of_labels(parts, known, 3, "predict_proba")
+    np.testing.assert_array_equal(found, [[0.5, 1.0, 0.0]] * 4)
+
+
+def test_searches_for_options_count_pairs_as_their_best_classifier() -> None:
+    for shape in ("ovo", "ovr"):
+        search = GridSearchCV(SVC(decision_function_shape=shape), {"C": [1.0]}, cv=2)
+        x = np.r_[np.zeros((4, 2)), np.ones((4, 2)), -np.ones((4, 2))]
+        search.fit(x + np.random.default_rng(0).normal(0, 0.1, x.shape), np.repeat([0, 1, 2], 4))
+        assert _pair._counts_pairs(FrozenEstimator(search)) == (shape == "ovo")
+
+
+def test_scores_of_classes_that_a_fold_lacks() -> None:
+    classes, floor = np.array([0, 1, 2]), np.log(FLOOR)
+    line = np.array([-1.0, 4.0])
+    found = _pair._widened(line, np.array([0, 2]), classes, "decision_function")
+    np.testing.assert_allclose(found[:, 2] - found[:, 0], line)
+    np.testing.assert_allclose(found[:, 1], -np.abs(line) / 2 + floor)
+    probs = np.array([[0.3, 0.7]])
+    found = _pair._widened(probs, np.array([1, 2]), classes, "predict_proba")
+    np.testing.assert_array_equal(found, [[0.0, 0.3, 0.7]])

@@ -327,3 +327,14 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
     assert metrics.brier_score(found, data["y_test"]) == pytest.approx(0.110, abs=5e-4)
     assert metrics.log_loss(found, data["y_test"]) < 0.24
     assert metrics.ece(found, data["y_test"], bins=15, binning="equal_mass") < 0.0120
+
+
+def test_paths_that_have_ended_stay_where_they_are() -> None:
+    """With a wide tolerance no fold makes a step: predictions are kept but for the crop."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 150)
+    y = rng.integers(0, 3, 150)
+    fitted = Decision(steps="cv", tolerance=100.0).fit(p, y)
+    inside = p.min(axis=1) > 0.01
+    np.testing.assert_allclose(fitted.predict_proba(p)[inside], p[inside], atol=1e-9)
+    assert inside.sum() > 100

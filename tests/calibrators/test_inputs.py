@@ -101,6 +101,21 @@ def test_zero_and_one_alone_stand_for_a_hundredth(dtype: Any) -> None:
         assert convert(ends, "probs", domain).tolist() == [0.0, 1.0]
 
 
+def test_half_precision_is_read_as_the_numbers_that_it_holds() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(200, 3)).astype(np.float16)
+    y = (logits.astype(float) + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    fits: list[tuple[Any, np.ndarray, np.ndarray]] = [
+        (bc.Temperature(inputs="logits"), logits, y),
+        (bc.Beta(), expit(logits[:, 0], dtype=np.float32).astype(np.float16), y == 0),
+        (bc.Isotonic(inputs="logits"), logits[:, :1], y == 0),
+    ]
+    for calibrator, scores, labels in fits:
+        both = scores, scores.astype(float)
+        narrow, wide = (calibrator.fit(s, labels).predict_proba(s) for s in both)
+        np.testing.assert_array_equal(narrow, wide)
+
+
 def test_nothing_else_moves_and_order_is_kept() -> None:
     p = np.random.default_rng(0).beta(0.1, 0.1, 1000)
     p = np.sort(np.concatenate([[0.0, 1e-300, 1e-37], p, [1 - 2**-53, 1.0]]))

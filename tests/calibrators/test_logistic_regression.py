@@ -371,3 +371,18 @@ def test_posteriors_far_from_zero() -> None:
     model = bc.LogisticRegression(penalty="l2", strength=0.5, inference="laplace", random_state=0)
     near = model.fit(x, y).predict_proba(x)
     np.testing.assert_allclose(model.fit(x + 1e8, y).predict_proba(x + 1e8), near, atol=1e-6)
+
+
+def test_log_odds_of_draws_are_those_of_their_mean_probability() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 2))
+    y = rng.random(80) < expit(x[:, 0])
+    fitted = bc.LogisticRegression(inference="laplace", coef_prior="cauchy", num_samples=200).fit(
+        x, y
+    )
+    p = fitted.predict_proba(x)
+    np.testing.assert_allclose(expit(fitted.decision_function(x)), p[:, 1], rtol=1e-9)
+    np.testing.assert_allclose(np.exp(fitted.predict_log_proba(x)), p, rtol=1e-9)
+    draws = fitted.state_["theta_draws"].reshape(-1, 3)
+    by_hand = expit(draws[:, :1] + draws[:, 1:] @ x.T).mean(axis=0)
+    np.testing.assert_allclose(p[:, 1], by_hand, rtol=1e-9)

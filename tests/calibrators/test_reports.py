@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
 import bayescal as bc
-from bayescal.calibrators.base.report import make_report
+from bayescal.calibrators.base.report import make_report, report_of_moments
 from benchmarks.coverage_gain import study
 from tests.calibrators.cases import DEFAULTS, Case, each, make
 
@@ -328,3 +329,36 @@ def test_reports_in_notebooks_frames_and_markdown() -> None:
     assert frame.loc[report.calibrator, "gain"] == report.gain
     assert {f"weight_{name}" for name in report.members} <= {*frame.columns}
     assert report.to_markdown().startswith(f"**{report.calibrator}: ")
+
+
+def test_a_fit_that_did_not_converge_says_so() -> None:
+    report = bc.Logistic().fit(*_rows_of_two()).report_
+    assert "converged" not in str(report)
+    stopped = dataclasses.replace(report, status="iterations ran out")
+    assert str(stopped).splitlines()[0] == f"{str(report).splitlines()[0]}, iterations ran out"
+
+
+def _rows_of_two() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    p = rng.random(200)
+    return p, (rng.random(200) < p**2).astype(int)
+
+
+def test_a_report_needs_the_rows_of_the_fit() -> None:
+    fitted = bc.Temperature().fit(*_rows_of_two())
+    del fitted._kept_rows
+    with pytest.raises(AttributeError, match="report_ is of a fit: fit again"):
+        fitted.report_  # noqa: B018
+
+
+def test_moments_without_the_known_part_of_the_variance() -> None:
+    """Four rows: sums of weights, of both losses, and of their products."""
+    rng = np.random.default_rng(1)
+    after, before, w = rng.random(50), 1 + rng.random(50), np.ones(50)
+    rows = np.stack([w, after, before], axis=1)
+    moments = np.concatenate([rows.sum(axis=0)[None], rows.T @ rows])
+    report = report_of_moments(("a", "b"), (50, 2), {}, moments)
+    gain = before - after
+    assert report.gain == pytest.approx(gain.mean())
+    error = np.sqrt(2 * np.sum((gain - gain.mean()) ** 2)) / 50
+    assert report.gain_error == pytest.approx(error)

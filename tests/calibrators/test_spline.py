@@ -14,6 +14,7 @@ from bayescal._core.optimize import Status
 from bayescal.calibrators.binary import log_odds as _log_odds
 from bayescal.calibrators.binary.spline import calibrator as spline_module
 from bayescal.calibrators.binary.spline import points as _spline_points
+from bayescal.calibrators.binary.spline.basis import choose_knots, make_basis
 from bayescal.calibrators.binary.spline.calibrator import Spline, compact_logit
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.fit import fit_single
@@ -773,3 +774,28 @@ def test_cells_of_very_many_rows_lose_nothing(ties: bool, monkeypatch: pytest.Mo
     rows = Spline().fit(p, y, weights)
     assert abs(cells.objective_ - rows.objective_) < 1e-12
     assert abs(cells.predict_proba(at) - rows.predict_proba(at)).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        np.r_[0.0, 0.2, 0.5 - 1e-8, 0.5 + 1e-8, 0.8, 1.0],
+        np.r_[0.0, 0.2, 0.5 - 1e-8, 0.5, 0.5 + 1e-8, 0.8, 1.0],
+        np.r_[0.0, 1e-9, 0.3, 0.9, 1.0],
+        np.linspace(0, 1, 9),
+    ],
+)
+def test_knots_are_never_too_close_and_mirrored_with_the_scores(scores: np.ndarray) -> None:
+    knots = choose_knots(scores, 20)
+    least = 1e-6 * (scores[-1] - scores[0])
+    assert (np.diff(knots) >= 0.999 * least).all()
+    assert {knots[0], knots[-1]} == {0.0, 1.0}
+    np.testing.assert_allclose(1 - choose_knots((1 - scores)[::-1], 20)[::-1], knots, atol=1e-12)
+    # What is left out lies next to a knot.
+    assert np.abs(scores[:, None] - knots).min(axis=1).max() <= 2 * least
+
+
+def test_where_all_weight_is_at_one_score_nothing_but_a_constant_is_fitted() -> None:
+    knots = np.array([0.0, 0.5, 1.0])
+    values, roughness = make_basis(knots, knots, np.array([0.0, 3.0, 0.0]), "curvature")
+    assert (values.tolist(), roughness.tolist()) == ([[1.0]] * 3, [0.0])

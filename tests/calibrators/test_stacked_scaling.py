@@ -27,6 +27,7 @@ from bayescal.calibrators.stack import calibrator as _calibrator
 from bayescal.calibrators.stack import draws as _draws
 from bayescal.calibrators.stack import fit as _stack
 from bayescal.calibrators.stack import folds as _stack_rows
+from bayescal.calibrators.stack import search as _search_module
 from bayescal.calibrators.stack.calibrator import MEMBERS
 from bayescal.calibrators.stack.fit import Stack, fit_stack
 from bayescal.calibrators.stack.mixture import mix
@@ -672,3 +673,67 @@ def test_losses_are_no_greater_than_those_of_the_prototype(
     # That one refitted five other members to all rows.
     assert loss < float(rows[f"cnn-{name}"]["log_loss"]) + 5e-4
     assert loss > float(rows[f"cnn-{name}"]["log_loss"]) - 3e-3
+
+
+def _quadratic(theta: np.ndarray) -> tuple[float, np.ndarray]:
+    matrix = np.diag([1.0, 10.0])
+    return 5 + 0.5 * float(theta @ matrix @ theta), matrix @ theta
+
+
+def _search(answers: Any, start: Any, most: int = 200) -> tuple[np.ndarray, list[np.ndarray], int]:
+    """Return where a search ends, what it asked for, and how often it measured."""
+    measured: list[np.ndarray] = []
+
+    def measure(theta: np.ndarray) -> Any:
+        measured.append(theta)
+        return lambda gradient: 0.05 * gradient
+
+    objective = _search_module.Objective(np.zeros(2), 1.0, 1e-15, measure, np.inf)
+    begin = _quadratic(np.asarray(start, float))
+    curvature = _search_module.Curvature(lambda gradient: 0.05 * gradient, 1.0)
+    search = _search_module.descend(objective, np.asarray(start, float), begin, curvature, 1e-12)
+    asked = []
+    try:
+        theta = next(search)
+        while True:
+            asked.append(theta)
+            theta = search.send(answers(len(asked), theta))
+    except StopIteration as stop:
+        return stop.value[0], asked, len(measured)
+
+
+def test_a_search_ends_at_the_minimum_and_where_it_begins_there() -> None:
+    theta, asked, _ = _search(lambda _, at: _quadratic(at), [3.0, -2.0])
+    np.testing.assert_allclose(theta, 0, atol=1e-5)
+    assert len(asked) < 30
+    theta, asked, measured = _search(lambda _, at: _quadratic(at), [0.0, 0.0])
+    assert (theta.tolist(), asked, measured) == ([0.0, 0.0], [], 0)
+
+
+def test_a_search_where_steps_run_out_is_nearer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_search_module, "_MAX_STEPS", 2)
+    theta, asked, _ = _search(lambda _, at: _quadratic(at), [3.0, -2.0])
+    assert 5 < _quadratic(theta)[0] < _quadratic(np.array([3.0, -2.0]))[0]
+    assert len(asked) <= 6
+
+
+def test_a_search_that_gets_no_further_measures_once_more() -> None:
+    """After two good steps, all answers are worse: the curvature is measured, then the end."""
+
+    def answers(number: int, at: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _quadratic(at)
+        return (value, gradient) if number <= 2 else (value + 100, gradient)
+
+    theta, asked, measured = _search(answers, [3.0, -2.0])
+    np.testing.assert_array_equal(theta, asked[1])
+    assert measured == 1
+
+
+def test_pairs_of_no_curvature_are_not_learned() -> None:
+    curvature = _search_module.Curvature(lambda gradient: gradient, 1.0)
+    moved = np.array([1.0, -2.0])
+    assert curvature.learn(moved, -moved) is curvature
+    assert curvature.learn(moved, np.zeros(2)) is curvature
+    learned = curvature.learn(moved, 4 * moved)
+    # Along the pair the step is that of the curvature of four.
+    np.testing.assert_allclose(learned.step(4 * moved), -moved)

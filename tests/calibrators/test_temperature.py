@@ -14,6 +14,7 @@ from bayescal.calibrators import EnsembleTemperature, Temperature
 from bayescal.calibrators.base.parametric import Inference
 from bayescal.calibrators.multiclass.binwise import best_inverse_temperature, equal_mass_error
 from bayescal.calibrators.multiclass.scale import fit_inverse
+from bayescal.calibrators.stack import mixture as _mixture
 from bayescal.calibrators.stack.mixture import best_mixture
 from bayescal.data.rows import Rows
 from tests.calibrators.brute import summary
@@ -104,6 +105,19 @@ def test_mixture_of_equal_and_of_impossible_predictions() -> None:
     best, value = best_mixture(parts, np.ones(4))
     np.testing.assert_allclose(best, [0, 1, 0], atol=1e-8)
     assert value == pytest.approx(4 * np.log(2))
+
+
+def test_shares_where_iterations_run_out_are_nearer(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    parts, w = rng.random((200, 3)) ** np.array([0.8, 1.0, 1.2]), rng.random(200)
+    losses = []
+    for count in (0, 1, 50):
+        monkeypatch.setattr(_mixture, "_ITERATIONS", count)
+        shares, value = best_mixture(parts, w)
+        assert shares.sum() == pytest.approx(1) and (shares >= 0).all()
+        assert value == pytest.approx(-w @ np.log(parts @ shares))
+        losses.append(value)
+    assert losses[0] > losses[1] > losses[2]
 
 
 def test_ensemble_is_the_best_mixture_of_its_parts() -> None:

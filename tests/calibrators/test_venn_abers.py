@@ -198,3 +198,13 @@ def test_a_level_is_an_error_that_says_why() -> None:
         fitted.predict_interval([0.5], 0.9)
     with pytest.raises(TypeError, match="no credible interval"):
         fitted.predict_interval([0.5], level=0.9)
+
+
+@pytest.mark.parametrize("ones", [1, 3, 9])
+def test_one_score_has_the_share_with_one_row_more(ones: int) -> None:
+    y = (np.arange(10) < ones).astype(int)
+    p = VennAbers().fit(np.full(10, 0.4), y).predict_proba(np.array([0.1, 0.4, 0.9]))[:, 1]
+    low, high = ones / 11, (ones + 1) / 11
+    # Below all a row of class 0 is alone, and above all one of class 1.
+    pairs = [(0.0, high), (low, high), (low, 1.0)]
+    np.testing.assert_allclose(p, [b / (1 - a + b) for a, b in pairs], rtol=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from bayescal import metrics
 from bayescal._core.numerics import softmax
 from bayescal.calibrators import WeightScaling
+from bayescal.calibrators.multiclass import weight_scaling as module
 from bayescal.calibrators.multiclass.binwise import equal_mass_error
 from bayescal.data.rows import Rows
 from bayescal.data.scores import convert
@@ -220,3 +222,12 @@ def test_one_weight_of_squares_is_the_minimum_over_the_bins(seed: int) -> None:
     assert found.alpha_[0] == pytest.approx(best.x, abs=1e-6)
     assert found.objective_ == pytest.approx(error(found.alpha_[0]))
     assert WeightScaling().fit(p, y).alpha_[0] != found.alpha_[0]
+
+
+@pytest.mark.parametrize("weigh", [module._one_weight, module._square_weight])
+def test_bins_without_room_leave_predictions_as_they_are(weigh: Any) -> None:
+    mass, uniform = np.array([3.0, 2.0]), np.full(2, 0.25)
+    assert weigh(module._Sums(mass, np.array([0.1, 0.9]), uniform), 4) == 1.0
+    # One bin with room: its accuracy above a quarter, over its confidence above a quarter.
+    sums = module._Sums(mass, np.array([0.5, 0.9]), np.array([0.75, 0.25]))
+    assert weigh(sums, 4) == pytest.approx(0.5)

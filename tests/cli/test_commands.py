@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayescal
-from bayescal.cli import app
+from bayescal.cli import _append, app
 
 PRIOR = "gaussian:mu0=uniform(-2.5,0),mu1=uniform(0,2.5),sigma=1"
 ROOT = Path(__file__).resolve().parents[2]
@@ -293,3 +294,26 @@ def test_interrupted_program_ends_cleanly(files: Path) -> None:
     assert process.returncode == 130
     assert stderr == "bayescal: interrupted\n"
     assert sorted(os.listdir(files)) == ["new.csv", "scores.csv"]
+
+
+def test_rows_that_all_lack_a_number_have_no_results() -> None:
+    scores = np.array([[np.nan, 1.0], [0.5, np.nan], [2.0, 3.0]])
+
+    def double(rows: np.ndarray) -> np.ndarray:
+        assert len(rows) and np.isfinite(rows).all()
+        return 2 * rows
+
+    np.testing.assert_array_equal(_append._computed(double, scores[:2], 2), np.full((2, 2), np.nan))
+    np.testing.assert_array_equal(_append._computed(double, scores, 2)[2], [4.0, 6.0])
+    np.testing.assert_array_equal(_append._computed(double, scores[2:], 2), [[4.0, 6.0]])
+
+
+def test_completion_of_unknown_commands_finds_nothing() -> None:
+    import click
+    import typer
+
+    group: Any = typer.main.get_command(app)
+    context = click.Context(group, resilient_parsing=True)
+    assert group.resolve_command(context, ["calibrat", "x"])[1] is None
+    name, command, rest = group.resolve_command(context, ["fit", "x"])
+    assert (name, rest) == ("fit", ["x"]) and command.name == "fit"

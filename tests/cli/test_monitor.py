@@ -93,6 +93,21 @@ def test_text_says_what_to_do(folder: Path) -> None:
     assert json.loads(Path("out.json").read_text())["alarm_row"] == row
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["--inputs", "scores"], "--inputs must be probs, percent or logits, got 'scores'"),
+        (["--alpha", "1.5"], "--alpha must lie between 0 and 1, got 1.5"),
+        (["--state", "-"], "--state must be a file, got -"),
+        (["--plot", "-"], "--plot must be a file, got -"),
+        (["--plot", "a.gif"], "--plot must end in .png, .svg or .pdf, got a.gif"),
+    ],
+)
+def test_options_that_cannot_be(folder: Path, line: list[str], message: str) -> None:
+    cases(20).to_csv("log.csv", index=False)
+    wrong(message, *line)
+
+
 def test_new_files_are_not_skipped(folder: Path) -> None:
     table = cases()
     table[:450].to_csv("monday.csv", index=False)

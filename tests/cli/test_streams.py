@@ -11,6 +11,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayescal as bc
-from bayescal.cli import _errors, _streams, app
+from bayescal.cli import _errors, _labeled, _streams, app
 from bayescal.cli._streams import open_rows
 from tests.cli.printed import check_error
 
@@ -235,6 +236,7 @@ GOOD = "".join(f"0.{1 + i % 8},{'ab'[i % 2]},\n" for i in range(500))
         ("p,truth,x\n" + GOOD, ["--classes", "a,c"]),
         ("p,truth,x\n" + GOOD.replace("b", "a"), []),
         ("p,truth,x\n" + GOOD, ["--columns", "q"]),
+        ("p,truth,x\n" + GOOD, ["--columns", "truth"]),
         ("p,truth,x\n" + GOOD, ["--weights", "x"]),
         ("p,truth,truth\n" + GOOD, []),
         ("p,truth,x\n" + GOOD + "0.5,\0,\n", []),
@@ -264,6 +266,41 @@ def test_errors_are_those_of_small_files(
     assert (result.exit_code, result.stdout) == (2, "")
     errors = [text for text in result.stderr.splitlines() if "left out" not in text]
     assert errors == [text for text in expected.stderr.splitlines() if "left out" not in text]
+
+
+def test_parquet_without_rows(tmp_path: Path) -> None:
+    file = tmp_path / "cal.parquet"
+    parquet.write_table(pyarrow.table({"p": [0.5], "truth": ["a"]}).slice(0, 0), file)
+    line = ["fit", str(file), "--label", "truth", "--out", str(tmp_path / "m.npz")]
+    check_error(line, "the file must have rows")
+
+
+@pytest.mark.parametrize("passes", [0, 1])
+def test_a_type_error_after_a_pass_is_no_want_of_all_rows(passes: int) -> None:
+    given: list[tuple[Any, ...]] = []
+
+    class Calibrator:
+        def fit(self, *rows: Any) -> None:
+            given.append(rows)
+            if isinstance(rows[0], bc.Blocks):
+                for _ in range(passes):
+                    bc.metrics.log_loss(rows[0])
+                raise TypeError("cannot be fitted")
+
+    block = np.array([0.2, 0.7]), np.array([0, 1])
+    source: Any = SimpleNamespace(
+        _source=SimpleNamespace(large=True),
+        _rows=lambda calibrator: iter([block]),
+        _at_once=lambda read: next(iter(read())),
+        _watch=lambda *parts: None,
+    )
+    if passes:
+        with pytest.raises(TypeError, match="cannot be fitted"):
+            _labeled.Training._fit(source, Calibrator())
+        assert len(given) == 1
+    else:
+        _labeled.Training._fit(source, Calibrator())
+        assert given[1] == block
 
 
 @pytest.mark.usefixtures("in_blocks")

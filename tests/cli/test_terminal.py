@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import bayescal as bc
-from bayescal.cli import app
+from bayescal.cli import _errors, app
 from tests.cli.test_forms import run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,3 +189,25 @@ def test_memory_that_is_not_enough_is_said(folder: Path, monkeypatch: pytest.Mon
     code, said = call(monkeypatch, *EVALUATE)
     assert code == 2
     assert said.startswith("bayescal: error: out of memory") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (MemoryError(), "out of memory; use a smaller file or a machine with more memory"),
+        (RuntimeError("RESOURCE_EXHAUSTED: 3 GB"), "out of memory; use a smaller file"),
+        (FileNotFoundError(2, "No such file", "a.csv"), "a.csv: No such file"),
+        (OSError(28, "No space left"), "No space left"),
+        (OSError("Not a gzipped file"), "Not a gzipped file"),
+        (UnicodeEncodeError("ascii", "é", 0, 1, "no such letter"), "'ascii' codec can't encode"),
+        (KeyError("a bug"), None),
+    ],
+)
+def test_what_is_said_of_errors(error: Exception, text: str | None) -> None:
+    said = _errors.describe(error)
+    assert said is None if text is None else said is not None and said.startswith(text)
+
+
+def test_programs_without_a_terminal_have_no_output_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    _errors.end_output()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayescal._core.keys import as_key
+from bayescal._core.keys import as_key, seed_of
 from bayescal._core.padding import pad_axis, padded_length
 
 # --- padding ------------------------------------------------------------------------------------
@@ -76,6 +76,22 @@ def test_keys_pass_through() -> None:
     raw = as_key(jax.random.PRNGKey(11))
     assert jnp.issubdtype(raw.dtype, jax.dtypes.prng_key)
     assert key_numbers(raw) == key_numbers(typed)
+
+
+def test_generators_of_numpy_are_keys_and_advance() -> None:
+    new, old = np.random.default_rng(3), np.random.RandomState(3)
+    again = np.random.default_rng(3), np.random.RandomState(3)
+    for _ in range(2):
+        assert key_numbers(as_key(new)) == [0, int(again[0].integers(2**32))]
+        assert key_numbers(as_key(old)) == [0, int(again[1].randint(2**31 - 1))]
+
+
+def test_random_states_of_scikit_learn_are_seeds() -> None:
+    state, again = np.random.RandomState(3), np.random.RandomState(3)
+    first = int(again.randint(2**31 - 1))
+    assert seed_of(3) == seed_of(np.int64(3)) == seed_of(state) == first  # type: ignore[arg-type]
+    assert seed_of(state) == int(again.randint(2**31 - 1)) != first
+    assert seed_of(None) != seed_of(None)
 
 
 def test_different_seeds_give_different_keys() -> None:

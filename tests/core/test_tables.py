@@ -1,6 +1,8 @@
 """HTML tables: what is a heading, and which style."""
 
-from bayescal._core.tables import TextTable, html_table
+import pytest
+
+from bayescal._core.tables import TextTable, html_table, p_value
 
 
 def test_table_of_facts() -> None:
@@ -23,3 +25,11 @@ def test_names_of_rows_and_columns_are_headings() -> None:
 def test_figures_are_on_the_right() -> None:
     shown = TextTable("T", ["name", "n"], [["a", "1"]], "c < d").for_notebook()
     assert "<td style='text-align:right'>1</td>" in shown and shown.endswith("<p>c &lt; d</p>")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0.00099, "< .001"), (0.001, ".001"), (0.0504, ".050"), (1.0, "1.000")],
+)
+def test_p_values(value: float | None, text: str) -> None:
+    assert p_value(value) == text

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
+from bayescal._core import warnings as module
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
 
 
@@ -49,3 +51,16 @@ def test_the_last_of_overlapping_threads_restores() -> None:
     assert warnings.filters == before
     with pytest.raises(UserWarning):
         warnings.warn("nobody is", UserWarning, stacklevel=1)
+
+
+def test_threads_with_filters_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = SimpleNamespace(context_aware_warnings=True)
+    monkeypatch.setattr(module, "sys", SimpleNamespace(flags=flags))
+    before = list(warnings.filters)
+    with ignored(AccuracyWarning):
+        warnings.warn("a", AccuracyWarning, stacklevel=1)
+        with pytest.raises(SamplingWarning):
+            warnings.warn("b", SamplingWarning, stacklevel=1)
+        # Overlapping threads share nothing.
+        assert module._outermost is None
+    assert warnings.filters == before

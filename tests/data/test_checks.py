@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import bayescal as bc
 from bayescal.data import checks
 from bayescal.data import label_names as labels
+from bayescal.data.predictions import as_given
 
 
 def says(text: str) -> str:
@@ -453,6 +455,30 @@ def test_rows_must_sum_to_one(total: float, eps: float, passes: bool) -> None:
     text = f"p must have rows that sum to one, got a sum of {total:g} in row 1; do"
     with pytest.raises(ValueError, match=says(text)):
         checks.check_row_sums(rows, "p", eps=eps, advice="do")
+
+
+def test_named_columns_beside_columns_without_names() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 50)
+    y = (rng.random((50, 3)) < p).astype(int)
+    named = pd.DataFrame(p, columns=["x", "y", "z"])
+    assert labels.matched_names(named, None) is None
+    assert labels.matched_names(named, ["z", "y", "x"]) == ["x", "y", "z"]
+    assert labels.matched_names(pd.DataFrame(p[:, [2, 0, 1]], columns=[2, 0, 1]), None) == [2, 0, 1]
+    expected = bc.metrics.multilabel_ece(p, y)
+    assert bc.metrics.multilabel_ece(named, y) == expected
+    assert bc.metrics.multilabel_ece(named, pd.DataFrame(y, columns=[*"xyz"])) == expected
+    turned = pd.DataFrame(y[:, ::-1], columns=[*"zyx"])
+    assert bc.metrics.multilabel_ece(named, turned) == expected
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, np.float32, np.float64])
+def test_probabilities_find_their_bins_in_the_type_in_which_they_were_given(dtype: Any) -> None:
+    given = (np.arange(1, 20) / 20).astype(dtype)
+    wide = given.astype(np.float64)
+    back = as_given(wide, checks.precision(given.dtype))
+    assert back.dtype == given.dtype
+    np.testing.assert_array_equal(back, given)
 
 
 def test_columns_by_their_names() -> None:

@@ -3,6 +3,7 @@
 import threading
 from functools import partial
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -164,6 +165,8 @@ def test_rows_that_change_between_passes_are_an_error(change, kind):
         "series",
         pytest.param("tensor", marks=pytest.mark.parity("torch")),
         "arrow",
+        partial(np.asarray, dtype=np.float16),
+        partial(jnp.asarray, dtype=jnp.bfloat16),
     ],
 )
 def test_changes_are_noticed_in_arrays_of_any_library(form):
@@ -390,6 +393,66 @@ def test_what_is_no_array_is_an_error(tmp_path):
             bc.Blocks.of(own, "y")
 
 
+def test_batches_without_rows_and_other_formats_of_files(tmp_path):
+    pa, dataset = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.dataset")
+    feather = pytest.importorskip("pyarrow.feather")
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=300)
+    y = (rng.uniform(size=300) < p).astype(int)
+    table = pa.table({"p": p, "y": y})
+    empty = table.slice(0, 0)
+    for i, part in enumerate((empty, table.slice(0, 100), empty, table.slice(100), empty)):
+        feather.write_feather(part, tmp_path / f"{i}.feather")
+    gaps = pa.Table.from_batches([*empty.to_batches(), *table.to_batches(), *empty.to_batches()])
+    expected = bc.Temperature().fit(p, y).state_["theta"]
+    for source in (dataset.dataset(tmp_path, format="feather"), gaps):
+        found = bc.Temperature().fit(source, "y").state_["theta"]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_chunks_of_dask_in_which_no_row_counts():
+    array = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=300)
+    y = (rng.uniform(size=300) < p).astype(int)
+    weights = np.repeat([0.0, 1.0, 0.0], 100)
+    lazy = [array.from_array(own, chunks=100) for own in (p, y, weights)]
+    found = bc.Temperature().fit(*lazy).state_["theta"]
+    expected = bc.Temperature().fit(p[100:200], y[100:200]).state_["theta"]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_chunks_of_unknown_size_need_labels_in_chunks():
+    array, pandas = pytest.importorskip("dask.array"), pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=200)
+    y = (rng.uniform(size=200) < p).astype(int)
+    lazy = array.from_array(p, chunks=50)
+    unknown, labels = lazy[lazy >= 0], array.from_array(y, chunks=50)
+    with pytest.raises(TypeError, match=r"^y must be chunks.*compute_chunk_sizes\(\) finds them$"):
+        bc.Temperature().fit(unknown, y)
+    with pytest.raises(ValueError, match="^y must have 4 chunks to match scores, got 2$"):
+        bc.Temperature().fit(unknown, labels.rechunk(100))
+    frame = pytest.importorskip("dask.dataframe").from_pandas(pandas.DataFrame({"p": p}), 2)
+    with pytest.raises(TypeError, match=r"got ndarray; add it as a column, and pass the name$"):
+        bc.Temperature().fit(frame, y)
+    expected = bc.Temperature().fit(p, y).state_["theta"]
+    found = bc.Temperature().fit(unknown, labels[lazy >= 0]).state_["theta"]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    unknown.compute_chunk_sizes()
+    np.testing.assert_allclose(bc.Temperature().fit(unknown, y).state_["theta"], expected)
+
+
+def test_columns_without_text_are_no_names():
+    pandas = pytest.importorskip("pandas")
+    p = np.linspace(0.1, 0.9, 50)
+    for column, names in ((5, []), ("p", ["p"])):
+        frame = pandas.DataFrame({column: p})
+        for rows in ((bc.Blocks([(frame, p > 0.4)]),), (frame, p > 0.4)):
+            fitted = bc.Temperature().fit(*rows)
+            assert list(getattr(fitted, "feature_names_in_", [])) == names
+
+
 def test_sources_of_different_length_are_an_error(tmp_path):
     array = pytest.importorskip("dask.array")
     with pytest.raises(ValueError, match="y must have 10 rows to match scores, got 9"):
@@ -446,6 +509,24 @@ class TestCheckpoint:
         fewer.total(_sum)
         with pytest.raises(ValueError, match="for other data"):
             fewer.finish()
+
+    def test_a_failure_to_read_keeps_what_was_restored(self, tmp_path):
+        path = tmp_path / "kept"
+        expected = bc.Blocks(_make, checkpoint=path).total(_sum)
+        fails = iter([True, False, False])
+
+        def make():
+            if next(fails):
+                raise OSError("no connection")
+            yield from _make()
+
+        again = bc.Blocks(make, checkpoint=path)
+        with pytest.raises(OSError, match="no connection"):
+            again.total(_sum)
+        assert again.total(_sum) == expected
+        rows = bc.Blocks(lambda: [(ROWS[::-1], ROWS > 4)], checkpoint=path)
+        with pytest.raises(ValueError, match="for other data"):
+            rows.total(_sum)
 
     def test_where_no_file_can_be_is_said_at_once(self, tmp_path):
         with pytest.raises(ValueError, match="checkpoint must be the path of a file, got ''"):

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit
+from scipy.special import expit, log_softmax, logit
 from sklearn.exceptions import NotFittedError
 
 import bayescal as bc
+from bayescal.deployment import recalibration as _recalibration
 
 COSTS = [[0.0, 1.0], [5.0, 0.0]]
 NAMES = ("log_loss", "brier_score", "accuracy", "cost")
@@ -133,3 +134,39 @@ def test_intervals_contain_expected_and_realized_values(shifted: bool) -> None:
     expected, realized = np.mean(hits, axis=(0, 1))
     assert 0.8 < expected < 0.97
     assert 0.84 < realized < 0.97
+
+
+def test_what_is_printed_without_costs() -> None:
+    shift = bc.PriorShift(class_prior=[0.5, 0.5], calibration_shares=[0.5, 0.5]).fit()
+    probs = np.random.default_rng(0).dirichlet(np.ones(2), 50)
+    lines = str(bc.expected_performance(shift, probs)).splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["log_loss", "brier_score", "accuracy"]
+    lines = str(bc.expected_performance(shift, probs, costs=COSTS)).splitlines()
+    assert lines[-1].startswith("cost ")
+
+
+def test_modes_where_steps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are on the way: not worse than the start, and near what more steps find."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=200)
+    counts = (rng.random(200) < expit(0.5 * base)).astype(float)
+    logs = log_softmax(rng.normal(size=(200, 3)), axis=1)
+    codes, ones = rng.integers(0, 3, 200), np.ones(200)
+    full = (
+        _recalibration._binary_mode(base, ones, counts),
+        _recalibration._softmax_mode(logs, codes, ones),
+    )
+    monkeypatch.setattr(_recalibration, "_MAX_STEPS", 2)
+    few = (
+        _recalibration._binary_mode(base, ones, counts),
+        _recalibration._softmax_mode(logs, codes, ones),
+    )
+    for (near, precision), (mode, expected) in zip(few, full, strict=True):
+        assert 0 < np.abs(near - mode).max() < 0.05 * np.abs(mode).max()
+        np.testing.assert_allclose(precision, expected, rtol=0.1, atol=0.1 * expected.max())
+
+
+def test_a_step_that_gains_nothing_is_not_made() -> None:
+    theta = np.array([1.0, 2.0])
+    found = _recalibration._descend(lambda t: float(np.abs(t - theta).sum()), theta, 0.0, theta)
+    assert found[0] is theta and found[1:] == (0.0, True)

@@ -265,3 +265,9 @@ def test_long_paths_are_thinned_within_what_is_seen() -> None:
 def test_many_models_have_a_page(models: int, k: int) -> None:
     found = binary(models) if k == 2 else several(k, models)
     assert Page(found.to_html()).faults == []
+
+
+def test_fonts_of_pictures_are_those_of_the_page() -> None:
+    style = "font: italic 10px 'DejaVu Sans', sans-serif; fill: #0072b2; ; font-family: x; top: 1"
+    assert [*_svg._declarations(style, 0)] == ["font-size: 10px", "fill: var(--series-0)", "top: 1"]
+    assert [*_svg._declarations("font: caption", 0)] == []

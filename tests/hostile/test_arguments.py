@@ -6,12 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.special import expit
+from sklearn.tree import DecisionTreeClassifier
 
 import bayescal as bc
 from bayescal import metrics
+from bayescal.datasets.synthetic import sample
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=200)
@@ -22,6 +27,21 @@ ROWS = RNG.dirichlet(np.ones(3), 200)
 CLASS = RNG.integers(0, 3, 200)
 BLOCKS = bc.Blocks([(P, Y)])
 LATER = bc.PriorShift(bc.Temperature().fit(P, Y)).fit(P)
+
+
+PRIOR = bc.GaussianPrior(0.0, 1.0, 1.0)
+TREE = DecisionTreeClassifier(max_depth=1)
+
+
+def negative() -> None:
+    """Make a model whose deviation is below zero."""
+    for name, mean in (("mu0", 0.0), ("mu1", 1.0), ("sigma", -9.0)):
+        numpyro.sample(name, dist.Normal(mean, 0.1))
+
+
+def drawn(**others: np.ndarray) -> dict[str, np.ndarray]:
+    """Return valid parameters of three data sets, but for some."""
+    return {"mu0": np.zeros(3), "mu1": np.ones(3), "sigma": np.ones(3)} | others
 
 
 def learned(**options: object) -> bc.Temperature:
@@ -71,6 +91,39 @@ def learned(**options: object) -> bc.Temperature:
                 P, Y, groups=pd.DataFrame(np.zeros((200, 2), int), columns=["a", "a"])
             ),
             "groups must have different names",
+        ),
+        (
+            lambda: bc.Temperature().fit(bc.Blocks([(P.astype(complex), Y)])),
+            "block 0: scores must be numeric, got dtype complex128",
+        ),
+        (
+            lambda: bc.Temperature().fit(bc.Blocks([(np.ones((5, 0)), np.ones(5, int))])),
+            r"block 0: scores must have shape \(n,\), \(n, 1\) or \(n, k\), got \(5, 0\)",
+        ),
+        (
+            lambda: bc.Temperature().fit(pa.table({"y": Y, "w": P}), "y", "w"),
+            r"scores must have columns of their own, got only \['y', 'w'\]",
+        ),
+        (lambda: bc.CalibratedClassifier(TREE).fit(PAIRS, None), "requires y to be passed"),
+        (
+            lambda: bc.CalibratedClassifier(TREE).fit(PAIRS, np.where(Y, np.inf, 0.0)),
+            "Input y contains infinity",
+        ),
+        (
+            lambda: sample(PRIOR, 3, 10, parameters=dict(mu0=np.zeros(3))),
+            "parameters must be mu0, mu1, sigma, got mu0",
+        ),
+        (
+            lambda: sample(PRIOR, 3, 10, parameters=drawn(mu0=np.zeros(2))),
+            r"parameters\['mu0'\] must have 3 rows, one for each data set, got shape \(2,\)",
+        ),
+        (
+            lambda: sample(PRIOR, 3, 10, parameters=drawn(sigma=np.array([1.0, -1.0, np.nan]))),
+            "parameters must be valid, such as positive deviations; 2 of 3 data sets",
+        ),
+        (
+            lambda: sample(bc.GaussianPrior(model=negative), 3, 10),
+            "prior must give valid parameters only, such as positive deviations; 3 of 3 data sets",
         ),
     ],
 )

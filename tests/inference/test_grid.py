@@ -158,6 +158,8 @@ def test_what_is_wrong_with_a_grid() -> None:
         grid_of("montecarlo", batch=False).draws("broad")
     with pytest.raises(KeyError, match="there is no grid of priors"):
         alone("wide", 0, "montecarlo").draws("wide")
+    with pytest.raises(IndexError, match=r"a data set in \[0, 1\), got 1"):
+        grid_of("montecarlo", batch=False).draws(("wide", 1))
     far = bc.GaussianPrior(dist.Uniform(-2e200, -1e200), dist.Uniform(0.0, 1.0), 1.0)
     excluded = GRID | {"narrow": far}
     with pytest.raises(ValueError, match="every weight is zero .prior 'narrow'."):

@@ -19,6 +19,7 @@ import scipy.special
 import scipy.stats
 
 import bayescal as bc
+from bayescal.inference.engine import condition as _condition
 
 # Shares of classes that are estimated have tests of their own (test_class_prior.py).
 condition = functools.partial(bc.posterior, class_prior=0.5)
@@ -482,6 +483,46 @@ def test_outliers_do_not_spoil_interpolation(x64: None, outlier: float) -> None:
     np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6)
 
 
+def test_a_curve_too_steep_for_nodes_is_computed_at_all_points(x64: None) -> None:
+    """Interpolated or not, these are the log odds of a common deviation that is tiny."""
+    prior = bc.GaussianPrior(mu0=0.0, mu1=dist.Normal(1.0, 1.0), sigma=1e-5)
+    y = np.arange(6) % 2
+    data = y + 1e-5 * np.random.default_rng(0).normal(size=6), y
+    post = condition(prior, data, integrator="quadrature")
+    points = np.linspace(-1, 2, 700)
+    found, exact = (post.predict(points, interpolate=how) for how in (True, False))
+    assert found.interpolation_error is None
+    np.testing.assert_array_equal(found.log_odds, exact.log_odds)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_data_sets_far_apart_with_common_draws(
+    x64: None, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """Few draws count for both sets: sums for all of them at once lose terms, and are repeated."""
+    if not kept:
+        monkeypatch.setattr(_condition, "_KEPT_WEIGHTS", 0)
+    prior = bc.GaussianPrior(mu0=dist.Uniform(-30, 30), mu1=dist.Uniform(-30, 30), sigma=1.0)
+    y = np.arange(6) % 2
+    noise = np.random.default_rng(0).normal(size=(2, 6))
+    sets = [(25.0 * side + y + own, y) for side, own in zip((-1, 1), noise, strict=True)]
+    how: dict[str, Any] = {"integrator": "sobol", "num_samples": 4096}
+    points = np.linspace(-30, 30, 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = condition(prior, sets, **how).predict(points).log_odds
+        alone = [condition(prior, own, **how).predict(points).log_odds for own in sets]
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, alone, atol=1e-9)
+
+
+def test_many_equal_points_are_one() -> None:
+    post = posterior_of("montecarlo")
+    many, one = post.predict(np.full(600, 0.5)), post.predict([0.5])
+    for found, expected in zip(many.interval(0.8), one.interval(0.8), strict=True):
+        np.testing.assert_allclose(found, np.repeat(expected, 600), rtol=1e-6)
+
+
 def test_few_points_are_not_interpolated() -> None:
     post = posterior_of("montecarlo")
     assert post.predict(POINTS).interpolation_error is None
@@ -504,6 +545,17 @@ def test_errors_and_intervals_of_many_points(x64: None) -> None:
 
 
 # --- diagnostics --------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:few draws carry the weight")
+@pytest.mark.parametrize("integrator", ["montecarlo", "importance"])
+def test_one_draw_is_a_prediction_of_its_parameters(x64: None, integrator: str) -> None:
+    post = condition(SOFT, DATA, integrator=integrator, num_samples=1, key=1)
+    draw = {name: float(np.asarray(value).item()) for name, value in post.draws().items()}
+    slope = (draw["mu1"] - draw["mu0"]) / draw["sigma"] ** 2
+    log_odds = slope * (POINTS - (draw["mu0"] + draw["mu1"]) / 2)
+    np.testing.assert_allclose(post.predict(POINTS).log_odds, log_odds, atol=1e-9)
+    assert post.ess == 1 and np.isnan(post.pareto_k)
 
 
 @pytest.mark.parametrize("integrator", WEIGHTED)
@@ -536,6 +588,14 @@ def test_pareto_k_against_arviz(x64: None, width: float) -> None:
     # same tail of 150. The tail is held in single precision: exceedances over its border lose
     # digits, the smallest most, and k is a mean of logarithms of them.
     assert post.pareto_k == pytest.approx(expected, abs=1e-3)
+
+
+def test_few_weights_have_no_tail() -> None:
+    from bayescal.inference.engine.diagnostics import pareto_k
+
+    weights = -np.sort(np.random.default_rng(0).exponential(size=(3, 6)))
+    assert np.isnan(pareto_k(weights[:, :5])).all()
+    assert np.isfinite(pareto_k(weights)).all()
 
 
 def test_heavier_tails_have_larger_k_and_smaller_ess() -> None:

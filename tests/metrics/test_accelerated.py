@@ -90,6 +90,23 @@ def test_ties_and_cases_without_weight() -> None:
         assert bc.metrics.ece(jnp.asarray(p[:, 1]), y, **options) == pytest.approx(expected)
 
 
+def test_weights_of_parts_are_not_scaled() -> None:
+    p, y, w = data(5)
+    w *= 2.0**-70
+    for weights in (w, w[:0], np.zeros(len(w))):
+        some = slice(len(weights))
+        reading = inputs.Reading(5, whole=False)
+        host, device = (
+            as_predictions(convert(p[some]), y[some], weights, reading, on_device=place)
+            for convert, place in ((np.asarray, False), (jnp.asarray, True))
+        )
+        assert isinstance(device.probs, jax.Array) == (len(weights) > 0)
+        totals = [float(np.asarray(found.weights).sum()) for found in (host, device)]
+        assert totals == [weights.sum()] * 2
+    with pytest.raises(ValueError, match="weights must not be negative"):
+        as_predictions(jnp.asarray(p), y, -w, reading, on_device=True)
+
+
 def test_what_is_wrong_is_said_as_on_the_host() -> None:
     p, y, _ = data(5)
     bad, high = p.copy(), p.copy()

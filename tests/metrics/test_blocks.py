@@ -6,6 +6,7 @@ import pytest
 import bayescal as bc
 from bayescal import metrics
 from bayescal.data.order import equal_mass
+from bayescal.metrics.uncertainty import measured_blocks
 
 CHOICES = [
     ("log_loss", {}),
@@ -158,6 +159,16 @@ class TestIntervals:
         # Groups of other cases: what is random of their deviations is 1 / sqrt(2 * 1,024).
         assert found.standard_error == pytest.approx(whole.standard_error, rel=0.15)
         assert found.lower < whole.estimate < found.upper
+
+    def test_squared_errors_in_bins_of_equal_width(self, monkeypatch):
+        monkeypatch.setattr(measured_blocks, "MANY", 1000)
+        p, y = _cases("two", 4000)
+        how = {"binning": "equal_width", "norm": 2, "bins": 5}
+        found = metrics.interval("debiased_ece", _cut((p, y), 900), **how)
+        whole = metrics.interval("debiased_ece", p, y, **how)
+        np.testing.assert_allclose(found.value, whole.value, rtol=1e-9)
+        np.testing.assert_allclose(found.estimate, whole.estimate, rtol=1e-2)
+        assert found.standard_error == pytest.approx(whole.standard_error, rel=0.3)
 
     @pytest.mark.parametrize(
         ("n", "name", "weighted"),

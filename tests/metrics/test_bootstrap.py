@@ -14,8 +14,9 @@ from bayescal.data.predictions import Predictions
 from bayescal.metrics.calibration.mass_many import mass_sums_many
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import collect_many, compute
+from bayescal.metrics.uncertainty import intervals
 from bayescal.metrics.uncertainty import replicates as _replicates
-from bayescal.metrics.uncertainty.measured import prepare
+from bayescal.metrics.uncertainty.measured import _moments, prepare
 from bayescal.metrics.uncertainty.replicates import resample
 
 Array = np.ndarray
@@ -316,3 +317,30 @@ def test_coverage(name: str, method: str, options: dict[str, Any]) -> None:
         covered += found.lower <= truth <= found.upper
     raised = name == "debiased_ece" and method == "bootstrap"
     assert 0.87 <= covered / runs <= (0.96 if raised else 0.93)
+
+
+def test_replicates_of_many_rows_come_from_sums_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They vary as those of drawn rows; a metric that is no function of sums draws rows."""
+    rng = np.random.default_rng(0)
+    p = rng.random(2000)
+    y = (rng.random(2000) < p).astype(int)
+    for name, options in (("brier_score", {}), ("skce", {"estimator": "linear", "bandwidth": 0.2})):
+        rows = metrics.bootstrap(name, p, y, replicates=400, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(intervals, "MANY", 1000)
+            many = metrics.bootstrap(name, p, y, replicates=400, **options)
+        if name == "skce":
+            np.testing.assert_array_equal(many, rows)
+            continue
+        assert not np.array_equal(many, rows)
+        error = np.std(rows, ddof=1) / np.sqrt(400)
+        assert many.mean() == pytest.approx(rows.mean(), abs=5 * error)
+        assert np.std(many) == pytest.approx(np.std(rows), rel=5 / np.sqrt(2 * 64))
+
+
+def test_an_infinite_replicate_has_no_moments() -> None:
+    assert _moments(np.array([1.0, np.inf])) == (np.inf, 0.0)
+    values = np.random.default_rng(0).exponential(size=50)
+    deviation, skewness = _moments(values)
+    assert deviation == pytest.approx(values.std())
+    assert skewness == pytest.approx(stats.skew(values))

@@ -13,7 +13,11 @@ from scipy import stats
 import bayescal as bc
 from bayescal import metrics
 from bayescal._core.generators import generator
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.predictions import Reading
+from bayescal.metrics.registry import METRICS
 from bayescal.metrics.uncertainty import measured as _measured
+from bayescal.metrics.uncertainty.groups import GroupedSums, in_clusters
 
 Array = np.ndarray
 NAMES = ["log_loss", "brier_score", "accuracy", "ece", "smooth_ece", "loss_gap"]
@@ -151,6 +155,48 @@ def test_rows_of_weight_zero_need_no_group() -> None:
     found = metrics.interval("ece", p, y, weights=weights, groups=labels)
     expected = metrics.interval("ece", p[kept], y[kept], weights=weights[kept], groups=groups[kept])
     assert found == expected
+
+
+def test_clusters_of_single_rows_with_weights_are_none() -> None:
+    p, y, _ = make()
+    weights = np.random.default_rng(0).uniform(0.5, 2, 72)
+    found = metrics.interval("ece", p, y, weights=weights, groups=np.arange(72), replicates=50)
+    assert found == metrics.interval("ece", p, y, weights=weights, replicates=50)
+
+
+def test_reports_have_the_intervals_of_clusters() -> None:
+    p, y, groups = make()
+    found = metrics.report(p, y, groups=groups, metrics=["brier_score"], replicates=50)
+    (intervals,) = found.intervals.values()
+    own = metrics.interval("brier_score", p, y, groups=groups, replicates=50)
+    assert intervals["brier_score"] == own
+    assert found.clusters == 24
+
+
+def test_reports_of_labels_that_exclude_each_other_may_count_errors_of_all() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 60)
+    rows = np.eye(3, dtype=int)[rng.integers(0, 3, 60)]
+    how: dict[str, Any] = {"groups": np.arange(60) // 2, "replicates": 20}
+    found = metrics.report(p, rows, metrics=["multilabel_ece"], **how)
+    (intervals,) = found.intervals.values()
+    assert intervals["multilabel_ece"] == metrics.interval("multilabel_ece", p, rows, **how)
+
+
+def test_more_clusters_than_groups_stay_whole() -> None:
+    """Sums of groups are those of all rows; the rows of a cluster are in one group."""
+    p, y, clusters = make(clusters=1500)
+    checked = in_clusters(as_predictions(p, y, None, Reading()), clusters, None)
+    metric = METRICS["brier_score"].make(None)
+    found = GroupedSums.of(metric, checked, 0, whole=True)
+    assert len(found.sums) < 1500
+    alone = GroupedSums.of(metric, checked._replace(clusters=None), 0, whole=True)
+    np.testing.assert_allclose(found.sums.sum(axis=0), alone.sums.sum(axis=0))
+    # Of one cluster with weight, all groups but one are empty.
+    for cluster in (0, 7):
+        one = checked._replace(weights=(checked.clusters == cluster).astype(float))
+        sums = GroupedSums.of(metric, one, 0, whole=True).sums
+        assert (np.abs(sums).sum(axis=(1, 2)) > 0).sum() == 1
 
 
 def test_one_model_may_have_equal_rows_alone() -> None:

@@ -377,6 +377,8 @@ def test_certain_predictions() -> None:
         for weights in (None, [0.3, 1.2]):
             found = metrics.ecce_test([0.0, 1.0], y, weights=weights, classes=[0, 1])
             assert found == (statistic, p_value)
+    steps = CumulativeSteps(np.array([0.0, 1.0]), np.ones(2), np.ones(2), True)
+    assert steps.quantile("max", 0.9, 100, 0) == 0 == steps.spread
 
 
 def test_confidence_is_tested_by_hits() -> None:

@@ -455,7 +455,9 @@ def test_what_may_be_the_right_order_is_judged_as_such():
         metrics.log_loss([0.5, 1.0], [0.5, 1.0])
     with pytest.raises(ValueError, match=r"y must have shape \(3,\) to match probs"):
         metrics.log_loss([0, 1, 1], [0.5, 0.2])
-    with pytest.raises(ValueError, match="block 0: probs must come first"):
+    # A worker thread reads the blocks, and users do not call its functions.
+    match = r"block 0: probs must come first, then y: \(y_prob, y_true\); got labels"
+    with pytest.raises(ValueError, match=match):
         metrics.log_loss(bc.Blocks([([0, 1], [0.5, 0.2])]))
     assert metrics.log_loss([0, 1, 1], [0, 1, 1]) == pytest.approx(0, abs=1e-12)
 

@@ -96,6 +96,8 @@ def test_what_is_refused(name: str) -> None:
         function(np.full((3, 3), 1 / 3), [0, 1, 2])
     with pytest.raises(TypeError, match="in memory"):
         bc.metrics.interval(name, bc.Blocks([(P, Y)]))
+    with pytest.raises(TypeError, match=f"arrays in memory for {name}, which sorts all rows"):
+        function(bc.Blocks([(P, Y)]), None)
     with pytest.raises(ValueError, match="analytic"):
         bc.metrics.interval(name, P, Y, method="bootstrap")
 
@@ -155,3 +157,15 @@ def test_intervals_of_nearly_perfect_rankings_cover(ones: int, zeros: int, area:
         found = bc.metrics.interval("roc_auc", 1 / (1 + np.exp(-z / 4)), y)
         covered.append(found.lower <= area <= found.upper)
     assert np.mean(covered) > 0.85
+
+
+@names
+def test_few_rows_of_a_class_tell_no_difference(name: str) -> None:
+    y = np.arange(120) == 7
+    for found, low in (
+        (bc.metrics.interval(name, P, y), 0.0),
+        (bc.metrics.difference(name, P, 0.9 * P**2, y), -1.0),
+    ):
+        assert (found.lower, found.upper, found.standard_error) == (low, 1.0, np.inf)
+    assert found.p_value == 1.0
+    assert found.value == getattr(bc.metrics, name)(P, y) - getattr(bc.metrics, name)(0.9 * P**2, y)

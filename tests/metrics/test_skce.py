@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from bayescal import metrics
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.predictions import Reading
 from bayescal.metrics.kernels import distances as _distances
+from bayescal.metrics.kernels.skce import KernelError
 
 
 def data(n: int = 60, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -51,6 +54,25 @@ def test_estimators_equal_double_loops(
     expected = np.mean([pair(probs, y, i, j, options, width) for i, j in pairs])
     value = metrics.skce(probs, y, estimator=estimator, bandwidth=bandwidth, **options)
     assert value == pytest.approx(expected, rel=1e-10, abs=1e-14)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_replicates_of_successive_pairs_are_of_the_rows_drawn(whole: bool) -> None:
+    """Of counts a factor is a weight; other rows are repeated, with their weights."""
+    probs, y = data()
+    weights = np.ones(60) if whole else np.random.default_rng(1).uniform(0.5, 2, 60)
+    checked = as_predictions(probs, y, weights, Reading(4))
+    assert checked.whole == whole
+    factors = np.random.default_rng(2).multinomial(60, np.full(60, 1 / 60), 5).T.astype(float)
+    found = KernelError("linear", "exponential", "euclidean", 0.2).compute_many(checked, factors)
+    for value, factor in zip(found, factors.T, strict=True):
+        drawn, own = np.flatnonzero(factor), factor[factor > 0]
+        if not whole:
+            drawn = np.repeat(np.arange(60), factor.astype(int))
+            own = weights[drawn]
+        options: dict[str, Any] = {"estimator": "linear", "bandwidth": 0.2, "distance": "euclidean"}
+        expected = metrics.skce(probs[drawn], y[drawn], weights=own, **options)
+        assert value == pytest.approx(expected, rel=1e-9)
 
 
 def test_two_classes_in_one_column() -> None:

@@ -8,6 +8,7 @@ import pytest
 from scipy import integrate, optimize, stats
 
 from bayescal import metrics
+from bayescal.metrics.kernels import smooth as _smooth
 
 
 def data(n: int = 150, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -51,6 +52,15 @@ def test_bandwidth_is_the_value() -> None:
         lambda s: metrics.smooth_ece(probs, y, bandwidth=s) - s, 1e-3, 1, xtol=1e-12
     )
     assert value == pytest.approx(root, abs=1e-10)
+
+
+def test_bandwidth_where_steps_run_out_is_the_last_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    probs, y = data()
+    monkeypatch.setattr(_smooth, "_STEPS", 4)
+    value = metrics.smooth_ece(probs, y)
+    monkeypatch.undo()
+    assert value == pytest.approx(metrics.smooth_ece(probs, y), rel=0.05)
+    assert value != metrics.smooth_ece(probs, y)
 
 
 def test_smooth_error_of_a_constant_is_the_gap() -> None:

@@ -15,7 +15,10 @@ from bayescal.metrics.kernels.skce import KernelError
 from bayescal.metrics.registry import METRICS, streamed
 from bayescal.metrics.sums import (
     Metric,
+    Piece,
     SumMetric,
+    _add,
+    _add_many,
     collect,
     collect_many,
     compute,
@@ -190,6 +193,39 @@ def test_blocks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     whole = collect(metric, data)
     monkeypatch.setattr("bayescal.metrics.sums._BLOCK", 100)
     np.testing.assert_allclose(collect(metric, data), whole, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        (None, None),
+        (None, (30,)),
+        (..., (30, 3)),
+        ((30,), None),
+        ((30,), (30,)),
+        ((30, 3), None),
+        ((30, 3), (30, 1)),
+        ((30, 3), (30, 3)),
+    ],
+)
+def test_sums_of_many_weights_are_those_of_each(cell: Any, value: Any) -> None:
+    rng = np.random.default_rng(0)
+    values = None if value is None else rng.normal(size=value)
+    cell = rng.integers(0, 3, cell) if isinstance(cell, tuple) else cell
+    piece, weights = Piece(cell, values), rng.integers(0, 3, (30, 4)).astype(float)
+    sums, each = np.zeros((3, 4)), np.zeros((4, 3))
+    _add_many(sums, piece, weights)
+    for row, own in zip(each, weights.T, strict=True):
+        _add(row, piece, own)
+    np.testing.assert_allclose(sums, each.T, atol=1e-12)
+    # By hand: all pairs of a cell and a number, with the weight of their row.
+    by_hand = np.zeros((3, 4))
+    for i in range(30):
+        own = np.ones(1) if values is None else np.atleast_1d(values[i])
+        cells = np.arange(3) if cell is ... else np.atleast_1d(0 if cell is None else cell[i])
+        for c, v in np.broadcast(cells, own):
+            by_hand[c] += v * weights[i]
+    np.testing.assert_allclose(sums, by_hand, atol=1e-12)
 
 
 def test_no_metric_is_an_error() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy.special import expit
 
 import bayescal as bc
 from bayescal.datasets.synthetic import bayes_optimal_log_loss
@@ -94,8 +95,30 @@ VECTORS = bc.MultivariateGaussianPrior(
         ),
         (lambda: bc.posterior(JOINT, (X, Y), integrator="sobol"), "needs independent priors"),
         (
+            lambda: bc.posterior(
+                bc.BetaPrior(*[dist.Gamma(2.0, 1.0)] * 4),
+                (expit(X), Y),
+                integrator="quadrature",
+            ),
+            "takes up to three scalar parameters, got 4 parameters; use 'montecarlo'",
+        ),
+        (
+            lambda: bc.posterior(VECTORS, (np.ones((6, 2)), Y), integrator="quadrature"),
+            "takes up to three scalar parameters, got vectors mu0; use 'montecarlo'",
+        ),
+        (
             lambda: bc.posterior(VECTORS, (np.ones((6, 2)), Y), integrator="sobol"),
             "needs scalar parameters, got vectors mu0",
+        ),
+        (
+            lambda: bc.posterior(
+                bc.GaussianPrior(
+                    model=joint(mu0=dist.Delta(0.0), mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0))
+                ),
+                (X, Y),
+                integrator="quadrature",
+            ),
+            "quadrature needs scalar parameters on intervals, got support",
         ),
         (
             lambda: bayes_optimal_log_loss(bc.BetaPrior(2.0, 1.0, 1.0, 2.0)),
@@ -106,6 +129,12 @@ VECTORS = bc.MultivariateGaussianPrior(
 def test_messages_of_priors(make: Callable[[], object], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+def test_parameters_of_distributions_that_are_arrays_are_left_out_of_texts() -> None:
+    assert repr(VECTORS) == (
+        "MultivariateGaussianPrior(mu0=MultivariateNormal(), mu1=array(2,), cov=1.0)"
+    )
 
 
 @pytest.mark.parametrize(

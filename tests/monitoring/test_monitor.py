@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
 
 import bayescal as bc
+from bayescal.monitoring import _region
 from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
 
 Task = Literal["binary", "multiclass", "multilabel"]
@@ -362,6 +363,52 @@ def test_a_failed_update_says_why_and_changes_nothing(arguments: tuple, message:
     with pytest.raises(ValueError, match=message):
         monitor.update(*arguments)
     assert monitor.to_dict() == before
+
+
+def test_columns_of_classes_stay_as_they_are() -> None:
+    monitor = bc.Monitor(task="multiclass")
+    assert monitor.start_row_ == 0 and monitor.start_time_ is None
+    monitor.update(*draw_classes(0, 40, 3))
+    with pytest.raises(ValueError, match="probs must have 3 columns, as before, got 4"):
+        monitor.update(*draw_classes(0, 40, 4))
+    assert monitor.n_rows_ == 40
+
+
+def test_evidence_beyond_what_exponentials_hold() -> None:
+    """Bets of one group whose wealth differs by more than 600 nats, in any batches of rows."""
+    p = np.r_[np.full(300, 1e-8), np.full(300, 0.5)]
+    y = np.r_[np.ones(300, int), np.arange(300) % 2]
+    whole, parts = bc.Monitor().update(p, y), bc.Monitor()
+    for begin in range(0, 600, 7):
+        parts.update(p[begin : begin + 7], y[begin : begin + 7])
+    assert whole.log_evidence_ > 2000
+    assert parts.log_evidence_ == pytest.approx(whole.log_evidence_, rel=1e-9)
+    prior = BinaryAlternatives()
+    line = np.exp(prior.log_slopes) * logit(p)[:, None] + prior.offsets
+    sign = np.where(y == 1, 1, -1)[:, None]
+    ratios = np.logaddexp(0, -sign * logit(p)[:, None]) - np.logaddexp(0, -sign * line)
+    # The bet from the first row on, which is the largest; others began later and won less.
+    first = np.logaddexp.reduce(ratios.sum(axis=0) + np.log(prior.weights)) + np.log(0.5)
+    assert whole.log_evidence_ >= first
+    assert whole.log_evidence_ == pytest.approx(first, abs=10)
+
+
+def test_regions_of_confidence_where_searches_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, 400)
+    y = rng.random(400) < expit(0.6 * z)
+    line = _region.Line((z, np.where(y, -1.0, 1.0), np.ones(400)))
+    peak = line.maximum()
+    fitted = minimize(lambda theta: -line.value(theta), [1.0, 0.0], tol=1e-10)
+    np.testing.assert_allclose(peak, fitted.x, atol=1e-4)
+    # No value has as large a ratio as this, and one just below the peak has an interval about it.
+    assert np.isnan(line.ends(0, line.value(peak) + 1)).all()
+    low, high = line.ends(0, line.value(peak) - 2)
+    assert low < peak[0] < high
+    monkeypatch.setattr(_region, "_MAX_STEPS", 2)
+    near = line.best(1, [peak[0], 3.0])
+    assert near[0] == peak[0]
+    assert line.value([peak[0], 3.0]) < line.value(near) <= line.value(peak) + 1e-9
 
 
 def test_wrong_options_and_files(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from bayescal import compare, plots
+from bayescal.plots import _critical_difference
 
 NAMES = [
     "Temperature", "Vector", "Matrix", "Dirichlet", "Beta", "Isotonic", "CenteredIsotonic",
@@ -190,3 +191,25 @@ def test_comparison_brings_its_own_options(options: dict) -> None:
     result = compare.compare([[1, 2], [2, 3]], draws=10)
     with pytest.raises(ValueError, match="must be left out where scores is a Comparison"):
         plots.critical_difference(result, **options)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "critical", "ends"),
+    [
+        ([2.0, 2.0, 2.0], None, (2, 3)),
+        ([2.0, 2.0, 2.0], 1.6, (1, 3)),
+        ([1.5, 1.5], None, (1, 2)),
+        ([3.0, 3.0, 3.0, 3.0, 3.0], 9.0, (1, 5)),
+        ([1.2, 2.9, 1.9], 0.4, (1, 3)),
+    ],
+)
+def test_the_axis_holds_the_ranks_and_the_bar(
+    ranks: list[float], critical: float | None, ends: tuple[int, int]
+) -> None:
+    assert _critical_difference._range(np.array(ranks), critical) == ends
+
+
+def test_methods_that_are_always_equal_share_one_place() -> None:
+    ax = plots.critical_difference({name: np.ones(8) for name in NAMES[:3]})
+    assert dots(ax) == [2.0] * 3
+    assert len(names_of(ax)) == 3

@@ -42,6 +42,20 @@ def test_numbers_are_those_of_scikit_learn(strategy: Any, n_bins: int) -> None:
         np.testing.assert_allclose(ours.prob_pred, theirs.prob_pred, atol=1e-12)
 
 
+def test_the_line_of_reference_stays_where_one_curve_wants_it() -> None:
+    x, y = cases()
+    p = LogisticRegression().fit(x, y).predict_proba(x)[:, 1]
+    first = ReliabilityDisplay.from_predictions(y, p, pos_label="yes", name="a")
+    assert first.ax_.lines[0].get_visible()
+    second = ReliabilityDisplay.from_predictions(
+        y, p**2, pos_label="yes", ax=first.ax_, name="b", ref_line=False
+    )
+    assert second.ax_.lines[0].get_visible()
+    assert {"a", "b"} <= {*legend(second.ax_)}
+    alone = ReliabilityDisplay.from_predictions(y, p, pos_label="yes", ref_line=False)
+    assert not alone.ax_.lines[0].get_visible()
+
+
 def test_interface_is_that_of_scikit_learn() -> None:
     x, y = cases()
     model = LogisticRegression().fit(x, y)

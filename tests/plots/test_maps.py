@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import bayescal as bc
 from bayescal import plots
+from bayescal.plots import _maps
 
 
 def cases() -> tuple[np.ndarray, np.ndarray]:
@@ -22,6 +23,16 @@ def cases() -> tuple[np.ndarray, np.ndarray]:
 def line_of(ax: Any) -> tuple[np.ndarray, np.ndarray]:
     x, y = ax.lines[-1].get_data()
     return np.asarray(x), np.asarray(y)
+
+
+@pytest.mark.parametrize(("place", "width"), [(3.0, 1e-12), (-250.0, 1e-3), (0.0, 1.0)])
+def test_scores_are_drawn_where_a_map_changes(place: float, width: float) -> None:
+    low, high = _maps._interval(lambda z: scipy.special.expit((z - place) / width))
+    assert low < place < high
+    change = scipy.special.expit((np.array([low, high]) - place) / width)
+    assert change[1] - change[0] >= 0.9
+    # Not much wider than the step, or than what halving resolves.
+    assert high - low <= max(30 * width, 1e-4)
 
 
 @pytest.mark.parametrize("columns", [1, 2])

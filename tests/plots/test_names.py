@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -13,6 +14,7 @@ from matplotlib.text import Text
 import bayescal as bc
 from bayescal import plots
 from bayescal.inference.parameters import ParameterPosterior
+from bayescal.plots import style
 
 LONG = "a model with a long name-of-its-own_and-then-some-more-"
 STRANGE = ["_tuned", "cost of $5$ and $6", "50 % <b>bold</b> & more", "two\nlines", "日本語"]
@@ -198,3 +200,39 @@ def check_inside(figure: Any, slack: float = 0.01) -> None:
         assert box.x1 <= (1 + slack) * width, text
         assert box.y0 >= -slack * height, text
         assert box.y1 <= (1 + slack) * height, text
+
+
+class Font:
+    """A font with some letters."""
+
+    def __init__(self, letters: str) -> None:
+        self.letters = letters
+
+    def get_charmap(self) -> dict[int, int]:
+        return {ord(letter): 0 for letter in self.letters}
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_fonts_are_added_for_letters_that_the_given_ones_lack(
+    monkeypatch: pytest.MonkeyPatch, last: bool
+) -> None:
+    from matplotlib import font_manager
+
+    fonts = {"given": "ab", "useless": "ab", "greek": "aαβ", "broken": None, "cyrillic": "жα"}
+    names = [*fonts, *([style._LAST_RESORT] if last else [])]
+    entries = [SimpleNamespace(name=name, fname=name) for name in names if name != "given"]
+
+    def get(path: str) -> Font:
+        if fonts[path] is None:
+            raise OSError("no font")
+        return Font(fonts[path])
+
+    monkeypatch.setattr(font_manager, "findfont", lambda properties: properties.get_family()[0])
+    monkeypatch.setattr(font_manager, "get_font", get)
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", entries)
+    found = style._fonts_with.__wrapped__
+    assert found(frozenset("ab"), ("given",)) == []
+    assert found(frozenset("aα"), ("given",)) == ["greek"]
+    assert found(frozenset("βж"), ("given",)) == ["greek", "cyrillic"]
+    rest = [style._LAST_RESORT] if last else []
+    assert found(frozenset("α漢"), ("given",)) == ["greek", *rest]

@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from bayescal._core.optimize import Minimum, Status
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
+from bayescal.regression.binary.host import MANY, fit_on_host
 from bayescal.regression.binary.objective import Prior, Regression
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -294,3 +295,15 @@ def test_host_and_compiled_fits_agree(rows: list[tuple[float, float, float]], l2
     if ended == (Status.CONVERGED, Status.CONVERGED):
         line = np.stack([np.ones(12), x[:, 0]])[:, w > 0]
         np.testing.assert_allclose(expit(found.x @ line), expit(beta @ line), atol=1e-4)
+
+
+def test_many_columns_meet_the_conditions_of_optimality() -> None:
+    x, t, w = make(150, MANY + 3)
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    found = fit_on_host(Regression(x, t, w, 0.0, 5.0))
+    assert found.status == Status.CONVERGED
+    gradient = slope(found.x, x, t, w, 5.0)
+    # Of the loss, a step along the gradient would change nothing that matters.
+    assert np.abs(gradient).max() < 1e-3
+    few = fit_on_host(Regression(x[:, :MANY], t, w, 0.0, 5.0))
+    assert np.abs(slope(few.x, x[:, :MANY], t, w, 5.0)).max() < 1e-6

@@ -243,3 +243,9 @@ def test_more_columns_than_the_host_takes() -> None:
     found = fit_single(Regression(x, t, np.ones(30), 3.0, 0.0), lasso=True)
     assert int(found.status) == Status.CONVERGED
     assert violation(found.x, x, t, np.ones(30), 3.0, 0.0) < 1e-6
+
+
+def test_a_hessian_that_has_no_inverse_gives_no_step() -> None:
+    step = lasso_step_on_host(np.full(2, 0.1))
+    move, gain = step(np.ones((2, 2)), np.array([1.0, -1.0]), np.array([0.5, 0.5]))
+    assert np.isnan(move).all() and np.isnan(gain)

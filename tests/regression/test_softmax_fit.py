@@ -20,6 +20,7 @@ from bayescal.regression.softmax.objective import (
     evaluate,
     full_hessian,
     join,
+    mean_logit_jacobian,
     multiply,
     split,
 )
@@ -249,6 +250,38 @@ def test_many_fits_in_one_program(kind: str, x64: None) -> None:
         assert found.status[i] == single.status == Status.CONVERGED
         np.testing.assert_allclose(found.value[i], single.value, rtol=1e-9)
         np.testing.assert_allclose(found.x[i], single.x, atol=1e-4)
+
+
+def test_what_was_prepared_by_another_method_is_not_used() -> None:
+    design = make(80, 3, 0)
+    penalty = np.full(size(design), 0.5)
+    (method,) = precondition.choices(design, penalty)
+    other = next(m for m in (precondition.BLOCKS, precondition.DIAGONAL) if m is not method)
+    expected, prepared = fit_on_host(design, penalty)
+    assert prepared.method is method
+    stale = softmax_fit.Prepared(other, None, None)
+    found, again = fit_on_host(design, penalty, prepared=stale)
+    np.testing.assert_array_equal(found.x, expected.x)
+    assert again.method is method
+
+
+def test_jacobians_of_means_without_shared_slopes() -> None:
+    design = make(50, 3, 0, "matrix")._replace(x=None)
+    design = design._replace(features=design.features[:, :1])
+    assert design.sizes == (3, 1, 0, 0)
+    probs = softmax(np.random.default_rng(0).normal(size=(50, 3)), axis=1)
+    found = mean_logit_jacobian(design, probs, np)
+    np.testing.assert_array_equal(found, probs * design.features)
+
+
+def test_cross_validation_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    design = make(60, 3, 1)
+    folds, start = np.arange(60) % 3, np.zeros(size(design))
+    penalties = np.stack([np.full(len(start), s) for s in (10.0, 1.0)])
+    expected = out_of_fold_losses(design, penalties, folds, start)
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    found = out_of_fold_losses(design, penalties, folds, start)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_cross_validation_against_separate_fits() -> None:

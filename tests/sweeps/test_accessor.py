@@ -83,6 +83,17 @@ def test_a_panel_for_each_prior() -> None:
         "b, class_ratio 0.5", "b, class_ratio 0.8", "d, class_ratio 0.5", "d, class_ratio 0.8",
     ]  # fmt: skip
     assert all(len(ax.lines) == 1 for ax in axes)
+    # Two rows of panels, of which one is empty, and more sizes than have room for their numbers.
+    many = found.isel(prior=[0, 1, 2, 3, 0], n_train=[0, 1, 2, 0, 1, 2], class_ratio=[0])
+    many = many.assign_coords(prior=[*"abcde"], n_train=[20, 50, 100, 200, 500, 1000])
+    axes = many.bayescal.plot()
+    assert (
+        [ax.get_title() for ax in axes]
+        == [*"abcde"]
+        == [ax.get_title() for ax in axes[0].figure.axes]
+    )
+    assert [bool(ax.get_xlabel()) for ax in axes] == [False, False, True, True, True]
+    assert {*axes[0].get_xticks()} != {20, 50, 100, 200, 500, 1000}
     with pytest.raises(ValueError, match="metric must be one of"):
         found.bayescal.plot("loss")
     plt.close("all")

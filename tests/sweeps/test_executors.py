@@ -22,6 +22,7 @@ import bayescal as bc
 from bayescal.sweeps import _run
 from bayescal.sweeps._block import Task, run_block
 from bayescal.sweeps._cells import digest_of
+from tests.core.processes import together
 
 SCALE = dist.TransformedDistribution(
     dist.Normal(0.0, 0.1), [transforms.AffineTransform(0.5, 1.0), transforms.ExpTransform()]
@@ -172,6 +173,23 @@ def test_errors_of_an_executor_of_its_own(tmp_path: Path) -> None:
     done: list[int] = []
     sweep(progress=lambda *a: done.append(a[1]), **options)
     assert done[0] == 18
+
+
+def test_processes_take_blocks_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = sweep()
+    begun: list[tuple[int, int]] = []
+    real = _run.run_block
+
+    def counted(task: Task) -> Any:
+        begun.append((jax.process_index(), task.first))
+        return real(task)
+
+    monkeypatch.setattr(_run, "run_block", counted)
+    results = together(monkeypatch, lambda _: sweep())
+    for found in results:
+        np.testing.assert_array_equal(found, expected)
+    # 14 data sets in blocks of four, once for what is sent and once more.
+    assert sorted(begun) == sorted([(0, 0), (0, 12), (1, 4), (2, 8)] * 2)
 
 
 def test_errors_of_a_method_are_its_own(tmp_path: Path) -> None:

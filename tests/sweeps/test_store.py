@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import random
@@ -24,9 +25,10 @@ import pytest
 
 import bayescal as bc
 from bayescal._core.files import partial_path
-from bayescal.sweeps import _run
+from bayescal.sweeps import _run, _store
 from bayescal.sweeps._block import Result, Task
-from bayescal.sweeps._cells import digest_of
+from bayescal.sweeps._cells import describe, digest_of
+from bayescal.sweeps._identity import digest_of_function
 from bayescal.sweeps._store import Store
 
 PRIOR = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
@@ -201,6 +203,47 @@ def test_functions_that_differ_are_told_apart(tmp_path: Path, tasks: list[Task])
     assert not tasks
 
 
+class Line:
+    """A line with a method that predicts."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def predict(self, x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        return points * len(self.parts)
+
+    def other(self, x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        return points
+
+
+def carrying(value: Any) -> Callable[..., Any]:
+    """Return a function that carries a value."""
+    return lambda x, y, points: (points, value)[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "others"),
+    [
+        (lambda: carrying({3, 1, 2}), [carrying({1, 2}), carrying([3, 1, 2])]),
+        (lambda: carrying(frozenset("ab")), [carrying(frozenset("ac"))]),
+        (lambda: carrying(np), [carrying(os)]),
+        (lambda: carrying(Line), [carrying(Store)]),
+        (lambda: Line(1, "a").predict, [Line(2, "a").predict, Line(1, "a").other]),
+    ],
+)
+def test_what_functions_carry_is_told_apart(
+    make: Callable[[], Any], others: list[Callable[..., Any]]
+) -> None:
+    first, second = digest_of_function(make()), digest_of_function(make())
+    assert first == second
+    assert first not in [digest_of_function(other) for other in others]
+
+
+def test_options_that_are_objects_differ_by_their_texts() -> None:
+    described = [describe({"b": value, "a": (1, None)}) for value in (complex(1), complex(2))]
+    assert described == [{"a": [1, None], "b": repr(complex(v))} for v in (1, 2)]
+
+
 def test_models_that_differ_are_told_apart() -> None:
     def prior(scale: float) -> bc.models.Prior:
         def model() -> None:
@@ -365,6 +408,32 @@ def test_full_folder(tmp_path: Path) -> None:
     # What was there is whole, and the half that was written is gone.
     np.testing.assert_equal(store.get(QUESTION), ARRAYS)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_files_that_another_run_has_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    """Where an open file cannot be replaced, the arrays of the other run are as good."""
+    store = Store(tmp_path)
+    if stored:
+        store.put(QUESTION, ARRAYS)
+
+    @contextlib.contextmanager
+    def busy(path: Path) -> Iterator[Path]:
+        begun = partial_path(path)
+        yield begun
+        begun.unlink()
+        raise PermissionError(13, "in use", str(path))
+
+    monkeypatch.setattr(_store, "write_atomically", busy)
+    if stored:
+        store.put(QUESTION, ARRAYS)
+        np.testing.assert_equal(store.get(QUESTION), ARRAYS)
+    else:
+        with pytest.raises(PermissionError, match="in use"):
+            store.put(QUESTION, ARRAYS)
+        assert store.get(QUESTION) is None
 
 
 def test_file_in_place_of_the_folder(tmp_path: Path) -> None:

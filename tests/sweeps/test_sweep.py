@@ -19,6 +19,7 @@ from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
 from bayescal.datasets import synthetic
 from bayescal.sweeps import _run
+from bayescal.sweeps._block import measure
 from bayescal.sweeps._cells import Cell, class_counts, digest_of, draw_block, keys_of
 
 WIDE = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
@@ -263,6 +264,20 @@ def test_digests_are_the_same_in_every_process() -> None:
     assert len(set(own)) == 5
     other = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.HalfNormal(2.0))
     assert digest_of(other) != digest_of(bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=2.0))
+
+
+def test_metrics_by_their_other_names() -> None:
+    rng = np.random.default_rng(0)
+    log_odds, y = rng.normal(size=(2, 300)), rng.integers(0, 2, 300)
+    found = measure({name: (name, {}) for name in ("brier", "ace", "nll")}, log_odds, y)
+    for row, z in zip(found, log_odds, strict=True):
+        p = 1 / (1 + np.exp(-z))
+        expected = [
+            bc.metrics.brier_score(p, y),
+            bc.metrics.ece(p, y, binning="equal_mass"),
+            bc.metrics.log_loss(p, y),
+        ]
+        np.testing.assert_allclose(row, expected, rtol=1e-9)
 
 
 def test_shape_of_the_result() -> None:

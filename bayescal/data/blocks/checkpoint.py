@@ -162,7 +162,7 @@ def _sums(values: UserData) -> tuple[list[float], float]:
         array = np.asarray(values.detach().cpu().float() if hasattr(values, "detach") else values)
     except Exception:
         return [0.0] * 4, 0.0  # the reader of the values raises
-    if values is None or not array.ndim or not len(array):
+    if values is None or not array.ndim or not array.size:
         return [0.0] * 4, 0.0
     if array.dtype.kind in "OSUT":
         some = array[:: max(1, len(array) // _TEXTS)].ravel().tolist()

@@ -110,8 +110,12 @@ def _matched(values: UserData, scores: UserData, name: str) -> UserData:
     known, rows = not any(math.isnan(size) for size in sizes), sum(sizes)
     if not hasattr(values, "to_delayed"):
         if not known:
+            remedy = "add it as a column, and pass the name"
+            if hasattr(scores, "compute_chunk_sizes"):
+                remedy = "scores.compute_chunk_sizes() finds them"
             raise TypeError(
-                f"{name} must be Dask's, too, where the sizes of the chunks of scores are unknown"
+                f"{name} must be chunks of Dask, as those of scores have unknown sizes, got "
+                f"{type(values).__name__}; {remedy}"
             )
         values = values if hasattr(values, "shape") else np.asarray(values)
         check_beside(values, name, int(rows))

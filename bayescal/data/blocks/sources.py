@@ -229,5 +229,5 @@ def score_columns(columns: list[UserData], y: object, weights: object) -> list[U
         raise ValueError(f"y and sample_weight must be different columns, got {y!r} for both")
     names = [column for column in columns if column not in (y, weights)]
     if not names:
-        raise ValueError(f"scores must have columns beside {[y, weights]}, got {columns}")
+        raise ValueError(f"scores must have columns of their own, got only {columns}")
     return names

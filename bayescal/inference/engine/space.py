@@ -71,11 +71,7 @@ def _bijection(distribution: Distribution) -> Transform:
 def _bounds(support: object) -> tuple[jax.Array | float, jax.Array | float] | None:
     """Return the ends of a bounded interval, or None for any other support."""
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
-    if low is not None and high is not None:
-        return low, high
-    if type(support).__name__ == "_UnitInterval":
-        return 0.0, 1.0
-    return None
+    return None if low is None or high is None else (low, high)
 
 
 @cached_by_structure

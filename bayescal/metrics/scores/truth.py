@@ -103,8 +103,6 @@ def matched(
     chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
     predicted, happened = checked.probs, checked.y
     if chosen == "binary":
-        if predicted.ndim == 2:
-            predicted, truth = predicted[:, 1], truth[:, 1]
         return predicted, truth, happened
     predicted, truth = as_rows(predicted), as_rows(truth)
     if chosen == "classwise":

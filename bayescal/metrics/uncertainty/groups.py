@@ -300,12 +300,11 @@ def _add(sums: np.ndarray, piece: Piece, group: np.ndarray | None, amount: np.nd
         sums += sum_matrix(group, amount, groups) @ value
     elif cell is None:
         if value is not None:
-            amount = amount * (value if value.ndim == 1 else value.sum(axis=1))
+            amount = amount * value
         sums[:, 0] += np.bincount(group, amount, groups)
     else:
         if cell.ndim == 2:
             group, amount = group[:, None], amount[:, None]
-            value = value[:, None] if value is not None and value.ndim == 1 else value
         amount = np.broadcast_to(amount if value is None else amount * value, cell.shape)
         place = (group * cells + cell).ravel()
         sums += np.bincount(place, amount.ravel(), sums.size).reshape(sums.shape)

@@ -8,6 +8,7 @@ accurate as required between its nodes. Buckets of equal width lead to the piece
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import array_api_compat
@@ -44,7 +45,7 @@ def tabulate(log_odds: Callable[[np.ndarray], np.ndarray], kinks: np.ndarray, fa
     edges[0] = -end
     low, high, done = edges[:-1], edges[1:], []
     at = np.concatenate([_NODES, _CHECKS])[:, None]
-    for halvings in range(_MAX_HALVINGS + 1):
+    for halvings in count():
         t = (low + high) / 2 + (high - low) / 2 * at
         values = log_odds(np.sinh(t.ravel())).reshape(t.shape)
         coef, exact = _TO_COEFFICIENTS @ values[: _DEGREE + 1], values[_DEGREE + 1 :]

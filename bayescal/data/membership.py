@@ -21,7 +21,7 @@ __all__ = ["check_clusters", "check_groups", "check_same_groups", "read_subgroup
 #: Largest number of subgroups.
 _MAX_SUBGROUPS = 100
 
-_ADVICE = "of labels make columns first, as by pandas.get_dummies"
+_ADVICE = "make columns of labels by pandas.get_dummies(labels)"
 
 
 def check_groups(groups: ArrayLike, n: int) -> tuple[np.ndarray, list[object] | None]:

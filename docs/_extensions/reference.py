@@ -65,7 +65,7 @@ INHERITED = ("fit", "predict_proba", "predict", "predict_interval", "as_function
 
 def names_of(module: ModuleType) -> list[str]:
     """Return the public names of a module of users', those of modules within it dotted."""
-    listed = getattr(module, "__all__", None) or dir(module)
+    listed = getattr(module, "__all__", dir(module))
     found = []
     for name in sorted(listed):
         value = getattr(module, name)

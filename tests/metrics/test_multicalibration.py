@@ -83,10 +83,14 @@ def test_names():
 @pytest.mark.parametrize(
     ("groups", "error", "message"),
     [
-        (GROUPS[:, 0], ValueError, r"groups must have shape \(n, g\), .* got \(300,\); of labels"),
+        (
+            GROUPS[:, 0],
+            ValueError,
+            r"groups must have shape \(n, g\), .* got \(300,\); make columns",
+        ),
         (GROUPS[:, :0], ValueError, r"groups must have shape \(n, g\), .* got \(300, 0\)"),
         (GROUPS[:-1], ValueError, "groups must have 300 rows to match probs, got 299"),
-        (GROUPS * 2, ValueError, "groups must hold only True and False, got 2; of labels"),
+        (GROUPS * 2, ValueError, "groups must hold only True and False, got 2; make columns"),
         (np.where(GROUPS, np.nan, 0), ValueError, "groups must be finite, got NaN"),
         (GROUPS.astype(str), TypeError, "groups must be numeric, .*get_dummies"),
         (GROUPS[:, 3:], ValueError, "groups must hold a case of positive weight"),

@@ -150,6 +150,47 @@ class TestModule:
         assert {own.device.type for own in away.buffers()} == {"meta"}
         assert away(z.to("meta")).shape == z.shape
 
+    @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+    def test_it_is_trained_further(self, kind: str) -> None:
+        import torch
+
+        z, y = make()
+        fitted = bc.Temperature(inputs="logits").fit(z.double(), y)
+        module = fitted.as_function().as_module(trainable=True)
+        assert [name for name, _ in module.named_parameters()] == ["theta"]
+        # Logits of half the size have half the temperature.
+        rows, labels = (0.5 * z).to(getattr(torch, kind)), torch.as_tensor(y).long()
+        optimizer = torch.optim.LBFGS(
+            module.parameters(), max_iter=50, line_search_fn="strong_wolfe"
+        )
+
+        def loss() -> Any:
+            optimizer.zero_grad()
+            value = torch.nn.functional.nll_loss(module(rows).float().log(), labels)
+            value.backward()
+            return value
+
+        optimizer.step(loss)
+        assert 1 / module.theta.item() == pytest.approx(fitted.temperature_ / 2, rel=0.02)
+        state = module.state_dict()
+        again = fitted.as_function().as_module(trainable=True)
+        again.load_state_dict(state)
+        assert torch.equal(again(rows), module(rows))
+
+    def test_only_coefficients_are_trained(self) -> None:
+        z, y = make()
+        module = bc.Auto(inputs="logits").fit(z, y).as_function().as_module(trainable=True)
+        z = z[:5].clone()
+        module(z)[:, 0].sum().backward()
+        names = [name for name, _ in module.named_parameters()]
+        assert names and all(name.startswith("0__theta_") for name in names)
+        assert all(parameter.grad is not None for parameter in module.parameters())
+        binary = np.linspace(0.1, 0.9, 400), np.arange(400) * 7 % 10 < np.arange(400) / 40
+        bands = bc.Beta(inference="laplace", random_state=0).fit(*binary)
+        for calibrator in (bc.Isotonic().fit(*binary), bands):
+            with pytest.raises(ValueError, match="only maps with coefficients"):
+                calibrator.as_function().as_module(trainable=True)
+
     def test_gradients_pass_through_it(self) -> None:
         z, y = make()
         module = bc.Temperature(inputs="logits").fit(z, y).as_function().as_module()

@@ -45,6 +45,16 @@ def test_every_public_name_is_in_one_group(site: dict[str, ModuleType]) -> None:
     assert len(expected) > 100
 
 
+def test_pages_name_the_guides_that_use_what_they_describe(site: dict[str, ModuleType]) -> None:
+    reference = site["reference"]
+    assert reference.guides_of("PartialPooling")[0] == "groups"
+    assert reference.guides_of("metrics.smooth_ece") == ["report"]
+    assert reference.guides_of("Posterior") == []
+    assert "\nGuides: :doc:`/groups`, " in reference.page("PartialPooling")
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages == {*reference._guides()}
+
+
 def test_pages_of_estimators_list_all_parameters(site: dict[str, ModuleType]) -> None:
     parameters, estimators = site["parameters"], 0
     for name in bc.__all__:

@@ -106,6 +106,21 @@ def test_a_temperature_of_tokens_is_that_of_their_minimizer() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_batches_of_a_loader_are_blocks() -> None:
+    import torch
+
+    z, y = make()
+    rows = torch.utils.data.TensorDataset(z, y)
+    blocks = bc.Blocks(torch.utils.data.DataLoader(rows, batch_size=90))
+    fitted = bc.Temperature(inputs="logits").fit(blocks)
+    whole = bc.Temperature(inputs="logits").fit(z, y)
+    assert fitted.temperature_ == pytest.approx(whole.temperature_, rel=1e-6)
+    error = bc.metrics.report(blocks, inputs="logits").intervals
+    assert error and bc.metrics.log_loss(blocks, inputs="logits") == pytest.approx(
+        bc.metrics.log_loss(z, y, inputs="logits")
+    )
+
+
 class TestModule:
     @pytest.mark.parametrize(
         "calibrator",

@@ -429,7 +429,8 @@ def test_xarray_has_intervals_and_errors() -> None:
     rows = LOGITS[:9, :3], np.arange(9) % 3
     three = bc.DirichletPrior([dist.Gamma(2.0, 0.5)] * 3)
     shares = np.exp(rows[0]) / np.exp(rows[0]).sum(axis=1, keepdims=True)
-    many = bc.posterior_predict(three, (shares, rows[1]), num_samples=2000).to_xarray()
+    options: Any = {"integrator": "importance", "num_samples": 4000}
+    many = bc.posterior_predict(three, (shares, rows[1]), **options).to_xarray()
     assert many.upper.dims == ("point", "class") and (many.lower <= many.upper).all()
 
 

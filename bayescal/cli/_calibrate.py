@@ -172,6 +172,7 @@ def apply_file(
         raise CommandError(f"--inputs must be percent or left out, got {inputs!r}")
     if interval is not None and not 0 < interval < 1:
         raise CommandError(f"--interval must lie strictly between 0 and 1, got {interval:g}")
+    check_source(calibrator)
     source = open_rows(file, Format(sep, encoding, decimal, inputs == "percent", skip_missing))
     check_form(source, out)
     fitted = Fitted.read(calibrator)

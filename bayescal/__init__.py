@@ -1,5 +1,6 @@
 """Bayesian calibration of classifiers' probabilities, fast on CPU, GPU and TPU."""
 
+import re
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -100,7 +101,22 @@ if not TYPE_CHECKING:  # which would take every name for a right one
             module = import_module(f"{__name__}.{_MODULE_OF.get(name, 'calibrators')}")
             globals()[name] = getattr(module, name)
             return globals()[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = _did_you_mean(name) if public else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+
+
+def _did_you_mean(name: str) -> str:
+    """Suggest a public name for one of another library, or of a module of this one."""
+    from difflib import get_close_matches
+
+    for module in ("metrics", "plots", "losses", "compare"):
+        if name in dir(import_module(f"{__name__}.{module}")):
+            return f"; did you mean {module}.{name}?"
+    known = {public.lower(): public for public in sys.modules[__name__].__all__}
+    known |= {"platt": "Logistic", "sigmoid": "Logistic"}
+    key = re.sub("(scaling|calibration|calibrator|regression|binning|cv)$", "", name.lower())
+    similar = get_close_matches(key, known, 1)
+    return f"; did you mean {known[similar[0]]}?" if similar else ""
 
 
 def __dir__() -> list[str]:

@@ -304,6 +304,7 @@ def posterior_predict(
     [0.2 0.8]
     """
     checks.check_choice(method, "method", METHODS)
+    checks.check_untraced(x, "x")
     post = posterior(
         prior,
         data,

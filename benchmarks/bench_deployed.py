@@ -52,10 +52,10 @@ Array = np.ndarray
 RATES: tuple[Any, ...] = (1.0, 0.97, 0.9, 0.8, 0.6, 0.4, "auto")
 DRIFTS = {
     "no drift": 0.0,
-    "walk, 0.02 a batch": 0.02,
-    "walk, 0.05 a batch": 0.05,
-    "walk, 0.1 a batch": 0.1,
-    "walk, 0.3 a batch": 0.3,
+    "random walk, 0.02 per batch": 0.02,
+    "random walk, 0.05 per batch": 0.05,
+    "random walk, 0.1 per batch": 0.1,
+    "random walk, 0.3 per batch": 0.3,
     "jump of 0.7 in the middle": None,
 }
 BATCHES, ROWS = 40, 500
@@ -162,7 +162,7 @@ def learning(runs: int, folder: Path) -> list[dict[str, Any]]:
     }
     if find_spec("river"):
         makers["river"] = River
-    names = "no drift", "walk, 0.1 a batch", "jump of 0.7 in the middle"
+    names = "no drift", "random walk, 0.1 per batch", "jump of 0.7 in the middle"
     return [{"drift": name, **follow(makers, DRIFTS[name], max(4, runs // 2))} for name in names]
 
 
@@ -412,12 +412,12 @@ def violated(runs: int, folder: Path) -> list[dict[str, Any]]:
         order = np.lexsort((y, np.arange(2000) // 100))
         alarms.append(bc.Monitor().update(p, y).alarm_)
         sooner.append(bc.Monitor().update(p[order], y[order]).alarm_)
-    keep("groups, normal offsets: intervals hold the offset", normal)
-    keep("groups, one of 25 is 3 off: intervals of this one", far)
-    keep("groups, one of 25 is 3 off: intervals of the others", others)
+    keep("groups, normal offsets: intervals contain the offset", normal)
+    keep("groups, one of 25 is off by 3: intervals of this one", far)
+    keep("groups, one of 25 is off by 3: intervals of the others", others)
     keep("groups, heavy tails (t with 2 degrees of freedom)", heavy)
     keep("monitor, 2,000 rows in random order: false alarms", alarms)
-    keep("monitor, of each 100 rows negatives are reported first: false alarms", sooner)
+    keep("monitor, negatives are reported first in each 100 rows: false alarms", sooner)
     for moved in (0.0, 0.5):
         hits = []
         for run in range(sets):
@@ -429,7 +429,8 @@ def violated(runs: int, folder: Path) -> list[dict[str, Any]]:
             loss = bc.metrics.log_loss(calibrator.predict_proba(new), y)
             hits.append(low <= loss <= high)
         keep(
-            f"expected log loss, log odds moved by {moved:g}: intervals hold the realized one", hits
+            f"expected log loss, log odds shifted by {moved:g}: intervals contain the realized one",
+            hits,
         )
     return rows
 
@@ -446,7 +447,7 @@ def nba(runs: int, folder: Path) -> list[dict[str, Any]]:
     seasons = np.array([game["season"] for game in games])
     methods: dict[str, Any] = {
         "no forgetting": (bc.Logistic(), 1.0),
-        "forgetting of 0.99 a day": (bc.Logistic(), 0.99),
+        "forgetting of 0.99 per day": (bc.Logistic(), 0.99),
         'forgetting="auto" by weeks': (bc.Logistic(), "auto"),
     }
     # Games of the first season are only learned from.
@@ -464,7 +465,7 @@ def nba(runs: int, folder: Path) -> list[dict[str, Any]]:
     raw = -np.log(np.where(y == 1, p, 1 - p))
     watch = bc.Monitor().update(p, y, times=days.astype("M8[D]"))
     rows: list[dict[str, Any]] = []
-    for name, loss in {"forecasts as they are": raw, **losses}.items():
+    for name, loss in {"original forecasts": raw, **losses}.items():
         gain = (raw - loss)[~first]
         rows.append(
             {

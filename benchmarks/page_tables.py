@@ -255,7 +255,7 @@ def monitor_delays() -> str:
 
 
 def monitor_late() -> str:
-    """Return the delay of the monitor after calm rows."""
+    """Return the delay of the monitor after rows without a change."""
     runs = result("bench_monitor")["late"]
     calm = sorted({row["calm"] for row in runs})
     rows = []
@@ -263,7 +263,7 @@ def monitor_late() -> str:
         of = {row["calm"]: row for row in runs if (row["slope"], row["offset"]) == (slope, offset)}
         means = [f"{of[rows_before]['bayescal']['mean']:,.0f}" for rows_before in calm]
         rows.append([f"{slope:g}", f"{offset:g}", *means])
-    heads = [f"after {rows_before:,} calm rows" for rows_before in calm]
+    heads = [f"change after {rows_before:,} rows" for rows_before in calm]
     return table(["slope", "offset", *heads], rows)
 
 
@@ -272,7 +272,7 @@ def forgetting() -> str:
     runs = result("bench_deployed")["rates"]
     rates = [name for name in runs[0] if name != "drift"]
     rows = [[row["drift"], *(f"{row[rate]['excess']:g}" for rate in rates)] for row in runs]
-    return table(["world", *(f"`{rate}`" for rate in rates)], rows)
+    return table(["drift", *(f"`{rate}`" for rate in rates)], rows)
 
 
 def nba() -> str:
@@ -286,7 +286,7 @@ def nba() -> str:
         for row in result("bench_deployed")["nba"]
         if "gain" in row
     ]
-    return table(["`Logistic`, learned on", "log loss", "gain"], rows)
+    return table(["`Logistic` with `partial_fit`", "log loss", "gain"], rows)
 
 
 def nba_monitor() -> str:
@@ -354,8 +354,8 @@ def deployed_levels() -> str:
         for count in counts
         for size in sizes
     ]
-    heads = [f"held, deviation {deviation:g}" for deviation in deviations]
-    heads += [f"found for {deviation:g}" for deviation in deviations]
+    heads = [f"coverage, deviation {deviation:g}" for deviation in deviations]
+    heads += [f"estimate of {deviation:g}" for deviation in deviations]
     return table(["levels", "rows each", *heads, "seconds"], rows)
 
 
@@ -399,16 +399,15 @@ def deployed_history() -> str:
     """Return how far learning in batches is from one fit to all rows."""
     runs = result("bench_deployed")["history"]
     rows = []
+    names = list(dict.fromkeys(row["calibrator"] for row in runs))
     for size in dict.fromkeys((row["rows"], row["classes"], row["batches"]) for row in runs):
-        of = [row for row in runs if (row["rows"], row["classes"], row["batches"]) == size]
-        cells = [
-            f"`{row['calibrator']}` {row['difference']:.0e}".replace("e-0", "e-").replace(
-                "0e+00", "0"
-            )
-            for row in of
-        ]
-        rows.append([*(f"{number:,}" for number in size), ", ".join(cells)])
-    return table(["rows", "classes", "batches", "largest difference in probability"], rows)
+        of = {
+            row["calibrator"]: _power(row["difference"])
+            for row in runs
+            if (row["rows"], row["classes"], row["batches"]) == size
+        }
+        rows.append([*(f"{number:,}" for number in size), *(of.get(name, "") for name in names)])
+    return table(["rows", "classes", "batches", *(f"`{name}`" for name in names)], rows)
 
 
 def deployed_violated() -> str:

@@ -130,6 +130,46 @@ def test_names_of_metrics_in_other_libraries() -> None:
         bc.metrics.interval("brier_scor", P, Y)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("auc", "roc_auc"), ("AUROC", "roc_auc"), ("auprc", "average_precision"), ("ecee", "ece")],
+)
+def test_similar_names_of_metrics(name: str, meant: str) -> None:
+    hint = f"did you mean '{meant}'"
+    with pytest.raises(ValueError, match=hint):
+        bc.metrics.interval(name, P, Y)
+    with pytest.raises(AttributeError, match=hint):
+        getattr(bc.metrics, name)
+    with pytest.raises(ValueError, match=hint):
+        bc.sweep(PRIOR, methods=["platt"], metrics=[name], num_datasets=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("PlattScaling", "Logistic"),
+        ("TemperatureScaling", "Temperature"),
+        ("IsotonicRegression", "Isotonic"),
+        ("BetaCalibration", "Beta"),
+        ("CalibratedClassifierCV", "CalibratedClassifier"),
+        ("Isotonik", "Isotonic"),
+        ("ece", "metrics.ece"),
+        ("reliability", "plots.reliability"),
+        ("focal", "losses.focal"),
+    ],
+)
+def test_similar_names_of_the_package(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=rf"did you mean {meant}\?$"):
+        getattr(bc, name)
+
+
+def test_tuples_of_truncated_logits_name_the_option() -> None:
+    tops = np.tile([0, 1], (6, 1)), np.log(np.full((6, 2), 0.4)), np.log(np.full(6, 0.2))
+    for scores in (tops, tops[:2]):
+        with pytest.raises(ValueError, match="inputs='top_logits' and classes=k.*top_logprobs"):
+            bc.Temperature(inputs="logits").fit(scores, [0, 1, 0, 1, 0, 1])
+
+
 def test_names_of_calibrators() -> None:
     model = bc.CalibratedClassifier(LogisticRegression(), "platt").fit(Z[:, None], Y)
     assert model.calibrators_[0].smoothing == "platt"
@@ -192,6 +232,14 @@ def test_what_runs_on_known_values_says_so_of_traced_ones() -> None:
             jax.jit(lambda s, y=options[1], c=calibrator: c.fit(s, y).temperature_)(options[0])
         with pytest.raises(TypeError, match=r"as_function\(\) of a fitted calibrator works"):
             jax.jit(calibrator.fit(*options).predict_proba)(options[0])
+
+
+def test_posteriors_within_jit_name_as_function() -> None:
+    post = bc.posterior(PRIOR, FEW, num_samples=1000)
+    calls = [post.predict, lambda x: bc.posterior_predict(PRIOR, FEW, x, num_samples=1000)]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"x must be an array with known.*as_function\(\)"):
+            jax.jit(lambda x, call=call: call(x).probs)(jnp.zeros(3))
 
 
 def test_binary_calibrators_name_the_wrapper_of_several_classes() -> None:
@@ -348,6 +396,15 @@ def test_plots_of_posteriors_and_predictions() -> None:
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
     with pytest.raises(ValueError, match="one data set"):
         bc.posterior_predict(PRIOR, [FEW, FEW], [0.0], num_samples=4000).plot()
+    ax = bc.plots.curve(prediction, label="mine")
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), prediction.probs)
+    with pytest.raises(ValueError, match="left out for a Prediction"):
+        bc.plots.curve(prediction, [0.5])
+    assert len(bc.plots.parameters(post).get_yticklabels()) == 2
+    fitted = bc.Beta(inference="laplace", random_state=0).fit(P, Y)
+    assert len(bc.plots.parameters(fitted).get_yticklabels()) == 3
+    with pytest.raises(TypeError, match="fitted with inference='laplace' or 'nuts', got Beta"):
+        bc.plots.parameters(bc.Beta().fit(P, Y))
 
 
 def test_xarray_has_an_index_of_points() -> None:
@@ -356,6 +413,33 @@ def test_xarray_has_an_index_of_points() -> None:
     assert float(found.sel(x=0.1, method="nearest").x) == 0
     batch = bc.posterior_predict(PRIOR, [FEW, FEW], x, integrator="quadrature").to_xarray()
     assert batch.sel(dataset=1, x=0.5).probs.shape == ()
+
+
+def test_xarray_has_intervals_and_errors() -> None:
+    prediction = bc.posterior_predict(PRIOR, [FEW, FEW], [-1.0, 0.5], num_samples=4000)
+    found = prediction.to_xarray(level=0.8)
+    lower, upper = prediction.interval(0.8)
+    for name, values in {"lower": lower, "upper": upper, "mcse": prediction.mcse}.items():
+        assert found[name].dims == ("dataset", "point")
+        np.testing.assert_array_equal(found[name], values)
+    assert found.attrs["level"] == 0.8
+    assert not {"lower", "upper", "mcse"} & {*prediction.to_xarray(level=None)}
+    mode = bc.posterior_predict(PRIOR, FEW, [0.5], method="map", num_samples=4000).to_xarray()
+    assert "lower" not in mode and "level" not in mode.attrs and np.isnan(mode.mcse).all()
+    rows = LOGITS[:9, :3], np.arange(9) % 3
+    three = bc.DirichletPrior([dist.Gamma(2.0, 0.5)] * 3)
+    shares = np.exp(rows[0]) / np.exp(rows[0]).sum(axis=1, keepdims=True)
+    options: Any = {"integrator": "importance", "num_samples": 4000}
+    many = bc.posterior_predict(three, (shares, rows[1]), **options).to_xarray()
+    assert many.upper.dims == ("point", "class") and (many.lower <= many.upper).all()
+
+
+def test_representations_leave_out_a_pareto_k_that_is_reliable() -> None:
+    assert "Pareto k" not in repr(bc.posterior(PRIOR, FEW, num_samples=4000))
+    far = Z[:20] + 20, Y[:20]
+    with pytest.warns(bc.SamplingWarning):
+        poor = bc.posterior(PRIOR, far, num_samples=1000)
+    assert poor.pareto_k > 0.7 and "Pareto k" in repr(poor)
 
 
 def test_a_prior_of_a_scale_that_may_be_negative_warns() -> None:
@@ -396,7 +480,10 @@ def test_no_internals_in_tab_completion() -> None:
     post = bc.posterior(PRIOR, FEW, num_samples=4000)
     assert not {"alone", "facts", "layout", "problem", "setup", "work"} & {*dir(post)}
     assert {"predict", "log_evidence", "ess", "plot"} <= {*dir(post)}
-    assert not {"registry", "sums", "uncertainty", "partial"} & {*dir(bc.metrics)}
+    for module in (bc.metrics, bc.plots, bc.losses, bc.compare, bc.smoothing, bc.datasets):
+        public = {name for name in dir(module) if name[0] != "_"}
+        assert public == {*module.__all__}
+    assert dir(bc.adapters) == ["ProbmetricsCalibrator", "TorchMetric"]
 
 
 @pytest.mark.parametrize("name", [*METHODS, "CalibratedClassifier", "Prior", "PredictFunction"])

@@ -54,7 +54,7 @@ def test_predictive_beats_uncalibrated_scores(script: ModuleType, shared_data: P
             assert new["log_loss"][method] == pytest.approx(old["log_loss"][method], abs=1e-3)
 
 
-def test_platt_minimises_the_cross_entropy_to_its_targets(script: ModuleType) -> None:
+def test_platt_minimizes_the_cross_entropy_to_its_targets(script: ModuleType) -> None:
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], [30, 12])
     scores, points = rng.normal(y, 1.0), np.linspace(-3, 3, 7)

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -45,6 +46,24 @@ def test_every_public_name_is_in_one_group(site: dict[str, ModuleType]) -> None:
     assert len(expected) > 100
 
 
+def test_pages_name_the_guides_that_use_what_they_describe(site: dict[str, ModuleType]) -> None:
+    reference = site["reference"]
+    assert reference.guides_of("PartialPooling")[0] == "groups"
+    assert reference.guides_of("metrics.smooth_ece") == ["report"]
+    assert reference.guides_of("Posterior") == []
+    assert "\nGuides: :doc:`/groups`, " in reference.page("PartialPooling")
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages == {*reference._guides()}
+
+
+def test_sections_of_docstrings_begin_with_a_line_of_their_own(
+    site: dict[str, ModuleType],
+) -> None:
+    for name in site["reference"].public_names():
+        doc = inspect.getdoc(site["reference"].value_of(name)) or ""
+        assert not re.search(r"\w -{3,}", doc), name
+
+
 def test_pages_of_estimators_list_all_parameters(site: dict[str, ModuleType]) -> None:
     parameters, estimators = site["parameters"], 0
     for name in bc.__all__:
@@ -56,6 +75,11 @@ def test_pages_of_estimators_list_all_parameters(site: dict[str, ModuleType]) ->
         assert sorted(listed) == sorted(inspect.signature(kind).parameters), name
         assert doc.count("\nParameters\n") == 1
         estimators += 1
+        attributes = [n for e in parameters.entries(doc, "Attributes") for n in e.names.split(", ")]
+        assert len(attributes) == len(set(attributes)) and doc.count("\nAttributes\n") <= 1, name
+        if issubclass(kind, bc.Calibrator):
+            assert {"classes_", "report_", "state_", "n_features_in_"} <= {*attributes}, name
+    assert "posterior_ : ParameterPosterior\n" in parameters.complete(bc.Beta, bc.Beta.__doc__)
     assert estimators > 30
     assert "num_samples : int, default 1000\n" in parameters.complete(bc.Beta, bc.Beta.__doc__)
 

@@ -149,7 +149,7 @@ def test_quadrature_agrees_with_scipy(name: str, n: int, x64: None) -> None:
     for method, points in (("predictive", X_NEW), ("preds", X_NEW[[0, 3]]), ("coeffs", X_NEW)):
         found = post.predict(points, method=method).probs
         np.testing.assert_allclose(found, truth[method], rtol=0, atol=1e-10)
-    # A minimiser is known to the square root of rounding only.
+    # A minimizer is known to the square root of rounding only.
     np.testing.assert_allclose(
         post.predict(X_NEW, method="map").probs, truth["map"], rtol=0, atol=1e-6
     )

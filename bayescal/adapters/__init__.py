@@ -25,6 +25,10 @@ _CLASSES: dict[str, tuple[Callable[[], type], str]] = {
 }
 
 
+def __dir__() -> list[str]:
+    return [*_CLASSES]
+
+
 def __getattr__(name: str) -> type:
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

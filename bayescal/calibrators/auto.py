@@ -89,11 +89,13 @@ class Auto(ClassifierMixin, Combination):
     status_ : str
         Status of the calibrator.
 
-    Notes ----- For binary scores, the expected loss is the leave-one-out loss by Newton's step and
-    Laplace's approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is
-    first requested. For raw scores and multi-label problems it takes ``folds`` additional fits; a
-    stack has already computed them. For raw scores in blocks it is the loss of ``AveragedBeta``,
-    with the two parameters of Platt scaling fixed. For ``mode="single"`` in blocks it is unknown.
+    Notes
+    -----
+    For binary scores, the expected loss is the leave-one-out loss by Newton's step and Laplace's
+    approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is first
+    requested. For raw scores and multi-label problems it takes ``folds`` additional fits; a stack
+    has already computed them. For raw scores in blocks it is the loss of ``AveragedBeta``, with the
+    two parameters of Platt scaling fixed. For ``mode="single"`` in blocks it is unknown.
 
     See Also
     --------

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 import numpy as np
 import typer
@@ -18,7 +18,7 @@ import bayescal as bc
 from bayescal.calibrators.catalog import METHODS
 from bayescal.cli._append import append, check_form
 from bayescal.cli._cells import enumerate_names
-from bayescal.cli._columns import are_percentages
+from bayescal.cli._columns import Columns, are_percentages
 from bayescal.cli._errors import CommandError, library_call, say, show, watched
 from bayescal.cli._files import (
     Format,
@@ -178,13 +178,8 @@ def apply_file(
     check_source(calibrator)
     source = open_rows(file, Format(sep, encoding, decimal, inputs == "percent", skip_missing))
     check_form(source, out)
-    with library_call():
-        fitted = bc.load(calibrator)
-    names = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
-    if not names:
-        raise CommandError(f"{calibrator}: the file must be written by bayescal fit")
-    del fitted.feature_names_in_
-    added = [f"{prefix}{label}" for label in fitted.classes_]
+    fitted = Fitted.read(calibrator)
+    added = [f"{prefix}{label}" for label in fitted.classes]
     if interval is not None:
         # For two classes the interval is that of the second.
         bounded = added if len(added) > 2 else added[1:]
@@ -194,36 +189,80 @@ def apply_file(
     def predict(scores: np.ndarray) -> np.ndarray:
         nonlocal predicted
         predicted += len(scores)
-        return _predict(fitted, interval, scores)
+        return fitted.predict(scores, interval)
 
     check_new_columns(source.head, dict.fromkeys(added, "choose another --prefix"))
     with watched() as watch:
         show = partial(watch, file.name)
-        count = append(source, out, names, added, predict, show, "--columns")
+        count = append(source, out, fitted.columns, added, predict, show, "--columns")
     say(f"{count:,} rows with columns {enumerate_names(added)}")
     if predicted < count:
-        say(f"{count - predicted:,} rows without scores got empty cells")
+        say(f"rows without scores, which got empty cells: {count - predicted:,}")
 
 
-def _predict(fitted: AnyModel, interval: float | None, scores: np.ndarray) -> np.ndarray:
-    if getattr(fitted, "inputs", None) == "probs" and are_percentages(scores):
-        raise CommandError(
-            f"scores must be probabilities, got {scores.max():g}; for percentages pass --inputs "
-            "percent"
-        )
-    with library_call():
-        probs = fitted.predict_proba(scores)
-        if interval is None:
-            return probs
-        try:
-            lower, upper = fitted.predict_interval(scores, interval)
-        except AttributeError:
+class Fitted(NamedTuple):
+    """A calibrator from a file, and the columns that it was fitted to."""
+
+    calibrator: AnyModel
+    columns: list[str]
+
+    @classmethod
+    def read(cls, path: Path) -> Fitted:
+        """Read a file that ``bayescal fit`` has written."""
+        check_source(path)
+        with library_call():
+            calibrator = bc.load(path)
+        columns = [str(name) for name in getattr(calibrator, "feature_names_in_", [])]
+        if not columns:
+            raise CommandError(f"{path}: the file must be written by bayescal fit")
+        # Scores come as arrays, without names.
+        del calibrator.feature_names_in_
+        return cls(calibrator, columns)
+
+    @property
+    def classes(self) -> list[str]:
+        """The labels, in the order of the columns of probabilities."""
+        return [str(label) for label in self.calibrator.classes_]
+
+    @property
+    def inputs(self) -> str:
+        """The kind of the scores."""
+        return getattr(self.calibrator, "inputs", "probs")
+
+    def models(self) -> list[Columns]:
+        """Return the models to evaluate, without "raw" if scores are not probabilities."""
+        mapped = Columns("calibrated", self.columns, self._predict_known)
+        return [mapped] if self.inputs == "scores" else [Columns("raw", self.columns), mapped]
+
+    def _predict_known(self, scores: np.ndarray) -> np.ndarray:
+        """Predict; rows with missing scores have missing probabilities."""
+        known = ~np.isnan(scores).any(axis=1)
+        probs = np.full((len(scores), len(self.classes)), np.nan)
+        if known.any():
+            probs[known] = self.predict(scores[known])
+        return probs[:, 1] if scores.shape[1] == 1 else probs
+
+    def predict(self, scores: np.ndarray, interval: float | None = None) -> np.ndarray:
+        """Return probabilities (n, k), and intervals of a level in further columns."""
+        fitted = self.calibrator
+        if self.inputs == "probs" and are_percentages(scores):
             raise CommandError(
-                f"--interval needs a posterior, which {fitted!r} does not have; fit it with "
-                "--option inference=laplace, if it has parameters, or use Auto"
-            ) from None
-        ends = [end.reshape(len(probs), -1) for end in (lower, upper)]
-        return np.concatenate([probs, *ends], axis=1)
+                f"scores must be probabilities, got {scores.max():g}; for percentages pass "
+                "--inputs percent"
+            )
+        with library_call():
+            probs = fitted.predict_proba(scores)
+            if interval is None:
+                return probs
+            try:
+                lower, upper = fitted.predict_interval(scores, interval)
+            except AttributeError:
+                raise CommandError(
+                    f"--interval needs a posterior, which {fitted!r} does not have; fit it with "
+                    "--option inference=laplace, if it has parameters, or use Auto"
+                ) from None
+            ends = [end.reshape(len(probs), -1) for end in (lower, upper)]
+            return np.concatenate([probs, *ends], axis=1)
 
 
 def _check_method(method: str) -> None:

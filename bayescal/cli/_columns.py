@@ -38,6 +38,8 @@ class Columns(NamedTuple):
 
     name: str
     columns: list[str]
+    #: Computes probabilities (n, k) from the columns (n, c), for a model that is a calibrator.
+    calibrate: Callable[[np.ndarray], np.ndarray] | None = None
 
     def ordered(self, classes: Sequence[str]) -> list[str]:
         """Return the columns, in the order of the classes if their names contain these."""
@@ -152,10 +154,10 @@ def empty_label(table: Table, name: str, row: int) -> str:
 
 
 def find_classes(
-    path: Path, name: str, cells: Collection[str], classes: str | None
+    path: Path, name: str, cells: Collection[str], classes: str | Sequence[str] | None
 ) -> tuple[list[str], dict[str, int]]:
     """Return the names of the classes, and the code of each text in a column of labels."""
-    listed = None if classes is None else split_names(classes, "--classes")
+    listed = split_names(classes, "--classes") if isinstance(classes, str) else classes
     texts = {*cells, *(listed or [])}
     numbers = {text: value for text in texts if (value := _exact(text)) is not None}
     numeric = len(numbers) == len(texts)
@@ -260,6 +262,8 @@ def as_probabilities(
     index of a row, the problem and the remedy.
     """
     order = model.ordered(classes)
+    if model.calibrate is not None:
+        return model.calibrate(values)
     if several and inputs == "logits":
         from bayescal._core.numerics import sigmoid
 

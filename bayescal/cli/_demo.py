@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _BINS = 10
+#: Bins of the diagram have equal mass, because most predictions are near 0 or 1.
+_DRAWN_BINS = 8
 
 
 class Scores(NamedTuple):
@@ -132,6 +134,7 @@ def _draw(path: Path, probs: dict[str, np.ndarray], y: np.ndarray) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.6, 4.3), layout="constrained")
-    ax = bc.plots.reliability(probs, y, bins=_BINS, ax=figure.add_subplot())
+    ax = figure.add_subplot()
+    bc.plots.reliability(probs, y, bins=_DRAWN_BINS, binning="equal_mass", ax=ax)
     ax.set_title("Linear SVM, breast cancer", fontsize="medium")
     write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=200))

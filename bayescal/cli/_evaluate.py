@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bayescal.cli._calibrate import Fitted
+from bayescal.cli._cells import enumerate_names
 from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
 from bayescal.cli._labeled import Judged
@@ -51,6 +53,13 @@ def evaluate_file(
             "numbers, if they can only be one model."
         ),
     ] = None,
+    calibrator: Annotated[
+        Path | None,
+        typer.Option(
+            help="Calibrator file written by fit, to compare its columns (raw) with what it makes "
+            "of them (calibrated), on rows that it was not fitted to."
+        ),
+    ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
@@ -90,6 +99,15 @@ def evaluate_file(
         raise CommandError(f"--inputs must be probs, percent or logits, got {inputs!r}")
     form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
     inputs = "probs" if form.percent else inputs
+    fitted = None if calibrator is None else Fitted.read(calibrator)
+    if fitted is not None:
+        if classes is not None:
+            raise CommandError("--classes must be left out, because --calibrator knows them")
+        if inputs == "logits" != fitted.inputs:
+            raise CommandError(
+                f"--inputs must be as in the fit of --calibrator, {fitted.inputs}, got {inputs!r}"
+            )
+        inputs = "logits" if fitted.inputs == "logits" else "probs"
     if html is not None and is_standard_output(html):
         raise CommandError("--html must be a file, got -")
     for target in (html, json_file):
@@ -98,8 +116,13 @@ def evaluate_file(
     with watched() as watch:
         source = open_rows(file, form)
         data = Judged(source, label, weights, watch, groups, by=by)
-        models = data.choose(model or [], classes)
+        if fitted is None:
+            models = data.choose(model or [], classes)
+        else:
+            models = data.choose(model or [], fitted.classes, fitted.models())
         columns = {choice.name: choice.ordered(data.classes) for choice in models}
+        calibrated = [choice.name for choice in models if choice.calibrate is not None]
+        plainly = {name: names for name, names in columns.items() if name not in calibrated}
         with library_call():
             evaluation = data.evaluate(
                 models,
@@ -113,7 +136,10 @@ def evaluate_file(
                 progress=None if source.large else watch,
             )
         data.say_skipped()
-        about = _describe(data, file.name, label, columns, inputs, weights, groups, by)
+        about = _describe(data, file.name, label, plainly, inputs, weights, groups, by)
+        if calibrator is not None and fitted is not None:
+            text = enumerate_names(fitted.columns, str)
+            about["Model calibrated"] = f"{calibrator.name} applied to {text}"
         if html is not None:
             page = evaluation.to_html(about=about, progress=watch).encode()
             write_atomically(html, lambda stream: stream.write(page))

@@ -37,6 +37,7 @@ bayescal predict scores.csv --label y --score s --interval 0.9 \\
     "evaluate": """
 bayescal evaluate scores.csv --label y --model p --html report.html
 bayescal evaluate scores.csv --label y --model raw=p --model other=q --json -
+bayescal evaluate scores.csv --label y --calibrator calibrator.safetensors
 bayescal evaluate logits.parquet --label class --inputs logits --bins 10
 """,
     "monitor": """

@@ -230,7 +230,7 @@ def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> 
         for row in full:
             if len(row) != len(header):
                 raise CommandError(
-                    f"{path}: every row must have {len(header)} cells as the header has, got "
+                    f"{path}: every row must have as many cells as the header, {len(header)}, got "
                     f"{len(row)} in row {first + len(rows) + 1} (line {reader.line_num})"
                     f"{advise_sep(header)}"
                 )

@@ -59,8 +59,16 @@ class LabeledFile:
         #: Number of rows without predictions in the last pass.
         self.skipped = 0
 
-    def choose(self, columns: Sequence[str], classes: str | None) -> list[Columns]:
-        """Return models and their columns; determine the classes from the labels of all rows."""
+    def choose(
+        self,
+        columns: Sequence[str],
+        classes: str | Sequence[str] | None,
+        first: Sequence[Columns] = (),
+    ) -> list[Columns]:
+        """Return models and their columns; determine the classes from the labels of all rows.
+
+        Models of ``columns`` follow the ``first`` ones. Columns are guessed if there is neither.
+        """
         source, label = self._source, self._label
         for option, column in self._texts.items():
             if column is not None:
@@ -68,7 +76,14 @@ class LabeledFile:
         texts = self._read(self._labels)
         self.classes, self._code = find_classes(source.path, label, texts, classes)
         given = source.head, columns, label, (self._weights, *self._texts.values()), self.classes
-        return choose_models(*given, self._option)
+        models = [*first]
+        if columns or not models:
+            models += choose_models(*given, self._option)
+        names = [model.name for model in models]
+        if len(set(names)) < len(names):
+            taken = ", ".join(model.name for model in first)
+            raise CommandError(f"{self._option} must have names other than {taken}")
+        return models
 
     def _labels(self) -> list[str]:
         """Return the texts of labels; count rows and blocks."""
@@ -116,7 +131,7 @@ class LabeledFile:
     def say_skipped(self) -> None:
         """Report how many rows were omitted."""
         if self.skipped:
-            say(f"{self.skipped:,} of {self.count:,} rows lack predictions and are left out")
+            say(f"rows without predictions, left out: {self.skipped:,} of {self.count:,}")
 
     def _at_once(self, rows: Callable[[], Iterator[Read]]) -> Read:
         scores, y, weights = zip(*rows(), strict=True)

@@ -6,18 +6,36 @@ such as the index of a pandas Series, are matched by name. Scores on one data se
 to rounding errors are ties in all tests.
 """
 
-from bayescal.compare._bayes import SignedRankMatrix as SignedRankMatrix
-from bayescal.compare._bayes import SignedRankPosterior as SignedRankPosterior
-from bayescal.compare._bayes import bayesian_signed_rank as bayesian_signed_rank
-from bayescal.compare._bayes import bayesian_signed_rank_matrix as bayesian_signed_rank_matrix
-from bayescal.compare._cliques import cliques as cliques
-from bayescal.compare._nemenyi import Nemenyi as Nemenyi
-from bayescal.compare._nemenyi import nemenyi as nemenyi
-from bayescal.compare._ranks import Friedman as Friedman
-from bayescal.compare._ranks import average_ranks as average_ranks
-from bayescal.compare._ranks import friedman as friedman
-from bayescal.compare._wilcoxon import Wilcoxon as Wilcoxon
-from bayescal.compare._wilcoxon import wilcoxon as wilcoxon
-from bayescal.compare.comparison import Comparison as Comparison
-from bayescal.compare.comparison import Improvement as Improvement
-from bayescal.compare.comparison import compare as compare
+from bayescal.compare._bayes import (
+    SignedRankMatrix,
+    SignedRankPosterior,
+    bayesian_signed_rank,
+    bayesian_signed_rank_matrix,
+)
+from bayescal.compare._cliques import cliques
+from bayescal.compare._nemenyi import Nemenyi, nemenyi
+from bayescal.compare._ranks import Friedman, average_ranks, friedman
+from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon
+from bayescal.compare.comparison import Comparison, Improvement, compare
+
+__all__ = [
+    "Comparison",
+    "Friedman",
+    "Improvement",
+    "Nemenyi",
+    "SignedRankMatrix",
+    "SignedRankPosterior",
+    "Wilcoxon",
+    "average_ranks",
+    "bayesian_signed_rank",
+    "bayesian_signed_rank_matrix",
+    "cliques",
+    "compare",
+    "friedman",
+    "nemenyi",
+    "wilcoxon",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

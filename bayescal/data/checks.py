@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.lazy import jnp
+from bayescal._core.lazy import is_traced, jnp
 from bayescal._core.padding import pad_axis
 from bayescal.data.label_names import label_text
 from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
@@ -46,6 +46,7 @@ def as_numpy(value: ArrayLike, name: str) -> np.ndarray:
         half = "bfloat16" in str(tensor.dtype)
         value = tensor.float().numpy().astype(jnp.bfloat16) if half else tensor.numpy()
     check_unmasked(value, name)
+    check_untraced(value, name)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -70,6 +71,15 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     if array.ndim == 0 and hasattr(array.item(), "__iter__"):
         message += "; pass batches of rows as bayescal.Blocks(...)"
     raise TypeError(message)
+
+
+def check_untraced(value: object, name: str) -> None:
+    """Raise if the values of an array are unknown, because JAX compiles what is computed."""
+    if is_traced(value):
+        raise TypeError(
+            f"{name} must be an array with known values, got one that JAX traces: call this "
+            "outside of jax.jit, vmap and grad; functions made by as_function() work inside"
+        )
 
 
 def check_unmasked(value: object, name: str) -> None:

@@ -7,7 +7,7 @@ are evaluated one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,20 @@ __all__ = ["check_clusters", "check_groups", "check_same_groups", "read_subgroup
 #: Largest number of subgroups.
 _MAX_SUBGROUPS = 100
 
-_ADVICE = "of labels make columns first, as by pandas.get_dummies"
+_ADVICE = "make columns of labels by pandas.get_dummies(labels)"
 
 
 def check_groups(groups: ArrayLike, n: int) -> tuple[np.ndarray, list[object] | None]:
-    """Read groups as booleans (n, g); also return their names, if any."""
+    """Read groups as booleans (n, g); also return their names, if any.
+
+    Text (n,) is the name of the group of each row.
+    """
+    labels = _group_names(groups)
+    if labels is not None:
+        if len(labels) != n:
+            raise ValueError(f"groups must have {n} rows to match probs, got {len(labels)}")
+        found = sorted(set(labels.tolist()))
+        return _indicators(labels, found), list(found)
     names = column_names(groups)
     try:
         array = as_numpy(groups, "groups")
@@ -49,7 +58,15 @@ def check_groups(groups: ArrayLike, n: int) -> tuple[np.ndarray, list[object] | 
 
 
 def check_same_groups(groups: ArrayLike, n: int, names: list[object] | None, g: int) -> np.ndarray:
-    """Read g groups in the order of the fit; named columns are matched by name."""
+    """Read g groups in the order of the fit; named columns are matched by name.
+
+    Rows with a label that is not among the names belong to no group.
+    """
+    labels = _group_names(groups)
+    if labels is not None and len(labels) == n:
+        if names is None:
+            raise ValueError(f"groups must have {g} columns as in the fit, got one name for a row")
+        return _indicators(labels, [str(name) for name in names])
     array, _ = check_groups(groups, n)
     if array.shape[1] != g:
         raise ValueError(f"groups must have {g} columns as in the fit, got {array.shape[1]}")
@@ -61,6 +78,20 @@ def check_same_groups(groups: ArrayLike, n: int, names: list[object] | None, g: 
     if position.keys() != set(map(str, names)):
         raise ValueError(f"groups must have the columns {names} of the fit, got {matched}")
     return array[:, [position[str(name)] for name in names]]
+
+
+def _group_names(groups: UserData) -> np.ndarray | None:
+    """Return the names (n,) of the groups of rows if groups are text, else None."""
+    if getattr(groups, "ndim", 1) != 1 or hasattr(groups, "detach"):
+        return None
+    labels = _as_vector(groups, "groups")
+    text = labels.ndim == 1 and labels.size and all(isinstance(v, str) for v in labels.tolist())
+    return labels if text else None
+
+
+def _indicators(labels: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Return which of the names (g,) each label (n,) is, as booleans (n, g)."""
+    return labels.astype(object)[:, None] == np.array(names, object)
 
 
 def check_clusters(groups: object, n: int, weights: ArrayLike | None = None) -> np.ndarray:

@@ -50,12 +50,12 @@ class ShiftCheck:
         p = f"p = {self.p_value:.3f}, {self.cells} cells"
         if self.fails:
             return (
-                f"The scores are no mixture of those of the calibrated classes ({p}): more than "
-                "the class shares has changed. Calibrate again with labels of the new rows."
+                f"The scores are not a mixture of those of the calibrated classes ({p}): something "
+                "other than the class shares has changed. Calibrate again with labels of new rows."
             )
         return (
-            f"The scores may be a mixture of those of the calibrated classes ({p}). This is no "
-            "proof: some changes look like other class shares."
+            f"The scores may be a mixture of those of the calibrated classes ({p}). This is "
+            "not proof: some other changes look the same."
         )
 
 

@@ -230,7 +230,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         Warns
         -----
         AccuracyWarning
-            If the scores are no mixture of those of the classes (p < 0.01): see ``check_``. With
+            If the scores are not a mixture of those of the classes (p < 0.01): see ``check_``. With
             several populations or more than 20 classes, it is not computed until it is accessed.
         """
         for name in ("_checks", "n_features_in_", "feature_names_in_"):

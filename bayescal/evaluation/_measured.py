@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 
 from bayescal._core.tables import TextTable, printable
 from bayescal.evaluation._events import Events
@@ -45,6 +46,13 @@ class Measured(ABC):
         if self.by:
             parts.append(str(self.subgroups()))
         return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        lines = (f"<p><b>{escape(n)}</b>: {escape(text)}</p>" for n, text in self.summary().items())
+        parts = [*lines, self.report._repr_html_()]
+        if self.by:
+            parts.append(self.subgroups().for_notebook())
+        return "".join(parts)
 
     def subgroups(self) -> TextTable:
         """Make a table with a row for each subgroup and model."""

@@ -37,6 +37,9 @@ _INTERNAL = (
     *("work", "work_for"),
 )
 
+#: Largest Pareto k at which averages over weighted draws are reliable.
+_RELIABLE_PARETO_K = 0.7
+
 
 class Conditioned(ABC):
     """Base class of :class:`Posterior` with its attributes and draws.
@@ -333,7 +336,9 @@ class Conditioned(ABC):
     def __repr__(self) -> str:
         """Return the essentials in one line."""
         plain = [value for _, value in self.facts()[:3]]
-        return f"Posterior({', '.join([*plain, *(' '.join(f) for f in self.facts()[3:])])})"
+        reliable = np.nanmax(self._summary.pareto_k, initial=-np.inf) <= _RELIABLE_PARETO_K
+        facts = [f for f in self.facts()[3:] if f[0] != "Pareto k" or not reliable]
+        return f"Posterior({', '.join([*plain, *(' '.join(f) for f in facts)])})"
 
     def _repr_html_(self) -> str:
         return html_table(self.facts(), caption="Posterior")

@@ -31,6 +31,8 @@ __all__ = ["Prediction"]
 
 #: Number of points from which curves are interpolated between nodes.
 LONG = 512
+#: Methods whose predictions lie inside their credible intervals.
+_BANDED = ("predictive", "preds")
 
 
 class Prediction:
@@ -249,16 +251,23 @@ class Prediction:
         """Return the posterior's draws in ArviZ's container; see ``Posterior.to_arviz``."""
         return self.posterior.to_arviz(**options)
 
-    def to_xarray(self) -> xr.Dataset:
+    def to_xarray(self, *, level: float | None = 0.9) -> xr.Dataset:
         """Return predictions and diagnostics as an xarray Dataset with named dimensions.
+
+        Parameters
+        ----------
+        level : float or None
+            Posterior probability of the intervals, in (0, 1). None omits them and the Monte Carlo
+            errors, which take a pass over the draws of each data set.
 
         Returns
         -------
         xarray.Dataset
             ``probs`` with the dimensions ``prior`` (for a grid, labeled by name), ``dataset`` (for
             a batch), ``point``, and ``class`` (for more than two classes); also ``log_odds`` or
-            ``log_probs``, ``log_evidence``, ``ess``, ``pareto_k``, and the points ``x``. Scores
-            ``x`` are an index: ``.sel(x=0.5, method="nearest")``.
+            ``log_probs``, ``mcse``, the ends ``lower`` and ``upper`` of credible intervals (for
+            "predictive" and "preds"), ``log_evidence``, ``ess``, ``pareto_k``, and the points
+            ``x``. Scores ``x`` are an index: ``.sel(x=0.5, method="nearest")``.
 
         Examples
         --------
@@ -285,6 +294,11 @@ class Prediction:
             "probs": (last, np.asarray(self.probs)),
             name: (last, np.asarray(self._values)),
         }
+        if level is not None:
+            values["mcse"] = last, np.asarray(self.mcse)
+            if self.method in _BANDED:
+                lower, upper = self.interval(level)
+                values |= {"lower": (last, np.asarray(lower)), "upper": (last, np.asarray(upper))}
         for statistic in ("log_evidence", "ess", "pareto_k", "r_hat"):
             values[statistic] = (lead, np.asarray(getattr(post, statistic)))
         coords: dict[str, object] = {"x": ((*point_dims, "point", *more), self.x)}
@@ -294,7 +308,9 @@ class Prediction:
             coords["dataset"] = np.arange(layout.dims["dataset"])
         if not self._binary:
             coords["class"] = post.classes
-        about = {"method": self.method, "integrator": post.integrator}
+        about: dict[str, object] = {"method": self.method, "integrator": post.integrator}
+        if "lower" in values:
+            about["level"] = level
         result = xr.Dataset(values, coords, about)
         return result.set_xindex("x") if result.x.dims == ("point",) else result
 
@@ -341,7 +357,7 @@ class Prediction:
                 f"of shape {self.x.shape} and probabilities of shape {self.probs.shape}"
             )
         draw = plot_function("curve")
-        banded = level is not None and self.method in ("predictive", "preds")
+        banded = level is not None and self.method in _BANDED
         ends = self.interval(level) if banded and level is not None else (None, None)
         names = [label] if layout.names is None else list(layout.names)
         for i, name in enumerate(names):

@@ -100,10 +100,11 @@ __all__ = [
 if not TYPE_CHECKING:  # which would take every name for a right one
 
     def __getattr__(name: str) -> object:
-        from bayescal.metrics.registry import METRICS, OTHER_NAMES
+        from bayescal.metrics.registry import METRICS, OTHER_NAMES, did_you_mean
 
         if name not in OTHER_NAMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            hint = "" if name.startswith("_") else did_you_mean(name)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
         metric, options = OTHER_NAMES[name]
         function = METRICS[metric].function
         return partial(function, **options) if options else function

@@ -36,6 +36,7 @@ from bayescal.metrics.scores.proper import (
     brier_score,
     log_loss,
 )
+from bayescal.metrics.scores.ranking import RANKINGS
 from bayescal.metrics.scores.truth import true_calibration_error
 from bayescal.metrics.sums import Metric, SumMetric
 
@@ -46,6 +47,7 @@ __all__ = [
     "Choices",
     "Entry",
     "choose_metrics",
+    "did_you_mean",
     "find_metric",
     "streamed",
     "usual_metrics",
@@ -115,6 +117,14 @@ OTHER_NAMES: Choices = {
     "rmsce": ("ece", {"norm": 2}),
     "ace": ("ece", {"binning": "equal_mass"}),
 }
+#: What users may call the scores of a ranking.
+_RANKING_NAMES = {
+    "auc": "roc_auc",
+    "auroc": "roc_auc",
+    "ap": "average_precision",
+    "auprc": "average_precision",
+    "pr_auc": "average_precision",
+}
 
 
 def find_metric(
@@ -134,9 +144,21 @@ def find_metric(
     if name in OTHER_NAMES:
         metric, implied = OTHER_NAMES[name]
         return metric, {**implied, **options}
-    similar = get_close_matches(str(name), [*METRICS, *OTHER_NAMES], 1)
-    hint = f"; did you mean {similar[0]!r}?" if similar else ""
-    raise ValueError(f"no metric named {name!r}; there are {', '.join(METRICS)}{hint}")
+    known = ", ".join([*METRICS, *RANKINGS])
+    raise ValueError(f"no metric named {name!r}; there are {known}{did_you_mean(name)}")
+
+
+def did_you_mean(name: str) -> str:
+    """Suggest the metric with the most similar name, at the end of an error message.
+
+    Examples
+    --------
+    >>> did_you_mean("auroc"), did_you_mean("xyz")
+    ("; did you mean 'roc_auc'?", '')
+    """
+    meant = {name: name for name in (*METRICS, *OTHER_NAMES, *RANKINGS)} | _RANKING_NAMES
+    similar = get_close_matches(str(name).lower(), meant, 1)
+    return f"; did you mean {meant[similar[0]]!r}?" if similar else ""
 
 
 def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumMetric:

@@ -10,6 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import check_level, check_names
 from bayescal.data.fitted import is_fitted
+from bayescal.inference.prediction import Prediction
 from bayescal.plots._inputs import Predictor, read_vector
 from bayescal.plots._maps import Map, common_scores
 from bayescal.plots.style import draw_legend, gray, label_axes, literal, new_axes, next_style, tidy
@@ -22,7 +23,7 @@ _IDENTITY = "bayescal-identity"
 
 
 def curve(
-    x: Predictor | Mapping[str, Predictor] | ArrayLike,
+    x: Predictor | Mapping[str, Predictor] | Prediction | ArrayLike,
     mean: ArrayLike | None = None,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
@@ -41,9 +42,10 @@ def curve(
 
     Parameters
     ----------
-    x : fitted calibrator, mapping from names to calibrators, or array of shape (n,)
+    x : fitted calibrator, mapping from names to calibrators, Prediction, or array of shape (n,)
         A calibrator, or a classifier of one feature, with ``predict_proba``. A mapping draws
-        several with the same ``inputs``. An array contains scores in any order.
+        several with the same ``inputs``. A Prediction is drawn as by ``Prediction.plot``. An array
+        contains scores in any order.
     mean : array of shape (n,), for an array only
         Probability at each score.
     lower, upper : array of shape (n,), optional, for an array only
@@ -92,6 +94,10 @@ def curve(
     >>> ax.lines[0].get_xdata().tolist()
     [0.0, 1.0, 2.0]
     """
+    if isinstance(x, Prediction):
+        if any(part is not None for part in (mean, lower, upper, scores)):
+            raise ValueError("mean, lower, upper and scores must be left out for a Prediction")
+        return x.plot(level=level, ax=ax, label=label)
     if is_fitted(x) or isinstance(x, Mapping):
         if not (mean is None and lower is None and upper is None):
             raise ValueError("mean, lower and upper must be left out where x is a calibrator")

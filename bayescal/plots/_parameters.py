@@ -9,6 +9,8 @@ import numpy as np
 
 from bayescal.data.checks import check_finite, check_level
 from bayescal.inference.parameters import ParameterPosterior
+from bayescal.inference.result import Posterior
+from bayescal.plots._inputs import Predictor
 from bayescal.plots.style import COLORS, gray, literal, literal_options, new_axes, tidy
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ _ROW, _IMAGE, _GAP = 0.2, 2.6, 0.75
 
 
 def parameters(
-    posterior: ParameterPosterior,
+    posterior: ParameterPosterior | Posterior | Predictor,
     names: Sequence[str] | None = None,
     level: float = 0.9,
     ax: Axes | None = None,
@@ -41,9 +43,9 @@ def parameters(
 
     Parameters
     ----------
-    posterior : ParameterPosterior
+    posterior : ParameterPosterior, fitted calibrator or Posterior
         The attribute ``posterior_`` of a calibrator that was fitted with ``inference="laplace"`` or
-        ``"nuts"``.
+        ``"nuts"``, or the calibrator; or the posterior of a generative model.
     names : sequence of str, optional
         Parameters to draw, in this order; by default all.
     level : float, default 0.9
@@ -60,7 +62,7 @@ def parameters(
     Raises
     ------
     TypeError
-        If ``posterior`` is not a ``ParameterPosterior``.
+        If ``posterior`` is none of these, or a calibrator without a posterior.
     ValueError
         For a level outside (0, 1), a name that is not a parameter, no names, parameters with more
         than two axes, or draws that are not finite.
@@ -83,8 +85,15 @@ def parameters(
     >>> [text.get_text() for text in ax.get_yticklabels()]
     ['a', 'b', 'c']
     """
+    given = type(posterior).__name__
+    if isinstance(posterior, Posterior):
+        posterior = posterior.parameter_posterior()
+    posterior = getattr(posterior, "posterior_", posterior)
     if not isinstance(posterior, ParameterPosterior):
-        raise TypeError(f"posterior must be a ParameterPosterior, got {type(posterior).__name__}")
+        raise TypeError(
+            "posterior must be a ParameterPosterior, a Posterior, or a calibrator that was fitted "
+            f"with inference='laplace' or 'nuts', got {given}"
+        )
     level = check_level(level)
     draws = _chosen(posterior.draws, names)
     rows = {name: value for name, value in draws.items() if not _is_image(value)}

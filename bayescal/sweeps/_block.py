@@ -16,7 +16,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
 from bayescal.data.predictions import Predictions
-from bayescal.metrics.registry import METRICS, OTHER_NAMES, Choices, find_metric
+from bayescal.metrics.registry import METRICS, OTHER_NAMES, Choices, did_you_mean, find_metric
 from bayescal.metrics.sums import Metric, compute
 from bayescal.sweeps._cells import Cell, draw_block, fold_in_text, keys_of
 from bayescal.sweeps._methods import Recipe
@@ -90,7 +90,8 @@ def make_metric(name: str, options: Mapping[str, object]) -> Metric:
         name, options = find_metric(name, options)
     able = [key for key, entry in METRICS.items() if entry.make and "binary" in entry.shapes]
     if name not in able:
-        raise ValueError(f"metrics must be among {', '.join(able)}, got {name!r}")
+        hint = did_you_mean(name)
+        raise ValueError(f"metrics must be among {', '.join(able)}, got {name!r}{hint}")
     make = METRICS[name].make
     assert make is not None
     return make(None, **options)

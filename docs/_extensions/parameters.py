@@ -1,6 +1,7 @@
-"""Parameters of classes, complete: those that are inherited too, and their defaults.
+"""Parameters and attributes of classes, complete: also inherited ones, and defaults of parameters.
 
-Docstrings list what a class adds. The page of a class lists all that its constructor accepts.
+Docstrings list what a class adds. The page of a class lists all that its constructor accepts, and
+the attributes that its base classes describe.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import inspect
 import re
 from typing import Any, NamedTuple
 
-SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=^\w[^\n]*\n-{3,}$|\Z)", re.DOTALL | re.MULTILINE)
+SECTION = r"^{}\n-+\n(.*?)(?=^\w[^\n]*\n-{{3,}}$|\Z)"
 FIRST_SECTION = re.compile(r"^\w[^\n]*\n-{3,}$", re.MULTILINE)
 ENTRY = re.compile(r"^(\S[^\n]*?) : ([^\n]*)\n((?:[ ]+[^\n]*\n|\n)*)", re.MULTILINE)
 
@@ -30,9 +31,13 @@ class Entry(NamedTuple):
         return f"{self.names} : {kind}\n{self.text.rstrip()}\n"
 
 
-def entries(doc: str) -> list[Entry]:
-    """Return the entries of a docstring's section of parameters."""
-    found = SECTION.search(doc)
+def _section(doc: str, title: str) -> re.Match[str] | None:
+    return re.search(SECTION.format(title), doc, re.DOTALL | re.MULTILINE)
+
+
+def entries(doc: str, title: str = "Parameters") -> list[Entry]:
+    """Return the entries of a section of a docstring."""
+    found = _section(doc, title)
     return [Entry(*match) for match in ENTRY.findall(found[1] + "\n")] if found else []
 
 
@@ -59,13 +64,35 @@ def complete(cls: type, doc: str) -> str:
             if texts:
                 own.append(Entry(name, texts[0].type, texts[0].text))
                 break
-    section = "Parameters\n----------\n" + "".join(e.lines(defaults) for e in own) + "\n"
+    if own:
+        section = "Parameters\n----------\n" + "".join(e.lines(defaults) for e in own) + "\n"
+        if found := _section(doc, "Parameters"):
+            doc = doc[: found.start()] + section + doc[found.end() :]
+        else:
+            start = match.start() if (match := FIRST_SECTION.search(doc)) else len(doc)
+            doc = doc[:start] + section + doc[start:]
+    return _with_attributes(cls, doc)
+
+
+def _with_attributes(cls: type, doc: str) -> str:
+    """Return a docstring with the attributes that base classes describe."""
+    own = entries(doc, "Attributes")
+    named = {name for entry in own for name in entry.names.split(", ")}
+    for base in cls.__mro__[1:]:
+        if not base.__module__.startswith("bayescal."):
+            continue
+        for entry in entries(inspect.cleandoc(vars(base).get("__doc__") or ""), "Attributes"):
+            names = [name for name in entry.names.split(", ") if name not in named]
+            if names:
+                own.append(entry._replace(names=", ".join(names)))
+                named.update(names)
     if not own:
         return doc
-    if found := SECTION.search(doc):
+    section = "Attributes\n----------\n" + "".join(entry.lines({}) for entry in own) + "\n"
+    if found := _section(doc, "Attributes"):
         return doc[: found.start()] + section + doc[found.end() :]
-    start = match.start() if (match := FIRST_SECTION.search(doc)) else len(doc)
-    return doc[:start] + section + doc[start:]
+    end = found.end() if (found := _section(doc, "Parameters")) else len(doc)
+    return f"{doc[:end]}{section}{doc[end:]}"
 
 
 def complete_lines(app: Any, what: str, name: str, value: Any, *rest: Any) -> None:

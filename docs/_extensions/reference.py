@@ -9,9 +9,11 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -65,7 +67,7 @@ INHERITED = ("fit", "predict_proba", "predict", "predict_interval", "as_function
 
 def names_of(module: ModuleType) -> list[str]:
     """Return the public names of a module of users', those of modules within it dotted."""
-    listed = getattr(module, "__all__", None) or dir(module)
+    listed = getattr(module, "__all__", dir(module))
     found = []
     for name in sorted(listed):
         value = getattr(module, name)
@@ -146,12 +148,34 @@ def _is_method(value: Any) -> bool:
     return inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
 
 
+@cache
+def _guides() -> dict[str, str]:
+    """Return the texts of the guides by name, in the order of their index."""
+    entries = re.findall(r"^- \[.*?\]\(\.\./([\w-]+)\.md\)", _read("guides/index"), re.MULTILINE)
+    return {entry: _read(entry) for entry in entries}
+
+
+def _read(name: str) -> str:
+    return (Path(__file__).parents[1] / f"{name}.md").read_text("utf-8")
+
+
+def guides_of(name: str) -> list[str]:
+    """Return the guides that use a public name in code most often, at most three."""
+    short = name.rpartition(".")[2]
+    used = re.compile(rf"(?:\bbc\.|`){re.escape(name)}\b|`{short}`")
+    counts = {guide: len(used.findall(text)) for guide, text in _guides().items()}
+    return sorted((guide for guide in counts if counts[guide]), key=lambda g: -counts[g])[:3]
+
+
 def page(name: str) -> str:
     """Return the page of one public name."""
     value = value_of(name)
     kind = "automodule" if _is_module(value) else "autofunction"
     kind = "autoclass" if inspect.isclass(value) else kind
-    lines = [name, "=" * len(name), "", f".. currentmodule:: bayescal{_parent(name)}", ""]
+    lines = [name, "=" * len(name), ""]
+    if guides := guides_of(name):
+        lines += [f"Guides: {', '.join(f':doc:`/{guide}`' for guide in guides)}", ""]
+    lines += [f".. currentmodule:: bayescal{_parent(name)}", ""]
     lines += [f".. {kind}:: bayescal.{name}"]
     if inspect.isclass(value) and (listed := members(value)):
         lines += [f"   :members: {', '.join(listed)}"]

@@ -154,6 +154,23 @@ def test_labels_names_and_columns():
         fitted.predict_proba(P, frame.rename(columns={"a": "d"}))
 
 
+def test_text_names_the_group_of_each_row(tmp_path):
+    names = np.array(["north", "south", "west"])[np.arange(len(P)) % 3]
+    columns = pd.get_dummies(pd.Series(names))
+    fitted = bc.Multicalibration(bins=5).fit(P, Y, names)
+    expected = bc.Multicalibration(bins=5).fit(P, Y, columns)
+    assert fitted.groups_ == expected.groups_ == ["north", "south", "west"]
+    bc.save(fitted, tmp_path / "m.safetensors")
+    for own in (fitted, bc.load(tmp_path / "m.safetensors")):
+        probs = own.predict_proba(P[:4], ["west", "north", "south", "overseas"])
+        frame = columns.iloc[[2, 0, 1, 0]].copy()
+        frame.iloc[3] = False
+        np.testing.assert_allclose(probs, expected.predict_proba(P[:4], frame), rtol=1e-12)
+    plain = bc.Multicalibration(bins=5).fit(P, Y, columns.to_numpy())
+    with pytest.raises(ValueError, match="3 columns as in the fit, got one name for a row"):
+        plain.predict_proba(P, names)
+
+
 def test_numbers_are_names_too():
     frame = pd.DataFrame(GROUPS, columns=pd.Index([0, 1, 2]))
     fitted = bc.Multicalibration().fit(P, Y, frame)

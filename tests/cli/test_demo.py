@@ -8,6 +8,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
+import bayescal as bc
 from bayescal import metrics
 from bayescal.cli import _demo, app
 
@@ -34,6 +35,16 @@ def test_demo_prints_the_metrics_and_draws(tmp_path: Path, monkeypatch: pytest.M
     best = min(float(rows[name][0]) for name in ("Auto", "Beta", "posterior"))
     assert best < values[0]
     assert "reliability diagram" in result.stdout
+
+
+def test_the_drawn_curve_is_nearer_to_the_diagonal_after_calibration() -> None:
+    scores = _demo._svm_scores(0)
+    auto = bc.Auto(inputs="logits").fit(scores.calibration, scores.calibration_labels)
+    before, after = (
+        metrics.ece(p, scores.test_labels, bins=_demo._DRAWN_BINS, binning="equal_mass")
+        for p in (1 / (1 + np.exp(-scores.test)), auto.predict_proba(scores.test)[:, 1])
+    )
+    assert after < 0.8 * before
 
 
 def test_demo_parts_are_disjoint_stratified_and_seeded() -> None:

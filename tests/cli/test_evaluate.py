@@ -345,3 +345,72 @@ def test_subgroups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Subgroup column: race" in printed and "By subgroup" in printed
     assert "<h2>Subgroups</h2>" in Path("page.html").read_text("utf-8")
     check_error(run(*how[:-1], "rac"), "no column named 'rac' (--by)")
+
+
+def fit(file: str, *line: str) -> None:
+    done = CliRunner().invoke(app, ["fit", file, "--out", "fitted.safetensors", *line])
+    assert done.exit_code == 0, done.stderr
+
+
+CALIBRATED = "--label", "y", "--calibrator", "fitted.safetensors"
+
+
+@pytest.mark.parametrize("inputs", ["probs", "logits", "scores"])
+def test_a_calibrator_is_compared_with_its_columns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, inputs: str
+) -> None:
+    p, y = binary()
+    s = p if inputs == "probs" else 2 * np.log(p / (1 - p))
+    labels = np.where(y == 1, "yes", "no")
+    write(Path("fit.csv"), ["id", "s", "y"], [range(40), s[:40], labels[:40]])
+    write(Path("test.csv"), ["y", "id", "s"], [labels[40:], range(40), s[40:]])
+    fit("fit.csv", "--label", "y", "--columns", "s", "--inputs", inputs, "--method", "logistic")
+    fitted = bayescal.Logistic(inputs=inputs).fit(s[:40], labels[:40])
+    expected = bayescal.metrics.log_loss(fitted.predict_proba(s[40:]), labels[40:])
+    for large in (False, True):
+        if large:
+            monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
+        found = losses(numbers("test.csv", *CALIBRATED))
+        assert [*found] == (["calibrated"] if inputs == "scores" else ["raw", "calibrated"])
+        assert found["calibrated"] == pytest.approx(expected, rel=1e-6)
+    if inputs != "scores":
+        raw = bayescal.metrics.log_loss(s[40:], labels[40:], inputs=inputs)
+        assert found["raw"] == pytest.approx(raw)
+    about = run("test.csv", *CALIBRATED, "--html", "page.html").stdout
+    assert "Model calibrated: fitted.safetensors applied to s" in about
+    assert ("s is" in about.partition("Model calibrated")[0]) == (inputs != "scores")
+
+
+def test_a_calibrator_of_several_classes_with_missing_rows(folder: Path) -> None:
+    probs, y = several()
+    names = np.array(NAMES)[y]
+    shuffled = [names, probs[:, 2], probs[:, 0], probs[:, 1]]
+    head = ["y", "p_cedar", "p_ash", "p_birch"]
+    write(Path("fit.csv"), head, shuffled)
+    fit("fit.csv", "--label", "y")
+    found = losses(numbers("fit.csv", *CALIBRATED))
+    fitted = bayescal.Auto().fit(probs, names)
+    calibrated = fitted.predict_proba(probs)
+    assert found["raw"] == pytest.approx(bayescal.metrics.log_loss(probs, names))
+    assert found["calibrated"] == pytest.approx(
+        bayescal.metrics.log_loss(calibrated, names), rel=1e-6
+    )
+    text = Path("fit.csv").read_text().splitlines()
+    text[3] = text[3].rpartition(",")[0] + ","
+    Path("miss.csv").write_text("\n".join(text))
+    part = losses(numbers("miss.csv", *CALIBRATED, "--skip-missing"))
+    kept = np.arange(len(y)) != 2
+    expected = bayescal.metrics.log_loss(calibrated[kept], names[kept])
+    assert part["calibrated"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_options_that_contradict_a_calibrator(folder: Path) -> None:
+    p, y = binary()
+    write(Path("d.csv"), ["y", "p"], [y, p])
+    fit("d.csv", "--label", "y")
+    check_error(run("d.csv", *CALIBRATED, "--inputs", "logits"), "as in the fit of --calibrator")
+    check_error(run("d.csv", *CALIBRATED, "--classes", "0,1"), "--classes must be left out")
+    check_error(run("d.csv", *CALIBRATED, "--model", "raw=p"), "names other than raw, calibrated")
+    check_error(run("d.csv", *CALIBRATED[:3], "d.csv"), "written by bayescal.save")
+    both = losses(numbers("d.csv", *CALIBRATED, "--model", "other=p"))
+    assert [*both] == ["raw", "calibrated", "other"] and both["raw"] == both["other"]

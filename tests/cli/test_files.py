@@ -52,7 +52,10 @@ def test_columns_are_read(write: Callable, content: str | bytes) -> None:
         ("", "the file must not be empty"),
         ("\n\n", "the file must not be empty"),
         ("y,s\n", "the file must have rows below its header"),
-        ("y,s\n0,1\n1\n", "every row must have 2 cells as the header has, got 1 in row 2 (line 3)"),
+        (
+            "y,s\n0,1\n1\n",
+            "every row must have as many cells as the header, 2, got 1 in row 2 (line 3)",
+        ),
         ('y,s\n0,"1\n', "not a CSV file: unexpected end of data"),
         (
             b"\x89PNG\r\n\x1a\n\0\0",

@@ -582,7 +582,7 @@ def test_missing_predictions_are_skipped(tmp_path: Path, reader: str, form: str)
     check_error("in row 4", "evaluate", *line, *models)
     known = data.dropna()
     result = run("evaluate", *line, *models, skip, "--replicates", 20, "--json", "-")
-    assert "5 of 400 rows lack predictions and are left out" in result.stderr
+    assert "rows without predictions, left out: 5 of 400" in result.stderr
     found = json.loads(result.stdout)
     for name in ("p", "q"):
         expected = bc.metrics.log_loss(known[name].to_numpy(), known["truth"].to_numpy())
@@ -590,10 +590,10 @@ def test_missing_predictions_are_skipped(tmp_path: Path, reader: str, form: str)
         assert value == pytest.approx(expected, rel=1e-9)
     model, out = tmp_path / "m.safetensors", tmp_path / f"out.{form}"
     fit = ["fit", *line, "--columns", "p", "--method", "beta", "--out", model]
-    assert "4 of 400 rows lack predictions" in run(*fit, skip).stderr
+    assert "rows without predictions, left out: 4 of 400" in run(*fit, skip).stderr
     apply = ["apply", model, file, "--out", out]
     check_error("in row 4", *apply)
-    assert "4 rows without scores got empty cells" in run(*apply, skip).stderr
+    assert "rows without scores, which got empty cells: 4" in run(*apply, skip).stderr
     read = {"csv": pd.read_csv, "jsonl": partial(pd.read_json, lines=True)}
     probs = read.get(form, pd.read_parquet)(out)["calibrated_wéi"].to_numpy(float)
     p, y = data["p"].to_numpy(), data["truth"].to_numpy()

@@ -425,13 +425,13 @@ def test_the_check_passes_other_shares_and_fails_other_scores() -> None:
         shift = bc.PriorShift(calibrator).fit(draw(2000, 0.1, 1)[0])
     assert not single(shift).fails
     assert "may be a mixture" in str(shift.check_)
-    with pytest.warns(bc.AccuracyWarning, match="no mixture"):
+    with pytest.warns(bc.AccuracyWarning, match="not a mixture"):
         shift = bc.PriorShift(calibrator).fit(draw(2000, 0.5, 1, width=0.3)[0])
     assert single(shift).fails
     many = bc.Temperature(inputs="logits").fit(*draw_many(2000, np.full(4, 0.25), 0))
     shifted = draw_many(2000, np.array([0.7, 0.1, 0.1, 0.1]), 1)[0]
     assert not single(bc.PriorShift(many).fit(shifted)).fails
-    with pytest.warns(bc.AccuracyWarning, match="no mixture"):
+    with pytest.warns(bc.AccuracyWarning, match="not a mixture"):
         bc.PriorShift(many).fit(shifted / 3)
     plain = bc.PriorShift(calibration_shares=0.5).fit([0.2, 0.3])
     with pytest.raises(AttributeError, match="check_ needs"):
@@ -517,7 +517,7 @@ def test_blocks_equal_all_rows(k: int, weighting: str) -> None:
     np.testing.assert_array_equal(found, blocks.predict_proba(scores))
 
 
-@pytest.mark.filterwarnings("ignore:The scores are no mixture")
+@pytest.mark.filterwarnings("ignore:The scores are not a mixture")
 @pytest.mark.parametrize("zeros", [False, True])
 def test_blocks_of_many_rows_are_merged_in_cells(zeros: bool) -> None:
     calibrator: Any = (bc.Isotonic if zeros else bc.Beta)(inputs="logits").fit(*draw(500, 0.5, 1))

@@ -154,7 +154,7 @@ def test_p_values_are_uniform_where_predictions_are_calibrated() -> None:
 
 def test_what_is_wrong_is_said() -> None:
     p, y = binary(200)
-    with pytest.raises(ValueError, match="y must be given, but for Blocks"):
+    with pytest.raises(ValueError, match="y must be given, except for Blocks"):
         bc.evaluate(p)
     with pytest.raises(ValueError, match="y and weights must be left out"):
         bc.evaluate(cut(p, y), y)

@@ -141,7 +141,7 @@ def test_names_are_text(pages: dict[str, str]) -> None:
     assert any(EVIL in (a.get("aria-label") or "") for a in three.all("svg"))
 
 
-def test_both_themes_have_all_colours(pages: dict[str, str]) -> None:
+def test_both_themes_have_all_colors(pages: dict[str, str]) -> None:
     (style,) = Page(pages["one"]).text("style")
     blocks = re.findall(r":root[^{]*\{([^}]*)\}", style)
     names = [set(re.findall(r"(--[\w-]+):", block)) for block in blocks]
@@ -230,7 +230,7 @@ def test_many_cases_make_a_small_page() -> None:
     assert len(found.to_html()) < 500_000
 
 
-def test_colours_are_those_of_the_theme() -> None:
+def test_colors_are_those_of_the_theme() -> None:
     assert _svg.theme_color("#0072b2") == "var(--series-0)"
     assert _svg.theme_color("#0072b2", 9) == "var(--series-2)"
     assert _svg.theme_color("#D55E00", 1) == "var(--series-2)"
@@ -240,7 +240,7 @@ def test_colours_are_those_of_the_theme() -> None:
     assert _svg.theme_color("#123456") == "#123456"
 
 
-def test_figures_have_no_colours_of_their_own(pages: dict[str, str]) -> None:
+def test_figures_have_no_colors_of_their_own(pages: dict[str, str]) -> None:
     for name in ("one", "three", "five"):
         drawn = re.findall(r"<svg.*?</svg>", pages[name], re.DOTALL)
         assert not [color for svg in drawn for color in re.findall(r":\s*#[0-9a-f]{6}", svg)]

@@ -1,6 +1,7 @@
 """Calibration errors of groups, beside loops over their cases."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -80,14 +81,28 @@ def test_names():
     assert found.groups == ["a", "b"] and found.errors[1] == plain.errors[0]
 
 
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pd.Categorical, pd.array])
+def test_text_names_the_group_of_each_row(kind: Any) -> None:
+    names = np.where(GROUPS[:, 0], "b", "a")
+    found = multicalibration_error(P, Y, kind(names.tolist()))
+    columns = multicalibration_error(P, Y, pd.get_dummies(pd.Series(names)))
+    assert found.groups == columns.groups == ["a", "b"]
+    np.testing.assert_array_equal(found.errors, columns.errors)
+
+
 @pytest.mark.parametrize(
     ("groups", "error", "message"),
     [
-        (GROUPS[:, 0], ValueError, r"groups must have shape \(n, g\), .* got \(300,\); of labels"),
+        (
+            GROUPS[:, 0],
+            ValueError,
+            r"groups must have shape \(n, g\), .* got \(300,\); make columns",
+        ),
         (GROUPS[:, :0], ValueError, r"groups must have shape \(n, g\), .* got \(300, 0\)"),
         (GROUPS[:-1], ValueError, "groups must have 300 rows to match probs, got 299"),
-        (GROUPS * 2, ValueError, "groups must hold only True and False, got 2; of labels"),
+        (GROUPS * 2, ValueError, "groups must hold only True and False, got 2; make columns"),
         (np.where(GROUPS, np.nan, 0), ValueError, "groups must be finite, got NaN"),
+        (["a"] * 299, ValueError, "groups must have 300 rows to match probs, got 299"),
         (GROUPS.astype(str), TypeError, "groups must be numeric, .*get_dummies"),
         (GROUPS[:, 3:], ValueError, "groups must hold a case of positive weight"),
     ],

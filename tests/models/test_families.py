@@ -362,7 +362,7 @@ def test_joint_prior_predicts_like_the_same_independent_priors() -> None:
     assert (np.abs(one.probs - other.probs) < 4 * np.hypot(one.mcse, other.mcse)).all()
 
 
-def test_joint_prior_with_a_latent_centre() -> None:
+def test_joint_prior_with_a_latent_center() -> None:
     """Means around a common center are jointly normal: the evidence is a normal density."""
     x, y = np.array([-1.2, -0.5, 0.7, 1.9]), np.array([0, 0, 1, 1])
     spread = 2.0

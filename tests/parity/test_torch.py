@@ -106,6 +106,21 @@ def test_a_temperature_of_tokens_is_that_of_their_minimizer() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_batches_of_a_loader_are_blocks() -> None:
+    import torch
+
+    z, y = make()
+    rows = torch.utils.data.TensorDataset(z, y)
+    blocks = bc.Blocks(torch.utils.data.DataLoader(rows, batch_size=90))
+    fitted = bc.Temperature(inputs="logits").fit(blocks)
+    whole = bc.Temperature(inputs="logits").fit(z, y)
+    assert fitted.temperature_ == pytest.approx(whole.temperature_, rel=1e-6)
+    error = bc.metrics.report(blocks, inputs="logits").intervals
+    assert error and bc.metrics.log_loss(blocks, inputs="logits") == pytest.approx(
+        bc.metrics.log_loss(z, y, inputs="logits")
+    )
+
+
 class TestModule:
     @pytest.mark.parametrize(
         "calibrator",
@@ -149,6 +164,47 @@ class TestModule:
         away = module.to("meta")
         assert {own.device.type for own in away.buffers()} == {"meta"}
         assert away(z.to("meta")).shape == z.shape
+
+    @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+    def test_it_is_trained_further(self, kind: str) -> None:
+        import torch
+
+        z, y = make()
+        fitted = bc.Temperature(inputs="logits").fit(z.double(), y)
+        module = fitted.as_function().as_module(trainable=True)
+        assert [name for name, _ in module.named_parameters()] == ["theta"]
+        # Logits of half the size have half the temperature.
+        rows, labels = (0.5 * z).to(getattr(torch, kind)), torch.as_tensor(y).long()
+        optimizer = torch.optim.LBFGS(
+            module.parameters(), max_iter=50, line_search_fn="strong_wolfe"
+        )
+
+        def loss() -> Any:
+            optimizer.zero_grad()
+            value = torch.nn.functional.nll_loss(module(rows).float().log(), labels)
+            value.backward()
+            return value
+
+        optimizer.step(loss)
+        assert 1 / module.theta.item() == pytest.approx(fitted.temperature_ / 2, rel=0.02)
+        state = module.state_dict()
+        again = fitted.as_function().as_module(trainable=True)
+        again.load_state_dict(state)
+        assert torch.equal(again(rows), module(rows))
+
+    def test_only_coefficients_are_trained(self) -> None:
+        z, y = make()
+        module = bc.Auto(inputs="logits").fit(z, y).as_function().as_module(trainable=True)
+        z = z[:5].clone()
+        module(z)[:, 0].sum().backward()
+        names = [name for name, _ in module.named_parameters()]
+        assert names and all(name.startswith("0__theta_") for name in names)
+        assert all(parameter.grad is not None for parameter in module.parameters())
+        binary = np.linspace(0.1, 0.9, 400), np.arange(400) * 7 % 10 < np.arange(400) / 40
+        bands = bc.Beta(inference="laplace", random_state=0).fit(*binary)
+        for calibrator in (bc.Isotonic().fit(*binary), bands):
+            with pytest.raises(ValueError, match="only maps with coefficients"):
+                calibrator.as_function().as_module(trainable=True)
 
     def test_gradients_pass_through_it(self) -> None:
         z, y = make()

@@ -89,7 +89,7 @@ def test_very_many_rows() -> None:
 @pytest.mark.parametrize(
     ("given", "options", "error", "message"),
     [
-        ({"a": 1.0}, {}, TypeError, "posterior must be a ParameterPosterior, got dict"),
+        ({"a": 1.0}, {}, TypeError, "posterior must be a ParameterPosterior, .* got dict"),
         (posterior(a=normal(0.0)), {"level": 0}, ValueError, "level must lie strictly between"),
         (posterior(a=normal(0.0)), {"names": ["b"]}, ValueError, "among 'a', got 'b'"),
         (posterior(a=normal(0.0)), {"names": []}, ValueError, "names must not be empty"),

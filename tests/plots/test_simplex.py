@@ -60,7 +60,7 @@ def test_arrows_differ_from_what_they_lie_on() -> None:
     assert 0 < light < 21
 
 
-def test_colours_are_the_total_variation() -> None:
+def test_colors_are_the_total_variation() -> None:
     ax = plots.simplex(halved)
     shade = ax.collections[0]
     # Nearly from a corner: (1, 0, 0) to (2, 1/2, 1/2) / 3 is a third.

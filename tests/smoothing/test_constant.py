@@ -98,8 +98,8 @@ def test_rows_sum_to_one_and_keep_the_class(classes: int, smooth: float, seed: i
     assert (found >= 0).all()
     if smooth < 0.999:
         np.testing.assert_array_equal(found.argmax(axis=1), y)
-    relabelled = smoothing.constant_targets((y + 1) % classes, smooth, classes)
-    np.testing.assert_array_equal(relabelled, np.roll(found, 1, axis=1))
+    relabeled = smoothing.constant_targets((y + 1) % classes, smooth, classes)
+    np.testing.assert_array_equal(relabeled, np.roll(found, 1, axis=1))
 
 
 # --- what goes in -------------------------------------------------------------------------------

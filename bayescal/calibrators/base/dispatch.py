@@ -206,14 +206,16 @@ def dispatched(method: Method) -> Method:
         try:
             return answer(self, *args, **options)
         except (TypeError, ValueError) as error:
-            _explain(error, name, first, *args, *options.values())
+            _explain(error, self, name, first, *args, *options.values())
             raise
 
     return cast("Method", run)
 
 
-def _explain(error: Exception, name: str, first: str, x: object, *others: object) -> None:
-    """Raise a more helpful error if arguments are traced by JAX or exchanged."""
+def _explain(
+    error: Exception, estimator: object, name: str, first: str, x: object, *others: object
+) -> None:
+    """Raise a more helpful error if arguments are traced, exchanged or of truncated logits."""
     if is_traced(x) or any(map(is_traced, others)):
         raise TypeError(
             f"{first} must be an array with known values, got one that JAX traces: call {name} "
@@ -222,6 +224,14 @@ def _explain(error: Exception, name: str, first: str, x: object, *others: object
     if name == "fit" and first == "scores" and others and are_exchanged(x, others[0]):
         raise ValueError(
             "scores must come first, then y: fit(scores, y); got labels, then probabilities"
+        ) from error
+    inputs = getattr(estimator, "inputs", "top_logits")
+    truncated = isinstance(x, tuple) and [np.ndim(part) for part in x] in ([2, 2], [2, 2, 1])
+    if first == "scores" and truncated and inputs != "top_logits":
+        raise ValueError(
+            f"scores must be one array for inputs={inputs!r}, got a tuple; for the largest logits "
+            "of each row use Temperature or Vector with inputs='top_logits' and classes=k, and for "
+            "log probabilities of an API make scores by bayescal.top_logprobs(indices, logprobs)"
         ) from error
 
 

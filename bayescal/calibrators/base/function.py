@@ -105,7 +105,7 @@ class PredictFunction:
         with quiet if on_host(values) else nullcontext():
             return function(self._at(namespace(values), values), values)
 
-    def as_module(self, dtype: Any = None) -> Any:
+    def as_module(self, dtype: Any = None, *, trainable: bool = False) -> Any:
         """Return the function as a ``torch.nn.Module``, whose arrays are buffers.
 
         The buffers move with the model that contains the module (``.to(device)``), and belong to
@@ -115,19 +115,26 @@ class PredictFunction:
         ----------
         dtype : torch.dtype, optional
             Type of the buffers, by default ``torch.get_default_dtype()``.
+        trainable : bool
+            Whether the coefficients are parameters, which an optimizer trains further, alone or
+            with the network before them: ``theta``, the numbers by which the map computes, such as
+            the inverse of the temperature. Other buffers, such as ``temperature``, then keep the
+            values of the fit.
 
         Returns
         -------
         torch.nn.Module
-            ``module(scores)`` equals ``f(scores)``. Buffers are not parameters, so the module is
-            not trained further.
+            ``module(scores)`` equals ``f(scores)``.
 
         Raises
         ------
         ImportError
             If PyTorch is missing.
+        ValueError
+            If ``trainable`` is set for a map without coefficients, such as ``Isotonic``, or for
+            the average over a posterior.
         """
-        return as_module(self, dtype)
+        return as_module(self, dtype, trainable)
 
     @property
     def arrays(self) -> Tree:
@@ -315,6 +322,8 @@ def _frozen(constants: Tree) -> Hashable:
 
 
 def _move(array: AnyArray, xp: Namespace | ModuleType, dtype: object, device: object) -> AnyArray:
+    if getattr(array, "requires_grad", False):
+        return array.to(device=device, dtype=dtype)  # torch.asarray may detach it
     kind = xp if not on_host(array) else np
     if kind.isdtype(array.dtype, "real floating"):
         return xp.asarray(array, dtype=dtype, device=device)

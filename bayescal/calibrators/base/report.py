@@ -125,14 +125,14 @@ class Report:
             mean = f"{self.log_loss:.4f} ± {self.log_loss_error:.4f}"
             lines.append(f"{kind} log loss{sample}: {mean}")
         if self.gain is not None:
-            verdict = "in sample: new rows gain less"
+            verdict = " in sample; expect less on new rows"
             if not self.in_sample:
-                verdict = "whether it helps is not clear"
+                verdict = ": whether it helps is not clear"
                 if self.helps or self.hurts:
-                    verdict = "it helps" if self.helps else "it hurts"
+                    verdict = ": it helps" if self.helps else ": it hurts"
             lines.append(
                 f"uncalibrated: {self.uncalibrated:.4f}; gain {self.gain:+.4f} ± "
-                f"{self.gain_error:.4f}: {verdict}"
+                f"{self.gain_error:.4f}{verdict}"
             )
         return "\n".join(lines)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -18,9 +18,9 @@ def _class() -> type:
     import torch  # pyright: ignore[reportMissingImports]
 
     class CalibratorModule(torch.nn.Module):
-        """A module whose buffers are the arrays of a ``PredictFunction``."""
+        """A module whose buffers, and parameters, are the arrays of a ``PredictFunction``."""
 
-        def __init__(self, function: Any, dtype: Any) -> None:
+        def __init__(self, function: Any, dtype: Any, trained: Container[str]) -> None:
             super().__init__()
             self.function = function.with_arrays({})
             self.empty = {}
@@ -28,7 +28,9 @@ def _class() -> type:
                 kind = dtype if values.dtype.kind == "f" else None
                 array = torch.tensor(values, dtype=kind).contiguous()
                 # Exported programs cannot contain empty buffers.
-                if values.size:
+                if name in trained:
+                    self.register_parameter(name, torch.nn.Parameter(array))
+                elif values.size:
                     self.register_buffer(name, array)
                 else:
                     self.empty[name] = array
@@ -37,7 +39,8 @@ def _class() -> type:
             """Return calibrated probabilities."""
             arrays = {}
             moved = {name: array.to(scores.device) for name, array in self.empty.items()}
-            for name, array in (*self.named_buffers(), *moved.items()):
+            held = *self.named_buffers(), *self.named_parameters()
+            for name, array in (*held, *moved.items()):
                 *path, last = name.split(_SEPARATOR)
                 branch = arrays
                 for part in path:
@@ -55,13 +58,24 @@ def _class() -> type:
     return CalibratorModule
 
 
-def as_module(function: object, dtype: object = None) -> Any:
-    """Make a module with buffers of the type ``dtype``, by default PyTorch's default."""
+def as_module(function: Any, dtype: object = None, trainable: bool = False) -> Any:
+    """Make a module with arrays of the type ``dtype``, by default PyTorch's default."""
     try:
         import torch  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError(f"as_module needs PyTorch: pip install torch ({error})") from error
-    return _class()(function, torch.get_default_dtype() if dtype is None else dtype)
+    trained: set[str] = set()
+    if trainable:
+        last = {name: name.split(_SEPARATOR)[-1] for name, _ in _flat(function.arrays)}
+        if not any(entry == "theta_draws" for entry in last.values()):
+            trained = {name for name, entry in last.items() if entry.partition("_")[0] == "theta"}
+        if not trained:
+            raise ValueError(
+                f"trainable must be False for {function!r}: only maps with coefficients can be "
+                "trained, such as Temperature, Vector, Matrix, Logistic and Beta with "
+                "inference='map'"
+            )
+    return _class()(function, torch.get_default_dtype() if dtype is None else dtype, trained)
 
 
 def _flat(arrays: Mapping[str, AnyArray], before: str = "") -> Iterator[tuple[str, AnyArray]]:

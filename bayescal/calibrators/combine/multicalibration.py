@@ -168,8 +168,8 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
         y : array-like of shape (n,)
             Labels, of any two values.
         groups : array-like or data frame of shape (n, g)
-            True (or 1) if a row belongs to a group. ``pandas.get_dummies`` makes such columns from
-            one label per row.
+            True (or 1) if a row belongs to a group. Or text (n,), the name of the group of each
+            row.
         sample_weight : array-like of shape (n,), optional
             Non-negative; an integer weight equals repeated rows. Weights that are not integers are
             scaled to the effective number of rows.
@@ -229,7 +229,8 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
         ----------
         probs : array-like of shape (m,) or (m, 2)
         groups : array-like or data frame of shape (m, g)
-            Groups in the order of the fit; columns of data frames are matched by name.
+            Groups in the order of the fit; columns of data frames are matched by name. For text
+            (m,), rows whose name was not in the fit belong to no group.
 
         Raises
         ------

@@ -168,7 +168,11 @@ class StackedScaling(ParametricCalibrator):
 
     Attributes
     ----------
+    member_names_ : list of str
     stack_weights_ : array of shape (members,)
+        Weights of the members, in the order of their names.
+    has_interval_ : bool
+        Whether ``predict_interval`` is available.
     held_out_mean_losses_ : array of shape (members,)
         Mean log loss of each member on rows left out; not of "single".
     held_out_losses_ : array of shape (n,)

@@ -44,7 +44,7 @@ def as_predictions(
             raise TypeError("outcomes must be 'labels' for blocks, got 'fractional'")
         return PredictionBlocks(blocks, reading)
     if y is None:
-        raise ValueError("y must be given, but for Blocks, which hold labels")
+        raise ValueError("y must be given, except for Blocks, which contain labels")
     return read_arrays(probs, y, weights, reading, on_device=on_device)
 
 

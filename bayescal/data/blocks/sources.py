@@ -83,6 +83,8 @@ def read_block(
     """Compute the fingerprint of a block, which is compared, and apply a function to it."""
     try:
         given = part()
+        if isinstance(given, list) and all(hasattr(entry, "shape") for entry in given):
+            given = tuple(given)  # batches of PyTorch's DataLoader
         if not isinstance(given, tuple) or not 1 <= len(given) <= 3:
             raise TypeError(
                 "blocks must be tuples (scores, labels) or (scores, labels, weights), got "

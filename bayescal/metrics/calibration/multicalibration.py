@@ -82,8 +82,8 @@ def multicalibration_error(
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     groups : array or data frame of shape (n, g)
-        True (or 1) where a case belongs to a group. A data frame gives names. Of one label for each
-        case, ``pandas.get_dummies`` makes columns.
+        True (or 1) where a case belongs to a group. A data frame gives names. Or text (n,), the
+        name of the group of each case.
     bins, binning, kind, k, norm : optional
         As :func:`ece` has them. Bins of equal mass are those of the group.
     weights : array of shape (n,), optional

@@ -195,7 +195,10 @@ def best_threshold(
     """
     table = as_numpy(costs, "costs").astype(np.float64)
     if table.shape != (2, 2):
-        raise ValueError(f"costs must have shape (2, 2), got {table.shape}")
+        raise ValueError(
+            f"costs must have shape (2, 2), got {table.shape}; they come first: "
+            "best_threshold(costs, probs, y)"
+        )
     check_finite(table, "costs")
     alarm, miss = table[0, 1] - table[0, 0], table[1, 0] - table[1, 1]
     if alarm <= 0 or miss <= 0:

@@ -123,7 +123,7 @@ class Inception(nnx.Module):
     A 3x3 stem; two blocks whose four branches (1x1; 1x1 then 3x3; 1x1 then 5x5; a 3x3 mean then
     1x1) have ``width`` channels each; a reduction, which halves the image and doubles the channels;
     two blocks with branches of twice the width; the mean over the image; and a dense layer. All
-    convolutions are batch-normalised.
+    convolutions are batch-normalized.
 
     Parameters
     ----------

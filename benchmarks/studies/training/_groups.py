@@ -110,7 +110,7 @@ class Trainer:
             "epoch": epoch.lower(self._abstract, runs, self._shared),
         }
         if self._folder is not None:
-            # The text of a program tells networks, losses and optimisers apart.
+            # The text of a program tells networks, losses and optimizers apart.
             texts = [lowered.as_text().encode() for lowered in self._lowered.values()]
             program = digest([np.frombuffer(text, np.uint8) for text in texts])
             self._about = {**self._about, "network, loss or optimizer": program}

@@ -123,7 +123,7 @@ class MLP(nnx.Module):
 class Student(nnx.Module):
     """A shallow convolutional network of five layers, to be taught by a larger one.
 
-    Three batch-normalised 3x3 convolutions of once, twice and four times ``width`` channels, with
+    Three batch-normalized 3x3 convolutions of once, twice and four times ``width`` channels, with
     means of 2x2 pixels after the first two; the mean over the image; and two dense layers, the
     first of four times ``width``.
 

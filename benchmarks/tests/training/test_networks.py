@@ -151,7 +151,7 @@ def test_gradient_and_batches_of_convolution(x64: None) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-def test_normalisation_by_hand(x64: None) -> None:
+def test_normalization_by_hand(x64: None) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(2.0, 3.0, size=(6, 2, 3, 4))
     norm = _blocks.BatchNorm(4)

@@ -315,9 +315,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         level = check_level(level)
         table, at_zero = self.state_["share_quantiles"], self.state_["share_at_zero"]
         lower, central, upper = (
-            np.apply_along_axis(
-                lambda quantiles, at=at: np.interp(at, LEVELS, quantiles), -1, table
-            )
+            np.apply_along_axis(lambda row, at=at: np.interp(at, LEVELS, row), -1, table)
             for at in ((1 - level) / 2, (1 + level) / 2, level)
         )
         ends = np.where(at_zero, 0.0, lower), np.where(at_zero, upper, central)

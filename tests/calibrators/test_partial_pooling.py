@@ -16,13 +16,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import bayescal as bc
 from bayescal.calibrators.combine.pooling.columns import make_column
-from bayescal.calibrators.combine.pooling.effects import (
-    COMMON,
-    HALF_NORMAL,
-    fit_at,
-    fit_effects,
-    make_effects,
-)
+from bayescal.calibrators.combine.pooling.deviations import fit_effects
+from bayescal.calibrators.combine.pooling.effects import COMMON, HALF_NORMAL, fit_at, make_effects
 
 
 def simulate(n: int, groups: int, tau: float, seed: int) -> tuple[np.ndarray, ...]:

@@ -31,14 +31,8 @@ from bayescal.calibrators.combine.pooling.columns import (
     read_columns,
     same_columns,
 )
-from bayescal.calibrators.combine.pooling.effects import (
-    Effects,
-    Fit,
-    average_over_deviation,
-    fit_effects,
-    make_effects,
-    moments,
-)
+from bayescal.calibrators.combine.pooling.deviations import average_over_deviation, fit_effects
+from bayescal.calibrators.combine.pooling.effects import Effects, Fit, make_effects, moments
 from bayescal.data.checks import check_choice, check_count, check_level
 from bayescal.data.label_names import column_names, in_order
 from bayescal.data.labels import Classes, read_rows

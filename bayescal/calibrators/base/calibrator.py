@@ -95,12 +95,6 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Probabilities that replace zeros before logarithms are taken, if the method takes any.
     state_ : dict of arrays
         The fitted state.
-    report_ : Report
-        What was fitted, the number of rows, and the in-sample log loss before and after.
-    n_features_in_ : int
-        Number of columns of the scores.
-    feature_names_in_ : array of str
-        Names of the columns, if the scores of the fit were a data frame with texts as names.
     """
 
     inputs: Inputs = "probs"

@@ -75,6 +75,15 @@ class Estimator(AcceptsOtherWords):
 
     A fit keeps a sample of its rows as ``_kept_rows``, from which the report is made on request.
     Copies and files contain the finished report, but no rows.
+
+    Attributes
+    ----------
+    report_ : Report
+        What was fitted, the number of rows, and the log loss before and after.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : array of str
+        Names of the columns, if the data of the fit were a data frame with texts as names.
     """
 
     _kept_rows: KeptRows

@@ -25,7 +25,14 @@ State: TypeAlias = Tree
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
-    """A calibrator made of other calibrators, which receive its data and options."""
+    """A calibrator made of other calibrators, which receive its data and options.
+
+    Attributes
+    ----------
+    calibrators_ : list of fitted calibrators
+    status_ : str
+        "converged", or the status of the first fit that did not converge.
+    """
 
     calibrators_: list[AnyModel] = field(init=False)
     #: "converged", or the status of the first fit that did not converge.

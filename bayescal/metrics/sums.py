@@ -163,9 +163,7 @@ class BinMetric(Metric, ABC):
         """
 
     @abstractmethod
-    def finish(
-        self, sums: Float[Array, "sums cells"], ratio: Array | float | None, xp: ModuleType
-    ) -> Array:
+    def finish(self, sums: Array, ratio: Array | float | None, xp: ModuleType) -> Array:
         """Compute the metric from sums; ``ratio`` is the number of rows per unit of weight."""
 
 
@@ -407,9 +405,7 @@ def sizes(
     return xp.where(fractions > 0, effective_size(mass, squares, xp), mass)
 
 
-def _dot(
-    weights: Float[np.ndarray, " rows"], value: Shaped[np.ndarray, " rows *columns"]
-) -> Float[np.ndarray, "*columns"]:
+def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:
     """Sum values (n, ...) times weights (n,) of a block, in one thread."""
     return np.einsum("i,i...->...", weights, value)
 
@@ -424,9 +420,7 @@ def add_pieces(
         _add(row, piece, weights)
 
 
-def _add(
-    row: Float[np.ndarray, " cells"], piece: Piece, weights: Float[np.ndarray, " rows"]
-) -> None:
+def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     """Add a block's piece to a row of sums, in place."""
     cell, value = piece
     ones = are_ones(weights)

@@ -177,9 +177,7 @@ def line_value(
     return value, log_slope
 
 
-def _base_value(
-    distribution: Distribution, t: Float[jax.Array, " *points"]
-) -> tuple[Float[jax.Array, " *points"], Float[jax.Array, " *points"]]:
+def _base_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return ``line_value`` for a distribution that is not shifted or scaled."""
     support = distribution.support
     bounds = _bounds(support)
@@ -205,9 +203,7 @@ def _base_value(
     return end + sign * jnp.exp(log_distance), log_distance + log_cosh
 
 
-def _hyperbolic(
-    t: Float[jax.Array, " *points"],
-) -> tuple[Float[jax.Array, " *points"], Float[jax.Array, " *points"]]:
+def _hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return sinh t and log cosh t to rounding of the larger term, in few instructions."""
     grown = jnp.exp(t)
     shrunk = 1 / grown

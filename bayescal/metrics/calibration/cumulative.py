@@ -177,9 +177,7 @@ class CumulativeError(OrderedMetric):
         found = [excursions_of_many(p, observed, weights[rows]) for p, observed, rows in groups]
         return self.combine(np.stack(found, axis=1))
 
-    def finish(
-        self, sums: Float[Array, "3 cells"], ratio: AnyArray, xp: ModuleType
-    ) -> Float[Array, ""]:
+    def finish(self, sums: Array, ratio: AnyArray, xp: ModuleType) -> Array:
         mass, predicted, happened = sums.reshape(3, self.groups, -1)
         steps = xp.cumsum(happened - predicted, axis=1)
         high, low = xp.maximum(steps.max(axis=1), 0), xp.minimum(steps.min(axis=1), 0)

@@ -13,7 +13,6 @@ from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.binning import bin_of, binned_error
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.shapes import Float
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count, check_norm
@@ -295,9 +294,7 @@ class _Binned(BinMetric):
         happened = events.happened if xp is np else events.happened.astype(events.predicted.dtype)
         return Piece(cell, None), Piece(cell, events.predicted), Piece(hit, happened)
 
-    def finish(
-        self, sums: Float[Array, "3 cells"], ratio: Array | float | None, xp: ModuleType
-    ) -> Float[Array, ""]:
+    def finish(self, sums: Array, ratio: Array | float | None, xp: ModuleType) -> Array:
         return binned_error(sums, self.norm, xp)
 
 

@@ -123,9 +123,7 @@ def _log_likelihood(
     return jnp.where(known, sum(jnp.sum(term) for term in terms), -jnp.inf)
 
 
-def _products(
-    first: Float[jax.Array, " *axes"], second: Float[jax.Array, " *axes"]
-) -> list[jax.Array]:
+def _products(first: jax.Array, second: jax.Array) -> list[jax.Array]:
     """Multiply entries pairwise; few entries one by one, for the reason given in ``unsheared``."""
     if first.size > _MAX_UNROLLED:
         return [first * second]

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import AnyModel, UserData
+from bayescal._core.arrays import AnyModel
 from bayescal._core.files import write_atomically
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.dispatch import as_fitted, keep_options
@@ -278,7 +279,7 @@ class _Writer:
         return {kind: value.tolist()}
 
 
-def _decode(content: UserData, arrays: dict[str, np.ndarray]) -> UserData:
+def _decode(content: object, arrays: dict[str, np.ndarray]) -> Any:
     if not isinstance(content, dict):
         return content
     if "class" in content:

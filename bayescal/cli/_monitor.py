@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import numpy as np
 import typer
@@ -22,7 +22,6 @@ from bayescal.cli._streams import open_rows
 from bayescal.data.label_names import class_array, label_list
 
 if TYPE_CHECKING:
-    from bayescal._core.arrays import UserData
     from bayescal.monitoring import Monitor
 
 #: Exit code after an alarm; errors have 2.
@@ -264,7 +263,7 @@ class _Content:
 
 def _read_state(path: Path) -> _Kept:
     """Read the state of earlier runs."""
-    state: UserData = None
+    state: Any = None
     try:
         state = json.loads(path.read_text("utf-8"))
         known = "bayescal_monitor" in state and "rows" in state["command"]

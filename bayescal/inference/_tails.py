@@ -15,6 +15,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float, Int
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller
 from bayescal.data.checks import Batch
 from bayescal.inference._uncertainty import unresolved_masses
@@ -42,7 +43,9 @@ _MAX_CHECKED_SETS, _POINTS_PER_CALL = 16, 1024
 _NODES_FOR_CHECK = 16
 
 
-def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
+def farthest(
+    points: Float[np.ndarray, " rows points *dimensions"], data: Batch
+) -> Float[np.ndarray, " rows 2 *dimensions"] | None:
     """Return the outermost point on either side in each row (rows, m[, d]).
 
     None if all points are inside the data's range extended by its width on both sides.
@@ -58,7 +61,9 @@ def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
     return points[np.arange(len(points))[:, None], index]
 
 
-def deepest(points: np.ndarray, data: Batch, family: Family) -> np.ndarray | None:
+def deepest(
+    points: Float[np.ndarray, " rows points *dimensions"], data: Batch, family: Family
+) -> Float[np.ndarray, " sets 1 *dimensions"] | None:
     """Return the point (batch, 1[, d]) that is farthest from all classes of each data set.
 
     None if every point is within the width of the widest class of some class. In gaps between
@@ -107,8 +112,11 @@ def at_ends(
 
 
 def refine_tails(
-    setup: Setup, problem: Problem, values: np.ndarray, points: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    setup: Setup,
+    problem: Problem,
+    values: Float[np.ndarray, " sets points *classes"],
+    points: Float[np.ndarray, " rows points *dimensions"],
+) -> tuple[Float[np.ndarray, " sets points *classes"], Float[np.ndarray, "sets points"]]:
     """Integrate again where the ends of the quadrature box matter.
 
     Values are log odds (batch, m), or log probabilities (batch, m, k), at points (1 or batch, m[,
@@ -131,7 +139,11 @@ def refine_tails(
     return values, nats
 
 
-def warn_of_large(nats: np.ndarray, values: np.ndarray, points: np.ndarray) -> None:
+def warn_of_large(
+    nats: Float[np.ndarray, "sets points"],
+    values: Float[np.ndarray, " sets points *classes"],
+    points: Float[np.ndarray, " rows points *dimensions"],
+) -> None:
     """Warn about values whose errors ``nats``, as returned by ``refine_tails``, are large."""
     size = np.abs(values if values.ndim == 2 else values.max(axis=-1))
     bad = ~(nats <= _MAX_LOG_ODDS_ERROR * (1 + size))
@@ -180,8 +192,11 @@ def _height_at_ends(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
 
 
 def _observe(
-    setup: Setup, problem: Problem, rows: np.ndarray, points: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    setup: Setup,
+    problem: Problem,
+    rows: Int[np.ndarray, " points"],
+    points: Float[np.ndarray, " points *dimensions"],
+) -> tuple[Float[np.ndarray, "points classes"], Float[np.ndarray, " points"]]:
     """Integrate again with each point (n[, d]) as one more observation of each class.
 
     Returns the unnormalized log class probabilities (n, classes), and the error (n,) of their
@@ -211,7 +226,9 @@ def _observe(
     return log_evidence, np.where(np.isnan(error), np.inf, error)
 
 
-def shift(log_odds: np.ndarray, nats: np.ndarray) -> np.ndarray:
+def shift(
+    log_odds: Float[np.ndarray, " *points"], nats: Float[np.ndarray, " *points"]
+) -> Float[np.ndarray, " *points"]:
     """Return the largest change of probabilities if log odds are wrong by ``nats``."""
     log_odds, p = log_odds.astype(np.float64), sigmoid(log_odds.astype(np.float64))
     moved = np.maximum(sigmoid(log_odds + nats) - p, p - sigmoid(log_odds - nats))

@@ -10,6 +10,7 @@ from bayescal._core.arrays import Params
 from bayescal._core.chunks import block_elements, even_block
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import normalize_log_weights, two_class_probabilities
+from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
     Draws,
@@ -40,7 +41,7 @@ _MIN_EFFECTIVE = 50
 
 def _posterior_draws(
     setup: Setup, problem: Problem, key: jax.Array, num_samples: int
-) -> tuple[Draws, jax.Array]:
+) -> tuple[Draws, Float[jax.Array, " draws"]]:
     """Return draws that describe the posterior, and their normalized log weights.
 
     If predictions use the nodes of a rule, these are draws nevertheless.
@@ -53,7 +54,9 @@ def _posterior_draws(
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) -> jax.Array:
+def standard_error(
+    setup: Setup, method: str, problem: Problem, x: Float[jax.Array, " points *dimensions"]
+) -> Float[jax.Array, "classes points"]:
     """Estimate the standard error (k, m) of the predictions of one data set at points ``x``.
 
     For independent weighted draws, the delta method for a ratio of means gives
@@ -72,8 +75,13 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) ->
 
 
 def _between_replicates(
-    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
-) -> jax.Array:
+    setup: Setup,
+    method: str,
+    problem: Problem,
+    draws: Draws,
+    log_weights: Float[jax.Array, " draws"],
+    x: Float[jax.Array, " points *dimensions"],
+) -> Float[jax.Array, "classes points"]:
     """Predict from each replicate separately, and return the standard error of their mean.
 
     Parts of one chain understate the error if chains disagree: twice as large an error between
@@ -108,8 +116,13 @@ def _between_replicates(
 
 
 def _between_rules(
-    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
-) -> jax.Array:
+    setup: Setup,
+    method: str,
+    problem: Problem,
+    draws: Draws,
+    log_weights: Float[jax.Array, " draws"],
+    x: Float[jax.Array, " points *dimensions"],
+) -> Float[jax.Array, "classes points"]:
     """Return the difference from a rule on the same box with five sixths of the nodes."""
     nodes = setup.integrator.realize(problem, 5 * setup.size // 6)
     weights = weigh(problem.prior.family, nodes, problem.sums, problem.origin)[0]
@@ -122,10 +135,10 @@ def _probabilities(
     method: str,
     problem: Problem,
     draws: Draws,
-    log_weights: jax.Array,
+    log_weights: Float[jax.Array, "sets draws"],
     class_probs: ClassProbRule,
-    x: jax.Array,
-) -> jax.Array:
+    x: Float[jax.Array, " points *dimensions"],
+) -> Float[jax.Array, "classes sets points"]:
     """Return class probabilities (k, b, m) for each row of log weights (b, n)."""
     if method == "coeffs":
         return jnp.stack([_mean_model(problem, draws, w, x)[0] for w in log_weights], axis=1)
@@ -137,7 +150,9 @@ def _probabilities(
 
 
 @partial(jax.jit, static_argnums=0)
-def unresolved_mass(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+def unresolved_mass(
+    setup: Setup, problem: Problem, x: Float[jax.Array, " points *dimensions"]
+) -> Float[jax.Array, "classes points"]:
     """Bound the error of ``predictive`` probabilities (k, m) where few draws determine them.
 
     Far from the data, the average density of a class depends on parameters that are rarely drawn.
@@ -175,14 +190,23 @@ def unresolved_mass(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def unresolved_masses(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+def unresolved_masses(
+    setup: Setup, problem: Problem, x: Float[jax.Array, " sets points *dimensions"]
+) -> Float[jax.Array, "sets classes points"]:
     """Compute ``unresolved_mass`` (batch, k, m) of every data set at its points (batch, m, ...)."""
     return map_rows(lambda one, row: unresolved_mass(setup, one, row), problem, setup, x, 1)
 
 
 def _mean_model(
-    problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    problem: Problem,
+    draws: Draws,
+    log_weights: Float[jax.Array, " draws"],
+    x: Float[jax.Array, " points *dimensions"],
+) -> tuple[
+    Float[jax.Array, "classes points"],
+    Float[jax.Array, "classes features"],
+    Float[jax.Array, "points features"],
+]:
     """Return class probabilities (k, m) at the mean coefficients, these, and the features."""
     family = problem.prior.family
     mean = mean_natural(family, draws, log_weights, problem.origin)
@@ -192,8 +216,13 @@ def _mean_model(
 
 
 def _delta_method(
-    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
-) -> jax.Array:
+    setup: Setup,
+    method: str,
+    problem: Problem,
+    draws: Draws,
+    log_weights: Float[jax.Array, " draws"],
+    x: Float[jax.Array, " points *dimensions"],
+) -> Float[jax.Array, "classes points"]:
     """Sum the squared influences of independent draws, in blocks."""
     family, origin, dtype = problem.prior.family, problem.origin, log_weights.dtype
     n = log_weights.shape[0]
@@ -239,8 +268,12 @@ def _delta_method(
 
 @partial(jax.jit, static_argnums=(0, 4))
 def credible_bounds(
-    setup: Setup, problem: Problem, x: jax.Array, levels: jax.Array, num_samples: int
-) -> jax.Array:
+    setup: Setup,
+    problem: Problem,
+    x: Float[jax.Array, " points *dimensions"],
+    levels: Float[jax.Array, " levels"],
+    num_samples: int,
+) -> Float[jax.Array, "levels classes points"]:
     """Return the posterior quantiles (levels, k, m) of f*(x; theta, pi) for one data set.
 
     Weighted quantiles are found by bisection on the distribution function: O(45 * draws * points)
@@ -268,7 +301,11 @@ def credible_bounds(
     return in_chunks(chunk, x, max(1, (1 << 22) // (num_samples * family.classes)))
 
 
-def _quantile(values: jax.Array, weights: jax.Array, level: jax.Array) -> jax.Array:
+def _quantile(
+    values: Float[jax.Array, "classes draws points"],
+    weights: Float[jax.Array, " draws"],
+    level: Float[jax.Array, ""],
+) -> Float[jax.Array, "classes points"]:
     """Return the weighted quantile of values (k, n, m) over n by bisection, (k, m)."""
     alive = (weights > 0)[:, None]
     low = jnp.min(jnp.where(alive, values, jnp.inf), axis=1)
@@ -285,7 +322,7 @@ def _quantile(values: jax.Array, weights: jax.Array, level: jax.Array) -> jax.Ar
 
 
 @partial(jax.jit, static_argnums=0)
-def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, jax.Array]:
+def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, Float[jax.Array, " draws"]]:
     """Return the parameters drawn for one data set, and their normalized log weights."""
     draws = realize(setup, problem)
     log_weights = weights_of(problem, draws)

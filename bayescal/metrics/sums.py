@@ -20,6 +20,7 @@ from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_size
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Sums
@@ -91,19 +92,21 @@ class SumMetric(Metric, ABC):
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         """Compute what rows of data add to each row of sums; ``xp`` is NumPy or jax.numpy."""
 
-    def add(self, sums: np.ndarray, block: Predictions) -> None:
+    def add(self, sums: Float[np.ndarray, "sums cells"], block: Predictions) -> None:
         """Add a block of rows to the sums (rows, cells), in place."""
         add_pieces(sums, self.pieces(block, np), block.weights)
 
     @abstractmethod
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def value(self, sums: Float[Array, "sums cells"], xp: ModuleType) -> Float[Array, ""]:
         """Compute the metric from sums (rows, cells)."""
 
-    def values(self, sums: np.ndarray) -> np.ndarray:
+    def values(self, sums: Float[np.ndarray, "sets sums cells"]) -> Float[np.ndarray, " sets"]:
         """Compute the metric (b,) from many sums (b, rows, cells)."""
         return np.array([self.value(own, np) for own in sums])
 
-    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+    def calibrated(
+        self, sums: Float[np.ndarray, "*sets sums cells"]
+    ) -> Float[np.ndarray, "*sets sums cells"]:
         """Replace outcomes in sums (..., rows, cells) by what the predictions expect."""
         raise NotImplementedError(f"{type(self).__name__} does not measure calibration")
 
@@ -111,7 +114,7 @@ class SumMetric(Metric, ABC):
         """Estimate how many numbers are held for each row while sums are computed."""
         return columns + 1
 
-    def bound(self, sums: np.ndarray) -> float:
+    def bound(self, sums: Float[np.ndarray, "sums cells"]) -> float:
         """Bound the distance of the value from that of the metric without cells."""
         return 0.0
 
@@ -122,13 +125,13 @@ class MeanMetric(SumMetric):
     rows = 2
 
     @abstractmethod
-    def cost(self, data: Predictions, xp: ModuleType) -> Array:
+    def cost(self, data: Predictions, xp: ModuleType) -> Float[Array, " rows"]:
         """Compute the cost of each row, (n,)."""
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         return Piece(None, self.cost(data, xp)), Piece(None, None)
 
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def value(self, sums: Float[Array, "sums cells"], xp: ModuleType) -> Float[Array, ""]:
         return sums[0, 0] / sums[1, 0]
 
 
@@ -176,7 +179,7 @@ class WidthMetric(BinMetric, SumMetric):
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         return self.by_cell(data, self.bins, xp)
 
-    def add(self, sums: np.ndarray, block: Predictions) -> None:
+    def add(self, sums: Float[np.ndarray, "sums cells"], block: Predictions) -> None:
         pieces = self.pieces(block, np)
         (cell, _), (_, predicted), (_, happened) = pieces[:3]
         if cell.ndim == 2 or not are_ones(block.weights):
@@ -188,14 +191,18 @@ class WidthMetric(BinMetric, SumMetric):
         sums[:3] += without + having, np.bincount(cell, predicted, cells), having
         add_pieces(sums[3:], pieces[3:], block.weights)
 
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def value(self, sums: Float[Array, "sums cells"], xp: ModuleType) -> Float[Array, ""]:
         return self.finish(sums, None, xp)
 
-    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+    def calibrated(
+        self, sums: Float[np.ndarray, "*sets sums cells"]
+    ) -> Float[np.ndarray, "*sets sums cells"]:
         return as_predicted(sums)
 
 
-def as_predicted(sums: np.ndarray) -> np.ndarray:
+def as_predicted(
+    sums: Float[np.ndarray, "*sets sums cells"],
+) -> Float[np.ndarray, "*sets sums cells"]:
     """Replace outcomes, the third row of sums over bins, by predictions, the second."""
     return sums[..., [0, 1, 1, *range(3, sums.shape[-2])], :]
 
@@ -204,14 +211,16 @@ class DirectMetric(Metric, ABC):
     """A metric that needs all rows at once, because it sorts them or compares pairs."""
 
     @abstractmethod
-    def compute(self, data: Predictions, xp: ModuleType) -> Array:
+    def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
         """Compute the metric; ``xp`` is NumPy or jax.numpy."""
 
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
         """Compute the metric of predictions in blocks, or raise if it cannot be."""
         return data.probs
 
-    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    def compute_many(
+        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
+    ) -> Float[np.ndarray, " draws"]:
         """Compute the metric (b,) for factors (n, b) of the weights."""
         found = []
         for factor in factors.T:
@@ -278,7 +287,9 @@ def _compute_on_device(metric: Metric, data: Predictions) -> float:
 def collect(metric: SumMetric, data: Predictions) -> np.ndarray: ...
 @overload
 def collect(metric: SumMetric, data: Predictions, xp: ModuleType) -> Array: ...
-def collect(metric: SumMetric, data: Predictions, xp: ModuleType = np) -> Array:
+def collect(
+    metric: SumMetric, data: Predictions, xp: ModuleType = np
+) -> Float[Array, "sums cells"]:
     """Compute the sums (rows, cells) of a metric, which add up over batches of rows."""
     if xp is not np:
         pieces = metric.pieces(data, xp)
@@ -290,7 +301,7 @@ def collect(metric: SumMetric, data: Predictions, xp: ModuleType = np) -> Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def collect_on_device(metric: SumMetric, data: Predictions) -> jax.Array:
+def collect_on_device(metric: SumMetric, data: Predictions) -> Float[jax.Array, "sums cells"]:
     """Compute the sums of a metric in one compiled program."""
     return jnp.asarray(collect(metric, data, jnp))
 
@@ -302,7 +313,9 @@ def blocks(metric: SumMetric, data: Predictions, many: int = 1) -> Iterator[slic
     return (slice(first, first + step) for first in range(0, n, step))
 
 
-def collect_many(metric: SumMetric, data: Predictions, factors: np.ndarray) -> np.ndarray:
+def collect_many(
+    metric: SumMetric, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
+) -> Float[np.ndarray, "draws sums cells"]:
     """Compute the sums (b, rows, cells) for factors (n, b) of the weights."""
     sums = np.zeros((metric.rows, metric.cells, factors.shape[1]))
     for part in blocks(metric, data, _MANY):
@@ -356,14 +369,16 @@ def _gradient(metric: SumMetric, _shape: tuple[int, ...]) -> Callable[[Array], A
     return jax.jit(jax.grad(lambda sums: metric.value(sums, jnp)))
 
 
-def _slope(metric: SumMetric, data: Predictions) -> np.ndarray:
+def _slope(metric: SumMetric, data: Predictions) -> Float[np.ndarray, "sums cells"]:
     """Compute the gradient (rows, cells) of a metric with respect to its sums."""
     sums = collect(metric, data)
     with float64():
         return np.asarray(_gradient(metric, sums.shape)(jnp.asarray(sums)))
 
 
-def _influence(metric: SumMetric, block: Predictions, slope: np.ndarray) -> np.ndarray:
+def _influence(
+    metric: SumMetric, block: Predictions, slope: Float[np.ndarray, "sums cells"]
+) -> Float[np.ndarray, " rows"]:
     """Compute the product of the gradient and the numbers of each row."""
     influence = np.zeros(len(block.y))
     for row, piece in zip(slope, metric.pieces(block, np), strict=True):
@@ -380,7 +395,12 @@ def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:
     return Piece(cell, own), Piece(None, (weights != weights.round()).astype(weights.dtype))
 
 
-def sizes(mass: Array, squares: Array, fractions: Array, xp: ModuleType) -> Array:
+def sizes(
+    mass: Float[Array, " *cells"],
+    squares: Float[Array, " *cells"],
+    fractions: Float[Array, ""],
+    xp: ModuleType,
+) -> Float[Array, " *cells"]:
     """Compute numbers of rows: sums of weights that are counts, else effective sample sizes."""
     return xp.where(fractions > 0, effective_size(mass, squares, xp), mass)
 
@@ -390,7 +410,11 @@ def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:
     return np.einsum("i,i...->...", weights, value)
 
 
-def add_pieces(sums: np.ndarray, pieces: Iterable[Piece], weights: np.ndarray) -> None:
+def add_pieces(
+    sums: Float[np.ndarray, "sums cells"],
+    pieces: Iterable[Piece],
+    weights: Float[np.ndarray, " rows"],
+) -> None:
     """Add a block's pieces to sums (rows, cells), in place."""
     for row, piece in zip(sums, pieces, strict=True):
         _add(row, piece, weights)
@@ -417,7 +441,9 @@ def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     row += np.bincount(cell.ravel(), value, minlength=len(row))
 
 
-def _add_many(sums: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
+def _add_many(
+    sums: Float[np.ndarray, "cells draws"], piece: Piece, weights: Float[np.ndarray, "rows draws"]
+) -> None:
     """Add a block's piece, times each column of weights (n, b), to sums (cells, b), in place."""
     cell, value = piece
     if cell is None:
@@ -428,7 +454,9 @@ def _add_many(sums: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
         sums += sum_matrix(cell, value, len(sums)) @ weights
 
 
-def multiply(value: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def multiply(
+    value: Shaped[np.ndarray, " rows *columns"], weights: Float[np.ndarray, "rows draws"]
+) -> Float[np.ndarray, "*columns draws"]:
     """Sum values (n, ...) times weights (n, b); a weight of zero drops infinite values."""
     finite = np.isfinite(value)
     if finite.all():
@@ -437,7 +465,11 @@ def multiply(value: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where((~finite).T.astype(float) @ (weights > 0) > 0, np.inf, sums)
 
 
-def sum_matrix(cell: np.ndarray, value: np.ndarray | None, cells: int) -> csr_array:
+def sum_matrix(
+    cell: Int[np.ndarray, " rows *parts"],
+    value: Shaped[np.ndarray, " rows *columns"] | None,
+    cells: int,
+) -> csr_array:
     """Build the sparse matrix (cells, n) that sums the values of rows by cell."""
     from scipy.sparse import csr_array
 
@@ -447,7 +479,9 @@ def sum_matrix(cell: np.ndarray, value: np.ndarray | None, cells: int) -> csr_ar
     return csr_array((values.ravel(), (cell.ravel(), case)), shape=(cells, n))
 
 
-def _segment_sum(piece: Piece, weights: jax.Array, cells: int) -> jax.Array:
+def _segment_sum(
+    piece: Piece, weights: Float[jax.Array, " rows"], cells: int
+) -> Float[jax.Array, " cells"]:
     cell, value = piece
     shape = weights.shape if value is None else value.shape
     if cell is not None and cell is not ...:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.shapes import Float, Int
 from bayescal.data.checks import check_count
 from bayescal.data.weights import check_weights
 from bayescal.smoothing._inputs import check_smoothing, check_targets
@@ -62,7 +63,9 @@ def platt_targets(y: ArrayLike, sample_weight: ArrayLike | None = None) -> np.nd
     return np.where(y == 1, 1 - eps, eps)
 
 
-def smoothing_by_class(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def smoothing_by_class(
+    y: Int[np.ndarray, " rows"], weights: Float[np.ndarray, " rows"]
+) -> Float[np.ndarray, " 2"]:
     """Compute Platt's smoothing factors 1 / (N + 2) of the classes 0 and 1."""
     return 1 / (np.bincount(y, weights, minlength=2) + 2)
 

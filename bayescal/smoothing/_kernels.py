@@ -20,6 +20,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_size, subtract_maximum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64
+from bayescal._core.shapes import Float, Shaped
 
 Rule = Literal["silverman", "scott", "cv", "number"]
 Covariance = Literal["full", "diagonal", "unit"]
@@ -30,14 +31,14 @@ _UNROLLED_FEATURES = 8
 _GRID = 2.0 ** np.linspace(-3, 3, 25)
 
 
-def size_of_shares(weights: jax.Array) -> jax.Array:
+def size_of_shares(weights: Float[jax.Array, " rows"]) -> Float[jax.Array, ""]:
     """Compute Kish's size (sum w)**2 / sum w**2, for weights with any sum; 0 without weight."""
     top = jnp.max(weights)
     relative = weights / jnp.where(top > 0, top, 1)
     return effective_size(jnp.sum(relative), jnp.sum(relative**2), jnp)
 
 
-def counted_size(weights: jax.Array) -> jax.Array:
+def counted_size(weights: Float[jax.Array, " rows"]) -> Float[jax.Array, ""]:
     """Compute the size if weights count repetitions: their sum, or Kish's size if that is larger.
 
     Kish's size is larger only if weights are below one, for example if they sum to one.
@@ -45,24 +46,24 @@ def counted_size(weights: jax.Array) -> jax.Array:
     return jnp.maximum(jnp.sum(weights), size_of_shares(weights))
 
 
-def silverman_bandwidth(size: jax.Array, dimensions: int) -> jax.Array:
+def silverman_bandwidth(size: Float[jax.Array, ""], dimensions: int) -> Float[jax.Array, ""]:
     """Compute Silverman's factor (N (d + 2) / 4)**(-1 / (d + 4)), where N is at least one."""
     return (jnp.maximum(size, 1) * ((dimensions + 2) / 4)) ** (-1 / (dimensions + 4))
 
 
-def scott_bandwidth(size: jax.Array, dimensions: int) -> jax.Array:
+def scott_bandwidth(size: Float[jax.Array, ""], dimensions: int) -> Float[jax.Array, ""]:
     """Compute Scott's factor N**(-1 / (d + 4)), where N is at least one."""
     return jnp.maximum(size, 1) ** (-1 / (dimensions + 4))
 
 
 def data_scale(
-    x: ArrayT,
-    weights: ArrayT,
-    size: ArrayT | float,
-    unit: ArrayT | float,
+    x: Float[ArrayT, "rows features"],
+    weights: Float[ArrayT, " rows"],
+    size: Float[ArrayT, ""] | float,
+    unit: Float[ArrayT, " features"] | float,
     covariance: Covariance = "full",
     xp: ModuleType = jnp,
-) -> ArrayT:
+) -> Float[ArrayT, " features"] | Float[ArrayT, "features features"]:
     """Compute the scale of data (n, d) with weights (n,), which a bandwidth factor multiplies.
 
     "full" returns the lower Cholesky factor (d, d) of the covariance if d is more than one.
@@ -99,8 +100,11 @@ def data_scale(
 
 
 def cross_validated_bandwidth(
-    x: jax.Array, weights: jax.Array, scale: jax.Array, grid: jax.Array
-) -> jax.Array:
+    x: Float[jax.Array, "rows features"],
+    weights: Float[jax.Array, " rows"],
+    scale: Float[jax.Array, " features"] | Float[jax.Array, "features features"],
+    grid: Float[jax.Array, " candidates"],
+) -> Float[jax.Array, ""]:
     """Choose the factor in ``grid`` with the largest leave-one-out log likelihood, in O(grid n**2).
 
     All observations equal to the one being predicted are left out, because tied observations would
@@ -122,12 +126,12 @@ def cross_validated_bandwidth(
 
 def bandwidth_factor(
     rule: Rule,
-    x: jax.Array,
-    weights: jax.Array,
-    scale: jax.Array,
-    size: jax.Array,
-    number: jax.Array,
-) -> jax.Array:
+    x: Float[jax.Array, "rows features"],
+    weights: Float[jax.Array, " rows"],
+    scale: Float[jax.Array, " features"] | Float[jax.Array, "features features"],
+    size: Float[jax.Array, ""],
+    number: Float[jax.Array, ""],
+) -> Float[jax.Array, ""]:
     """Return the factor that a rule chooses, or ``number`` for the rule "number"."""
     if rule == "number":
         return number
@@ -140,8 +144,11 @@ def bandwidth_factor(
 
 
 def gaussian_log_density(
-    x: jax.Array, weights: jax.Array, scale: jax.Array, x_new: jax.Array
-) -> jax.Array:
+    x: Float[jax.Array, "rows features"],
+    weights: Float[jax.Array, " rows"],
+    scale: Float[jax.Array, " features"] | Float[jax.Array, "features features"],
+    x_new: Float[jax.Array, "points features"],
+) -> Float[jax.Array, " points"]:
     """Compute the log density (m,) of a weighted mixture of Gaussian kernels at points (m, d).
 
     It is finite at any distance, and ``-inf`` only if no kernel has weight. The centers ``x``
@@ -162,15 +169,15 @@ def gaussian_log_density(
 
 
 def fitted_log_density(
-    x: jax.Array,
-    weights: jax.Array,
-    x_new: jax.Array,
-    number: jax.Array,
-    unit: jax.Array,
+    x: Float[jax.Array, "rows features"],
+    weights: Float[jax.Array, " rows"],
+    x_new: Float[jax.Array, "points features"],
+    number: Float[jax.Array, ""],
+    unit: Float[jax.Array, " features"],
     rule: Rule,
     covariance: Covariance,
     counts: bool,
-) -> jax.Array:
+) -> Float[jax.Array, " points"]:
     """Compute the log density (m,) of an estimate whose scale and bandwidth depend on the data.
 
     The arguments are those of :func:`data_scale`, :func:`bandwidth_factor` and
@@ -186,14 +193,14 @@ _fitted_log_density = jax.jit(fitted_log_density, static_argnames=("rule", "cova
 
 
 def kernel_log_density(
-    x: np.ndarray,
-    x_new: np.ndarray,
-    weights: np.ndarray | None = None,
+    x: Float[np.ndarray, "rows features"],
+    x_new: Float[np.ndarray, "points features"],
+    weights: Shaped[np.ndarray, " rows"] | None = None,
     bandwidth: Literal["silverman", "scott", "cv"] | float = "silverman",
     covariance: Covariance = "full",
-    unit: np.ndarray | None = None,
+    unit: Float[np.ndarray, " features"] | None = None,
     counts: bool = False,
-) -> np.ndarray:
+) -> Float[np.ndarray, " points"]:
     """Fit a density estimate to observations (n, d); return its log density (m,) at points (m, d).
 
     The defaults match :class:`scipy.stats.gaussian_kde`. Sums over kernels are in float32 if the
@@ -219,14 +226,18 @@ def kernel_log_density(
         return np.asarray(log_density)[: len(x_new)]
 
 
-def _range(x: ArrayT, weights: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
+def _range(
+    x: Float[ArrayT, "rows features"], weights: Float[ArrayT, " rows"], xp: ModuleType = jnp
+) -> tuple[Float[ArrayT, " features"], Float[ArrayT, " features"]]:
     """Return the smallest and largest value of each feature; inf and -inf without weight."""
     real = (weights > 0)[:, None]
     low = xp.min(xp.where(real, x, xp.inf), axis=0)
     return low, xp.max(xp.where(real, x, -xp.inf), axis=0)
 
 
-def _center(x: jax.Array, weights: jax.Array) -> jax.Array:
+def _center(
+    x: Float[jax.Array, "rows features"], weights: Float[jax.Array, " rows"]
+) -> Float[jax.Array, " features"]:
     """Return the middle of the range of each feature.
 
     A mean would be rounded differently in different compiled programs, and points far from zero
@@ -236,7 +247,12 @@ def _center(x: jax.Array, weights: jax.Array) -> jax.Array:
     return jnp.where(high >= low, low + high, 0) / 2
 
 
-def _whitened(x: jax.Array, scale: jax.Array, center: jax.Array, dtype: np.dtype) -> jax.Array:
+def _whitened(
+    x: Float[jax.Array, "rows features"],
+    scale: Float[jax.Array, " features"] | Float[jax.Array, "features features"],
+    center: Float[jax.Array, " features"],
+    dtype: np.dtype,
+) -> Float[jax.Array, "rows features"]:
     """Transform points so that a kernel is exp(-distance**2), relative to the center.
 
     Points whose squared distance would overflow are moved closer.
@@ -252,11 +268,11 @@ def _whitened(x: jax.Array, scale: jax.Array, center: jax.Array, dtype: np.dtype
 
 
 def _log_sums(
-    points: jax.Array,
-    log_weights: jax.Array,
-    queries: jax.Array,
-    left_out_factor: jax.Array | None = None,
-) -> jax.Array:
+    points: Float[jax.Array, "rows features"],
+    log_weights: Float[jax.Array, " rows"],
+    queries: Float[jax.Array, "points features"],
+    left_out_factor: Float[jax.Array, ""] | None = None,
+) -> Float[jax.Array, " points"]:
     """Compute log sum_i w_i exp(-|points_i - query|**2) for each query, on a running scale.
 
     ``left_out_factor`` widens the kernels by that factor and leaves out those at the query.
@@ -290,7 +306,9 @@ def _log_sums(
     return jax.lax.map(chunk, _in_blocks(queries, width, 0)).reshape(-1)[:m]
 
 
-def _squared_distance(points: jax.Array, queries: jax.Array) -> jax.Array:
+def _squared_distance(
+    points: Float[jax.Array, "rows features"], queries: Float[jax.Array, "points features"]
+) -> Float[jax.Array, "rows points"]:
     """Compute squared distances (n, m) by differences: the expanded square would lose digits."""
     d = points.shape[1]
     if d <= _UNROLLED_FEATURES:
@@ -305,7 +323,9 @@ def _squared_distance(points: jax.Array, queries: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, d, add, start)
 
 
-def _in_blocks(array: jax.Array, block: int, fill: float) -> jax.Array:
+def _in_blocks(
+    array: Float[jax.Array, " rows *features"], block: int, fill: float
+) -> Float[jax.Array, "blocks block *features"]:
     """Split the first axis into (blocks, block), padded with ``fill``."""
     count = -(-array.shape[0] // block)
     widths = [(0, count * block - array.shape[0])] + [(0, 0)] * (array.ndim - 1)

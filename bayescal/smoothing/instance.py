@@ -15,6 +15,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import two_class_probabilities
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64
+from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.data.checks import as_numpy, check_choice
 from bayescal.data.weights import check_weights
 from bayescal.smoothing._constant import smoothing_by_class
@@ -141,7 +142,9 @@ def instance_targets(
     return soften(y, smoothing_by_class(y, weights), log_density[1] - log_density[0])
 
 
-def _in_range(x: np.ndarray) -> np.ndarray:
+def _in_range(
+    x: Shaped[np.ndarray, "*sets rows features"],
+) -> Float[np.ndarray, "*sets rows features"]:
     """Convert features (..., n, d) to float64, in units in which squares do not over- or underflow.
 
     The ratio of densities does not depend on the units.
@@ -199,8 +202,13 @@ def _many(
 
 @partial(jax.jit, static_argnames=("rule", "scale"))
 def _compiled(
-    x: jax.Array, y: jax.Array, weights: jax.Array, numbers: jax.Array, rule: Rule, scale: Scale
-) -> jax.Array:
+    x: Float[jax.Array, "sets rows features"],
+    y: Int[jax.Array, "sets rows"],
+    weights: Float[jax.Array, "sets rows"],
+    numbers: Float[jax.Array, " candidates"],
+    rule: Rule,
+    scale: Scale,
+) -> Float[jax.Array, "candidates sets rows"]:
     weights = weights.astype(x.dtype)
     return jax.lax.map(
         lambda number: batched_instance_targets(x, y, weights, number.astype(x.dtype), rule, scale),
@@ -208,7 +216,11 @@ def _compiled(
     )
 
 
-def soften(y: np.ndarray, eps: np.ndarray, log_odds: np.ndarray) -> np.ndarray:
+def soften(
+    y: Int[np.ndarray, " rows"],
+    eps: Float[np.ndarray, " 2"],
+    log_odds: Float[np.ndarray, " rows"],
+) -> Float[np.ndarray, " rows"]:
     """Compute targets from the smoothing factors of the classes 0 and 1 and log f+ - log f-."""
     small = np.exp(-np.abs(log_odds))
     label_is_denser = (log_odds >= 0) == (y == 1)
@@ -217,13 +229,13 @@ def soften(y: np.ndarray, eps: np.ndarray, log_odds: np.ndarray) -> np.ndarray:
 
 
 def masked_instance_targets(
-    x: jax.Array,
-    y: jax.Array,
-    weights: jax.Array,
-    number: jax.Array,
+    x: Float[jax.Array, "rows features"] | Float[jax.Array, " rows"],
+    y: Shaped[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
+    number: Float[jax.Array, ""],
     rule: Rule = "silverman",
     scale: Scale = "full",
-) -> jax.Array:
+) -> Float[jax.Array, " rows"]:
     """Compute the targets of :func:`instance_targets` for one padded data set, in pure JAX.
 
     The caller checks the input, and maps and compiles the function; rule and scale are static.
@@ -251,13 +263,13 @@ def masked_instance_targets(
 
 
 def batched_instance_targets(
-    x: jax.Array,
-    y: jax.Array,
-    weights: jax.Array,
-    number: jax.Array,
+    x: Float[jax.Array, "sets rows features"] | Float[jax.Array, "sets rows"],
+    y: Shaped[jax.Array, "sets rows"],
+    weights: Float[jax.Array, "sets rows"],
+    number: Float[jax.Array, ""],
     rule: Rule = "silverman",
     scale: Scale = "full",
-) -> jax.Array:
+) -> Float[jax.Array, "sets rows"]:
     """Compute the targets (batch, n) of many data sets, as many at a time as fit in a block.
 
     The arguments are those of :func:`masked_instance_targets`; all except ``number`` have a leading

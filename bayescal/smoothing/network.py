@@ -7,6 +7,7 @@ from types import ModuleType
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, ArrayT
+from bayescal._core.shapes import Bool, Float
 from bayescal.data.checks import as_numpy, check_finite
 from bayescal.smoothing._inputs import check_offset, check_smoothing, check_targets
 
@@ -99,8 +100,12 @@ def network_instance_targets(
 
 
 def move(
-    logits: ArrayT, hot: ArrayT, eps: ArrayT | float, offset: ArrayT | float, xp: ModuleType
-) -> ArrayT:
+    logits: Float[ArrayT, "*rows classes"],
+    hot: Bool[ArrayT, "*rows classes"],
+    eps: ArrayT | float,
+    offset: ArrayT | float,
+    xp: ModuleType,
+) -> Float[ArrayT, "*rows classes"]:
     """Compute the targets (..., k) from logits (..., k); ``hot`` is True at the label."""
     # Only ratios matter. After division by 16, neither a difference nor its reciprocal leaves the
     # range of normal numbers; some devices have no subnormal numbers.

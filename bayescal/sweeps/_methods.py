@@ -291,7 +291,7 @@ def _calibrator(name: str) -> Estimator:
     return Estimator(calibrator.set_params(inputs="scores" if raw else "logits"))
 
 
-def _as_recipe(method: AnyModel) -> Recipe:
+def _as_recipe(method: object) -> Recipe:
     if isinstance(method, str):
         if method in LOGISTIC:
             return Logistic(method)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import ClassVar, Literal, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -259,7 +259,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return without_absent(probs, kept.rows, self.inputs)
 
     @ignoring_underflow
-    def predict_proba(self, scores: ArrayLike | Blocks) -> AnyArray:
+    def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
         """Compute the calibrated probabilities of all classes.
 
         Parameters

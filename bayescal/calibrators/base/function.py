@@ -59,7 +59,7 @@ class PredictFunction:
     def __init__(self, owner: AnyModel, state: Tree, columns: int) -> None:
         self._owner, self.columns = owner, columns
         self._arrays, self._constants = _split(state)
-        self._copies: dict[Hashable, AnyArray] = {}
+        self._copies: dict[Hashable, Any] = {}
 
     def __call__(self, scores: AnyArray) -> AnyArray:
         """Compute calibrated probabilities.

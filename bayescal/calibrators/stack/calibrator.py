@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import AnyArray, UserData, XArray, matmul, namespace, on_host
+from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.estimator import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.base.parametric import ParametricCalibrator
@@ -285,7 +285,7 @@ class StackedScaling(ParametricCalibrator):
                 state |= {_HELD_OUT: held, _HELD_OUT_WEIGHTS: mass}
         return state
 
-    def _fit_blocks(self, rows: UserData) -> State:
+    def _fit_blocks(self, rows: Any) -> State:
         if rows.few:
             every = rows.all()
             state = self._fit_rows(every)

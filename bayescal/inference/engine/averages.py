@@ -21,6 +21,7 @@ from bayescal._core.numerics import (
     subtract_maximum,
     two_class_probabilities,
 )
+from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.models import Family
 
@@ -45,7 +46,9 @@ class Draws(NamedTuple):
     log_base: jax.Array
 
 
-def log_likelihood(family: Family, params: Params, sums: jax.Array, origin: jax.Array) -> jax.Array:
+def log_likelihood(
+    family: Family, params: Params, sums: Float[jax.Array, "classes features"], origin: jax.Array
+) -> Float[jax.Array, " draws"]:
     """Compute the log likelihood (n,) of parameters given sums (classes, p) of features.
 
     O(n * classes * p), whatever the number of observations; ``-inf`` where parameters are invalid.
@@ -65,8 +68,8 @@ def log_likelihood(family: Family, params: Params, sums: jax.Array, origin: jax.
 
 
 def weigh(
-    family: Family, draws: Draws, sums: jax.Array, origin: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    family: Family, draws: Draws, sums: Float[jax.Array, "classes features"], origin: jax.Array
+) -> tuple[Float[jax.Array, " draws"], Float[jax.Array, ""]]:
     """Return the normalized log weights (n,) of draws given a data set, and the log evidence."""
     log_lik = log_likelihood(family, draws.params, sums, origin)
     total = jnp.where(jnp.isneginf(log_lik), -jnp.inf, draws.log_base + log_lik)
@@ -92,7 +95,9 @@ def broadcast_params(params: Params, n: int, sampled: set[str]) -> Params:
     }
 
 
-def linear(natural: jax.Array, phi: jax.Array) -> jax.Array:
+def linear(
+    natural: Float[jax.Array, "*classes draws features"], phi: Float[jax.Array, "points features"]
+) -> Float[jax.Array, "*classes draws points"]:
     """Multiply natural (..., n, p) by phi (m, p) to (..., n, m), elementwise if p is small."""
     if phi.shape[-1] > 4:
         return jnp.matmul(natural, phi.T, precision="highest")
@@ -100,33 +105,43 @@ def linear(natural: jax.Array, phi: jax.Array) -> jax.Array:
     return sum(terms, start=jnp.broadcast_to(natural[..., :, 0, None], terms[0].shape))
 
 
-def weighted_sum(weights: jax.Array, values: jax.Array) -> jax.Array:
+def weighted_sum(
+    weights: Float[jax.Array, "sets draws"], values: Float[jax.Array, "*classes draws points"]
+) -> Float[jax.Array, "*classes sets points"]:
     """Multiply weights (b, n) by values (..., n, m) to (..., b, m)."""
     if weights.shape[0] == 1:
         return jnp.sum(weights[0][:, None] * values, axis=-2, keepdims=True)
     return jnp.matmul(weights, values, precision="highest")
 
 
-def weight_blocks(log_weights: jax.Array, block: int) -> jax.Array:
+def weight_blocks(
+    log_weights: Float[jax.Array, "sets draws"], block: int
+) -> Float[jax.Array, "blocks sets block"]:
     """Split (b, n) log weights into (blocks, b, block), padded with zero weight."""
     b, n = log_weights.shape
     padded = jnp.pad(log_weights, ((0, 0), (0, -n % block)), constant_values=-jnp.inf)
     return padded.reshape(b, -1, block).swapaxes(0, 1)
 
 
-def draw_blocks(draws: Draws, log_weights: jax.Array, block: int) -> tuple[Params, jax.Array]:
+def draw_blocks(
+    draws: Draws, log_weights: Float[jax.Array, " draws"], block: int
+) -> tuple[Params, Float[jax.Array, "blocks block"]]:
     """Split parameters and their log weights (n,) into blocks."""
     blocks = weight_blocks(log_weights[None], block)[:, 0]
     return in_blocks(draws.params, log_weights.shape[0], block), blocks
 
 
-def natural_block(family: Family, params: Params, origin: jax.Array, dtype: np.dtype) -> jax.Array:
+def natural_block(
+    family: Family, params: Params, origin: jax.Array, dtype: np.dtype
+) -> Float[jax.Array, "classes draws features"]:
     """Return the finite coefficients (classes, n, p) of a block; invalid draws have no weight."""
     natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
     return jnp.where(jnp.isfinite(natural), natural, 0).astype(dtype).swapaxes(0, 1)
 
 
-def finite_features(family: Family, x: jax.Array, origin: jax.Array, dtype: np.dtype) -> jax.Array:
+def finite_features(
+    family: Family, x: Float[jax.Array, " points *dimensions"], origin: jax.Array, dtype: np.dtype
+) -> Float[jax.Array, "points features"]:
     """Return the features (m, p), clipped so that sums of products are finite."""
     most = float(jnp.finfo(dtype).max) * 2.0**-20
     return jnp.clip(family.features(x, origin, jax.numpy), -most, most).astype(dtype)
@@ -136,12 +151,12 @@ def mixture(
     family: Family,
     method: str,
     params: Params,
-    log_weights: jax.Array,
-    x: jax.Array,
+    log_weights: Float[jax.Array, "sets draws"],
+    x: Float[jax.Array, " points *dimensions"],
     origin: jax.Array,
     rule: ClassProbRule,
     dtype: np.dtype,
-) -> jax.Array:
+) -> Float[jax.Array, "classes sets points"]:
     """Return unnormalized log class probabilities (classes, b, m) at a chunk of points x.
 
     They average the optimal predictions of the draws ("preds"), or are ratios of averaged densities
@@ -161,12 +176,12 @@ def _mixture_at(
     family: Family,
     method: str,
     params: Params,
-    log_weights: jax.Array,
-    x: jax.Array,
+    log_weights: Float[jax.Array, "sets draws"],
+    x: Float[jax.Array, " points *dimensions"],
     origin: jax.Array,
-    log_class_probs: jax.Array,
+    log_class_probs: Float[jax.Array, "classes columns"],
     dtype: np.dtype,
-) -> jax.Array:
+) -> Float[jax.Array, "classes sets points"]:
     """As ``mixture``, for one node of class probabilities.
 
     These are (classes, n) for draws, (classes, b) for data sets, or (classes, 1).
@@ -210,12 +225,12 @@ def _mixture_at(
 
 
 def _preds_step(
-    log_prior: jax.Array,
+    log_prior: Float[jax.Array, "classes columns 1"],
     carry: _Sums,
-    natural: jax.Array,
-    phi: jax.Array,
-    relative: jax.Array | None,
-    ref: jax.Array,
+    natural: Float[jax.Array, "classes draws features"],
+    phi: Float[jax.Array, "points features"],
+    relative: Float[jax.Array, "sets draws"] | None,
+    ref: Float[jax.Array, " draws"],
 ) -> _Sums:
     """Add a block to the weighted sums of the optimal predictions.
 
@@ -240,7 +255,11 @@ def _preds_step(
 
 
 def _predictive_step(
-    carry: _Sums, natural: jax.Array, phi: jax.Array, relative: jax.Array | None, ref: jax.Array
+    carry: _Sums,
+    natural: Float[jax.Array, "classes draws features"],
+    phi: Float[jax.Array, "points features"],
+    relative: Float[jax.Array, "sets draws"] | None,
+    ref: Float[jax.Array, " draws"],
 ) -> _Sums:
     """Add a block to the weighted sums of the density of every class, on a running scale."""
     top, total = carry
@@ -266,8 +285,8 @@ def in_chunks(
 
 
 def mean_natural(
-    family: Family, draws: Draws, log_weights: jax.Array, origin: jax.Array
-) -> jax.Array:
+    family: Family, draws: Draws, log_weights: Float[jax.Array, " draws"], origin: jax.Array
+) -> Float[jax.Array, "classes features"]:
     """Compute the weighted mean (classes, p) of the coefficients, in blocks."""
     first = jax.tree.map(lambda leaf: leaf[0], draws.params)
     one = jax.eval_shape(lambda: family.natural(first, origin))

@@ -15,6 +15,7 @@ from bayescal._core.arrays import ArrayT, Params
 from bayescal._core.chunks import Out, block_elements, map_batch, split
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size
+from bayescal._core.shapes import Float
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference.engine.averages import Draws, log_likelihood, mean_natural, weigh
 from bayescal.inference.engine.diagnostics import largest_log_weights
@@ -212,7 +213,7 @@ def _make_draws(setup: Setup, problem: Problem) -> Draws:
     return split_problem(part, problem, setup, None, None)
 
 
-def weights_of(problem: Problem, draws: Draws) -> jax.Array:
+def weights_of(problem: Problem, draws: Draws) -> Float[jax.Array, " draws"]:
     """Return the normalized log weights (n,) of the draws of one data set, stored or computed."""
     if problem.log_weights is not None:
         return problem.log_weights
@@ -247,7 +248,7 @@ def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax
 
 
 @partial(jax.jit, static_argnums=0)
-def mean_coefficients(setup: Setup, problem: Problem) -> jax.Array:
+def mean_coefficients(setup: Setup, problem: Problem) -> Float[jax.Array, "sets classes features"]:
     """Compute the posterior mean (batch, classes, p) of the coefficients."""
 
     def one(problem: Problem, draws: Draws) -> jax.Array:
@@ -274,6 +275,8 @@ def find_modes(setup: Setup, problem: Problem) -> Params:
 
 
 @partial(jax.jit, static_argnums=0)
-def natural_rows(family: Family, params: Params, origin: jax.Array) -> jax.Array:
+def natural_rows(
+    family: Family, params: Params, origin: jax.Array
+) -> Float[jax.Array, "sets classes features"]:
     """Return the coefficients (batch, classes, p) of one parameter vector per data set."""
     return jax.vmap(family.natural, in_axes=(0, None))(params, origin)

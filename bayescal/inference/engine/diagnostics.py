@@ -8,6 +8,7 @@ import numpy as np
 
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float
 from bayescal._core.threads import threads
 
 _SETS_AT_ONCE = 16
@@ -16,7 +17,7 @@ _SETS_AT_ONCE = 16
 _MIN_EFFECTIVE, _SIGNIFICANT = 100, 4
 
 
-def largest_log_weights(log_weights: jax.Array) -> jax.Array:
+def largest_log_weights(log_weights: Float[jax.Array, " draws"]) -> Float[jax.Array, " tail"]:
     """Return the tail of log weights (n,) and the next weight, descending from zero.
 
     The tail has min(n / 5, 3 sqrt(n)) entries.
@@ -29,7 +30,7 @@ def largest_log_weights(log_weights: jax.Array) -> jax.Array:
     return jax.lax.top_k(shifted.astype(jnp.float32), count)[0]
 
 
-def pareto_k(largest: np.ndarray) -> np.ndarray:
+def pareto_k(largest: Float[np.ndarray, "sets tail"]) -> Float[np.ndarray, " sets"]:
     """Estimate the shape k of the generalized Pareto tail of importance weights.
 
     Parameters
@@ -57,7 +58,7 @@ def pareto_k(largest: np.ndarray) -> np.ndarray:
         return np.concatenate(list(over_blocks(_shapes, blocks)))
 
 
-def _shapes(largest: np.ndarray) -> np.ndarray:
+def _shapes(largest: Float[np.ndarray, "sets tail"]) -> Float[np.ndarray, " sets"]:
     """Fit k by the averaged profile likelihood of Zhang and Stephens."""
     values = np.exp(largest.astype(np.float64))
     x = (values[:, :-1] - values[:, -1:])[:, ::-1]
@@ -85,7 +86,9 @@ def _shapes(largest: np.ndarray) -> np.ndarray:
 
 
 def judge_chains(
-    chains: np.ndarray, weighted: np.ndarray, log_weights: np.ndarray
+    chains: Float[np.ndarray, "chains draws parameters"],
+    weighted: Float[np.ndarray, "samples parameters"],
+    log_weights: Float[np.ndarray, " samples"],
 ) -> tuple[float, float]:
     """Return the effective sample size and R-hat of the worst coordinate of chains.
 
@@ -134,7 +137,9 @@ def judge_chains(
     return float(np.min(sizes)), float(np.max(ratios))
 
 
-def _normal_scores(values: np.ndarray, extra: int) -> np.ndarray:
+def _normal_scores(
+    values: Float[np.ndarray, "draws parameters"], extra: int
+) -> Float[np.ndarray, "draws parameters"]:
     """Return normal scores of ``values`` (n, d) by their rank among all but the last ``extra``."""
     from scipy.special import ndtri
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float, Shaped
 
 _POINTS = 6
 _SAMPLE = 4096
@@ -23,13 +24,13 @@ _TO_COEFFICIENTS = np.linalg.inv(np.vander(np.arange(_POINTS, dtype=float), incr
 class Grid(NamedTuple):
     """Nodes equally spaced between ``first`` and ``first + step * intervals`` in t."""
 
-    center: jax.Array
-    scale: jax.Array
-    first: jax.Array
-    step: jax.Array
+    center: Float[jax.Array, ""]
+    scale: Float[jax.Array, ""]
+    first: Float[jax.Array, ""]
+    step: Float[jax.Array, ""]
 
 
-def center_and_scale(z: np.ndarray) -> np.ndarray:
+def center_and_scale(z: Shaped[np.ndarray, " *points"]) -> Float[np.ndarray, " 2"]:
     """Return the median and the scale of the points ``z``, from at most about 4,096 of them.
 
     The scale is the median distance from the median, without ties, times 1.4826, so that it is the
@@ -42,7 +43,9 @@ def center_and_scale(z: np.ndarray) -> np.ndarray:
     return np.array([center, 1.4826 * np.median(away) if away.size else 1.0])
 
 
-def make_grid(z: jax.Array, bulk: jax.Array, intervals: int) -> tuple[Grid, jax.Array]:
+def make_grid(
+    z: Float[jax.Array, " *points"], bulk: Float[jax.Array, " 2"], intervals: int
+) -> tuple[Grid, Float[jax.Array, " nodes"]]:
     """Make a grid that covers the points ``z``; return it and its ``intervals + 1`` nodes.
 
     ``bulk`` is what ``center_and_scale`` returns.
@@ -55,7 +58,9 @@ def make_grid(z: jax.Array, bulk: jax.Array, intervals: int) -> tuple[Grid, jax.
     return Grid(center, scale, low, step), nodes
 
 
-def interpolate(grid: Grid, values: jax.Array, z: jax.Array) -> jax.Array:
+def interpolate(
+    grid: Grid, values: Float[jax.Array, " nodes"], z: Float[jax.Array, " points"]
+) -> Float[jax.Array, " points"]:
     """Evaluate the piecewise polynomial through ``values`` (nodes,) at points ``z`` (m,).
 
     O(m) time and memory; the table of coefficients has six entries for each node.
@@ -63,7 +68,9 @@ def interpolate(grid: Grid, values: jax.Array, z: jax.Array) -> jax.Array:
     return _evaluate(values, (jnp.arcsinh((z - grid.center) / grid.scale) - grid.first) / grid.step)
 
 
-def _evaluate(values: jax.Array, position: jax.Array) -> jax.Array:
+def _evaluate(
+    values: Float[jax.Array, " nodes"], position: Float[jax.Array, " points"]
+) -> Float[jax.Array, " points"]:
     """Evaluate the polynomials at positions (m,) between the nodes 0, 1, ..."""
     count = values.shape[0] - _POINTS + 1
     windows = jnp.stack([values[c : c + count] for c in range(_POINTS)])
@@ -76,7 +83,9 @@ def _evaluate(values: jax.Array, position: jax.Array) -> jax.Array:
     return result
 
 
-def interpolation_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
+def interpolation_error(
+    values: Float[jax.Array, " nodes"],
+) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
     """Estimate the interpolant's largest errors, in probability and in log odds, from its nodes.
 
     ``values`` are log odds (nodes,) on a grid whose number of intervals is a multiple of four. The
@@ -90,7 +99,9 @@ def interpolation_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
     return miss, log_miss
 
 
-def left_out_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
+def left_out_error(
+    values: Float[jax.Array, " nodes"],
+) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
     """Interpolate log odds (nodes,) from every other node; return the largest errors in between.
 
     The first error is in probability, the second in log odds; the number of intervals is even.

@@ -14,6 +14,7 @@ import numpy as np
 
 from bayescal._core.chunks import map_batch, parts_of, split
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
     Draws,
@@ -138,13 +139,13 @@ class Predicted(NamedTuple):
     failed.
     """
 
-    values: jax.Array
-    probs: jax.Array
-    miss: jax.Array
-    log_miss: jax.Array
+    values: Float[jax.Array, " *values"]
+    probs: Float[jax.Array, " *values"]
+    miss: Float[jax.Array, ""]
+    log_miss: Float[jax.Array, ""]
 
 
-def normalize(log_probs: jax.Array, out: np.dtype) -> Predicted:
+def normalize(log_probs: Float[jax.Array, "sets classes points"], out: np.dtype) -> Predicted:
     """Normalize log class probabilities (batch, classes, m)."""
     if log_probs.shape[1] == 2:
         return _from_log_odds(log_probs[:, 1] - log_probs[:, 0], out)
@@ -153,7 +154,7 @@ def normalize(log_probs: jax.Array, out: np.dtype) -> Predicted:
     return Predicted(values.astype(out), jnp.exp(values).astype(out), miss, miss)
 
 
-def _from_log_odds(values: jax.Array, out: np.dtype) -> Predicted:
+def _from_log_odds(values: Float[jax.Array, "*sets points"], out: np.dtype) -> Predicted:
     miss = jnp.where(jnp.isnan(values).any(), jnp.nan, 0.0)
     return Predicted(values.astype(out), jax.nn.sigmoid(values).astype(out), miss, miss)
 

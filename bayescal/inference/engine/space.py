@@ -17,6 +17,7 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
+from bayescal._core.shapes import Float
 from bayescal._core.structure import cached_by_structure
 from bayescal.models import Prior
 from bayescal.models.prior import Site, log_density, walk
@@ -94,7 +95,7 @@ def random_sites(prior: Prior) -> list[SiteInfo]:
     return sites
 
 
-def names_at_ends(prior: Prior, sizes: np.ndarray) -> list[str]:
+def names_at_ends(prior: Prior, sizes: Float[np.ndarray, "sets parameters"]) -> list[str]:
     """Return the sites at the ends of their supports, given absolute coordinates (batch, d).
 
     A posterior that reaches the last e**-100 of a support has no density there: it is improper.
@@ -108,7 +109,9 @@ def names_at_ends(prior: Prior, sizes: np.ndarray) -> list[str]:
     return names
 
 
-def constrain(prior: Prior, vector: jax.Array) -> tuple[Params, jax.Array, jax.Array]:
+def constrain(
+    prior: Prior, vector: Float[jax.Array, " parameters"]
+) -> tuple[Params, Float[jax.Array, ""], Float[jax.Array, ""]]:
     """Map an unconstrained vector (d,) to parameters.
 
     Returns
@@ -136,7 +139,7 @@ def constrain(prior: Prior, vector: jax.Array) -> tuple[Params, jax.Array, jax.A
     return params, log_prior, nan_to_minus_inf(log_prior + log_jacobian)
 
 
-def unconstrain(sites: Sequence[Site]) -> jax.Array:
+def unconstrain(sites: Sequence[Site]) -> Float[jax.Array, " parameters"]:
     """Return the unconstrained vector (d,) of the values chosen on a walk."""
     with jax.numpy_dtype_promotion("standard"):
         pieces = [_bijection(s.distribution).inv(s.value) for s in sites]
@@ -158,7 +161,9 @@ def line_range(distribution: Distribution) -> tuple[float, float]:
     raise ValueError(f"quadrature needs scalar parameters on intervals, got support {support}")
 
 
-def line_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+def line_value(
+    distribution: Distribution, t: Float[jax.Array, " *points"]
+) -> tuple[Float[jax.Array, " *points"], Float[jax.Array, " *points"]]:
     """Map the coordinate ``t`` to a value of a scalar site; return also log |dvalue / dt|."""
     base, steps = _unscaled(distribution)
     value, log_slope = _base_value(base, t)
@@ -201,7 +206,9 @@ def _hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
     return 0.5 * (grown - shrunk), jnp.log(0.5 * (grown + shrunk))
 
 
-def _center_and_scale(distribution: Distribution, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
+def _center_and_scale(
+    distribution: Distribution, dtype: np.dtype
+) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
     """Return mean and standard deviation if finite, else location and scale, or 0 and 1."""
 
     def first_finite(values: list[jax.Array], default: float) -> jax.Array:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import effective_sample_size, normalize_log_weights
+from bayescal._core.shapes import Float
 from bayescal.inference.engine.averages import Draws, log_likelihood
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites, unconstrain
 from bayescal.inference.integrators.base import Integrator, Problem
@@ -32,12 +33,12 @@ _DEFENSIVE = 0.1
 class Proposal(NamedTuple):
     """A multivariate Student density in unconstrained coordinates, and the key of its draws."""
 
-    center: jax.Array
-    factor: jax.Array
+    center: Float[jax.Array, "*proposals parameters"]
+    factor: Float[jax.Array, "*proposals parameters parameters"]
     key: jax.Array
 
 
-def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> jax.Array:
+def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> Float[jax.Array, "draws parameters"]:
     """Draw vectors (n, d) from the prior in unconstrained coordinates."""
 
     def one(key: jax.Array) -> jax.Array:
@@ -52,7 +53,9 @@ def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> jax.Array:
     return jax.vmap(one)(jax.random.split(key, n))
 
 
-def _student_vectors(proposal: Proposal, key: jax.Array, n: int) -> jax.Array:
+def _student_vectors(
+    proposal: Proposal, key: jax.Array, n: int
+) -> Float[jax.Array, "draws parameters"]:
     """Draw vectors (n, d) from the proposal."""
     normal, chi = jax.random.split(key)
     dtype = proposal.center.dtype
@@ -62,7 +65,9 @@ def _student_vectors(proposal: Proposal, key: jax.Array, n: int) -> jax.Array:
     return proposal.center + (z / jnp.sqrt(scale)[:, None]) @ proposal.factor.T
 
 
-def _student_log_density(proposal: Proposal, v: jax.Array) -> jax.Array:
+def _student_log_density(
+    proposal: Proposal, v: Float[jax.Array, "draws parameters"]
+) -> Float[jax.Array, " draws"]:
     """Compute the proposal's log density at the rows of ``v`` (n, d)."""
     d = v.shape[1]
     z = jax.scipy.linalg.solve_triangular(proposal.factor, (v - proposal.center).T, lower=True)
@@ -75,7 +80,9 @@ def _student_log_density(proposal: Proposal, v: jax.Array) -> jax.Array:
     return constant - 0.5 * (_DEGREES + d) * jnp.log1p(jnp.sum(z**2, axis=0) / _DEGREES)
 
 
-def _soften(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _soften(
+    log_weights: Float[jax.Array, " draws"],
+) -> tuple[Float[jax.Array, " draws"], Float[jax.Array, ""]]:
     """Raise weights to the largest power up to 1 that keeps a fifth of the draws effective.
 
     Returns
@@ -124,7 +131,13 @@ class Importance(Integrator[Proposal]):
     ) -> Proposal:
         return _fit_proposals(self, *problem[:3], key, stacked)
 
-    def fit(self, prior: Prior, sums: jax.Array, origin: jax.Array, key: jax.Array) -> Proposal:
+    def fit(
+        self,
+        prior: Prior,
+        sums: Float[jax.Array, "classes features"],
+        origin: jax.Array,
+        key: jax.Array,
+    ) -> Proposal:
         """Adapt the proposal to one data set."""
 
         def log_weigh(v: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -170,7 +183,9 @@ class Importance(Integrator[Proposal]):
     def realize(self, problem: Problem[Proposal], num_samples: int) -> Draws:
         return self.mixed(problem.prior, problem.state, num_samples)[1]
 
-    def mixed(self, prior: Prior, state: Proposal, num_samples: int) -> tuple[jax.Array, Draws]:
+    def mixed(
+        self, prior: Prior, state: Proposal, num_samples: int
+    ) -> tuple[Float[jax.Array, "draws parameters"], Draws]:
         """Draw (n, d) unconstrained vectors from proposal and prior; return them and the draws."""
         from_prior = max(1, round(_DEFENSIVE * num_samples)) if num_samples > 1 else 0
         defensive, adapted = jax.random.split(state.key)

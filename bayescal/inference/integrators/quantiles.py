@@ -9,6 +9,7 @@ import numpy as np
 from bayescal._core.arrays import Arrays
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
+from bayescal._core.shapes import Float
 from bayescal.inference.engine.space import line_range, line_value
 from bayescal.inference.integrators.quadrature.track import track_box
 
@@ -22,7 +23,9 @@ _STEPS = 40
 _CLOSE = 1e-13
 
 
-def quantile(distribution: Distribution, u: jax.Array) -> jax.Array:
+def quantile(
+    distribution: Distribution, u: Float[jax.Array, " points"]
+) -> Float[jax.Array, " points"]:
     """Compute the values at which the distribution function reaches ``u`` (n,).
 
     The density is integrated by Gauss rules on 512 panels of the range that contains all but about

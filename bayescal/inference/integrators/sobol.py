@@ -6,6 +6,7 @@ import numpy as np
 
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
+from bayescal._core.shapes import Float
 from bayescal.inference.engine.averages import Draws, broadcast_params
 from bayescal.inference.engine.space import random_sites
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
@@ -45,7 +46,7 @@ class Sobol(Integrator[jax.Array]):
 
     def prepare(
         self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
-    ) -> jax.Array:
+    ) -> Float[jax.Array, "draws parameters"]:
         """Make the points (num_samples, dimension) in the open unit cube, with SciPy."""
         from scipy.stats import qmc
 

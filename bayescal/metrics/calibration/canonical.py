@@ -14,6 +14,7 @@ from bayescal._core.binning import equal_width_cell
 from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
@@ -106,7 +107,7 @@ class CanonicalError(DirectMetric):
     def range(self) -> tuple[float, float]:
         return 0.0, 1.0 if self.distance == "total_variation" else math.sqrt(2)
 
-    def compute(self, data: Predictions, xp: ModuleType) -> Array:
+    def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
         weights = data.weights
         gaps = residuals(data, xp)
         cell = self._cells(data, xp)
@@ -116,7 +117,9 @@ class CanonicalError(DirectMetric):
             sums = jax.ops.segment_sum(weights[:, None] * gaps, cell, len(data.y))
         return lengths(sums, self.distance, xp).sum() / weights.sum()
 
-    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    def compute_many(
+        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
+    ) -> Float[np.ndarray, " draws"]:
         weights = factors * data.weights[:, None]
         cell = self._cells(data, np)
         matrix = sum_matrix(cell, None, int(cell.max()) + 1)
@@ -124,7 +127,7 @@ class CanonicalError(DirectMetric):
         sums = np.stack([matrix @ (weights * gap[:, None]) for gap in gaps.T], axis=-1)
         return lengths(sums, self.distance, np).sum(axis=0) / weights.sum(axis=0)
 
-    def _cells(self, data: Predictions, xp: ModuleType) -> AnyArray:
+    def _cells(self, data: Predictions, xp: ModuleType) -> Int[AnyArray, " rows"]:
         """Return the number (n,) of the cell of each case."""
         place = equal_width_cell(data.probs, self.bins, xp, data.precision)
         if place.ndim == 1:

@@ -11,6 +11,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import FLOOR, ignoring_underflow
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float, Int
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_positive
 from bayescal.data.predictions import Classes, Inputs, Reading, as_rows
@@ -109,16 +110,24 @@ def canonical_kde_ece(
 
 @jax.jit
 def _log_densities(
-    rows: jax.Array, y: jax.Array, own: jax.Array, twice: jax.Array, widths: jax.Array
-) -> jax.Array:
+    rows: Float[jax.Array, "rows classes"],
+    y: Int[jax.Array, " rows"],
+    own: Float[jax.Array, " rows"],
+    twice: Float[jax.Array, " rows"],
+    widths: Float[jax.Array, " candidates"],
+) -> Float[jax.Array, "rows candidates"]:
     """Return the log densities (n, g) of cases by the others, but for a constant."""
     return _by_case(rows, own, twice, widths, lambda scores: jax.nn.logsumexp(scores, axis=1))
 
 
 @jax.jit
 def _averages(
-    rows: jax.Array, y: jax.Array, own: jax.Array, twice: jax.Array, widths: jax.Array
-) -> jax.Array:
+    rows: Float[jax.Array, "rows classes"],
+    y: Int[jax.Array, " rows"],
+    own: Float[jax.Array, " rows"],
+    twice: Float[jax.Array, " rows"],
+    widths: Float[jax.Array, " 1"],
+) -> Float[jax.Array, "rows classes"]:
     """Return the shares (n, k) of outcomes near each case, of one bandwidth."""
 
     def average(scores: jax.Array) -> jax.Array:
@@ -129,12 +138,12 @@ def _averages(
 
 
 def _by_case(
-    rows: jax.Array,
-    own: jax.Array,
-    twice: jax.Array,
-    widths: jax.Array,
+    rows: Float[jax.Array, "rows classes"],
+    own: Float[jax.Array, " rows"],
+    twice: Float[jax.Array, " rows"],
+    widths: Float[jax.Array, " candidates"],
     function: Callable[[jax.Array], jax.Array],
-) -> jax.Array:
+) -> Float[jax.Array, "rows columns"]:
     """Map the log weights (g, n) of all cases, as seen from one, to what is made of them."""
     k = rows.shape[1]
     one = 1 / widths[:, None]

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.shapes import Float, Shaped
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice
@@ -159,14 +160,16 @@ class CumulativeError(OrderedMetric):
     def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> Histogram:
         return CumulativeHistogram(self, cells, borders)
 
-    def compute(self, data: Predictions, xp: ModuleType) -> Array:
+    def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
         groups = (group for group in self.split(data, xp) if len(group[0]))
         return self.combine(xp.stack([excursions(*group, xp) for group in groups], axis=1), xp)
 
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
         return float(self.combine(excursions_of_blocks(self.split, self.groups, data)))
 
-    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    def compute_many(
+        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
+    ) -> Float[np.ndarray, " draws"]:
         weights = factors if data.whole else factors * data.weights[:, None]
         # Split row numbers instead of weights.
         numbered = data._replace(weights=np.arange(len(data.y)))
@@ -180,7 +183,9 @@ class CumulativeError(OrderedMetric):
         high, low = xp.maximum(steps.max(axis=1), 0), xp.minimum(steps.min(axis=1), 0)
         return self.combine(xp.stack([high, low, mass.sum(axis=1), happened.sum(axis=1)]), xp)
 
-    def combine(self, excursions: Array, xp: ModuleType = np) -> np.ndarray:
+    def combine(
+        self, excursions: Float[Array, "4 groups *draws"], xp: ModuleType = np
+    ) -> Float[AnyArray, "*draws"]:
         """Compute the error (...) from the excursions (4, groups, ...) of all groups."""
         high, low, mass, happened = excursions
         errors = xp.maximum(high, -low) if self.kind == "max" else high - low
@@ -201,10 +206,10 @@ class CumulativeHistogram(Histogram):
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         return self.by_cell(data, xp)
 
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def value(self, sums: Float[Array, "3 cells"], xp: ModuleType) -> Float[Array, ""]:
         return self.metric.finish(sums, None, xp)
 
-    def bound(self, sums: np.ndarray) -> float:
+    def bound(self, sums: Float[np.ndarray, "3 cells"]) -> float:
         """Bound by how much the cumulative difference may go farther within cells."""
         mass, predicted, happened = by_group = sums.reshape(3, self.metric.groups, -1)
         after = np.cumsum(happened - predicted, axis=1)

@@ -14,6 +14,7 @@ from bayescal._core.binning import SLACK
 from bayescal._core.keywords import other_words
 from bayescal._core.lazy import special
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.shapes import Float
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice
@@ -133,7 +134,7 @@ class DebiasedError(BinnedError):
         found = super().pieces(data, xp)
         return *found, *size_pieces(found[0].cell, data.weights)
 
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def value(self, sums: Float[Array, "5 cells"], xp: ModuleType) -> Float[Array, ""]:
         size = sizes(sums[0], sums[3], sums[4, 0], xp)
         return debiased_error(sums[:3], size, int(self.norm), self.signed, xp)
 
@@ -149,7 +150,13 @@ class DebiasedMassError(EqualMassError):
         return debiased_error(sums, sums[0] * ratio, int(self.norm), self.signed, xp)
 
 
-def debiased_error(sums: Array, size: Array, norm: int, signed: bool, xp: ModuleType) -> Array:
+def debiased_error(
+    sums: Float[Array, "3 cells"],
+    size: Float[Array, " cells"],
+    norm: int,
+    signed: bool,
+    xp: ModuleType,
+) -> Float[Array, ""]:
     """Return the debiased error over bins; ``size`` is the number of cases in each.
 
     With norm 2 the variance of the mean outcome is taken off each squared gap, of which the mean

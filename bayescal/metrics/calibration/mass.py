@@ -13,6 +13,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.binning import cut_cells, equal_mass_sums, shift_bound
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Bool, Float, Shaped
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import mass_sums, mass_sums_of_blocks
 from bayescal.data.predictions import Predictions
@@ -46,7 +47,9 @@ class MassMetric(OrderedMetric):
         """Compute the least mass of bins from the number of rows per unit of weight."""
         return None if self.least_cases is None else self.least_cases / ratio
 
-    def sums(self, data: Predictions, xp: ModuleType) -> tuple[AnyArray, AnyArray]:
+    def sums(
+        self, data: Predictions, xp: ModuleType
+    ) -> tuple[Float[AnyArray, "3 cells"], Shaped[AnyArray, ""]]:
         """Compute sums over bins, and the number of rows per unit of weight."""
         weights = data.weights
         whole = (weights == xp.floor(weights)).all()
@@ -61,14 +64,16 @@ class MassMetric(OrderedMetric):
     def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> Histogram:
         return MassHistogram(self, cells, borders)
 
-    def compute(self, data: Predictions, xp: ModuleType) -> Array:
+    def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
         return self.finish(*self.sums(data, xp), xp)
 
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
         found = mass_sums_of_blocks(self.split, self.groups, self.bins, data, self.least)
         return float(self.finish(*found, np))
 
-    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    def compute_many(
+        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
+    ) -> Float[np.ndarray, " draws"]:
         weights = factors if data.whole else factors * data.weights[:, None]
         # Split row numbers instead of weights.
         numbered = data._replace(weights=np.arange(len(data.y)))
@@ -84,13 +89,13 @@ class MassMetric(OrderedMetric):
 
 @partial(jax.jit, static_argnums=3)
 def _device_mass_sums(
-    predicted: jax.Array,
-    observed: jax.Array,
-    weights: jax.Array,
+    predicted: Float[jax.Array, " rows"],
+    observed: Float[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
     bins: int,
-    whole: jax.Array,
-    least: AnyArray = None,
-) -> jax.Array:
+    whole: Bool[jax.Array, ""],
+    least: Float[jax.Array, ""] | None = None,
+) -> Float[jax.Array, "3 bins"]:
     """Sum over bins of equal mass (3, bins) in one program, which all groups share."""
     return jnp.asarray(equal_mass_sums(predicted, observed, weights, bins, whole, jnp, least))
 
@@ -124,7 +129,9 @@ class Histogram(SumMetric, ABC):
         cells = self.width_cells if self.borders is None else self.borders
         return self.metric.by_cell(data, cells, xp)
 
-    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+    def calibrated(
+        self, sums: Float[np.ndarray, "*sets sums cells"]
+    ) -> Float[np.ndarray, "*sets sums cells"]:
         return as_predicted(sums)
 
 
@@ -142,7 +149,7 @@ class MassHistogram(Histogram):
         sizes = size_pieces(None, data.weights)
         return *self.by_cell(data, xp), *sizes, Piece(None, None)
 
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def value(self, sums: Float[Array, "6 cells"], xp: ModuleType) -> Float[Array, ""]:
         groups, bins = self.metric.groups, self.metric.bins
         by_group = sums[:3].reshape(3, groups, self.each)
         whole = sums[4, 0] == 0
@@ -151,7 +158,7 @@ class MassHistogram(Histogram):
         found = [cut_cells(by_group[:, g], bins, whole, xp, least) for g in range(groups)]
         return self.metric.finish(xp.concatenate(found, axis=1), ratio, xp)
 
-    def bound(self, sums: np.ndarray) -> float:
+    def bound(self, sums: Float[np.ndarray, "6 cells"]) -> float:
         """Bound the error of a mean gap by the proportion of rows in cells with borders."""
         groups, bins = self.metric.groups, self.metric.bins
         by_group = sums[0].reshape(groups, self.each)

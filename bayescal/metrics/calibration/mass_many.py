@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.binning import SLACK, mass_borders, nearer_end
+from bayescal._core.shapes import Bool, Float, Int, Shaped
 
 #: Rows of a bucket, ties apart.
 _BUCKET = 32
@@ -15,25 +16,25 @@ _BUCKET = 32
 class _Buckets(NamedTuple):
     """Predictions in ascending order with their outcomes, in buckets that never part ties."""
 
-    predicted: np.ndarray
-    observed: np.ndarray
+    predicted: Float[np.ndarray, " cases"]
+    observed: Float[np.ndarray, " cases"]
     #: The rows of weights that are theirs.
-    rows: np.ndarray
-    #: Where buckets begin, and the end of the last, (m + 1,).
-    start: np.ndarray
-    #: Whether all predictions of a bucket are the same, (m,).
-    flat: np.ndarray
+    rows: Int[np.ndarray, " cases"]
+    #: Where buckets begin, and the end of the last.
+    start: Int[np.ndarray, " 1+buckets"]
+    #: Whether all predictions of a bucket are the same.
+    flat: Bool[np.ndarray, " buckets"]
 
 
 def mass_sums_many(
-    predicted: np.ndarray,
-    observed: np.ndarray,
-    rows: np.ndarray,
-    weights: np.ndarray,
+    predicted: Float[np.ndarray, " cases"],
+    observed: Float[np.ndarray, " cases"],
+    rows: Int[np.ndarray, " cases"],
+    weights: Shaped[np.ndarray, "rows draws"],
     bins: int,
     whole: bool,
-    least: np.ndarray | None = None,
-) -> np.ndarray:
+    least: Float[np.ndarray, " draws"] | None = None,
+) -> Float[np.ndarray, "draws 3 bins"]:
     """Return sums (b, 3, bins) over bins of equal mass, for weights (n, b) of all cases.
 
     With the ``least`` mass (b,) of bins, equal predictions stay in one bin.
@@ -71,14 +72,22 @@ def mass_sums_many(
     return np.diff(np.swapaxes(at_border, 0, 1), axis=2)
 
 
-def _share(need: np.ndarray, extent: np.ndarray, slack: np.ndarray | None) -> np.ndarray:
+def _share(
+    need: Float[np.ndarray, " draws *borders"],
+    extent: Float[np.ndarray, " draws *borders"],
+    slack: Float[np.ndarray, " draws *ones"] | None,
+) -> Float[np.ndarray, " draws *borders"]:
     """Return which share of ties with so much mass lies below borders; all or none, with slack."""
     if slack is not None:
         return nearer_end(need, extent, slack)
     return np.clip(need / np.where(extent > 0, extent, 1), 0, 1)
 
 
-def _divide(predicted: np.ndarray, observed: np.ndarray, rows: np.ndarray) -> _Buckets:
+def _divide(
+    predicted: Float[np.ndarray, " cases"],
+    observed: Float[np.ndarray, " cases"],
+    rows: Int[np.ndarray, " cases"],
+) -> _Buckets:
     """Return buckets of whole ties: many ties are a bucket alone, few are put together."""
     n = len(predicted)
     tie = np.flatnonzero(np.append(True, predicted[1:] != predicted[:-1]))
@@ -93,11 +102,11 @@ def _divide(predicted: np.ndarray, observed: np.ndarray, rows: np.ndarray) -> _B
 
 def _inside(
     buckets: _Buckets,
-    weights: np.ndarray,
-    place: np.ndarray,
-    need: np.ndarray,
-    slack: np.ndarray | None,
-) -> np.ndarray:
+    weights: Shaped[np.ndarray, "rows draws"],
+    place: Int[np.ndarray, "draws borders"],
+    need: Float[np.ndarray, "draws borders"],
+    slack: Float[np.ndarray, "draws 1"] | None,
+) -> Float[np.ndarray, "3 draws borders"]:
     """Return sums (3, b, borders) of weights, predictions and outcomes up to a border."""
     predicted, observed, rows, start, flat = buckets
     first, last, many = start[place], start[place + 1], flat[place]

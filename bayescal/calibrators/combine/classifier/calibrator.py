@@ -27,6 +27,7 @@ from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.report import Report
 from bayescal.calibrators.combine.base import has_intervals, keep_features
 from bayescal.calibrators.combine.classifier.folds import (
+    CrossValidation,
     Part,
     cross_fitted,
     fit_calibrator,
@@ -131,7 +132,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
 
     estimator: AnyModel = None
     calibrator: AnyModel = None
-    cv: UserData = field(default=5, kw_only=True)
+    cv: CrossValidation = field(default=5, kw_only=True)
     ensemble: bool | Literal["auto"] = field(default=False, kw_only=True)
     n_jobs: int | None = field(default=None, kw_only=True)
     progress: bool | Progress = field(default=False, kw_only=True)

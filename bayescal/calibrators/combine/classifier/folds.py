@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import sklearn
@@ -35,6 +35,17 @@ from bayescal.data.labels import find_positions
 
 __all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
 
+
+class Splitter(Protocol):
+    """An object of scikit-learn or like them that splits rows into training and test rows."""
+
+    def split(
+        self, X: UserData, y: UserData = None, groups: UserData = None
+    ) -> Iterable[object]: ...
+
+
+#: The number of folds, a splitter or splits; None for five folds.
+CrossValidation: TypeAlias = int | Splitter | Iterable[object] | None
 #: Data of a calibrator: scores, labels and weights.
 Part: TypeAlias = tuple[AnyArray, np.ndarray, np.ndarray | None]
 #: Indices of training rows and of test rows.

@@ -10,6 +10,7 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf, normalize_log_weights
+from bayescal._core.shapes import Bool, Float, Int
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference.engine.space import UNIT_RANGE, line_range, line_value
 from bayescal.inference.integrators.quadrature.window import LogDensity, at_points
@@ -35,14 +36,14 @@ class Box(NamedTuple):
     largest relative error.
     """
 
-    low: jax.Array
-    high: jax.Array
-    peak: jax.Array
-    shear: jax.Array
-    order: jax.Array
-    evidence: jax.Array
-    gap: jax.Array
-    error: jax.Array
+    low: Float[jax.Array, "*boxes parameters"]
+    high: Float[jax.Array, "*boxes parameters"]
+    peak: Float[jax.Array, "*boxes parameters"]
+    shear: Float[jax.Array, "*boxes parameters parameters"]
+    order: Int[jax.Array, " *boxes"]
+    evidence: Float[jax.Array, "*boxes evidences"]
+    gap: Float[jax.Array, "*boxes gaps"]
+    error: Float[jax.Array, " *boxes"]
 
 
 @cached_by_structure
@@ -63,8 +64,11 @@ def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def unsheared(
-    prior: Prior, peak: jax.Array, shear: jax.Array, u: jax.Array
-) -> tuple[Params, jax.Array, jax.Array]:
+    prior: Prior,
+    peak: Float[jax.Array, " parameters"],
+    shear: Float[jax.Array, "parameters parameters"],
+    u: Float[jax.Array, " parameters"],
+) -> tuple[Params, Float[jax.Array, ""], Float[jax.Array, ""]]:
     """Compute parameters, log prior density and log Jacobian at t = peak + shear (u - peak).
 
     Outside the ranges the density is zero.
@@ -89,10 +93,10 @@ def unsheared(
 
 def log_target(
     prior: Prior,
-    sums: jax.Array,
+    sums: Float[jax.Array, "classes features"],
     origin: jax.Array,
-    peak: jax.Array,
-    shear: jax.Array,
+    peak: Float[jax.Array, " parameters"],
+    shear: Float[jax.Array, "parameters parameters"],
     jacobian: bool = True,
 ) -> LogDensity:
     """Return the function u -> log of prior times likelihood, as a density of u by default."""
@@ -106,7 +110,9 @@ def log_target(
     return function
 
 
-def _log_likelihood(natural: jax.Array, sums: jax.Array) -> jax.Array:
+def _log_likelihood(
+    natural: Float[jax.Array, "classes features"], sums: Float[jax.Array, "classes features"]
+) -> Float[jax.Array, ""]:
     """Compute the log likelihood, ``-inf`` if rounding leaves it unknown to within a nat.
 
     Otherwise tiny standard deviations, which the search tries, would seem to make data far away
@@ -124,7 +130,9 @@ def _products(first: jax.Array, second: jax.Array) -> list[jax.Array]:
     return [first[index] * second[index] for index in np.ndindex(first.shape)]
 
 
-def product_rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Array], jax.Array]:
+def product_rule(
+    low: Float[jax.Array, " parameters"], high: Float[jax.Array, " parameters"], m: int
+) -> tuple[list[jax.Array], Float[jax.Array, " *nodes"]]:
     """Return the nodes along each axis and the log weights (m, ..., m) of the product rule."""
     unit, weights = np.polynomial.legendre.leggauss(m)
     half = 0.5 * (high - low)
@@ -137,8 +145,12 @@ def product_rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Arra
 
 
 def find_evidence(
-    prior: Prior, sums: jax.Array, origin: jax.Array, box: Box, orders: tuple[int, ...]
-) -> tuple[list[jax.Array], jax.Array]:
+    prior: Prior,
+    sums: Float[jax.Array, "classes features"],
+    origin: jax.Array,
+    box: Box,
+    orders: tuple[int, ...],
+) -> tuple[list[jax.Array], Bool[jax.Array, ""]]:
     """Compute ``Box.evidence`` by rules of the given orders, and whether the box contains all."""
     nodes, logs = [], []
     for m in orders:
@@ -168,7 +180,7 @@ def find_evidence(
     return [normalize_log_weights(part)[1] for part in parts], closed
 
 
-def open_ends(prior: Prior, box: Box, m: int) -> jax.Array:
+def open_ends(prior: Prior, box: Box, m: int) -> Bool[jax.Array, " nodes"]:
     """Mark the outermost nodes (m**d,) of the box, except those at the ends of a support."""
     d = box.low.shape[0]
     outermost = jnp.zeros((m,) * d, bool)
@@ -180,19 +192,27 @@ def open_ends(prior: Prior, box: Box, m: int) -> jax.Array:
     return outermost.ravel()
 
 
-def _closed(prior: Prior, box: Box, values: jax.Array, m: int) -> jax.Array:
+def _closed(
+    prior: Prior, box: Box, values: Float[jax.Array, " nodes"], m: int
+) -> Bool[jax.Array, ""]:
     """Whether the density has vanished at the faces of a box, except at the ends of a support."""
     outermost = jnp.where(open_ends(prior, box, m), values.ravel(), -jnp.inf)
     return jnp.max(outermost) < jnp.max(values) - _DEPTH
 
 
-def relative_gap(first: jax.Array, second: jax.Array) -> jax.Array:
+def relative_gap(
+    first: Float[jax.Array, " *evidences"], second: Float[jax.Array, " *evidences"]
+) -> Float[jax.Array, " *evidences"]:
     """Compute relative differences, at most 1, between evidences given by their logarithms."""
     gap = jnp.minimum(jnp.abs(jnp.expm1(first - second)), 1.0)
     return jnp.where(jnp.isnan(gap), 1.0, gap)
 
 
-def estimate_error(gap: jax.Array, before: jax.Array, closed: jax.Array) -> jax.Array:
+def estimate_error(
+    gap: Float[jax.Array, " evidences"],
+    before: Float[jax.Array, " evidences"],
+    closed: Bool[jax.Array, ""],
+) -> Float[jax.Array, ""]:
     """Estimate the error of the finest of three rules from the two gaps between them.
 
     The gap is the coarser rule's error. The last step divided it by a factor, and the next one will

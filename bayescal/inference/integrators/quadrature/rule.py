@@ -11,6 +11,7 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import normalize_log_weights
+from bayescal._core.shapes import Bool, Float
 from bayescal.inference.engine.averages import Draws
 from bayescal.inference.engine.space import random_sites
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
@@ -51,7 +52,7 @@ _MAX_COMMON_NODES = 1 << 16
 _Step: TypeAlias = Callable[[Prior | None, jax.Array, Box], Box]
 
 
-def _second_is_better(windows: Window) -> jax.Array:
+def _second_is_better(windows: Window) -> Bool[jax.Array, ""]:
     """Choose the box that its grid resolves, else that with more mass, else the smaller one."""
     volume = jnp.prod(windows.high - windows.low, axis=1)
     resolved = windows.points > 2.5 ** windows.low.shape[1]
@@ -118,7 +119,13 @@ class Quadrature(Integrator[Box]):
         order = np.asarray(state.order)
         return order if order.max() ** state.low.shape[-1] > _MAX_COMMON_NODES else None
 
-    def box(self, prior: Prior, sums: jax.Array, origin: jax.Array, quick: bool) -> Box:
+    def box(
+        self,
+        prior: Prior,
+        sums: Float[jax.Array, "classes features"],
+        origin: jax.Array,
+        quick: bool,
+    ) -> Box:
         """Locate the posterior of one data set and compare rules on its box."""
         low, high = (jnp.asarray(end, sums.dtype) for end in ranges(prior))
         if low.size == 0:
@@ -158,14 +165,14 @@ class Quadrature(Integrator[Box]):
             evidence=second, gap=gap, error=estimate_error(gap, relative_gap(least, first), closed)
         )
 
-    def reported(self, state: Box) -> tuple[np.ndarray, np.ndarray]:
+    def reported(self, state: Box) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
 
     def find(self, problem: Problem[Box], stacked: bool) -> tuple[np.ndarray, np.ndarray]:
         """Compute log evidences (batch,) and their errors, using only the quick search."""
         return self.reported(_find_boxes(self, *problem[:3], stacked, True))
 
-    def outermost(self, problem: Problem[Box], num_samples: int) -> jax.Array:
+    def outermost(self, problem: Problem[Box], num_samples: int) -> Bool[jax.Array, " nodes"]:
         """Mark the nodes at an end of the box beyond which the support continues."""
         if problem.state.low.size == 0:
             return jnp.zeros(1, bool)

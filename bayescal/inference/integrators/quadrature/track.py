@@ -8,6 +8,7 @@ import numpy as np
 
 from bayescal._core.arrays import Arrays
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float
 from bayescal.inference.integrators.quadrature.window import DEPTH, at_points
 
 _POINTS = {1: 48, 2: 24, 3: 12}
@@ -16,8 +17,14 @@ _SHRINK = 3.0
 
 
 def track_box(
-    log_target: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    log_target: Callable[[jax.Array], jax.Array],
+    low: Float[jax.Array, " parameters"],
+    high: Float[jax.Array, " parameters"],
+) -> tuple[
+    Float[jax.Array, " parameters"],
+    Float[jax.Array, " parameters"],
+    Float[jax.Array, " parameters"],
+]:
     """Find the ends of a box around a density of one to three variables, and its best point.
 
     Each round puts a grid over the box. The next box reaches one step beyond the outermost values

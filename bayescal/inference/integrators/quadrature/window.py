@@ -12,6 +12,7 @@ from bayescal._core.arrays import Arrays
 from bayescal._core.chunks import Out
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size, normalize_log_weights
+from bayescal._core.shapes import Float
 
 #: The density more than this many nats below the peak is ignored: exp(-34) is 2e-15.
 DEPTH = 34.0
@@ -28,10 +29,10 @@ class Window(NamedTuple):
     the grid is too coarse.
     """
 
-    low: jax.Array
-    high: jax.Array
-    mass: jax.Array
-    points: jax.Array
+    low: Float[jax.Array, "*windows parameters"]
+    high: Float[jax.Array, "*windows parameters"]
+    mass: Float[jax.Array, " *windows"]
+    points: Float[jax.Array, " *windows"]
 
 
 LogDensity: TypeAlias = Callable[[jax.Array], jax.Array]
@@ -39,7 +40,7 @@ LogDensity: TypeAlias = Callable[[jax.Array], jax.Array]
 _Round: TypeAlias = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array], jax.Array, jax.Array]
 
 
-def grid_values(log_target: LogDensity, axes: list[jax.Array]) -> jax.Array:
+def grid_values(log_target: LogDensity, axes: list[jax.Array]) -> Float[jax.Array, " *nodes"]:
     """Evaluate ``log_target`` of a vector on the grid spanned by ``axes``; shape (m1, m2, ...)."""
     mesh = jnp.meshgrid(*axes, indexing="ij")
     values = at_points(log_target, [column.ravel() for column in mesh])
@@ -54,7 +55,9 @@ def at_points(function: Callable[[jax.Array], Out], columns: Sequence[jax.Array]
     return jax.vmap(lambda *point: function(jnp.stack(point)))(*columns)
 
 
-def cells(low: jax.Array, high: jax.Array) -> list[jax.Array]:
+def cells(
+    low: Float[jax.Array, " parameters"], high: Float[jax.Array, " parameters"]
+) -> list[jax.Array]:
     """Return the midpoints of equal cells along each axis of a box."""
     m = _POINTS[low.shape[0]]
     fractions = jnp.asarray((np.arange(m) + 0.5) / m)
@@ -62,8 +65,11 @@ def cells(low: jax.Array, high: jax.Array) -> list[jax.Array]:
 
 
 def _reach(
-    values: jax.Array, axes: list[jax.Array], peak: jax.Array, height: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    values: Float[jax.Array, " *nodes"],
+    axes: list[jax.Array],
+    peak: Float[jax.Array, " parameters"],
+    height: Float[jax.Array, ""],
+) -> tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]]:
     """Return the ends of the box of grid points near the peak in height, widened by one step."""
     ends = []
     for i, axis in enumerate(axes):
@@ -77,8 +83,16 @@ def _reach(
 
 
 def find_peak(
-    log_target: LogDensity, low: jax.Array, high: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
+    log_target: LogDensity,
+    low: Float[jax.Array, " parameters"],
+    high: Float[jax.Array, " parameters"],
+) -> tuple[
+    Float[jax.Array, " parameters"],
+    Float[jax.Array, ""],
+    Float[jax.Array, "parameters parameters"],
+    Float[jax.Array, " parameters"],
+    Float[jax.Array, " parameters"],
+]:
     """Find the peak of a density inside a box, and the local curvature.
 
     There may be one to three coordinates. Returns the peak (d,); its log density; a unit triangular
@@ -163,11 +177,11 @@ def find_peak(
 
 def find_window(
     log_target: LogDensity,
-    low: jax.Array,
-    high: jax.Array,
-    peak: jax.Array,
-    height: jax.Array,
-    start: tuple[jax.Array, jax.Array],
+    low: Float[jax.Array, " parameters"],
+    high: Float[jax.Array, " parameters"],
+    peak: Float[jax.Array, " parameters"],
+    height: Float[jax.Array, ""],
+    start: tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]],
 ) -> Window:
     """Find the smallest box, up to the spacing of a grid, outside which the density is negligible.
 
@@ -203,8 +217,10 @@ def find_window(
 
 
 def maximize(
-    log_target: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
-) -> jax.Array:
+    log_target: Callable[[jax.Array], jax.Array],
+    low: Float[jax.Array, " parameters"],
+    high: Float[jax.Array, " parameters"],
+) -> Float[jax.Array, " parameters"]:
     """Find the maximum (d,) of a density with one peak in a closed box."""
     d = low.shape[0]
     m = {1: 33, 2: 17, 3: 9}[d]

@@ -302,8 +302,6 @@ def _resize(texts: list[Text], size: float, renderer: RendererBase | None = None
     for text in texts:
         if text.get_fontsize() != size:
             text.set_fontsize(size)
-    if not texts:
-        return 0.0
     figure: Any = texts[0].get_figure(root=True)
     pixels = max(text.get_window_extent(renderer).width for text in texts)
     return _GAP + pixels * 72 / figure.dpi

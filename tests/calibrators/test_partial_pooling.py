@@ -14,7 +14,8 @@ from scipy.special import expit, logsumexp, softmax
 from sklearn.exceptions import NotFittedError
 
 import bayescal as bc
-from bayescal.calibrators.combine.pooling.columns import make_column
+from bayescal.calibrators.combine.pooling import effects as _effects
+from bayescal.calibrators.combine.pooling.columns import cross, make_column
 from bayescal.calibrators.combine.pooling.effects import (
     COMMON,
     HALF_NORMAL,
@@ -501,3 +502,52 @@ def test_files(interactions: int, tmp_path: Path) -> None:
         loaded = bc.load(tmp_path / "alone.safetensors")
         same = loaded.predict_proba(one, groups=[True]) == alone.predict_proba(one, groups=[True])
         assert same.all()
+
+
+def test_weights_that_are_no_counts_have_no_unit() -> None:
+    """Shares count as so many rows as they are worth; counts are rows."""
+    z, y, group, _ = simulate(200, 4, 0.5, 3)
+    w = np.random.default_rng(0).uniform(0.5, 2, 200)
+
+    def fit(weights: np.ndarray) -> np.ndarray:
+        model = bc.PartialPooling(inputs="logits").fit(z, y, groups=group, sample_weight=weights)
+        return model.predict_proba(z, groups=group)
+
+    np.testing.assert_allclose(fit(w), fit(7.3 * w), atol=1e-12)
+    ones = np.ones(200)
+    twice = bc.PartialPooling(inputs="logits").fit(
+        *(np.tile(a, 2) for a in (z, y)), groups=np.tile(group, 2)
+    )
+    np.testing.assert_allclose(fit(2 * ones), twice.predict_proba(z, groups=group), atol=1e-6)
+    assert np.abs(fit(ones) - fit(2 * ones)).max() > 1e-3
+
+
+def test_a_number_that_never_changes_is_one_level() -> None:
+    z, y, _, _ = simulate(100, 4, 0.5, 3)
+    effects = bc.PartialPooling(inputs="logits").fit(z, y, groups=np.full(100, 1.5)).group_effects()
+    assert [effect.level for effect in effects] == [("all",)]
+    assert make_column(np.array([1.0, 2.0]), np.ones(2), 5).names() == [
+        "<= 1.5",
+        "> 1.5",
+        "missing",
+    ]
+
+
+def test_columns_with_too_many_levels_to_number_are_not_crossed() -> None:
+    codes = np.random.default_rng(0).integers(0, 3, (3, 50))
+    found, levels = cross(codes, [2**40, 3, 2**40], 2)
+    assert [grouping.columns for grouping in found] == [(0,), (1,), (2,), (0, 1), (1, 2)]
+    for grouping, own in zip(found, levels, strict=True):
+        pairs = np.unique(codes[list(grouping.columns)], axis=1, return_inverse=True)[1]
+        assert len({*zip(own, pairs.ravel(), strict=True)}) == len(np.unique(own))
+
+
+def test_effects_where_rounds_run_out_are_improved_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    z, y, group, _ = simulate(400, 6, 0.8, 1)
+    model = bc.PartialPooling(inputs="logits")
+    expected = model.fit(z, y, groups=group).predict_proba(z, groups=group)
+    monkeypatch.setattr(_effects, "_ROUNDS", 2)
+    few = model.fit(z, y, groups=group).predict_proba(z, groups=group)
+    assert 0 < np.abs(few - expected).max() < 0.05

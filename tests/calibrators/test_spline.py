@@ -782,6 +782,8 @@ def test_cells_of_very_many_rows_lose_nothing(ties: bool, monkeypatch: pytest.Mo
         np.r_[0.0, 0.2, 0.5 - 1e-8, 0.5 + 1e-8, 0.8, 1.0],
         np.r_[0.0, 0.2, 0.5 - 1e-8, 0.5, 0.5 + 1e-8, 0.8, 1.0],
         np.r_[0.0, 1e-9, 0.3, 0.9, 1.0],
+        np.r_[0.0, 0.5, 0.5 + 1e-7, 1.0],
+        np.r_[0.0, 0.5 - 1e-7, 0.5, 1.0],
         np.linspace(0, 1, 9),
     ],
 )

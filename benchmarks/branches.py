@@ -2,10 +2,10 @@
 
     python benchmarks/branches.py [--processes 2] [--data FILE ...] [--keep FILE] [--json FILE]
 
-Runs the fast tests with ``coverage`` (half an hour on two cores), or reads the data files of
-earlier runs. ``--keep`` leaves a data file that also knows which tests take which line, which
-``mutants.py`` reads. Lines that no test can reach are in ``[tool.coverage.report]`` of
-pyproject.toml, with their reasons.
+Runs the fast tests with ``coverage`` (half an hour on two cores), and the programs that they
+start, or reads the data files of earlier runs. ``--keep`` leaves a data file that also knows which
+tests take which line, which ``mutants.py`` reads. Lines that no test can reach are in
+``[tool.coverage.report]`` of pyproject.toml, with their reasons.
 """
 
 from __future__ import annotations

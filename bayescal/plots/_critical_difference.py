@@ -302,7 +302,5 @@ def _resize(texts: list[Text], size: float, renderer: RendererBase | None = None
     for text in texts:
         if text.get_fontsize() != size:
             text.set_fontsize(size)
-    if not texts:
-        return 0.0
     pixels = max(text.get_window_extent(renderer).width for text in texts)
     return _GAP + pixels * 72 / root_figure(texts[0]).dpi

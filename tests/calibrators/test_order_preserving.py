@@ -306,3 +306,13 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
     assert error == pytest.approx(0.80, abs=0.1)
     top = data["logits_test"].argmax(axis=1)
     np.testing.assert_array_equal(found.argmax(axis=1), top)
+
+
+def test_training_is_settled_where_losses_are_no_numbers_or_nothing_is_held_out() -> None:
+    nets = network.Nets(np.array([[2, 0], [3, 0]]), np.ones((4, 2)), np.ones((4, 2)))
+    falling = np.linspace(5, 4, 3)[:, None] * np.ones(2)
+    assert not network._settled(falling, nets)
+    assert network._settled(np.where(falling == 4, np.nan, falling), nets)
+    assert network._settled(falling, nets._replace(held=np.zeros((4, 2))))
+    long = np.r_[np.linspace(5, 4, 3), np.full(network._PATIENCE + 1, 4.0)][:, None] * np.ones(2)
+    assert network._settled(long, nets)

@@ -15,7 +15,8 @@ from scipy.special import expit, logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import bayescal as bc
-from bayescal.calibrators.combine.pooling.columns import make_column
+from bayescal.calibrators.combine.pooling import deviations as _deviations
+from bayescal.calibrators.combine.pooling.columns import cross, make_column
 from bayescal.calibrators.combine.pooling.deviations import fit_effects
 from bayescal.calibrators.combine.pooling.effects import COMMON, HALF_NORMAL, fit_at, make_effects
 
@@ -522,3 +523,54 @@ def test_files(interactions: int, tmp_path: Path) -> None:
         loaded = bc.load(tmp_path / "alone.safetensors")
         same = loaded.predict_proba(one, groups=[True]) == alone.predict_proba(one, groups=[True])
         assert same.all()
+
+
+def test_weights_that_are_no_counts_have_no_unit() -> None:
+    """Shares count as so many rows as they are worth; counts are rows."""
+    z, y, group, _ = simulate(200, 4, 0.5, 3)
+    w = np.random.default_rng(0).uniform(0.5, 2, 200)
+
+    def fit(weights: np.ndarray) -> np.ndarray:
+        model = bc.PartialPooling(inputs="logits").fit(z, y, groups=group, sample_weight=weights)
+        return model.predict_proba(z, groups=group)
+
+    np.testing.assert_allclose(fit(w), fit(7.3 * w), atol=1e-12)
+    ones = np.ones(200)
+    twice = bc.PartialPooling(inputs="logits").fit(
+        *(np.tile(a, 2) for a in (z, y)), groups=np.tile(group, 2)
+    )
+    np.testing.assert_allclose(fit(2 * ones), twice.predict_proba(z, groups=group), atol=1e-6)
+    assert np.abs(fit(ones) - fit(2 * ones)).max() > 1e-3
+
+
+def test_a_number_that_never_changes_is_one_level() -> None:
+    z, y, _, _ = simulate(100, 4, 0.5, 3)
+    effects = bc.PartialPooling(inputs="logits").fit(z, y, groups=np.full(100, 1.5)).group_effects()
+    assert [effect.level for effect in effects] == [("all",)]
+    assert make_column(np.array([1.0, 2.0]), np.ones(2), 5).names() == [
+        "<= 1.5",
+        "> 1.5",
+        "missing",
+    ]
+
+
+def test_columns_with_too_many_levels_to_number_are_not_crossed() -> None:
+    codes = np.random.default_rng(0).integers(0, 3, (3, 50))
+    found, levels = cross(codes, [2**40, 3, 2**40], 2)
+    assert [grouping.columns for grouping in found] == [(0,), (1,), (2,), (0, 1), (1, 2)]
+    for grouping, own in zip(found, levels, strict=True):
+        pairs = np.unique(codes[list(grouping.columns)], axis=1, return_inverse=True)[1]
+        assert len({*zip(own, pairs.ravel(), strict=True)}) == len(np.unique(own))
+
+
+def test_fits_whose_rounds_run_out_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    z, y, group, _ = simulate(400, 6, 0.8, 1)
+    model = bc.PartialPooling(inputs="logits")
+    expected = model.fit(z, y, groups=group).predict_proba(z, groups=group)
+    monkeypatch.setattr(_deviations, "_ROUNDS", 0)
+    with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
+        few = model.fit(z, y, groups=group).predict_proba(z, groups=group)
+    assert model.status_ == "limit"
+    assert 0 < np.abs(few - expected).max() < 0.05

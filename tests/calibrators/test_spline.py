@@ -782,6 +782,8 @@ def test_cells_of_very_many_rows_lose_nothing(ties: bool, monkeypatch: pytest.Mo
         np.r_[0.0, 0.2, 0.5 - 1e-8, 0.5 + 1e-8, 0.8, 1.0],
         np.r_[0.0, 0.2, 0.5 - 1e-8, 0.5, 0.5 + 1e-8, 0.8, 1.0],
         np.r_[0.0, 1e-9, 0.3, 0.9, 1.0],
+        np.r_[0.0, 0.5, 0.5 + 1e-7, 1.0],
+        np.r_[0.0, 0.5 - 1e-7, 0.5, 1.0],
         np.linspace(0, 1, 9),
     ],
 )
@@ -799,3 +801,14 @@ def test_where_all_weight_is_at_one_score_nothing_but_a_constant_is_fitted() -> 
     knots = np.array([0.0, 0.5, 1.0])
     values, roughness = make_basis(knots, knots, np.array([0.0, 3.0, 0.0]), "curvature")
     assert (values.tolist(), roughness.tolist()) == ([[1.0]] * 3, [0.0])
+
+
+def test_given_knots_are_those_of_the_fit() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(300)
+    y = (rng.random(300) < p**2).astype(int)
+    fitted = Spline(knots=[0.75, 0.0, 0.25, 1.0, 0.25], rescale=None).fit(p, y)
+    np.testing.assert_allclose(fitted.knots_, [0.0, 0.25, 0.75, 1.0])
+    # Between knots log odds are cubic: fourth differences vanish.
+    z = logit(fitted.predict_proba(np.linspace(0.3, 0.7, 9))[:, 1])
+    np.testing.assert_allclose(np.diff(z, 4), 0, atol=1e-9)

@@ -742,6 +742,19 @@ def test_draws_at_the_end_of_a_support_are_named() -> None:
     assert names_at_ends(prior, np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 120.0]])) == ["sigma"]
 
 
+def test_draws_at_the_end_of_a_support_warn() -> None:
+    """Equal scores of a class: the density is without bound where their deviation vanishes."""
+    prior = bc.GaussianPrior(
+        mu0=1.0, mu1=dist.Normal(2.0, 1.0), sigma0=dist.HalfNormal(1.0), sigma1=1.0
+    )
+    data = np.array([1.0] * 6 + [2.0, 3.0]), np.array([0] * 6 + [1] * 2)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        condition(prior, data, integrator="importance", num_samples=2000)
+    texts = [str(warning.message) for warning in seen]
+    assert any(text.startswith("the posterior of sigma0 lies at an end") for text in texts)
+
+
 def test_chains_are_judged_by_ranks() -> None:
     from bayescal.inference.engine.diagnostics import judge_chains
 

@@ -173,3 +173,9 @@ def test_what_cannot_be_drawn_is_an_error_and_draws_nothing() -> None:
     with pytest.raises(NotFittedError):
         plots.curve(bc.Logistic())
     assert not plt.get_fignums()
+
+
+def test_scores_where_rounds_run_out_hold_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_maps, "_ROUNDS", 3)
+    low, high = _maps._interval(lambda z: scipy.special.expit((z - 3.0) / 1e-9))
+    assert low < 3 < high and high - low < 1

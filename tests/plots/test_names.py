@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 
 import bayescal as bc
@@ -236,3 +237,24 @@ def test_fonts_are_added_for_letters_that_the_given_ones_lack(
     assert found(frozenset("βж"), ("given",)) == ["greek", "cyrillic"]
     rest = [style._LAST_RESORT] if last else []
     assert found(frozenset("α漢"), ("given",)) == ["greek", *rest]
+
+
+@pytest.mark.parametrize("name", list(PANELS))
+def test_panels_of_the_user_stay_open_after_an_error(name: str) -> None:
+    figure, axes = plt.subplots(2, 2)
+    with pytest.raises(ValueError, match="bins must be at least 1, got -3"):
+        PANELS[name]([*"abcd"], axes=axes, bins=-3)
+    assert plt.get_fignums() == [figure.number]
+    with pytest.raises(ValueError, match="bins must be at least 1, got -3"):
+        PANELS[name]([*"abcd"], bins=-3)
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_titles_that_fit_in_no_size_have_the_smallest() -> None:
+    figure, axes = plt.subplots(2, 2, figsize=(1.6, 0.5))
+    drawn = PANELS["by_model"]([f"{LONG}{i}" for i in range(4)], axes=axes)
+    figure.canvas.draw()
+    usual = plt.rcParams["axes.titlesize"]
+    sizes = {ax.title.get_fontsize() for ax in drawn}
+    full = FontProperties(size=usual).get_size_in_points()
+    assert max(sizes) <= 0.56 * full

@@ -43,7 +43,7 @@ def choose_knots(distinct: np.ndarray, most: int) -> np.ndarray:
     middle = knots[knots == center]
     if above[0] - below[-1] < 2 * least and len(below) > 1 and len(above) > 1:
         middle, below, above = (below[-1:] + above[:1]) / 2, below[:-1], above[1:]
-    elif len(middle) and above[0] - center < least:
+    elif len(middle) and min(above[0] - center, center - below[-1]) < least:
         middle = middle[:0]
     return np.concatenate([below, middle, above])
 

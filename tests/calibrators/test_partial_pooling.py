@@ -573,4 +573,4 @@ def test_fits_whose_rounds_run_out_say_so(
     with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
         few = model.fit(z, y, groups=group).predict_proba(z, groups=group)
     assert model.status_ == "limit"
-    assert 0 < np.abs(few - expected).max() < 0.05
+    assert np.abs(few - expected).max() > 0.01

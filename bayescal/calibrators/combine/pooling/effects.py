@@ -238,14 +238,13 @@ def fit_at(
     few = np.flatnonzero(factor.hessian.blocks[:, 0, 0] < _ENOUGH)
     if near and not len(few):
         theta, factor, value, converged = fit_mode(effects, tau, theta)
-    mean, log_ratio = theta, 0.0
     if len(few):
         (theta, factor, value, part, _), converged = _fit_integrated(effects, tau, theta, few)
-        mean, log_ratio = theta.copy(), part.log_ratio
-        mean[layout.eliminated[few]] += part.mean
-    covariance = factor.covariance
-    if len(few):
+        covariance, mean, log_ratio = factor.covariance, theta.copy(), part.log_ratio
         covariance.blocks[few] += part.excess
+        mean[layout.eliminated[few]] += part.mean
+    else:
+        covariance, mean, log_ratio = factor.covariance, theta, 0.0
     evidence = -value - factor.half_log_det - 0.5 * float(((tau / effects.scales) ** 2).sum())
     evidence += in_log * float(np.log(tau).sum()) + log_ratio
     return Fit(mean, tau, covariance, evidence, converged)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayescal._core.precision import float64
 from bayescal.calibrators.neighborhood import attention
-from bayescal.calibrators.neighborhood.attention import Keys, attend, prepare_keys
+from bayescal.calibrators.neighborhood.attention import Keys, attend, attend_and_sum, prepare_keys
 
 
 def brute(
@@ -59,6 +61,22 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, eleme
     monkeypatch.setattr(attention, "block_elements", lambda: elements)
     found = attend(data[0], prepared(data), np.array([0.3]))
     np.testing.assert_allclose(found[0], brute(data, 0.3), atol=1e-12)
+
+
+@pytest.mark.parametrize("m", [11, 45])
+def test_sums_inside_programs_pad_the_last_block(monkeypatch: pytest.MonkeyPatch, m: int) -> None:
+    data = example(m, 203)
+    further = np.arange(1.0, m + 1)
+    monkeypatch.setattr(attention, "POINTS_PER_CHUNK", 7)
+    with float64():
+        found = attend_and_sum(
+            (jnp.asarray(data[0]), None, jnp.asarray(further)),
+            prepared(data),
+            np.array([0.3]),
+            lambda averages, numbers: averages**2 @ np.ones(3) @ numbers,
+        )
+    expected = (brute(data, 0.3) ** 2).sum(axis=1) @ further
+    np.testing.assert_allclose(found, [expected], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(np.float64, 1e-12), (np.float32, 3e-6)])

@@ -164,6 +164,21 @@ def test_clusters_of_single_rows_with_weights_are_none() -> None:
     assert found == metrics.interval("ece", p, y, weights=weights, replicates=50)
 
 
+@pytest.mark.parametrize("name", ["brier_score", "accuracy"])
+def test_counts_of_clusters_of_single_rows_are_copies_in_a_cluster(name: str) -> None:
+    p, y, _ = make()
+    counts = np.random.default_rng(0).integers(1, 4, 72)
+    found = metrics.interval(name, p, y, weights=counts, groups=np.arange(72))
+    copies = metrics.interval(
+        name,
+        *(np.repeat(part, counts, axis=0) for part in (p, y)),
+        groups=np.repeat(np.arange(72), counts),
+    )
+    np.testing.assert_allclose(found[:6], copies[:6], rtol=1e-9)
+    alone = metrics.interval(name, p, y, weights=counts)
+    assert found.standard_error > 1.1 * alone.standard_error
+
+
 def test_reports_have_the_intervals_of_clusters() -> None:
     p, y, groups = make()
     found = metrics.report(p, y, groups=groups, metrics=["brier_score"], replicates=50)

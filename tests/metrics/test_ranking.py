@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import t
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import bayescal as bc
@@ -78,6 +79,24 @@ def test_clusters_of_copies_are_single_rows(name: str) -> None:
 def test_increasing_maps_differ_by_nothing(name: str) -> None:
     found = bc.metrics.difference(name, P**3, P, Y)
     assert (found.value, found.lower, found.upper, found.p_value) == (0, 0, 0, 1)
+
+
+@names
+def test_a_difference_has_the_p_value_at_whose_level_its_interval_ends_at_zero(name: str) -> None:
+    noisy = np.clip(P + np.random.default_rng(1).normal(0, 0.4, 120), 0, 1)
+    found = bc.metrics.difference(name, P, noisy, Y)
+    assert 1e-4 < found.p_value < 0.5 and found.value > 0
+    # Intervals are of a new set of rows, wider by one in the number of cases of a class.
+    cases = min(Y.sum(), (1 - Y).sum())
+    error = found.standard_error
+    assert found.p_value == pytest.approx(2 * t.sf(found.value / error, cases - 1), rel=1e-9)
+
+
+@names
+def test_equal_scores_say_nothing_of_the_ranking(name: str) -> None:
+    found = bc.metrics.interval(name, np.full(120, 0.3), Y)
+    assert found.value == pytest.approx(0.5 if name == "roc_auc" else Y.mean())
+    assert 0.02 < found.value - found.lower and 0.02 < found.upper - found.value
 
 
 @names

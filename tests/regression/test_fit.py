@@ -16,8 +16,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from bayescal._core.optimize import Status
-from bayescal.regression.binary.fit import Fit, fit_many
-from bayescal.regression.binary.objective import Regression
+from bayescal.regression.binary.fit import Fit, fit_many, fit_single
+from bayescal.regression.binary.objective import Prior, Regression
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -189,6 +189,16 @@ def test_weights_are_repetitions_and_zero_leaves_out() -> None:
     repeated, second = fit(np.repeat(x, counts, axis=0), np.repeat(t, counts))
     np.testing.assert_allclose(weighted, repeated, rtol=1e-7)
     np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
+
+
+@pytest.mark.parametrize("intercept_prior", [None, Prior(0.0, 10.0, 1.0)])
+def test_rows_of_weight_zero_may_hold_any_number(intercept_prior: Any) -> None:
+    x, t, _ = make(40, 2)
+    priors = None, Prior(0.0, 2.5, 1.0), intercept_prior
+    expected = fit_single(Regression(x, t, np.ones(40), 0.0, 0.0, *priors)).x
+    x, t = np.r_[x, np.full((1, 2), 1e250)], np.r_[t, 1.0]
+    found = fit_single(Regression(x, t, np.r_[np.ones(40), 0.0], 0.0, 0.0, *priors)).x
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_a_batch_gives_what_each_gives_alone_in_one_compilation() -> None:

@@ -160,3 +160,23 @@ def test_messages_of_sweeps(arguments: dict[str, Any], message: str) -> None:
     known = dict(priors=GAUSSIAN, n_train=10, methods=["raw"])
     with pytest.raises((TypeError, ValueError), match=message):
         bc.sweep(**{**known, **arguments})
+
+
+def test_discrete_sites_are_for_draws_from_the_prior() -> None:
+    """The sum over the site, by quadrature, is a mixture of two priors."""
+
+    def model(shift: Any) -> None:
+        step = numpyro.sample("step", dist.Bernoulli(0.5)) if shift is None else shift
+        numpyro.sample("mu0", dist.Normal(-1.0, 0.5))
+        numpyro.sample("mu1", dist.Normal(1.0 + step, 0.5))
+        numpyro.sample("sigma", dist.LogNormal(0.0, 0.3))
+
+    mixed, *parts = (
+        bc.GaussianPrior(model=model, hyperparameters={"shift": shift}) for shift in (None, 0, 1)
+    )
+    for integrator in ("importance", "quadrature", "nuts"):
+        with pytest.raises(ValueError, match="site 'step' is discrete, .*MixtureSameFamily"):
+            bc.posterior(mixed, (X, Y), integrator=integrator)
+    found = bc.posterior(mixed, (X, Y), integrator="montecarlo")
+    evidence = [bc.posterior(p, (X, Y), integrator="quadrature").log_evidence for p in parts]
+    assert float(found.log_evidence) == pytest.approx(np.logaddexp(*evidence) - np.log(2), abs=0.03)

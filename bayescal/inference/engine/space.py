@@ -79,10 +79,14 @@ def _bounds(support: object) -> tuple[jax.Array | float, jax.Array | float] | No
 def random_sites(prior: Prior) -> list[SiteInfo]:
     """List the random sites, in the order of the walk, without computing values."""
     sites: list[SiteInfo] = []
+    discrete: list[str] = []
 
     def run(key: jax.Array) -> int:
         def choose(name: str, d: Distribution) -> jax.Array:
             shape = tuple(d.shape())
+            if getattr(d.support, "is_discrete", False):
+                discrete.append(name)
+                return jnp.asarray(d.sample(key))
             inner = _bijection(d).inverse_shape(shape)
             ends = "real" not in type(_unscaled(d)[0].support).__name__.lower()
             sites.append(SiteInfo(name, shape, math.prod(inner), ends))
@@ -92,6 +96,11 @@ def random_sites(prior: Prior) -> list[SiteInfo]:
         return 0
 
     jax.eval_shape(run, jax.random.key(0))
+    if discrete:
+        raise ValueError(
+            f"the model's site {discrete[0]!r} is discrete, which only integrator='montecarlo' "
+            "takes; or sample a mixture, such as numpyro.distributions.MixtureSameFamily"
+        )
     return sites
 
 

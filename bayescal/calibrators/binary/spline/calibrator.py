@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -35,9 +35,6 @@ from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.compress import gauss_points
 from bayescal.regression.binary.posterior import Target
 from bayescal.regression.draws import Draws, one_chain
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Spline", "compact_logit"]
 

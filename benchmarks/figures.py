@@ -152,6 +152,22 @@ def number_of_branches() -> str:
     return number(result("branches")["folders"]["all"]["num_branches"])
 
 
+def mutants() -> str:
+    """Count the changed programs that tests had a chance to notice."""
+    return number(result("mutants")["summary"]["judged"])
+
+
+def noticed_mutants() -> str:
+    """Return the share of the changed programs that the fast tests noticed."""
+    summary = result("mutants")["summary"]
+    return f"{100 * summary['killed'] / summary['judged']:.0f} %"
+
+
+def equivalent_mutants() -> str:
+    """Count the changed programs that compute the same."""
+    return number(len(result("mutants")["equivalent"]))
+
+
 def golden_files() -> str:
     """Count the stored files of version 0.1.0."""
     folder = RESULTS.parents[1] / "tests" / "golden" / "files"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import matplotlib.pyplot as plt
 import numpy as np
 import numpyro.distributions as dist
@@ -9,6 +11,8 @@ import pytest
 import xarray as xr
 
 import bayescal as bc
+
+importlib.import_module("bayescal.sweeps")  # registers the accessor of datasets
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import xarray as xr
 
 import bayescal as bc
 
-importlib.import_module("bayescal.sweeps")  # registers the accessor of datasets
+importlib.import_module("bayescal.sweeps._accessor")  # registers the accessor of datasets
 
 
 @pytest.fixture(scope="module")

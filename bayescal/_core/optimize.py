@@ -158,13 +158,14 @@ def newton(
     where = _pick if xp is np else xp.where
     eye = xp.eye(start.shape[0], dtype=dtype)
     tiny, eps = xp.finfo(dtype).tiny, xp.finfo(dtype).eps
+    yes, no = xp.full((), True), xp.full((), False)
 
     # The start is the first candidate, so that the evaluation is compiled only once.
     def once(carry: State) -> State:
         started, x, here, step, decrement, damping, _ = carry
         candidate = x - step
         there = evaluate(candidate)
-        valid = xp.isfinite(there.value) & xp.isfinite(there.gradient).all()
+        valid = xp.isfinite(there.value + there.gradient.sum())
         # Rounding of sums of the objective's size may look like a rise.
         slack = 8 * eps * (abs(there.value) + scale)
         lower = valid & (decrement >= 0) & (there.value <= here.value + slack)
@@ -184,7 +185,8 @@ def newton(
         diagonal = abs(xp.diagonal(here.hessian))
         ridge = damping * (bound + diagonal) + 64 * eps * diagonal + tiny
         step, decrement = direction(here.hessian + ridge * eye, here.gradient, x)
-        downhill = xp.isfinite(step).all() & (decrement >= 0)
+        # It is NaN or infinite if a component of the step is.
+        downhill = (decrement >= 0) & (decrement < xp.inf)
         if foresee:
             small = negligible(decrement, here.value, scale, tolerance)
             last = (status < 0) & lower & downhill & small & (damping < 1)
@@ -192,7 +194,7 @@ def newton(
             here = here._replace(value=where(last, here.value - decrement / 2, here.value))
             status = where(last, Status.CONVERGED, status)
         return (
-            xp.full((), True),
+            yes,
             x,
             here,
             where(downhill, step, 0.0),
@@ -205,7 +207,7 @@ def newton(
     nowhere = Quadratic(infinite, xp.zeros_like(start), xp.zeros_like(eye))
     step = xp.zeros_like(start)
     unknown = xp.full((), -1)
-    state = (xp.full((), False), start, nowhere, step, infinite, xp.zeros((), dtype), unknown)
+    state = (no, start, nowhere, step, infinite, xp.zeros((), dtype), unknown)
     with np.errstate(all="ignore"):
         final = iterate(once, state, max_iterations, xp)
     number, _, x, here, step, decrement, _, status = final

@@ -219,6 +219,8 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         self.classes_, *parts = read_rows(X, y, sample_weight, self.classes)
         X, label, weights = parts
         self._kept_rows = keep_rows(X, label, weights)
+        # Sums over rows of few features are ten times faster if each feature lies in one piece.
+        X = np.asfortranarray(X)
         return method, X, weights, method.settle(X, label, weights)
 
     def numpyro_model(

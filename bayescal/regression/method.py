@@ -48,7 +48,8 @@ class Scaling(NamedTuple):
 
     def apply(self, x: Float[np.ndarray, "rows features"]) -> Float[np.ndarray, "rows features"]:
         """Scale features."""
-        return (x - self.mean) / self.scale
+        same = not self.mean.any() and (self.scale == 1).all()
+        return x if same else (x - self.mean) / self.scale
 
     def back(
         self, beta: Float[np.ndarray, "*draws 1+features"]
@@ -130,7 +131,8 @@ class Method:
         weights: Float[np.ndarray, " rows"],
     ) -> Settled:
         """Determine the targets and the strength of the penalty, by cross-validation if asked."""
-        x = scaling_for(x, weights, "centered").apply(x)
+        if self.smoothing in ("instance", "cv") or self.penalty is not None:
+            x = scaling_for(x, weights, "centered").apply(x)
         smoothing = self.smoothing if isinstance(self.smoothing, int | float) else None
         targets = self._targets(x, y, weights)[None]
         strengths = np.zeros(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,6 @@ __all__ = ["binary_fit", "softmax_fit"]
 
 #: Scores of which a design is made at once: the processor's cache holds what it takes.
 _DESIGN_NUMBERS = 1 << 14
-#: Fits to this many rows and few columns gain nothing from threads, which wait for one another.
-_MANY_ROWS, _FEW_COLUMNS = 1 << 14, 8
 
 
 def binary_fit(
@@ -44,9 +41,7 @@ def binary_fit(
     if isinstance(rows, Rows):
 
         def fit_rows(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
-            narrow = rows.n >= _MANY_ROWS and len(sample.columns) <= _FEW_COLUMNS
-            with single_threaded_blas() if narrow else nullcontext():
-                return fit_single(Regression(*some, 0.0, penalty, free))
+            return fit_single(Regression(*some, 0.0, penalty, free))
 
         return fit_rows
     designs = rows.designs(make, _DESIGN_NUMBERS)

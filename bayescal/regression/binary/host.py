@@ -111,6 +111,7 @@ def fit_design(
         bound=0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights),
         direction=lasso_step_on_host(strength) if lasso else None,
         movement=moved,
+        foresee=not lasso,
         xp=np,
     )
 

@@ -190,8 +190,6 @@ def newton(
         if foresee:
             small = negligible(decrement, here.value, scale, tolerance)
             last = (status < 0) & lower & downhill & small & (damping < 1)
-            x = where(last, x - step, x)
-            here = here._replace(value=where(last, here.value - decrement / 2, here.value))
             status = where(last, Status.CONVERGED, status)
         return (
             yes,
@@ -214,7 +212,11 @@ def newton(
     if movement is not None:
         runaway = (status == Status.CONVERGED) & (movement(x, step) > 0.01)
         status = where(runaway, Status.UNBOUNDED, status)
-    return Minimum(x, here.value, decrement, number, status)
+    value = here.value
+    if foresee:
+        last = (status == Status.CONVERGED) & (decrement > 0)
+        x, value = where(last, x - step, x), where(last, value - decrement / 2, value)
+    return Minimum(x, value, decrement, number, status)
 
 
 def _pick(condition: AnyArray, true: AnyArray, false: AnyArray) -> AnyArray:

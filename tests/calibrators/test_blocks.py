@@ -227,11 +227,16 @@ def test_weights_of_any_size():
         np.testing.assert_allclose(cut.predict_proba(p), whole.predict_proba(p), atol=1e-8)
 
 
-def test_separable_labels_are_said_to_be():
-    p, y = np.linspace(0.1, 0.9, 100), np.arange(100) >= 50
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("calibrator", [bc.Logistic(), bc.Beta(), bc.Quadratic()])
+def test_separable_labels_are_said_to_be(calibrator, scale):
+    """Columns are nearly dependent where scores hardly vary."""
+    z = np.random.default_rng(0).normal(size=4000) * scale
+    y = (z > 0).astype(int)
+    calibrator.set_params(inputs="logits")
     with pytest.warns(match="separate"):
-        cut = bc.Logistic().fit(_cut((p, y), 30))
-    assert cut.status_ == "unbounded"
+        cut = calibrator.fit(_cut((z, y), 1000))
+    assert cut.status_ == "unbounded" and bc.metrics.log_loss(cut.predict_proba(z), y) < 1e-10
 
 
 def test_predictions_are_blocks_again():

@@ -131,3 +131,18 @@ def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
     np.testing.assert_array_equal(found.x, looked.x)
     np.testing.assert_allclose(found.x, np.log(3), rtol=1e-9)
     np.testing.assert_allclose(found.value, 2 * (3 - 3 * np.log(3)), rtol=1e-9)
+
+
+def test_a_foreseen_step_that_moves_far_is_not_taken() -> None:
+    """Where there is no finite minimum, steps are long however little they gain."""
+
+    def evaluate(x: np.ndarray) -> Quadratic[np.ndarray]:
+        return Quadratic(np.exp(-x[0]), -np.exp(-x), np.array([[1e-9 * np.exp(-x[0])]]))
+
+    def moved(x: np.ndarray, step: np.ndarray) -> np.ndarray:
+        return abs(step[0])
+
+    start, bound = np.array([60.0]), np.array([1e-30])
+    minimum = newton(evaluate, start, scale=1.0, bound=bound, foresee=True, movement=moved, xp=np)
+    assert minimum.status == Status.UNBOUNDED
+    assert minimum.x == 60 and minimum.value == np.exp(-60.0)

@@ -24,10 +24,12 @@ from bayescal.regression.binary.objective import (
     BinaryDesign,
     Regression,
     add_penalties,
+    centered,
     cross_entropy_on_host,
     movement,
     products,
     start,
+    uncentered,
 )
 from bayescal.regression.softmax.fit import MAX_PRODUCTS, is_unbounded
 from bayescal.regression.softmax.fit import fit_on_host as fit_softmax_on_host
@@ -55,13 +57,14 @@ def fit_binary(
     Its penalties and free coefficients are those of all rows, whose total weight is ``total``.
     The ``designs`` of parts of the rows are :class:`BinaryDesign`.
     """
+    problem, mean = centered(problem, np)
     unit, inverse = units_of(problem)
     begin = _start(problem, total) * unit
     last: list[_LastPass] = []
 
     def sums(beta: Float[np.ndarray, " parameters"]) -> Sums:
         if not last or not np.array_equal(last[-1].at, beta):
-            sums = designs.total(_binary_sums, inverse, beta, not last, merge=_join)
+            sums = designs.total(_binary_sums, mean, inverse, beta, not last, merge=_join)
             last[:] = [_LastPass(beta, sums)]
         return last[-1].sums
 
@@ -109,7 +112,7 @@ def fit_binary(
         bound_on_move = np.abs(step) @ largest
         if bound_on_move < 0.01:
             return bound_on_move
-        return designs.total(_largest_move, inverse, beta, step, merge=greatest)["moved"]
+        return designs.total(_largest_move, mean, inverse, beta, step, merge=greatest)["moved"]
 
     minimum = newton(
         objective,
@@ -121,7 +124,7 @@ def fit_binary(
         foresee=True,
         xp=np,
     )
-    return minimum._replace(x=turn @ minimum.x / unit)
+    return minimum._replace(x=uncentered(turn @ minimum.x / unit, mean, np))
 
 
 def _loss(sums: Sums) -> Quadratic[np.ndarray]:
@@ -159,13 +162,14 @@ def _start(problem: Regression[np.ndarray], total: float) -> Float[np.ndarray, "
 
 
 def _binary_sums(
+    mean: Float[np.ndarray, " features"],
     inverse: Float[np.ndarray, " features"],
     beta: Float[np.ndarray, " 1+features"],
     first: bool,
     design: BinaryDesign[np.ndarray],
 ) -> Sums:
     """Compute the loss and its derivatives; the first time also products of columns."""
-    scale = np.append(1.0, inverse)
+    design, scale = _moved(design, mean), np.append(1.0, inverse)
     if not np.all(inverse == np.clip(inverse, *_MILD)):
         design, scale = _scaled(design, inverse), np.ones_like(scale)
     # Units are powers of two, so that sums can be divided instead of columns, unless squares of
@@ -180,13 +184,22 @@ def _binary_sums(
 
 
 def _largest_move(
+    mean: Float[np.ndarray, " features"],
     inverse: Float[np.ndarray, " features"],
     beta: Float[np.ndarray, " 1+features"],
     step: Float[np.ndarray, " 1+features"],
     design: BinaryDesign[np.ndarray],
 ) -> Sums:
-    columns = _scaled(design, inverse).columns
+    columns = _scaled(_moved(design, mean), inverse).columns
     return {"moved": movement(beta @ columns, step @ columns, design.weights, np)}
+
+
+def _moved(
+    design: BinaryDesign[np.ndarray], mean: Float[np.ndarray, " features"]
+) -> BinaryDesign[np.ndarray]:
+    if not mean.any():
+        return design
+    return design._replace(columns=design.columns - np.append(0.0, mean)[:, None])
 
 
 def _scaled(

@@ -10,6 +10,7 @@ what is not that of the results is an error.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import sys
@@ -333,19 +334,21 @@ def updated(text: str) -> str:
     return INLINE.sub(lambda m: f"{m[1]}{eval(m[2], vars(figures).copy())}{m[3]}", text)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing, fail if stale")
+    check = parser.parse_args(arguments).check
     stale = []
     for path in (path for pattern in PAGES for path in sorted(ROOT.glob(pattern))):
         text = path.read_text("utf-8")
         if (new := updated(text)) != text:
             stale.append(str(path.relative_to(ROOT)))
-            if "--check" not in arguments:
+            if not check:
                 path.write_text(new, "utf-8")
-    check = "--check" in arguments
     for name in stale:
         print(f"{name}: {'tables are not those of the results' if check else 'updated'}")
     return bool(stale) and check
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

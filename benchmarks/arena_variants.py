@@ -34,6 +34,7 @@ from bayescal.calibrators.stack import fit as _stack
 from bayescal.calibrators.stack.calibrator import MEMBERS, _plan
 from bayescal.calibrators.stack.fit import fit_stack, mixture
 from bayescal.calibrators.stack.mixture import log_mean, mix
+from bayescal.data.rows import Rows
 from bayescal.data.scores import convert
 from benchmarks import provenance
 from benchmarks.studies.arena import Experiment, find_experiments, read_experiment
@@ -94,13 +95,17 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     k, ones = scores.shape[1], np.ones(len(y))
     names, members = (list(part) for part in zip(*LIBRARY.items(), strict=True))
     others = {name: make for name, make in OTHERS.items() if name != "kernel" or k < LOCAL}
-    stack, folds, own_held = fit_stack(members, scores, y, ones, 5)
-    assert own_held is not None
-    theirs = np.empty((len(y), len(others)))
-    for fold in range(folds.max() + 1):
-        out = folds == fold
-        theirs[out] = by_others(others.values(), scores[~out], y[~out], scores[out], y[out])
-    held = np.concatenate([own_held, theirs], axis=1)
+    fitted = fit_stack(members, scores, y, ones, 5)
+    assert fitted.held is not None
+    stack, folds = fitted.stack, fitted.folds
+    dealt, dealt_y, _ = folds.take(scores, y)
+    theirs = np.empty((len(dealt_y), len(others)))
+    for fold in range(folds.count):
+        out = folds.fold == fold
+        theirs[out] = by_others(
+            others.values(), dealt[~out], dealt_y[~out], dealt[out], dealt_y[out]
+        )
+    held = np.concatenate([fitted.held, theirs], axis=1)
     row = np.arange(len(test)), experiment.test_y
     each = [mixture(members, stack, own, test)[row] for own in np.eye(len(members))]
     theirs = by_others(others.values(), scores, y, test, experiment.test_y)
@@ -142,9 +147,9 @@ def refitted(
     scores, y, test, test_y = rows
     ones = np.ones(len(y))
     with undo():
-        stack, _, held = fit_stack(members, scores, y, ones, 5)
-    assert held is not None
-    probs = mixture(members, stack, mix(held, ones), test)[np.arange(len(test_y)), test_y]
+        fitted = fit_stack(members, scores, y, ones, 5)
+    assert fitted.held is not None
+    probs = mixture(members, fitted.stack, mix(fitted.held, ones), test)[np.arange(len(test_y)), test_y]
     return float(-np.log(np.maximum(probs, 1e-300)).mean())
 
 
@@ -184,10 +189,11 @@ def averages(experiment: Experiment) -> dict[str, float]:
     def log_odds(p: Array) -> Array:
         return np.log(np.maximum(p[:, 1], least)) - np.log(np.maximum(p[:, 0], least))
 
-    method = AveragedBeta()
-    state = method._fit(log_odds(experiment.scores), experiment.y, np.ones(len(experiment.y)), 0)
+    method = AveragedBeta(power=1.0)
+    ones = np.ones(len(experiment.y))
+    state = method._fit(Rows(log_odds(experiment.scores), experiment.y, ones), 0)
     line, columns = method._lines(state, np.clip(log_odds(experiment.test_scores), -FAR, FAR))
-    spread = ((np.swapaxes(state["factor"], -1, -2) @ columns) ** 2).sum(axis=2)
+    spread = method._variances(state, columns)
     share = state["cell_weights"]
 
     def mean(values: Array, power: float = 1.0) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
@@ -131,6 +132,11 @@ def compare(library: str) -> None:
             np.testing.assert_allclose(again, expected.predict_proba(z), atol=tolerance)
         plain = found.predict_proba(z)
         np.testing.assert_allclose(plain, expected.predict_proba(z), atol=tolerance)
+        # Lists and tables are not dispatched.
+        for convert in (np.ndarray.tolist, pd.DataFrame):
+            with config_context(array_api_dispatch=True):
+                plain = np.asarray(clone(estimator).fit(convert(z), y).predict_proba(convert(z)))
+            np.testing.assert_allclose(plain, expected.predict_proba(z), atol=1e-6)
     several = rng.random(z.shape) < 0.6
     labels = bc.MultiLabel(bc.Beta(inputs="logits")).fit(z, several)
     with config_context(array_api_dispatch=True):

@@ -156,6 +156,17 @@ def test_separable_labels_are_told() -> None:
         assert state["status"] == Status.CONVERGED
 
 
+@pytest.mark.parametrize("kind", [Matrix, Dirichlet])
+def test_what_no_penalty_decides_is_centered(kind: type[Matrix]) -> None:
+    """Adding a number to a column, or to all intercepts, changes no probability."""
+    z, y, _ = make(200, 4)
+    scores = softmax(z, axis=1)
+    free, only_columns = kind(0.0, 0.0).fit(scores, y), kind(0.0, 0.1).fit(scores, y)
+    for fitted in (free, only_columns):
+        np.testing.assert_allclose(fitted.coef_.mean(axis=0), np.eye(4).mean(axis=0), atol=1e-12)
+    assert abs(free.intercept_.mean()) < 1e-12
+
+
 @pytest.mark.parametrize("bad", [-1.0, np.nan, "auto", True])
 def test_wrong_strengths_are_told(bad: Any) -> None:
     with pytest.raises(ValueError, match="off_diagonal must be 'cv' or not negative"):

@@ -12,6 +12,7 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
 from bayescal._core.precision import float64
@@ -292,6 +293,16 @@ def test_classes_without_labels_are_as_in_the_plain_fit() -> None:
     expected = np.take_along_axis(plain.predict_proba(z), top[0], axis=1)
     np.testing.assert_allclose(ours.predict_proba(top).probs, expected, atol=1e-7)
     assert ours.status_ == plain.status_ == "converged"
+
+
+def test_separable_labels_name_a_remedy_that_there_is() -> None:
+    """There is no posterior of truncated logits."""
+    z, _, _ = make(400, 5)
+    y = z.argmax(axis=1)
+    with pytest.warns(ConvergenceWarning, match="are kept; use more data"):
+        bc.Temperature(inputs="top_logits", classes=5).fit(truncate(z, 3), y)
+    with pytest.warns(ConvergenceWarning, match="use inference='laplace'"):
+        bc.Temperature(inputs="logits").fit(z, y)
 
 
 def test_no_label_outside_the_top() -> None:

@@ -13,9 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +91,16 @@ def by_folder(files: dict[str, Any]) -> dict[str, dict[str, float]]:
     return dict(sorted(sums.items()))
 
 
+def combine(option: str, data: Path | list[Path]) -> None:
+    """Combine data files; programs that tests started may still write theirs in a folder."""
+    for attempt in range(5):
+        parts = [str(path) for path in (data.glob("data*") if isinstance(data, Path) else data)]
+        if not subprocess.run([*COVERAGE, "combine", "--keep", option, *parts]).returncode:
+            return
+        time.sleep(2**attempt)
+    sys.exit(f"coverage could not combine the files of {data}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--processes", type=int, default=2)
@@ -103,16 +115,16 @@ def main() -> None:
     if options.worker:
         folder, part, parts = options.worker
         sys.exit(work(Path(folder) / f"data.{part}", int(part), int(parts)))
-    with tempfile.TemporaryDirectory() as name:
-        folder, codes = Path(name), None
-        if not options.data:
-            codes = measure(folder, options.processes)
-        parts = map(str, options.data or folder.glob("data*"))
-        one = f"--data-file={options.keep or folder / 'all'}"
-        subprocess.run([*COVERAGE, "combine", "--keep", one, *parts], check=True)
-        report = [*COVERAGE, "json", one, "-o", str(folder / "report.json")]
-        subprocess.run(report, check=True)
-        files = json.loads((folder / "report.json").read_text("utf-8"))["files"]
+    folder, codes = Path(tempfile.mkdtemp(prefix="branches-")), None
+    print(f"Data files are in {folder} until they are combined.", flush=True)
+    if not options.data:
+        codes = measure(folder, options.processes)
+    one = f"--data-file={options.keep or folder / 'all'}"
+    combine(one, options.data or folder)
+    report = [*COVERAGE, "json", one, "-o", str(folder / "report.json")]
+    subprocess.run(report, check=True)
+    files = json.loads((folder / "report.json").read_text("utf-8"))["files"]
+    shutil.rmtree(folder)
     folders = by_folder(files)
     missing = {
         path[path.index("bayescal") :]: [f"{a} -> {b}" for a, b in facts["missing_branches"]]

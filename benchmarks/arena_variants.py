@@ -149,7 +149,9 @@ def refitted(
     with undo():
         fitted = fit_stack(members, scores, y, ones, 5)
     assert fitted.held is not None
-    probs = mixture(members, fitted.stack, mix(fitted.held, ones), test)[np.arange(len(test_y)), test_y]
+    probs = mixture(members, fitted.stack, mix(fitted.held, ones), test)[
+        np.arange(len(test_y)), test_y
+    ]
     return float(-np.log(np.maximum(probs, 1e-300)).mean())
 
 

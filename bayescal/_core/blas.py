@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 _limiting = threading.Lock()
+#: Sums over so many rows of so few columns gain nothing from threads, which wait for one another.
+_MANY_ROWS, _FEW_COLUMNS = 1 << 13, 8
 
 
 @cache
@@ -36,3 +38,9 @@ def single_threaded_blas() -> Iterator[None]:
             yield
     finally:
         _limiting.release()
+
+
+def threads_of_blas(rows: int, columns: int) -> AbstractContextManager[None]:
+    """Return a context with one thread for many rows of few columns, else with all threads."""
+    narrow = rows >= _MANY_ROWS and columns <= _FEW_COLUMNS
+    return single_threaded_blas() if narrow else nullcontext()

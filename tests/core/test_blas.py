@@ -10,7 +10,7 @@ PROGRAM = """
 import threading
 import numpy
 from threadpoolctl import ThreadpoolController
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.blas import single_threaded_blas, threads_of_blas
 
 def threads():
     return [each["num_threads"] for each in ThreadpoolController().select(user_api="blas").info()]
@@ -35,6 +35,9 @@ for first_leaves_first in (True, False):
     leave.set()
     thread.join(60)
     print(threads())
+for rows, columns in ((1 << 13, 8), (1 << 13, 9), (100, 2)):
+    with threads_of_blas(rows, columns):
+        print(threads())
 """
 
 
@@ -48,4 +51,4 @@ def test_limit_ends_with_its_users() -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["[2]", "[1]", "[2]", "[1]", "[1]", "[2]"]
+    assert done.stdout.split() == ["[2]", "[1]", "[2]", "[1]", "[1]", "[2]", "[1]", "[2]", "[2]"]

@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray
+from bayescal._core.blas import threads_of_blas
 from bayescal._core.keys import seed_of
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import ignoring_underflow
@@ -214,8 +215,8 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.classes_ = data.classes
         # Dask workers get copies of the estimator, which must not contain rows.
         vars(self).pop("_kept_rows", None)
-        with _precision(data):
-            rows, seed = data.rows, self._seed()
+        rows, seed = data.rows, self._seed()
+        with _precision(data), threads_of_blas(rows.n, rows.k):
             fitted = self._add_posterior(self._fit(rows, seed), rows, seed)
         if data.blocks is not None:
             data.blocks.finish()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from bayescal._core import numerics
 from bayescal._core.arrays import Array, namespace, on_host
-from bayescal._core.blas import single_threaded_blas
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import unit_of
 from bayescal._core.optimize import IntervalMinimum, Status, newton_on_interval
@@ -120,9 +118,7 @@ def fit_inverse(
     single precision, or if ``polish``.
     """
     unit = unit_of(rows.largest, 1e6)
-    # In sums over blocks, threads would only wait for one another.
-    alone = single_threaded_blas() if rows.n > _BLOCK // 4 else nullcontext()
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"), alone:
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         layout = partial(layout, unit=unit)
         minimum = _minimize(rows, layout, 1.0 if unit == 1 else 0.0, polish=polish)
     return minimum._replace(x=minimum.x / unit)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.blas import threads_of_blas
 from bayescal._core.chunks import map_batch
 from bayescal._core.directions import lasso_step, newton_step
 from bayescal._core.lazy import jax, jnp
@@ -35,8 +34,6 @@ from bayescal.regression.model import as_distribution, potential, regression_sit
 _ENTRIES_AT_ONCE = 1 << 16
 #: Entries of a single fit from which an accelerator, if there is one, is worthwhile.
 _LARGE = 1 << 23
-#: Fits to this many rows and few columns gain nothing from threads, which wait for one another.
-_MANY_ROWS, _FEW_COLUMNS = 1 << 13, 8
 
 
 class Fit(NamedTuple, Generic[ArrayT]):
@@ -185,9 +182,7 @@ def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[
     priors = (problem.prior, problem.intercept_prior)
     written = all(law is None or isinstance(law, Prior) for law in priors)
     if written and on_host(problem.x, newton=lasso):
-        n, d = problem.x.shape
-        narrow = n >= _MANY_ROWS and d < _FEW_COLUMNS
-        with np.errstate(all="ignore"), single_threaded_blas() if narrow else nullcontext():
+        with np.errstate(all="ignore"), threads_of_blas(*problem.x.shape):
             return fit_on_host(problem)
     with float64():
         laws = [None if law is None else as_distribution(law) for law in priors]

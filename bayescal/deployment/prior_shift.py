@@ -372,8 +372,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
 
     def predict(self, scores: ArrayLike, populations: ArrayLike | None = None) -> np.ndarray:
         """Return the most probable class (m,) of each row under the new class shares."""
-        place = np.argmax(self.predict_proba(scores, populations), axis=1)
-        return self.classes_[place]
+        codes = np.argmax(self.predict_proba(scores, populations), axis=1)
+        return self.classes_[codes]
 
     def as_function(self, population: object = None) -> PredictFunction:
         """Return the calibrator and the shift as one pure function of arrays of any library.

@@ -84,10 +84,10 @@ def deepest(
     # All points are near if they are within one width of the outermost classes and those are at
     # most two widths apart.
     first, last = np.where(high >= low, high, np.inf), np.where(high >= low, low, -np.inf)
-    near = last.max(axis=1) - first.min(axis=1) <= 2 * width[:, 0]
-    near &= (least >= low.min(axis=1) - width[:, 0]) & (most <= high.max(axis=1) + width[:, 0])
+    agree = last.max(axis=1) - first.min(axis=1) <= 2 * width[:, 0]
+    agree &= (least >= low.min(axis=1) - width[:, 0]) & (most <= high.max(axis=1) + width[:, 0])
     several = (member.sum(axis=1) > 1).any(axis=1)
-    for b in np.flatnonzero(several & ~near.all(axis=1)):
+    for b in np.flatnonzero(several & ~agree.all(axis=1)):
         at = rows[min(b, len(rows) - 1)]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             out = np.maximum(np.maximum(low[b][:, None] - at, at - high[b][:, None]), 0) / width[b]
@@ -215,8 +215,8 @@ def _observe(
         index = pad_axis(np.repeat(rows, k), size, 0)
         prior = jax.tree.map(lambda leaf: np.asarray(leaf)[index], prior)
     arrays = jax.device_put((prior, pad_axis(sums, size, 0)))
-    again = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
-    log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(again, setup.stacked))
+    refined = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
+    log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(refined, setup.stacked))
     log_class_probs = np.asarray(problem.class_prior.log_mean)
     log_evidence = log_evidence + (
         log_class_probs[rows] if problem.class_prior.per_data_set else log_class_probs

@@ -118,10 +118,10 @@ def best_inverse_temperature(
 
 
 def _least(error: Callable[[float], float], grid: np.ndarray) -> tuple[float, float]:
-    near = grid[np.argsort(np.abs(np.log(grid)), kind="stable")]
-    errors = [error(float(inverse)) for inverse in near]
+    candidates = grid[np.argsort(np.abs(np.log(grid)), kind="stable")]
+    errors = [error(float(inverse)) for inverse in candidates]
     best = int(np.argmin(errors))
-    return float(near[best]), errors[best]
+    return float(candidates[best]), errors[best]
 
 
 def softmax_below(calibrated: XArray, below: XArray) -> XArray:

@@ -105,7 +105,7 @@ class Layout(NamedTuple):
         k, m, d, r = self.sizes
         return k * m + d + r
 
-    def places(self, member: Member) -> np.ndarray:
+    def columns(self, member: Member) -> np.ndarray:
         """Return the indices of a member's parameters among those for all features."""
         indices = split(np.arange(self.length), self.sizes)
         shared = indices.shared[: member.sizes(self.dimensions)[3]]

@@ -332,7 +332,7 @@ class StackedScaling(ParametricCalibrator):
         held = vars(self).get("held_out_losses_")
         if held is not None:
             plain = uncalibrated_losses(kept, self.inputs)
-            return report_of_rows(kept, self, held[kept.places], plain, in_sample=False)
+            return report_of_rows(kept, self, held[kept.row_numbers], plain, in_sample=False)
         return super()._make_report(kept)
 
     def _width(self, state: State, scores: XArray) -> int:

@@ -64,7 +64,7 @@ class Plan(NamedTuple):
         for member in members:
             used = plain if member.kernel is None else layout
             sizes = member.sizes(layout.dimensions)
-            slots.append(Slot(sizes, used.part(member), used.places(member), used))
+            slots.append(Slot(sizes, used.part(member), used.columns(member), used))
         slots.append(Slot(plain.sizes, slice(plain.last), np.arange(plain.length), plain))
         return cls(members, scale, layout, plain, basis, slots)
 

@@ -64,8 +64,8 @@ def draw_jointly(
             centered = slope - np.sum(probs * slope, axis=1, keepdims=True)
             pull = sample.weights[:, None] * probs * centered
             plain = member._replace(kernel=None)
-            places, penalty = layout.places(plain), penalties(plain, layout.dimensions)
-            index = canonical[places]
+            positions, penalty = layout.columns(plain), penalties(plain, layout.dimensions)
+            index = canonical[positions]
             hessian = np.diag(np.append(penalty, 1.0))  # the prior of the scale is N(0, 1)
             hessian[:-1, :-1] += information[np.ix_(index, index)]
             hessian[-1, :-1] = hessian[:-1, -1] = logit_vjp(design, pull, np)[index]
@@ -74,7 +74,7 @@ def draw_jointly(
             half = rng.standard_normal((len(hessian), -(-len(drawn) // 2)))
             step = solve_triangular(factor, half, lower=True, trans=1)
             steps = np.concatenate([step, -step], axis=1).T[: len(drawn)]
-            columns = np.argsort(places)[np.searchsorted(np.sort(places), index)]
+            columns = np.argsort(positions)[np.searchsorted(np.sort(positions), index)]
             if member.kernel is not None:
                 columns = _plain_positions(member, stack.basis.dimensions)[columns]
             thetas[i][np.ix_(drawn, columns)] += steps[:, :-1]

@@ -155,11 +155,13 @@ def fit_stack(
             left = [_leave_out(rows, folds.fold == fold) for fold in range(folds.count)]
             scales = [fit_scale(*part, start) for part in left]
         plan = Plan.make(members, scale, find_basis(members, sample, scale))
-        with threads(scores.size >= SMALL) if host else nullcontext(in_turn) as each:
+        with threads(scores.size >= SMALL) if host else nullcontext(in_turn) as map_fn:
             given = rows, folds.fold, scales, plan
-            designs = InMemory(*given, each) if host else OnDevice(*given)
+            designs = InMemory(*given, map_fn) if host else OnDevice(*given)
             dtype = working_type(scores.size) if host else np.float64
-            thetas, without = fit_members(designs, plan, sample, count_units(weights), dtype, each)
+            thetas, without = fit_members(
+                designs, plan, sample, count_units(weights), dtype, map_fn
+            )
             held = designs.held_out(without) if folds.count > 1 else None
     return Fitted(Stack(scale, plan.basis, thetas), folds, held, sample)
 
@@ -171,7 +173,7 @@ def count_units(weights: np.ndarray) -> float:
 
 
 def fit_members(
-    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: type[np.floating], each: Map
+    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: type[np.floating], map_fn: Map
 ) -> tuple[list[np.ndarray], dict[Job, np.ndarray]]:
     """Fit all members to all rows, and from there to those of all folds but one.
 
@@ -180,7 +182,7 @@ def fit_members(
     the curvature is measured. Returns the parameters of members and of jobs without a fold.
     """
     blocks = make_blocks(sample, plan.scale, plan, dtype)
-    fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, each))
+    fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, map_fn))
     count, members = designs.count, range(len(plan.members))
     zero = np.zeros(plan.plain.length)
     if count > 1 and plan.layout.k >= MANY:
@@ -266,7 +268,7 @@ class Fits(NamedTuple):
         return descend(*given, tolerance, KERNEL_FOLD_SHARE if curved else FOLD_SHARE)
 
 
-def first_metrics(plan: Plan, blocks: Sequence[Block], each: Map) -> dict[int, Curvature]:
+def first_metrics(plan: Plan, blocks: Sequence[Block], map_fn: Map) -> dict[int, Curvature]:
     """Measure the curvature of members without a kernel at parameters of zero, from one Hessian."""
     method, slot = plain_approximation(plan.plain), plan.slot(ALL)
     zero = split(np.zeros(plan.plain.length, blocks[0].x.dtype), slot.sizes)
@@ -274,9 +276,9 @@ def first_metrics(plan: Plan, blocks: Sequence[Block], each: Map) -> dict[int, C
     def sums(block: Block) -> tuple[np.ndarray, ...]:
         return method.sums(*design_and_probabilities(block, zero, slot.part))
 
-    total = [np.sum(parts, axis=0) for parts in zip(*each(sums, blocks), strict=True)]
+    total = [np.sum(parts, axis=0) for parts in zip(*map_fn(sums, blocks), strict=True)]
     plain = [i for i, member in enumerate(plan.members) if member.kernel is None]
-    metrics = each(lambda i: method.invert(total, plan.members[i]), plain)
+    metrics = map_fn(lambda i: method.invert(total, plan.members[i]), plain)
     rough = isinstance(method, Parts)
     return {
         i: Curvature(metric, 0.5 if rough and plan.slot(i).sizes[1] > 1 else 1.0)
@@ -334,8 +336,8 @@ def mixture_on_host(
             total += z
         probs[part] = (total / total.sum(axis=0)).T
 
-    with single_threaded_blas(), threads(scores.size >= SMALL) as each:
-        list(each(one, row_blocks(len(scores), layout.k)))
+    with single_threaded_blas(), threads(scores.size >= SMALL) as map_fn:
+        list(map_fn(one, row_blocks(len(scores), layout.k)))
     return probs
 
 

@@ -27,9 +27,9 @@ def row_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def content_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Compute the keys of rows in blocks, in threads."""
-    with threads(scores.size >= SMALL) as each:
+    with threads(scores.size >= SMALL) as map_fn:
         parts = row_blocks(*scores.shape)
-        return np.concatenate([*each(lambda part: row_keys(order, scores[part]), parts)])
+        return np.concatenate([*map_fn(lambda part: row_keys(order, scores[part]), parts)])
 
 
 @jax.jit
@@ -47,8 +47,8 @@ def sample_sets(folds: FoldedRows) -> tuple[np.ndarray, np.ndarray]:
         return rows, weights
     total = np.cumsum(weights)
     share = total[-1] / _SAMPLE_ROWS
-    places = np.searchsorted(total, share * (np.arange(_SAMPLE_ROWS) + 0.5))
-    return rows[places], np.full(_SAMPLE_ROWS, share)
+    positions = np.searchsorted(total, share * (np.arange(_SAMPLE_ROWS) + 0.5))
+    return rows[positions], np.full(_SAMPLE_ROWS, share)
 
 
 def sample_hashes(hashes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

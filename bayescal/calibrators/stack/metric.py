@@ -40,7 +40,7 @@ class Whole:
         """Invert for a member, its penalties added; the result multiplies vectors."""
         (hessian,) = sums
         dimensions = self.layout.dimensions
-        index, sizes = self.layout.places(member), member.sizes(dimensions)
+        index, sizes = self.layout.columns(member), member.sizes(dimensions)
         penalty = penalties(member, dimensions).astype(hessian.dtype)
         inverse = WHOLE.invert(hessian[np.ix_(index, index)], penalty, sizes)
         return lambda gradient: inverse @ gradient
@@ -121,7 +121,7 @@ class Parts:
             shared[:4] = design.shared.T
         # Covariances, under the probabilities of a row, of factors times x and of 4 q.
         both = [x, features[0]] if layout.probability else [x]
-        means = [np.einsum("ij,ij->j", probs, each) for each in both]
+        means = [np.einsum("ij,ij->j", probs, columns) for columns in both]
         pair = [
             [
                 weights * (np.einsum("ij,ij,ij->j", probs, a, b) - i * j)
@@ -135,13 +135,13 @@ class Parts:
             coarse[:5, 5] = coarse[5, :5] = shared @ pair[0][1]
             coarse[5, 5] = pair[1][1].sum()
         # Shifts of the diagonal for centered logarithms are those of a factor.
-        again = np.array([0, 1, 2, 3, 4, 5, 4])
+        repeat = np.array([0, 1, 2, 3, 4, 5, 4])
         rows = np.delete(inputs, layout.first, axis=0)
         by_row = spread.sum(axis=0)
         classes = np.zeros(0)
         if layout.probability or layout.logarithm:
             classes = np.diag(probs @ weights) - (probs * weights) @ probs.T
-        both_ways = coarse[again[:, None], again]
+        both_ways = coarse[repeat[:, None], repeat]
         return grams, both_ways, classes, (rows * by_row) @ rows.T, by_row.sum()
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:

@@ -214,9 +214,11 @@ def _options(dataset: object) -> dict[str, object]:
 
 def score_columns(columns: list[UserData], y: object, weights: object) -> list[UserData]:
     """Return the columns of scores: those that are neither labels nor weights."""
-    twice = [name for i, name in enumerate(columns) if name in columns[:i]]
-    if twice:
-        raise ValueError(f"columns must have names that differ, got {twice[0]!r} twice; rename one")
+    repeated = [name for i, name in enumerate(columns) if name in columns[:i]]
+    if repeated:
+        raise ValueError(
+            f"columns must have names that differ, got {repeated[0]!r} twice; rename one"
+        )
     for column, name in ((y, "y"), (weights, "sample_weight")):
         if column is None:
             continue

@@ -138,13 +138,13 @@ def _look(
 
 
 def _drawn(rng: np.random.Generator, n: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of n uniform draws are below a number, and these draws, but draw no others."""
+    """Draw those of n uniform numbers that are below ``share``; also return their positions."""
     if share == 1:
         return rng.random(n), np.arange(n)
     kept = np.zeros(n, bool)
     kept[rng.choice(n, rng.binomial(n, share), replace=False, shuffle=False)] = True
-    places = np.flatnonzero(kept)
-    return share * rng.random(len(places)), places
+    drawn = np.flatnonzero(kept)
+    return share * rng.random(len(drawn)), drawn
 
 
 def _lowest(columns: list[np.ndarray]) -> np.ndarray:

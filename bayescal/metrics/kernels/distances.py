@@ -63,8 +63,8 @@ def over_pairs(
             gaps /= 2
         return function(first, last, gaps)
 
-    with single_threaded_blas(), threads() as parallel_map:
-        yield from parallel_map(apply, ends[:-1], ends[1:])
+    with single_threaded_blas(), threads() as map_fn:
+        yield from map_fn(apply, ends[:-1], ends[1:])
 
 
 def median_distance(

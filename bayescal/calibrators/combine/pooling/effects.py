@@ -116,8 +116,8 @@ class Effects:
         (levels, kinds), size = layout.eliminated.shape, len(layout.kept)
         blocks = np.empty((levels, kinds, kinds))
         border, corner = np.empty((levels, kinds, size)), np.empty((size, size))
-        placed = list(zip(layout.blocks, layout.places, strict=True))
-        # The places of a cell among kept effects, and whether these are slopes.
+        placed = list(zip(layout.blocks, layout.positions, strict=True))
+        # The positions of a cell among kept effects, and whether these are slopes.
         columns = np.stack([at + self.codes[b.grouping] for b, (inner, at) in placed if not inner])
         slopes = np.array([int(block.slope) for block, (inner, _) in placed if not inner])
         second = [sums[2 + kind + slopes].ravel() for kind in (0, 1)]
@@ -226,17 +226,17 @@ def fit_at(
     tau: np.ndarray,
     theta: np.ndarray,
     in_log: bool = False,
-    near: bool = False,
+    warm: bool = False,
 ) -> Fit:
     """Fit effects for given standard deviations, with their posterior density as evidence.
 
     Of levels with few rows the effects are integrated out by quadrature, and the other effects are
-    at the mode of what remains; ``near`` says that ``theta`` is close to it.
+    at the mode of what remains; ``warm`` means that ``theta`` is close to it.
     """
     layout = effects.layout
-    theta, factor, value, converged = fit_mode(effects, tau, theta, eliminated_alone=near)
+    theta, factor, value, converged = fit_mode(effects, tau, theta, eliminated_alone=warm)
     few = np.flatnonzero(factor.hessian.blocks[:, 0, 0] < _ENOUGH)
-    if near and not len(few):
+    if warm and not len(few):
         theta, factor, value, converged = fit_mode(effects, tau, theta)
     if len(few):
         (theta, factor, value, part, _), converged = _fit_integrated(effects, tau, theta, few)
@@ -371,17 +371,17 @@ def moments(layout: Layout, fit: Fit, codes: np.ndarray) -> tuple[np.ndarray, np
     mean = np.zeros((2, codes.shape[1]))
     spread = np.zeros((3, codes.shape[1]))
     known = [every[block.grouping] >= 0 for block in blocks]
-    for place, first in enumerate(blocks):
+    for index, first in enumerate(blocks):
         code = every[first.grouping]
-        mean[int(first.slope)] += np.where(known[place], fit.theta[first.effects][code], 0.0)
+        mean[int(first.slope)] += np.where(known[index], fit.theta[first.effects][code], 0.0)
         if first.tau >= 0:
-            spread[2 * int(first.slope)] += np.where(known[place], 0.0, fit.tau[first.tau] ** 2)
-        for to, (second, seen) in enumerate(zip(blocks, known, strict=True)):
-            if to < place:
+            spread[2 * int(first.slope)] += np.where(known[index], 0.0, fit.tau[first.tau] ** 2)
+        for to, (second, both_known) in enumerate(zip(blocks, known, strict=True)):
+            if to < index:
                 continue
             pair = code, every[second.grouping]
-            values = fit.covariance.entries(layout, place, to, pair)
-            twice = 2.0 if second is not first and first.slope == second.slope else 1.0
+            values = fit.covariance.entries(layout, index, to, pair)
+            multiplicity = 2.0 if second is not first and first.slope == second.slope else 1.0
             kind = int(first.slope) + int(second.slope)
-            spread[kind] += np.where(known[place] & seen, twice * values, 0.0)
+            spread[kind] += np.where(known[index] & both_known, multiplicity * values, 0.0)
     return mean, spread

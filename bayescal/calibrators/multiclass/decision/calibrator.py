@@ -207,8 +207,8 @@ class Decision(Calibrator):
         moved, crop = scores.copy(), self._least(scores.shape[1])
         briers: list[float] = []
         while True:
-            near = nearest_probabilities(moved, crop)
-            briers.append(float(weights @ _squares(near, y) / weights.sum()))
+            recalibrated = nearest_probabilities(moved, crop)
+            briers.append(float(weights @ _squares(recalibrated, y) / weights.sum()))
             if len(briers) > _MAX_STEPS or len(briers) - int(np.argmin(briers)) > _PATIENCE:
                 return np.array(briers)
             for path, out in zip(paths, held, strict=True):

@@ -158,11 +158,11 @@ def locate(nodes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def fit_cells(likelihood: Likelihood) -> Cells:
     """Fit the process for each pair of amplitude and length."""
     scales = list(product(AMPLITUDES, LENGTHS))
-    center, near = np.zeros(NODES), likelihood(np.zeros(NODES))
+    center, expansion = np.zeros(NODES), likelihood(np.zeros(NODES))
     minima, parts = [], []
     for amplitude, length in scales:
         a = factorize(likelihood.nodes, amplitude, length)
-        mode, posterior, near = _fit(likelihood, a, center, near)
+        mode, posterior, expansion = _fit(likelihood, a, center, expansion)
         center = a @ mode.x
         log_evidence = -posterior.value - np.linalg.slogdet(posterior.hessian)[1] / 2
         parts.append((center, a @ triangle(posterior.hessian), log_evidence))
@@ -176,11 +176,11 @@ def fit_cells(likelihood: Likelihood) -> Cells:
 
 
 def _fit(
-    likelihood: Likelihood, a: np.ndarray, center: np.ndarray, near: Quadratic[np.ndarray]
+    likelihood: Likelihood, a: np.ndarray, center: np.ndarray, expansion: Quadratic[np.ndarray]
 ) -> tuple[Minimum[np.ndarray], Quadratic[np.ndarray], Quadratic[np.ndarray]]:
     """Find the mode of v, where h = A v and v ~ N(0, 1).
 
-    The search starts from deviations ``center``, near which ``near`` approximates the likelihood.
+    The search starts from deviations ``center``, where ``expansion`` approximates the likelihood.
     Returns the minimum, and the posterior and the likelihood at the mode.
     """
     eye = np.eye(NODES)
@@ -189,10 +189,10 @@ def _fit(
         value = point.value + v @ v / 2
         return Quadratic(value, a.T @ point.gradient + v, a.T @ point.hessian @ a + eye)
 
-    linear = near.hessian @ center - near.gradient
+    linear = expansion.hessian @ center - expansion.gradient
     mode = newton(
         lambda v: whiten(likelihood(a @ v), v),
-        np.linalg.solve(a.T @ near.hessian @ a + eye, a.T @ linear),
+        np.linalg.solve(a.T @ expansion.hessian @ a + eye, a.T @ linear),
         scale=likelihood.weight,
         bound=1 + likelihood.weight * np.ptp(a, axis=0) ** 2 / 4,
         tolerance=_TOLERANCE,

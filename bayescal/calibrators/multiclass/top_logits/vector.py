@@ -16,7 +16,7 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
 from bayescal.calibrators.multiclass.top_logits.temperature import fit_top_inverse
 from bayescal.data.rows import Source, Sums, greatest
-from bayescal.data.top_logits import Top, offsets, places, top_probabilities, unpack
+from bayescal.data.top_logits import Top, label_columns, offsets, top_probabilities, unpack
 
 __all__ = ["TopVector"]
 
@@ -185,7 +185,7 @@ def _factor_sums(
     probs = np.exp(logits - largest)
     total = probs.sum(axis=1, keepdims=True)
     probs /= total
-    label = np.arange(len(y)), places(top, y)
+    label = np.arange(len(y)), label_columns(top, y)
     value = weights @ (np.log(total[:, 0]) + largest[:, 0] - calibrated[label])
     residual = probs * weights[:, None]
     spread = residual * (1 - probs)

@@ -15,7 +15,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal._core.shapes import Float, Int
+from bayescal._core.shapes import Bool, Float, Int
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller
 from bayescal.data.checks import Batch
 from bayescal.inference._uncertainty import unresolved_masses
@@ -100,8 +100,11 @@ def deepest(
 
 
 def at_ends(
-    setup: Setup, problem: Problem, points: np.ndarray, deep: np.ndarray | None
-) -> np.ndarray:
+    setup: Setup,
+    problem: Problem,
+    points: np.ndarray,
+    deep: np.ndarray | None,
+) -> Float[np.ndarray, "sets ends"]:
     """Return ``left_out`` at the ends of univariate points and in gaps, else at all points."""
     if points.ndim > 2:
         return left_out(setup, problem, points)
@@ -158,7 +161,7 @@ def warn_of_large(
         )
 
 
-def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:
+def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> Float[np.ndarray, "sets points"]:
     """Estimate how much of the log odds (batch, m) is outside the box or lost to rounding."""
     padded = pad_axis(x.astype(np.float64), padded_length(x.shape[1]), 1)
     if len(x) > 1:
@@ -167,17 +170,21 @@ def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=0)
-def _height_at_ends(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+def _height_at_ends(
+    setup: Setup, problem: Problem, x: jax.Array
+) -> Float[jax.Array, "sets points"]:
     rule, family = setup.integrator, problem.prior.family
     assert isinstance(rule, Quadrature)
 
-    def one(problem: Problem, row: jax.Array | None) -> jax.Array:
+    def one(
+        problem: Problem, row: Float[jax.Array, " points *dimensions"] | None
+    ) -> Float[jax.Array, " points"]:
         nodes = rule.realize(problem, _NODES_FOR_CHECK)
         log_weights = weigh(family, nodes, problem.sums, problem.origin)[0]
         natural = natural_block(family, nodes.params, problem.origin, log_weights.dtype)
         outermost = rule.outermost(problem, _NODES_FOR_CHECK)[:, None]
 
-        def part(points: jax.Array) -> jax.Array:
+        def part(points: Float[jax.Array, " points *dimensions"]) -> Float[jax.Array, " points"]:
             phi = finite_features(family, points, problem.origin, log_weights.dtype)
             heights = linear(natural, phi) + log_weights[:, None]
             top = jnp.max(heights, axis=1)
@@ -262,7 +269,7 @@ def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: 
     return True
 
 
-def _first(bad: np.ndarray, x: np.ndarray, of: str = "") -> str:
+def _first(bad: Bool[np.ndarray, "sets points"], x: np.ndarray, of: str = "") -> str:
     """Describe how many points (batch, m) are bad, and the first of them."""
     row, column = (int(i) for i in np.argwhere(bad)[0])
     point = x[min(row, len(x) - 1), column]

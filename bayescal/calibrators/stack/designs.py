@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.optimize import run_together
+from bayescal._core.shapes import Int
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, Member
 from bayescal.calibrators.stack.kernels import Losses, Scale
@@ -39,7 +40,7 @@ class Slot(NamedTuple):
 
     sizes: Sizes
     part: slice
-    positions: np.ndarray
+    positions: Int[np.ndarray, " parameters"]
     layout: Layout
 
 

@@ -10,6 +10,7 @@ from scipy.linalg import solve_triangular
 from bayescal._core.arrays import AnyArray, Array, XArray, namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.basis import Dimensions
 from bayescal.calibrators.multiclass.members import (
     Layout,
@@ -82,7 +83,7 @@ def draw_jointly(
     return np.column_stack([*thetas, np.tile(share, (_DRAWS, 1)), scale_steps, chosen])
 
 
-def _plain_positions(member: Member, dimensions: Dimensions) -> np.ndarray:
+def _plain_positions(member: Member, dimensions: Dimensions) -> Int[np.ndarray, " parameters"]:
     """Find the positions (p,) of a member's parameters but those of its kernel features."""
     sizes = member.sizes(dimensions)
     parts = split(np.arange(member.length(dimensions)), sizes)
@@ -90,7 +91,9 @@ def _plain_positions(member: Member, dimensions: Dimensions) -> np.ndarray:
     return np.concatenate([matrix.ravel(), parts.diagonal, parts.shared])
 
 
-def _canonical_parameters(layout: Layout, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _canonical_parameters(
+    layout: Layout, x: Float[np.ndarray, "rows classes"], weights: Float[np.ndarray, " rows"]
+) -> Int[np.ndarray, " parameters"]:
     """Order the parameters for all features by a canonical order of the classes."""
     share, none = weights / weights.sum(), np.zeros(layout.k)
     order = order_by_moments(np.stack([share @ x, none, none, share @ x**2]))
@@ -121,8 +124,8 @@ def apply_steps(
     """Compute probabilities (s, n, k): each draw's by its member, linear in its step of the scale.
 
     A member can undo a step by its factors, so that both may be far from the fit together, where
-    logits are linear no longer. Draws (s, p) of each member's parameters are sorted by their
-    members, of which the first has the first so many draws.
+    logits are linear no longer. Draws (s, p) of the parameters are sorted by member;
+    ``counts`` are the numbers of draws of each member.
     """
     x = smooth(scores, *stack.scale)
     probs, start = [], 0

@@ -26,8 +26,8 @@ from bayescal.calibrators.stack.search import Descent, Optimum
 from bayescal.data.rows import Rows
 from bayescal.regression.softmax.objective import split
 
-#: Up to so many scores the time of a fit is that of calls, not of arithmetic.
-_FEW = 1 << 12
+#: Number of scores up to which a fit spends its time in calls, not in arithmetic.
+_MAX_SCORES_TOGETHER = 1 << 12
 
 
 def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: type[np.floating]) -> list[Block]:
@@ -47,7 +47,7 @@ class InMemory(Designs):
         self.total = float(rows.weights.sum())
         self.one_scale = all(scale == plan.scale for scale in scales)
         self._plan, self._dtype, self._map_fn = plan, dtype, map_fn
-        self._together = rows.scores.size <= _FEW
+        self._together = rows.scores.size <= _MAX_SCORES_TOGETHER
         self._groups = groups = [np.flatnonzero(fold == i) for i in range(self.count)]
 
         def blocks(index: np.ndarray, scale: Scale) -> list[Block]:

@@ -54,10 +54,10 @@ def log_likelihood(
     O(n * classes * p), whatever the number of observations; ``-inf`` where parameters are invalid.
     """
 
-    def one(params: Params) -> jax.Array:
+    def one(params: Params) -> Float[jax.Array, " coefficients"]:
         return family.natural(params, origin).ravel()
 
-    def rows(params: Params) -> jax.Array:
+    def rows(params: Params) -> Float[jax.Array, " draws"]:
         return jnp.matmul(jax.vmap(one)(params), sums.ravel(), precision="highest")
 
     n = jax.tree.leaves(params)[0].shape[0]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import UserData
+from bayescal._core.shapes import Int
 from bayescal.data.checks import check_unmasked
 from bayescal.data.label_names import column_names
 
@@ -64,14 +65,18 @@ class Grouping(NamedTuple):
     columns: tuple[int, ...]
     keys: np.ndarray
 
-    def codes(self, by_column: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    def codes(
+        self, by_column: Int[np.ndarray, "columns rows"], counts: Sequence[int]
+    ) -> Int[np.ndarray, " rows"]:
         """Find levels (m,) from those of all columns (columns, m); -1 if not in the fit."""
         keys = self.keys_of(by_column, counts)
         positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         known = (self.keys[positions] == keys) & (by_column[list(self.columns)] >= 0).all(axis=0)
         return np.where(known, positions, UNKNOWN)
 
-    def keys_of(self, by_column: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    def keys_of(
+        self, by_column: Int[np.ndarray, "columns rows"], counts: Sequence[int]
+    ) -> Int[np.ndarray, " rows"]:
         """Make a key (m,) of each combination of levels."""
         shape = [counts[column] for column in self.columns]
         keys = np.zeros(by_column.shape[1], np.int64)
@@ -154,7 +159,7 @@ def cross(
 ) -> tuple[list[Grouping], np.ndarray]:
     """Choose groupings, and find the level (groupings, n) of each row or cell.
 
-    These are columns alone, and crossings of up to so many of them.
+    These are single columns, and crossings of up to ``interactions`` columns.
     """
     groupings, codes = [], []
     for size in range(1, interactions + 1):
@@ -169,7 +174,9 @@ def cross(
     return groupings, np.stack(codes)
 
 
-def number_cells(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def number_cells(
+    codes: Int[np.ndarray, "groupings rows"],
+) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " cells"]]:
     """Find distinct columns of codes (q, n): the cell (n,) of each row, and a row of each cell."""
     n, size = codes.shape[1], 1
     cell = np.zeros(n, np.intp)

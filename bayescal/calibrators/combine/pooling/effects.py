@@ -15,6 +15,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
 from bayescal._core.numerics import sigmoid
+from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.calibrators.combine.pooling.arrow import Arrow, Block, Factor, Layout, count_effects
 
 #: Prior standard deviations of the offset and of the slope that all rows share.
@@ -76,21 +77,25 @@ class Effects:
         levels = np.arange(len(self.layout.eliminated) + 1)
         self.level_starts = ends[np.searchsorted(self.codes[self.layout.grouping], levels)]
 
-    def prior_deviation(self, tau: np.ndarray) -> np.ndarray:
+    def prior_deviation(
+        self, tau: Float[np.ndarray, " learned_blocks"]
+    ) -> Float[np.ndarray, " effects"]:
         """Return prior deviations (effects,) for standard deviations (learned blocks,)."""
         deviation = np.empty(self.layout.length)
         for block in self.layout.blocks:
             deviation[block.effects] = COMMON[block.slope] if block.tau < 0 else tau[block.tau]
         return deviation
 
-    def by_cell(self, theta: np.ndarray) -> np.ndarray:
+    def by_cell(self, theta: Float[np.ndarray, " effects"]) -> Float[np.ndarray, "2 cells"]:
         """Sum effects to offsets and slopes (2, cells)."""
         total = np.zeros((2, self.codes.shape[1]))
         for block in self.layout.blocks:
             total[int(block.slope)] += theta[block.effects][self.codes[block.grouping]]
         return total
 
-    def evaluate(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def evaluate(
+        self, theta: Float[np.ndarray, " effects"]
+    ) -> tuple[float, Float[np.ndarray, "5 cells"]]:
         """Compute the weighted log loss, and sums (5, cells) of its derivatives.
 
         These are the first derivatives by the offset and the slope of a cell, and the second ones
@@ -110,7 +115,9 @@ class Effects:
         np.multiply(rows[3], self.x, out=rows[4])
         return float(loss), np.add.reduceat(rows, self.starts, axis=1)
 
-    def derivatives(self, sums: np.ndarray) -> tuple[np.ndarray, Arrow]:
+    def derivatives(
+        self, sums: Float[np.ndarray, "5 cells"]
+    ) -> tuple[Float[np.ndarray, " effects"], Arrow]:
         """Compute the gradient (effects,) and the Hessian of the loss from sums (5, cells)."""
         layout, gradient = self.layout, np.empty(self.layout.length)
         (levels, kinds), size = layout.eliminated.shape, len(layout.kept)
@@ -145,11 +152,11 @@ class Fit(NamedTuple):
 
 
 def make_effects(
-    logits: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    cell: np.ndarray,
-    codes: np.ndarray,
+    logits: Float[np.ndarray, " rows"],
+    y: Shaped[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+    cell: Int[np.ndarray, " rows"],
+    codes: Int[np.ndarray, "groupings cells"],
     sloped: Sequence[bool],
     center: float,
     spread: float,
@@ -191,8 +198,11 @@ def make_effects(
 
 
 def fit_mode(
-    effects: Effects, tau: np.ndarray, theta: np.ndarray, eliminated_alone: bool = False
-) -> tuple[np.ndarray, Factor, float, bool]:
+    effects: Effects,
+    tau: Float[np.ndarray, " learned_blocks"],
+    theta: Float[np.ndarray, " effects"],
+    eliminated_alone: bool = False,
+) -> tuple[Float[np.ndarray, " effects"], Factor, float, bool]:
     """Find the mode of effects by Newton's method: with the factor there, and the objective.
 
     ``eliminated_alone`` keeps all effects but those of the grouping that is eliminated.
@@ -223,8 +233,8 @@ def fit_mode(
 
 def fit_at(
     effects: Effects,
-    tau: np.ndarray,
-    theta: np.ndarray,
+    tau: Float[np.ndarray, " learned_blocks"],
+    theta: Float[np.ndarray, " effects"],
     in_log: bool = False,
     warm: bool = False,
 ) -> Fit:
@@ -361,7 +371,9 @@ def _integrate(effects: Effects, theta: np.ndarray, factor: Factor, few: np.ndar
     return _Integrals(mean, excess, float(np.log(ratio).sum()), gradient[layout.kept])
 
 
-def moments(layout: Layout, fit: Fit, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def moments(
+    layout: Layout, fit: Fit, codes: Int[np.ndarray, "groupings cells"]
+) -> tuple[Float[np.ndarray, "2 cells"], Float[np.ndarray, "3 cells"]]:
     """Compute offsets and slopes (2, cells), and the variance, covariance and variance of these.
 
     Effects of unknown levels are zero, with their prior variances.

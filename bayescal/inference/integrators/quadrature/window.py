@@ -226,7 +226,9 @@ def maximize(
     m = {1: 33, 2: 17, 3: 9}[d]
     first, last = low, high
 
-    def body(_: int, box: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def body(
+        _: int, box: tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]]
+    ) -> tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]]:
         low, high = box
         axes = [jnp.linspace(low[i], high[i], m) for i in range(d)]
         flat = jnp.argmax(grid_values(log_target, axes))

@@ -24,7 +24,7 @@ from bayescal._core.directions import Direction, newton_step
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float
 
-#: Rows far out can make the bound so large that hardly any of it is needed.
+#: Rows far out can make the bound much larger than needed.
 _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
 #: Fraction of the tolerance: a step that promises less need not lower the value.
 _UNSEEN = 1e-3

@@ -21,7 +21,7 @@ Sums: TypeAlias = dict[str, np.ndarray]
 Merge: TypeAlias = Callable[[Sums, Sums], Sums]
 #: Largest designs that are kept in memory, in numbers; others are made again for each sum.
 _KEPT_NUMBERS = 1 << 24
-#: From so many scores on, threads share the parts of a sum, in so many groups.
+#: Number of scores from which threads compute the parts of a sum, and number of groups of parts.
 _NUMBERS_OF_THREADS, _GROUPS = 1 << 22, 8
 
 

@@ -54,9 +54,9 @@ __all__ = ["PriorShift"]
 
 #: The check of more classes than these is computed on first access.
 _QUICK_CLASSES = 20
-#: Probabilities of less are no probabilities of a calibrator, but of rounding.
+#: Probabilities below this are rounding errors.
 _TINY = 1e-12
-#: Of a row of which the calibrator says that its class is certain: so many rows may have erred.
+#: Number of rows that may be wrong where the calibrator is certain of the class.
 _ERRORS = 0.1
 
 

@@ -14,8 +14,6 @@ from bayescal._core.arrays import AnyModel, UserData, XArray
 from bayescal.data.label_names import label_list
 from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric
 
-__all__ = ["Scorer", "make"]
-
 _RESERVED = ("probs", "y", "weights", "classes", "inputs", "outcomes")
 
 

@@ -33,8 +33,6 @@ from bayescal.data.scores import LOGARITHMIC, Domain, Inputs, convert, floors
 from bayescal.data.top_logits import check_distinct, pack, unpack
 from bayescal.data.weights import check_weights_of, power_of_weights
 
-__all__ = ["survey"]
-
 
 def survey(
     blocks: Blocks, inputs: Inputs, domain: Domain, classes: Classes, binary: bool

@@ -24,9 +24,9 @@ from bayescal.data.order.equal_rows import distinct_rows
 #: Keys that differ by less than this, relative to their size, are of one cell: a classifier's
 #: scores of one row may vary in their last digits with the rest of its batch.
 _ROUNDING = 1e-8
-#: Cells are dealt in so many units at most: NumPy draws from no larger populations.
+#: Maximum number of units that are dealt: NumPy does not draw from larger populations.
 _MAX_UNITS = 10**8
-#: Positions within a label's weight in a cell are rounded to so many binary digits.
+#: Binary digits to which positions within a label's weight in a cell are rounded.
 _POSITION_BITS = 40
 
 

@@ -8,16 +8,6 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = [
-    "Cells",
-    "EvenCells",
-    "QuantileCells",
-    "RelativeCells",
-    "even_cells",
-    "quantile_cells",
-    "relative_cells",
-]
-
 #: Maximal number of quantiles between which cells have equal width, and number of sampled scores
 #: between neighboring quantiles.
 _MAX_SEGMENTS, _SCORES_PER_SEGMENT = 1 << 12, 64

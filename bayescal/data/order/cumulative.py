@@ -20,16 +20,6 @@ from bayescal.data.order.equal_mass import (
     sum_by_key,
 )
 
-__all__ = [
-    "excursions",
-    "excursions_of_blocks",
-    "excursions_of_many",
-    "steepest",
-    "sums_by_prediction",
-    "turns",
-    "without_rounding_errors",
-]
-
 #: Predictions are rounded to multiples of its inverse, so that equal ones are tied in any source.
 _GRID = 2.0**46
 

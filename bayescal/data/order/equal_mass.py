@@ -15,18 +15,6 @@ from bayescal.data.order.ranking import Ranking
 from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Rows, Sums
 
-__all__ = [
-    "Cells",
-    "Split",
-    "count_cells",
-    "first_shift",
-    "look_inside",
-    "mass_sums",
-    "mass_sums_of_blocks",
-    "merge_keys",
-    "sum_by_key",
-]
-
 #: Yields predictions, outcomes and weights of each group, with separate bins.
 Split: TypeAlias = Callable[[Predictions, ModuleType], Iterable[tuple[np.ndarray, ...]]]
 #: Up to this many rows, sorting all of them costs least.

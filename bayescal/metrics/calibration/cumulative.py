@@ -27,8 +27,6 @@ from bayescal.metrics.calibration.ece import KINDS, Kind, make_ece
 from bayescal.metrics.calibration.mass import Histogram, OrderedMetric
 from bayescal.metrics.sums import BinMetric, Group, Piece, compute
 
-__all__ = ["CUMULATIVE_KINDS", "CumulativeError", "CumulativeKind", "ecce", "make_ecce"]
-
 CumulativeKind = Literal["max", "range"]
 CUMULATIVE_KINDS = "max", "range"
 

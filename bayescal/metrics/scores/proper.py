@@ -54,7 +54,7 @@ def log_loss(
         Non-negative case weights; only their ratios matter.
     eps : float, optional
         Clipping distance in [0, 0.5). By default the machine epsilon of float64, 2.2e-16, for
-        probabilities of any type. With 0 a case that was said to be impossible costs infinity.
+        probabilities of any type. With 0, a true class of probability zero costs infinity.
     classes : sequence of k labels, or int, optional
         The labels of the columns, in their order; k stands for 0, ..., k - 1. Without it numbers
         are 0, ..., k - 1 (of arrays in memory -1 and 1 are two classes, too), and texts are sorted,

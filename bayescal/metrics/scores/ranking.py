@@ -11,9 +11,6 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 
-__all__ = ["RANKINGS", "Ranked", "average_precision", "can_rank", "rank", "roc_auc"]
-
-
 #: Rows from which reports leave rankings out unless asked: sorting takes longer than the rest.
 _MANY_ROWS = 100_000
 

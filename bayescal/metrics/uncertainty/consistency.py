@@ -24,8 +24,6 @@ from bayescal.data.predictions import EPS, Predictions
 from bayescal.metrics.sums import Metric, Piece, SumMetric
 from bayescal.metrics.uncertainty.replicates import of_factors
 
-__all__ = ["Consistency", "PredictionCells"]
-
 #: Cells on either side of one half, down to 2^-64, and maximum bins of a metric that divide them.
 _SIDE, _BINS = 64 << 7, 64
 #: Denominator of decimal fractions, which many rows often have as prediction.

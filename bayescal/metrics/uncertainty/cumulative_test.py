@@ -24,8 +24,6 @@ from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
 from bayescal.metrics.sums import compute
 from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest
 
-__all__ = ["CumulativeSteps", "ecce_test"]
-
 #: The largest part of the variance of a row, or of tied rows, with which Brownian motion's law is
 #: used.
 _LARGEST_PART = 1e-3

@@ -22,8 +22,6 @@ from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped
 from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
 from bayescal.metrics.uncertainty.ranking import Measured, measure_any
 
-__all__ = ["BlockMeasurements", "check_cuts", "check_no_groups", "measure_blocks", "measure_each"]
-
 #: Largest number of rows of a block, so that running numbers of blocks do not overlap.
 _ROWS = 1 << 40
 

@@ -34,8 +34,6 @@ from bayescal.regression.softmax.fit import fit_on_host as fit_softmax_on_host
 from bayescal.regression.softmax.objective import Design, HostEvaluator
 from bayescal.regression.softmax.precondition import WHOLE, choices
 
-__all__ = ["fit_binary", "fit_softmax"]
-
 #: Numbers in a part of the rows.
 _NUMBERS = 1 << 17
 #: Inverse units between which columns need not be divided by them first.

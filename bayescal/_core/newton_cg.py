@@ -89,10 +89,10 @@ def newton_cg(
     ) -> tuple[ArrayT, Point[ArrayT, At]]:
         """Halve the step until it lowers the value; return its size and end, or 0 and here."""
 
-        def lower(size: ArrayT, there: Point[ArrayT, At]) -> Array:
+        def lower(size: ArrayT, trial: Point[ArrayT, At]) -> Array:
             slack = 8 * eps * (abs(here.value) + scale)
-            valid = xp.isfinite(there.value) & xp.isfinite(there.gradient).all()
-            return valid & (there.value <= here.value + 1e-4 * size * slope + slack)
+            valid = xp.isfinite(trial.value) & xp.isfinite(trial.gradient).all()
+            return valid & (trial.value <= here.value + 1e-4 * size * slope + slack)
 
         def halve(carry: State) -> State:
             number, size, _ = carry
@@ -103,12 +103,12 @@ def newton_cg(
 
         # Start from twice the step, so that the evaluation occurs once in the program.
         begin = (xp.zeros((), int), xp.full((), 2.0, x.dtype), here)
-        _, size, there = while_loop(unfinished, halve, begin, xp)
+        _, size, trial = while_loop(unfinished, halve, begin, xp)
         if xp is np:
-            return (size, there) if lower(size, there) else (0.0 * size, here)
-        kept = lower(size, there)
-        there = jax.tree.map(lambda new, old: jnp.where(kept, new, old), there, here)
-        return xp.where(kept, size, 0), there
+            return (size, trial) if lower(size, trial) else (0.0 * size, here)
+        kept = lower(size, trial)
+        trial = jax.tree.map(lambda new, old: jnp.where(kept, new, old), trial, here)
+        return xp.where(kept, size, 0), trial
 
     def once(carry: State) -> State:
         x, here, prepared, then, used, slow, _, _ = carry
@@ -137,17 +137,17 @@ def newton_cg(
             xp,
         )
         slope = here.gradient @ step
-        size, there = search(x, step, here, slope)
+        size, trial = search(x, step, here, slope)
         # Rounding of sums of the objective's size may look like a rise.
         moved = size > 0
-        small = negligible(-slope, there.value, scale, tolerance)
+        small = negligible(-slope, trial.value, scale, tolerance)
         ended = xp.where(moved, small, True)
         status = xp.where(ended, xp.where(small, Status.CONVERGED, Status.LIMIT), -1)
         if max_slow is not None:
-            slow = xp.where(negligible(-slope, there.value, scale, _SLOW), slow + 1, 0)
+            slow = xp.where(negligible(-slope, trial.value, scale, _SLOW), slow + 1, 0)
             status = xp.where((status < 0) & (slow >= max_slow), Status.LIMIT, status)
         x = xp.where(moved, x + size * step, x)
-        return x, there, prepared, then, used, slow, -slope, status
+        return x, trial, prepared, then, used, slow, -slope, status
 
     valid = xp.isfinite(first.value) & xp.isfinite(first.gradient).all()
     status = xp.where(valid, -1, Status.INVALID)

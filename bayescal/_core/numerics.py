@@ -209,8 +209,8 @@ def normalize_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]
     anchor = jnp.where(jnp.isfinite(top), top, 0)
     total = jnp.sum(jnp.exp(log_weights - anchor), axis=-1, keepdims=True)
     log_sum = jnp.log(total) + anchor
-    safe = jnp.where(jnp.isfinite(log_sum), log_sum, 0)
-    return log_weights - safe, log_sum[..., 0]
+    finite = jnp.where(jnp.isfinite(log_sum), log_sum, 0)
+    return log_weights - finite, log_sum[..., 0]
 
 
 def effective_size(total: AnyArray, squares: AnyArray, xp: ModuleType = np) -> AnyArray:

@@ -55,7 +55,7 @@ def run_chains(
         def unfinished(carry: Arrays) -> jax.Array:
             return (carry[0] < _TRIES) & ~carry[2]
 
-        def again(carry: Arrays) -> Arrays:
+        def redraw(carry: Arrays) -> Arrays:
             z = jax.random.normal(
                 jax.random.fold_in(chain_key, carry[0]), center.shape, center.dtype
             )
@@ -63,7 +63,7 @@ def run_chains(
             return carry[0] + 1, z, usable(z)
 
         nothing = jnp.zeros((), int), jnp.zeros_like(center), jnp.zeros((), bool)
-        _, z, positive = jax.lax.while_loop(unfinished, again, nothing)
+        _, z, positive = jax.lax.while_loop(unfinished, redraw, nothing)
         return z, positive
 
     def chain(begin: jax.Array, chain_key: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -24,7 +24,7 @@ from bayescal._core.directions import Direction, newton_step
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float
 
-#: Rows far out can make the bound so large that hardly any of it is needed.
+#: Rows far out can make the bound much larger than needed.
 _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
 #: Fraction of the tolerance: a step that promises less need not lower the value.
 _UNSEEN = 1e-3
@@ -164,12 +164,12 @@ def newton(
     def once(carry: State) -> State:
         started, x, here, step, decrement, damping, _ = carry
         candidate = x - step
-        there = evaluate(candidate)
-        valid = xp.isfinite(there.value + there.gradient.sum())
+        trial = evaluate(candidate)
+        valid = xp.isfinite(trial.value + trial.gradient.sum())
         # Rounding of sums of the objective's size may look like a rise.
-        slack = 8 * eps * (abs(there.value) + scale)
-        lower = valid & (decrement >= 0) & (there.value <= here.value + slack)
-        small = negligible(decrement, there.value, scale, tolerance)
+        slack = 8 * eps * (abs(trial.value) + scale)
+        lower = valid & (decrement >= 0) & (trial.value <= here.value + slack)
+        small = negligible(decrement, trial.value, scale, tolerance)
         # A gain so small that the digits of the value may not show it.
         size = abs(here.value) + 1e-3 * scale
         unseen = (decrement >= 0) & (decrement < _UNSEEN * tolerance * size) & (damping < 1)
@@ -177,7 +177,7 @@ def newton(
         status = where(ended, where(lower | unseen, Status.CONVERGED, Status.LIMIT), -1)
         status = where(started | valid, status, Status.INVALID)
         x = where(lower, candidate, x)
-        here = Quadratic(*(where(lower, new, old) for new, old in zip(there, here, strict=True)))
+        here = Quadratic(*(where(lower, new, old) for new, old in zip(trial, here, strict=True)))
         easier = where(damping > _LEAST_DAMPING, damping / 10, 0.0)
         harder = xp.maximum(100 * damping, _LEAST_DAMPING)
         damping = where(lower, easier, harder)

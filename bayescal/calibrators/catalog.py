@@ -90,5 +90,5 @@ def summary(name: str) -> str:
     assert spec is not None
     assert spec.origin is not None
     text = Path(spec.origin).read_text("utf-8")
-    found = re.search(rf'^class {name}\b[^"]*"""(.*)', text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(rf'^class {name}\b[^"]*"""(.*)', text, re.MULTILINE)
+    return match[1] if match else ""

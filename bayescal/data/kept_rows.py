@@ -23,7 +23,7 @@ class KeptRows:
     codes: np.ndarray
     weights: np.ndarray
     #: Positions of the sample among all rows of positive weight.
-    places: np.ndarray
+    row_numbers: np.ndarray
     #: The number of all rows, the sum of their weights, the sum of squared weights, and whether all
     #: weights are integers.
     n: int
@@ -47,13 +47,13 @@ def keep_rows(rows: Array, codes: np.ndarray, weights: np.ndarray | None) -> Kep
     n, count = len(codes), max(1, min(_MAX_ROWS, _MAX_NUMBERS // max(1, rows.shape[1])))
     if n > count:
         draw = np.random.default_rng(0).choice
-        places = np.sort(draw(n, count, replace=False, shuffle=False))
-        rows = rows[places]
+        row_numbers = np.sort(draw(n, count, replace=False, shuffle=False))
+        rows = rows[row_numbers]
     else:
-        places = np.arange(n)
+        row_numbers = np.arange(n)
     size = float(n), float(n), True
     if weights is not None:
         whole = bool((weights == np.floor(weights)).all())
         size = float(weights.sum()), float(weights @ weights), whole
-    kept = np.ones(len(places)) if weights is None else weights[places]
-    return KeptRows(np.array(rows), codes[places], kept, places, n, *size)
+    kept = np.ones(len(row_numbers)) if weights is None else weights[row_numbers]
+    return KeptRows(np.array(rows), codes[row_numbers], kept, row_numbers, n, *size)

@@ -1,4 +1,4 @@
-"""Labels of any values, their places among the classes, and columns that are named like these."""
+"""Labels of any values, their codes among the classes, and columns named after classes."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def by_affixes(names: Sequence[str], classes: Sequence[str]) -> list[int] | None
     return orders[0] if orders and all(order == orders[0] for order in orders) else None
 
 
-def class_places(
+def match_columns(
     names: Sequence[object], classes: Sequence[object] | np.ndarray, what: str = "probs"
 ) -> list[int] | None:
     """Find the position of each class among names of columns; None if names are not classes.
@@ -315,5 +315,5 @@ def in_order(
     if only some names are classes, if classes are missing, or if a single column is named like the
     first class. ``what`` names the columns in the message.
     """
-    places = None if names is None else class_places(names, classes, what)
-    return rows if places in (None, [*range(len(classes))]) else rows[:, places]
+    order = None if names is None else match_columns(names, classes, what)
+    return rows if order in (None, [*range(len(classes))]) else rows[:, order]

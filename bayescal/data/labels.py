@@ -17,13 +17,13 @@ from bayescal.data.label_names import (
     check_classes,
     check_present,
     class_array,
-    class_places,
     column_names,
     find_positions,
     has_text,
     in_order,
     is_count,
     label_list,
+    match_columns,
     matched_names,
     of_one_kind,
 )
@@ -238,7 +238,7 @@ def classes_of_shares(
     if classes is not None:
         return check_classes(_NO_LABELS, class_array(classes), k)
     names = column_names(y) if np.ndim(y) == 2 else None
-    return range(k) if names is None or class_places(names, range(k), "y") else names
+    return range(k) if names is None or match_columns(names, range(k), "y") else names
 
 
 def class_labels(y: object) -> np.ndarray:
@@ -310,7 +310,7 @@ def of_shares(
         known = labels if len(labels) == k else np.arange(k)
         columns = column_names(scores) or []
         same_names = len(columns) == k and {*map(str, columns)} == {*map(str, names)}
-        if same_names and classes is None and class_places(names, known, "y") is None:
+        if same_names and classes is None and match_columns(names, known, "y") is None:
             known = columns
         shares = in_order(shares, names, known, "y")
     weights = check_weights(sample_weight, n)

@@ -33,8 +33,8 @@ def check_groups(groups: ArrayLike, n: int) -> tuple[np.ndarray, list[object] | 
     if labels is not None:
         if len(labels) != n:
             raise ValueError(f"groups must have {n} rows to match probs, got {len(labels)}")
-        found = sorted(set(labels.tolist()))
-        return _indicators(labels, found), list(found)
+        distinct = sorted(set(labels.tolist()))
+        return _indicators(labels, distinct), list(distinct)
     names = column_names(groups)
     try:
         array = as_numpy(groups, "groups")
@@ -117,9 +117,11 @@ def read_subgroups(
             "numbers into ranges first, as by pandas.cut"
         )
     categories = getattr(getattr(by, "dtype", None), "categories", None)
-    places = {label: place for place, label in enumerate([] if categories is None else categories)}
+    positions = {
+        label: position for position, label in enumerate([] if categories is None else categories)
+    }
     try:
-        order = sorted(labels, key=places.__getitem__ if places else None)
+        order = sorted(labels, key=positions.__getitem__ if positions else None)
     except TypeError:  # labels of several kinds
         order = list(labels)
     names = [label_name(label) for label in order]

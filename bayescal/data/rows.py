@@ -21,7 +21,7 @@ Sums: TypeAlias = dict[str, np.ndarray]
 Merge: TypeAlias = Callable[[Sums, Sums], Sums]
 #: Largest designs that are kept in memory, in numbers; others are made again for each sum.
 _KEPT_NUMBERS = 1 << 24
-#: From so many scores on, threads share the parts of a sum, in so many groups.
+#: Number of scores from which threads compute the parts of a sum, and number of groups of parts.
 _NUMBERS_OF_THREADS, _GROUPS = 1 << 22, 8
 
 
@@ -189,8 +189,8 @@ class Rows(NamedTuple):
         # Always as many groups, in the same order, so that no digit depends on the machine.
         count = -(-len(parts) // _GROUPS)
         groups = [parts[first : first + count] for first in range(0, len(parts), count)]
-        with threads(self.scores.size >= _NUMBERS_OF_THREADS) as each:
-            return reduce(merge, each(one, groups))
+        with threads(self.scores.size >= _NUMBERS_OF_THREADS) as map_fn:
+            return reduce(merge, map_fn(one, groups))
 
     def part(self, numbers: int, least: int) -> Rows | None:
         stride = min(self.scores.size // numbers, self.n // least)

@@ -22,11 +22,11 @@ __all__ = [
     "PackedRows",
     "Top",
     "check_distinct",
+    "label_columns",
     "offsets",
     "pack",
     "pack_anywhere",
     "parts_of",
-    "places",
     "top_probabilities",
     "unpack",
 ]
@@ -173,7 +173,7 @@ def top_probabilities(top: Top, inverse: XArray | float) -> XArray:
     return softmax(below * bound(inverse, most) + offsets(top))
 
 
-def places(top: Top, y: np.ndarray) -> np.ndarray:
+def label_columns(top: Top, y: np.ndarray) -> np.ndarray:
     """Return the column (n,) of labels' logits: the last of labels that are not in the top."""
     hit = top.indices == y[:, None]
     return np.where(hit.any(axis=1), hit.argmax(axis=1), top.x.shape[1] - 1)

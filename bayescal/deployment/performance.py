@@ -171,7 +171,7 @@ def expected_performance(
     if table is not None:
         ranges.append((float(table.min()), float(table.max())))
     log_loss, brier_score, accuracy, *cost = (
-        _expectation(draws, place, level, low, high) for place, (low, high) in enumerate(ranges)
+        _expectation(draws, index, level, low, high) for index, (low, high) in enumerate(ranges)
     )
     rows = int((weights > 0).sum())
     return ExpectedPerformance(
@@ -266,14 +266,14 @@ def _pairs(draws: int, simulations: int) -> Iterator[tuple[int, ...]]:
     return iter(np.ndindex(draws, simulations))
 
 
-def _expectation(draws: _Draws, place: int, level: float, low: float, high: float) -> Expectation:
+def _expectation(draws: _Draws, index: int, level: float, low: float, high: float) -> Expectation:
     """Return the mean of a metric over draws, and both intervals within its range."""
-    mean, variance = draws.mean[:, place], draws.variance[:, place]
+    mean, variance = draws.mean[:, index], draws.variance[:, index]
     tails = (1 - level) / 2, (1 + level) / 2
     spread = float(mean.std(ddof=1))
     expected = [float(mean.mean() + ndtri(tail) * spread) for tail in tails]
     if draws.simulated is not None:
-        realized = np.quantile(draws.simulated[..., place], tails).tolist()
+        realized = np.quantile(draws.simulated[..., index], tails).tolist()
     else:
         noise = np.sqrt(np.maximum(variance, FLOOR))[:, None]
         share = np.full(len(mean), 1 / len(mean))

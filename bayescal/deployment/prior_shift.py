@@ -54,9 +54,9 @@ __all__ = ["PriorShift"]
 
 #: The check of more classes than these is computed on first access.
 _QUICK_CLASSES = 20
-#: Probabilities of less are no probabilities of a calibrator, but of rounding.
+#: Probabilities below this are rounding errors.
 _TINY = 1e-12
-#: Of a row of which the calibrator says that its class is certain: so many rows may have erred.
+#: Number of rows that may be wrong where the calibrator is certain of the class.
 _ERRORS = 0.1
 
 
@@ -372,8 +372,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
 
     def predict(self, scores: ArrayLike, populations: ArrayLike | None = None) -> np.ndarray:
         """Return the most probable class (m,) of each row under the new class shares."""
-        place = np.argmax(self.predict_proba(scores, populations), axis=1)
-        return self.classes_[place]
+        codes = np.argmax(self.predict_proba(scores, populations), axis=1)
+        return self.classes_[codes]
 
     def as_function(self, population: object = None) -> PredictFunction:
         """Return the calibrator and the shift as one pure function of arrays of any library.

@@ -1,4 +1,4 @@
-"""A fitted calibrator as it is now, the rows that tell how good it is, and new rows."""
+"""A copy of a fitted calibrator, the rows that show how good it is, and new rows."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _join(k: int, first: Sums, second: Sums) -> Sums:
 
 
 def snapshot(calibrator: AnyModel) -> AnyModel:
-    """Return a fitted calibrator as it is now; later fits of it change nothing."""
+    """Copy a fitted calibrator; later fits do not change the copy."""
     if calibrator is None:
         return None
     if isinstance(calibrator, type) or not hasattr(calibrator, "predict_proba"):

@@ -176,10 +176,10 @@ def _binary_nodes(ratio: XArray, counts: XArray, alpha: np.ndarray) -> tuple[XAr
     for fall in _SEARCH_FALLS:
         t = low + (high - low) * xp.linspace(0, 1, _SEARCH_NODES, dtype=counts.dtype)
         density = _binary_density(t, ratio, counts, alpha)
-        near = density > xp.max(density, axis=1, keepdims=True) - fall
+        relevant = density > xp.max(density, axis=1, keepdims=True) - fall
         step = (high - low) / (_SEARCH_NODES - 1)
-        low = xp.min(xp.where(near, t, xp.full_like(t, _FAR)), axis=1, keepdims=True) - step
-        high = xp.max(xp.where(near, t, xp.full_like(t, -_FAR)), axis=1, keepdims=True) + step
+        low = xp.min(xp.where(relevant, t, xp.full_like(t, _FAR)), axis=1, keepdims=True) - step
+        high = xp.max(xp.where(relevant, t, xp.full_like(t, -_FAR)), axis=1, keepdims=True) + step
     # Nodes of all draws together are even, so that quantiles of equal draws are fine, too.
     offsets = (xp.arange(NUM_DRAWS, dtype=counts.dtype)[:, None] + 0.5) / NUM_DRAWS
     t = low + (high - low) * (xp.arange(_NODES, dtype=counts.dtype) + offsets) / _NODES

@@ -33,8 +33,6 @@ from bayescal.metrics.scores.ranking import can_rank
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Evaluation", "evaluate"]
-
 #: Number of rows in blocks below which these are joined and evaluated as in memory.
 _MIN_ROWS_IN_CELLS = 100_000
 

@@ -19,8 +19,6 @@ from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect
 from bayescal.metrics.uncertainty.consistency import Consistency
 
-__all__ = ["STRIPS", "Cases", "Events", "events_of", "events_of_blocks"]
-
 #: Number of bars of the histograms on top of reliability diagrams.
 STRIPS = 20
 #: Distance by which means of bins are kept away from borders.

@@ -12,8 +12,6 @@ from bayescal._core.tables import p_value
 from bayescal.evaluation._events import Events
 from bayescal.metrics import CalibrationTest, Corp, Interval, corp
 
-__all__ = ["Finding"]
-
 Verdict = Literal[
     "over-confident", "under-confident", "too high", "too low", "miscalibrated", "no evidence"
 ]

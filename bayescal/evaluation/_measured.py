@@ -70,8 +70,8 @@ class Measured(ABC):
                 cells = [name, *[model] * several, f"{part.report.cases:,}"]
                 cells.append(f"{metrics['log loss'].value:.4f}")
                 cells.append(f"{ece.estimate:.3f} [{ece.lower:.3f}, {ece.upper:.3f}]")
-                found = "no error found" if finding.verdict == "no evidence" else finding.verdict
-                cells += [*(f"{value:.3f}" for value in shown), found]
+                verdict = "no error found" if finding.verdict == "no evidence" else finding.verdict
+                cells += [*(f"{value:.3f}" for value in shown), verdict]
                 rows.append(cells)
         caption = (
             f"Predicted and observed: mean probability and frequency of class {self.classes[-1]}. "

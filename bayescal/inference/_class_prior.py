@@ -16,20 +16,12 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.lazy import jax, jnp, registered, special
 from bayescal._core.padding import pad_axis
+from bayescal._core.shapes import Float
 from bayescal.data import checks
 from bayescal.models.prior import is_distribution
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
-
-__all__ = [
-    "ClassPrior",
-    "ClassProbRule",
-    "Estimated",
-    "Known",
-    "make_class_prior",
-    "read_class_prior",
-]
 
 #: For each least concentration, the numbers of Gauss nodes of a rule and of its coarser companion:
 #: the first is accurate to 1e-12, the last to 1e-8 for a single observation.
@@ -51,11 +43,11 @@ class ClassProbRule(NamedTuple):
         Weights of the nodes; every node is combined with all draws.
     """
 
-    log_probs: jax.Array
-    log_weights: jax.Array
+    log_probs: Float[jax.Array, "*stacked nodes classes columns"]
+    log_weights: Float[jax.Array, "*stacked nodes"]
 
     @classmethod
-    def at(cls, log_probs: jax.Array) -> ClassProbRule:
+    def at(cls, log_probs: Float[jax.Array, "classes columns"]) -> ClassProbRule:
         """Return the rule with a single node (classes, n)."""
         return cls(log_probs[None], jnp.zeros(1, log_probs.dtype))
 
@@ -68,19 +60,19 @@ class ClassPrior(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def log_mean(self) -> jax.Array:
+    def log_mean(self) -> Float[jax.Array, "*sets classes"]:
         """Log of the mean class probabilities ([batch,] classes)."""
 
     @property
     @abc.abstractmethod
-    def mean_log(self) -> jax.Array:
+    def mean_log(self) -> Float[jax.Array, "*sets classes"]:
         """Mean of the log class probabilities ([batch,] classes)."""
 
     @abc.abstractmethod
-    def drawn(self, n: int) -> jax.Array:
+    def drawn(self, n: int) -> Float[jax.Array, "classes columns"]:
         """Return log probabilities (classes, n) for the draws of one data set, or (classes, 1)."""
 
-    def fixed(self, method: str) -> jax.Array:
+    def fixed(self, method: str) -> Float[jax.Array, "*sets classes"]:
         """Return log class probabilities ([batch,] classes) for one vector of parameters.
 
         ``coeffs`` averages coefficients, which include the log class probabilities. ``map`` takes
@@ -103,18 +95,18 @@ class ClassPrior(abc.ABC):
 class Known(ClassPrior):
     """Class probabilities (classes,) that the user passed."""
 
-    log_probs: jax.Array
+    log_probs: Float[jax.Array, " classes"]
     per_data_set = False
 
     @property
-    def log_mean(self) -> jax.Array:
+    def log_mean(self) -> Float[jax.Array, " classes"]:
         return self.log_probs
 
     @property
-    def mean_log(self) -> jax.Array:
+    def mean_log(self) -> Float[jax.Array, " classes"]:
         return self.log_probs
 
-    def drawn(self, n: int) -> jax.Array:
+    def drawn(self, n: int) -> Float[jax.Array, "classes 1"]:
         return self.log_probs[:, None]
 
 
@@ -132,22 +124,22 @@ class Estimated(ClassPrior):
     sets; otherwise they are None and probabilities are drawn with ``key`` (batch,).
     """
 
-    concentration: jax.Array
+    concentration: Float[jax.Array, "*sets classes"]
     key: jax.Array
     nodes: ClassProbRule | None = None
     coarse: ClassProbRule | None = None
     per_data_set = True
 
     @property
-    def log_mean(self) -> jax.Array:
+    def log_mean(self) -> Float[jax.Array, "*sets classes"]:
         return jnp.log(self.concentration / self.concentration.sum(axis=-1, keepdims=True))
 
     @property
-    def mean_log(self) -> jax.Array:
+    def mean_log(self) -> Float[jax.Array, "*sets classes"]:
         total = self.concentration.sum(-1, keepdims=True)
         return special.digamma(self.concentration) - special.digamma(total)
 
-    def drawn(self, n: int) -> jax.Array:
+    def drawn(self, n: int) -> Float[jax.Array, "classes draws"]:
         alpha = self.concentration
         logs = jax.random.loggamma(self.key, alpha, (n, alpha.shape[0]), alpha.dtype)
         return jax.nn.log_softmax(logs, axis=1).T
@@ -159,7 +151,7 @@ class Estimated(ClassPrior):
 
 def read_class_prior(
     value: ArrayLike | Distribution | None, classes: int
-) -> tuple[bool, np.ndarray]:
+) -> tuple[bool, Float[np.ndarray, " classes"]]:
     """Return whether to estimate class probabilities, and concentrations or the probabilities."""
     if value is None:
         return True, np.ones(classes)
@@ -186,7 +178,7 @@ def read_class_prior(
 
 def make_class_prior(
     estimated: bool,
-    values: np.ndarray,
+    values: Float[np.ndarray, " classes"],
     labels: checks.Batch,
     padded: int,
     key: jax.Array,
@@ -209,7 +201,9 @@ def make_class_prior(
     return Estimated(jax.device_put(alpha), keys, *rules)
 
 
-def _gauss(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def _gauss(
+    alpha: Float[np.ndarray, "sets 2"],
+) -> list[tuple[Float[np.ndarray, "sets nodes 2"], Float[np.ndarray, "sets nodes"]]]:
     """Return Gauss rules for the log odds of a Beta variable.
 
     They hold log class probabilities (b, j, 2) and log weights (b, j). Predictions are analytic in
@@ -220,7 +214,7 @@ def _gauss(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     zero, one = alpha.T[..., None]
     center = np.log(one / zero)
 
-    def height(u: np.ndarray) -> np.ndarray:
+    def height(u: Float[np.ndarray, "*ends sets points"]) -> Float[np.ndarray, "*ends sets points"]:
         return one * log_expit(u) + zero * log_expit(-u)
 
     # Where the density has fallen by e**-40; it falls faster farther out.
@@ -260,7 +254,9 @@ def _gauss(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     return rules
 
 
-def _quasi_random(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def _quasi_random(
+    alpha: Float[np.ndarray, "sets classes"],
+) -> list[tuple[Float[np.ndarray, "sets nodes classes"], Float[np.ndarray, "sets nodes"]]]:
     """Map Sobol points to Dirichlet variables: log probabilities (b, j, k), weights (b, j)."""
     from scipy.special import betaincinv
     from scipy.stats import qmc

@@ -14,6 +14,7 @@ from bayescal._core.keys import Seed, as_key
 from bayescal._core.lazy import jax
 from bayescal._core.plotting import plot_function
 from bayescal._core.precision import default_dtype, float64
+from bayescal._core.shapes import Float
 from bayescal._core.tables import html_table
 from bayescal.data import checks
 from bayescal.inference._arviz import to_arviz
@@ -146,7 +147,7 @@ class Conditioned(ABC):
         """
         return self._weighted(index)[0]
 
-    def log_weights(self, index: Index = 0) -> jax.Array:
+    def log_weights(self, index: Index = 0) -> Float[jax.Array, " draws"]:
         """Return the normalized log weights (n,) of ``draws`` for data set ``index``."""
         return self._weighted(index)[1]
 

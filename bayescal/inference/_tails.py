@@ -15,7 +15,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal._core.shapes import Float, Int
+from bayescal._core.shapes import Bool, Float, Int
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller
 from bayescal.data.checks import Batch
 from bayescal.inference._uncertainty import unresolved_masses
@@ -84,10 +84,10 @@ def deepest(
     # All points are near if they are within one width of the outermost classes and those are at
     # most two widths apart.
     first, last = np.where(high >= low, high, np.inf), np.where(high >= low, low, -np.inf)
-    near = last.max(axis=1) - first.min(axis=1) <= 2 * width[:, 0]
-    near &= (least >= low.min(axis=1) - width[:, 0]) & (most <= high.max(axis=1) + width[:, 0])
+    agree = last.max(axis=1) - first.min(axis=1) <= 2 * width[:, 0]
+    agree &= (least >= low.min(axis=1) - width[:, 0]) & (most <= high.max(axis=1) + width[:, 0])
     several = (member.sum(axis=1) > 1).any(axis=1)
-    for b in np.flatnonzero(several & ~near.all(axis=1)):
+    for b in np.flatnonzero(several & ~agree.all(axis=1)):
         at = rows[min(b, len(rows) - 1)]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             out = np.maximum(np.maximum(low[b][:, None] - at, at - high[b][:, None]), 0) / width[b]
@@ -100,8 +100,11 @@ def deepest(
 
 
 def at_ends(
-    setup: Setup, problem: Problem, points: np.ndarray, deep: np.ndarray | None
-) -> np.ndarray:
+    setup: Setup,
+    problem: Problem,
+    points: np.ndarray,
+    deep: np.ndarray | None,
+) -> Float[np.ndarray, "sets ends"]:
     """Return ``left_out`` at the ends of univariate points and in gaps, else at all points."""
     if points.ndim > 2:
         return left_out(setup, problem, points)
@@ -158,7 +161,7 @@ def warn_of_large(
         )
 
 
-def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:
+def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> Float[np.ndarray, "sets points"]:
     """Estimate how much of the log odds (batch, m) is outside the box or lost to rounding."""
     padded = pad_axis(x.astype(np.float64), padded_length(x.shape[1]), 1)
     if len(x) > 1:
@@ -167,17 +170,21 @@ def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=0)
-def _height_at_ends(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+def _height_at_ends(
+    setup: Setup, problem: Problem, x: jax.Array
+) -> Float[jax.Array, "sets points"]:
     rule, family = setup.integrator, problem.prior.family
     assert isinstance(rule, Quadrature)
 
-    def one(problem: Problem, row: jax.Array | None) -> jax.Array:
+    def one(
+        problem: Problem, row: Float[jax.Array, " points *dimensions"] | None
+    ) -> Float[jax.Array, " points"]:
         nodes = rule.realize(problem, _NODES_FOR_CHECK)
         log_weights = weigh(family, nodes, problem.sums, problem.origin)[0]
         natural = natural_block(family, nodes.params, problem.origin, log_weights.dtype)
         outermost = rule.outermost(problem, _NODES_FOR_CHECK)[:, None]
 
-        def part(points: jax.Array) -> jax.Array:
+        def part(points: Float[jax.Array, " points *dimensions"]) -> Float[jax.Array, " points"]:
             phi = finite_features(family, points, problem.origin, log_weights.dtype)
             heights = linear(natural, phi) + log_weights[:, None]
             top = jnp.max(heights, axis=1)
@@ -215,8 +222,8 @@ def _observe(
         index = pad_axis(np.repeat(rows, k), size, 0)
         prior = jax.tree.map(lambda leaf: np.asarray(leaf)[index], prior)
     arrays = jax.device_put((prior, pad_axis(sums, size, 0)))
-    again = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
-    log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(again, setup.stacked))
+    refined = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
+    log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(refined, setup.stacked))
     log_class_probs = np.asarray(problem.class_prior.log_mean)
     log_evidence = log_evidence + (
         log_class_probs[rows] if problem.class_prior.per_data_set else log_class_probs
@@ -262,7 +269,7 @@ def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: 
     return True
 
 
-def _first(bad: np.ndarray, x: np.ndarray, of: str = "") -> str:
+def _first(bad: Bool[np.ndarray, "sets points"], x: np.ndarray, of: str = "") -> str:
     """Describe how many points (batch, m) are bad, and the first of them."""
     row, column = (int(i) for i in np.argwhere(bad)[0])
     point = x[min(row, len(x) - 1), column]

@@ -238,7 +238,9 @@ def _delta_method(
         probs, phi = jnp.exp(log_sums - log_total), finite_features(family, x, origin, dtype)
         mean = jnp.zeros(())
 
-    def influence(natural: jax.Array, log_class_probs: jax.Array) -> jax.Array:
+    def influence(
+        natural: Float[jax.Array, "classes draws features"], log_class_probs: jax.Array
+    ) -> Float[jax.Array, "classes draws points"]:
         """Return the influence (k, n, m) of each draw on each class probability."""
         if method == "coeffs":
             shift = linear(natural - mean[:, None], phi)
@@ -286,7 +288,7 @@ def credible_bounds(
     natural = natural_block(family, draws.params, origin, weights.dtype)
     log_class_probs = problem.class_prior.drawn(len(weights))
 
-    def chunk(part: jax.Array) -> jax.Array:
+    def chunk(part: Float[jax.Array, " points *dimensions"]) -> jax.Array:
         phi = finite_features(family, part, origin, weights.dtype)
         logits = linear(natural, phi) + log_class_probs[..., None]
         if family.classes == 2:

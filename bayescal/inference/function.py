@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bayescal._core.arrays import Array, ArrayLike, Params
 from bayescal._core.lazy import jax, jnp, registered
 from bayescal._core.precision import default_dtype, float64
+from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference._uncertainty import weighted_draws
 from bayescal.inference.engine.averages import finite_features, in_chunks, linear, mixture
@@ -85,7 +86,9 @@ class PosteriorFunction:
             return jax.nn.sigmoid(log_probs[1] - log_probs[0]).astype(out).reshape(lead)
         return jax.nn.softmax(log_probs, axis=0).T.astype(out).reshape((*lead, -1))
 
-    def _log_probs(self, x: jax.Array) -> jax.Array:
+    def _log_probs(
+        self, x: Float[jax.Array, " points *dimensions"]
+    ) -> Float[jax.Array, "classes points"]:
         """Compute unnormalized log class probabilities (classes, m)."""
         rule, dtype = self.log_class_probs, self.log_class_probs.log_probs.dtype
         if self.exact is not None:

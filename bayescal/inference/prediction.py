@@ -13,6 +13,7 @@ from bayescal._core.lazy import jax
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.plotting import plot_function
 from bayescal._core.precision import as_result, float64
+from bayescal._core.shapes import Float
 from bayescal._core.tables import html_table
 from bayescal.data import checks
 from bayescal.inference._conditioned import Conditioned
@@ -385,7 +386,7 @@ class Prediction:
         return html_table(self._facts() + self.posterior.facts(), caption="Prediction")
 
 
-def _rounding(probs: np.ndarray) -> np.ndarray:
+def _rounding(probs: Float[np.ndarray, " *points"]) -> Float[np.ndarray, " *points"]:
     """Return the largest rounding error of probabilities in their type.
 
     It allows a few units in the last place of the log odds and two of the probability. The entropy
@@ -398,7 +399,7 @@ def _rounding(probs: np.ndarray) -> np.ndarray:
 
 
 def _nodes(
-    points: np.ndarray, family: Family
+    points: Float[np.ndarray, " points *dimensions"], family: Family
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
     """Return the points to evaluate, and how to interpolate between them if there are many."""
     if not family.univariate or len(points) < LONG:

@@ -14,6 +14,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import as_result, bulk_dtype, float64, result_dtype
+from bayescal._core.shapes import Float
 from bayescal.data import checks
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._tails import (
@@ -282,7 +283,7 @@ class Posterior(Conditioned):
                 values=jax.device_put(values), probs=jax.device_put(one(values))
             ), nats
 
-    def _natural(self, method: str, problem: Problem) -> np.ndarray:
+    def _natural(self, method: str, problem: Problem) -> Float[np.ndarray, "sets classes features"]:
         """Return the coefficients (padded batch, classes, p) for ``coeffs`` or ``map``."""
         if method == "coeffs":
             return np.asarray(mean_coefficients(self.setup, problem))

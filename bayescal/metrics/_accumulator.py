@@ -28,7 +28,7 @@ class Accumulator:
     ----------
     metrics : sequence or mapping
         Names of metrics, or pairs of a name and a dict of options; as values of a mapping, under
-        names of one's own. All are functions of :mod:`bayescal.metrics`: ``log_loss``,
+        names that you choose. All are functions of :mod:`bayescal.metrics`: ``log_loss``,
         ``brier_score``, ``accuracy``, ``ece``, ``ecce``, ``debiased_ece``, ``smooth_ece``,
         ``kde_ece`` and ``loss_gap``, or else ``multilabel_ece``, ``multilabel_ecce`` and
         ``hamming_loss``.
@@ -79,20 +79,20 @@ class Accumulator:
         self, choices: dict[str, tuple[str, dict[str, object]]], classes: Classes, inputs: Inputs
     ) -> None:
         columns = None if classes is None else _number_of(classes)
-        named = columns is not None and not isinstance(classes, int | np.integer)
-        known = [METRICS[metric] for metric, _ in choices.values() if metric in METRICS]
-        several = {"multilabel" in entry.shapes for entry in known}
-        if len(several) > 1:
+        has_labels = columns is not None and not isinstance(classes, int | np.integer)
+        entries = [METRICS[metric] for metric, _ in choices.values() if metric in METRICS]
+        multilabel = {"multilabel" in entry.shapes for entry in entries}
+        if len(multilabel) > 1:
             raise ValueError("metrics must be all of one class for a case, or all of many labels")
-        self._many = several == {True}
-        if self._many and classes is None:
+        self._multilabel = multilabel == {True}
+        if self._multilabel and classes is None:
             raise ValueError("classes must be the number of labels, got None")
-        if not self._many and columns == 1:
+        if not self._multilabel and columns == 1:
             raise ValueError("classes must be at least 2, or None for P(y = 1); got 1")
-        self._chosen, self._classes = choices, classes if named else columns
-        names = self._classes if named else None
-        self._reading = Reading(names, inputs, multilabel=self._many, whole=False)
-        self._columns = None if columns == 2 and not self._many else columns
+        self._choices, self._classes = choices, classes if has_labels else columns
+        names = self._classes if has_labels else None
+        self._reading = Reading(names, inputs, multilabel=self._multilabel, whole=False)
+        self._columns = None if columns == 2 and not self._multilabel else columns
         self._metrics = {
             name: streamed(metric, self._columns, options)
             for name, (metric, options) in choices.items()
@@ -118,11 +118,11 @@ class Accumulator:
         if not len(checked.y):
             return
         added = {name: collect(metric, checked) for name, metric in self._metrics.items()}
-        self._sums = {name: own + added[name] for name, own in self._sums.items()}
+        self._sums = {name: sums + added[name] for name, sums in self._sums.items()}
         self.cases += len(checked.y)
 
     def merge(self, other: Accumulator) -> Accumulator:
-        """Return a new accumulator of the cases of both, which are left as they are.
+        """Return a new accumulator of the cases of both; neither is changed.
 
         Raises
         ------
@@ -132,9 +132,9 @@ class Accumulator:
         if not isinstance(other, Accumulator):
             raise TypeError(f"other must be an Accumulator, got {type(other).__name__}")
         pair = self._classes, other._classes
-        if not _same(*pair) or not _same(self._chosen, other._chosen):
+        if not _same(*pair) or not _same(self._choices, other._choices):
             raise ValueError("accumulators must have the same metrics, options and classes")
-        merged = Accumulator(self._chosen, self._classes, self._reading.inputs)
+        merged = Accumulator(self._choices, self._classes, self._reading.inputs)
         merged._sums = {name: sums + other._sums[name] for name, sums in self._sums.items()}
         merged.cases = self.cases + other.cases
         return merged
@@ -182,16 +182,16 @@ class Accumulator:
     def _check(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> Predictions:
         checked = read_arrays(probs, y, weights, self._reading)
         if checked.columns != self._columns and np.size(y):
-            wanted = "(n,)" if self._columns is None else f"(n, {self._columns})"
+            shape = "(n,)" if self._columns is None else f"(n, {self._columns})"
             raise ValueError(
-                f"probs must have shape {wanted}, got {checked.probs.shape}, as "
+                f"probs must have shape {shape}, got {checked.probs.shape}, as "
                 f"classes={self._classes!r}"
             )
         return checked
 
     def __getstate__(self) -> dict[str, object]:
         return {
-            "metrics": self._chosen,
+            "metrics": self._choices,
             "classes": self._classes,
             "inputs": self._reading.inputs,
             "sums": self._sums,
@@ -203,24 +203,24 @@ class Accumulator:
         self._sums, self.cases = state["sums"], state["cases"]
 
     def __repr__(self) -> str:
-        return f"Accumulator({list(self._chosen)}, classes={self._classes}, cases={self.cases})"
+        return f"Accumulator({list(self._choices)}, classes={self._classes}, cases={self.cases})"
 
 
 def _number_of(classes: UserData) -> int:
     if np.ndim(classes) == 0:
         return check_count(classes, "classes")
-    given = class_array(classes)
-    return len(check_classes(given[:0], given, given.size))
+    labels = class_array(classes)
+    return len(check_classes(labels[:0], labels, labels.size))
 
 
-def _same(one: AnyArray, other: AnyArray) -> bool:
-    """Tell whether options are equal; some are arrays."""
-    if isinstance(one, dict):
+def _same(first: AnyArray, second: AnyArray) -> bool:
+    """Return whether options, some of which are arrays, are equal."""
+    if isinstance(first, dict):
         return (
-            isinstance(other, dict)
-            and list(one) == list(other)
-            and all(_same(one[key], other[key]) for key in one)
+            isinstance(second, dict)
+            and list(first) == list(second)
+            and all(_same(first[key], second[key]) for key in first)
         )
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(np.array_equal(one, other))
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(map(_same, first, second))
+    return bool(np.array_equal(first, second))

@@ -14,9 +14,7 @@ from bayescal._core.arrays import AnyModel, UserData, XArray
 from bayescal.data.label_names import label_list
 from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric
 
-__all__ = ["Scorer", "make"]
-
-_OWN = ("probs", "y", "weights", "classes", "inputs", "outcomes")
+_RESERVED = ("probs", "y", "weights", "classes", "inputs", "outcomes")
 
 
 class Scorer(BaseEstimator):
@@ -25,7 +23,7 @@ class Scorer(BaseEstimator):
     An estimator only in that scikit-learn routes weights to its ``score``.
     """
 
-    # Not something to be asked of the user of routing.
+    # Users of metadata routing need not request the estimator.
     __metadata_request__score: ClassVar = {"estimator": UNUSED}
 
     def __init__(
@@ -43,21 +41,21 @@ class Scorer(BaseEstimator):
         probs = estimator.predict_proba(X)
         if entry.shapes == ("multilabel",):
             if isinstance(probs, list):  # scikit-learn's, (n, 2) for each label
-                probs = np.stack([own[:, 1] for own in probs], axis=1)
+                probs = np.stack([label_probs[:, 1] for label_probs in probs], axis=1)
         else:
-            probs, options["classes"] = self._judged(probs, np.asarray(estimator.classes_))
-        found: Any = entry.function(probs, y, weights=sample_weight, **options)
+            probs, options["classes"] = self._select_probs(probs, np.asarray(estimator.classes_))
+        value: Any = entry.function(probs, y, weights=sample_weight, **options)
         if entry.best == "high":
-            return found
-        return -abs(found) if entry.signed else -found
+            return value
+        return -abs(value) if entry.signed else -value
 
     def __call__(
         self, estimator: AnyModel, X: object, y: XArray, sample_weight: UserData = None
     ) -> float:
         return self.score(estimator, X, y, sample_weight)
 
-    def _judged(self, probs: XArray, classes: np.ndarray) -> tuple[XArray, list[Hashable]]:
-        """Return probabilities, and the classes in their order; of two the positive one last."""
+    def _select_probs(self, probs: XArray, classes: np.ndarray) -> tuple[XArray, list[Hashable]]:
+        """Return probabilities and classes in the order of columns, the positive of two last."""
         labels = label_list(classes)
         if self.pos_label is None:
             return (probs[:, 1] if len(labels) == 2 else probs), labels
@@ -65,22 +63,24 @@ class Scorer(BaseEstimator):
             raise ValueError(
                 f"pos_label must be one of two classes, got {self.pos_label!r} for {labels}"
             )
-        place = labels.index(self.pos_label)
-        return probs[:, place], [labels[1 - place], labels[place]]
+        index = labels.index(self.pos_label)
+        return probs[:, index], [labels[1 - index], labels[index]]
 
 
 def make(name: str, pos_label: object, options: Mapping[str, object]) -> Scorer:
     """Check the name and the options, and return the scorer."""
-    known = {key: entry for key, entry in METRICS.items() if entry.labels}
-    own = name.removeprefix("neg_")
-    if own in OTHER_NAMES:
-        metric, options = find_metric(own, options)
-        name, own = name.replace(own, metric), metric
-    if own not in known or (own != name and known[own].best == "high"):
-        names = ", ".join(key if e.best == "high" else f"neg_{key}" for key, e in known.items())
+    entries = {key: entry for key, entry in METRICS.items() if entry.labels}
+    base = name.removeprefix("neg_")
+    if base in OTHER_NAMES:
+        metric, options = find_metric(base, options)
+        name, base = name.replace(base, metric), metric
+    if base not in entries or (base != name and entries[base].best == "high"):
+        names = ", ".join(key if e.best == "high" else f"neg_{key}" for key, e in entries.items())
         raise ValueError(f"name must be one of {names}, got {name!r}")
-    allowed = [key for key in inspect.signature(known[own].function).parameters if key not in _OWN]
+    allowed = [
+        key for key in inspect.signature(entries[base].function).parameters if key not in _RESERVED
+    ]
     for key in options:
         if key not in allowed:
-            raise TypeError(f"options of {own} must be of {', '.join(allowed)}, got {key!r}")
-    return Scorer(own, pos_label, options)
+            raise TypeError(f"options of {base} must be of {', '.join(allowed)}, got {key!r}")
+    return Scorer(base, pos_label, options)

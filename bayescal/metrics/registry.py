@@ -55,7 +55,7 @@ __all__ = [
 
 #: A name, or a name and options of the function of that name.
 Choice = str | tuple[str, Mapping[str, object]]
-#: Names and options by what they are called in a result.
+#: Names of metrics and options, by the title of the result.
 Choices = Mapping[str, tuple[str, Mapping[str, object]]]
 Shape = Literal["binary", "multiclass", "multilabel"]
 _CLASSES: tuple[Shape, ...] = ("binary", "multiclass")
@@ -63,18 +63,18 @@ _CLASSES: tuple[Shape, ...] = ("binary", "multiclass")
 
 @dataclass(frozen=True)
 class Entry:
-    """What there is to know of a metric, of which ``function`` is the public function."""
+    """A metric in the table: its public ``function`` and its properties."""
 
     function: Callable[..., object]
-    #: Probabilities it takes: (n,), (n, k), or (n, l) for multi-label problems.
+    #: Problems it is for, with probabilities (n,), (n, k), or (n, l) for multi-label ones.
     shapes: tuple[Shape, ...] = _CLASSES
     #: Returns the metric for a number of columns (None for shape (n,)) and the function's options.
     make: Callable[..., Metric] | None = None
-    #: What good predictions have; None for results of several numbers.
+    #: Value of good predictions; None if the result has several numbers.
     best: Literal["low", "high", "zero"] | None = "zero"
     #: Whether the size of weights matters, not only their ratios.
     counts: bool = False
-    #: Whether it may be of either sign, and the nearer to zero the better.
+    #: Whether it can have either sign, and values nearer to zero are better.
     signed: bool = False
     #: Whether it compares probabilities with labels and nothing else, and returns a float.
     labels: bool = True
@@ -117,7 +117,7 @@ OTHER_NAMES: Choices = {
     "rmsce": ("ece", {"norm": 2}),
     "ace": ("ece", {"binning": "equal_mass"}),
 }
-#: What users may call the scores of a ranking.
+#: Other names of the scores of a ranking.
 _RANKING_NAMES = {
     "auc": "roc_auc",
     "auroc": "roc_auc",
@@ -156,21 +156,21 @@ def did_you_mean(name: str) -> str:
     >>> did_you_mean("auroc"), did_you_mean("xyz")
     ("; did you mean 'roc_auc'?", '')
     """
-    meant = {name: name for name in (*METRICS, *OTHER_NAMES, *RANKINGS)} | _RANKING_NAMES
-    similar = get_close_matches(str(name).lower(), meant, 1)
-    return f"; did you mean {meant[similar[0]]!r}?" if similar else ""
+    candidates = {name: name for name in (*METRICS, *OTHER_NAMES, *RANKINGS)} | _RANKING_NAMES
+    similar = get_close_matches(str(name).lower(), candidates, 1)
+    return f"; did you mean {candidates[similar[0]]!r}?" if similar else ""
 
 
 def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumMetric:
-    """Return a metric as a function of sums: itself, or an approximation of one that sorts.
+    """Make a metric as a function of sums, or an approximation if it sorts rows.
 
-    Metrics that need all cases at once are a ValueError.
+    Raises ValueError for metrics that need all rows at once.
     """
     name, options = find_metric(name, options)
     make = METRICS[name].make
     if make is None or not METRICS[name].streams:
-        able = ", ".join(key for key, each in METRICS.items() if each.make and each.streams)
-        raise ValueError(f"{name} cannot be accumulated, it needs all cases at once; {able} can")
+        names = ", ".join(key for key, entry in METRICS.items() if entry.make and entry.streams)
+        raise ValueError(f"{name} cannot be accumulated, it needs all cases at once; {names} can")
     metric = make(columns, **options)
     if isinstance(metric, OrderedMetric):
         return metric.histogram()
@@ -181,44 +181,46 @@ def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumM
 def usual_metrics(
     classes: int, clusters: bool = False, *, ranking: bool = False, **bins: object
 ) -> dict[str, tuple[str, dict[str, object]]]:
-    """Return what a report has by default; ``bins`` are options of the calibration errors.
+    """Choose the metrics of a report; ``bins`` are options of the calibration errors.
 
-    The correction of "debiased_ece" takes rows as independent. Where they lie in ``clusters``, the
-    error is not corrected, and its interval takes chance off by clusters. Scores of the ranking are
-    for two classes in memory.
+    The correction of "debiased_ece" assumes independent rows. If rows lie in ``clusters``, the
+    error is not corrected, and its interval subtracts chance by clusters. Scores of the ranking
+    need two classes in memory.
     """
-    squares: dict[str, object] = {"norm": 2, "binning": "equal_mass", **bins}
-    found: dict[str, tuple[str, dict[str, object]]] = {
+    rms: dict[str, object] = {"norm": 2, "binning": "equal_mass", **bins}
+    metrics: dict[str, tuple[str, dict[str, object]]] = {
         "log loss": ("log_loss", {}),
         "Brier score": ("brier_score", {}),
         "accuracy": ("accuracy", {}),
         "ECE": ("ece", bins),
-        "RMS calibration error": ("ece", squares) if clusters else ("debiased_ece", bins),
+        "RMS calibration error": ("ece", rms) if clusters else ("debiased_ece", bins),
     }
     if classes > 2:
-        found["class-wise ECE"] = ("ece", {"kind": "classwise", **bins})
+        metrics["class-wise ECE"] = ("ece", {"kind": "classwise", **bins})
     if ranking:
-        found |= {"ROC AUC": ("roc_auc", {}), "average precision": ("average_precision", {})}
-    return found
+        metrics |= {"ROC AUC": ("roc_auc", {}), "average precision": ("average_precision", {})}
+    return metrics
 
 
 def choose_metrics(
     metrics: Sequence[Choice] | Mapping[str, Choice],
 ) -> dict[str, tuple[str, dict[str, object]]]:
-    """Return metric and options by the name of the result."""
+    """Return metrics and options by the name of the result."""
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence or a mapping, got {metrics!r}")
     if not metrics:
         raise ValueError("metrics must not be empty")
-    named = metrics.items() if isinstance(metrics, Mapping) else (("", each) for each in metrics)
-    found: dict[str, tuple[str, dict[str, object]]] = {}
-    for given, choice in named:
+    items = (
+        metrics.items() if isinstance(metrics, Mapping) else (("", choice) for choice in metrics)
+    )
+    chosen: dict[str, tuple[str, dict[str, object]]] = {}
+    for title, choice in items:
         metric, options = (choice, {}) if isinstance(choice, str) else choice
-        name = str(given) or metric
-        if name in found:
+        name = str(title) or metric
+        if name in chosen:
             raise ValueError(
                 f"metrics must have different names, got {name!r} twice: use a mapping"
             )
         known = metric in METRICS or metric in OTHER_NAMES
-        found[name] = find_metric(metric, options) if known else (metric, dict(options))
-    return found
+        chosen[name] = find_metric(metric, options) if known else (metric, dict(options))
+    return chosen

@@ -56,7 +56,7 @@ __all__ = [
 #: Numbers in a block of rows on the host, which fit into the processor's cache.
 _BLOCK = 1 << 16
 #: Numbers in a block that is multiplied by many columns.
-_MANY = 1 << 20
+_WIDE_BLOCK = 1 << 20
 
 
 class Piece(NamedTuple):
@@ -64,7 +64,7 @@ class Piece(NamedTuple):
 
     #: Cells of the numbers, (n,) or (n, g); None for cell 0, and ... for one number in each cell.
     cell: AnyArray
-    #: The numbers, (n,) for one cell and (n, g) or (n, 1) for g cells; None stands for ones.
+    #: The numbers, (n,) for one cell and (n, g) or (n, 1) for g cells; None means ones.
     value: AnyArray
 
 
@@ -102,7 +102,7 @@ class SumMetric(Metric, ABC):
 
     def values(self, sums: Float[np.ndarray, "sets sums cells"]) -> Float[np.ndarray, " sets"]:
         """Compute the metric (b,) from many sums (b, rows, cells)."""
-        return np.array([self.value(own, np) for own in sums])
+        return np.array([self.value(part, np) for part in sums])
 
     def calibrated(
         self, sums: Float[np.ndarray, "*sets sums cells"]
@@ -140,7 +140,7 @@ Group: TypeAlias = tuple[AnyArray, AnyArray, AnyArray]
 
 
 class BinMetric(Metric, ABC):
-    """A function of sums (3, groups * bins) over bins, which each group has for itself."""
+    """A function of sums (3, groups * bins) over bins; each group has separate bins."""
 
     bins: int
 
@@ -222,7 +222,7 @@ class DirectMetric(Metric, ABC):
         self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
     ) -> Float[np.ndarray, " draws"]:
         """Compute the metric (b,) for factors (n, b) of the weights."""
-        found = []
+        values = []
         for factor in factors.T:
             if data.whole:
                 rows, weights = np.flatnonzero(factor), factor[factor > 0]
@@ -230,8 +230,8 @@ class DirectMetric(Metric, ABC):
                 rows = np.repeat(np.arange(len(factor)), factor.astype(int))
                 weights = data.weights[rows]
             drawn = data._replace(probs=data.probs[rows], y=data.y[rows], weights=weights)
-            found.append(compute(self, drawn))
-        return np.array(found)
+            values.append(compute(self, drawn))
+        return np.array(values)
 
 
 @overload
@@ -243,9 +243,9 @@ def compute(
 ) -> Array | float:
     """Compute a metric: a float with NumPy, a scalar that can be mapped with jax.numpy."""
     if isinstance(data, PredictionBlocks):
-        found = compute_in_blocks({"": metric}, data)[""]
+        value = compute_in_blocks({"": metric}, data)[""]
         data.blocks.finish()
-        return found
+        return value
     if xp is np and isinstance(data.probs, jax.Array):
         return _compute_on_device(metric, data)
     if isinstance(metric, SumMetric):
@@ -259,16 +259,18 @@ def compute(
 
 def compute_in_blocks(metrics: dict[str, Metric], data: PredictionBlocks) -> dict[str, float]:
     """Compute metrics of predictions in blocks: one pass for all that are sums."""
-    own = {name: metric for name, metric in metrics.items() if isinstance(metric, SumMetric)}
-    sums = data.total(partial(_collect_all, own)) if own else {}
-    found = {}
+    sum_metrics = {
+        name: metric for name, metric in metrics.items() if isinstance(metric, SumMetric)
+    }
+    sums = data.total(partial(_collect_all, sum_metrics)) if sum_metrics else {}
+    values = {}
     for name, metric in metrics.items():
         if isinstance(metric, SumMetric):
-            found[name] = float(metric.value(sums[name], np))
+            values[name] = float(metric.value(sums[name], np))
         else:
             assert isinstance(metric, DirectMetric)
-            found[name] = metric.compute_in_blocks(data)
-    return found
+            values[name] = metric.compute_in_blocks(data)
+    return values
 
 
 def _collect_all(metrics: dict[str, SumMetric], data: Predictions) -> Sums:
@@ -306,9 +308,9 @@ def collect_on_device(metric: SumMetric, data: Predictions) -> Float[jax.Array, 
     return jnp.asarray(collect(metric, data, jnp))
 
 
-def blocks(metric: SumMetric, data: Predictions, many: int = 1) -> Iterator[slice]:
-    """Yield blocks of rows, larger ones if they are added to ``many`` numbers."""
-    n, numbers = len(data.y), _BLOCK if many < _BLOCK else _MANY
+def blocks(metric: SumMetric, data: Predictions, columns: int = 1) -> Iterator[slice]:
+    """Yield blocks of rows; they are larger if many ``columns`` are computed from each."""
+    n, numbers = len(data.y), _BLOCK if columns < _BLOCK else _WIDE_BLOCK
     step = max(numbers // max(metric.width(data.probs.size // n), 1), 16)
     return (slice(first, first + step) for first in range(0, n, step))
 
@@ -318,11 +320,11 @@ def collect_many(
 ) -> Float[np.ndarray, "draws sums cells"]:
     """Compute the sums (b, rows, cells) for factors (n, b) of the weights."""
     sums = np.zeros((metric.rows, metric.cells, factors.shape[1]))
-    for part in blocks(metric, data, _MANY):
+    for part in blocks(metric, data, _WIDE_BLOCK):
         block = data.part(part)
         weights = factors[part] * block.weights[:, None]
-        for own, piece in zip(sums, metric.pieces(block, np), strict=True):
-            _add_many(own, piece, weights)
+        for row, piece in zip(sums, metric.pieces(block, np), strict=True):
+            _add_many(row, piece, weights)
     return np.moveaxis(sums, 2, 0)
 
 
@@ -347,8 +349,8 @@ def standard_error(
     for rows in blocks(metric, data):
         weights = data.weights[rows]
         part = np.zeros(len(weights))
-        for own, slope in models:
-            part += _influence(metric, own.part(rows), slope)
+        for predictions, slope in models:
+            part += _influence(metric, predictions.part(rows), slope)
         if clusters is not None:
             by_cluster += np.bincount(clusters[rows], weights * part, len(by_cluster))
             continue
@@ -370,7 +372,7 @@ def _gradient(metric: SumMetric, _shape: tuple[int, ...]) -> Callable[[Array], A
 
 
 def _slope(metric: SumMetric, data: Predictions) -> Float[np.ndarray, "sums cells"]:
-    """Compute the gradient (rows, cells) of a metric with respect to its sums."""
+    """Compute the gradient of a metric with respect to its sums."""
     sums = collect(metric, data)
     with float64():
         return np.asarray(_gradient(metric, sums.shape)(jnp.asarray(sums)))
@@ -391,8 +393,8 @@ def _influence(
 
 def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:
     """Compute the pieces that :func:`sizes` needs: squares, and whether weights are integers."""
-    own = weights if cell is None or cell.ndim == 1 else weights[:, None]
-    return Piece(cell, own), Piece(None, (weights != weights.round()).astype(weights.dtype))
+    row_weights = weights if cell is None or cell.ndim == 1 else weights[:, None]
+    return Piece(cell, row_weights), Piece(None, (weights != weights.round()).astype(weights.dtype))
 
 
 def sizes(
@@ -434,8 +436,8 @@ def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
         row += value.sum(axis=0) if ones else weights @ value
         return
     if not ones:
-        own = weights if cell.ndim == 1 else weights[:, None]
-        value = own if value is None else own * value
+        row_weights = weights if cell.ndim == 1 else weights[:, None]
+        value = row_weights if value is None else row_weights * value
     if value is not None and cell.ndim == 2:
         value = np.broadcast_to(value, cell.shape).ravel()
     row += np.bincount(cell.ravel(), value, minlength=len(row))
@@ -486,9 +488,9 @@ def _segment_sum(
     shape = weights.shape if value is None else value.shape
     if cell is not None and cell is not ...:
         shape = cell.shape
-    own = weights if len(shape) == 1 else weights[:, None]
+    row_weights = weights if len(shape) == 1 else weights[:, None]
     # A weight of zero drops a row, even if it adds infinity.
-    added = own if value is None else jnp.where(own > 0, own * value, 0)
+    added = row_weights if value is None else jnp.where(row_weights > 0, row_weights * value, 0)
     added = jnp.broadcast_to(added, shape)
     if cell is ...:
         return added.sum(axis=0)

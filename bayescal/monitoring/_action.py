@@ -5,8 +5,6 @@ from __future__ import annotations
 from bayescal.monitoring._evidence import Evidence
 from bayescal.monitoring._region import History, likely_kind
 
-__all__ = ["advise"]
-
 
 def advise(evidence: Evidence, history: History | None, row: int, time: object) -> str:
     """Say what is wrong and what to refit, with rows from about ``row`` on.

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Alternatives", "BinaryAlternatives", "MulticlassAlternatives"]
-
 #: Standard deviations of the normal priors that are averaged.
 _PRIOR_SCALES = (0.1, 0.3, 1.0)
 #: Log odds up to which products of likelihood ratios of 16 rows stay within double precision.

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Course"]
-
 #: Twice as many points are kept at most.
 _POINTS = 512
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from bayescal.monitoring._alternatives import Alternatives
 
-__all__ = ["BLOCK", "Evidence"]
-
 #: Rows of a block: restarts begin before the first row of each.
 BLOCK = 16
 #: Blocks after which a group of restarts is closed, and groups that are kept at most.

@@ -9,8 +9,6 @@ import numpy as np
 
 from bayescal._core.numerics import find_root, sigmoid
 
-__all__ = ["History", "Look", "Region", "Terms", "likely_kind"]
-
 #: Width and ends of the cells of log odds in which rows are counted.
 _WIDTH, _LARGEST = 0.05, 15.0
 _CELLS = int(2 * _LARGEST / _WIDTH)

@@ -6,8 +6,6 @@ import datetime
 
 import numpy as np
 
-__all__ = ["Time", "from_text", "plain_time", "read_times", "to_text"]
-
 #: A time stamp in UTC, a number or a text.
 Time = np.datetime64 | float | int | str
 

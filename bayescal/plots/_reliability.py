@@ -111,8 +111,8 @@ def reliability(
         The labels in column order, by default those of the model, and what ``probs`` contain, as in
         :func:`bayescal.metrics.log_loss`.
     weights : array of shape (n,), optional
-        Non-negative row weights. Integers are counts, equal to repeating rows. Other weights count
-        as many rows as their effective sample size, and so many are drawn.
+        Non-negative row weights. Integers are counts, equal to repeating rows. With other
+        weights, the effective sample size is the number of rows that are drawn.
     bins : int, default 10
         Number of bins for the method "binned".
     binning : {"equal_width", "equal_mass"}

@@ -154,8 +154,8 @@ def _particles(
             taken = np.log(rng.random(n)) < gain
             z[taken], first[taken], last[taken] = new[taken], ends[0][taken], ends[1][taken]
     # Particles that moved this far have not converged.
-    lost = np.abs(z.mean(axis=0)).max() > _LOST * width
-    return z, np.ones(p) if lost else np.maximum(ess, 1)
+    failed = np.abs(z.mean(axis=0)).max() > _LOST * width
+    return z, np.ones(p) if failed else np.maximum(ess, 1)
 
 
 def _size(log_weights: Float[np.ndarray, " particles"]) -> float:

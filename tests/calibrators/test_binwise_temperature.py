@@ -16,17 +16,8 @@ from bayescal._core.numerics import log_softmax, softmax
 from bayescal.calibrators import BinwiseTemperature, Temperature
 from bayescal.data.rows import Rows
 from bayescal.data.scores import convert
+from tests.calibrators.brute import example
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
-
-
-def example(n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw probabilities, labels and weights."""
-    rng = np.random.default_rng(seed)
-    p = rng.dirichlet(np.full(k, 0.6), n)
-    blurred = 0.7 * p + 0.3 / k
-    y = (blurred.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
-    return p, y, rng.uniform(0.2, 3, n)
-
 
 Objective = Literal["log_loss", "confidence"]
 MAPS = [

@@ -160,7 +160,7 @@ def test_cells_never_decrease(kind):
     cells = quantile_cells(scores[::7], scores[0], scores[-1], 500)
     assert cells is not None
     for _ in range(3):
-        place = cells.place(scores)
+        place = cells.assign(scores)
         assert (np.diff(place) >= 0).all()
         assert place.min() >= 0 and place.max() < cells.count
         divided = cells.divided(place[::50], 2 * cells.count)

@@ -24,6 +24,7 @@ from bayescal.regression import draws as tempered
 from bayescal.regression.binary.posterior import Draws
 from bayescal.smoothing import instance_targets
 from tests.calibrators.brute import summary
+from tests.differences import curvature
 
 Array = np.ndarray
 
@@ -368,19 +369,6 @@ def to_u(name: str, theta: Array, mean: Array, scale: Array) -> Array:
     if not positive[0]:
         u[:, 0] = theta @ np.where(np.arange(len(mean)) == 0, 1, mean)
     return u
-
-
-def curvature(f: Any, x: Array, unit: Array) -> Array:
-    """Return the Hessian in these units, by differences exact for polynomials of degree five."""
-    steps, factors = 0.003 * np.arange(-2, 3), np.array([-1, 16, -30, 16, -1]) / (12 * 0.003**2)
-
-    def along(d: Array) -> float:
-        return factors @ np.array([f(x + step * d * unit) for step in steps])
-
-    eye = np.eye(len(x))
-    single = np.array([along(e) for e in eye])
-    double = np.array([[along(a + b) for a in eye] for b in eye])
-    return (double - single[:, None] - single) / 2
 
 
 @pytest.mark.parametrize("labels", ["mixed", "separable", "one class"])

@@ -17,17 +17,8 @@ from bayescal.calibrators.multiclass import weight_scaling as module
 from bayescal.calibrators.multiclass.binwise import equal_mass_error
 from bayescal.data.rows import Rows
 from bayescal.data.scores import convert
+from tests.calibrators.brute import example
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
-
-
-def example(n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw probabilities, labels and weights."""
-    rng = np.random.default_rng(seed)
-    p = rng.dirichlet(np.full(k, 0.6), n)
-    blurred = 0.7 * p + 0.3 / k
-    y = (blurred.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
-    return p, y, rng.uniform(0.2, 3, n)
-
 
 MAPS = [
     WeightScaling(),

@@ -339,7 +339,7 @@ def test_which_p_values_are_simulated() -> None:
 
     def many(p: Array, weights: Array | None = None) -> bool:
         ones = np.ones(len(p)) if weights is None else weights
-        return CumulativeSteps(p, np.zeros(len(p)), ones, weights is None).many
+        return CumulativeSteps(p, np.zeros(len(p)), ones, weights is None).brownian
 
     p = rng.random(10_000)
     assert many(p) and not many(p[:3000])

@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from bayescal import metrics
 from bayescal.metrics.kernels.distances import median_distance
-from bayescal.metrics.kernels.skce_test import _bound
+from bayescal.metrics.kernels.skce_test import _bound_p_value
 
 pytestmark = pytest.mark.realdata
 
@@ -120,7 +120,7 @@ def test_bounds_as_published(shared_data: Path) -> None:
     published = pd.read_csv(shared_data / "published/widmann_pvalues.csv").set_index("model")
     columns = {"SKCEb": "biased", "SKCEuq": "unbiased"}
     for column, estimator in columns.items():
-        found = [_bound(t, 10_000, estimator) for t in errors[f"{column}_median"]]
+        found = [_bound_p_value(t, 10_000, estimator) for t in errors[f"{column}_median"]]
         expected = published[f"{column}_median_distribution_free"]
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 

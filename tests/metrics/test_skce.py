@@ -132,13 +132,13 @@ def test_median_of_many_distances(
         # Those between a case and itself, and each of the others twice.
         expected = np.median(np.concatenate([np.zeros(701), every, every]))
         assert exact == pytest.approx(expected, rel=1e-12)
-    monkeypatch.setattr(_distances, "_FEW", 10)
+    monkeypatch.setattr(_distances, "_MAX_SORTED_ROWS", 10)
     assert _distances.median_distance(probs, weights, distance) == pytest.approx(exact, abs=3e-6)
 
 
 @pytest.mark.parametrize("few", [10, 1000])
 def test_median_of_zero_is_replaced(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_distances, "_FEW", few)
+    monkeypatch.setattr(_distances, "_MAX_SORTED_ROWS", few)
     probs = np.repeat([[0.2, 0.8], [1.0, 0.0]], [90, 10], axis=0)
     mean = _distances.median_distance(probs, np.ones(100), "total_variation")
     assert mean == pytest.approx(2 * 0.9 * 0.1 * 0.8, rel=1e-10)

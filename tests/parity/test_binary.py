@@ -6,7 +6,6 @@ A test's marker says which libraries it needs.
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import Any
 
 import numpy as np
@@ -43,16 +42,8 @@ def ours(calibrator: Any, q: Array, y: Array) -> Array:
     return calibrator.fit(q, y).predict_proba(q)[:, 1]
 
 
-@pytest.fixture
-def quiet() -> Any:
-    """Other libraries warn of their own affairs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 @pytest.mark.parity("betacal")
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.filterwarnings("ignore")
 class TestBetacal:
     @pytest.mark.parametrize(
         ("theirs", "own"), [("abm", bc.Beta(3)), ("ab", bc.Beta(2)), ("am", bc.Logistic())]
@@ -107,7 +98,7 @@ class TestBetacal:
 
 
 @pytest.mark.parity("netcal")
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.filterwarnings("ignore")
 class TestNetcal:
     def test_logistic_and_temperature_and_beta(self) -> None:
         from netcal import scaling
@@ -165,7 +156,7 @@ class TestNetcal:
 
 
 @pytest.mark.parity("venn_abers")
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.filterwarnings("ignore")
 def test_venn_abers() -> None:
     import venn_abers
 
@@ -182,7 +173,7 @@ def test_venn_abers() -> None:
     np.testing.assert_allclose(own.predict_proba(fresh), p, atol=1e-10)
 
 
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "module", [pytest.param(n, marks=pytest.mark.parity(n)) for n in ("splinecalib", "ml_insights")]
 )
@@ -201,7 +192,7 @@ def test_splines_do_as_well_out_of_sample(module: str) -> None:
 
 
 @pytest.mark.parity("splinecalib")
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.filterwarnings("ignore")
 class TestSplineCalib:
     """Its knots, clipping, prior rows and basis are ours; its search stops early."""
 

@@ -6,8 +6,7 @@ A test's marker says which libraries it needs.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,7 +14,8 @@ from scipy.special import softmax
 
 from bayescal import metrics
 
-pytestmark = pytest.mark.parity
+#: Other libraries raise warnings.
+pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 
 Array = np.ndarray
 
@@ -31,14 +31,6 @@ def make(n: int = 3000, k: int = 5, seed: int = 0) -> tuple[Array, Array]:
 P, Y = make()
 # P(y = 1) of two classes.
 Q, T = 1 / (1 + P[:, 0] / P[:, 1]), (Y == 1).astype(int)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Other libraries warn of their own affairs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.mark.parity("torch", "torchmetrics")

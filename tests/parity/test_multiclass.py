@@ -5,7 +5,6 @@ A test's marker says which libraries it needs.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from scipy.special import softmax
 
 import bayescal as bc
 
-pytestmark = pytest.mark.parity
+#: Other libraries raise warnings.
+pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 
 Array = np.ndarray
 
@@ -35,14 +35,6 @@ P = softmax(Z, axis=1)
 def log_loss(p: Any) -> float:
     own = np.asarray(p, float)[np.arange(len(Y)), Y]
     return float(-np.mean(np.log(own)))
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Any:
-    """Other libraries warn of their own affairs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def test_temperature_of_scikit_learn() -> None:

@@ -6,7 +6,6 @@ import copy
 import math
 import pickle
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,12 @@ import pytest
 import bayescal as bc
 from bayescal.metrics.registry import METRICS
 
-pytestmark = pytest.mark.parity("torch", "torchmetrics")
+#: Other libraries raise warnings.
+pytestmark = [pytest.mark.parity("torch", "torchmetrics"), pytest.mark.filterwarnings("ignore")]
 
 NAMES = [name for name, e in METRICS.items() if e.labels and e.shapes != ("multilabel",)]
 #: That are no sums over cases.
 WHOLE = ("debiased_ece", "canonical_ece", "skce", "ecce")
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Other libraries warn of their own affairs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def make(n: int = 900, k: int = 5) -> tuple[Any, Any, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpyro.distributions as dist
@@ -18,6 +17,7 @@ from bayescal.regression.binary.compress import NODES, compress
 from bayescal.regression.binary.objective import BinaryDesign, Prior
 from bayescal.regression.binary.posterior import ScoreColumns, Target, _sums, find_mode, sample
 from bayescal.regression.model import regression_sites
+from tests.differences import curvature
 
 Array = np.ndarray
 
@@ -48,19 +48,6 @@ def potential(u: Array, goal: Target, laws: list[tuple[bool, float]]) -> float:
     prior = [(stats.cauchy if heavy else stats.norm).logpdf(ui, 0, scale)
              for (heavy, scale), ui in zip(laws, u, strict=True)]  # fmt: skip
     return float(w @ (np.logaddexp(0, line) - y * line) - sum(prior))
-
-
-def curvature(f: Any, x: Array, unit: Array) -> Array:
-    """Return the Hessian in these units, by differences exact for polynomials of degree five."""
-    steps, factors = 0.003 * np.arange(-2, 3), np.array([-1, 16, -30, 16, -1]) / (12 * 0.003**2)
-
-    def along(d: Array) -> float:
-        return factors @ np.array([f(x + step * d * unit) for step in steps])
-
-    eye = np.eye(len(x))
-    single = np.array([along(e) for e in eye])
-    double = np.array([[along(a + b) for a in eye] for b in eye])
-    return (double - single[:, None] - single) / 2
 
 
 Z, Y, W = make(60)

@@ -16,17 +16,10 @@ from hypothesis import strategies as st
 
 from bayescal.smoothing import instance_targets, platt_targets
 from bayescal.smoothing.instance import soften
+from tests.smoothing.data import data_set
 
 RULES = ["silverman", "scott", "cv", 0.4]
 SCALES = ["full", "diagonal", "pooled"]
-
-
-def data_set(n: int, d: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Overlapping classes, two cases of each at least."""
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.r_[0, 0, 1, 1, rng.integers(0, 2, size=n - 4)])
-    x = rng.normal(size=(n, d)) + y[:, None]
-    return (x[:, 0] if d == 1 else x), y
 
 
 # --- by hand ------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from bayescal.data.blocks.reader import block_rows
 from bayescal.data.blocks.stream import Block, Blocks, as_blocks, map_blocks
 from bayescal.data.given import MEMORY, Given, as_source
 from bayescal.data.kept_rows import KeptRows
-from bayescal.data.label_names import Classes, class_places, column_names, in_order
+from bayescal.data.label_names import Classes, column_names, in_order, match_columns
 from bayescal.data.rows import Source
 from bayescal.data.scores import (
     INPUTS,
@@ -384,7 +384,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         fitted = vars(self).get("feature_names_in_")
         if names is not None and fitted is not None and len(scores.shape) == 2:
             alike = set(fitted) == set(names) and len(names) > 1
-            if alike and class_places(names, self.classes_, "scores") is not None:
+            if alike and match_columns(names, self.classes_, "scores") is not None:
                 # scikit-learn requires the column order of the fit.
                 names = list(fitted)
                 scores = scores[names]

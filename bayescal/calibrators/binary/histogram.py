@@ -135,11 +135,11 @@ class Histogram(OrderCalibrator):
             mass = np.concatenate([[0.0], np.cumsum(groups.weight)])
             cuts = np.unique(equal_mass_cuts(mass, np.array([self.bins]), whole_weights))
             cuts = cuts[(cuts > 0) & (cuts < len(groups.weight))]
-            near = np.zeros(len(groups.weight), bool)
-            near[cuts - 1] = near[cuts] = True
-            if not (near & groups.whole).any():
+            at_cut = np.zeros(len(groups.weight), bool)
+            at_cut[cuts - 1] = at_cut[cuts] = True
+            if not (at_cut & groups.whole).any():
                 break
-            ranking.refine(near & groups.whole)
+            ranking.refine(at_cut & groups.whole)
         starts = np.concatenate([[0], cuts])
         weight, positive = (np.add.reduceat(s, starts) for s in (groups.weight, groups.positive))
         return {

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, XArray, matmul, namespace
+from bayescal._core.shapes import Float
 
 #: A row is predicted by centers that leave so small a share of its variance unknown.
 _PREDICTED = 1e-3
@@ -48,7 +49,7 @@ class Basis(NamedTuple):
         return Dimensions(k, rank, self.centers.shape[0])
 
 
-def no_directions(k: int) -> np.ndarray:
+def no_directions(k: int) -> Float[np.ndarray, "classes 0"]:
     """Make a matrix (k, 0)."""
     return np.empty((k, 0), np.float32)
 
@@ -73,7 +74,12 @@ def main_directions(x: Array, rank: int) -> XArray:
     return matmul(basis, rotation[:rank].T)
 
 
-def kernel_basis(x: np.ndarray, weights: np.ndarray, count: int, relative_length: float) -> Basis:
+def kernel_basis(
+    x: Float[np.ndarray, "rows classes"],
+    weights: Float[np.ndarray, " rows"],
+    count: int,
+    relative_length: float,
+) -> Basis:
     """Choose at most ``count`` centers among log probabilities (n, k) with weights (n,).
 
     The length is relative to the standard deviation of the rows: the root of the sum of the
@@ -104,7 +110,9 @@ def kernel_basis(x: np.ndarray, weights: np.ndarray, count: int, relative_length
     return Basis(no_directions(k), centers, whiten, np.asarray(length))
 
 
-def kernel_columns(centers: np.ndarray, x: np.ndarray) -> np.ndarray:
+def kernel_columns(
+    centers: Float[np.ndarray, "centers classes"], x: Float[np.ndarray, "classes rows"]
+) -> Float[np.ndarray, "centers rows"]:
     """Compute the kernel (m, n) between centers (m, k) and columns (k, n), divided by the length.
 
     It is the rational quadratic one, 1 / (1 + d / 2) for the squared distance d: a mixture of
@@ -119,7 +127,9 @@ def kernel_columns(centers: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.reciprocal(kernel, out=kernel)
 
 
-def kernel_feature_rows(x: np.ndarray, basis: Basis, out: np.ndarray) -> None:
+def kernel_feature_rows(
+    x: Float[np.ndarray, "classes rows"], basis: Basis, out: Float[np.ndarray, "centers rows"]
+) -> None:
     """Write kernel features (m, n) of log probabilities (k, n), whitened if the basis is."""
     dtype = x.dtype.type
     kernel = kernel_columns(basis.centers.astype(dtype, copy=False), x / dtype(basis.length))

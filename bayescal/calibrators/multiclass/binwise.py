@@ -10,6 +10,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, XArray, device, namespace, search
 from bayescal._core.binning import SINGLE, binned_error, border_ends, equal_mass_cuts
 from bayescal._core.numerics import differences
+from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.data.order.equal_mass import mass_sums
 from bayescal.data.order.ranking import single_middles
 
@@ -60,7 +61,12 @@ def find_bin(edges: AnyArray, level: AnyArray, binning: Binning) -> AnyArray:
     return search(border_ends(edges, 4 * SINGLE) if binning == "equal_width" else edges, level)
 
 
-def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binning) -> np.ndarray:
+def bin_edges(
+    level: Float[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+    bins: int,
+    binning: Binning,
+) -> Float[np.ndarray, " borders"]:
     """Compute the borders (b - 1,) of bins (lower, upper] of the level.
 
     Bins of equal width divide [0, 1]. Bins of equal mass have about equal weight; equal levels
@@ -79,7 +85,11 @@ def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binnin
     return single_middles(ascending[starts[cuts] - 1], ascending[starts[cuts]])
 
 
-def equal_mass_error(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> float:
+def equal_mass_error(
+    confidence: Float[np.ndarray, " rows"],
+    correct: Shaped[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+) -> float:
     """Compute the calibration error in 15 bins of equal mass, like ``metrics.ece``.
 
     ``correct`` (n,) is one if the most probable class is the label.
@@ -87,14 +97,20 @@ def equal_mass_error(confidence: np.ndarray, correct: np.ndarray, weights: np.nd
     return float(binned_error(confidence_sums(confidence, correct, weights), 1.0, np))
 
 
-def confidence_sums(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def confidence_sums(
+    confidence: Float[np.ndarray, " rows"],
+    correct: Shaped[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+) -> Float[np.ndarray, "3 bins"]:
     """Sum (3, 15) weights, confidences and correct rows over bins of equal mass."""
     whole = bool((weights == np.floor(weights)).all())
     return mass_sums(confidence, correct.astype(float), weights, BINS, whole)
 
 
 def best_inverse_temperature(
-    logits: np.ndarray, y: np.ndarray, weights: np.ndarray
+    logits: Float[np.ndarray, "rows classes"],
+    y: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
 ) -> tuple[float, float]:
     """Find the inverse temperature with the smallest error, closest to 1 if several are equal.
 
@@ -118,10 +134,10 @@ def best_inverse_temperature(
 
 
 def _least(error: Callable[[float], float], grid: np.ndarray) -> tuple[float, float]:
-    near = grid[np.argsort(np.abs(np.log(grid)), kind="stable")]
-    errors = [error(float(inverse)) for inverse in near]
+    candidates = grid[np.argsort(np.abs(np.log(grid)), kind="stable")]
+    errors = [error(float(inverse)) for inverse in candidates]
     best = int(np.argmin(errors))
-    return float(near[best]), errors[best]
+    return float(candidates[best]), errors[best]
 
 
 def softmax_below(calibrated: XArray, below: XArray) -> XArray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, device, matmul, namespace
 from bayescal._core.numerics import scaled_softmax
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.basis import (
     Basis,
     Dimensions,
@@ -105,7 +106,7 @@ class Layout(NamedTuple):
         k, m, d, r = self.sizes
         return k * m + d + r
 
-    def places(self, member: Member) -> np.ndarray:
+    def columns(self, member: Member) -> Int[np.ndarray, " parameters"]:
         """Return the indices of a member's parameters among those for all features."""
         indices = split(np.arange(self.length), self.sizes)
         shared = indices.shared[: member.sizes(self.dimensions)[3]]
@@ -128,7 +129,12 @@ def smooth(scores: AnyArray, inverse: AnyArray, smoothing: AnyArray) -> AnyArray
     return namespace(probs).log(probs * (1 - smoothing) + smoothing / scores.shape[-1])
 
 
-def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: Basis) -> np.ndarray:
+def feature_rows(
+    x: Float[np.ndarray, "classes rows"],
+    probs: Float[np.ndarray, "classes rows"],
+    layout: Layout,
+    basis: Basis,
+) -> Float[np.ndarray, "features rows"]:
     """Compute features (m, n) from log probabilities and probabilities (k, n)."""
     first = layout.first
     rows = np.empty((layout.sizes[1], x.shape[1]), x.dtype)
@@ -145,7 +151,9 @@ def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: Basis)
     return rows
 
 
-def confidence_rows(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
+def confidence_rows(
+    x: Float[np.ndarray, "classes rows"], probs: Float[np.ndarray, "classes rows"]
+) -> Float[np.ndarray, "4 rows"]:
     """Compute four measures of the confidence of rows (4, n), which are about zero on average."""
     best, row = probs.argmax(axis=0), np.arange(probs.shape[1])
     largest = probs[best, row]
@@ -157,7 +165,11 @@ def confidence_rows(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
 
 
 def make_design(
-    member: Member, x: np.ndarray, y: np.ndarray, weights: np.ndarray, basis: Basis
+    member: Member,
+    x: Float[np.ndarray, "rows classes"],
+    y: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+    basis: Basis,
 ) -> Design:
     """Make the design of a member's regression."""
     x = np.ascontiguousarray(x.T)
@@ -167,7 +179,7 @@ def make_design(
     return Design(x.T, y, weights, rows.T, x.T, shared)
 
 
-def penalties(member: Member, dimensions: Dimensions) -> np.ndarray:
+def penalties(member: Member, dimensions: Dimensions) -> Float[np.ndarray, " parameters"]:
     """Compute the strengths (p,) of theta**2 / 2 relative to the sum of losses."""
     k, rank, kernel = dimensions
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, namespace
+from bayescal._core.shapes import Float
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.multiclass.binwise import (
     BINNINGS,
@@ -152,13 +153,13 @@ class WeightScaling(Calibrator):
         return mixed / xp.sum(mixed, axis=1, keepdims=True)
 
 
-def _means(sums: np.ndarray) -> _Sums:
+def _means(sums: Float[np.ndarray, "3 bins"]) -> _Sums:
     """Compute means over bins from sums (3, b) of weights, confidences and correct rows."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return _Sums(sums[0], sums[2] / sums[0], sums[1] / sums[0])
 
 
-def _weights(sums: _Sums, k: int) -> np.ndarray:
+def _weights(sums: _Sums, k: int) -> Float[np.ndarray, " bins"]:
     """Compute the weights (b,) in [1e-9, 1] that make the confidence of bins their accuracy."""
     room = sums.confidence - 1 / k
     wanted = np.clip(sums.accuracy - 1 / k, TRACE * room, room)

@@ -25,6 +25,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import padded_length
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float, Int
 
 #: The process in which JAX has threads. Forked children lack them, so programs would hang.
 _PROCESS = os.getpid()
@@ -86,8 +87,11 @@ def is_forked() -> bool:
 
 
 def attend(
-    queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None = None
-) -> np.ndarray:
+    queries: Float[np.ndarray, "queries columns"],
+    keys: Keys,
+    bandwidths: Float[np.ndarray, " bandwidths"],
+    groups: Int[np.ndarray, " queries"] | None = None,
+) -> Float[np.ndarray, "bandwidths queries values"]:
     r"""Compute averages (g, m, v) of values, weighted by scores of keys and queries (m, d).
 
     .. math:: \frac{\sum_i e^{s_i} v_i}{\sum_i e^{s_i}}, \qquad s_i = q \cdot k_i / h + b_i
@@ -121,8 +125,11 @@ def attend(
 
 
 def _attend_with_numpy(
-    queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None
-) -> np.ndarray:
+    queries: Float[np.ndarray, "queries columns"],
+    keys: Keys,
+    bandwidths: Float[np.ndarray, " bandwidths"],
+    groups: np.ndarray | None,
+) -> Float[np.ndarray, "bandwidths queries values"]:
     """Compute the result of :func:`attend` without JAX."""
     top = np.full((len(bandwidths), len(queries), 1), np.finfo(float).min)
     sums = np.zeros((*top.shape[:2], keys.values.shape[2]))

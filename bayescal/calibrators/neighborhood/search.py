@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, take_in_rows
 from bayescal._core.chunks import slices
+from bayescal._core.shapes import Float, Int
 
 #: Number of closenesses in memory at once: 32 MiB.
 _ELEMENTS = 1 << 22
@@ -27,22 +28,22 @@ class Index(NamedTuple):
     Keys are (k, m), biases and weights (m,) and values (m, v).
     """
 
-    keys: np.ndarray
-    bias: np.ndarray
+    keys: Float[np.ndarray, "columns points"]
+    bias: Float[np.ndarray, " points"]
     #: Bound of the sum of absolute products; zero if all products have the sign of their sum.
     scale: float
-    weights: np.ndarray
-    values: np.ndarray
+    weights: Float[np.ndarray, " points"]
+    values: Float[np.ndarray, "points values"]
 
 
 class Candidates(NamedTuple):
     """The nearest points (b, c) of each query, nearest first, padded with weight zero."""
 
-    closeness: np.ndarray
-    point: np.ndarray
-    weights: np.ndarray
+    closeness: Float[np.ndarray, "queries candidates"]
+    point: Int[np.ndarray, "queries candidates"]
+    weights: Float[np.ndarray, "queries candidates"]
     #: Cumulative sums of the weights.
-    total: np.ndarray
+    total: Float[np.ndarray, "queries candidates"]
 
 
 def neighbor_means(
@@ -89,13 +90,13 @@ def sorted_means(index: Index, queries: AnyArray, number: AnyArray) -> XArray:
     xp, m, number = namespace(queries), index.weights.shape[0], float(number)
     closeness = matmul(queries, index.keys) + index.bias
     order = xp.argsort(-closeness, axis=1)
-    near = take_in_rows(closeness, order)
+    closest = take_in_rows(closeness, order)
     flat = xp.take(index.weights, xp.reshape(order, (-1,)), axis=0)
     total = xp.cumulative_sum(xp.reshape(flat, (-1, m)), axis=1)
     is_short = xp.astype(total < number * (1 - _WEIGHT_TOLERANCE), order.dtype)
     short = xp.clip(xp.sum(is_short, axis=1, keepdims=True), 0, m - 1)
-    border = take_in_rows(near, xp.astype(short, order.dtype))
-    tie = 64 * float(xp.finfo(near.dtype).eps) * (xp.abs(border) + index.scale)
+    border = take_in_rows(closest, xp.astype(short, order.dtype))
+    tie = 64 * float(xp.finfo(closest.dtype).eps) * (xp.abs(border) + index.scale)
     nearer, zero = closeness > border + tie, xp.zeros_like(closeness)
     inside = xp.where(nearer, index.weights, zero)
     ties = xp.where(~nearer & (closeness >= border - tie), index.weights, zero)
@@ -104,13 +105,15 @@ def sorted_means(index: Index, queries: AnyArray, number: AnyArray) -> XArray:
     return matmul(weights, index.values) / xp.sum(weights, axis=1, keepdims=True)
 
 
-def _candidates(index: Index, closeness: np.ndarray, most: int) -> Candidates:
+def _candidates(
+    index: Index, closeness: Float[np.ndarray, "queries points"], most: int
+) -> Candidates:
     """Find at least ``most`` nearest points of each query, with all ties of the last one."""
     queries, m = closeness.shape
     if 2 * most >= m:
         points = np.argsort(-closeness, axis=1)
-        near, weights = np.take_along_axis(closeness, points, axis=1), index.weights[points]
-        return Candidates(near, points, weights, np.cumsum(weights, axis=1))
+        closest, weights = np.take_along_axis(closeness, points, axis=1), index.weights[points]
+        return Candidates(closest, points, weights, np.cumsum(weights, axis=1))
     lowest = _thresholds(closeness, most)
     flat = np.flatnonzero(closeness >= lowest - _TIE * (np.abs(lowest) + index.scale))
     row, point = np.divmod(flat, m)
@@ -122,14 +125,16 @@ def _candidates(index: Index, closeness: np.ndarray, most: int) -> Candidates:
     points = np.zeros((queries, width), np.int32 if m < 1 << 31 else np.int64)
     points[row, column] = point
     order = np.argsort(distance, axis=1)
-    near = -np.take_along_axis(distance, order, axis=1)
+    closest = -np.take_along_axis(distance, order, axis=1)
     points = np.take_along_axis(points, order, axis=1)
     weights = index.weights[points]
     weights[np.arange(width) >= count[:, None]] = 0
-    return Candidates(near, points, weights, np.cumsum(weights, axis=1))
+    return Candidates(closest, points, weights, np.cumsum(weights, axis=1))
 
 
-def _thresholds(closeness: np.ndarray, most: int) -> np.ndarray:
+def _thresholds(
+    closeness: Float[np.ndarray, "queries points"], most: int
+) -> Float[np.ndarray, "queries 1"]:
     """Compute a closeness (b, 1) for each query that at least ``most`` points reach.
 
     Not many more points reach it: points are in random order, so a quantile of the first points,
@@ -148,18 +153,20 @@ def _thresholds(closeness: np.ndarray, most: int) -> np.ndarray:
     return threshold
 
 
-def _neighbor_weights(candidates: Candidates, number: float, scale: float) -> np.ndarray:
+def _neighbor_weights(
+    candidates: Candidates, number: float, scale: float
+) -> Float[np.ndarray, "queries nearest"]:
     """Compute the weights (b, w) of the first candidates for a number of neighbors."""
-    near, _, weights, total = candidates
+    closest, _, weights, total = candidates
     short = np.count_nonzero(total < number * (1 - _WEIGHT_TOLERANCE), axis=1)
     # If the total weight is too small, the last candidate is the border.
-    border = near[np.arange(len(near)), np.minimum(short, near.shape[1] - 1)][:, None]
+    border = closest[np.arange(len(closest)), np.minimum(short, closest.shape[1] - 1)][:, None]
     tie = np.where(np.isfinite(border), _TIE * (np.abs(border) + scale), 0)
-    width = int(np.count_nonzero(near >= border - tie, axis=1).max())
-    near, weights = near[:, :width], weights[:, :width]
-    nearer = near > border + tie
+    width = int(np.count_nonzero(closest >= border - tie, axis=1).max())
+    closest, weights = closest[:, :width], weights[:, :width]
+    nearer = closest > border + tie
     inside = np.where(nearer, weights, 0)
-    ties = np.where(nearer, 0, np.where(near >= border - tie, weights, 0))
+    ties = np.where(nearer, 0, np.where(closest >= border - tie, weights, 0))
     remaining = number - inside.sum(axis=1, keepdims=True)
     weight = ties.sum(axis=1, keepdims=True)
     part = np.divide(remaining, weight, out=np.zeros_like(remaining), where=weight > 0)

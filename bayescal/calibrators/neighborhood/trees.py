@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.shapes import Float, Int
+
 #: Entries of arrays over trees and rows that are processed at once: 8 MiB of float64.
 _ELEMENTS = 1 << 20
 
@@ -50,7 +52,9 @@ def trees_at_once(size: int) -> int:
     return max(1, _ELEMENTS // max(1, size))
 
 
-def grow(rows: np.ndarray, bins: int, seed: int, trees: range) -> tuple[Trees, NodeRanges]:
+def grow(
+    rows: Float[np.ndarray, "rows columns"], bins: int, seed: int, trees: range
+) -> tuple[Trees, NodeRanges]:
     """Grow trees on distinct rows (n, k) until they have ``bins`` bins, or a bin for each row.
 
     Leaves are split level by level, from left to right. A split uses three uniform numbers: one
@@ -142,7 +146,7 @@ def _parts(chosen: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
     return [chosen[part == number] for number in np.unique(part)]
 
 
-def leaves_in_order(grown: Trees, layout: NodeRanges, bins: int) -> np.ndarray:
+def leaves_in_order(grown: Trees, layout: NodeRanges, bins: int) -> Int[np.ndarray, "trees rows"]:
     """Return the leaf nodes (trees, n) of rows, in the orders of the trees with ``bins`` bins."""
     trees, n = layout.order.shape
     tree, node = np.nonzero(grown.pruned(bins).left == 0)
@@ -152,7 +156,7 @@ def leaves_in_order(grown: Trees, layout: NodeRanges, bins: int) -> np.ndarray:
     return np.repeat(node[order], size[order]).reshape(trees, n)
 
 
-def depth(left: np.ndarray) -> int:
+def depth(left: Int[np.ndarray, "trees nodes"]) -> int:
     """Compute the maximal depth of a leaf from the left children (trees, nodes)."""
     tree, child = np.arange(len(left)), left[:, 0]
     levels = 0
@@ -164,7 +168,9 @@ def depth(left: np.ndarray) -> int:
     return levels
 
 
-def find_leaves(grown: Trees, rows: np.ndarray) -> np.ndarray:
+def find_leaves(
+    grown: Trees, rows: Float[np.ndarray, "rows columns"]
+) -> Int[np.ndarray, "trees rows"]:
     """Find the leaves (trees, m) of rows."""
     trees, nodes = grown.left.shape
     m, k = rows.shape

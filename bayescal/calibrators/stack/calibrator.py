@@ -73,9 +73,9 @@ MEMBERS = {
     "loose": Member(0.01, 0.01, 0.0033, directions=0.01),
 }
 VERY_MANY = 300
-#: Below so many rows the member "weaker" makes the stack worse.
+#: Number of rows below which the member "weaker" makes the stack worse.
 _ENOUGH_FOR_WEAKER = 100
-#: From so many rows on members with a kernel gain; of more scores they would take too long.
+#: Number of rows from which members with a kernel help, and of scores above which they are slow.
 _ENOUGH_FOR_KERNEL, _MOST_FOR_KERNEL = 300, 1 << 18
 
 
@@ -332,7 +332,7 @@ class StackedScaling(ParametricCalibrator):
         held = vars(self).get("held_out_losses_")
         if held is not None:
             plain = uncalibrated_losses(kept, self.inputs)
-            return report_of_rows(kept, self, held[kept.places], plain, in_sample=False)
+            return report_of_rows(kept, self, held[kept.row_numbers], plain, in_sample=False)
         return super()._make_report(kept)
 
     def _width(self, state: State, scores: XArray) -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.optimize import run_together
+from bayescal._core.shapes import Int
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, Member
 from bayescal.calibrators.stack.kernels import Losses, Scale
@@ -39,7 +40,7 @@ class Slot(NamedTuple):
 
     sizes: Sizes
     part: slice
-    positions: np.ndarray
+    positions: Int[np.ndarray, " parameters"]
     layout: Layout
 
 
@@ -64,7 +65,7 @@ class Plan(NamedTuple):
         for member in members:
             used = plain if member.kernel is None else layout
             sizes = member.sizes(layout.dimensions)
-            slots.append(Slot(sizes, used.part(member), used.places(member), used))
+            slots.append(Slot(sizes, used.part(member), used.columns(member), used))
         slots.append(Slot(plain.sizes, slice(plain.last), np.arange(plain.length), plain))
         return cls(members, scale, layout, plain, basis, slots)
 

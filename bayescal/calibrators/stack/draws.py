@@ -10,6 +10,7 @@ from scipy.linalg import solve_triangular
 from bayescal._core.arrays import AnyArray, Array, XArray, namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.basis import Dimensions
 from bayescal.calibrators.multiclass.members import (
     Layout,
@@ -64,8 +65,8 @@ def draw_jointly(
             centered = slope - np.sum(probs * slope, axis=1, keepdims=True)
             pull = sample.weights[:, None] * probs * centered
             plain = member._replace(kernel=None)
-            places, penalty = layout.places(plain), penalties(plain, layout.dimensions)
-            index = canonical[places]
+            positions, penalty = layout.columns(plain), penalties(plain, layout.dimensions)
+            index = canonical[positions]
             hessian = np.diag(np.append(penalty, 1.0))  # the prior of the scale is N(0, 1)
             hessian[:-1, :-1] += information[np.ix_(index, index)]
             hessian[-1, :-1] = hessian[:-1, -1] = logit_vjp(design, pull, np)[index]
@@ -74,7 +75,7 @@ def draw_jointly(
             half = rng.standard_normal((len(hessian), -(-len(drawn) // 2)))
             step = solve_triangular(factor, half, lower=True, trans=1)
             steps = np.concatenate([step, -step], axis=1).T[: len(drawn)]
-            columns = np.argsort(places)[np.searchsorted(np.sort(places), index)]
+            columns = np.argsort(positions)[np.searchsorted(np.sort(positions), index)]
             if member.kernel is not None:
                 columns = _plain_positions(member, stack.basis.dimensions)[columns]
             thetas[i][np.ix_(drawn, columns)] += steps[:, :-1]
@@ -82,7 +83,7 @@ def draw_jointly(
     return np.column_stack([*thetas, np.tile(share, (_DRAWS, 1)), scale_steps, chosen])
 
 
-def _plain_positions(member: Member, dimensions: Dimensions) -> np.ndarray:
+def _plain_positions(member: Member, dimensions: Dimensions) -> Int[np.ndarray, " parameters"]:
     """Find the positions (p,) of a member's parameters but those of its kernel features."""
     sizes = member.sizes(dimensions)
     parts = split(np.arange(member.length(dimensions)), sizes)
@@ -90,7 +91,9 @@ def _plain_positions(member: Member, dimensions: Dimensions) -> np.ndarray:
     return np.concatenate([matrix.ravel(), parts.diagonal, parts.shared])
 
 
-def _canonical_parameters(layout: Layout, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _canonical_parameters(
+    layout: Layout, x: Float[np.ndarray, "rows classes"], weights: Float[np.ndarray, " rows"]
+) -> Int[np.ndarray, " parameters"]:
     """Order the parameters for all features by a canonical order of the classes."""
     share, none = weights / weights.sum(), np.zeros(layout.k)
     order = order_by_moments(np.stack([share @ x, none, none, share @ x**2]))
@@ -121,8 +124,8 @@ def apply_steps(
     """Compute probabilities (s, n, k): each draw's by its member, linear in its step of the scale.
 
     A member can undo a step by its factors, so that both may be far from the fit together, where
-    logits are linear no longer. Draws (s, p) of each member's parameters are sorted by their
-    members, of which the first has the first so many draws.
+    logits are linear no longer. Draws (s, p) of the parameters are sorted by member;
+    ``counts`` are the numbers of draws of each member.
     """
     x = smooth(scores, *stack.scale)
     probs, start = [], 0

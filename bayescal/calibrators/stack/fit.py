@@ -13,6 +13,7 @@ from bayescal._core.arrays import AnyArray, XArray, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences, softmax
 from bayescal._core.optimize import Status, newton_on_interval
+from bayescal._core.shapes import Float, Int
 from bayescal._core.threads import Map, in_turn, threads
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.multiclass.basis import (
@@ -53,18 +54,18 @@ from bayescal.regression.binary.posterior import Draws
 from bayescal.regression.softmax.objective import split
 from bayescal.regression.softmax.posterior import sample
 
-#: A fit ends where the next step would gain at most this share of the objective; of fewer than
-#: ``SMALL`` scores, which take hardly any time, the smaller share.
+#: A fit ends if the next step would gain at most this proportion of the objective; the smaller one
+#: for fewer than ``SMALL`` scores, which take little time.
 TOLERANCE, FEW_TOLERANCE = 1e-5, 1e-6
-#: A fit without a fold also ends where the next step would gain at most this share of the first.
-#: Those with a kernel know single rows: what is left of a row left out would count for them.
+#: A fit without a fold also ends if the next step would gain at most this proportion of the first.
+#: The smaller one is for fits with a kernel, which could remember single rows of the fold.
 FOLD_SHARE, KERNEL_FOLD_SHARE = 1e-2, 1e-3
-#: From so many classes on a stack has tens of thousands of parameters. To fit them to the optimum
-#: takes several times as long, and the result is no better on new rows than with this tolerance.
+#: Number of classes from which a stack has tens of thousands of parameters, and its tolerance: a
+#: fit to the optimum takes several times as long and is no better on new rows.
 MANY, ROUGH = 30, 1e-2
 #: Of log inverse temperatures, whose prior is standard normal.
 _MOST = 4.0
-#: Logits that are so much smaller than the greatest have no probability, at whatever scale.
+#: Difference to the largest logit from which a class has probability zero at any scale.
 FAR = 1e5
 #: Of main directions of very many classes.
 _RANK = 50
@@ -119,7 +120,7 @@ def best_scale(
         minimum = newton_on_interval(
             objective, -np.log(start), scale=total, lower=-_MOST, tolerance=1e-12
         )
-    # A last step without looking where it leads: so it hardly matters where the first began.
+    # A last step without a line search, so that the result depends little on the start.
     converged = minimum.status == Status.CONVERGED and minimum.curvature > 0
     last = minimum.x - (minimum.slope / minimum.curvature if converged else 0.0)
     return Scale(float(np.exp(-np.clip(last, -_MOST, _MOST))), 0.5 / (total + 1))
@@ -141,7 +142,7 @@ def find_basis(members: Sequence[Member], rows: Rows, scale: Scale) -> Basis:
 def fit_stack(
     members: Sequence[Member], scores: XArray, y: np.ndarray, weights: np.ndarray, count: int
 ) -> Fitted:
-    """Fit all members to all rows, and to the complements of so many folds."""
+    """Fit all members to all rows, and to the complements of ``count`` folds."""
     host = on_host(scores)
     with single_threaded_blas() if host else nullcontext():
         folds, some, counts = fold_rows(scores, y, weights, count)
@@ -151,15 +152,17 @@ def fit_stack(
         scale = fit_scale(*rows, start)
         scales = [scale] * folds.count
         if rows.scores.size < SMALL and folds.count > 1:
-            # A scale that knows a label says something of it: of few rows, what matters.
+            # A scale fitted to few rows would reveal the labels of a fold.
             left = [_leave_out(rows, folds.fold == fold) for fold in range(folds.count)]
             scales = [fit_scale(*part, start) for part in left]
         plan = Plan.make(members, scale, find_basis(members, sample, scale))
-        with threads(scores.size >= SMALL) if host else nullcontext(in_turn) as each:
+        with threads(scores.size >= SMALL) if host else nullcontext(in_turn) as map_fn:
             given = rows, folds.fold, scales, plan
-            designs = InMemory(*given, each) if host else OnDevice(*given)
+            designs = InMemory(*given, map_fn) if host else OnDevice(*given)
             dtype = working_type(scores.size) if host else np.float64
-            thetas, without = fit_members(designs, plan, sample, count_units(weights), dtype, each)
+            thetas, without = fit_members(
+                designs, plan, sample, count_units(weights), dtype, map_fn
+            )
             held = designs.held_out(without) if folds.count > 1 else None
     return Fitted(Stack(scale, plan.basis, thetas), folds, held, sample)
 
@@ -171,7 +174,7 @@ def count_units(weights: np.ndarray) -> float:
 
 
 def fit_members(
-    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: type[np.floating], each: Map
+    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: type[np.floating], map_fn: Map
 ) -> tuple[list[np.ndarray], dict[Job, np.ndarray]]:
     """Fit all members to all rows, and from there to those of all folds but one.
 
@@ -180,7 +183,7 @@ def fit_members(
     the curvature is measured. Returns the parameters of members and of jobs without a fold.
     """
     blocks = make_blocks(sample, plan.scale, plan, dtype)
-    fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, each))
+    fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, map_fn))
     count, members = designs.count, range(len(plan.members))
     zero = np.zeros(plan.plain.length)
     if count > 1 and plan.layout.k >= MANY:
@@ -266,7 +269,7 @@ class Fits(NamedTuple):
         return descend(*given, tolerance, KERNEL_FOLD_SHARE if curved else FOLD_SHARE)
 
 
-def first_metrics(plan: Plan, blocks: Sequence[Block], each: Map) -> dict[int, Curvature]:
+def first_metrics(plan: Plan, blocks: Sequence[Block], map_fn: Map) -> dict[int, Curvature]:
     """Measure the curvature of members without a kernel at parameters of zero, from one Hessian."""
     method, slot = plain_approximation(plan.plain), plan.slot(ALL)
     zero = split(np.zeros(plan.plain.length, blocks[0].x.dtype), slot.sizes)
@@ -274,9 +277,9 @@ def first_metrics(plan: Plan, blocks: Sequence[Block], each: Map) -> dict[int, C
     def sums(block: Block) -> tuple[np.ndarray, ...]:
         return method.sums(*design_and_probabilities(block, zero, slot.part))
 
-    total = [np.sum(parts, axis=0) for parts in zip(*each(sums, blocks), strict=True)]
+    total = [np.sum(parts, axis=0) for parts in zip(*map_fn(sums, blocks), strict=True)]
     plain = [i for i, member in enumerate(plan.members) if member.kernel is None]
-    metrics = each(lambda i: method.invert(total, plan.members[i]), plain)
+    metrics = map_fn(lambda i: method.invert(total, plan.members[i]), plain)
     rough = isinstance(method, Parts)
     return {
         i: Curvature(metric, 0.5 if rough and plan.slot(i).sizes[1] > 1 else 1.0)
@@ -284,7 +287,9 @@ def first_metrics(plan: Plan, blocks: Sequence[Block], each: Map) -> dict[int, C
     }
 
 
-def measure(plan: Plan, blocks: Sequence[Block], member: int, theta: np.ndarray) -> Metric:
+def measure(
+    plan: Plan, blocks: Sequence[Block], member: int, theta: Float[np.ndarray, " parameters"]
+) -> Metric:
     """Measure the inverse Hessian of a member at its parameters."""
     chosen, slot = plan.members[member], plan.slot(member)
     method = approximation(chosen, plan.plain, plan.layout.dimensions)
@@ -313,8 +318,11 @@ def mixture(members: Sequence[Member], stack: Stack, share: XArray, scores: XArr
 
 
 def mixture_on_host(
-    members: Sequence[Member], stack: Stack, share: np.ndarray, scores: np.ndarray
-) -> np.ndarray:
+    members: Sequence[Member],
+    stack: Stack,
+    share: Float[np.ndarray, " members"],
+    scores: Float[np.ndarray, "rows classes"],
+) -> Float[np.ndarray, "rows classes"]:
     """Mix the probabilities (n, k) of members with NumPy, several times faster."""
     layout = Plan.make(members, stack.scale, stack.basis).layout
     if layout.kernel:
@@ -334,8 +342,8 @@ def mixture_on_host(
             total += z
         probs[part] = (total / total.sum(axis=0)).T
 
-    with single_threaded_blas(), threads(scores.size >= SMALL) as each:
-        list(each(one, row_blocks(len(scores), layout.k)))
+    with single_threaded_blas(), threads(scores.size >= SMALL) as map_fn:
+        list(map_fn(one, row_blocks(len(scores), layout.k)))
     return probs
 
 
@@ -406,7 +414,7 @@ def sample_stack(
     )
 
 
-def choose(share: np.ndarray, seed: int) -> np.ndarray:
+def choose(share: Float[np.ndarray, "draws members"], seed: int) -> Int[np.ndarray, " draws"]:
     """Choose a member (s,) for each draw by its weights (s, members), spread evenly."""
     order = np.random.default_rng(seed).permutation(len(share))
     level = (order[:, None] + 0.5) / len(share)
@@ -418,8 +426,8 @@ def apply_draws(
 ) -> XArray:
     """Compute probabilities (s, n, k): each draw's by its member, and its scale.
 
-    The members' parameters in ``stack`` are draws (s, p), of which the first so many are of the
-    first member, the next of the second, and so on.
+    The members' parameters in ``stack`` are draws (s, p), sorted by member; ``counts`` are the
+    numbers of draws of each member.
     """
     probs, start = [], 0
     for member, theta, count in zip(members, stack.thetas, counts, strict=True):

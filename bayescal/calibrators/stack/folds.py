@@ -7,6 +7,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, on_host
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
+from bayescal._core.shapes import Float, Int
 from bayescal._core.threads import threads
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.stack.kernels import SMALL
@@ -19,7 +20,9 @@ from bayescal.data.order.classes import canonical_order
 _SAMPLE_ROWS = 1250
 
 
-def row_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def row_keys(
+    order: Int[np.ndarray, " classes"], scores: Float[np.ndarray, "rows classes"]
+) -> Float[np.ndarray, " rows"]:
     """Compute a number (n,) for each row of scores, in a canonical order of the classes."""
     # Logarithms whose sums are finite.
     return score_keys(np.maximum(log_softmax(scores), -1e300), order)
@@ -27,9 +30,9 @@ def row_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def content_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Compute the keys of rows in blocks, in threads."""
-    with threads(scores.size >= SMALL) as each:
+    with threads(scores.size >= SMALL) as map_fn:
         parts = row_blocks(*scores.shape)
-        return np.concatenate([*each(lambda part: row_keys(order, scores[part]), parts)])
+        return np.concatenate([*map_fn(lambda part: row_keys(order, scores[part]), parts)])
 
 
 @jax.jit
@@ -37,7 +40,9 @@ def _device_keys(order: jax.Array, scores: jax.Array) -> jax.Array:
     return score_keys(jnp.maximum(log_softmax(scores.astype(float)), -1e300), order)
 
 
-def sample_sets(folds: FoldedRows) -> tuple[np.ndarray, np.ndarray]:
+def sample_sets(
+    folds: FoldedRows,
+) -> tuple[Int[np.ndarray, " sample"], Float[np.ndarray, " sample"]]:
     """Choose one row of each set of equal rows, or 1,250 spread evenly over all, and their weights.
 
     Neither the order of rows matters, nor whether a row is repeated or weighs as much.
@@ -47,11 +52,13 @@ def sample_sets(folds: FoldedRows) -> tuple[np.ndarray, np.ndarray]:
         return rows, weights
     total = np.cumsum(weights)
     share = total[-1] / _SAMPLE_ROWS
-    places = np.searchsorted(total, share * (np.arange(_SAMPLE_ROWS) + 0.5))
-    return rows[places], np.full(_SAMPLE_ROWS, share)
+    positions = np.searchsorted(total, share * (np.arange(_SAMPLE_ROWS) + 0.5))
+    return rows[positions], np.full(_SAMPLE_ROWS, share)
 
 
-def sample_hashes(hashes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sample_hashes(
+    hashes: np.ndarray, weights: np.ndarray
+) -> tuple[Int[np.ndarray, " sample"], Float[np.ndarray, " sample"]]:
     """Choose one row of each of the 1,250 lowest hashes, and the weights of all rows that share it.
 
     The choice from several parts together is a choice from those of each part.
@@ -82,9 +89,13 @@ def fold_rows(
 
 
 def bucket_mass(
-    hashes: np.ndarray, y: np.ndarray, weights: np.ndarray, units: float, k: int
-) -> np.ndarray:
-    """Sum the weights of each label by bucket, (buckets, k), for so many units in all."""
+    hashes: np.ndarray,
+    y: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+    units: float,
+    k: int,
+) -> Float[np.ndarray, "buckets classes"]:
+    """Sum the weights of each label by bucket; ``units`` is the total number of units."""
     count = bucket_count(units, k)
     index = bucket_of(hashes, count) * k + y
     return np.bincount(index, weights, count * k).reshape(count, k)

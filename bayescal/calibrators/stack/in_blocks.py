@@ -272,7 +272,7 @@ def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: n
         least = rows.reader.least
         sums = rows.total(partial(_mix_sums, folded, thetas, points, rows.whole, least))
         last.update(sums)
-        # Of weights that hardly change any more.
+        # The weights have nearly converged.
         moments.update({fold: sums[f"moments/{fold}"] for fold in points if fold != ALL})
         return {name: [sums[f"{part}/{name}"] for part in _PARTS] for name in points}
 

@@ -26,8 +26,8 @@ from bayescal.calibrators.stack.search import Descent, Optimum
 from bayescal.data.rows import Rows
 from bayescal.regression.softmax.objective import split
 
-#: Up to so many scores the time of a fit is that of calls, not of arithmetic.
-_FEW = 1 << 12
+#: Number of scores up to which a fit spends its time in calls, not in arithmetic.
+_MAX_SCORES_TOGETHER = 1 << 12
 
 
 def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: type[np.floating]) -> list[Block]:
@@ -40,35 +40,35 @@ class InMemory(Designs):
     """Blocks of the rows of each fold; ``each`` maps a function, perhaps in threads."""
 
     def __init__(
-        self, rows: Rows, fold: np.ndarray, scales: Sequence[Scale], plan: Plan, each: Map
+        self, rows: Rows, fold: np.ndarray, scales: Sequence[Scale], plan: Plan, map_fn: Map
     ) -> None:
         dtype = working_type(rows.scores.size)
         self.count, self.rounding = len(scales), ROUNDING[np.dtype(dtype)]
         self.total = float(rows.weights.sum())
         self.one_scale = all(scale == plan.scale for scale in scales)
-        self._plan, self._dtype, self._each = plan, dtype, each
-        self._together = rows.scores.size <= _FEW
+        self._plan, self._dtype, self._map_fn = plan, dtype, map_fn
+        self._together = rows.scores.size <= _MAX_SCORES_TOGETHER
         self._groups = groups = [np.flatnonzero(fold == i) for i in range(self.count)]
 
         def blocks(index: np.ndarray, scale: Scale) -> list[Block]:
             return make_blocks(rows.take(index), scale, plan, dtype)
 
-        by_fold = list(each(blocks, groups, [plan.scale] * self.count))
+        by_fold = list(map_fn(blocks, groups, [plan.scale] * self.count))
         self._all = [block for part in by_fold for block in part]
         if self.one_scale:
             self._only = by_fold
             others = [[*range(i), *range(i + 1, self.count)] for i in range(self.count)]
             self._without = [[b for i in kept for b in by_fold[i]] for kept in others]
         else:
-            self._only = list(each(blocks, groups, scales))
+            self._only = list(map_fn(blocks, groups, scales))
             left = [np.flatnonzero(fold != i) for i in range(self.count)]
-            self._without = list(each(blocks, left, scales))
+            self._without = list(map_fn(blocks, left, scales))
 
     def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
         """Compute the sum of losses, and its gradient, of each job at its parameters."""
         if self._together:
             return self._losses_together(points)
-        return dict(zip(points, self._each(self._losses, points, points.values()), strict=True))
+        return dict(zip(points, self._map_fn(self._losses, points, points.values()), strict=True))
 
     def run(self, searches: Mapping[Job, Descent]) -> dict[Job, Optimum]:
         """Run each search to its end, perhaps in a separate thread."""
@@ -81,7 +81,7 @@ class InMemory(Designs):
 
         # The longest first, so that none is waited for.
         jobs = sorted(searches, key=lambda job: -len(self._plan.slot(job.member).positions))
-        return dict(zip(jobs, self._each(one, jobs), strict=True))
+        return dict(zip(jobs, self._map_fn(one, jobs), strict=True))
 
     def held_out(self, thetas: Mapping[Job, np.ndarray]) -> np.ndarray:
         """Compute log probabilities (n, members) of labels by fits without the fold of the row."""
@@ -94,7 +94,7 @@ class InMemory(Designs):
             logs = [label_logs(block, parameters, slot.part) for block in blocks]
             held[self._groups[job.fold], job.member] = np.concatenate(logs)
 
-        list(self._each(one, thetas))
+        list(self._map_fn(one, thetas))
         return held
 
     def _losses(self, job: Job, theta: np.ndarray) -> Losses:

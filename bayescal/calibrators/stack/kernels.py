@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, confidence_rows, feature_rows
 from bayescal.data.rows import Rows
@@ -34,21 +35,21 @@ class Scale(NamedTuple):
 class Block(NamedTuple):
     """Features (m, n), log probabilities (k, n) and confidence (4, n): rows are columns here."""
 
-    features: np.ndarray
-    x: np.ndarray
-    shared: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
+    features: Float[np.ndarray, "all_features rows"]
+    x: Float[np.ndarray, "classes rows"]
+    shared: Float[np.ndarray, "4 rows"]
+    y: Int[np.ndarray, " rows"]
+    weights: Float[np.ndarray, " rows"]
 
 
 def working_type(size: int) -> type[np.floating]:
-    """Choose the type in which so many scores are fitted on the host."""
+    """Choose the type in which ``size`` scores are fitted on the host."""
     return np.float64 if size < SMALL else np.float32
 
 
 def smooth_columns(
-    scores: np.ndarray, scale: Scale, dtype: type[np.floating]
-) -> tuple[np.ndarray, np.ndarray]:
+    scores: Float[np.ndarray, "rows classes"], scale: Scale, dtype: type[np.floating]
+) -> tuple[Float[np.ndarray, "classes rows"], Float[np.ndarray, "classes rows"]]:
     """Compute smoothed log probabilities and probabilities (k, n) of scores (n, k)."""
     with np.errstate(over="ignore"):
         x = np.ascontiguousarray(scores.T)
@@ -71,12 +72,12 @@ def make_block(
 
 
 def block_rows(count: int, k: int) -> list[slice]:
-    """Make slices of so many rows of k classes, about equal."""
+    """Divide ``count`` rows of k classes into slices of about equal length."""
     parts = -(-count // max(_LEAST_ROWS, _BLOCK // k))
     return [slice(*pair) for pair in pairwise(np.arange(parts + 1) * count // parts)]
 
 
-def logits(block: Block, parameters: Parameters, part: slice) -> np.ndarray:
+def logits(block: Block, parameters: Parameters, part: slice) -> Float[np.ndarray, "classes rows"]:
     """Compute the logits (k, n) of a member, which takes a part of the features."""
     factor = 1 + parameters.diagonal[:, None]
     if len(parameters.shared):
@@ -89,7 +90,7 @@ def logits(block: Block, parameters: Parameters, part: slice) -> np.ndarray:
 
 def design_and_probabilities(
     block: Block, parameters: Parameters, part: slice
-) -> tuple[Design, np.ndarray]:
+) -> tuple[Design, Float[np.ndarray, "rows classes"]]:
     """Compute what a member's logits depend on, and its probabilities (n, k): rows are rows."""
     z = logits(block, parameters, part)
     z -= z.max(axis=0)
@@ -99,7 +100,7 @@ def design_and_probabilities(
     return Design(x, block.y, block.weights, block.features[part].T, x, shared), z.T
 
 
-def label_logs(block: Block, parameters: Parameters, part: slice) -> np.ndarray:
+def label_logs(block: Block, parameters: Parameters, part: slice) -> Float[np.ndarray, " rows"]:
     """Compute the log probabilities (n,) of labels by a member."""
     z = logits(block, parameters, part)
     z -= z.max(axis=0)
@@ -107,7 +108,9 @@ def label_logs(block: Block, parameters: Parameters, part: slice) -> np.ndarray:
     return label - np.log(np.exp(z, out=z).sum(axis=0))
 
 
-def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Sizes, part: slice) -> Losses:
+def losses(
+    blocks: Sequence[Block], theta: Float[np.ndarray, " parameters"], sizes: Sizes, part: slice
+) -> Losses:
     """Compute the weighted sum of losses, and its gradient (p,)."""
     value, gradient = 0.0, np.zeros(len(theta))
     into, parameters = split(gradient, sizes), split(theta.astype(blocks[0].x.dtype), sizes)
@@ -134,11 +137,13 @@ def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Sizes, part: slice
     return value, gradient
 
 
-def losses_together(blocks: Sequence[Block], thetas: np.ndarray, sizes: Sizes) -> list[Losses]:
+def losses_together(
+    blocks: Sequence[Block], thetas: Float[np.ndarray, "jobs parameters"], sizes: Sizes
+) -> list[Losses]:
     """Compute the losses of several members (jobs, p), and gradients.
 
-    All take the same features, the first so many as the sizes say. Of few rows this is several
-    times faster than :func:`losses` of one member after another.
+    All take the first features, whose number is in ``sizes``. With few rows, this is several times
+    faster than :func:`losses` for one member after another.
     """
     jobs, (k, m, _, _) = len(thetas), sizes
     gradients = np.zeros_like(thetas)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from bayescal._core.shapes import Float
 from bayescal.calibrators.multiclass.basis import Dimensions
 from bayescal.calibrators.multiclass.members import Layout, Member, penalties
 from bayescal.regression.softmax.objective import Design, Parameters, split
@@ -32,7 +33,9 @@ class Whole:
         """The number of steps after which measuring again pays."""
         return 2 + self.layout.length / 16
 
-    def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray]:
+    def sums(
+        self, design: Design[np.ndarray], probs: Float[np.ndarray, "rows classes"]
+    ) -> tuple[np.ndarray]:
         """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
         return (WHOLE.measure(design, probs),)
 
@@ -40,7 +43,7 @@ class Whole:
         """Invert for a member, its penalties added; the result multiplies vectors."""
         (hessian,) = sums
         dimensions = self.layout.dimensions
-        index, sizes = self.layout.places(member), member.sizes(dimensions)
+        index, sizes = self.layout.columns(member), member.sizes(dimensions)
         penalty = penalties(member, dimensions).astype(hessian.dtype)
         inverse = WHOLE.invert(hessian[np.ix_(index, index)], penalty, sizes)
         return lambda gradient: inverse @ gradient
@@ -59,7 +62,9 @@ class ByClass:
     patience: ClassVar[float] = np.inf
     promise: ClassVar[float] = 1e-2
 
-    def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray, ...]:
+    def sums(
+        self, design: Design[np.ndarray], probs: Float[np.ndarray, "rows classes"]
+    ) -> tuple[np.ndarray, ...]:
         """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
         weights = design.weights
         by_row = weights * (probs - probs**2).sum(axis=1)
@@ -101,7 +106,9 @@ class Parts:
     patience: ClassVar[float] = np.inf
     promise: ClassVar[float] = 1.0
 
-    def sums(self, design: Design[np.ndarray], probs: np.ndarray) -> tuple[np.ndarray, ...]:
+    def sums(
+        self, design: Design[np.ndarray], probs: Float[np.ndarray, "rows classes"]
+    ) -> tuple[np.ndarray, ...]:
         """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
         assert design.x is not None
         layout, x, weights, probs = self.layout, design.x.T, design.weights, probs.T
@@ -121,7 +128,7 @@ class Parts:
             shared[:4] = design.shared.T
         # Covariances, under the probabilities of a row, of factors times x and of 4 q.
         both = [x, features[0]] if layout.probability else [x]
-        means = [np.einsum("ij,ij->j", probs, each) for each in both]
+        means = [np.einsum("ij,ij->j", probs, columns) for columns in both]
         pair = [
             [
                 weights * (np.einsum("ij,ij,ij->j", probs, a, b) - i * j)
@@ -135,13 +142,13 @@ class Parts:
             coarse[:5, 5] = coarse[5, :5] = shared @ pair[0][1]
             coarse[5, 5] = pair[1][1].sum()
         # Shifts of the diagonal for centered logarithms are those of a factor.
-        again = np.array([0, 1, 2, 3, 4, 5, 4])
+        repeat = np.array([0, 1, 2, 3, 4, 5, 4])
         rows = np.delete(inputs, layout.first, axis=0)
         by_row = spread.sum(axis=0)
         classes = np.zeros(0)
         if layout.probability or layout.logarithm:
             classes = np.diag(probs @ weights) - (probs * weights) @ probs.T
-        both_ways = coarse[again[:, None], again]
+        both_ways = coarse[repeat[:, None], repeat]
         return grams, both_ways, classes, (rows * by_row) @ rows.T, by_row.sum()
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
@@ -215,7 +222,11 @@ class Parts:
         return apply
 
 
-def _kronecker_product(classes: np.ndarray, features: np.ndarray, strength: np.ndarray) -> Metric:
+def _kronecker_product(
+    classes: Float[np.ndarray, " classes *columns"],
+    features: Float[np.ndarray, "features features"],
+    strength: Float[np.ndarray, " features"],
+) -> Metric:
     """Make the product of matrices (k, m) with an inverse: classes x features + strengths.
 
     The matrix of classes is (k, k), or (k,) if it is diagonal, that of features (m, m); strengths
@@ -228,7 +239,9 @@ def _kronecker_product(classes: np.ndarray, features: np.ndarray, strength: np.n
     middle = np.maximum(heights, 0)[:, None] * np.maximum(values, 0)
     middle = (1 / (middle + 1)).astype(turn.dtype)
 
-    def product(matrix: np.ndarray) -> np.ndarray:
+    def product(
+        matrix: np.ndarray,
+    ) -> np.ndarray:
         if spin is None:
             return ((matrix @ turn) * middle) @ turn.T
         return spin @ ((spin.T @ matrix @ turn) * middle) @ turn.T

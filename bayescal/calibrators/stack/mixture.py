@@ -11,6 +11,7 @@ from bayescal._core.arrays import AnyModel, Array, XArray, matmul, namespace, on
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimize import Search, run_together
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.scale import LOG_SCALE, differences
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws, tempered_draws
@@ -30,7 +31,9 @@ _RIDGE = 1e-9
 _STEP = 1e-4
 
 
-def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
+def best_mixture(
+    parts: Float[np.ndarray, "rows parts"], weights: Float[np.ndarray, " rows"]
+) -> tuple[Float[np.ndarray, " parts"], float]:
     """Find shares (q,) of predictions that minimize the log loss of their mixture, and the loss.
 
     ``parts`` (n, q) are each prediction's probabilities of what was observed.
@@ -87,7 +90,11 @@ def log_mean(logs: Array, share: XArray) -> XArray:
     return top + xp.log(matmul(xp.exp(logs - top[:, None]), share))
 
 
-def mix(held: XArray, weights: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+def mix(
+    held: XArray,
+    weights: Float[np.ndarray, " rows"],
+    start: Float[np.ndarray, " members"] | None = None,
+) -> Float[np.ndarray, " members"]:
     """Find weights (q,) of a mixture of log probabilities (n, q) of the labels.
 
     They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2).
@@ -151,8 +158,11 @@ _log_mean_there = jax.jit(log_mean)
 
 
 def cross_fitted_losses(
-    held: XArray, folds: np.ndarray, weights: np.ndarray, start: np.ndarray
-) -> np.ndarray:
+    held: XArray,
+    folds: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+    start: Float[np.ndarray, " members"],
+) -> Float[np.ndarray, " rows"]:
     """Compute the log loss (n,) of each row by a mixture whose weights do not know its fold."""
     losses = np.empty(len(held))
     for fold in range(folds.max() + 1):
@@ -210,7 +220,7 @@ def sample_mixture(
         narrow, same = np.maximum(below, -1e30).astype(np.float32), same.astype(np.float32)
         label_logs, ones = narrow[rows, y], np.ones(below.shape[1], np.float32)
 
-        def log_density(u: np.ndarray) -> np.ndarray:
+        def log_density(u: Float[np.ndarray, "draws 3"]) -> Float[np.ndarray, " draws"]:
             theta = _constrain(u)
             s, scaled, rest, uniform = theta.T[:, :, None].astype(np.float32)
             total = np.exp(s[:, :, None] * narrow) @ ones
@@ -226,7 +236,11 @@ def sample_mixture(
     return drawn._replace(coefficients=_constrain(drawn.coefficients))
 
 
-def mixture_model(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+def mixture_model(
+    logits: Float[np.ndarray, "rows classes"],
+    y: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+) -> Model:
     """Make the NumPyro model that :func:`sample_mixture` samples."""
     import numpyro.distributions as dist
 
@@ -248,15 +262,19 @@ def mixture_model(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Mod
     return as_model(make_laws, loss, lambda v: {"temperature": 1 / v["inverse_temperature"]})
 
 
-def _constrain(u: np.ndarray) -> np.ndarray:
+def _constrain(u: Float[np.ndarray, "*draws 3"]) -> Float[np.ndarray, "*draws 4"]:
     """Compute inverse temperature and shares (..., 4) at coordinates (..., 3)."""
     ratios = np.concatenate([u[..., 1:], np.zeros_like(u[..., :1])], axis=-1)
     return np.concatenate([np.exp(u[..., :1]), softmax(ratios)], axis=-1)
 
 
 def _loss(
-    u: np.ndarray, below: np.ndarray, label_logs: np.ndarray, same: np.ndarray, weights: np.ndarray
-) -> tuple[float, np.ndarray]:
+    u: Float[np.ndarray, " 3"],
+    below: Float[np.ndarray, "rows classes"],
+    label_logs: Float[np.ndarray, " rows"],
+    same: Float[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+) -> tuple[float, Float[np.ndarray, " 3"]]:
     """Compute the negative log posterior in these coordinates, and its gradient (3,)."""
     s, shares = np.split(_constrain(u), [1])
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -276,8 +294,12 @@ def _loss(
 
 
 def _compiled_loss(
-    u: jax.Array, below: jax.Array, label_logs: jax.Array, same: jax.Array, weights: jax.Array
-) -> jax.Array:
+    u: Float[jax.Array, " 3"],
+    below: Float[jax.Array, "rows classes"],
+    label_logs: Float[jax.Array, " rows"],
+    same: Float[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
+) -> Float[jax.Array, ""]:
     """Compute the value of :func:`_loss` with JAX."""
     s = jnp.exp(u[0])
     logs = jax.nn.log_softmax(jnp.concatenate([u[1:], jnp.zeros(1)]))

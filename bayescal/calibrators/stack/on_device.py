@@ -14,6 +14,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
+from bayescal._core.shapes import Bool, Float, Int
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, make_features, smooth
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
@@ -66,7 +67,9 @@ class OnDevice(Designs):
 
 
 @jax.jit
-def _smooth(scores: jax.Array, scale: Scale) -> jax.Array:
+def _smooth(
+    scores: Float[jax.Array, "rows classes"], scale: Scale
+) -> Float[jax.Array, "rows classes"]:
     return smooth(scores.astype(float), *scale)
 
 
@@ -80,14 +83,14 @@ def _design(
 @partial(jax.jit, static_argnums=0)
 def _losses(
     layout: Layout,
-    theta: jax.Array,
-    takes: jax.Array,
-    x: jax.Array,
-    y: jax.Array,
-    weights: jax.Array,
-    folds: jax.Array,
+    theta: Float[jax.Array, " parameters"],
+    takes: Bool[jax.Array, " folds"],
+    x: Float[jax.Array, "rows classes"],
+    y: Int[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
+    folds: Int[jax.Array, " rows"],
     basis: Basis,
-) -> jax.Array:
+) -> Float[jax.Array, " 1+parameters"]:
     """Compute the sum of losses, followed by its gradient (p,), of the rows of some folds."""
     design = _design(layout, x, y, jnp.where(takes[folds], weights, 0), basis)
     result = evaluate(design, jnp.zeros_like(theta), theta)
@@ -97,19 +100,19 @@ def _losses(
 @partial(jax.jit, static_argnums=0)
 def _held_out(
     layout: Layout,
-    theta: jax.Array,
-    takes: jax.Array,
-    x: jax.Array,
-    y: jax.Array,
-    weights: jax.Array,
-    folds: jax.Array,
+    theta: Float[jax.Array, " parameters"],
+    takes: Bool[jax.Array, " folds"],
+    x: Float[jax.Array, "rows classes"],
+    y: Int[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
+    folds: Int[jax.Array, " rows"],
     basis: Basis,
-) -> jax.Array:
+) -> Float[jax.Array, " rows"]:
     """Compute log probabilities (n,) of the labels of some folds; those of others are zero."""
     logs = log_softmax(x + logit_update(_design(layout, x, y, weights, basis), theta))
     return jnp.where(takes[folds], logs[jnp.arange(len(y)), y], 0)
 
 
 @jax.jit
-def _together(logs: list[list[jax.Array]]) -> jax.Array:
+def _together(logs: list[list[jax.Array]]) -> Float[jax.Array, "rows members"]:
     return jnp.stack([jnp.sum(jnp.stack(parts), axis=0) for parts in logs], axis=1)

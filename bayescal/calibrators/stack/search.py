@@ -19,7 +19,7 @@ from bayescal.calibrators.stack.metric import Metric
 _SUFFICIENT = 1e-4
 _SHORTEST = 1e-3
 _MAX_STEPS = 200
-#: After so many steps with one metric it is known how fast they converge.
+#: Number of steps with one metric after which the speed of convergence is known.
 _STEPS_TO_JUDGE = 3
 #: Bounds of the scale that the first step finds for the metric.
 _SCALES = 0.05, 2.0

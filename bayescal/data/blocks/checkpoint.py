@@ -18,8 +18,6 @@ from bayescal._core.arrays import Array, UserData, XArray
 from bayescal._core.files import DAMAGED, delete_partials, read_arrays, target_of, write_atomically
 from bayescal.data.rows import Sums
 
-__all__ = ["Checkpoint", "RowsChanged", "check_unchanged", "fingerprint", "rows_of"]
-
 #: What reading a file that is no checkpoint may raise.
 #: Texts of a block that are compared between passes, at most twice as many.
 _TEXTS = 4096

@@ -23,8 +23,6 @@ from bayescal.data.blocks.sources import (
 )
 from bayescal.data.rows import Sums
 
-__all__ = ["map_chunks", "of_dask", "on_scheduler"]
-
 #: Results that are added at once.
 _FAN = 8
 
@@ -175,7 +173,7 @@ def _merge_all(merge: Callable[[Sums, Sums], Sums], parts: list[_Total]) -> _Tot
 
 
 def map_chunks(function: Callable[[Block], object], scores: UserData, columns: int) -> object:
-    """Return what a function makes of the chunks of a Dask array, as one with so many columns."""
+    """Map a function over the chunks of a Dask array; the result has ``columns`` columns."""
     from dask.delayed import delayed
 
     chunks = scores.chunks[0], (columns,)

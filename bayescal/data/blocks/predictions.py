@@ -20,8 +20,6 @@ from bayescal.data.predictions import EPS, PLAIN, Predictions, Reading, read_arr
 from bayescal.data.rows import Sums
 from bayescal.data.weights import as_ones
 
-__all__ = ["PredictionBlocks", "as_predictions"]
-
 
 def as_predictions(
     probs: UserData,

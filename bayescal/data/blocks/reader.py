@@ -22,8 +22,6 @@ from bayescal.data.scores import Domain, Inputs, check_options, convert, widen
 from bayescal.data.top_logits import pack
 from bayescal.data.weights import check_weights_of
 
-__all__ = ["AT_WORK", "Reader", "RowBlocks", "as_numbers", "block_rows", "rows_of_sample"]
-
 #: Called with scores in the domain of a calibrator, labels as positions and positive weights.
 OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
 #: Rows, and numbers at most, of the sample from which fits start.
@@ -47,7 +45,7 @@ class Reader:
     power: int
 
     def parts(self, block: Block, numbers: int) -> Iterator[Rows]:
-        """Yield the rows of positive weight, those of so many numbers at a time."""
+        """Yield the rows of positive weight in parts of at most ``numbers`` numbers."""
         given = block_rows(block, self.names, self.inputs, self.columns, self.classes)
         y = find_positions(of_one_kind(label_array(block.y, len(given))), self.classes)
         weights = np.ones(len(given))
@@ -115,7 +113,7 @@ class RowBlocks:
     def total(self, function: OfRows, merge: Merge = add, numbers: int | None = None) -> Sums:
         """Make a pass: add up ``function(scores, y, weights)`` over the rows.
 
-        Rows of so many ``numbers`` are looked at at once.
+        Parts of the rows with at most ``numbers`` numbers are processed at once.
         """
         numbers = AT_WORK if numbers is None else numbers
         return self.blocks.total(
@@ -129,11 +127,11 @@ class RowBlocks:
     def designs(
         self, make: Callable[[Rows], object], numbers: int, keep: bool = True
     ) -> BlockDesigns:
-        """Prepare what ``make`` returns for rows of so many ``numbers``: each sum is a pass."""
+        """Prepare what ``make`` returns for parts of ``numbers`` numbers; each sum is a pass."""
         return BlockDesigns(self, make, numbers)
 
     def all(self) -> Rows:
-        """Return few rows, all at once; a pass is made if blocks differ so much that some lack."""
+        """Return all rows, which must be few; make a pass if the sample lacks some."""
         if len(self.sample.y) == self.n:
             return self.sample
         rows = self.total(_as_sums, concatenate)
@@ -153,7 +151,7 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class BlockDesigns:
-    """What a fit makes of rows in blocks: anew in each pass, for rows of so many ``numbers``."""
+    """Prepared parts of rows in blocks, made again in each pass from ``numbers`` numbers each."""
 
     rows: RowBlocks
     make: Callable[[Rows], object]
@@ -227,7 +225,7 @@ def _on_rows(
 
 
 def rows_of_sample(columns: int) -> int:
-    """Return how many rows a sample has; so many are also fitted at once, if there are no more."""
+    """Compute the number of rows of a sample; data with at most as many are fitted in memory."""
     return max(1, min(_SAMPLE, _NUMBERS // columns))
 
 

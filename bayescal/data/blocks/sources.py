@@ -17,18 +17,6 @@ from bayescal.data.blocks.checkpoint import RowsChanged, check_unchanged, finger
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-__all__ = [
-    "Block",
-    "Part",
-    "Source",
-    "check_beside",
-    "iterated",
-    "of_array",
-    "of_arrow",
-    "read_block",
-    "score_columns",
-]
-
 Result = TypeVar("Result")
 
 #: Returns a block: scores, and labels and weights where there are any.
@@ -165,7 +153,7 @@ def of_array(scores: XArray, y: XArray, weights: XArray) -> Source:
 
 
 def check_beside(values: XArray, name: str, n: int) -> None:
-    """Raise unless labels or weights are an array of so many rows."""
+    """Check that labels or weights are an array of ``n`` rows."""
     shape = getattr(values, "shape", None)
     if shape is None:
         raise TypeError(f"{name} must be an array, got {type(values).__name__}")
@@ -214,9 +202,11 @@ def _options(dataset: object) -> dict[str, object]:
 
 def score_columns(columns: list[UserData], y: object, weights: object) -> list[UserData]:
     """Return the columns of scores: those that are neither labels nor weights."""
-    twice = [name for i, name in enumerate(columns) if name in columns[:i]]
-    if twice:
-        raise ValueError(f"columns must have names that differ, got {twice[0]!r} twice; rename one")
+    repeated = [name for i, name in enumerate(columns) if name in columns[:i]]
+    if repeated:
+        raise ValueError(
+            f"columns must have names that differ, got {repeated[0]!r} twice; rename one"
+        )
     for column, name in ((y, "y"), (weights, "sample_weight")):
         if column is None:
             continue

@@ -21,8 +21,6 @@ from bayescal.data.blocks.sources import Block, Source, iterated, of_array, of_a
 from bayescal.data.checks import check_count
 from bayescal.data.rows import Sums, add
 
-__all__ = ["Block", "Blocks", "as_blocks", "map_blocks"]
-
 Result = TypeVar("Result")
 #: Called with the pass, the blocks done in it, and their number, if it is known.
 Progress = Callable[[int, int, int | None], None]
@@ -352,10 +350,10 @@ def _source_of(
 def map_blocks(
     function: Callable[[Block], AnyArray], blocks: Blocks, scores: object, columns: int
 ) -> Any:
-    """Return what a function makes of each block of ``scores``, in the form of these.
+    """Apply a function to each block of ``scores``, and return the results in their form.
 
-    Arrays mapped from files give arrays, those of Dask others of Dask, with so many columns; other
-    scores give blocks.
+    Arrays mapped from files give arrays, Dask arrays give Dask arrays with ``columns`` columns, and
+    other scores give blocks.
     """
     if on_host(scores):
         return np.concatenate([*blocks.each(function)])

@@ -33,8 +33,6 @@ from bayescal.data.scores import LOGARITHMIC, Domain, Inputs, convert, floors
 from bayescal.data.top_logits import check_distinct, pack, unpack
 from bayescal.data.weights import check_weights_of, power_of_weights
 
-__all__ = ["survey"]
-
 
 def survey(
     blocks: Blocks, inputs: Inputs, domain: Domain, classes: Classes, binary: bool
@@ -138,13 +136,13 @@ def _look(
 
 
 def _drawn(rng: np.random.Generator, n: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of n uniform draws are below a number, and these draws, but draw no others."""
+    """Draw those of n uniform numbers that are below ``share``; also return their positions."""
     if share == 1:
         return rng.random(n), np.arange(n)
     kept = np.zeros(n, bool)
     kept[rng.choice(n, rng.binomial(n, share), replace=False, shuffle=False)] = True
-    places = np.flatnonzero(kept)
-    return share * rng.random(len(places)), places
+    drawn = np.flatnonzero(kept)
+    return share * rng.random(len(drawn)), drawn
 
 
 def _lowest(columns: list[np.ndarray]) -> np.ndarray:

@@ -44,7 +44,7 @@ class Buckets:
 
     @classmethod
     def deal(cls, mass: np.ndarray, units: float, count: int) -> Buckets:
-        """Deal buckets with the weight (buckets, k) of each label, of so many units in all."""
+        """Deal buckets with the weights (buckets, k) of labels, of ``units`` units in total."""
         total, k = mass.sum(axis=1), mass.shape[1]
         used = np.flatnonzero(total)
         often = total > _OFTEN * total.sum() / len(total)
@@ -117,11 +117,11 @@ def _mix(bits: np.ndarray) -> np.ndarray:
 
 
 def bucket_count(units: float, k: int) -> int:
-    """Return the number of buckets, a power of two, for so many units of rows of k classes."""
+    """Choose the number of buckets, a power of two, for ``units`` units of rows of k classes."""
     most = max(1, min(_MAX_BUCKETS, _MAX_TABLE // k, int(units) // _UNITS_PER_BUCKET))
     return 1 << (most.bit_length() - 1)
 
 
 def bucket_of(hashes: np.ndarray, count: int) -> np.ndarray:
-    """Return the bucket (n,) of each hash, of so many, a power of two."""
+    """Find the bucket (n,) of each hash; their number is a power of two."""
     return (hashes >> np.uint64(64 - (count.bit_length() - 1))).astype(int)

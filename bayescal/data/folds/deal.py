@@ -24,9 +24,9 @@ from bayescal.data.order.equal_rows import distinct_rows
 #: Keys that differ by less than this, relative to their size, are of one cell: a classifier's
 #: scores of one row may vary in their last digits with the rest of its batch.
 _ROUNDING = 1e-8
-#: Cells are dealt in so many units at most: NumPy draws from no larger populations.
+#: Maximum number of units that are dealt: NumPy does not draw from larger populations.
 _MAX_UNITS = 10**8
-#: Positions within a label's weight in a cell are rounded to so many binary digits.
+#: Binary digits to which positions within a label's weight in a cell are rounded.
 _POSITION_BITS = 40
 
 
@@ -206,11 +206,11 @@ def _find_cells(key: np.ndarray, rows: XArray, label: np.ndarray, weights: np.nd
     by_key = np.argsort(key, kind="stable")
     ordered = key[by_key]
     unit = min(1.0, float(np.abs(key).max(initial=0)))
-    apart = ~(np.diff(ordered) <= _ROUNDING * (unit + np.abs(ordered[1:])))
+    distinct = ~(np.diff(ordered) <= _ROUNDING * (unit + np.abs(ordered[1:])))
     cell = np.empty(len(label), int)
-    cell[by_key] = np.concatenate([[0], np.cumsum(apart)])
+    cell[by_key] = np.concatenate([[0], np.cumsum(distinct)])
     order, equal = by_key, np.zeros(len(label), int)
-    if not apart.all():
+    if not distinct.all():
         together = np.flatnonzero(np.bincount(cell)[cell] > 1)
         some = rows[together]
         equal[together] = distinct_rows(some if some.ndim == 2 else some[:, None])[1]
@@ -355,9 +355,9 @@ def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarr
     ends, lengths = ends[lengths > 16], lengths[lengths > 16]
     part = np.minimum(np.searchsorted(set_ends, ends), len(set_ends) - 1)
     weights = lengths / whole * cells.outcome_weights[mixed][number[part]]
-    lost = np.setdiff1d(np.arange(len(sets)), part)
-    part, ends = np.concatenate([part, lost]), np.concatenate([ends, set_ends[lost]])
-    weights = np.concatenate([weights, cells.weights[sets[lost]]])
+    missing = np.setdiff1d(np.arange(len(sets)), part)
+    part, ends = np.concatenate([part, missing]), np.concatenate([ends, set_ends[missing]])
+    weights = np.concatenate([weights, cells.weights[sets[missing]]])
     fold_index = np.minimum(np.searchsorted(fold_ends, ends), len(fold_ends) - 1)
     return _Entries(sets[part], fold[fold_index], weights)
 

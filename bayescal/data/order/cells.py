@@ -8,16 +8,6 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = [
-    "Cells",
-    "EvenCells",
-    "QuantileCells",
-    "RelativeCells",
-    "even_cells",
-    "quantile_cells",
-    "relative_cells",
-]
-
 #: Maximal number of quantiles between which cells have equal width, and number of sampled scores
 #: between neighboring quantiles.
 _MAX_SEGMENTS, _SCORES_PER_SEGMENT = 1 << 12, 64
@@ -31,7 +21,7 @@ class Cells(Protocol):
     @property
     def count(self) -> int: ...
 
-    def place(self, scores: np.ndarray) -> np.ndarray:
+    def assign(self, scores: np.ndarray) -> np.ndarray:
         """Find the cell of each score, which is a monotone function of the score."""
         ...
 
@@ -53,7 +43,7 @@ class EvenCells:
     #: Rows that are looked up several times, and their cells.
     _known: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
-    def place(self, scores: np.ndarray) -> np.ndarray:
+    def assign(self, scores: np.ndarray) -> np.ndarray:
         if self._known is not None and scores is self._known[0]:
             return self._known[1]
         return ((scores - self.low) * self.scale).astype(np.intp)
@@ -70,7 +60,7 @@ def even_cells(scores: np.ndarray, count: float) -> EvenCells | None:
     if not 0 < scale < np.inf:
         return None
     cells = EvenCells(low, scale)
-    cells._known = scores, cells.place(scores)
+    cells._known = scores, cells.assign(scores)
     cells.count = int(cells._known[1].max()) + 1
     return cells
 
@@ -90,12 +80,12 @@ class RelativeCells:
     def count(self) -> int:
         return 2 * (_OCTAVES << self.digits) + 1
 
-    def place(self, scores: np.ndarray) -> np.ndarray:
+    def assign(self, scores: np.ndarray) -> np.ndarray:
         if self._known is not None and scores is self._known[0]:
             return self._known[1]
         # Above one half use the distance from 1, which is exact.
-        near = np.maximum(np.minimum(scores, 1 - scores), 2.0**-_OCTAVES)
-        cell = near.view(np.int64) >> (52 - self.digits)
+        distance = np.maximum(np.minimum(scores, 1 - scores), 2.0**-_OCTAVES)
+        cell = distance.view(np.int64) >> (52 - self.digits)
         cell -= (1023 - _OCTAVES) << self.digits
         return np.where(scores < 0.5, cell, self.count - 1 - cell)
 
@@ -106,7 +96,7 @@ class RelativeCells:
 def relative_cells(scores: np.ndarray, count: float) -> RelativeCells:
     """Divide [0, 1] into about twice this many cells, most of them close to 0 and 1."""
     cells = RelativeCells(int(np.clip(np.log2(count / _OCTAVES), 0, 8)))
-    cells._known = scores, cells.place(scores)
+    cells._known = scores, cells.assign(scores)
     return cells
 
 
@@ -137,7 +127,7 @@ class QuantileCells:
     def count(self) -> int:
         return int(self._starts[-1] + self.parts[-1])
 
-    def place(self, scores: np.ndarray) -> np.ndarray:
+    def assign(self, scores: np.ndarray) -> np.ndarray:
         """Find the cell of each score; every step is monotone in spite of rounding."""
         left = np.clip(np.searchsorted(self.knots, scores, "right") - 1, 0, len(self.knots) - 2)
         along = (scores / 2 - self.knots[left] / 2) * self._scale[left]

@@ -6,7 +6,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace
 
-#: Moments are rounded to so many digits, since sums in another order differ in the last ones.
+#: Digits to which moments are rounded, since sums in another order differ in the last ones.
 _DIGITS = 10
 #: Larger scores count as this large, so that their squares are finite.
 LARGEST = 1e150

@@ -20,16 +20,6 @@ from bayescal.data.order.equal_mass import (
     sum_by_key,
 )
 
-__all__ = [
-    "excursions",
-    "excursions_of_blocks",
-    "excursions_of_many",
-    "steepest",
-    "sums_by_prediction",
-    "turns",
-    "without_rounding_errors",
-]
-
 #: Predictions are rounded to multiples of its inverse, so that equal ones are tied in any source.
 _GRID = 2.0**46
 
@@ -109,12 +99,12 @@ def excursions_of_blocks(split: Split, groups: int, data: PredictionBlocks) -> n
     for sums in counts.swapaxes(0, 1):
         used = np.flatnonzero(sums[3])
         cells.append(Cells(used, sums[:, used]))
-    reach = [_may_turn(some.sums) for some in cells]
-    keys = [some.keys[which] for some, which in zip(cells, reach, strict=True)]
+    reach = [_may_turn(c.sums) for c in cells]
+    keys = [c.keys[mask] for c, mask in zip(cells, reach, strict=True)]
     inside = data.total(partial(look_inside, split, keys, shift, 0), merge_keys)
-    for g, which in enumerate(reach):
+    for g, mask in enumerate(reach):
         parts = Cells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
-        mass, predicted, happened, _ = cells[g].replaced(which, shift, parts).sums
+        mass, predicted, happened, _ = cells[g].replaced(mask, shift, parts).sums
         if len(mass):
             high, low = turns(happened - predicted)
             excursions[:, g] = high, low, mass.sum(), happened.sum()

@@ -15,18 +15,6 @@ from bayescal.data.order.ranking import Ranking
 from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Rows, Sums
 
-__all__ = [
-    "Cells",
-    "Split",
-    "count_cells",
-    "first_shift",
-    "look_inside",
-    "mass_sums",
-    "mass_sums_of_blocks",
-    "merge_keys",
-    "sum_by_key",
-]
-
 #: Yields predictions, outcomes and weights of each group, with separate bins.
 Split: TypeAlias = Callable[[Predictions, ModuleType], Iterable[tuple[np.ndarray, ...]]]
 #: Up to this many rows, sorting all of them costs least.
@@ -72,9 +60,9 @@ def _hold_borders(weight: np.ndarray, bins: int, whole: bool, least: float | Non
     mass = np.concatenate([[0.0], np.cumsum(weight)])
     borders = mass_borders(mass[-1], bins, whole, np, least)
     # Sums in another order differ in their last digits, so neighboring cells count as well.
-    near = np.concatenate([borders * (1 - 1e-12), borders * (1 + 1e-12)])
+    around = np.concatenate([borders * (1 - 1e-12), borders * (1 + 1e-12)])
     held = np.zeros(len(weight), bool)
-    held[np.clip(np.searchsorted(mass, near) - 1, 0, len(weight) - 1)] = True
+    held[np.clip(np.searchsorted(mass, around) - 1, 0, len(weight) - 1)] = True
     return held
 
 
@@ -86,10 +74,10 @@ class Cells(NamedTuple):
     #: Sums (4, m) of weights, weights times predictions and times outcomes, and rows.
     sums: np.ndarray
 
-    def replaced(self, which: np.ndarray, digits: int, finer: Cells) -> Cells:
+    def replaced(self, mask: np.ndarray, digits: int, finer: Cells) -> Cells:
         """Put finer cells, whose keys have more digits, for those that are marked (m,)."""
-        keys = np.concatenate([self.keys[~which] << digits, finer.keys])
-        sums = np.concatenate([self.sums[:, ~which], finer.sums], axis=1)
+        keys = np.concatenate([self.keys[~mask] << digits, finer.keys])
+        sums = np.concatenate([self.sums[:, ~mask], finer.sums], axis=1)
         order = np.argsort(keys, kind="stable")
         return Cells(keys[order], sums[:, order])
 
@@ -118,13 +106,13 @@ def mass_sums_of_blocks(
         cells.append(Cells(used, sums[:, used]))
     while shift:
         held = [_hold_borders(c.sums[0], *rule) if len(c.keys) else c.keys > 0 for c in cells]
-        rows = sum(int(c.sums[3, which].sum()) for c, which in zip(cells, held, strict=True))
+        rows = sum(int(c.sums[3, mask].sum()) for c, mask in zip(cells, held, strict=True))
         finer = 0 if rows <= _ROWS else max(0, shift - _DIGITS)
-        keys = [c.keys[which] for c, which in zip(cells, held, strict=True)]
+        keys = [c.keys[mask] for c, mask in zip(cells, held, strict=True)]
         inside = data.total(partial(look_inside, split, keys, shift, finer), merge_keys)
-        for g, which in enumerate(held):
+        for g, mask in enumerate(held):
             parts = Cells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
-            cells[g] = cells[g].replaced(which, shift - finer, parts)
+            cells[g] = cells[g].replaced(mask, shift - finer, parts)
         shift = finer
     filled = (c.sums[:3] for c in cells if len(c.keys))
     return np.concatenate([cut_cells(sums, *rule[:2], np, rule[2]) for sums in filled], 1), ratio
@@ -138,8 +126,8 @@ def first_shift(groups: int) -> int:
 def _keys(predicted: np.ndarray) -> np.ndarray:
     """Compute integers in the order of probabilities from the exponent and digits of the floats."""
     # From one half on by the distance from one, which is exact.
-    near = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
-    return np.where(predicted < 0.5, near, 2 * _ONE_HALF - near)
+    distance = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
+    return np.where(predicted < 0.5, distance, 2 * _ONE_HALF - distance)
 
 
 def _addends(group: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:

@@ -146,14 +146,14 @@ class Ranking:
         self._sorted = np.zeros(self._cells.count, bool)
         self._count()
 
-    def refine(self, which: np.ndarray) -> None:
-        """Sort the rows of the cells that ``which`` (g,) marks among the groups.
+    def refine(self, mask: np.ndarray) -> None:
+        """Sort the rows of the cells in ``mask`` (groups,).
 
         Cells are divided instead if they contain too many rows.
         """
         cells = self._cells
         assert cells is not None
-        names = self._names[which & self.groups.whole]
+        names = self._names[mask & self.groups.whole]
         if "rows" in self._sums:
             held = self._sums["rows"][names].sum() + len(self._single.weight)
             most = min(2 * _MAX_CELLS, int(held))
@@ -181,16 +181,16 @@ class Ranking:
         cell_sums = self._rows.total(partial(_score_sums, self._cells))["scores"]
         return np.where(groups.whole, cell_sums[self._names], sums)
 
-    def largest_scores(self, which: np.ndarray) -> np.ndarray:
+    def largest_scores(self, index: np.ndarray) -> np.ndarray:
         """Find the largest score of groups (m,), or, if unknown, that their cell could hold."""
-        result, unknown = self.groups.highest[which], np.isnan(self.groups.highest[which])
+        result, unknown = self.groups.highest[index], np.isnan(self.groups.highest[index])
         if unknown.any():
-            cells, names = self._cells, self._names[which[unknown]]
+            cells, names = self._cells, self._names[index[unknown]]
             assert cells is not None
             low, high = (np.full(len(names), end) for end in self._rows.ends)
             for _ in range(_BISECTIONS):
                 middle = low + (high - low) / 2
-                inside = cells.place(middle) <= names
+                inside = cells.assign(middle) <= names
                 low, high = np.where(inside, middle, low), np.where(inside, high, middle)
             result[unknown] = low
         return result
@@ -218,7 +218,7 @@ class Ranking:
         # A cell with a single score needs no sorting.
         whole = ~(lowest == highest)
         groups = Groups(lowest, highest, unsorted["weight"], unsorted["positive"], whole)
-        names = np.concatenate([self._cells.place(self._single.lowest), cells])
+        names = np.concatenate([self._cells.assign(self._single.lowest), cells])
         order = np.argsort(names, kind="stable")
         self._names = names[order]
         pairs = zip(self._single, groups, strict=True)
@@ -254,7 +254,7 @@ def _gather(
 ) -> Sums:
     """Find the distinct scores in the marked cells, or in all cells, with their sums."""
     if cells is not None and wanted is not None:
-        rows = np.flatnonzero(wanted[cells.place(scores)])
+        rows = np.flatnonzero(wanted[cells.assign(scores)])
         scores, y, weights = scores[rows], y[rows], weights[rows]
     return _merge(np.argsort(scores), scores, weights, weights * y)
 
@@ -270,7 +270,7 @@ def _count(
     cells: Cells, ends: bool, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> Sums:
     """Sum weights over the rows in each cell; with ``ends`` also count rows and find extremes."""
-    cell, count = cells.place(scores), cells.count
+    cell, count = cells.assign(scores), cells.count
     sums = {
         "weight": np.bincount(cell, weights, count),
         "positive": np.bincount(cell, weights * y, count),
@@ -284,7 +284,7 @@ def _count(
 
 
 def _score_sums(cells: Cells, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    return {"scores": np.bincount(cells.place(scores), weights * scores, cells.count)}
+    return {"scores": np.bincount(cells.assign(scores), weights * scores, cells.count)}
 
 
 def _add_counts(first: Sums, second: Sums) -> Sums:

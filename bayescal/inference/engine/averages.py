@@ -54,10 +54,10 @@ def log_likelihood(
     O(n * classes * p), whatever the number of observations; ``-inf`` where parameters are invalid.
     """
 
-    def one(params: Params) -> jax.Array:
+    def one(params: Params) -> Float[jax.Array, " coefficients"]:
         return family.natural(params, origin).ravel()
 
-    def rows(params: Params) -> jax.Array:
+    def rows(params: Params) -> Float[jax.Array, " draws"]:
         return jnp.matmul(jax.vmap(one)(params), sums.ravel(), precision="highest")
 
     n = jax.tree.leaves(params)[0].shape[0]
@@ -196,8 +196,8 @@ def _mixture_at(
         drawn_class_probs = in_blocks(log_class_probs.T, n, block)
     # Relative to their maximum over data sets, the draws' densities can be shared by all of them.
     envelope = jnp.max(log_weights, axis=0, keepdims=True)
-    safe = jnp.where(jnp.isfinite(envelope), envelope, 0)
-    relative = weight_blocks(log_weights - safe, block) if b > 1 else None
+    finite = jnp.where(jnp.isfinite(envelope), envelope, 0)
+    relative = weight_blocks(log_weights - finite, block) if b > 1 else None
     weights = relative, weight_blocks(envelope, block)[:, 0]
     inputs = in_blocks(params, n, block), weights, drawn_class_probs
 

@@ -62,12 +62,12 @@ class Summary(NamedTuple, Generic[ArrayT]):
         Diagnostics of chains; NaN for other draws and for rules.
     """
 
-    log_evidence: ArrayT
-    ess: ArrayT
-    pareto_k: ArrayT
-    quadrature_error: ArrayT
-    r_hat: ArrayT
-    divergences: ArrayT
+    log_evidence: Float[ArrayT, " *sets"]
+    ess: Float[ArrayT, " *sets"]
+    pareto_k: Float[ArrayT, " *tails"]
+    quadrature_error: Float[ArrayT, " *sets"]
+    r_hat: Float[ArrayT, " *sets"]
+    divergences: Float[ArrayT, " *sets"]
 
 
 def rows_at_once(size: int, batch: int) -> int:
@@ -228,11 +228,13 @@ def condition(setup: Setup, problem: Problem) -> tuple[Problem, Summary]:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax.Array | None]:
+def _weigh_all(
+    setup: Setup, keep: bool, problem: Problem
+) -> tuple[Summary, Float[jax.Array, "sets draws"] | None]:
     """Return evidence and diagnostics of every data set, and the weights (batch, n) to store."""
     integrator = setup.integrator
 
-    def one(problem: Problem, draws: Draws) -> tuple[Summary, jax.Array | None]:
+    def one(problem: Problem, draws: Draws) -> tuple[Summary, Float[jax.Array, " draws"] | None]:
         log_weights, evidence = weigh(problem.prior.family, draws, problem.sums, problem.origin)
         missing = jnp.full((), jnp.nan)
         weighted = integrator.weighted
@@ -251,7 +253,7 @@ def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax
 def mean_coefficients(setup: Setup, problem: Problem) -> Float[jax.Array, "sets classes features"]:
     """Compute the posterior mean (batch, classes, p) of the coefficients."""
 
-    def one(problem: Problem, draws: Draws) -> jax.Array:
+    def one(problem: Problem, draws: Draws) -> Float[jax.Array, "classes features"]:
         log_weights = weights_of(problem, draws)
         return mean_natural(problem.prior.family, draws, log_weights, problem.origin)
 

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.shapes import Shaped
 from bayescal.data.checks import Batch
-
-__all__ = ["BatchLayout", "Index"]
 
 #: A data set by number, a prior of a grid by name, or both.
 Index = int | str | tuple[str, int]
@@ -34,7 +33,9 @@ class BatchLayout(NamedTuple):
         """Lengths of the leading axes."""
         return tuple(self.dims.values())
 
-    def spread(self, rows: np.ndarray) -> np.ndarray:
+    def spread(
+        self, rows: Shaped[np.ndarray, " sets *entries"]
+    ) -> Shaped[np.ndarray, " pairs *entries"]:
         """Repeat the rows of all data sets for every prior."""
         if self.names is None:
             return rows
@@ -45,7 +46,9 @@ class BatchLayout(NamedTuple):
         x, y, mask, _ = self.given
         return Batch(self.spread(x), self.spread(y), self.spread(mask), not self.dims)
 
-    def shaped(self, rows: np.ndarray) -> np.ndarray:
+    def shaped(
+        self, rows: Shaped[np.ndarray, " pairs *entries"]
+    ) -> Shaped[np.ndarray, " *axes_and_entries"]:
         """Reshape entries for all pairs to the leading axes that the user sees."""
         return rows.reshape(self.shape + rows.shape[1:])
 

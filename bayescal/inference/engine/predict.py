@@ -49,7 +49,7 @@ def _log_class_probabilities(
     shared_x: bool,
     common_rows: bool,
     dtype: np.dtype,
-) -> jax.Array:
+) -> Float[jax.Array, "sets classes points"]:
     """Average unnormalized log class probabilities (batch, classes, m) over draws.
 
     ``x`` is (m, ...) if ``shared_x``, else (batch, m, ...).
@@ -78,7 +78,7 @@ def _average_part(
     common_rows: bool,
     dtype: np.dtype,
     common: Draws | None,
-) -> jax.Array:
+) -> Float[jax.Array, "sets classes points"]:
     """As `_log_class_probabilities`, for the data sets on one device."""
     family = problem.prior.family
     batch = problem.sums.shape[0]
@@ -107,7 +107,9 @@ def _average_part(
         parts = jax.lax.map(chunk, in_blocks((rows_of, log_mean), batch, rows))
         return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
 
-    def one(problem: Problem, row: jax.Array | None) -> jax.Array:
+    def one(
+        problem: Problem, row: Float[jax.Array, " points *dimensions"] | None
+    ) -> Float[jax.Array, "classes points"]:
         points = x if row is None else row
         exact = None
         if method == "predictive":
@@ -200,9 +202,9 @@ def predict_by_nodes(
     setup: Setup,
     method: str,
     problem: Problem,
-    x: jax.Array,
-    ends: jax.Array,
-    bulk: jax.Array,
+    x: Float[jax.Array, "*own points"],
+    ends: Float[jax.Array, " 2"],
+    bulk: Float[jax.Array, " 2"],
     shared_x: bool,
     intervals: int,
     dtype: np.dtype,
@@ -247,10 +249,10 @@ def predict_by_nodes(
 @partial(jax.jit, static_argnums=(0, 5, 6, 7))
 def predict_linear(
     family: Family,
-    natural: jax.Array,
+    natural: Float[jax.Array, "sets classes features"],
     x: jax.Array,
     origin: jax.Array,
-    log_class_probs: jax.Array,
+    log_class_probs: Float[jax.Array, "*sets classes"],
     shared_x: bool,
     dtype: np.dtype,
     out: np.dtype,
@@ -271,7 +273,7 @@ def predict_linear(
             points = common_x if own_x is None else own_x
             assert points is not None
 
-            def chunk(points: jax.Array) -> jax.Array:
+            def chunk(points: jax.Array) -> Float[jax.Array, "classes points"]:
                 phi = finite_features(family, points, origin, coefficients.dtype)
                 centered = coefficients - coefficients[:1]
                 return (linear(centered, phi) + log_class_probs[:, None]).astype(dtype)

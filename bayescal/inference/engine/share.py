@@ -10,6 +10,7 @@ from bayescal._core.chunks import parts_of
 from bayescal._core.hosts import gather_rows, rows_of
 from bayescal._core.lazy import jax
 from bayescal._core.padding import pad_axis
+from bayescal._core.shapes import Int
 from bayescal.inference.engine.condition import Setup, Summary, condition, keep_draws, select
 from bayescal.inference.integrators.base import Integrator, Problem
 
@@ -29,7 +30,7 @@ class Work(NamedTuple):
 
     problem: Problem
     local: Problem
-    rows: np.ndarray | None
+    rows: Int[np.ndarray, " local_sets"] | None
 
 
 def padded_batch(integrator: Integrator, count: int) -> int:

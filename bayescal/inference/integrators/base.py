@@ -11,6 +11,7 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.chunks import Out, map_batch
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float, Int
 from bayescal.inference._class_prior import ClassPrior
 from bayescal.inference.engine.averages import Draws
 from bayescal.models import Prior
@@ -45,13 +46,13 @@ class Problem(NamedTuple, Generic[State]):
     """
 
     prior: Prior
-    sums: jax.Array
+    sums: Float[jax.Array, "*sets classes features"]
     origin: jax.Array
     class_prior: ClassPrior
     state: State
     draws: Draws | None = None
-    log_weights: jax.Array | None = None
-    numbers: np.ndarray | None = None
+    log_weights: Float[jax.Array, "*sets stored"] | None = None
+    numbers: Int[np.ndarray, " sets"] | None = None
 
 
 class Integrator(abc.ABC, Generic[State]):
@@ -98,7 +99,7 @@ class Integrator(abc.ABC, Generic[State]):
         """Return the static size argument of ``realize``, given ``state``."""
         return num_samples
 
-    def sizes_per_data_set(self, state: State) -> np.ndarray | None:
+    def sizes_per_data_set(self, state: State) -> Int[np.ndarray, " sets"] | None:
         """Return the size that each data set (batch,) needs; None if one size fits all."""
         return None
 
@@ -127,7 +128,7 @@ class Integrator(abc.ABC, Generic[State]):
         self,
         function: Callable[[Prior, jax.Array], Out],
         prior: Prior,
-        sums: jax.Array,
+        sums: Float[jax.Array, "sets classes features"],
         stacked: bool,
         rows: int = 16,
     ) -> Out:
@@ -153,11 +154,13 @@ class Integrator(abc.ABC, Generic[State]):
         """Make draws in place of a rule's nodes, or return None if ``realize`` makes draws."""
         return None
 
-    def reported(self, state: State) -> tuple[np.ndarray, np.ndarray] | None:
+    def reported(
+        self, state: State
+    ) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]] | None:
         """Return the log evidence (batch,) without draws and its relative error, or None."""
         return None
 
-    def mixing(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    def mixing(self, state: State) -> tuple[Float[np.ndarray, " sets"], ...] | None:
         """Return effective sample size, R-hat and divergent steps (batch,) of chains, or None."""
         return None
 
@@ -169,11 +172,13 @@ class Integrator(abc.ABC, Generic[State]):
         """Return the exact posterior mode, or None to use the best draw."""
         return None
 
-    def log_predictive(self, problem: Problem[State], x: jax.Array) -> jax.Array | None:
+    def log_predictive(
+        self, problem: Problem[State], x: Float[jax.Array, " points *dimensions"]
+    ) -> Float[jax.Array, "classes points"] | None:
         """Return the exact log density (classes, m) of new points by class, or None."""
         return None
 
 
-def equal_base(num_samples: int) -> jax.Array:
+def equal_base(num_samples: int) -> Float[jax.Array, " draws"]:
     """Return the log base weights of draws from the prior: minus the log of their number."""
     return jnp.full(num_samples, -jnp.log(float(num_samples)))

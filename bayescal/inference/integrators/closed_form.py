@@ -9,18 +9,17 @@ import numpy as np
 
 from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.shapes import Float
 from bayescal.inference.engine.averages import Draws, log_likelihood
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.models import Prior
-
-__all__ = ["ClosedForm"]
 
 
 class State(NamedTuple):
     """A key and the log evidence for each data set."""
 
     key: jax.Array
-    log_evidence: jax.Array
+    log_evidence: Float[jax.Array, " *sets"]
 
 
 class ClosedForm(Integrator[State]):
@@ -50,7 +49,9 @@ class ClosedForm(Integrator[State]):
         log_lik = log_likelihood(prior.family, params, sums, origin)
         return Draws(params, log_prior, equal_base(num_samples) + log_evidence - log_lik)
 
-    def reported(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+    def reported(
+        self, state: State
+    ) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]]:
         log_evidence = np.asarray(state.log_evidence)
         return log_evidence, np.full_like(log_evidence, np.nan)
 
@@ -58,7 +59,9 @@ class ClosedForm(Integrator[State]):
         prior, sums, origin = problem[:3]
         return prior.closed_form.mode(prior.closed_form.update(prior.values, sums, origin), origin)
 
-    def log_predictive(self, problem: Problem, x: jax.Array) -> jax.Array:
+    def log_predictive(
+        self, problem: Problem, x: Float[jax.Array, " points *dimensions"]
+    ) -> Float[jax.Array, "classes points"]:
         prior, sums, origin = problem[:3]
         new = prior.closed_form.update(prior.values, sums, origin)
         return prior.closed_form.log_predictive(new, x - origin)
@@ -66,11 +69,15 @@ class ClosedForm(Integrator[State]):
 
 @partial(jax.jit, static_argnums=(0, 4))
 def _log_evidence(
-    integrator: ClosedForm, prior: Prior, sums: jax.Array, origin: jax.Array, stacked: bool
-) -> jax.Array:
+    integrator: ClosedForm,
+    prior: Prior,
+    sums: Float[jax.Array, "sets classes features"],
+    origin: jax.Array,
+    stacked: bool,
+) -> Float[jax.Array, " sets"]:
     """Compute the log evidence (batch,) of all data sets."""
 
-    def one(prior: Prior, sums: jax.Array) -> jax.Array:
+    def one(prior: Prior, sums: Float[jax.Array, "classes features"]) -> Float[jax.Array, ""]:
         return prior.closed_form.log_evidence(prior.values, sums, origin)
 
     return integrator.batched(one, prior, sums, stacked)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import effective_sample_size, normalize_log_weights
-from bayescal._core.shapes import Float
+from bayescal._core.shapes import Bool, Float
 from bayescal.inference.engine.averages import Draws, log_likelihood
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites, unconstrain
 from bayescal.inference.integrators.base import Integrator, Problem
@@ -19,8 +19,6 @@ from bayescal.models.prior import walk
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
-
-__all__ = ["Importance", "Proposal"]
 
 _PILOT = 4096
 _ROUNDS = 64
@@ -41,7 +39,7 @@ class Proposal(NamedTuple):
 def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> Float[jax.Array, "draws parameters"]:
     """Draw vectors (n, d) from the prior in unconstrained coordinates."""
 
-    def one(key: jax.Array) -> jax.Array:
+    def one(key: jax.Array) -> Float[jax.Array, " parameters"]:
         count = iter(range(1 << 30))
 
         def choose(name: str, d: Distribution) -> jax.Array:
@@ -93,10 +91,10 @@ def _soften(
     shifted = jnp.where(jnp.isnan(log_weights), -jnp.inf, log_weights)
     shifted = jnp.maximum(shifted - jnp.max(shifted), -1e300)
 
-    def raised(power: jax.Array) -> jax.Array:
+    def raised(power: Float[jax.Array, ""]) -> Float[jax.Array, " draws"]:
         return normalize_log_weights(power * shifted)[0]
 
-    def enough(power: jax.Array) -> jax.Array:
+    def enough(power: Float[jax.Array, ""]) -> Bool[jax.Array, ""]:
         return effective_sample_size(raised(power)) >= _PILOT / 5
 
     def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -140,13 +138,17 @@ class Importance(Integrator[Proposal]):
     ) -> Proposal:
         """Adapt the proposal to one data set."""
 
-        def log_weigh(v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def log_weigh(
+            v: Float[jax.Array, "draws parameters"],
+        ) -> tuple[Float[jax.Array, " draws"], Float[jax.Array, " draws"]]:
             params, _, log_vector = jax.vmap(partial(constrain, prior))(v)
             return log_vector, log_likelihood(prior.family, params, sums, origin)
 
         def refit(
-            v: jax.Array, log_weights: jax.Array, key: jax.Array
-        ) -> tuple[Proposal, jax.Array]:
+            v: Float[jax.Array, "draws parameters"],
+            log_weights: Float[jax.Array, " draws"],
+            key: jax.Array,
+        ) -> tuple[Proposal, Float[jax.Array, ""]]:
             softened, power = _soften(log_weights)
             weights = jnp.exp(softened)
             center = weights @ v
@@ -210,7 +212,7 @@ class Importance(Integrator[Proposal]):
 def _fit_proposals(
     integrator: Importance,
     prior: Prior,
-    sums: jax.Array,
+    sums: Float[jax.Array, "sets classes features"],
     origin: jax.Array,
     key: jax.Array,
     stacked: bool,

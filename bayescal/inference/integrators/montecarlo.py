@@ -7,8 +7,6 @@ from bayescal.inference.engine.averages import Draws
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.models.prior import draw
 
-__all__ = ["MonteCarlo"]
-
 
 class MonteCarlo(Integrator[jax.Array]):
     """Draws theta_i from the prior, weighted by p(data | theta_i).

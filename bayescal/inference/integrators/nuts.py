@@ -10,14 +10,13 @@ import numpy as np
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.nuts import run_chains
+from bayescal._core.shapes import Float, Int
 from bayescal.inference.engine.averages import Draws, log_likelihood, weigh
 from bayescal.inference.engine.diagnostics import judge_chains
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.inference.integrators.importance import Importance, Proposal
 from bayescal.models import Prior
-
-__all__ = ["Chains", "Nuts"]
 
 _REPLICATES = 32
 _WARMUP = 500
@@ -36,10 +35,10 @@ class Chains(NamedTuple):
         Those of the worst coordinate, and the number of divergent steps of all chains.
     """
 
-    vectors: jax.Array
-    ess: jax.Array
-    r_hat: jax.Array
-    divergences: jax.Array
+    vectors: Float[jax.Array, "*sets draws parameters"]
+    ess: Float[jax.Array, " *sets"]
+    r_hat: Float[jax.Array, " *sets"]
+    divergences: Int[jax.Array, " *sets"]
 
 
 class Nuts(Integrator[Chains]):
@@ -115,7 +114,7 @@ class Nuts(Integrator[Chains]):
         log_lik = log_likelihood(prior.family, params, sums, origin)
         return Draws(params, log_prior, equal_base(num_samples) - log_lik)
 
-    def mixing(self, state: Chains) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def mixing(self, state: Chains) -> tuple[Float[np.ndarray, " sets"], ...]:
         ess, r_hat, divergences = (np.asarray(values, float) for values in state[1:])
         return ess, r_hat, divergences
 
@@ -125,14 +124,19 @@ class Nuts(Integrator[Chains]):
 
 @jax.jit
 def _pilot(
-    prior: Prior, sums: jax.Array, origin: jax.Array, proposal: Proposal
-) -> tuple[jax.Array, jax.Array]:
+    prior: Prior, sums: Float[jax.Array, "classes features"], origin: jax.Array, proposal: Proposal
+) -> tuple[Float[jax.Array, "draws parameters"], Float[jax.Array, " draws"]]:
     """Draw (n, d) by importance sampling; return draws and normalized log weights (n,)."""
     vectors, draws = Importance().mixed(prior, proposal, _COMPARED)
     return vectors, weigh(prior.family, draws, sums, origin)[0]
 
 
-def _resample(v: np.ndarray, log_weights: np.ndarray, u: float, count: int) -> np.ndarray:
+def _resample(
+    v: Float[np.ndarray, "draws parameters"],
+    log_weights: Float[np.ndarray, " draws"],
+    u: float,
+    count: int,
+) -> Float[np.ndarray, "chains parameters"]:
     """Resample draws (count, d), spread evenly along the most bimodal coordinate."""
     weights = np.exp(log_weights)
     centered = v - weights @ v
@@ -145,11 +149,15 @@ def _resample(v: np.ndarray, log_weights: np.ndarray, u: float, count: int) -> n
 
 
 def _potential(
-    prior: Prior, sums: jax.Array, origin: jax.Array, center: jax.Array, factor: jax.Array
+    prior: Prior,
+    sums: Float[jax.Array, "classes features"],
+    origin: jax.Array,
+    center: Float[jax.Array, " parameters"],
+    factor: Float[jax.Array, "parameters parameters"],
 ) -> Callable[[jax.Array], jax.Array]:
     """Return the negative log posterior in coordinates where the proposal is spherical."""
 
-    def potential(z: jax.Array) -> jax.Array:
+    def potential(z: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
         params, _, log_vector = constrain(prior, center + factor @ z)
         log_lik = jnp.sum(prior.family.natural(params, origin) * sums)
         return -nan_to_minus_inf(log_vector + log_lik)

@@ -34,7 +34,7 @@ def quantile(
     and step.
     """
 
-    def density(t: jax.Array) -> jax.Array:
+    def density(t: Float[jax.Array, " *points"]) -> Float[jax.Array, " *points"]:
         with jax.numpy_dtype_promotion("standard"):
             value, log_slope = line_value(distribution, t)
             return jnp.exp(nan_to_minus_inf(log_slope + distribution.log_prob(value)))

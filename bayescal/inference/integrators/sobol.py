@@ -14,8 +14,6 @@ from bayescal.inference.integrators.quantiles import quantile
 from bayescal.models import Prior
 from bayescal.models.prior import walk
 
-__all__ = ["Sobol"]
-
 _SCRAMBLES = 16
 
 

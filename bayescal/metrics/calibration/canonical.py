@@ -91,7 +91,7 @@ def canonical_ece(
 def make_canonical(
     columns: int | None, *, bins: int = 10, distance: str = "total_variation"
 ) -> CanonicalError:
-    """Check options, and return the metric for probabilities with so many columns."""
+    """Check options, and make the metric for probabilities with this many columns."""
     check_choice(distance, "distance", ("total_variation", "euclidean"))
     return CanonicalError(check_count(bins, "bins"), distance)
 
@@ -128,11 +128,11 @@ class CanonicalError(DirectMetric):
         return lengths(sums, self.distance, np).sum(axis=0) / weights.sum(axis=0)
 
     def _cells(self, data: Predictions, xp: ModuleType) -> Int[AnyArray, " rows"]:
-        """Return the number (n,) of the cell of each case."""
-        place = equal_width_cell(data.probs, self.bins, xp, data.precision)
-        if place.ndim == 1:
-            if xp is not np and self.bins <= len(place):
-                return place
-            place = place[:, None]
-        size = {"size": len(place)} if xp is not np else {}
-        return xp.unique(place, axis=0, return_inverse=True, **size)[1].reshape(-1)
+        """Compute the number of the cell of each row."""
+        cell = equal_width_cell(data.probs, self.bins, xp, data.precision)
+        if cell.ndim == 1:
+            if xp is not np and self.bins <= len(cell):
+                return cell
+            cell = cell[:, None]
+        size = {"size": len(cell)} if xp is not np else {}
+        return xp.unique(cell, axis=0, return_inverse=True, **size)[1].reshape(-1)

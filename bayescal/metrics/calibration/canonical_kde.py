@@ -17,9 +17,9 @@ from bayescal.data.checks import check_choice, check_positive
 from bayescal.data.predictions import Classes, Inputs, Reading, as_rows
 from bayescal.metrics.kernels.distances import lengths
 
-#: Among these the likelihood chooses.
+#: Candidates, of which the likelihood chooses one.
 _BANDWIDTHS = 2.0 ** np.arange(-10, 1)
-_CASES_PER_STEP = 32
+_ROWS_PER_STEP = 32
 
 
 @ignoring_underflow
@@ -61,8 +61,8 @@ def canonical_kde_ece(
     distance : {"total_variation", "euclidean"}
         Half the sum of absolute differences, or the root of the sum of their squares.
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole weights are counts: repeated cases see each other; others
-        are shares, of which a case does not see its own.
+        Non-negative case weights. Whole weights are counts of cases, each of which is left out of
+        its own estimate; with other weights, the whole row is left out.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -92,67 +92,69 @@ def canonical_kde_ece(
     """
     check_choice(distance, "distance", ("total_variation", "euclidean"))
     checked = as_predictions(probs, y, weights, Reading(classes, inputs))
-    rows, own = as_rows(checked.probs), checked.weights
-    twice = own - 1 if checked.whole else np.zeros(len(own))
-    if len(own) == 1 and not twice.any():
+    rows, row_weights = as_rows(checked.probs), checked.weights
+    self_weights = row_weights - 1 if checked.whole else np.zeros(len(row_weights))
+    if len(row_weights) == 1 and not self_weights.any():
         raise ValueError("canonical_kde_ece must have two cases, got one")
     widths = (
         _BANDWIDTHS if bandwidth is None else np.array([check_positive(bandwidth, "bandwidth")])
     )
     with float64():
-        data = (*map(jnp.asarray, (rows, checked.y, own, twice)),)
+        data = (*map(jnp.asarray, (rows, checked.y, row_weights, self_weights)),)
         if bandwidth is None:
             likelihood = np.asarray(_log_densities(*data, jnp.asarray(widths)))
-            widths = widths[[np.argmax(own @ likelihood)]]
-        near = np.asarray(_averages(*data, jnp.asarray(widths)))
-    return float(np.average(lengths(near - rows, distance, np), weights=own))
+            widths = widths[[np.argmax(row_weights @ likelihood)]]
+        frequencies = np.asarray(_averages(*data, jnp.asarray(widths)))
+    return float(np.average(lengths(frequencies - rows, distance, np), weights=row_weights))
 
 
 @jax.jit
 def _log_densities(
     rows: Float[jax.Array, "rows classes"],
     y: Int[jax.Array, " rows"],
-    own: Float[jax.Array, " rows"],
-    twice: Float[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
+    self_weights: Float[jax.Array, " rows"],
     widths: Float[jax.Array, " candidates"],
 ) -> Float[jax.Array, "rows candidates"]:
-    """Return the log densities (n, g) of cases by the others, but for a constant."""
-    return _by_case(rows, own, twice, widths, lambda scores: jax.nn.logsumexp(scores, axis=1))
+    """Compute the log densities of rows, estimated from the others, up to a constant."""
+    return _map_rows(
+        rows, weights, self_weights, widths, lambda scores: jax.nn.logsumexp(scores, axis=1)
+    )
 
 
 @jax.jit
 def _averages(
     rows: Float[jax.Array, "rows classes"],
     y: Int[jax.Array, " rows"],
-    own: Float[jax.Array, " rows"],
-    twice: Float[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
+    self_weights: Float[jax.Array, " rows"],
     widths: Float[jax.Array, " 1"],
 ) -> Float[jax.Array, "rows classes"]:
-    """Return the shares (n, k) of outcomes near each case, of one bandwidth."""
+    """Compute the frequencies of outcomes around each row, for one bandwidth."""
 
     def average(scores: jax.Array) -> jax.Array:
         shares = jax.nn.softmax(scores[0])
         return jax.ops.segment_sum(shares, y, rows.shape[1])
 
-    return _by_case(rows, own, twice, widths, average)
+    return _map_rows(rows, weights, self_weights, widths, average)
 
 
-def _by_case(
+def _map_rows(
     rows: Float[jax.Array, "rows classes"],
-    own: Float[jax.Array, " rows"],
-    twice: Float[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
+    self_weights: Float[jax.Array, " rows"],
     widths: Float[jax.Array, " candidates"],
     function: Callable[[jax.Array], jax.Array],
 ) -> Float[jax.Array, "rows columns"]:
-    """Map the log weights (g, n) of all cases, as seen from one, to what is made of them."""
+    """Apply a function to the log weights (g, n) that kernels around each row give all rows."""
     k = rows.shape[1]
-    one = 1 / widths[:, None]
+    concentration = 1 / widths[:, None]
     bias = jax.lax.map(lambda h: -special.gammaln(rows / h + 1).sum(axis=1), widths)
-    bias += special.gammaln(one + k) + jnp.log(own)
-    remaining = jnp.log(twice) - jnp.log(own)
+    bias += special.gammaln(concentration + k) + jnp.log(weights)
+    log_left_out = jnp.log(self_weights) - jnp.log(weights)
 
-    def case(place: jax.Array) -> jax.Array:
-        products = rows @ jnp.log(jnp.maximum(rows[place], FLOOR))
-        return function((one * products + bias).at[:, place].add(remaining[place]))
+    def map_row(index: jax.Array) -> jax.Array:
+        products = rows @ jnp.log(jnp.maximum(rows[index], FLOOR))
+        return function((concentration * products + bias).at[:, index].add(log_left_out[index]))
 
-    return jax.lax.map(case, jnp.arange(rows.shape[0]), batch_size=_CASES_PER_STEP)
+    return jax.lax.map(map_row, jnp.arange(rows.shape[0]), batch_size=_ROWS_PER_STEP)

@@ -27,8 +27,6 @@ from bayescal.metrics.calibration.ece import KINDS, Kind, make_ece
 from bayescal.metrics.calibration.mass import Histogram, OrderedMetric
 from bayescal.metrics.sums import BinMetric, Group, Piece, compute
 
-__all__ = ["CUMULATIVE_KINDS", "CumulativeError", "CumulativeKind", "ecce", "make_ecce"]
-
 CumulativeKind = Literal["max", "range"]
 CUMULATIVE_KINDS = "max", "range"
 
@@ -72,7 +70,7 @@ def ecce(
     events : str, optional
         What p and y are: a ``kind`` of :func:`ece`. By default "binary" for two classes and
         "confidence" for more. "classwise" is the mean over classes; "top_label" is the sum
-        over predicted classes, each of which has a sum C of its own.
+        over predicted classes, each with a separate sum C.
     k : int, optional
         Number of ranks for the events that begin with "top_k"; by default 5, or all if fewer.
     weights : array of shape (n,), optional
@@ -131,13 +129,13 @@ def make_ecce(
 
 @dataclass(frozen=True)
 class CumulativeError(OrderedMetric):
-    """The greatest cumulative difference; ``events`` says of which predictions and outcomes."""
+    """The greatest cumulative difference, of the predictions and outcomes of ``events``."""
 
     events: BinMetric
     kind: str
-    #: How the errors of groups are added: by shares of rows ("mean"), or as :func:`multilabel_ece`.
+    #: How the errors of groups are added: weighted by rows ("mean"), or as :func:`multilabel_ece`.
     average: str = "mean"
-    #: What a histogram has a multiple of as cells.
+    #: The number of cells of a histogram is a multiple of this.
     bins = 64
 
     @property
@@ -174,8 +172,8 @@ class CumulativeError(OrderedMetric):
         # Split row numbers instead of weights.
         numbered = data._replace(weights=np.arange(len(data.y)))
         groups = (group for group in self.split(numbered, np) if len(group[0]))
-        found = [excursions_of_many(p, observed, weights[rows]) for p, observed, rows in groups]
-        return self.combine(np.stack(found, axis=1))
+        parts = [excursions_of_many(p, observed, weights[rows]) for p, observed, rows in groups]
+        return self.combine(np.stack(parts, axis=1))
 
     def finish(self, sums: Array, ratio: AnyArray, xp: ModuleType) -> Array:
         mass, predicted, happened = sums.reshape(3, self.groups, -1)
@@ -210,7 +208,7 @@ class CumulativeHistogram(Histogram):
         return self.metric.finish(sums, None, xp)
 
     def bound(self, sums: Float[np.ndarray, "3 cells"]) -> float:
-        """Bound by how much the cumulative difference may go farther within cells."""
+        """Bound how far the cumulative difference may go within cells."""
         mass, predicted, happened = by_group = sums.reshape(3, self.metric.groups, -1)
         after = np.cumsum(happened - predicted, axis=1)
         before = np.concatenate([np.zeros((len(after), 1)), after[:, :-1]], axis=1)

@@ -50,14 +50,14 @@ def debiased_ece(
     .. math:: \sum_b \frac{n_b}{n} \big( 2 |\bar p_b - \bar y_b| - E |\bar p_b - N_b| \big),
         \qquad N_b \sim N\big(\bar y_b, \bar y_b (1 - \bar y_b) / n_b\big)
 
-    where the expectation is the mean of a folded normal distribution. What p and y are is said at
-    :func:`ece`; of several classes or ranks the sum is the mean over them.
+    where the expectation is the mean of a folded normal distribution. :func:`ece` defines p
+    and y; with several classes or ranks, the sum is the mean over them.
 
     The correction needs the number of independent cases in a bin, so bins of equal mass differ
     from those of :func:`ece`: equal predictions stay in one bin, whose border moves to their nearer
-    end, and there are at most n / 2 bins. A bin that holds a single case all the same has no
-    variance of its own; :math:`\bar p_b (1 - \bar p_b)`, which is right if predictions are
-    calibrated, takes its place.
+    end, and there are at most n / 2 bins. The variance of a bin with a single case cannot be
+    estimated; :math:`\bar p_b (1 - \bar p_b)`, which is right if predictions are calibrated,
+    replaces it.
 
     Parameters
     ----------
@@ -116,11 +116,11 @@ def debiased_ece(
 def make_debiased(
     columns: int | None, *, binning: str = "equal_mass", norm: float = 2, **options: Any
 ) -> DebiasedError | DebiasedMassError:
-    """Check options, and return the metric for probabilities with so many columns."""
+    """Check options, and make the metric for probabilities with this many columns."""
     check_choice(norm, "norm", (2, 1))
-    made = make_ece(columns, binning=binning, norm=norm, **options)
-    cls = DebiasedError if isinstance(made, BinnedError) else DebiasedMassError
-    return cls(made.bins, made.kind, made.ranks, made.parts, made.labels, int(norm))
+    metric = make_ece(columns, binning=binning, norm=norm, **options)
+    cls = DebiasedError if isinstance(metric, BinnedError) else DebiasedMassError
+    return cls(metric.bins, metric.kind, metric.ranks, metric.parts, metric.labels, int(norm))
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ class DebiasedError(BinnedError):
     rows = 5
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
-        found = super().pieces(data, xp)
-        return *found, *size_pieces(found[0].cell, data.weights)
+        pieces = super().pieces(data, xp)
+        return *pieces, *size_pieces(pieces[0].cell, data.weights)
 
     def value(self, sums: Float[Array, "5 cells"], xp: ModuleType) -> Float[Array, ""]:
         size = sizes(sums[0], sums[3], sums[4, 0], xp)
@@ -141,7 +141,7 @@ class DebiasedError(BinnedError):
 
 @dataclass(frozen=True)
 class DebiasedMassError(EqualMassError):
-    """The debiased error over bins of equal mass, of which each holds two cases if that can be."""
+    """The debiased error over bins of equal mass, each with at least two cases if possible."""
 
     signed: bool = False
     least_cases = 2
@@ -157,31 +157,36 @@ def debiased_error(
     signed: bool,
     xp: ModuleType,
 ) -> Float[Array, ""]:
-    """Return the debiased error over bins; ``size`` is the number of cases in each.
+    """Compute the debiased error over bins; ``size`` is the number of cases in each.
 
-    With norm 2 the variance of the mean outcome is taken off each squared gap, of which the mean
-    itself is returned if ``signed``; with norm 1 twice the mean gap less its mean if outcomes were
-    normal around what was observed. A single case has the variance that its prediction implies.
+    With norm 2, the variance of the mean outcome is subtracted from each squared gap; their mean is
+    returned without the root if ``signed``. With norm 1, the error is twice the mean gap minus the
+    gap expected if outcomes were normal around the observed frequency. The variance of a single
+    case is that implied by its prediction.
     """
     mass = sums[0]
-    safe = xp.where(mass > 0, mass, 1)
-    predicted, observed = (xp.clip(own / safe, 0, 1) for own in (sums[1], sums[2]))
-    gap = sums[1] / safe - sums[2] / safe
-    share = mass / mass.sum()
-    several = size > 1 + SLACK
-    alone = predicted * (1 - predicted)
-    variance = observed * (1 - observed)
+    divisor = xp.where(mass > 0, mass, 1)
+    predicted, observed = (xp.clip(row / divisor, 0, 1) for row in (sums[1], sums[2]))
+    gap = sums[1] / divisor - sums[2] / divisor
+    proportions = mass / mass.sum()
+    repeated = size > 1 + SLACK
+    predicted_variance = predicted * (1 - predicted)
+    observed_variance = observed * (1 - observed)
     if norm == 2:
-        spread = xp.where(several, variance / xp.where(several, size - 1, 1), alone)
-        mean = (share * (gap**2 - spread)).sum()
+        variance = xp.where(
+            repeated, observed_variance / xp.where(repeated, size - 1, 1), predicted_variance
+        )
+        mean = (proportions * (gap**2 - variance)).sum()
         if signed:
             return mean
         return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
-    spread = xp.where(several, variance / xp.where(several, size, 1), alone)
-    deviation = xp.sqrt(xp.where(spread > 0, spread, 1))
+    variance = xp.where(
+        repeated, observed_variance / xp.where(repeated, size, 1), predicted_variance
+    )
+    deviation = xp.sqrt(xp.where(variance > 0, variance, 1))
     z = xp.abs(gap) / deviation
     erf = np.vectorize(math.erf, otypes=[float]) if xp is np else special.erf
     inside = erf(z / math.sqrt(2))
     folded = deviation * (math.sqrt(2 / math.pi) * xp.exp(-(z**2) / 2) + z * inside)
-    corrected = 2 * xp.abs(gap) - xp.where(spread > 0, folded, xp.abs(gap))
-    return xp.maximum((share * corrected).sum(), 0)
+    corrected = 2 * xp.abs(gap) - xp.where(variance > 0, folded, xp.abs(gap))
+    return xp.maximum((proportions * corrected).sum(), 0)

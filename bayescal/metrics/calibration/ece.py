@@ -240,11 +240,11 @@ def make_ece(
     norm, bins = check_norm(norm), check_count(bins, "bins")
     check_choice(binning, "binning", BINNINGS)
     kind, ranks = resolve_kind(kind, k, columns)
-    parts, labels = (columns or 2 if kind == "classwise" else ranks), 1
+    num_parts, num_labels = (columns or 2 if kind == "classwise" else ranks), 1
     if kind in _BY_LABEL:
-        labels = columns or 2
+        num_labels = columns or 2
     cls = BinnedError if binning == "equal_width" else EqualMassError
-    return cls(bins, kind, ranks, parts, labels, norm)
+    return cls(bins, kind, ranks, num_parts, num_labels, norm)
 
 
 @dataclass(frozen=True)
@@ -267,14 +267,14 @@ class _Binned(BinMetric):
         single = events.predicted.ndim == 1
         for j in range(1 if single else events.predicted.shape[1]):
             predicted = events.predicted if single else events.predicted[:, j]
-            happened = events.happened if single else events.happened & (events.which == j)
+            happened = events.happened if single else events.happened & (events.part == j)
             observed = happened.astype(predicted.dtype)
             if events.label is None:
                 yield predicted, observed, data.weights
                 continue
             label = events.label if single else events.label[:, j]
-            for one in range(self.labels):
-                rows = label == one
+            for code in range(self.labels):
+                rows = label == code
                 if xp is np:
                     yield predicted[rows], observed[rows], data.weights[rows]
                 else:
@@ -290,7 +290,7 @@ class _Binned(BinMetric):
         hit = cell
         if cell.ndim == 2:
             cell = cell + bins * self.labels * xp.arange(cell.shape[1]).astype(cell.dtype)
-            hit = of_class(cell, events.which, xp)
+            hit = of_class(cell, events.part, xp)
         happened = events.happened if xp is np else events.happened.astype(events.predicted.dtype)
         return Piece(cell, None), Piece(cell, events.predicted), Piece(hit, happened)
 
@@ -319,7 +319,7 @@ class CutError(EqualMassError):
 
 
 class Events(NamedTuple):
-    """Events whose calibration is measured, in parts of which at most one happens in each row.
+    """Events whose calibration is measured, in parts; at most one part happens in each row.
 
     Parts are the classes, or the ranks of the predicted probabilities; "binary" and "confidence"
     have one. Events of different parts, or of different labels, never share a bin.
@@ -327,12 +327,12 @@ class Events(NamedTuple):
 
     #: Probabilities of the events, (n,) or (n, parts).
     predicted: AnyArray
-    #: Predicted class of each event, for kinds that bin each predicted class by itself.
+    #: Predicted class of each event, for kinds with separate bins for each predicted class.
     label: Array | None
     #: Whether one of the events of a row happened, (n,).
     happened: Array
-    #: Part in which it did, (n,); any if none did.
-    which: Array
+    #: The part that happened, (n,); arbitrary if none did.
+    part: Array
 
 
 def resolve_kind(

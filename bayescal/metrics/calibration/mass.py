@@ -68,8 +68,8 @@ class MassMetric(OrderedMetric):
         return self.finish(*self.sums(data, xp), xp)
 
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
-        found = mass_sums_of_blocks(self.split, self.groups, self.bins, data, self.least)
-        return float(self.finish(*found, np))
+        sums = mass_sums_of_blocks(self.split, self.groups, self.bins, data, self.least)
+        return float(self.finish(*sums, np))
 
     def compute_many(
         self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
@@ -82,8 +82,8 @@ class MassMetric(OrderedMetric):
         if not data.whole:
             ratios = weights.sum(axis=0) / (data.weights**2 @ factors)
         least = self.least(ratios)
-        found = [mass_sums_many(*group, weights, self.bins, data.whole, least) for group in groups]
-        sums = np.concatenate(found, axis=2)
+        parts = [mass_sums_many(*group, weights, self.bins, data.whole, least) for group in groups]
+        sums = np.concatenate(parts, axis=2)
         return np.array([self.finish(s, r, np) for s, r in zip(sums, ratios, strict=True)])
 
 
@@ -113,13 +113,13 @@ class Histogram(SumMetric, ABC):
         return self.metric.range
 
     @property
-    def each(self) -> int:
+    def cells_per_group(self) -> int:
         """Number of cells of each group."""
         return self.width_cells if self.borders is None else len(self.borders) + 1
 
     @property
     def cells(self) -> int:
-        return self.metric.groups * self.each
+        return self.metric.groups * self.cells_per_group
 
     def width(self, columns: int) -> int:
         return 2 * columns
@@ -151,16 +151,16 @@ class MassHistogram(Histogram):
 
     def value(self, sums: Float[Array, "6 cells"], xp: ModuleType) -> Float[Array, ""]:
         groups, bins = self.metric.groups, self.metric.bins
-        by_group = sums[:3].reshape(3, groups, self.each)
+        by_group = sums[:3].reshape(3, groups, self.cells_per_group)
         whole = sums[4, 0] == 0
         ratio = xp.where(whole, 1, sums[5, 0] / sums[3, 0])
         least = self.metric.least(ratio)
-        found = [cut_cells(by_group[:, g], bins, whole, xp, least) for g in range(groups)]
-        return self.metric.finish(xp.concatenate(found, axis=1), ratio, xp)
+        parts = [cut_cells(by_group[:, g], bins, whole, xp, least) for g in range(groups)]
+        return self.metric.finish(xp.concatenate(parts, axis=1), ratio, xp)
 
     def bound(self, sums: Float[np.ndarray, "6 cells"]) -> float:
         """Bound the error of a mean gap by the proportion of rows in cells with borders."""
         groups, bins = self.metric.groups, self.metric.bins
-        by_group = sums[0].reshape(groups, self.each)
+        by_group = sums[0].reshape(groups, self.cells_per_group)
         whole = bool(sums[4, 0] == 0)
         return sum(shift_bound(mass, bins, whole) for mass in by_group) / float(sums[0].sum())

@@ -124,22 +124,22 @@ def multicalibration_error(
     """
     checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
-    _ = checked.probs  # of Blocks there are none
-    members, named = check_groups(groups, np.shape(probs)[0])
-    names: list[object] = named or [*range(members.shape[1])]
+    _ = checked.probs  # raises for Blocks
+    members, labels = check_groups(groups, np.shape(probs)[0])
+    names: list[object] = labels or [*range(members.shape[1])]
     if weights is not None:
         members = members[as_numpy(weights, "weights") > 0]
     if not members.any():
         raise ValueError("groups must hold a case of positive weight, got none in any group")
     shares, within = np.zeros(len(names)), np.full(len(names), np.nan)
     total = checked.weights.sum()
-    for place, rows in enumerate(members.T):
+    for index, rows in enumerate(members.T):
         if rows.any():
-            own = checked._replace(
+            group = checked._replace(
                 probs=checked.probs[rows], y=checked.y[rows], weights=checked.weights[rows]
             )
-            shares[place] = own.weights.sum() / total
-            within[place] = compute(metric, own)
+            shares[index] = group.weights.sum() / total
+            within[index] = compute(metric, group)
     power = 0.0 if math.isinf(norm) else 1 / norm
     errors = np.where(shares > 0, shares**power * np.nan_to_num(within), 0.0)
     worst = int(np.argmax(errors))

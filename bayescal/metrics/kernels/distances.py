@@ -1,4 +1,4 @@
-"""Outcomes less probabilities, their lengths, and distances of all pairs of probabilities."""
+"""Residuals (outcomes minus probabilities), their lengths, and distances of all pairs of rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from bayescal.data.predictions import Predictions, as_rows
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Array)
-#: Pairs of a block: what the processor's cache holds.
+#: Pairs of a block, which fit into the processor's cache.
 _BLOCK = 1 << 17
-#: Up to so many cases the distances of all pairs are sorted at once.
-_FEW = 1000
+#: Rows up to which the distances of all pairs are sorted at once.
+_MAX_SORTED_ROWS = 1000
 _CELLS = 1 << 16
 
 
 def residuals(data: Predictions, xp: ModuleType = np) -> Float[AnyArray, "rows classes"]:
-    """Return outcomes less probabilities."""
+    """Compute outcomes minus probabilities."""
     probs = as_rows(data.probs, xp)
     return (data.y[:, None] == xp.arange(probs.shape[1])).astype(probs.dtype) - probs
 
@@ -32,7 +32,7 @@ def residuals(data: Predictions, xp: ModuleType = np) -> Float[AnyArray, "rows c
 def lengths(
     difference: Float[A, "*pairs classes"], distance: str, xp: ModuleType
 ) -> Float[A, " *pairs"]:
-    """Return the lengths of differences."""
+    """Compute the lengths of differences."""
     if distance == "total_variation":
         return xp.abs(difference).sum(axis=-1) / 2
     squares = (difference**2).sum(axis=-1)
@@ -45,10 +45,10 @@ def over_pairs(
     function: Callable[[int, int, Float[np.ndarray, "block later"]], T],
     pairs: int | None = None,
 ) -> Iterator[T]:
-    """Yield what a function makes of some cases' distances from them and all later ones.
+    """Apply a function to blocks of the distances of all pairs of rows, in several threads.
 
-    It is called with the first case, that after the last, and distances (last - first, n - first);
-    in several threads.
+    Its arguments are the first row of a block, the row after its last, and the distances
+    (last - first, n - first) of the block's rows to themselves and all later rows.
     """
     from scipy.spatial.distance import cdist
 
@@ -57,25 +57,25 @@ def over_pairs(
     while ends[-1] < n:
         ends.append(min(n, ends[-1] + max(pairs // (n - ends[-1]), 1)))
 
-    def one(first: int, last: int) -> T:
+    def apply(first: int, last: int) -> T:
         gaps = cdist(probs[first:last], probs[first:], name)
         if distance == "total_variation":
             gaps /= 2
         return function(first, last, gaps)
 
-    with single_threaded_blas(), threads() as each:
-        yield from each(one, ends[:-1], ends[1:])
+    with single_threaded_blas(), threads() as map_fn:
+        yield from map_fn(apply, ends[:-1], ends[1:])
 
 
 def median_distance(
     probs: Float[np.ndarray, "rows classes"], weights: Float[np.ndarray, " rows"], distance: str
 ) -> float:
-    """Return the weighted median distance of all ordered pairs, or their mean if that is zero.
+    """Compute the weighted median distance of all ordered pairs, or their mean if it is zero.
 
-    Of many pairs histograms are made, the second within the cell of the first with the median:
-    so its error is below 1e-9, and no distance is kept.
+    With many pairs, a histogram finds the cell of the median, and a second one divides this cell.
+    The error is below 1e-9, and no distances are kept.
     """
-    if len(probs) <= _FEW:
+    if len(probs) <= _MAX_SORTED_ROWS:
         median = _small_median(probs, weights, distance)
     else:
         low, high = 0.0, 1.0 if distance == "total_variation" else np.sqrt(2)
@@ -91,8 +91,10 @@ def median_distance(
         return float(median)
 
     def add(first: int, last: int, gaps: Float[np.ndarray, "block later"]) -> float:
-        own = weights[first:last]
-        return float(own @ (2 * gaps @ weights[first:] - gaps[:, : last - first] @ own))
+        row_weights = weights[first:last]
+        return float(
+            row_weights @ (2 * gaps @ weights[first:] - gaps[:, : last - first] @ row_weights)
+        )
 
     mean = sum(over_pairs(probs, distance, add)) / weights.sum() ** 2
     return float(mean) if mean > 0 else 1.0
@@ -101,13 +103,13 @@ def median_distance(
 def _small_median(
     probs: Float[np.ndarray, "rows classes"], weights: Float[np.ndarray, " rows"], distance: str
 ) -> float:
-    def one(
+    def flatten(
         first: int, last: int, gaps: Float[np.ndarray, "block later"]
     ) -> tuple[Float[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]:
         return gaps.ravel(), _pair_weights(weights, first, last).ravel()
 
-    found, mass = zip(*over_pairs(probs, distance, one), strict=True)
-    gaps, masses = np.concatenate(found), np.concatenate(mass)
+    gap_blocks, weight_blocks = zip(*over_pairs(probs, distance, flatten), strict=True)
+    gaps, masses = np.concatenate(gap_blocks), np.concatenate(weight_blocks)
     order = np.argsort(gaps)
     cumulative = np.cumsum(masses[order])
     half = cumulative[-1] / 2
@@ -125,24 +127,24 @@ def _histogram(
     low: float,
     high: float,
 ) -> Float[np.ndarray, " cells"]:
-    """Return the weight of ordered pairs whose distance lies in each cell of [low, high]."""
+    """Sum the weights of ordered pairs by cells of their distance in [low, high]."""
     scale = _CELLS / (high - low)
     unit = weights[0] ** 2 if (weights == weights[0]).all() else None
 
-    def one(
+    def count(
         first: int, last: int, gaps: Float[np.ndarray, "block later"]
     ) -> Float[np.ndarray, " cells"]:
         gaps -= low
         gaps *= scale
         np.clip(gaps, -1, _CELLS, out=gaps)
-        place = np.floor(gaps, out=gaps).astype(np.intp) + 1
+        cell = np.floor(gaps, out=gaps).astype(np.intp) + 1
         if unit is None:
             mass = _pair_weights(weights, first, last).ravel()
-            return np.bincount(place.ravel(), mass, minlength=_CELLS + 2)
-        again = np.bincount(place[:, : last - first].ravel(), minlength=_CELLS + 2)
-        return unit * (2 * np.bincount(place.ravel(), minlength=_CELLS + 2) - again)
+            return np.bincount(cell.ravel(), mass, minlength=_CELLS + 2)
+        within = np.bincount(cell[:, : last - first].ravel(), minlength=_CELLS + 2)
+        return unit * (2 * np.bincount(cell.ravel(), minlength=_CELLS + 2) - within)
 
-    counts = sum(over_pairs(probs, distance, one, 4 * _BLOCK), np.zeros(_CELLS + 2))
+    counts = sum(over_pairs(probs, distance, count, 4 * _BLOCK), np.zeros(_CELLS + 2))
     if high - low >= 1:
         # Rounding may take a distance past the ends of the whole range.
         counts[1] += counts[0]
@@ -153,7 +155,7 @@ def _histogram(
 def _pair_weights(
     weights: Float[np.ndarray, " rows"], first: int, last: int
 ) -> Float[np.ndarray, "block later"]:
-    """Return what pairs weigh in both orders, or in one where both are among the first."""
-    found = 2 * np.outer(weights[first:last], weights[first:])
-    found[:, : last - first] /= 2
-    return found
+    """Compute weights of pairs: in both orders, or in one if both rows are in the block."""
+    products = 2 * np.outer(weights[first:last], weights[first:])
+    products[:, : last - first] /= 2
+    return products

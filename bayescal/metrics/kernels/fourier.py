@@ -1,8 +1,8 @@
-"""Cases on a fine grid, smoothed by Fourier transforms.
+"""Rows on a fine grid, smoothed by Fourier transforms.
 
-Cases are split between the two nodes of the grid beside them, in proportion: so what is smoothed
-are sums over cases. Kernels are reflected at 0 and 1 again and again, so that none of their mass is
-lost; on an interval that is continued evenly and periodically, that multiplies Fourier coefficients
+Each row is divided between the two neighboring nodes of the grid in proportion, so that sums over
+rows are smoothed. Kernels are reflected at 0 and 1, so that none of their mass is lost. On an
+interval that is continued as an even, periodic function, this multiplies the Fourier coefficients
 by the kernel's characteristic function.
 """
 
@@ -25,18 +25,18 @@ GRID = 1 << 14
 def split_nodes(
     predicted: Float[A, " rows"], xp: ModuleType
 ) -> tuple[Int[A, "rows 2"], Float[A, "rows 2"]]:
-    """Return the two nodes beside each prediction, and the share of it at each."""
-    place = predicted * GRID
+    """Find the two nodes beside each prediction, and the weight of each node."""
+    position = predicted * GRID
     integer = np.intp if xp is np else jnp.int32
-    lower = xp.clip(place.astype(integer), 0, GRID - 1)
-    upper = place - lower.astype(place.dtype)
+    lower = xp.clip(position.astype(integer), 0, GRID - 1)
+    upper = position - lower.astype(position.dtype)
     return xp.stack([lower, lower + 1], axis=1), xp.stack([1 - upper, upper], axis=1)
 
 
 def transform(rows: Float[Array, "*rows nodes"], xp: ModuleType) -> Float[AnyArray, "*rows nodes"]:
-    """Return the real Fourier coefficients of what stands at nodes, continued evenly.
+    """Compute the real Fourier coefficients of values at nodes, continued as an even function.
 
-    With jax.numpy ``rows`` is a single one.
+    With jax.numpy, ``rows`` is a single row.
     """
     if xp is np:
         from scipy.fft import dct
@@ -50,7 +50,7 @@ def transform(rows: Float[Array, "*rows nodes"], xp: ModuleType) -> Float[AnyArr
 
 
 def smooth(spectra: Float[Array, "*rows nodes"], xp: ModuleType) -> Float[AnyArray, "*rows nodes"]:
-    """Return densities from Fourier coefficients."""
+    """Compute densities from Fourier coefficients."""
     if xp is np:
         from scipy.fft import dct
 
@@ -59,12 +59,12 @@ def smooth(spectra: Float[Array, "*rows nodes"], xp: ModuleType) -> Float[AnyArr
 
 
 def integral(values: Float[Array, "*rows nodes"], xp: ModuleType) -> Float[AnyArray, "*rows"]:
-    """Return the integral over [0, 1] by the trapezoidal rule."""
+    """Integrate over [0, 1] by the trapezoidal rule."""
     ends = values[..., 0] + values[..., -1]
     return (values.sum(axis=-1) - ends / 2) / (values.shape[-1] - 1)
 
 
 def gaussian(width: Float[Array, ""] | float, xp: ModuleType) -> Float[AnyArray, " nodes"]:
-    """Return the characteristic function of a Gaussian at multiples of pi."""
+    """Compute the characteristic function of a Gaussian at multiples of pi."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     return xp.exp(-((frequency * width) ** 2) / 2)

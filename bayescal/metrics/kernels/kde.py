@@ -26,10 +26,10 @@ from bayescal.metrics.kernels.fourier import (
 )
 from bayescal.metrics.sums import Piece, SumMetric, compute, size_pieces, sizes
 
-#: The least standard deviation of a kernel, in cells.
-_NARROWEST = 4
-#: For replicates: beyond this the triweight kernel's characteristic function is below 1e-11.
-_HIGHEST = 700.0
+#: Minimum standard deviation of a kernel, in cells.
+_MIN_WIDTH = 4
+#: For replicates: above this, the triweight kernel's characteristic function is below 1e-11.
+_MAX_FREQUENCY = 700.0
 
 
 @ignoring_underflow
@@ -116,7 +116,7 @@ def make_kde(
     bandwidth: float | None = None,
     norm: float = 1,
 ) -> DensityError:
-    """Check options, and return the metric for probabilities with so many columns."""
+    """Check options, and make the metric for probabilities with this many columns."""
     kind, _ = resolve_kind(kind, None, columns, SINGLE)
     check_choice(kernel, "kernel", ("triweight", "gaussian"))
     check_choice(norm, "norm", (1, 2))
@@ -162,27 +162,27 @@ class DensityError(SumMetric):
     def calibrated(
         self, sums: Float[np.ndarray, "*sets 7 nodes"]
     ) -> Float[np.ndarray, "*sets 7 nodes"]:
-        found = sums.copy()
-        found[..., 1, :] = sums[..., 0, :] * np.arange(GRID + 1) / GRID
-        return found
+        result = sums.copy()
+        result[..., 1, :] = sums[..., 0, :] * np.arange(GRID + 1) / GRID
+        return result
 
     def values(self, sums: Float[np.ndarray, "sets 7 nodes"]) -> Float[np.ndarray, " sets"]:
-        factors = np.stack([self._factors(each, np, _HIGHEST) for each in sums[:, 2:, 0]])
+        factors = np.stack([self._factors(totals, np, _MAX_FREQUENCY) for totals in sums[:, 2:, 0]])
         return self._norm(np.moveaxis(sums, 1, 0), factors, np)
 
     def _factors(
         self, totals: Float[Array, " 5"], xp: ModuleType, highest: float = np.inf
     ) -> Float[AnyArray, " nodes"]:
-        """Return the kernel's characteristic function for sums over all cases.
+        """Compute the kernel's characteristic function from sums over all rows.
 
-        Frequencies of more than ``highest`` standard deviations are left at zero.
+        It is set to zero above ``highest`` standard deviations.
         """
         mass, first, second, squares, fractions = totals
         width = self.bandwidth
         if width is None:
             variance = xp.maximum(second / mass - (first / mass) ** 2, 0)
             width = 1.06 * xp.sqrt(variance) * sizes(mass, squares, fractions, xp) ** -0.2
-        width = xp.maximum(width, _NARROWEST / GRID)
+        width = xp.maximum(width, _MIN_WIDTH / GRID)
         if self.kernel == "gaussian":
             return gaussian(width, xp)
         return _triweight(width, xp, highest)
@@ -193,7 +193,7 @@ class DensityError(SumMetric):
         factors: Float[Array, "*sets nodes"],
         xp: ModuleType,
     ) -> Float[AnyArray, " *sets"]:
-        """Return the error for sums and factors of frequencies."""
+        """Compute the error from sums and factors of frequencies."""
         mass = sums[2, ..., :1]
         density, happened = (
             xp.maximum(smooth(transform(row / mass, xp) * factors, xp), 0) for row in sums[:2]
@@ -209,20 +209,26 @@ class DensityError(SumMetric):
 def _triweight(
     width: Float[Array, ""], xp: ModuleType, highest: float
 ) -> Float[AnyArray, " nodes"]:
-    """Return that of a triweight kernel, 105 j_3(s) / s**3 with a spherical Bessel function."""
+    """Compute the triweight kernel's characteristic function, 105 j_3(s) / s**3 (Bessel)."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     s = 3 * width * frequency
     if xp is np:
-        near, end = (int(place) for place in np.searchsorted(s, (1, 3 * highest)))
-        parts = _triweight_near(s[:near]), _triweight_far(s[near:end], np), np.zeros(len(s) - end)
+        start, end = (int(index) for index in np.searchsorted(s, (1, 3 * highest)))
+        parts = (
+            _triweight_series(s[:start]),
+            _triweight_bessel(s[start:end], np),
+            np.zeros(len(s) - end),
+        )
         return np.concatenate(parts)
-    near = s < 1
+    small = s < 1
     return xp.where(
-        near, _triweight_near(xp.where(near, s, 0)), _triweight_far(xp.where(near, 1, s), xp)
+        small,
+        _triweight_series(xp.where(small, s, 0)),
+        _triweight_bessel(xp.where(small, 1, s), xp),
     )
 
 
-def _triweight_near(s: Float[Array, " nodes"]) -> Float[Array, " nodes"]:
+def _triweight_series(s: Float[Array, " nodes"]) -> Float[Array, " nodes"]:
     series, term = s**0, s**0
     for m in range(1, 10):
         term = term * (-(s**2)) / (2 * m * (2 * m + 7))
@@ -230,7 +236,7 @@ def _triweight_near(s: Float[Array, " nodes"]) -> Float[Array, " nodes"]:
     return series
 
 
-def _triweight_far(s: Float[Array, " nodes"], xp: ModuleType) -> Float[Array, " nodes"]:
+def _triweight_bessel(s: Float[Array, " nodes"], xp: ModuleType) -> Float[Array, " nodes"]:
     inverse = 1 / s
     square = inverse**2
     bessel = (15 * square - 6) * inverse * xp.sin(s) - (15 * square - 1) * xp.cos(s)

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.shapes import Float, Shaped
@@ -20,7 +20,7 @@ from bayescal.metrics.sums import DirectMetric, compute
 
 A = TypeVar("A", bound=Array)
 #: Pairs of a block that is multiplied by many columns.
-_TALL = 1 << 21
+_WIDE_BLOCK = 1 << 21
 
 
 @ignoring_underflow
@@ -117,7 +117,7 @@ def make_skce(
     distance: str = "total_variation",
     bandwidth: float | str = "median",
 ) -> KernelError:
-    """Check options, and return the metric with the bandwidth for these predictions."""
+    """Check options, and make the metric with the bandwidth for these predictions."""
     check_choice(estimator, "estimator", ("unbiased", "linear", "biased"))
     check_choice(kernel, "kernel", ("exponential", "gaussian"))
     check_choice(distance, "distance", ("total_variation", "euclidean"))
@@ -143,31 +143,31 @@ class KernelError(DirectMetric):
         return 0.0 if self.estimator == "biased" else -2.0, 2.0
 
     def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
-        weights, residual = data.weights, residuals(data, xp)
+        weights = data.weights
         if self.estimator == "linear":
             n = len(weights) // 2 * 2
             pairs = weights[0:n:2] * weights[1:n:2]
             return (pairs * self.pairs(data, xp)).sum() / _positive(pairs.sum(), xp)
         if xp is np:
-            every = self.quadratic_forms(data, weights[:, None])[0]
+            all_pairs = self.quadratic_forms(data, weights[:, None])[0]
         else:
-            probs, weighted = as_rows(data.probs, jnp), residual * weights[:, None]
+            probs, weighted = as_rows(data.probs, jnp), residuals(data, jnp) * weights[:, None]
 
-            def one(
+            def sum_over_row(
                 row: tuple[Float[jax.Array, " classes"], Float[jax.Array, " classes"]],
             ) -> Float[jax.Array, ""]:
-                point, own = row
-                near = self.similarity(lengths(point - probs, self.distance, jnp), jnp)
-                return near @ (weighted @ own)
+                point, weighted_residual = row
+                similarity = self.similarity(lengths(point - probs, self.distance, jnp), jnp)
+                return similarity @ (weighted @ weighted_residual)
 
-            every = jax.lax.map(one, (probs, weighted), batch_size=16).sum()
+            all_pairs = jax.lax.map(sum_over_row, (probs, weighted), batch_size=16).sum()
         total = weights.sum()
         if self.estimator == "biased":
-            return every / total**2
+            return all_pairs / total**2
         whole = (weights == xp.floor(weights)).all()
-        same = xp.where(whole, weights, weights**2)
-        own = (residual**2).sum(axis=1)
-        return _of_pairs(every - same @ own, total**2, same.sum(), xp)
+        diagonal_weights = xp.where(whole, weights, weights**2)
+        all_pairs -= diagonal_weights @ self.diagonal(data, xp)
+        return _of_pairs(all_pairs, total**2, diagonal_weights.sum(), xp)
 
     def compute_many(
         self, data: Predictions, factors: Shaped[np.ndarray, "rows sets"]
@@ -175,56 +175,66 @@ class KernelError(DirectMetric):
         if self.estimator == "linear":
             return super().compute_many(data, factors)
         weights = factors * data.weights[:, None]
-        every = self.quadratic_forms(data, weights)
+        all_pairs = self.quadratic_forms(data, weights)
         total = weights.sum(axis=0)
         if self.estimator == "biased":
-            return every / total**2
-        same = factors * (data.weights[:, None] if data.whole else data.weights[:, None] ** 2)
-        return _of_pairs(every - self.own(data) @ same, total**2, same.sum(axis=0), np)
+            return all_pairs / total**2
+        diagonal_weights = factors * (
+            data.weights[:, None] if data.whole else data.weights[:, None] ** 2
+        )
+        return _of_pairs(
+            all_pairs - self.diagonal(data) @ diagonal_weights,
+            total**2,
+            diagonal_weights.sum(axis=0),
+            np,
+        )
 
     def pairs(self, data: Predictions, xp: ModuleType = np) -> Float[Array, " pairs"]:
-        """Return the h of cases 1 and 2, 3 and 4, and so on."""
+        """Compute h for rows 1 and 2, rows 3 and 4, and so on."""
         probs, residual = as_rows(data.probs, xp), residuals(data, xp)
         n = len(probs) // 2 * 2
         first, second = slice(0, n, 2), slice(1, n, 2)
         gaps = lengths(probs[first] - probs[second], self.distance, xp)
         return self.similarity(gaps, xp) * (residual[first] * residual[second]).sum(axis=1)
 
-    def own(self, data: Predictions) -> Float[np.ndarray, " rows"]:
-        """Return the h of each case with itself."""
-        return (residuals(data) ** 2).sum(axis=1)
+    def diagonal(self, data: Predictions, xp: ModuleType = np) -> Float[AnyArray, " rows"]:
+        """Compute h for each row with itself."""
+        return (residuals(data, xp) ** 2).sum(axis=1)
 
     def quadratic_forms(
         self, data: Predictions, factors: Float[np.ndarray, "rows sets"]
     ) -> Float[np.ndarray, " sets"]:
-        """Return the sums over all ordered pairs of h times both factors."""
+        """Compute the sums over all ordered pairs of h times both factors."""
         probs, residual = as_rows(data.probs), residuals(data)
 
-        def one(
+        def sum_block(
             first: int, last: int, gaps: Float[np.ndarray, "block later"]
         ) -> Float[np.ndarray, " sets"]:
-            near = self.similarity(gaps, np)
-            near *= residual[first:last] @ residual[first:].T
-            # Pairs with later cases stand for themselves and their reverse.
-            near[:, : last - first] /= 2
-            return 2 * ((near @ factors[first:]) * factors[first:last]).sum(axis=0)
+            terms = self.similarity(gaps, np)
+            terms *= residual[first:last] @ residual[first:].T
+            # A pair with a later row also stands for the reversed pair.
+            terms[:, : last - first] /= 2
+            return 2 * ((terms @ factors[first:]) * factors[first:last]).sum(axis=0)
 
         count = factors.shape[1]
-        size = _TALL if count > 8 else None
-        return sum(over_pairs(probs, self.distance, one, size), np.zeros(count))
+        size = _WIDE_BLOCK if count > 8 else None
+        return sum(over_pairs(probs, self.distance, sum_block, size), np.zeros(count))
 
     def similarity(self, gaps: Float[A, " *pairs"], xp: ModuleType) -> Float[A, " *pairs"]:
-        """Return the kernel at given distances."""
+        """Compute the kernel at given distances."""
         scaled = gaps / self.bandwidth
         return xp.exp(-scaled) if self.kernel == "exponential" else xp.exp(-(scaled**2) / 2)
 
 
 def _of_pairs(
-    value: Float[A, " *sets"], total: Float[A, " *sets"], same: Float[A, " *sets"], xp: ModuleType
+    value: Float[A, " *sets"],
+    total: Float[A, " *sets"],
+    diagonal: Float[A, " *sets"],
+    xp: ModuleType,
 ) -> Float[A, " *sets"]:
     """Divide a sum over pairs by their weight; zero if rounding alone leaves any weight."""
-    some = total - same > 1e-12 * total
-    return xp.where(some, value, 0.0) / xp.where(some, total - same, 1)
+    nonzero = total - diagonal > 1e-12 * total
+    return xp.where(nonzero, value, 0.0) / xp.where(nonzero, total - diagonal, 1)
 
 
 def _positive(value: A, xp: ModuleType) -> A:

@@ -120,37 +120,37 @@ def skce_test(
         raise ValueError(f"there must be two pairs of cases for 'linear', else one, got {n} cases")
     value = compute(metric, data)
     if method == "bound":
-        return CalibrationTest(value, _bound(value, n, estimator))
+        return CalibrationTest(value, _bound_p_value(value, n, estimator))
     if estimator == "linear":
-        return CalibrationTest(value, _normal(metric, data))
-    return CalibrationTest(value, _drawn(metric, data, value, resamples, seed))
+        return CalibrationTest(value, _normal_p_value(metric, data))
+    return CalibrationTest(value, _simulated_p_value(metric, data, value, resamples, seed))
 
 
-def _bound(value: float, n: int, estimator: str) -> float:
+def _bound_p_value(value: float, n: int, estimator: str) -> float:
     if estimator == "biased":
         excess = math.sqrt(max(n * value / _BOUND, 0)) - 1
         return math.exp(-(max(excess, 0) ** 2) / 2)
     return math.exp(-(n // 2) * (max(value, 0) / _BOUND) ** 2 / 2)
 
 
-def _normal(metric: KernelError, data: Predictions) -> float:
-    """Return the p-value of the mean over pairs 1 and 2, 3 and 4, and so on."""
-    found = metric.pairs(data)
-    error = float(found.std(ddof=1)) / math.sqrt(len(found))
-    mean = float(found.mean())
+def _normal_p_value(metric: KernelError, data: Predictions) -> float:
+    """Compute the p-value of the mean over pairs of rows 1 and 2, 3 and 4, and so on."""
+    values = metric.pairs(data)
+    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    mean = float(values.mean())
     if error == 0:
         return 1.0 if mean <= 0 else 0.0
     return NormalDist().cdf(-mean / error)
 
 
-def _drawn(
+def _simulated_p_value(
     metric: KernelError, data: Predictions, value: float, resamples: int, seed: int
 ) -> float:
-    """Return the share of draws from the limit of n t that are as large as it."""
+    """Compute the p-value as the proportion of draws from the limit law of n t as large as it."""
     weights = data.weights
-    # The variance of a sum of so many normal variables, or of one, weighted.
+    # A count is a sum of independent normal variables; any other weight multiplies one.
     scale = np.sqrt(weights) if data.whole else weights
-    trace = metric.own(data) @ scale**2
+    trace = metric.diagonal(data) @ scale**2
     total = weights.sum()
     reached, slack = 0, 1e-12
     statistic = value * (total**2 - (scale**2).sum())

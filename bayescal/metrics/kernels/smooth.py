@@ -29,7 +29,7 @@ from bayescal.metrics.kernels.fourier import (
 )
 from bayescal.metrics.sums import Piece, SumMetric, compute
 
-#: Cells of the grid on which many widths are found.
+#: Cells of the grid on which the widths of replicates are computed first.
 _COARSE = 1 << 11
 _TOLERANCE = 1e-12
 _STEPS = 60
@@ -104,7 +104,7 @@ def smooth_ece(
 def make_smooth(
     columns: int | None, *, kind: str | None = None, bandwidth: float | None = None
 ) -> SmoothError:
-    """Check options, and return the metric for probabilities with so many columns."""
+    """Check options, and make the metric for probabilities with this many columns."""
     kind, _ = resolve_kind(kind, None, columns, SINGLE)
     return SmoothError(kind, None if bandwidth is None else check_positive(bandwidth, "bandwidth"))
 
@@ -155,22 +155,22 @@ class SmoothError(SumMetric):
         if self.bandwidth is not None:
             return _errors(spectrum, np.full(len(sums), self.bandwidth))
         # Widths from few frequencies, and one step of Newton's method with all of them.
-        few = spectrum[:, : _COARSE + 1]
-        width = _fixed_points(lambda width: _errors(few, width), len(few), 1e-9)
-        nearby = width * (1 + 1e-4)
-        slope = (_errors(few, nearby) - _errors(few, width)) / np.where(
-            width > 0, nearby - width, 1
+        coarse = spectrum[:, : _COARSE + 1]
+        width = _fixed_points(lambda width: _errors(coarse, width), len(coarse), 1e-9)
+        shifted = width * (1 + 1e-4)
+        slope = (_errors(coarse, shifted) - _errors(coarse, width)) / np.where(
+            width > 0, shifted - width, 1
         )
-        found = width + (_errors(spectrum, width) - width) / (1 - slope)
+        result = width + (_errors(spectrum, width) - width) / (1 - slope)
         for i in np.flatnonzero(width < 4 / _COARSE):
-            found[i] = self.value(sums[i], np)
-        return found
+            result[i] = self.value(sums[i], np)
+        return result
 
 
 def _errors(
     spectra: Float[np.ndarray, "sets frequencies"], width: Float[np.ndarray, " sets"]
 ) -> Float[np.ndarray, " sets"]:
-    """Return the smooth errors from coefficients and widths."""
+    """Compute the smooth errors from coefficients and widths."""
     frequency = np.pi * np.arange(spectra.shape[1])
     # Coefficients beyond these vanish.
     used = int(np.searchsorted(frequency, 9 / max(width.min(), 1e-9))) + 1
@@ -185,7 +185,7 @@ def _fixed_points(
     count: int,
     tolerance: float,
 ) -> Float[np.ndarray, " sets"]:
-    """Return widths that equal their errors, by the Illinois rule between 0 and 1."""
+    """Find widths in [0, 1] that equal their errors, by the Illinois rule."""
     low, high = np.zeros(count), np.ones(count)
     above, below = errors(low), errors(high) - 1
     side, width = np.zeros(count), low

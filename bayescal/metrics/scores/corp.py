@@ -131,7 +131,7 @@ def corp(
             costs = happened * (1 - p) ** 2 + (mass - happened) * p**2
         else:
             p = np.clip(p, eps, 1 - eps)
-            # Nothing is lost by what did not happen, though its logarithm be infinite.
+            # Outcomes of weight zero cost nothing, even if their logarithm is infinite.
             with np.errstate(divide="ignore", invalid="ignore"):
                 costs = -np.where(happened > 0, happened * np.log(p), 0)
                 costs = costs - np.where(mass > happened, (mass - happened) * np.log1p(-p), 0)

@@ -1,4 +1,4 @@
-"""What probabilities are worth to those who decide by them."""
+"""Costs of decisions made by probabilities."""
 
 from __future__ import annotations
 
@@ -103,18 +103,18 @@ def decision_cost(
     reading, names = Reading(classes, inputs), column_names(probs)
     labels = reading.any_labels(probs) if y is None else y
     checked = as_predictions(probs, labels, weights, reading)
-    given = as_numpy(probs, "probs")
-    counted = np.ones(len(given), bool) if weights is None else as_numpy(weights, "weights") > 0
-    rows = as_rows(reading.probs(in_order(given.astype(np.float64), names, checked.classes)))
+    array = as_numpy(probs, "probs")
+    positive = np.ones(len(array), bool) if weights is None else as_numpy(weights, "weights") > 0
+    rows = as_rows(reading.probs(in_order(array.astype(np.float64), names, checked.classes)))
     costs = as_numpy(costs, "costs").astype(np.float64)
     if costs.ndim != 2 or costs.shape[0] != rows.shape[1] or costs.shape[1] < 1:
         raise ValueError(f"costs must have shape ({rows.shape[1]}, decisions), got {costs.shape}")
     check_finite(costs, "costs")
     expected = rows @ costs
     decision = expected.argmin(axis=1)
-    made, share = decision[counted], checked.weights / checked.weights.sum()
-    predicted = float(share @ expected[counted, made])
-    realized = None if y is None else float(share @ costs[checked.y, made])
+    chosen, share = decision[positive], checked.weights / checked.weights.sum()
+    predicted = float(share @ expected[positive, chosen])
+    realized = None if y is None else float(share @ costs[checked.y, chosen])
     return DecisionCost(expected, decision, predicted, realized)
 
 
@@ -216,16 +216,16 @@ def best_threshold(
     order = np.argsort(data.probs)
     p, happened, share = data.probs[order], data.y[order] == 1, share[order]
     base = float(share @ np.where(happened, table[1, 1], table[0, 0]))
-    # From each probability on, and from none on.
+    # Thresholds at each probability, and one above all.
     alarms = np.append(np.cumsum((share * ~happened)[::-1])[::-1], 0.0)
     misses = np.append(0.0, np.cumsum(share * happened))
     total = base + alarm * alarms + miss * misses
     first = np.append(np.append(True, p[1:] != p[:-1]), True)
     total = np.where(first, total, np.inf)
     best = int(total.argmin())
-    own = float(total[np.searchsorted(p, threshold)])
-    at = float(p[best]) if best < len(p) else float(np.nextafter(p[-1], 2))
-    return Threshold(threshold, own, at, float(total[best]))
+    cost = float(total[np.searchsorted(p, threshold)])
+    empirical = float(p[best]) if best < len(p) else float(np.nextafter(p[-1], 2))
+    return Threshold(threshold, cost, empirical, float(total[best]))
 
 
 @other_words
@@ -303,7 +303,7 @@ def loss_gap(
 def _check_with_truth(
     probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None, reading: Reading
 ) -> Predictions:
-    """Check probabilities, and the true ones in the place of labels."""
+    """Check probabilities, and true probabilities instead of labels."""
     checked = as_predictions(probs, reading.any_labels(probs), weights, reading)
     rows = as_rows(checked.probs)
     return checked._replace(probs=rows, y=read_truth(y, rows, weights, checked.classes))
@@ -318,7 +318,7 @@ def make_loss_gap(
     decisions: int = 2,
     seed: int = 0,
 ) -> LossGap:
-    """Check options, and return the metric for probabilities with so many columns."""
+    """Check options, and make the metric for probabilities with this many columns."""
     k = columns or 2
     if losses is None:
         shape = check_count(functions, "functions"), k, check_count(decisions, "decisions")

@@ -225,7 +225,7 @@ def make_multilabel(
     binning: str = "equal_width",
     norm: float = 1,
 ) -> LabelError | LabelMassError:
-    """Check options, and return the metric for so many labels."""
+    """Check options, and make the metric for this many labels."""
     check_choice(average, "average", ("total", "weighted", "mean"))
     check_choice(binning, "binning", BINNINGS)
     cls = LabelError if binning == "equal_width" else LabelMassError
@@ -241,7 +241,7 @@ def make_multilabel_ecce(
 
 
 def make_hamming(columns: int | None, *, threshold: float = 0.5) -> HammingLoss:
-    """Check options, and return the metric for so many labels."""
+    """Check options, and make the metric for this many labels."""
     return HammingLoss(columns or 1, check_level(threshold, "threshold"))
 
 
@@ -297,7 +297,7 @@ class LabelMassError(_Labels, MassMetric):
 
 @dataclass(frozen=True)
 class HammingLoss(MeanMetric):
-    """The share of labels that are wrong."""
+    """The proportion of wrong labels."""
 
     labels: int
     threshold: float

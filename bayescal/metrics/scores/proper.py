@@ -54,7 +54,7 @@ def log_loss(
         Non-negative case weights; only their ratios matter.
     eps : float, optional
         Clipping distance in [0, 0.5). By default the machine epsilon of float64, 2.2e-16, for
-        probabilities of any type. With 0 a case that was said to be impossible costs infinity.
+        probabilities of any type. With 0, a true class of probability zero costs infinity.
     classes : sequence of k labels, or int, optional
         The labels of the columns, in their order; k stands for 0, ..., k - 1. Without it numbers
         are 0, ..., k - 1 (of arrays in memory -1 and 1 are two classes, too), and texts are sorted,
@@ -95,10 +95,10 @@ def log_loss(
     """
     given: Any = probs
     if inputs == "logits" and eps is not None and eps < EPS and np.ndim(given) == 1:
-        # One probability alone does not tell how near to one it is.
+        # A single probability does not show how close to one it is.
         log_odds = as_numpy(given, "probs")
         probs = np.stack([np.zeros_like(log_odds), log_odds], axis=1)
-    # Of two columns both are kept: the smaller probability has digits that one minus it lacks.
+    # Both columns are kept: one minus the smaller probability would lose digits of it.
     reading = Reading(classes, inputs, outcomes, second=False)
     checked = as_predictions(probs, y, weights, reading, on_device=True)
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
@@ -164,7 +164,7 @@ def brier_score(
     score = compute(BrierScore(checked.columns), checked)
     if outcomes == "labels":
         return score
-    # That of labels drawn with these shares, less their own spread.
+    # The score of labels drawn with these frequencies, minus their variance.
     return score - float(checked.weights @ checked.excess / checked.weights.sum())
 
 
@@ -228,25 +228,25 @@ class LogLoss(MeanMetric):
     def cost(self, data: Predictions, xp: ModuleType) -> Array:
         eps = data.eps if self.eps is None else self.eps
         probs, y = data.probs, data.y
-        own = xp.clip(probs if probs.ndim == 1 else of_class(probs, y, xp), eps, 1 - eps)
-        lost = 0.0
+        true_prob = xp.clip(probs if probs.ndim == 1 else of_class(probs, y, xp), eps, 1 - eps)
+        rounding = 0.0
         if probs.ndim == 1:
-            # 1 - p for class 0, which is rounded: what is lost of it is found exactly.
-            zero = (y == 0).astype(own.dtype)
-            given, own = own, own - zero
-            lost = own + zero
-            lost -= given
-            lost /= own + xp.finfo(own.dtype).tiny
+            # 1 - p for class 0 is rounded; the rounding error is computed exactly.
+            is_zero = (y == 0).astype(true_prob.dtype)
+            prob_of_one, true_prob = true_prob, true_prob - is_zero
+            rounding = true_prob + is_zero
+            rounding -= prob_of_one
+            rounding /= true_prob + xp.finfo(true_prob.dtype).tiny
         with np.errstate(divide="ignore"):
-            logs = xp.log(abs(own))
-        logs -= lost
-        # Zero less turns the -0.0 of perfect predictions into 0.0.
+            logs = xp.log(abs(true_prob))
+        logs -= rounding
+        # Subtracting from zero turns the -0.0 of perfect predictions into 0.0.
         return 0.0 - logs
 
 
 @dataclass(frozen=True)
 class BrierScore(MeanMetric):
-    """The Brier score, of probabilities with so many columns."""
+    """The Brier score, for probabilities with this many columns."""
 
     columns: int | None = None
 
@@ -258,15 +258,15 @@ class BrierScore(MeanMetric):
         probs, y = data.probs, data.y
         if probs.ndim == 1:
             return (probs - y.astype(probs.dtype)) ** 2
-        # The other classes, and the one that happened.
-        own = of_class(probs, y, xp)
-        others = xp.einsum("ij,ij->i", probs, probs) - own**2
-        return xp.maximum(others, 0) + (1 - own) ** 2
+        # The other classes, and the true one.
+        true_prob = of_class(probs, y, xp)
+        others = xp.einsum("ij,ij->i", probs, probs) - true_prob**2
+        return xp.maximum(others, 0) + (1 - true_prob) ** 2
 
 
 @dataclass(frozen=True)
 class Accuracy(MeanMetric):
-    """The share of cases whose most probable class happened."""
+    """The proportion of rows whose most probable class is the true one."""
 
     def cost(self, data: Predictions, xp: ModuleType) -> Array:
         probs, y = data.probs, data.y

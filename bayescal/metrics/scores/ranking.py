@@ -11,9 +11,6 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 
-__all__ = ["RANKINGS", "Ranked", "average_precision", "can_rank", "rank", "roc_auc"]
-
-
 #: Rows from which reports leave rankings out unless asked: sorting takes longer than the rest.
 _MANY_ROWS = 100_000
 
@@ -141,7 +138,7 @@ def rank(name: str, data: Predictions) -> Ranked:
 
 
 def can_rank(data: object) -> bool:
-    """Return whether reports rank predictions: of two classes, with rows of both, and not many."""
+    """Return whether reports rank predictions: two classes, both present, and few rows."""
     return (
         isinstance(data, Predictions)
         and data.columns is None
@@ -162,13 +159,13 @@ def _roc_auc(ones: np.ndarray, zeros: np.ndarray) -> tuple[float, np.ndarray, np
 
 def _average_precision(ones: np.ndarray, zeros: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """Compute the mean, and its derivatives with respect to weights of both classes by cell."""
-    found = np.cumsum(ones[::-1])[::-1]
-    chosen = np.cumsum((ones + zeros)[::-1])[::-1]
-    precision, all_ones = found / chosen, ones.sum()
+    true_positives = np.cumsum(ones[::-1])[::-1]
+    predicted_positives = np.cumsum((ones + zeros)[::-1])[::-1]
+    precision, all_ones = true_positives / predicted_positives, ones.sum()
     value = ones @ precision / all_ones
-    # A row counts in the precision at its own and at all lower probabilities.
-    of_zero = -np.cumsum(ones * precision / chosen) / all_ones
-    of_one = of_zero + np.cumsum(ones / chosen) / all_ones
+    # A row counts in the precision at its probability and at all lower ones.
+    of_zero = -np.cumsum(ones * precision / predicted_positives) / all_ones
+    of_one = of_zero + np.cumsum(ones / predicted_positives) / all_ones
     return value, of_one + (precision - value) / all_ones, of_zero
 
 

@@ -97,7 +97,10 @@ def matched(
     kind: str | None,
     name: str = "true_probs",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what events (n,) or (n, k) were given, other probabilities, and what happened."""
+    """Return predicted probabilities, other probabilities, and outcomes of events.
+
+    Their shape is (n,) or (n, k).
+    """
     assert checked.classes is not None
     truth = read_truth(truth, checked.probs, weights, checked.classes, name)
     chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))

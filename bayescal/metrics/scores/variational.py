@@ -104,10 +104,10 @@ def variational_ece(
     if math.isinf(norm):
         raise ValueError(f"norm must be finite, got {norm}; use true_calibration_error or ece")
     checked = as_predictions(probs, y, weights, Reading(classes, inputs))
-    predicted, better, happened = matched(checked, recalibrated, weights, kind, "recalibrated")
-    apart, sign = np.abs(better - predicted), np.sign(better - predicted)
-    slope = norm * (apart ** (norm - 1)) * sign
-    by_case = apart**norm + slope * (happened - better)
+    predicted, reference, happened = matched(checked, recalibrated, weights, kind, "recalibrated")
+    distance, sign = np.abs(reference - predicted), np.sign(reference - predicted)
+    slope = norm * (distance ** (norm - 1)) * sign
+    by_case = distance**norm + slope * (happened - reference)
     by_case = by_case if by_case.ndim == 1 else by_case.mean(axis=1)
     mean = float(np.average(by_case, weights=checked.weights))
     return math.copysign(abs(mean) ** (1 / norm), mean)

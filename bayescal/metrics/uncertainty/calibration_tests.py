@@ -127,12 +127,12 @@ def spiegelhalter_of(data: Predictions) -> CalibrationTest:
     if data.clusters is None:
         return as_test(float(metric.value(sums, np)))
     pieces = (metric.pieces(data.part(rows), np) for rows in blocks(metric, data))
-    excess = np.concatenate([found[0].value for found in pieces])
+    excess = np.concatenate([first.value for first, *_ in pieces])
     return CalibrationTest(*sum_test(data.weights * excess, float(sums[1, 0]), data.clusters))
 
 
 def as_test(z: float) -> CalibrationTest:
-    """Return a test of a statistic that is standard normal if nothing is wrong."""
+    """Make the test of a statistic that is standard normal under the hypothesis."""
     return CalibrationTest(z, 2 * NormalDist().cdf(-abs(z)))
 
 
@@ -151,7 +151,7 @@ class Spiegelhalter(SumMetric):
         # Sums over so short an axis are several times as fast as products.
         squares, ones = probs * probs, np.ones(probs.shape[1])
         second, third = squares @ ones, (squares * probs) @ ones
-        # The score less its mean: 1 - 2 p_y + sum p^2 - (1 - sum p^2).
+        # The score minus its mean: 1 - 2 p_y + sum p^2 - (1 - sum p^2).
         excess = 2 * (second - of_class(probs, data.y, np))
         variance = np.maximum(4 * (third - second**2), 0)
         variance = variance if self.whole else variance * data.weights
@@ -216,17 +216,17 @@ def consistency_test(
 
     Notes
     -----
-    The time of so many evaluations of the metric. From 100,000 cases on labels of P(y = 1) are
-    counted in cells of predictions that differ by less than one part in 128, where the numbers of
-    ones are binomial but for 2e-5 in total variation: then the time of few evaluations.
+    The time of ``resamples`` evaluations of the metric. From 100,000 cases on, labels of P(y = 1)
+    are counted in cells of predictions that differ by less than one part in 128, where the numbers
+    of ones are binomial up to 2e-5 in total variation; this takes the time of few evaluations.
 
     With ``groups`` residuals of whole clusters are also multiplied by random signs, and the p-value
-    is the larger of both: labels drawn one by one know no clusters, and signs of few clusters, or
-    of rare events, do not tell enough alone. Signs of more than 1,024 clusters are drawn for groups
-    of these. Simulated as in :func:`spiegelhalter_test`, 2 to 5 % of true
-    nulls have a p-value of 0.05 or less where clusters are of one size, up to 12 % with ten
-    clusters or 30 of 1 to 50 rows, and of rare events up to 21 % with 30, and 60 % with ten.
-    "skce" and "debiased_ece" know no clusters and are refused then.
+    is the larger of both: labels drawn one by one ignore clusters, and signs of few clusters, or of
+    rare events, are not informative enough alone. Signs of more than 1,024 clusters are drawn for
+    groups of these. Simulated as in :func:`spiegelhalter_test`, 2 to 5 % of true nulls have a
+    p-value of 0.05 or less where clusters are of one size, up to 12 % with ten clusters or 30 of 1
+    to 50 rows, and of rare events up to 21 % with 30, and 60 % with ten. "skce" and "debiased_ece"
+    assume independent rows, and raise an error with ``groups``.
 
     References
     ----------
@@ -247,37 +247,37 @@ def consistency_test(
     if entry.best != "zero" or entry.shapes == ("multilabel",):
         raise ValueError(f"metric must be a calibration error, got {metric!r}")
     reading = Reading(classes, inputs)
-    data, made = prepare(metric, probs, y, weights, options, reading, groups)
+    data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
     data = equal_rows_once(data)
-    value = compute(made, data)
+    value = compute(metric_object, data)
+    p_value = _p_value_of_rows(metric, metric_object, data, value, resamples, seed)
     if data.clusters is not None:
-        sums = grouped(made, data)
+        sums = grouped(metric_object, data)
         assert sums is not None
         by_signs = GroupedSums.of(sums, data, seed, whole=data.whole).p_value(resamples)
-        alone = _p_value_of_rows(metric, made, data, value, resamples, seed)
-        return CalibrationTest(value, max(by_signs, alone))
-    return CalibrationTest(value, _p_value_of_rows(metric, made, data, value, resamples, seed))
+        p_value = max(by_signs, p_value)
+    return CalibrationTest(value, p_value)
 
 
 def _p_value_of_rows(
-    name: str, made: Metric, data: Predictions, value: float, resamples: int, seed: int
+    name: str, metric: Metric, data: Predictions, value: float, resamples: int, seed: int
 ) -> float:
-    """Return the p-value of independent rows."""
+    """Compute the p-value for independent rows."""
     whole = data.whole
     cases = data.weights.sum() if whole else len(data.y)
-    if cases >= MANY and _counted(METRICS[name], data, made):
-        test = Consistency(made, resamples, seed, whole)
+    if cases >= MANY and _counted(METRICS[name], data, metric):
+        test = Consistency(metric, resamples, seed, whole)
         return float(test.value(collect(test, data), np))
     rng = generator(seed)
-    # Rounding apart, as labels that are drawn again have the same error.
+    # Allow for rounding: if the same labels are drawn, the error is equal.
     slack = 1e-12 * (1 + abs(value))
     reached = 0
     for _ in range(resamples):
-        reached += compute(made, redraw(data, rng)) >= value - slack
+        reached += compute(metric, redraw(data, rng)) >= value - slack
     return float(reached + 1) / (resamples + 1)
 
 
 def _counted(entry: Entry, data: Predictions, metric: Metric) -> bool:
-    """Tell whether a metric can be found from labels that are counted by cell of P(y = 1)."""
+    """Return whether labels counted by cells of P(y = 1) determine the metric."""
     single = data.columns is None and (data.whole or not entry.counts)
     return single and isinstance(metric, SumMetric | OrderedMetric)

@@ -24,21 +24,19 @@ from bayescal.data.predictions import EPS, Predictions
 from bayescal.metrics.sums import Metric, Piece, SumMetric
 from bayescal.metrics.uncertainty.replicates import of_factors
 
-__all__ = ["Consistency", "Points"]
-
-#: Cells on either side of one half, down to 2^-64, and at most those of a metric that part them.
+#: Cells on either side of one half, down to 2^-64, and maximum bins of a metric that divide them.
 _SIDE, _BINS = 64 << 7, 64
-#: Of fractions that are often many cases' predictions.
+#: Denominator of decimal fractions, which many rows often have as prediction.
 _DECIMALS = 1e6
 #: Numbers of some draws that are held at once: 32 MiB.
 _ELEMENTS = 1 << 22
 
 
-class Points(NamedTuple):
+class PredictionCells(NamedTuple):
     """Cells (m,) that hold cases, in ascending order.
 
-    ``squares`` are what the variance of ``happened`` is, but for the factor p (1 - p): sums of the
-    squares of weights, or of weights that are counts.
+    ``squares`` times p (1 - p) is the variance of ``happened``: sums of squared weights, or of
+    weights that are counts.
     """
 
     predicted: np.ndarray
@@ -51,11 +49,10 @@ class Points(NamedTuple):
 class Consistency(SumMetric):
     """The p-value of a calibration error of P(y = 1), from sums by cell of the prediction.
 
-    Cells do not reach over the borders of the metric's bins, if these are few, nor over those of
-    so many ``strips`` of equal width, of P(y = 1) and of P(y = 0). Weights are counts
-    if they are ``whole``, of which sums know nothing. One that is no count is a case whose one
-    label counts so often: of weights that differ within a cell as many labels are drawn as have
-    their variance.
+    No cell crosses a border of the metric's bins, if these are few, or of the ``strips`` of equal
+    width of P(y = 1) and of P(y = 0). Weights are counts if they are ``whole``, which sums cannot
+    show. A row with any other weight has one label, which counts that often: in a cell of differing
+    weights, as many labels of equal weight are drawn as give the right variance.
     """
 
     metric: Metric
@@ -76,7 +73,7 @@ class Consistency(SumMetric):
         return (2 * (_SIDE + self.strips) - 1) * self._bins
 
     def _bin(self, predicted: np.ndarray, precision: float) -> np.ndarray | None:
-        """Return the one bin (n,) of each prediction; None for metrics that do not have few."""
+        """Return the bin (n,) of each prediction; None if the metric has no few bins."""
         if not isinstance(self.metric, SumMetric) or self.metric.cells > _BINS:
             return None
         ones = np.ones(len(predicted))
@@ -92,52 +89,54 @@ class Consistency(SumMetric):
                 for p in (data.probs, 1 - data.probs)
             )
             cell = cell + lower + self.strips - 1 - upper
-        own = self._bin(data.probs, data.precision)
-        if own is not None:
-            cell = cell * self._bins + own
+        bin_index = self._bin(data.probs, data.precision)
+        if bin_index is not None:
+            cell = cell * self._bins + bin_index
         values = None, data.probs, data.y.astype(float), data.weights
         return tuple(Piece(cell, value) for value in values)
 
     def width(self, columns: int) -> int:
         return 1
 
-    def points(self, sums: Array) -> Points:
-        """Return the cells that hold cases, with their mean predictions."""
+    def points(self, sums: Array) -> PredictionCells:
+        """Return the cells that hold rows, with their mean predictions."""
         used = np.flatnonzero(sums[0])
         mass, predicted, happened, squares = sums[:, used]
         mean = np.minimum(predicted / mass, 1)
-        # Rounding must not change the mean of one decimal fraction, nor take it out of its bin.
+        # Rounding must neither change the mean of equal decimal fractions nor move its bin.
         decimal = np.rint(mean * _DECIMALS) / _DECIMALS
         single = np.abs(mean - mean.astype(np.float32)) <= 1e-12 * mean
         mean = np.where(
             np.abs(mean - decimal) <= np.where(single, SINGLE, 1e-12) * mean, decimal, mean
         )
         for nudge in (-1e-12, 1e-12, -4 * SINGLE, 4 * SINGLE):
-            own = self._bin(mean, EPS)
-            if own is not None:
-                mean = np.where(own == used % self._bins, mean, predicted / mass * (1 + nudge))
-        return Points(np.clip(mean, 0, 1), mass, happened, mass if self.whole else squares)
+            bin_index = self._bin(mean, EPS)
+            if bin_index is not None:
+                mean = np.where(
+                    bin_index == used % self._bins, mean, predicted / mass * (1 + nudge)
+                )
+        return PredictionCells(np.clip(mean, 0, 1), mass, happened, mass if self.whole else squares)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
         mean, mass, happened, squares = self.points(sums)
         y = np.repeat([1, 0], len(mean))
         data = Predictions(np.tile(mean, 2), y, np.ones(len(y)), EPS)
         rng = generator(self.seed)
-        # As many labels of equal weight as have the variance, on average over both roundings.
+        # Number of labels of equal weight that gives the variance, on average over both roundings.
         size = np.maximum(mass**2 / squares, 1)
         low = np.floor(size * (1 + 1e-12))
         size = low + (rng.random(len(low)) >= np.minimum(low * (low + 1) / size - low, 1))
-        at_once, left = max(1, _ELEMENTS // len(y)), self.draws
+        at_once, remaining = max(1, _ELEMENTS // len(y)), self.draws
         hits = happened[None]
-        found = []
+        batches = []
         while True:
             factors = np.concatenate([hits, np.maximum(mass - hits, 0)], axis=1).T
-            found.append(of_factors(self.metric, data, np.ascontiguousarray(factors)))
-            if left == 0:
+            batches.append(of_factors(self.metric, data, np.ascontiguousarray(factors)))
+            if remaining == 0:
                 break
-            drawn = rng.binomial(size.astype(int), mean, (min(at_once, left), len(mean)))
-            hits, left = drawn * (mass / size), left - len(drawn)
-        observed, *values = np.concatenate(found)
+            drawn = rng.binomial(size.astype(int), mean, (min(at_once, remaining), len(mean)))
+            hits, remaining = drawn * (mass / size), remaining - len(drawn)
+        observed, *values = np.concatenate(batches)
         slack = 1e-12 * (1 + abs(observed))
         reached = np.sum(np.array(values) >= observed - slack)
         return np.asarray((1 + reached) / (self.draws + 1))

@@ -24,15 +24,13 @@ from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
 from bayescal.metrics.sums import compute
 from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest
 
-__all__ = ["CumulativeSteps", "ecce_test"]
-
 #: The largest part of the variance of a row, or of tied rows, with which Brownian motion's law is
 #: used.
 _LARGEST_PART = 1e-3
 #: Steps of sums that are simulated: neighboring ones are pooled if there are more.
 _MAX_STEPS = 4096
-#: Rows in blocks that are read into memory at most; the width and the number on either side of zero
-#: of cells in log odds of more rows.
+#: Maximum number of rows in blocks that are read into memory; with more, the width in log odds of
+#: cells, and their number on either side of zero.
 _MAX_GATHERED_ROWS = 1 << 18
 _CELL_WIDTH, _CELLS = 1e-3, 40_000
 #: Numbers that are drawn at once: 32 MiB.
@@ -150,37 +148,39 @@ def ecce_test(
     data = as_predictions(probs, y, weights, Reading(classes, inputs))
     if events is not None:
         check_choice(events, "events", SINGLE)
-    of, _ = resolve_kind(events, None, data.columns, SINGLE)
-    cells = data.total(partial(_sum_cells, of)) if isinstance(data, PredictionBlocks) else None
+    event_kind, _ = resolve_kind(events, None, data.columns, SINGLE)
+    cells = None
+    if isinstance(data, PredictionBlocks):
+        cells = data.total(partial(_sum_cells, event_kind))
     if cells is not None and cells["rows"] > _MAX_GATHERED_ROWS:
         steps = CumulativeSteps.of_cells(cells)
-        error = compute(make_ecce(data.columns, kind=kind, events=of), data)
+        error = compute(make_ecce(data.columns, kind=kind, events=event_kind), data)
         statistic = steps.standardize(error * float(steps.mass.sum()))
     else:
         rows: Predictions = data.gather() if isinstance(data, PredictionBlocks) else data
-        found = find_events(rows, of, 1, np)
-        happened = np.asarray(found.happened, float)
-        steps = CumulativeSteps(found.predicted, happened, rows.weights, rows.whole)
+        predicted, _, happened, _ = find_events(rows, event_kind, 1, np)
+        happened = np.asarray(happened, float)
+        steps = CumulativeSteps(predicted, happened, rows.weights, rows.whole)
         statistic = steps.statistic(kind)
     if steps.spread == 0:
         return CalibrationTest(statistic, 0.0 if statistic else 1.0)
-    if method == "simulated" or (method == "auto" and not steps.many):
+    if method == "simulated" or (method == "auto" and not steps.brownian):
         drawn, value = steps.simulate(kind, resamples, seed)
         reached = np.count_nonzero(drawn >= value - 1e-12 * (1 + value))
         return CalibrationTest(statistic, float(reached + 1) / (resamples + 1))
     return CalibrationTest(statistic, tail_of_law(kind, statistic))
 
 
-def _sum_cells(events: str, data: Predictions) -> Sums:
+def _sum_cells(kind: str, data: Predictions) -> Sums:
     """Sum the steps of rows in narrow cells of log odds: (5 * cells,)."""
-    found = find_events(data, events, 1, np)
-    predicted = without_rounding_errors(found.predicted)
+    events = find_events(data, kind, 1, np)
+    predicted = without_rounding_errors(events.predicted)
     weights = data.weights
     with np.errstate(divide="ignore"):
-        place = (np.log(predicted) - np.log1p(-predicted)) / _CELL_WIDTH
-    cell = (np.clip(place, -_CELLS, _CELLS) + _CELLS).astype(np.intp)
+        position = (np.log(predicted) - np.log1p(-predicted)) / _CELL_WIDTH
+    cell = (np.clip(position, -_CELLS, _CELLS) + _CELLS).astype(np.intp)
     spread = weights * predicted * (1 - predicted)
-    parts = weights, weights * predicted, weights * found.happened, spread, weights * spread
+    parts = weights, weights * predicted, weights * events.happened, spread, weights * spread
     sums = [np.bincount(cell, part, 2 * _CELLS + 1) for part in parts]
     return {
         "sums": np.concatenate(sums),
@@ -236,8 +236,8 @@ class CumulativeSteps:
         total = float(sums[3].sum())
         #: Standard deviation of the last sum.
         self.spread = math.sqrt(total)
-        #: Whether there are so many steps, all of them small, that the law is Brownian motion's.
-        self.many = max(largest, float(sums[3].max())) <= _LARGEST_PART * total
+        #: Whether steps are so many and small that the law is that of Brownian motion.
+        self.brownian = max(largest, float(sums[3].max())) <= _LARGEST_PART * total
 
     @property
     def mass(self) -> np.ndarray:
@@ -263,12 +263,12 @@ class CumulativeSteps:
         """Compute the value below which the statistic of calibrated predictions lies."""
         if self.spread == 0:
             return 0.0
-        if not self.many:
+        if not self.brownian:
             return float(np.quantile(self.simulate(kind, resamples, seed)[0], level))
         from scipy.optimize import root_scalar
 
-        found = root_scalar(lambda x: tail_of_law(kind, x) - (1 - level), bracket=(0.1, 40.0))
-        return float(found.root)
+        solution = root_scalar(lambda x: tail_of_law(kind, x) - (1 - level), bracket=(0.1, 40.0))
+        return float(solution.root)
 
     def simulate(self, kind: str, resamples: int, seed: int) -> tuple[np.ndarray, float]:
         """Draw the statistic (resamples,) of calibrated predictions; also return that of the data.
@@ -293,7 +293,7 @@ class CumulativeSteps:
         """Draw steps (b, m) of rows with weights that are no counts."""
         assert self._rows is not None
         order = np.argsort(self._rows[0], kind="stable")
-        predicted, weights = (own[order] for own in self._rows)
+        predicted, weights = (values[order] for values in self._rows)
         starts = np.flatnonzero(np.append(True, np.diff(predicted) > 0))
         for size in _parts(resamples, len(weights)):
             happened = rng.random((size, len(weights))) < predicted
@@ -316,8 +316,8 @@ def _binomial_walks(
 
 def _parts(resamples: int, numbers: int) -> list[int]:
     """Divide draws of this many numbers into parts that fit into memory."""
-    most = max(1, _ELEMENTS // numbers)
-    return [min(most, resamples - first) for first in range(0, resamples, most)]
+    largest = max(1, _ELEMENTS // numbers)
+    return [min(largest, resamples - first) for first in range(0, resamples, largest)]
 
 
 def _pooled(steps: _Steps) -> _Steps:
@@ -327,7 +327,7 @@ def _pooled(steps: _Steps) -> _Steps:
     sums = np.cumsum(steps.variance)
     pool = np.minimum(sums / sums[-1] * _MAX_STEPS, _MAX_STEPS - 1).astype(np.intp)
     starts = np.flatnonzero(np.append(True, np.diff(pool) > 0))
-    return _Steps(*(np.add.reduceat(own, starts) for own in steps))
+    return _Steps(*(np.add.reduceat(values, starts) for values in steps))
 
 
 def _size(kind: str, high: np.ndarray, low: np.ndarray) -> np.ndarray:

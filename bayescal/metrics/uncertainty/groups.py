@@ -1,9 +1,9 @@
-"""Sums by group of cases: what an interval needs of very many cases, in one pass.
+"""Sums by group of rows, from which intervals for very many rows are computed in one pass.
 
-Each case belongs to one of some groups, by a hash of its running number. As cases are independent,
-so are groups, and groups drawn with replacement say how far sums vary, as cases drawn would: the
-variance is estimated from as many squares as there are groups. Sums by group of blocks of cases
-add, and models of the same cases have the same groups.
+A hash of its number assigns each row to a group. As rows are independent, so are groups, and
+resampled groups show the variation of sums as resampled rows would: the variance is estimated from
+as many squares as there are groups. Sums by group add over blocks of rows, and models of the same
+rows have the same groups.
 """
 
 from __future__ import annotations
@@ -32,60 +32,59 @@ from bayescal.metrics.sums import (
     sum_matrix,
 )
 
-#: Rows from which on groups are drawn, not cases.
+#: Number of rows from which groups are resampled instead of rows.
 MANY = 100_000
-#: Groups at most and at least, and numbers that their sums should not exceed: 32 MiB.
-_MOST, _LEAST, _NUMBERS = 1024, 64, 1 << 22
-#: Rows of sums of a histogram, for which there is room.
+#: Maximum and minimum number of groups, and of numbers that their sums may have: 32 MiB.
+_MAX_GROUPS, _MIN_GROUPS, _NUMBERS = 1024, 64, 1 << 22
+#: Maximum rows of sums of a histogram.
 _ROWS = 6
-#: Counts up to which each case of a row has a group of its own.
+#: Counts up to which each case of a row is assigned to a separate group.
 _COPIES = 16
-#: Sets of residuals whose signs are drawn, at least and at most; numbers of replicates at once.
+#: Minimum and maximum number of sets of random signs; numbers of replicates computed at once.
 _SETS, _ELEMENTS = (64, 512), 1 << 22
-#: Predictions that borders of cells are found from, and cells for each bin.
-_SAMPLE, _FINE = 1 << 16, 32
-#: Metrics that correct for chance, or are judged, as if rows were independent.
+#: Predictions from whose quantiles borders of cells are computed, and cells for each bin.
+_SAMPLE, _CELLS_PER_BIN = 1 << 16, 32
+#: Metrics whose correction for chance, or uncertainty, assumes independent rows.
 UNCLUSTERED = ("canonical_ece", "debiased_ece", "skce")
-_STEP, _FIRST, _SECOND = (
-    np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_MIX_STEP, _MIX_FIRST, _MIX_SECOND = (
+    np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
 
 
-#: Rows, the groups of these (None: all alike) and how much of their weight is there.
+#: Rows, their groups (None: equally to all), and the part of their weight in these groups.
 _Share: TypeAlias = tuple[slice | np.ndarray, np.ndarray | None, np.ndarray]
 
 
 def grouped(metric: Metric, data: Predictions | None = None) -> SumMetric | None:
-    """Return a metric, or what comes near it, as a function of sums; None if there is no such.
+    """Return a metric, or an approximation, as a function of sums; None if there is none.
 
     Bins of equal mass are cut from cells whose borders are quantiles of the predictions: 32 for
-    each bin, fewer where there are many classes. Without data, as these come in blocks, they are of
-    equal width.
+    each bin, fewer with many classes. Without data (rows in blocks), cells are of equal width.
     """
     if isinstance(metric, SumMetric):
         return metric
     if not isinstance(metric, OrderedMetric):
         return None
-    room = _NUMBERS // (_ROWS * metric.groups * _MOST // 4)
+    room = _NUMBERS // (_ROWS * metric.groups * _MAX_GROUPS // 4)
     if data is None:
         return metric.histogram(max(metric.bins, min(Histogram.width_cells, room)))
-    cells = max(metric.bins, min(_FINE * metric.bins, room))
+    cells = max(metric.bins, min(_CELLS_PER_BIN * metric.bins, room))
     step = -(-data.probs.size // _SAMPLE)
-    some = data.part(slice(None, None, step))
-    predicted = np.concatenate([each for each, *_ in metric.split(some, np)])
+    sample = data.part(slice(None, None, step))
+    predicted = np.concatenate([p for p, *_ in metric.split(sample, np)])
     return metric.histogram(cells, quantile_borders(predicted, cells))
 
 
 def in_clusters(data: Predictions, groups: UserData, weights: ArrayLike | None) -> Predictions:
-    """Return predictions whose rows lie in clusters; ``weights`` are those that the user gave."""
+    """Add clusters of rows to predictions; ``weights`` are those of the user."""
     n = len(data.y) if weights is None else np.shape(weights)[0]
     return data._replace(clusters=check_clusters(groups, n, weights))
 
 
 def equal_rows_once(data: Predictions) -> Predictions:
-    """Return one row for each cluster, if rows of a cluster are equal and clusters weigh alike.
+    """Keep one row of each cluster, if its rows are equal and all clusters have equal weight.
 
-    These rows are independent, as are clusters of one row with weights that are no counts.
+    These rows are independent, as are clusters of one row whose weights are not counts.
     """
     clusters = data.clusters
     if clusters is None:
@@ -93,21 +92,22 @@ def equal_rows_once(data: Predictions) -> Predictions:
     first = np.unique(clusters, return_index=True)[1]
     if len(first) == len(clusters) and not data.whole:
         return data._replace(clusters=None)
-    one, masses = first[clusters], np.bincount(clusters, data.weights)
+    first_row, masses = first[clusters], np.bincount(clusters, data.weights)
     alike = np.ptp(masses) <= 1e-12 * masses[0]
-    if not (alike and (data.probs == data.probs[one]).all() and (data.y == data.y[one]).all()):
+    equal = (data.probs == data.probs[first_row]).all() and (data.y == data.y[first_row]).all()
+    if not (alike and equal):
         return data
-    once = {"probs": data.probs[first], "y": data.y[first], "weights": ones(len(first))}
-    return data._replace(**once, clusters=None)
+    fields = {"probs": data.probs[first], "y": data.y[first], "weights": ones(len(first))}
+    return data._replace(**fields, clusters=None)
 
 
 def spread_of_share(metric: SumMetric, data: Predictions, share: float, level: float) -> float:
-    """Return the variance of a share, for a variance of one of each row, of rows in clusters.
+    """Compute the variance of a proportion of rows in clusters, if each row has variance one.
 
-    It is the squared standard error over p (1 - p), at least that of independent rows, times what a
-    quantile of Student's law with the degrees of freedom of the clusters has beyond one with those
-    of as many independent rows. A share of zero or one does not tell it: then all rows of a cluster
-    are taken as equal.
+    It is the squared standard error over p (1 - p), at least that of independent rows, times the
+    squared ratio of two quantiles of Student's law: with the degrees of freedom of the clusters,
+    and with those of as many independent rows. A proportion of zero or one has no standard error;
+    then all rows of a cluster are assumed to be equal.
     """
     from scipy.special import stdtrit
 
@@ -124,10 +124,10 @@ def spread_of_share(metric: SumMetric, data: Predictions, share: float, level: f
 
 @dataclass(frozen=True)
 class GroupedSums:
-    """Sums (groups, rows, cells) of a metric, which add.
+    """Sums (groups, rows, cells) of a metric, which add over blocks.
 
-    ``sizes`` are the number of rows, and the sums of their weights and of the squares of these;
-    ``whole`` says whether weights are counts.
+    ``sizes`` are the number of rows, the sum of their weights, and the sum of squared weights;
+    ``whole`` weights are counts.
     """
 
     metric: SumMetric
@@ -140,36 +140,37 @@ class GroupedSums:
     def of(
         cls, metric: SumMetric, data: Predictions, seed: int, *, first: int = 0, whole: bool
     ) -> GroupedSums:
-        """Collect cases, of which the first has the running number ``first``.
+        """Sum rows, numbered from ``first``, by group.
 
-        If weights are ``whole`` they are counts: the cases of a row are spread over groups one by
-        one, and of more than 16 such that sums by group vary alike. Where rows lie in clusters,
-        each group holds whole clusters: one, unless there are more clusters than groups.
+        If weights are ``whole``, they are counts: up to 16 cases of a row are assigned to groups
+        one by one, and more are divided such that sums by group have the right variance. If rows
+        lie in clusters, each group holds whole clusters: one, unless there are more clusters than
+        groups.
         """
         cells, number = metric.cells, _number_of_groups(metric)
         clusters = data.clusters
         count = number + 1 if clusters is None else int(clusters.max()) + 1
-        few = count <= number
+        one_each = count <= number
         number = min(count, number)
         sums = np.zeros((metric.rows, number * cells))
         # One key for each copy of a row.
         keys = np.random.default_rng(seed).integers(0, 1 << 63, _COPIES, np.uint64)
-        for part in blocks(metric, data, many=sums.shape[1]):
+        for part in blocks(metric, data, columns=sums.shape[1]):
             block = data.part(part)
-            running = np.arange(first + part.start, first + part.start + len(block.y))
+            row_numbers = np.arange(first + part.start, first + part.start + len(block.y))
             pieces = metric.pieces(block, np)
-            spread: Iterable[_Share]
-            if few:
-                spread = [(slice(None), block.clusters, block.weights)]
+            shares: Iterable[_Share]
+            if one_each:
+                shares = [(slice(None), block.clusters, block.weights)]
             elif block.clusters is not None:
-                spread = _spread(block.clusters, block.weights, False, keys, number)
+                shares = _assign_groups(block.clusters, block.weights, False, keys, number)
             else:
-                spread = _spread(running, block.weights, whole, keys, number)
-            for rows, group, amount in spread:
-                for own, piece in zip(sums, pieces, strict=True):
-                    _add(own.reshape(number, cells), _some(piece, rows), group, amount)
-        own = data.weights
-        sizes = np.array([len(own), own.sum(), (own**2).sum()])
+                shares = _assign_groups(row_numbers, block.weights, whole, keys, number)
+            for rows, group, amount in shares:
+                for row, piece in zip(sums, pieces, strict=True):
+                    _add(row.reshape(number, cells), _select_rows(piece, rows), group, amount)
+        weights = data.weights
+        sizes = np.array([len(weights), weights.sum(), (weights**2).sum()])
         by_group = np.moveaxis(sums.reshape(metric.rows, number, cells), 1, 0)
         return cls(metric, by_group, sizes, whole, seed)
 
@@ -183,30 +184,30 @@ class GroupedSums:
         return self.sums.sum(axis=0)
 
     def replicates(self, number: int) -> np.ndarray:
-        """Return the metric (number,) of groups that are drawn with replacement."""
+        """Compute the metric (number,) of groups drawn with replacement."""
         groups, rows, cells = self.sums.shape
         flat = self.sums.reshape(groups, -1)
-        rng, found = generator(self.seed), []
+        rng, values = generator(self.seed), []
         at_once = max(1, _ELEMENTS // max(rows * cells, groups))
         for first in range(0, number, at_once):
             b = min(at_once, number - first)
             drawn = rng.integers(0, groups, (b, groups)) + groups * np.arange(b)[:, None]
             factors = np.bincount(drawn.ravel(), minlength=b * groups).reshape(b, groups)
             sums = multiply(flat, factors.T.astype(float)).T
-            found.append(self.metric.values(sums.reshape(b, rows, cells)))
-        return np.concatenate(found)
+            values.append(self.metric.values(sums.reshape(b, rows, cells)))
+        return np.concatenate(values)
 
     def deviations(self) -> np.ndarray:
-        """Return what each group adds to the error of a mean: their squares, to its variance."""
+        """Compute the contributions of groups to the error of a mean, whose squares add up."""
         costs, mass = self.sums[:, 0, 0], self.sums[:, 1, 0]
         with np.errstate(invalid="ignore"):
             return (costs - costs.sum() / mass.sum() * mass) / mass.sum()
 
     def chance(self) -> float:
-        """Return how large an error is by chance, with residuals as large as they are.
+        """Compute the size of an error by chance alone, given the size of the residuals.
 
-        The root mean square of errors of what calibrated predictions would have, with what groups
-        have beyond that of random sign.
+        It is the root mean square of errors if predictions are calibrated and the residuals of
+        each group have a random sign.
         """
         groups = len(self.sums)
         residual = self.sums - self.metric.calibrated(self.sums)
@@ -216,10 +217,10 @@ class GroupedSums:
         return float(np.sqrt(np.mean(self._with_signs(residual, sets) ** 2)))
 
     def p_value(self, draws: int) -> float:
-        """Return the share of draws in which the error is as large, if residuals are chance.
+        """Compute the p-value: the proportion of draws of random signs with as large an error.
 
-        Under calibration the residuals of a group have mean zero: in each draw they are multiplied
-        by a random sign. The data themselves are counted among the draws.
+        Under calibration, the residuals of a group have mean zero: each draw multiplies them by a
+        random sign. The data themselves are counted among the draws.
         """
         residual = self.sums - self.metric.calibrated(self.sums)
         value = float(self.metric.value(self.total, np))
@@ -228,43 +229,43 @@ class GroupedSums:
         return float(reached + 1) / (draws + 1)
 
     def _with_signs(self, residual: np.ndarray, draws: int) -> np.ndarray:
-        """Return the metric (draws,) of expected sums, and residuals times random signs."""
+        """Compute the metric (draws,) of expected sums plus residuals times random signs."""
         expected = self.metric.calibrated(self.sums).sum(axis=0)
         flat = residual.reshape(len(residual), -1)
-        rng, found = generator(self.seed), []
+        rng, values = generator(self.seed), []
         at_once = max(1, _ELEMENTS // max(flat.shape))
         for first in range(0, draws, at_once):
             signs = rng.choice([-1.0, 1.0], (min(at_once, draws - first), len(flat)))
             sums = expected + (signs @ flat).reshape(-1, *expected.shape)
-            found.append(self.metric.values(sums))
-        return np.concatenate(found)
+            values.append(self.metric.values(sums))
+        return np.concatenate(values)
 
 
 def _number_of_groups(metric: SumMetric) -> int:
-    """Return a power of two that keeps sums small, the same for all models."""
-    # Borders that data make may be a few more or less.
+    """Choose a power of two that keeps sums small and is equal for all models."""
+    # The number of borders from data may differ slightly between models.
     cells = metric.cells
     if isinstance(metric, Histogram):
         cells = metric.metric.groups * metric.width_cells
     room = max(_NUMBERS // (metric.rows * cells), 1)
-    return min(max(1 << (room.bit_length() - 1), _LEAST), _MOST)
+    return min(max(1 << (room.bit_length() - 1), _MIN_GROUPS), _MAX_GROUPS)
 
 
-def _spread(
+def _assign_groups(
     number: np.ndarray, weights: np.ndarray, whole: bool, keys: np.ndarray, groups: int
 ) -> Iterator[_Share]:
-    """Yield rows, the groups of these (None: all alike) and how much of their weight is there."""
+    """Yield rows, their groups (None: equally to all), and the part of their weight in these."""
     if not whole or weights.max() <= 1:
         yield slice(None), _hash(number, keys[0], groups), weights
         return
-    few = weights <= _COPIES
-    copies = np.where(few, weights, 0).astype(np.intp)
+    small = weights <= _COPIES
+    copies = np.where(small, weights, 0).astype(np.intp)
     rows = np.repeat(np.arange(len(weights)), copies)
     copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
     yield rows, _hash(number[rows], keys[copy], groups), np.ones(len(rows))
-    if not few.all():
-        # Evenly, but for a part whose squares add up to the count.
-        rows = np.flatnonzero(~few)
+    if not small.all():
+        # Divide the count equally, and add a part whose squares add up to the count.
+        rows = np.flatnonzero(~small)
         part = np.sqrt(weights[rows] / 2)
         yield rows, None, weights[rows]
         yield rows, _hash(number[rows], keys[0], groups), part
@@ -272,24 +273,24 @@ def _spread(
 
 
 def _hash(number: np.ndarray, key: Array, groups: int) -> np.ndarray:
-    """Return groups of running numbers, for keys: by the finalizer of SplitMix64."""
-    z = number.astype(np.uint64) * _STEP
+    """Hash numbers of rows to groups by a key, with the finalizer of SplitMix64."""
+    z = number.astype(np.uint64) * _MIX_STEP
     z ^= key
     z ^= z >> np.uint64(30)
-    z *= _FIRST
+    z *= _MIX_FIRST
     z ^= z >> np.uint64(27)
-    z *= _SECOND
+    z *= _MIX_SECOND
     return (z >> np.uint64(65 - groups.bit_length())).astype(np.intp)
 
 
-def _some(piece: Piece, rows: slice | np.ndarray) -> Piece:
-    """Return what some rows add."""
+def _select_rows(piece: Piece, rows: slice | np.ndarray) -> Piece:
+    """Select rows of a piece."""
     cell = piece.cell if piece.cell is None or piece.cell is ... else piece.cell[rows]
     return Piece(cell, None if piece.value is None else piece.value[rows])
 
 
 def _add(sums: np.ndarray, piece: Piece, group: np.ndarray | None, amount: np.ndarray) -> None:
-    """Add a piece, times what is there of weights, to sums (groups, cells), in place."""
+    """Add a piece times the weights in each group to sums (groups, cells), in place."""
     if group is None:
         total = np.zeros((1, sums.shape[1]))
         _add(total, piece, np.zeros(len(amount), np.intp), amount)
@@ -306,5 +307,5 @@ def _add(sums: np.ndarray, piece: Piece, group: np.ndarray | None, amount: np.nd
         if cell.ndim == 2:
             group, amount = group[:, None], amount[:, None]
         amount = np.broadcast_to(amount if value is None else amount * value, cell.shape)
-        place = (group * cells + cell).ravel()
-        sums += np.bincount(place, amount.ravel(), sums.size).reshape(sums.shape)
+        index = (group * cells + cell).ravel()
+        sums += np.bincount(index, amount.ravel(), sums.size).reshape(sums.shape)

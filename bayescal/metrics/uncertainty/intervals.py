@@ -91,12 +91,12 @@ def bootstrap(
     """
     replicates = check_count(replicates, "replicates")
     reading = Reading(classes, inputs)
-    data, made = prepare(metric, probs, y, weights, options, reading, groups)
+    data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
     data = equal_rows_once(data)
-    sums = grouped(made, data) if len(data.y) >= MANY else None
+    sums = grouped(metric_object, data) if len(data.y) >= MANY else None
     if sums is not None:
         return GroupedSums.of(sums, data, seed, whole=data.whole).replicates(replicates)
-    return replicate(made, data, replicates, seed)
+    return replicate(metric_object, data, replicates, seed)
 
 
 @other_words
@@ -208,8 +208,10 @@ def interval(
     level = check_level(level)
     check_choice(method, "method", ("auto", "analytic", "bootstrap"))
     reading = Reading(classes, inputs)
-    (found,) = measure_each(metric, [probs], y, weights, options, replicates, seed, reading, groups)
-    return found.interval(level, method)
+    (measured,) = measure_each(
+        metric, [probs], y, weights, options, replicates, seed, reading, groups
+    )
+    return measured.interval(level, method)
 
 
 @other_words

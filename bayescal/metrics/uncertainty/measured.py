@@ -35,7 +35,7 @@ from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
 #: Exponent of g(e) in :func:`interval`, and number of angles of the ellipse of a difference.
 _POWER, _ANGLES = 2.5, 361
 #: Number of rows below which an interval is the whole range.
-_FEW = 10
+_MIN_ROWS = 10
 
 
 class Interval(NamedTuple):
@@ -92,8 +92,7 @@ class MeasuredMetric:
             self.value = compute(metric, source)
             rows, total, squares = len(weights), float(weights.sum()), float(weights @ weights)
         else:
-            summed = source.metric.value(source.total, np)
-            self.value = float(summed) if value is None else value
+            self.value = float(source.metric.value(source.total, np)) if value is None else value
             rows, total, squares = source.sizes.tolist()
         whole = source.whole
         #: Variance of a weighted mean of values with variance one.
@@ -101,7 +100,7 @@ class MeasuredMetric:
         self._cases = total if whole else float(rows)
         if clusters is not None:
             self._cases = float(clusters.max() + 1)
-        self._few = bool(self._cases < _FEW)
+        self._few = bool(self._cases < _MIN_ROWS)
         self._means = METRICS[name].best != "zero"
         self._unbiased = self._means or name == "skce"
         self._metric = _before_root(metric)
@@ -132,9 +131,9 @@ class MeasuredMetric:
             return -math.inf
         source = self._source
         if isinstance(source, Predictions) and source.clusters is not None:
-            # Few clusters may agree by chance, so that of independent rows is a lower bound.
-            alone = error_by_chance(self._metric, source, self._seed)
-            return max(_by_group(self._metric, source, self._seed).chance(), alone)
+            # Few clusters may agree by chance, so the error of independent rows is a lower bound.
+            of_rows = error_by_chance(self._metric, source, self._seed)
+            return max(_by_group(self._metric, source, self._seed).chance(), of_rows)
         if self._groups is not None:
             return self._groups.chance()
         assert isinstance(source, Predictions)
@@ -193,8 +192,8 @@ class MeasuredMetric:
 
         groups = self._groups if drawn else None
         size = self._cases if groups is None else len(groups.sums)
-        free = float(size - 1)
-        return float(stdtrit(free, (1 + level) / 2)), math.sqrt(size / free), free
+        dof = float(size - 1)
+        return float(stdtrit(dof, (1 + level) / 2)), math.sqrt(size / dof), dof
 
     def _within(self, lower: float, upper: float) -> tuple[float, float]:
         """Clip ends to the range of the metric, which loses no coverage."""
@@ -261,25 +260,25 @@ class MeasuredMetric:
         widest = self._range[1] - self._range[0]
         if self._few or not math.isfinite(error):
             return Interval(value, estimate, -widest, widest, math.inf, level, 1.0)
-        t, factor, free = self._student(level, mean is None)
+        t, factor, dof = self._student(level, mean is None)
         if self._unbiased:
             error *= factor
             x = value / error if error > 0 else math.copysign(1e9, value) * (value != 0)
             moved = x + skewness * (x**2 / 3 + 1 / 6) + skewness**2 * x**3 / 27
-            p_value = 2 * float(stdtr(free, -min(abs(x), abs(moved))))
+            p_value = 2 * float(stdtr(dof, -min(abs(x), abs(moved))))
             lower, upper = _hall(value, error, skewness, t)
             ends = max(lower, -widest), min(upper, widest)
             return Interval(value, value, *ends, error, level, p_value)
         moments = factor**2 * np.cov(self.replicates, other.replicates, ddof=0)
         first, second = np.sqrt(np.diag(moments))
-        alike = moments[0, 1] / (first * second) if first * second > 0 else 0.0
-        # Equal ones but for rounding are equal.
-        alike = alike if abs(alike) < 1 - 1e-12 else round(alike)
-        turn = np.linspace(0, 2 * np.pi, _ANGLES)
-        along = alike * np.cos(turn) + math.sqrt(1 - alike**2) * np.sin(turn)
+        correlation = moments[0, 1] / (first * second) if first * second > 0 else 0.0
+        # Models that differ by rounding only are equal.
+        correlation = correlation if abs(correlation) < 1 - 1e-12 else round(correlation)
+        angles = np.linspace(0, 2 * np.pi, _ANGLES)
+        along = correlation * np.cos(angles) + math.sqrt(1 - correlation**2) * np.sin(angles)
 
         def ends_at(t: float) -> tuple[float, float]:
-            ours = self._less_chance(self._center + t * first * np.cos(turn))
+            ours = self._less_chance(self._center + t * first * np.cos(angles))
             gaps = ours - other._less_chance(other._center + t * second * along)
             return float(gaps.min()), float(gaps.max())
 
@@ -289,7 +288,7 @@ class MeasuredMetric:
             middle = (inside + outside) / 2
             lower, upper = ends_at(middle / (1 - middle))
             inside, outside = (inside, middle) if lower <= 0 <= upper else (middle, outside)
-        p_value = 2 * float(stdtr(free, -inside / (1 - inside)))
+        p_value = 2 * float(stdtr(dof, -inside / (1 - inside)))
         lower, upper = ends_at(t)
         lower, upper = max(lower, -widest), min(upper, widest)
         error = (upper - lower) / (2 * t)
@@ -309,12 +308,12 @@ def measure(
 ) -> MeasuredMetric:
     """Measure a metric of rows in memory; equal rows of a cluster count once if all are equal."""
     metric, options = find_metric(metric, options)
-    data, made = prepare(metric, probs, y, weights, options, reading, groups)
+    data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
     once = equal_rows_once(data)
     separate = None
     if once.clusters is not data.clusters:
-        separate = partial(MeasuredMetric, metric, made, data, replicates, seed)
-    return MeasuredMetric(metric, made, once, replicates, seed, separate=separate)
+        separate = partial(MeasuredMetric, metric, metric_object, data, replicates, seed)
+    return MeasuredMetric(metric, metric_object, once, replicates, seed, separate=separate)
 
 
 def _by_group(metric: Metric, data: Predictions, seed: int) -> GroupedSums:
@@ -324,11 +323,11 @@ def _by_group(metric: Metric, data: Predictions, seed: int) -> GroupedSums:
 
 
 def _before_root(metric: Metric) -> Metric:
-    """Return the metric of which a debiased error of norm 2 is the root, or any other as it is."""
+    """Return the mean square of a debiased error of norm 2, or any other metric unchanged."""
     if isinstance(metric, MassHistogram):
-        made = _before_root(metric.metric)
-        assert isinstance(made, MassMetric)
-        return metric if made is metric.metric else replace(metric, metric=made)
+        inner = _before_root(metric.metric)
+        assert isinstance(inner, MassMetric)
+        return metric if inner is metric.metric else replace(metric, metric=inner)
     if isinstance(metric, DebiasedError | DebiasedMassError) and metric.norm == 2:
         return replace(metric, signed=True)
     return metric
@@ -346,9 +345,9 @@ def _moments(replicates: np.ndarray) -> tuple[float, float]:
 def _upper_square(square: float, biased: float, half: float) -> float:
     """Compute the upper end for a squared error by inverting a test, like Wilson's interval.
 
-    The standard error times a quantile, ``half``, is that at ``biased``, the mean of replicates:
-    the square with chance c in it. Its variance goes with u + c / 2 for an error u, if bins are
-    alike; the end is the u below which the square is as far as the quantile says.
+    ``half`` is a quantile times the standard error at ``biased``, the mean of replicates, which
+    includes chance c. The variance is proportional to u + c / 2 for an error u, if bins are alike.
+    The end is the u at which the square lies that quantile below.
     """
     chance = max(float(biased) - square, 0.0) / 2
     size = float(biased) + chance
@@ -397,6 +396,6 @@ def prepare(
     if metric == "skce":
         return data, make_skce(data, **options)
     if entry.make is None:
-        able = ", ".join(name for name, each in METRICS.items() if each.make is not None)
-        raise ValueError(f"metric must be one of {able}, skce, got {metric!r}")
+        names = ", ".join(name for name, entry in METRICS.items() if entry.make is not None)
+        raise ValueError(f"metric must be one of {names}, skce, got {metric!r}")
     return data, entry.make(data.columns, **options)

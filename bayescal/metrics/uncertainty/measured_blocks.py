@@ -22,14 +22,12 @@ from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped
 from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
 from bayescal.metrics.uncertainty.ranking import Measured, measure_any
 
-__all__ = ["BlockMeasurements", "check_cuts", "check_no_groups", "measure_blocks", "measure_each"]
-
 #: Largest number of rows of a block, so that running numbers of blocks do not overlap.
 _ROWS = 1 << 40
 
 
 class BlockMeasurements(NamedTuple):
-    """Metrics by name, Spiegelhalter's z, the number of rows, and how they were cut into blocks."""
+    """Metrics by name, Spiegelhalter's z, the number of rows, and a fingerprint of their blocks."""
 
     metrics: dict[str, MeasuredMetric]
     z: float
@@ -43,38 +41,40 @@ def measure_blocks(
     replicates: int,
     seed: int,
 ) -> BlockMeasurements:
-    """Measure metrics, names with options, in one pass; bins of equal mass take two more.
+    """Measure metrics in one pass; bins of equal mass take two more passes.
 
-    Rows that are few enough are gathered in a second pass, and measured in memory.
+    If there are few rows, a second pass gathers them, and they are measured in memory.
     """
     chosen = {title: find_metric(*choice) for title, choice in chosen.items()}
-    made: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     sums: dict[str, SumMetric] = {}
     for title, (name, options) in chosen.items():
         make = METRICS[name].make
-        if make is None or (own := grouped(metric := make(data.columns, **options))) is None:
-            data.probs  # noqa: B018  says that it takes all cases at once
+        if make is None or (sum_metric := grouped(metric := make(data.columns, **options))) is None:
+            data.probs  # noqa: B018  raises: the metric needs all rows at once
             continue
-        made[title], sums[title] = metric, own
+        metrics[title], sums[title] = metric, sum_metric
     whole = data.whole
-    found = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
-    if whole and found["fractions"] > 0:
-        # Weights that are no counts came later.
+    totals = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
+    if whole and totals["fractions"] > 0:
+        # A later block had weights that are not counts.
         whole = False
-        found = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
-    z, cases = float(Spiegelhalter(whole).value(found["z"], np)), int(found["sizes"][0])
+        totals = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
+    z, cases = float(Spiegelhalter(whole).value(totals["z"], np)), int(totals["sizes"][0])
     measured: dict[str, MeasuredMetric] = {}
     if cases < MANY:
-        few = data.gather()
+        rows = data.gather()
         for title, (name, options) in chosen.items():
-            measured[title] = measure(name, few, few.y, few.weights, options, replicates, seed)
-        return BlockMeasurements(measured, z, cases, found["cut"])
+            measured[title] = measure(name, rows, rows.y, rows.weights, options, replicates, seed)
+        return BlockMeasurements(measured, z, cases, totals["cut"])
     for title, metric in sums.items():
-        own = GroupedSums(metric, found[f"of {title}"], found["sizes"], whole, seed)
-        direct = made[title]
+        grouped_sums = GroupedSums(metric, totals[f"of {title}"], totals["sizes"], whole, seed)
+        direct = metrics[title]
         exact = direct.compute_in_blocks(data) if isinstance(direct, DirectMetric) else None
-        measured[title] = MeasuredMetric(chosen[title][0], metric, own, replicates, value=exact)
-    return BlockMeasurements(measured, z, cases, found["cut"])
+        measured[title] = MeasuredMetric(
+            chosen[title][0], metric, grouped_sums, replicates, value=exact
+        )
+    return BlockMeasurements(measured, z, cases, totals["cut"])
 
 
 def measure_each(
@@ -89,27 +89,29 @@ def measure_each(
     groups: UserData = None,
 ) -> list[Measured]:
     """Measure a metric of several models of the same rows, which may come in blocks."""
-    found: list[Measured] = []
+    measured: list[Measured] = []
     cuts, read = [], []
     for probs in models:
         blocks = as_blocks(probs, y, weights)
         if blocks is None:
-            own = measure_any(metric, probs, y, weights, options, replicates, seed, reading, groups)
-            found.append(own)
+            measurement = measure_any(
+                metric, probs, y, weights, options, replicates, seed, reading, groups
+            )
+            measured.append(measurement)
             continue
         check_no_groups(groups)
         if metric in RANKINGS:
             raise TypeError(f"probs must be arrays in memory for {metric}, which sorts all rows")
-        many = METRICS[find_metric(metric)[0]].shapes == ("multilabel",)
-        data = PredictionBlocks(blocks, replace(reading, multilabel=many))
-        own = measure_blocks({metric: (metric, options)}, data, replicates, seed)
-        cuts.append(own.cut)
+        multilabel = METRICS[find_metric(metric)[0]].shapes == ("multilabel",)
+        data = PredictionBlocks(blocks, replace(reading, multilabel=multilabel))
+        measurements = measure_blocks({metric: (metric, options)}, data, replicates, seed)
+        cuts.append(measurements.cut)
         read.append(blocks)
-        found.append(own.metrics[metric])
+        measured.append(measurements.metrics[metric])
     check_cuts(cuts)
     for blocks in read:
         blocks.finish()
-    return found
+    return measured
 
 
 def check_no_groups(groups: object) -> None:
@@ -122,7 +124,7 @@ def check_no_groups(groups: object) -> None:
 
 def check_cuts(cuts: Sequence[np.ndarray]) -> None:
     """Check that the rows of all models are cut into the same blocks."""
-    if any(not np.array_equal(cuts[0], own) for own in cuts):
+    if any(not np.array_equal(cuts[0], cut) for cut in cuts):
         raise ValueError("models must have their cases cut into blocks alike to be compared")
 
 
@@ -131,16 +133,16 @@ def _sums_by_group(
 ) -> Sums:
     n = len(data.y)
     sizes = None
-    found: Sums = {}
+    sums: Sums = {}
     for title, metric in metrics.items():
-        own = GroupedSums.of(metric, data, seed, first=number * _ROWS, whole=whole)
-        found[f"of {title}"], sizes = own.sums, own.sizes
+        grouped_sums = GroupedSums.of(metric, data, seed, first=number * _ROWS, whole=whole)
+        sums[f"of {title}"], sizes = grouped_sums.sums, grouped_sums.sizes
     weights = data.weights
     return {
-        **found,
+        **sums,
         "sizes": np.array([n, weights.sum(), weights @ weights]) if sizes is None else sizes,
         "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
         "z": collect(Spiegelhalter(whole), data),
-        # Of which no other cut into blocks has the same sums.
+        # These sums differ for any other division into blocks.
         "cut": np.array([n, n * (number + 1), n * n * (number + 1)]),
     }

@@ -42,8 +42,8 @@ class MeasuredRanking:
     def _quantile(self, level: float) -> float:
         from scipy.special import stdtrit
 
-        free = max(float(self._cases.min()) - 1, 1.0)
-        return math.sqrt((free + 1) / free) * float(stdtrit(free, (1 + level) / 2))
+        dof = max(float(self._cases.min()) - 1, 1.0)
+        return math.sqrt((dof + 1) / dof) * float(stdtrit(dof, (1 + level) / 2))
 
     def interval(self, level: float, method: str = "auto") -> Interval:
         """Compute the confidence interval, symmetric in the log odds of the score.
@@ -59,7 +59,7 @@ class MeasuredRanking:
             return Interval(value, value, 0.0, 1.0, math.inf, level)
         quantile = self._quantile(level)
         if not 0 < error or not 0 < value < 1:
-            # All pairs are in order, or none: as sure as that many rows without a failure make it.
+            # All pairs are in order, or none: the interval of as many trials without a failure.
             width = 1 - ((1 - level) / 2) ** (1 / float(self._cases.min()))
             lower, upper = max(value - width, 0.0), min(value + width, 1.0)
             return Interval(value, value, lower, upper, width / quantile, level)
@@ -81,8 +81,8 @@ class MeasuredRanking:
         error = error if error > 1e-12 else 0.0
         value = value if error else round(value, 12)
         half = self._quantile(level) * error
-        free = max(float(self._cases.min()) - 1, 1.0)
-        p_value = 2 * float(stdtr(free, -abs(value) / error)) if error else float(value == 0)
+        dof = max(float(self._cases.min()) - 1, 1.0)
+        p_value = 2 * float(stdtr(dof, -abs(value) / error)) if error else float(value == 0)
         lower, upper = max(value - half, -1.0), min(value + half, 1.0)
         return Interval(value, value, lower, upper, error, level, p_value)
 

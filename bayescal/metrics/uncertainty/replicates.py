@@ -1,4 +1,4 @@
-"""Replicates of a bootstrap: what cases add to sums, times factors that are drawn."""
+"""Replicates of a bootstrap: resampled rows, as random factors of their weights."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from bayescal.data.predictions import Predictions, as_rows
 from bayescal.metrics.kernels.skce import KernelError
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many, compute
 
-#: Numbers of some replicates that are held at once: 32 MiB.
+#: Numbers of replicates that are computed at once: 32 MiB.
 _ELEMENTS = 1 << 22
-#: Cases that counts stand for, drawn one by one.
+#: Number of cases, as counted by weights, up to which they are drawn one by one.
 _CASES = 1 << 16
-#: Probabilities held at once; sets of labels that tell what chance does.
+#: Probabilities in memory at once; sets of labels from which chance is estimated.
 _PROBS, _SETS = 1 << 20, 64
 
 
 def replicate(metric: Metric, data: Predictions, replicates: int, seed: int) -> np.ndarray:
-    """Return the metric (replicates,) of cases that are drawn with replacement."""
+    """Compute the metric (replicates,) of rows drawn with replacement."""
     held = metric.rows * metric.cells if isinstance(metric, SumMetric) else 0
     # Pairs of cases are computed anew for each block.
     size = 4 * _ELEMENTS if isinstance(metric, KernelError) else _ELEMENTS
     drawn = resample(data, replicates, seed, size // max(len(data.y), held))
-    return np.concatenate([of_factors(metric, *each) for each in drawn])
+    return np.concatenate([of_factors(metric, *batch) for batch in drawn])
 
 
 def of_factors(metric: Metric, data: Predictions, factors: np.ndarray) -> np.ndarray:
-    """Return the metric (b,) for factors (n, b) of the weights."""
+    """Compute the metric (b,) for factors (n, b) of the weights."""
     if isinstance(metric, SumMetric):
         return metric.values(collect_many(metric, data, factors))
     assert isinstance(metric, DirectMetric)
@@ -57,12 +57,12 @@ def resample(
     at_once = max(1, at_once)
     for first in range(0, replicates, at_once):
         factors = np.empty((min(at_once, replicates - first), n))
-        for own in factors:
+        for row in factors:
             if total >= max(n + 1, _CASES):
-                own[:] = rng.multinomial(total, counts / total)
+                row[:] = rng.multinomial(total, counts / total)
                 continue
             drawn = rng.integers(0, total, total)
-            own[:] = np.bincount(drawn if cases is None else cases[drawn], minlength=n)
+            row[:] = np.bincount(drawn if cases is None else cases[drawn], minlength=n)
         yield data, np.ascontiguousarray(factors.T)
 
 
@@ -76,21 +76,21 @@ def _resample_clusters(
         data = data._replace(weights=np.ones(len(data.y)))
     for first in range(0, replicates, max(1, at_once)):
         drawn = rng.integers(0, count, (min(max(1, at_once), replicates - first), count))
-        times = np.stack([np.bincount(own, minlength=count) for own in drawn], axis=1)
+        times = np.stack([np.bincount(draw, minlength=count) for draw in drawn], axis=1)
         factors = times[data.clusters].astype(float)
         yield data, factors * counts if whole else factors
 
 
 def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
-    """Return how large an error is by chance, if labels are as far from predictions as they are.
+    """Compute the size of an error by chance alone, given the size of the residuals.
 
-    The root mean square of errors of labels drawn from the predictions, times the root of the sum
-    of squares of labels less predictions over what it is expected to be.
+    It is the root mean square of errors of labels drawn from the predictions, times the root of the
+    ratio of the sum of squared residuals to its expectation.
     """
     if data.whole:
-        # Of very large counts some cases are drawn together: chance is overrated.
-        most = max(1, _CASES // len(data.y))
-        copies = np.minimum(data.weights, most).astype(int)
+        # Some cases of very large counts are drawn together, which overestimates chance.
+        max_copies = max(1, _CASES // len(data.y))
+        copies = np.minimum(data.weights, max_copies).astype(int)
         cases = np.repeat(np.arange(len(copies)), copies)
         shares = (data.weights / copies)[cases]
         data = data._replace(probs=data.probs[cases], y=data.y[cases], weights=shares)
@@ -107,9 +107,9 @@ def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
 
 
 def redraw(data: Predictions, rng: np.random.Generator) -> Predictions:
-    """Return cases whose labels, not many each, are drawn from the predictions.
+    """Draw labels from the predictions.
 
-    Whole weights are counts: a row becomes one for each class that is drawn, with its count.
+    Whole weights are counts: each row becomes one row for each class drawn, with its count.
     """
     if not data.whole or data.weights.max() == 1:
         return data._replace(y=draw_labels(data, rng))
@@ -122,7 +122,7 @@ def redraw(data: Predictions, rng: np.random.Generator) -> Predictions:
 
 
 def draw_labels(data: Predictions, rng: np.random.Generator) -> np.ndarray:
-    """Return labels (n,), or (n, l) of many, drawn from the predictions."""
+    """Draw labels, (n,) or multi-label (n, l), from the predictions."""
     uniform = rng.random(data.y.shape)
     if data.y.ndim == data.probs.ndim:
         return (uniform < data.probs).astype(data.y.dtype)

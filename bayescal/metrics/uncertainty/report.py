@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Numbers of an interval in a data frame.
 _NUMBERS = "value", "estimate", "lower", "upper", "standard_error"
-#: A longer name of the first model is not repeated below each metric.
-_LONGEST = 20
+#: Characters up to which the name of the first model is repeated below each metric.
+_MAX_NAME_LENGTH = 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,9 +85,9 @@ class Report:
 
         rows = []
         for model, intervals in self.intervals.items():
-            for metric, own in intervals.items():
+            for metric, interval in intervals.items():
                 row: dict[str, object] = {"model": model, "metric": metric}
-                row |= {name: getattr(own, name) for name in _NUMBERS}
+                row |= {name: getattr(interval, name) for name in _NUMBERS}
                 gap = self.differences.get(model, {}).get(metric)
                 if gap is not None:
                     row |= {"difference": gap.estimate, "difference_lower": gap.lower}
@@ -108,11 +108,14 @@ class Report:
     def _lines(self) -> TextTable:
         names = list(self.intervals)
         heads, rows = ["metric", *names], []
-        first = names[0] if len(names[0]) <= _LONGEST else "the first"
+        first = names[0] if len(names[0]) <= _MAX_NAME_LENGTH else "the first"
         for metric in self.intervals[names[0]]:
-            own = [self.intervals[name][metric] for name in names]
-            cells = [f"{each.estimate:.4f} [{each.lower:.4f}, {each.upper:.4f}]" for each in own]
-            corrected = any(abs(each.estimate - each.value) > 1e-9 for each in own)
+            row = [self.intervals[name][metric] for name in names]
+            cells = [
+                f"{interval.estimate:.4f} [{interval.lower:.4f}, {interval.upper:.4f}]"
+                for interval in row
+            ]
+            corrected = any(abs(interval.estimate - interval.value) > 1e-9 for interval in row)
             rows.append([f"{metric} above chance" if corrected else metric, *cells])
             if self.differences:
                 gaps = [self.differences[name][metric] for name in names[1:]]
@@ -222,14 +225,14 @@ def report(
     tests = {}
     base: Mapping[str, Measured] = {}
     cases, cuts, read = 0, [], []
-    for name, own in models.items():
-        checked = as_predictions(own, y, weights, reading)
+    for name, model_probs in models.items():
+        checked = as_predictions(model_probs, y, weights, reading)
         measured: Mapping[str, Measured]
         if isinstance(checked, PredictionBlocks):
             check_no_groups(groups)
-            found = measure_blocks(chosen, checked, replicates, seed)
-            measured, test, cases = found.metrics, as_test(found.z), found.cases
-            cuts.append(found.cut)
+            measured, z, cases, cut = measure_blocks(chosen, checked, replicates, seed)
+            test = as_test(z)
+            cuts.append(cut)
             read.append(checked.blocks)
             check_cuts(cuts)
         else:
@@ -238,12 +241,16 @@ def report(
                 title: measure_any(metric, checked, y, weights, options, replicates, seed)
                 for title, (metric, options) in chosen.items()
             }
-            test, cases = spiegelhalter_of(checked), len(np.asarray(getattr(own, "probs", own)))
-        intervals[str(name)] = {title: each.interval(level) for title, each in measured.items()}
+            test = spiegelhalter_of(checked)
+            cases = len(np.asarray(getattr(model_probs, "probs", model_probs)))
+        intervals[str(name)] = {
+            title: measurement.interval(level) for title, measurement in measured.items()
+        }
         tests[str(name)] = test
         if base:
             differences[str(name)] = {
-                title: compare(each, base[title], level) for title, each in measured.items()
+                title: compare(measurement, base[title], level)
+                for title, measurement in measured.items()
             }
         else:
             base = measured

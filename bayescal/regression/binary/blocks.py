@@ -36,8 +36,6 @@ from bayescal.regression.softmax.fit import fit_on_host as fit_softmax_on_host
 from bayescal.regression.softmax.objective import Design, HostEvaluator
 from bayescal.regression.softmax.precondition import WHOLE, choices
 
-__all__ = ["fit_binary", "fit_softmax"]
-
 #: Numbers in a part of the rows.
 _NUMBERS = 1 << 17
 #: Inverse units between which columns need not be divided by them first.
@@ -94,9 +92,9 @@ def fit_binary(
             return step, decrement
         # The sample shows how the curvature of all rows changes. Its minimum, corrected by the
         # slope and curvature that it lacks here, is a step that saves a pass.
-        near = _corrected(problem, total, last[-1].at, _loss(first))
+        corrected = _corrected(problem, total, last[-1].at, _loss(first))
         minimum = newton(
-            lambda gamma: reduced(near(turn @ gamma), turn @ gamma),
+            lambda gamma: reduced(corrected(turn @ gamma), turn @ gamma),
             gamma,
             scale=total,
             bound=bound,
@@ -143,14 +141,14 @@ def _corrected(
     part = cross_entropy_on_host(design, at)
     slope, curvature = whole.gradient - part.gradient, whole.hessian - part.hessian
 
-    def near(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
+    def evaluate(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
         value, gradient, hessian = cross_entropy_on_host(design, beta)
         move = beta - at
         turn = curvature @ move
         value = value + move @ (slope + turn / 2)
         return Quadratic(value, gradient + slope + turn, hessian + curvature)
 
-    return near
+    return evaluate
 
 
 def _start(problem: Regression[np.ndarray], total: float) -> Float[np.ndarray, " 1+features"]:
@@ -230,7 +228,7 @@ def fit_softmax(
     Hessian is a pass; the Hessian is approximated from the sample, so that few passes are needed.
     """
     sizes, fraction = sample.sizes, float(sample.weights.sum()) / total
-    near = fit_softmax_on_host(sample, penalty * fraction, begin)[0]
+    approximate = fit_softmax_on_host(sample, penalty * fraction, begin)[0]
     heavy = sample._replace(weights=sample.weights / fraction)
     method = choices(sample, penalty)[-1]
     whole = method is WHOLE
@@ -275,7 +273,7 @@ def fit_softmax(
                 0 if whole else method.patience,
                 MAX_PRODUCTS,
             ),
-            near.x,
+            approximate.x,
             scale=total,
             unbounded=None if penalty.all() else unbounded,
             xp=np,

@@ -108,16 +108,16 @@ def choose_on_host(
     design, unit = design_of(problem)
     losses, total = np.zeros((candidates, folds)), np.zeros(candidates)
     with np.errstate(all="ignore"):
-        near = _path(design, unit, grid._replace(targets=targets), None)
+        path = _path(design, unit, grid._replace(targets=targets), None)
         for out in range(folds):
             held, kept = fold == out, fold != out
             if not held.any():
                 continue
-            beta = np.zeros_like(near)
+            beta = np.zeros_like(path)
             if kept.any():
                 columns = np.ascontiguousarray(design.columns[:, kept])
                 part = BinaryDesign(columns, targets[0, kept], weights[kept])
-                beta = _path(part, unit, grid._replace(targets=targets[:, kept]), near)
+                beta = _path(part, unit, grid._replace(targets=targets[:, kept]), path)
             line = beta @ design.columns[:, held]
             loss = (np.logaddexp(0, line) - y[held] * line) @ weights[held]
             loss = np.where(np.isnan(loss), np.inf, loss)
@@ -130,11 +130,11 @@ def _path(
     design: BinaryDesign[np.ndarray],
     unit: Float[np.ndarray, " parameters"],
     grid: Grid[np.ndarray],
-    near: Float[np.ndarray, "candidates parameters"] | None,
+    guess: Float[np.ndarray, "candidates parameters"] | None,
 ) -> Float[np.ndarray, "candidates parameters"]:
     """Fit from strong to weak; return coefficients in the design's units.
 
-    ``near`` are other coefficients to start from.
+    ``guess`` are other coefficients to start from.
     """
     targets = grid.targets
     whole = Regression(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
@@ -145,8 +145,8 @@ def _path(
     for k in reversed(range(len(targets))):
         problem = whole._replace(targets=targets[k], l1=grid.l1[k], l2=grid.l2[k])
         part = design._replace(targets=targets[k])
-        if near is not None:
-            beta = min((beta, near[k]), key=lambda b: _value(problem, part, unit, b))
+        if guess is not None:
+            beta = min((beta, guess[k]), key=lambda b: _value(problem, part, unit, b))
         minimum = fit_design(problem, part, unit, beta, span if free[k] else None)
         result[k] = beta = minimum.x
     return result

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import XArray, namespace, on_host
 from bayescal._core.lazy import jnp
+from bayescal._core.shapes import Float
 from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, Points
 from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.compress import gauss_points
@@ -69,7 +70,11 @@ def _bin_sums(low: float, unit: float, z: XArray, y: np.ndarray, weights: np.nda
     return {key: np.asarray(xp.bincount(index, term, 2 * _BINS)) for key, term in terms.items()}
 
 
-def _limit_points(z: np.ndarray, weight: np.ndarray, positive: np.ndarray) -> Points:
+def _limit_points(
+    z: Float[np.ndarray, " distinct"],
+    weight: Float[np.ndarray, " distinct"],
+    positive: Float[np.ndarray, " distinct"],
+) -> Points:
     """Make a limited number of points from ascending distinct log odds and sums of weights."""
     points = Points(z, weight, positive, *_tails(z, weight))
     return points if len(z) <= _MAX_POINTS else condense(points, *_CELL)
@@ -94,8 +99,12 @@ def condense(points: Points, proportion: float, width: float) -> Points:
 
 
 def _rule(
-    z: np.ndarray, weight: np.ndarray, borders: np.ndarray, proportion: float, width: float
-) -> np.ndarray:
+    z: Float[np.ndarray, " rows"],
+    weight: Float[np.ndarray, " rows"],
+    borders: np.ndarray,
+    proportion: float,
+    width: float,
+) -> Float[np.ndarray, "2 nodes"]:
     """Compute nodes and weights (2, m) for the sorted rows of a class."""
     if not len(z):
         return np.empty((2, 0))
@@ -107,7 +116,9 @@ def _rule(
     return gauss_points(z, weight, starts)
 
 
-def _tails(distinct: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _tails(
+    distinct: Float[np.ndarray, " distinct"], weight: Float[np.ndarray, " distinct"]
+) -> tuple[Float[np.ndarray, "2 2"], Float[np.ndarray, " 2"]]:
     """Return the scores (2, 2) around the outer quantiles, and the positions (2,) between them.
 
     Each is computed from its end, so that exchanging the classes exchanges the quantiles.
@@ -117,7 +128,9 @@ def _tails(distinct: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.nda
     return np.stack([low, -high[::-1]]), np.array([part, 1 - rest])
 
 
-def _low_tail(distinct: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
+def _low_tail(
+    distinct: Float[np.ndarray, " distinct"], weight: Float[np.ndarray, " distinct"]
+) -> tuple[Float[np.ndarray, " 2"], float]:
     """Return the two scores (2,) around the lower quantile, and its position between them.
 
     This is NumPy's quantile if integer weights are expanded to repeated rows.

@@ -17,6 +17,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, Namespace, XArray
 from bayescal._core.optimize import Status, iterate
+from bayescal._core.shapes import Float
 
 #: Prior standard deviations of the logarithm of the inverse temperature, with equal probability:
 #: scores are either nearly calibrated, or arbitrary.
@@ -48,7 +49,9 @@ _MAX_SINGLE_PRECISION_WEIGHT = 1e5
 _TOLERANCE, _COARSE_TOLERANCE = 1e-9, 1e-2
 
 
-def _priors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _priors() -> tuple[
+    Float[np.ndarray, "2 10 17"], Float[np.ndarray, "2 10 17"], Float[np.ndarray, "2 10"]
+]:
     """Compute precisions (2, 10, 17), amplitudes (2, 10, 17) and log weights (2, 10).
 
     Each length has all regressions with a Gaussian process, and half of the regressions without

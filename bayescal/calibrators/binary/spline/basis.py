@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, namespace, search
+from bayescal._core.shapes import Float
 
 if TYPE_CHECKING:
     from scipy.interpolate import BSpline, CubicSpline
@@ -20,7 +21,9 @@ Penalty = Literal["symmetric", "coefficients", "curvature"]
 _Functions = Callable[[np.ndarray], np.ndarray]
 
 
-def choose_knots(distinct: np.ndarray, most: int) -> np.ndarray:
+def choose_knots(
+    distinct: Float[np.ndarray, " distinct"], most: int
+) -> Float[np.ndarray, " knots"]:
     """Choose at most ``most`` of the distinct scores, spread evenly over their ranks.
 
     The choice is symmetric: mirrored scores give mirrored knots.
@@ -55,8 +58,12 @@ def _thin(away: np.ndarray, least: float) -> np.ndarray:
 
 
 def make_basis(
-    knots: np.ndarray, x: np.ndarray, weights: np.ndarray, penalty: Penalty, precise: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+    knots: Float[np.ndarray, " knots"],
+    x: Float[np.ndarray, " points"],
+    weights: Float[np.ndarray, " points"],
+    penalty: Penalty,
+    precise: bool = False,
+) -> tuple[Float[np.ndarray, "knots functions"], Float[np.ndarray, " functions"]]:
     """Compute the values (k, p) of basis functions at the knots, and their roughness (p,).
 
     This is the basis of Demmler and Reinsch: on the data the functions are orthogonal with mean
@@ -145,7 +152,7 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
     return line, lambda x: hats(x) @ mix
 
 
-def _both_ends(knots: np.ndarray) -> np.ndarray:
+def _both_ends(knots: Float[np.ndarray, " knots"]) -> np.ndarray:
     """Compute a matrix (2k - 2, k - 1) whose square is the mean of two penalties.
 
     These are the published penalty, of the coefficients of the basis without its constant, and the
@@ -165,7 +172,9 @@ def _both_ends(knots: np.ndarray) -> np.ndarray:
     return np.concatenate([slopes, np.concatenate([left, right])], axis=1) / np.sqrt(2)
 
 
-def _natural(knots: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _natural(
+    knots: Float[np.ndarray, " knots"], x: Float[np.ndarray, " points"]
+) -> Float[np.ndarray, "points knots-1"]:
     """Compute the natural cubic basis (m, k - 1) without its constant."""
     if len(knots) == 1:
         return np.empty((len(x), 0))
@@ -176,8 +185,10 @@ def _natural(knots: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _straight_outside(
-    spline: BSpline | CubicSpline, knots: np.ndarray, x: np.ndarray
-) -> np.ndarray:
+    spline: BSpline | CubicSpline,
+    knots: Float[np.ndarray, " knots"],
+    x: Float[np.ndarray, " points"],
+) -> Float[np.ndarray, "points functions"]:
     """Evaluate a spline at x (m,): (m, p); it is linear outside the knots."""
     inside = np.clip(x, knots[0], knots[-1])
     result = spline(inside)
@@ -187,7 +198,9 @@ def _straight_outside(
     return result
 
 
-def second_derivatives(knots: np.ndarray, values: np.ndarray) -> np.ndarray:
+def second_derivatives(
+    knots: Float[np.ndarray, " knots"], values: Float[np.ndarray, "knots functions"]
+) -> Float[np.ndarray, "knots functions"]:
     """Compute second derivatives (k, p) at the knots of natural splines with values (k, p)."""
     from scipy.interpolate import CubicSpline
 

@@ -349,10 +349,10 @@ def compact_logit(p: XArray, epsilon: Array | float) -> XArray:
     """
     xp = namespace(p)
     inside = (p >= epsilon) & (1 - p >= epsilon)
-    safe = xp.where(inside, p, 0.5)
+    clipped = xp.where(inside, p, 0.5)
     epsilon = xp.asarray(epsilon, dtype=p.dtype)
     factor = (1 - 2 * epsilon) / (2 * (xp.log1p(-epsilon) - xp.log(epsilon)))
-    return xp.where(inside, factor * (xp.log(safe) - xp.log1p(-safe)) + 0.5, p)
+    return xp.where(inside, factor * (xp.log(clipped) - xp.log1p(-clipped)) + 0.5, p)
 
 
 def _clipped_logit(p: XArray, epsilon: Array | float) -> XArray:

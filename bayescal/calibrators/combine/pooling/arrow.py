@@ -28,7 +28,7 @@ class Block(NamedTuple):
     grouping: int
     slope: bool
     effects: slice
-    #: Its place among standard deviations, or -1 where the prior is fixed.
+    #: Its position among standard deviations, or -1 where the prior is fixed.
     tau: int
 
 
@@ -37,8 +37,8 @@ class Layout:
     """Where effects are: those of ``grouping``, which are eliminated, and those that are kept.
 
     The kinds of ``eliminated`` (levels, kinds) are the offset of a level and, if the grouping has
-    one, its slope. ``starts`` (kept blocks,) are places among ``kept`` (effects,). ``places`` say
-    of each block whether it is eliminated, and its kind, or its start.
+    one, its slope. ``starts`` (kept blocks,) are positions among ``kept`` (effects,).
+    ``positions`` are, for each block, whether it is eliminated, and its kind or its start.
     """
 
     blocks: list[Block]
@@ -46,7 +46,7 @@ class Layout:
     eliminated: np.ndarray = field(init=False)
     kept: np.ndarray = field(init=False)
     starts: np.ndarray = field(init=False)
-    places: list[tuple[bool, int]] = field(init=False)
+    positions: list[tuple[bool, int]] = field(init=False)
 
     def __post_init__(self) -> None:
         every = [np.arange(block.effects.start, block.effects.stop) for block in self.blocks]
@@ -56,15 +56,15 @@ class Layout:
         self.eliminated = np.stack([every[number] for number in inner], axis=1)
         self.kept = np.concatenate([every[number] for number in outer])
         self.starts = np.cumsum([0, *(len(every[number]) for number in outer[:-1])])
-        self.places = [
+        self.positions = [
             (True, inner.index(number))
             if number in inner
             else (False, int(self.starts[outer.index(number)]))
             for number in numbers
         ]
         order = [*inner, *outer]
-        learned = [place for place, block in enumerate(self.blocks) if block.tau >= 0]
-        self._learned = [order.index(place) for place in learned]
+        learned = [index for index, block in enumerate(self.blocks) if block.tau >= 0]
+        self._learned = [order.index(index) for index in learned]
 
     @property
     def length(self) -> int:
@@ -134,7 +134,7 @@ class Arrow(NamedTuple):
         self, layout: Layout, first: int, second: int, codes: Sequence[np.ndarray]
     ) -> np.ndarray:
         """Look up the entries of two blocks, by position, for the levels of each cell."""
-        (one, at), (other, to) = layout.places[first], layout.places[second]
+        (one, at), (other, to) = layout.positions[first], layout.positions[second]
         if one and other:
             return self.blocks[codes[0], at, to]
         if one:

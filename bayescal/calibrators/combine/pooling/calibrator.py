@@ -302,7 +302,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         sizes = count_effects(blocks)
         # Files of 0.1.0 hold square matrices, from which any grouping may be eliminated.
         layout = Layout(
-            blocks, learned.get("eliminated", max(sizes, key=lambda place: sizes[place]))
+            blocks, learned.get("eliminated", max(sizes, key=lambda index: sizes[index]))
         )
         fits = []
         for theta, tau, covariance, *rest in (learned["fit"], learned["in_log"]):
@@ -334,8 +334,8 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
 
     def predict(self, scores: ArrayLike, *, groups: ArrayLike) -> np.ndarray:
         """Predict the more probable class (m,)."""
-        place = self.predict_proba(scores, groups=groups).argmax(axis=1)
-        return self.classes_[place]
+        codes = self.predict_proba(scores, groups=groups).argmax(axis=1)
+        return self.classes_[codes]
 
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9, *, groups: ArrayLike
@@ -393,9 +393,9 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         columns = [column[order] for column in columns]
 
         @cache
-        def read(place: int, bins: int) -> tuple[Column, np.ndarray]:
-            column = make_column(columns[place], weights, bins)
-            return column, column.codes(columns[place])
+        def read(index: int, bins: int) -> tuple[Column, np.ndarray]:
+            column = make_column(columns[index], weights, bins)
+            return column, column.codes(columns[index])
 
         def learn(bins: list[int]) -> tuple[_Learned, Effects]:
             made, levels = zip(*(read(*pair) for pair in enumerate(bins)), strict=True)
@@ -423,12 +423,12 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
 
         bins = [_BINS[0]] * len(columns)
         best = learn(bins)
-        for place, column in enumerate(columns):
-            cuts = best[0].columns[place].cuts
+        for index, column in enumerate(columns):
+            cuts = best[0].columns[index].cuts
             if cuts is None or len(np.unique(column[~np.isnan(column)])) <= FEW_VALUES:
                 continue
             for count in _BINS[1:]:
-                other = [*bins[:place], count, *bins[place + 1 :]]
+                other = [*bins[:index], count, *bins[index + 1 :]]
                 new = learn(other)
                 if new[0].fit.log_evidence > best[0].fit.log_evidence:
                     best, bins = new, other

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import UserData
+from bayescal._core.shapes import Int
 from bayescal.data.checks import check_unmasked
 from bayescal.data.label_names import column_names
 
@@ -64,14 +65,18 @@ class Grouping(NamedTuple):
     columns: tuple[int, ...]
     keys: np.ndarray
 
-    def codes(self, by_column: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    def codes(
+        self, by_column: Int[np.ndarray, "columns rows"], counts: Sequence[int]
+    ) -> Int[np.ndarray, " rows"]:
         """Find levels (m,) from those of all columns (columns, m); -1 if not in the fit."""
         keys = self.keys_of(by_column, counts)
-        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        known = (self.keys[places] == keys) & (by_column[list(self.columns)] >= 0).all(axis=0)
-        return np.where(known, places, UNKNOWN)
+        positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        known = (self.keys[positions] == keys) & (by_column[list(self.columns)] >= 0).all(axis=0)
+        return np.where(known, positions, UNKNOWN)
 
-    def keys_of(self, by_column: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    def keys_of(
+        self, by_column: Int[np.ndarray, "columns rows"], counts: Sequence[int]
+    ) -> Int[np.ndarray, " rows"]:
         """Make a key (m,) of each combination of levels."""
         shape = [counts[column] for column in self.columns]
         keys = np.zeros(by_column.shape[1], np.int64)
@@ -83,8 +88,8 @@ class Grouping(NamedTuple):
         """Name each level of the fit by those of its columns."""
         shape = [columns[column].size for column in self.columns]
         names = [columns[column].names() for column in self.columns]
-        places = np.unravel_index(self.keys, shape)
-        rows = zip(*(place.tolist() for place in places), strict=True)
+        codes = np.unravel_index(self.keys, shape)
+        rows = zip(*(c.tolist() for c in codes), strict=True)
         return [tuple(names[i][level] for i, level in enumerate(row)) for row in rows]
 
 
@@ -115,11 +120,11 @@ def same_columns(
     """Read the columns of a fit, in its order; those of data frames are found by their names."""
     columns, given = read_columns(groups, n)
     if given is not None and names is not None:
-        places = {str(name): place for place, name in enumerate(given)}
-        missing = [name for name in names if str(name) not in places]
+        positions = {str(name): position for position, name in enumerate(given)}
+        missing = [name for name in names if str(name) not in positions]
         if missing:
             raise ValueError(f"groups must have the columns {names} of the fit, got {given}")
-        return [columns[places[str(name)]] for name in names]
+        return [columns[positions[str(name)]] for name in names]
     if len(columns) != count:
         raise ValueError(f"groups must have {count} columns as in the fit, got {len(columns)}")
     return columns
@@ -138,8 +143,8 @@ def make_column(values: np.ndarray, weights: np.ndarray, bins: int) -> Column:
         return Column(None, _between(distinct, np.arange(len(distinct) - 1)))
     # The least number that at least this share of the weight does not exceed.
     below = np.cumsum(mass) / mass.sum()
-    places = np.searchsorted(below, np.arange(1, bins) / bins - 1e-12)
-    lower = np.unique(np.searchsorted(distinct, numbers[places]))
+    positions = np.searchsorted(below, np.arange(1, bins) / bins - 1e-12)
+    lower = np.unique(np.searchsorted(distinct, numbers[positions]))
     return Column(None, _between(distinct, lower[lower < len(distinct) - 1]))
 
 
@@ -154,7 +159,7 @@ def cross(
 ) -> tuple[list[Grouping], np.ndarray]:
     """Choose groupings, and find the level (groupings, n) of each row or cell.
 
-    These are columns alone, and crossings of up to so many of them.
+    These are single columns, and crossings of up to ``interactions`` columns.
     """
     groupings, codes = [], []
     for size in range(1, interactions + 1):
@@ -169,7 +174,9 @@ def cross(
     return groupings, np.stack(codes)
 
 
-def number_cells(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def number_cells(
+    codes: Int[np.ndarray, "groupings rows"],
+) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " cells"]]:
     """Find distinct columns of codes (q, n): the cell (n,) of each row, and a row of each cell."""
     n, size = codes.shape[1], 1
     cell = np.zeros(n, np.intp)
@@ -210,9 +217,9 @@ def _distinct(values: np.ndarray) -> tuple[list[object], np.ndarray]:
         raise TypeError(f"groups must hold hashable labels: {error}") from None
     index = np.fromiter(map(codes.__getitem__, rows), np.intp, len(rows))
     labels = sorted(numbers, key=lambda label: (type(label).__name__, str(label)))
-    place = np.empty(len(labels), np.intp)
-    place[[numbers[label] for label in labels]] = np.arange(len(labels))
-    return labels, place[index]
+    position = np.empty(len(labels), np.intp)
+    position[[numbers[label] for label in labels]] = np.arange(len(labels))
+    return labels, position[index]
 
 
 def _as_numbers(column: np.ndarray) -> np.ndarray:

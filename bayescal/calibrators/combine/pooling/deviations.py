@@ -79,18 +79,18 @@ def _fit_by_rounds(effects: Effects, start: Fit | None, in_log: bool) -> Fit:
     theta, tau = _start(effects, start)
     last, last_step = np.log(tau), np.zeros(0)
     for number in count():
-        fit = fit_at(effects, tau, theta, in_log, near=number > 0)
+        fit = fit_at(effects, tau, theta, in_log, warm=number > 0)
         step, settled = _step(effects, fit, in_log)
         if settled or number == _ROUNDS:
             return fit._replace(converged=fit.converged and settled)
-        place, move = np.log(tau), step
+        log_tau, move = np.log(tau), step
         if number:
             change = step - last_step
             ratio = float(change @ step) / max(float(change @ change), 1e-300)
-            move = step - ratio * (place - last + change)
+            move = step - ratio * (log_tau - last + change)
             if move @ step <= 0:
                 move = step
-        last, last_step = place, step
+        last, last_step = log_tau, step
         tau, theta = np.maximum(tau * np.exp(np.clip(move, -1.0, 1.0)), _LEAST), fit.theta
     raise AssertionError("not reached")
 
@@ -233,22 +233,22 @@ def _solve(newton: np.ndarray, fisher: np.ndarray, slope: np.ndarray) -> np.ndar
         return vectors @ (vectors.T @ (slope / scale) / np.maximum(values, 1e-9)) / scale
 
 
-def average_over_deviation(effects: Effects, fit: Fit, place: int) -> Fit:
+def average_over_deviation(effects: Effects, fit: Fit, index: int) -> Fit:
     """Average fits over one of the standard deviations, weighted by its posterior density.
 
     The result has the mean and the covariance of the mixture. With few levels intervals at the mode
     alone are too narrow; with many the deviation is known well, and the fit remains as it is.
     """
-    block = next(block for block in effects.layout.blocks if block.tau == place)
+    block = next(block for block in effects.layout.blocks if block.tau == index)
     variances = fit.covariance.diagonal(effects.layout)[block.effects]
-    information = 2 * float(((1 - variances / fit.tau[place] ** 2) ** 2).sum())
+    information = 2 * float(((1 - variances / fit.tau[index] ** 2) ** 2).sum())
     if information > _KNOWN:
         return fit
     fits = []
     for deviation in _GRID:
         tau = fit.tau.copy()
-        tau[place] = deviation
-        fits.append(fit_at(effects, tau, fit.theta, in_log=True, near=True))
+        tau[index] = deviation
+        fits.append(fit_at(effects, tau, fit.theta, in_log=True, warm=True))
     evidence = np.array([one.log_evidence for one in fits])
     share = np.exp(evidence - evidence.max())
     share /= share.sum()

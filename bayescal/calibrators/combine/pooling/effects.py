@@ -15,6 +15,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
 from bayescal._core.numerics import sigmoid
+from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.calibrators.combine.pooling.arrow import Arrow, Block, Factor, Layout, count_effects
 
 #: Prior standard deviations of the offset and of the slope that all rows share.
@@ -76,21 +77,25 @@ class Effects:
         levels = np.arange(len(self.layout.eliminated) + 1)
         self.level_starts = ends[np.searchsorted(self.codes[self.layout.grouping], levels)]
 
-    def prior_deviation(self, tau: np.ndarray) -> np.ndarray:
+    def prior_deviation(
+        self, tau: Float[np.ndarray, " learned_blocks"]
+    ) -> Float[np.ndarray, " effects"]:
         """Return prior deviations (effects,) for standard deviations (learned blocks,)."""
         deviation = np.empty(self.layout.length)
         for block in self.layout.blocks:
             deviation[block.effects] = COMMON[block.slope] if block.tau < 0 else tau[block.tau]
         return deviation
 
-    def by_cell(self, theta: np.ndarray) -> np.ndarray:
+    def by_cell(self, theta: Float[np.ndarray, " effects"]) -> Float[np.ndarray, "2 cells"]:
         """Sum effects to offsets and slopes (2, cells)."""
         total = np.zeros((2, self.codes.shape[1]))
         for block in self.layout.blocks:
             total[int(block.slope)] += theta[block.effects][self.codes[block.grouping]]
         return total
 
-    def evaluate(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def evaluate(
+        self, theta: Float[np.ndarray, " effects"]
+    ) -> tuple[float, Float[np.ndarray, "5 cells"]]:
         """Compute the weighted log loss, and sums (5, cells) of its derivatives.
 
         These are the first derivatives by the offset and the slope of a cell, and the second ones
@@ -110,14 +115,16 @@ class Effects:
         np.multiply(rows[3], self.x, out=rows[4])
         return float(loss), np.add.reduceat(rows, self.starts, axis=1)
 
-    def derivatives(self, sums: np.ndarray) -> tuple[np.ndarray, Arrow]:
+    def derivatives(
+        self, sums: Float[np.ndarray, "5 cells"]
+    ) -> tuple[Float[np.ndarray, " effects"], Arrow]:
         """Compute the gradient (effects,) and the Hessian of the loss from sums (5, cells)."""
         layout, gradient = self.layout, np.empty(self.layout.length)
         (levels, kinds), size = layout.eliminated.shape, len(layout.kept)
         blocks = np.empty((levels, kinds, kinds))
         border, corner = np.empty((levels, kinds, size)), np.empty((size, size))
-        placed = list(zip(layout.blocks, layout.places, strict=True))
-        # The places of a cell among kept effects, and whether these are slopes.
+        placed = list(zip(layout.blocks, layout.positions, strict=True))
+        # The positions of a cell among kept effects, and whether these are slopes.
         columns = np.stack([at + self.codes[b.grouping] for b, (inner, at) in placed if not inner])
         slopes = np.array([int(block.slope) for block, (inner, _) in placed if not inner])
         second = [sums[2 + kind + slopes].ravel() for kind in (0, 1)]
@@ -145,11 +152,11 @@ class Fit(NamedTuple):
 
 
 def make_effects(
-    logits: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    cell: np.ndarray,
-    codes: np.ndarray,
+    logits: Float[np.ndarray, " rows"],
+    y: Shaped[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+    cell: Int[np.ndarray, " rows"],
+    codes: Int[np.ndarray, "groupings cells"],
     sloped: Sequence[bool],
     center: float,
     spread: float,
@@ -191,8 +198,11 @@ def make_effects(
 
 
 def fit_mode(
-    effects: Effects, tau: np.ndarray, theta: np.ndarray, eliminated_alone: bool = False
-) -> tuple[np.ndarray, Factor, float, bool]:
+    effects: Effects,
+    tau: Float[np.ndarray, " learned_blocks"],
+    theta: Float[np.ndarray, " effects"],
+    eliminated_alone: bool = False,
+) -> tuple[Float[np.ndarray, " effects"], Factor, float, bool]:
     """Find the mode of effects by Newton's method: with the factor there, and the objective.
 
     ``eliminated_alone`` keeps all effects but those of the grouping that is eliminated.
@@ -223,20 +233,20 @@ def fit_mode(
 
 def fit_at(
     effects: Effects,
-    tau: np.ndarray,
-    theta: np.ndarray,
+    tau: Float[np.ndarray, " learned_blocks"],
+    theta: Float[np.ndarray, " effects"],
     in_log: bool = False,
-    near: bool = False,
+    warm: bool = False,
 ) -> Fit:
     """Fit effects for given standard deviations, with their posterior density as evidence.
 
     Of levels with few rows the effects are integrated out by quadrature, and the other effects are
-    at the mode of what remains; ``near`` says that ``theta`` is close to it.
+    at the mode of what remains; ``warm`` means that ``theta`` is close to it.
     """
     layout = effects.layout
-    theta, factor, value, converged = fit_mode(effects, tau, theta, eliminated_alone=near)
+    theta, factor, value, converged = fit_mode(effects, tau, theta, eliminated_alone=warm)
     few = np.flatnonzero(factor.hessian.blocks[:, 0, 0] < _ENOUGH)
-    if near and not len(few):
+    if warm and not len(few):
         theta, factor, value, converged = fit_mode(effects, tau, theta)
     if len(few):
         (theta, factor, value, part, _), converged = _fit_integrated(effects, tau, theta, few)
@@ -361,7 +371,9 @@ def _integrate(effects: Effects, theta: np.ndarray, factor: Factor, few: np.ndar
     return _Integrals(mean, excess, float(np.log(ratio).sum()), gradient[layout.kept])
 
 
-def moments(layout: Layout, fit: Fit, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def moments(
+    layout: Layout, fit: Fit, codes: Int[np.ndarray, "groupings cells"]
+) -> tuple[Float[np.ndarray, "2 cells"], Float[np.ndarray, "3 cells"]]:
     """Compute offsets and slopes (2, cells), and the variance, covariance and variance of these.
 
     Effects of unknown levels are zero, with their prior variances.
@@ -371,17 +383,17 @@ def moments(layout: Layout, fit: Fit, codes: np.ndarray) -> tuple[np.ndarray, np
     mean = np.zeros((2, codes.shape[1]))
     spread = np.zeros((3, codes.shape[1]))
     known = [every[block.grouping] >= 0 for block in blocks]
-    for place, first in enumerate(blocks):
+    for index, first in enumerate(blocks):
         code = every[first.grouping]
-        mean[int(first.slope)] += np.where(known[place], fit.theta[first.effects][code], 0.0)
+        mean[int(first.slope)] += np.where(known[index], fit.theta[first.effects][code], 0.0)
         if first.tau >= 0:
-            spread[2 * int(first.slope)] += np.where(known[place], 0.0, fit.tau[first.tau] ** 2)
-        for to, (second, seen) in enumerate(zip(blocks, known, strict=True)):
-            if to < place:
+            spread[2 * int(first.slope)] += np.where(known[index], 0.0, fit.tau[first.tau] ** 2)
+        for to, (second, both_known) in enumerate(zip(blocks, known, strict=True)):
+            if to < index:
                 continue
             pair = code, every[second.grouping]
-            values = fit.covariance.entries(layout, place, to, pair)
-            twice = 2.0 if second is not first and first.slope == second.slope else 1.0
+            values = fit.covariance.entries(layout, index, to, pair)
+            multiplicity = 2.0 if second is not first and first.slope == second.slope else 1.0
             kind = int(first.slope) + int(second.slope)
-            spread[kind] += np.where(known[place] & seen, twice * values, 0.0)
+            spread[kind] += np.where(known[index] & both_known, multiplicity * values, 0.0)
     return mean, spread

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, matmul
 from bayescal._core.optimize import Status
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.multiclass.decision.partition import (
     Partition,
@@ -207,8 +208,8 @@ class Decision(Calibrator):
         moved, crop = scores.copy(), self._least(scores.shape[1])
         briers: list[float] = []
         while True:
-            near = nearest_probabilities(moved, crop)
-            briers.append(float(weights @ _squares(near, y) / weights.sum()))
+            recalibrated = nearest_probabilities(moved, crop)
+            briers.append(float(weights @ _squares(recalibrated, y) / weights.sum()))
             if len(briers) > _MAX_STEPS or len(briers) - int(np.argmin(briers)) > _PATIENCE:
                 return np.array(briers)
             for path, out in zip(paths, held, strict=True):
@@ -273,7 +274,11 @@ def _moved(steps: Sequence[_Step], rows: AnyArray, hard: bool) -> AnyArray:
     return rows
 
 
-def _errors(rows: np.ndarray, y: np.ndarray, proportions: np.ndarray) -> np.ndarray:
+def _errors(
+    rows: Float[np.ndarray, "rows classes"],
+    y: Int[np.ndarray, " rows"],
+    proportions: Float[np.ndarray, " rows"],
+) -> Float[np.ndarray, "rows classes"]:
     """Compute labels minus predictions (n, k), multiplied by normalized weights of rows."""
     errors = -rows
     errors[np.arange(len(errors)), y] += 1
@@ -300,6 +305,8 @@ def _sums(
     return sums
 
 
-def _squares(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _squares(
+    rows: Float[np.ndarray, "rows classes"], y: Int[np.ndarray, " rows"]
+) -> Float[np.ndarray, " rows"]:
     """Compute the Brier score of each row."""
     return np.sum(rows**2, axis=1) - 2 * rows[np.arange(len(y)), y] + 1

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bayescal._core.shapes import Float, Int
+
 #: Maximal number of rounds over all lines, relative increase of a round below which the search
 #: stops, and relative increase that counts as rounding error.
 _MAX_ROUNDS, _MIN_GAIN, _ROUNDING = 4, 1e-3, 1e-9
@@ -16,14 +18,19 @@ _MAX_ROUNDS, _MIN_GAIN, _ROUNDING = 4, 1e-3, 1e-9
 _SAME_CROSSING = 1e-9
 
 
-def hard_violation(part_of_row: np.ndarray, errors: np.ndarray, parts: int) -> float:
+def hard_violation(
+    part_of_row: Int[np.ndarray, " rows"], errors: Float[np.ndarray, "rows classes"], parts: int
+) -> float:
     """Compute the sum of the norms of the mean errors of parts, from the part (n,) of rows."""
     return float(np.linalg.norm(_sums(part_of_row, errors, parts), axis=1).sum())
 
 
 def improve(
-    functions: np.ndarray, rows: np.ndarray, errors: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, float]:
+    functions: Float[np.ndarray, "parts 1+classes"],
+    rows: Float[np.ndarray, "rows classes"],
+    errors: Float[np.ndarray, "rows classes"],
+    rng: np.random.Generator,
+) -> tuple[Float[np.ndarray, "parts 1+classes"], float]:
     """Improve linear functions (d, k + 1); return them and their violation, which never decreases.
 
     Rows (n, k) belong to the part with the largest function. The functions are moved along the axes
@@ -88,6 +95,8 @@ def _best_position(
     return float(total.max()), float((low + high) / 2)
 
 
-def _sums(part_of_row: np.ndarray, errors: np.ndarray, parts: int) -> np.ndarray:
+def _sums(
+    part_of_row: Int[np.ndarray, " rows"], errors: Float[np.ndarray, "rows classes"], parts: int
+) -> Float[np.ndarray, "parts classes"]:
     """Sum the errors (d, k) of the rows of each part."""
     return (part_of_row[:, None] == np.arange(parts)).T.astype(float) @ errors

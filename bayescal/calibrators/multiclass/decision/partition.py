@@ -17,6 +17,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import softmax
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float
 from bayescal.calibrators.multiclass.decision.hard_partition import hard_violation, improve
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class Partition(NamedTuple):
     mean errors of the parts.
     """
 
-    directions: np.ndarray
-    offsets: np.ndarray
+    directions: Float[np.ndarray, "parts classes"]
+    offsets: Float[np.ndarray, " parts"]
     violation: float
 
 
@@ -58,7 +59,7 @@ def membership(directions: XArray, offsets: XArray, rows: XArray, hard: bool) ->
     return xp.astype(xp.argmax(values, axis=1)[:, None] == parts, values.dtype)
 
 
-def violation_of(means: np.ndarray) -> float:
+def violation_of(means: Float[np.ndarray, "parts classes"]) -> float:
     """Compute the sum of the norms of the mean errors (d, k) of the parts."""
     return float(np.sqrt(np.sum(means**2, axis=1) + _TINY).sum())
 
@@ -69,7 +70,11 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
 
     adam: Any = optax.adam(optax.cosine_decay_schedule(_RATE, _STEPS))
 
-    def violations(point: Point, rows: jax.Array, errors: jax.Array) -> jax.Array:
+    def violations(
+        point: Point,
+        rows: Float[jax.Array, "rows classes"],
+        errors: Float[jax.Array, "rows classes"],
+    ) -> Float[jax.Array, " starts"]:
         """Compute the violations (s,) of all starts; axes are rows, parts, starts."""
         directions, offsets = point
         parts, starts = offsets.shape
@@ -79,7 +84,11 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
         norms = jnp.sqrt(jnp.sum(means**2, axis=1) + _TINY)
         return jnp.sum(norms.reshape(parts, starts), axis=0)
 
-    def climb(point: Point, rows: jax.Array, errors: jax.Array) -> tuple[Point, jax.Array]:
+    def climb(
+        point: Point,
+        rows: Float[jax.Array, "rows classes"],
+        errors: Float[jax.Array, "rows classes"],
+    ) -> tuple[Point, jax.Array]:
         def loss(point: Point) -> jax.Array:
             by_start = violations(point, rows, errors)
             # Logarithms make the gradients of all starts comparable.
@@ -97,7 +106,11 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
 
 
 def worst_partition(
-    rows: np.ndarray, errors: np.ndarray, parts: int, rng: np.random.Generator, hard: bool = False
+    rows: Float[np.ndarray, "rows classes"],
+    errors: Float[np.ndarray, "rows classes"],
+    parts: int,
+    rng: np.random.Generator,
+    hard: bool = False,
 ) -> Partition:
     """Search for the linear partition of predictions (n, k) with the largest violation.
 

@@ -13,6 +13,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import find_root, unit_of
 from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.scale import ScaleLoss, fit_inverse
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import sample_whitened, triangle
@@ -34,20 +35,24 @@ _TOLERANCE = 1e-10
 class Cells(NamedTuple):
     """Processes fitted for each pair of amplitude and length (c, 2)."""
 
-    scales: np.ndarray
+    scales: Float[np.ndarray, "cells 2"]
     #: Posterior weights (c,).
-    weights: np.ndarray
+    weights: Float[np.ndarray, " cells"]
     #: Most probable deviations (c, 25) at the nodes, and factors F (c, 25, 25): F F' is their
     #: covariance by Laplace's approximation.
-    modes: np.ndarray
-    factors: np.ndarray
+    modes: Float[np.ndarray, "cells nodes"]
+    factors: Float[np.ndarray, "cells nodes nodes"]
     #: Log evidence of the mixture with equal prior probabilities.
     log_evidence: float
     iterations: int
     status: int
 
 
-def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
+def best_inverse(
+    logits: Float[np.ndarray, "rows classes"],
+    y: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+) -> float:
     """Compute the most probable inverse temperature s, where log s ~ N(0, 1.5**2).
 
     Logits that differ by more than 1e6, or all by less than 1e-6, are first scaled to about one.
@@ -71,7 +76,7 @@ def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> floa
         return float(np.exp(u)) / unit
 
 
-def place_nodes(smoothing: float, k: int) -> np.ndarray:
+def place_nodes(smoothing: float, k: int) -> Float[np.ndarray, " nodes"]:
     """Return evenly spaced nodes (25,) for log probabilities of at least log(e / k)."""
     return np.linspace(np.log(smoothing / k), 0.0, NODES)
 
@@ -84,7 +89,9 @@ def hats(nodes: XArray, x: XArray) -> XArray:
     return xp.clip(1 - xp.abs(clipped - nodes) / step, 0.0, 1.0)
 
 
-def factorize(nodes: np.ndarray, amplitude: float, length: float) -> np.ndarray:
+def factorize(
+    nodes: Float[np.ndarray, " nodes"], amplitude: float, length: float
+) -> Float[np.ndarray, "nodes nodes"]:
     """Compute a factor A (25, 25) of the prior covariance A A' of deviations at the nodes."""
     distance = (nodes[:, None] - nodes) / length
     kernel = np.exp(-(distance**2) / 2) + _JITTER * np.eye(NODES)
@@ -99,7 +106,7 @@ class Likelihood:
         n, k = rows.scores.shape
         self._parts = [rows.take(part) for part in slices(n, max(1, _BLOCK // max(k, NODES)))]
 
-    def __call__(self, h: np.ndarray) -> Quadratic[np.ndarray]:
+    def __call__(self, h: Float[np.ndarray, " nodes"]) -> Quadratic[np.ndarray]:
         """Compute the value, the gradient (25,) and the Hessian (25, 25)."""
         value, gradient, hessian = 0.0, np.zeros(NODES), np.zeros((NODES, NODES))
         for part in self._parts:
@@ -107,7 +114,9 @@ class Likelihood:
             value, gradient, hessian = (value + terms[0], gradient + terms[1], hessian + terms[2])
         return Quadratic(np.asarray(value), gradient, hessian)
 
-    def _terms(self, h: np.ndarray, rows: Rows) -> tuple[float, np.ndarray, np.ndarray]:
+    def _terms(
+        self, h: Float[np.ndarray, " nodes"], rows: Rows
+    ) -> tuple[float, Float[np.ndarray, " nodes"], Float[np.ndarray, "nodes nodes"]]:
         x, y, weights = rows
         node, part = locate(self.nodes, x)
         row = np.arange(len(y))
@@ -120,7 +129,10 @@ class Likelihood:
         probs /= total
 
         def sum_at_nodes(
-            index: np.ndarray, lower: np.ndarray, upper: np.ndarray, m: int
+            index: np.ndarray,
+            lower: np.ndarray,
+            upper: np.ndarray,
+            m: int,
         ) -> np.ndarray:
             sums = np.bincount(index, lower, m)
             sums[1:] += np.bincount(index, upper, m)[:-1]
@@ -148,7 +160,9 @@ class Likelihood:
         return value, gradient, hessian - (mean * weights[:, None]).T @ mean
 
 
-def locate(nodes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def locate(
+    nodes: Float[np.ndarray, " nodes"], x: Float[np.ndarray, "rows classes"]
+) -> tuple[Int[np.ndarray, "rows classes"], Float[np.ndarray, "rows classes"]]:
     """Return the index of the last node before x, and the fraction of the way to the next."""
     along = np.clip((x - nodes[0]) / (nodes[1] - nodes[0]), 0, NODES - 1)
     node = np.minimum(along.astype(np.intp), NODES - 2)
@@ -158,11 +172,11 @@ def locate(nodes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def fit_cells(likelihood: Likelihood) -> Cells:
     """Fit the process for each pair of amplitude and length."""
     scales = list(product(AMPLITUDES, LENGTHS))
-    center, near = np.zeros(NODES), likelihood(np.zeros(NODES))
+    center, expansion = np.zeros(NODES), likelihood(np.zeros(NODES))
     minima, parts = [], []
     for amplitude, length in scales:
         a = factorize(likelihood.nodes, amplitude, length)
-        mode, posterior, near = _fit(likelihood, a, center, near)
+        mode, posterior, expansion = _fit(likelihood, a, center, expansion)
         center = a @ mode.x
         log_evidence = -posterior.value - np.linalg.slogdet(posterior.hessian)[1] / 2
         parts.append((center, a @ triangle(posterior.hessian), log_evidence))
@@ -176,23 +190,28 @@ def fit_cells(likelihood: Likelihood) -> Cells:
 
 
 def _fit(
-    likelihood: Likelihood, a: np.ndarray, center: np.ndarray, near: Quadratic[np.ndarray]
+    likelihood: Likelihood,
+    a: Float[np.ndarray, "nodes nodes"],
+    center: Float[np.ndarray, " nodes"],
+    expansion: Quadratic[np.ndarray],
 ) -> tuple[Minimum[np.ndarray], Quadratic[np.ndarray], Quadratic[np.ndarray]]:
     """Find the mode of v, where h = A v and v ~ N(0, 1).
 
-    The search starts from deviations ``center``, near which ``near`` approximates the likelihood.
+    The search starts from deviations ``center``, where ``expansion`` approximates the likelihood.
     Returns the minimum, and the posterior and the likelihood at the mode.
     """
     eye = np.eye(NODES)
 
-    def whiten(point: Quadratic[np.ndarray], v: np.ndarray) -> Quadratic[np.ndarray]:
+    def whiten(
+        point: Quadratic[np.ndarray], v: Float[np.ndarray, " nodes"]
+    ) -> Quadratic[np.ndarray]:
         value = point.value + v @ v / 2
         return Quadratic(value, a.T @ point.gradient + v, a.T @ point.hessian @ a + eye)
 
-    linear = near.hessian @ center - near.gradient
+    linear = expansion.hessian @ center - expansion.gradient
     mode = newton(
         lambda v: whiten(likelihood(a @ v), v),
-        np.linalg.solve(a.T @ near.hessian @ a + eye, a.T @ linear),
+        np.linalg.solve(a.T @ expansion.hessian @ a + eye, a.T @ linear),
         scale=likelihood.weight,
         bound=1 + likelihood.weight * np.ptp(a, axis=0) ** 2 / 4,
         tolerance=_TOLERANCE,
@@ -203,7 +222,7 @@ def _fit(
     return mode, whiten(at_mode, mode.x), at_mode
 
 
-def draw(cells: Cells, num_samples: int, seed: int) -> np.ndarray:
+def draw(cells: Cells, num_samples: int, seed: int) -> Float[np.ndarray, "draws nodes"]:
     """Draw deviations (num_samples, 25), in pairs on both sides of the mode of a cell.
 
     The number of draws from a cell is proportional to its weight.
@@ -239,7 +258,11 @@ def sample_nuts(nodes: np.ndarray, rows: Rows, cells: Cells, num_samples: int, s
     return drawn._replace(coefficients=h.reshape(v.shape))
 
 
-def _multiply(factors: np.ndarray, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _multiply(
+    factors: Float[np.ndarray, "cells nodes nodes"],
+    cell: Int[np.ndarray, " draws"],
+    values: Float[np.ndarray, "draws nodes"],
+) -> Float[np.ndarray, "draws nodes"]:
     """Multiply values (s, 25) by the factors of their cells (s,)."""
     products = np.empty_like(values)
     for index, factor in enumerate(factors):
@@ -248,14 +271,14 @@ def _multiply(factors: np.ndarray, cell: np.ndarray, values: np.ndarray) -> np.n
 
 
 def _losses(
-    v: jax.Array,
-    x: jax.Array,
-    node: jax.Array,
-    part: jax.Array,
-    y: jax.Array,
-    weights: jax.Array,
-    a: jax.Array,
-) -> jax.Array:
+    v: Float[jax.Array, " nodes"],
+    x: Float[jax.Array, "rows classes"],
+    node: Int[jax.Array, "rows classes"],
+    part: Float[jax.Array, "rows classes"],
+    y: Int[jax.Array, " rows"],
+    weights: Float[jax.Array, " rows"],
+    a: Float[jax.Array, "cells nodes nodes"],
+) -> Float[jax.Array, " cells"]:
     """Compute the negative log likelihoods (c,) of h = A v in each cell."""
     h = a @ v
     logits = x + h[:, node] + part * jnp.diff(h)[:, node]
@@ -263,12 +286,14 @@ def _losses(
     return (jax.nn.logsumexp(logits, axis=2) - label) @ weights
 
 
-def _loss(v: jax.Array, *data: jax.Array) -> jax.Array:
+def _loss(v: Float[jax.Array, " nodes"], *data: jax.Array) -> Float[jax.Array, ""]:
     """Compute the negative log posterior of v (25,), summed over cells, up to a constant."""
     return v @ v / 2 - jax.nn.logsumexp(-_losses(v, *data))
 
 
 @jax.jit
-def _losses_of_all(v: jax.Array, *data: jax.Array) -> jax.Array:
+def _losses_of_all(
+    v: Float[jax.Array, "draws nodes"], *data: jax.Array
+) -> Float[jax.Array, "draws cells"]:
     """Compute the negative log likelihoods (s, c) of draws (s, 25) in each cell."""
     return jax.lax.map(lambda one: _losses(one, *data), v)

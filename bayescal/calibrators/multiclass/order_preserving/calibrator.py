@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, namespace, take_in_rows
 from bayescal._core.optimize import Status
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.binary.pooling import interpolate
 from bayescal.calibrators.multiclass.binwise import softmax_below
@@ -198,7 +199,11 @@ class OrderPreserving(Calibrator):
         return take_in_rows(softmax_below(*below), xp.argsort(order, axis=1, stable=True))
 
 
-def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.ndarray) -> Nets:
+def _nets(
+    sizes: tuple[tuple[int, int], ...],
+    weights: Float[np.ndarray, " rows"],
+    folds: Int[np.ndarray, " rows"],
+) -> Nets:
     """Make networks of each size, trained without each fold, and finally on all rows."""
     count = folds.max() + 1 if folds.max() > 0 else 0
     out = folds[:, None] == np.append(np.arange(count), -1)
@@ -259,7 +264,7 @@ def _unit(z: XArray, center: XArray | float, scale: XArray | float) -> AnyArray:
 
 
 def _sorted_rows(
-    z: np.ndarray, y: np.ndarray, center: float, scale: float
+    z: Float[np.ndarray, "rows classes"], y: Int[np.ndarray, " rows"], center: float, scale: float
 ) -> tuple[np.ndarray, ...]:
     """Return rows of the network, differences of sorted logits, and a mask above the label."""
     order = np.argsort(-z, axis=1, kind="stable")

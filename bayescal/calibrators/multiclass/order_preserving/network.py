@@ -17,6 +17,7 @@ from bayescal._core.arrays import ArrayT
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
+from bayescal._core.shapes import Float, Shaped
 
 if TYPE_CHECKING:
     from optax import OptState
@@ -238,7 +239,9 @@ def train(
     )
 
 
-def by_size(held: np.ndarray, nets: Nets) -> tuple[np.ndarray, np.ndarray]:
+def by_size(
+    held: Float[np.ndarray, "checks networks"], nets: Nets
+) -> tuple[Shaped[np.ndarray, "sizes 2"], Float[np.ndarray, "checks sizes"]]:
     """Sum held-out losses over folds: distinct sizes (s, 2) and losses (checks, s)."""
     sizes, index = np.unique(nets.hidden, axis=0, return_inverse=True)
     sums = np.zeros((len(held), len(sizes)))
@@ -246,7 +249,7 @@ def by_size(held: np.ndarray, nets: Nets) -> tuple[np.ndarray, np.ndarray]:
     return sizes, sums
 
 
-def _settled(held: np.ndarray, nets: Nets) -> bool:
+def _settled(held: Float[np.ndarray, "checks networks"], nets: Nets) -> bool:
     """Return whether no size has improved by more than rounding in the last checks."""
     sums = by_size(held, nets)[1]
     best = np.minimum.accumulate(sums, axis=0)

@@ -14,7 +14,7 @@ from bayescal.calibrators.base.calibrator import Keeps, State
 from bayescal.calibrators.multiclass.scale import Columns, fit_inverse, named_inverse
 from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
 from bayescal.data.rows import Rows, Source
-from bayescal.data.top_logits import offsets, places, top_probabilities, unpack
+from bayescal.data.top_logits import label_columns, offsets, top_probabilities, unpack
 
 __all__ = ["TopTemperature", "fit_top_inverse"]
 
@@ -53,6 +53,6 @@ def _columns(k: int, rows: Rows, unit: float, single: bool) -> Columns:
     top = unpack(rows.scores, k, unit)
     logits = np.ascontiguousarray(top.x.T)
     below = logits - logits.max(axis=0)
-    label = below[places(top, rows.y), np.arange(len(rows.y))]
+    label = below[label_columns(top, rows.y), np.arange(len(rows.y))]
     dtype = np.float32 if single else float
     return Columns(below.astype(dtype), label, rows.weights, offsets(top).astype(dtype)[:, None])

@@ -12,11 +12,12 @@ from bayescal._core.arrays import AnyArray, Array, XArray, namespace
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.numerics import softmax, unit_of
 from bayescal._core.optimize import Minimum
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
 from bayescal.calibrators.multiclass.top_logits.temperature import fit_top_inverse
 from bayescal.data.rows import Source, Sums, greatest
-from bayescal.data.top_logits import Top, offsets, places, top_probabilities, unpack
+from bayescal.data.top_logits import Top, label_columns, offsets, top_probabilities, unpack
 
 __all__ = ["TopVector"]
 
@@ -107,14 +108,20 @@ class ClassGroups(NamedTuple):
         return top, group, offset
 
 
-def _hits(k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _hits(
+    k: int, scores: np.ndarray, y: Int[np.ndarray, " rows"], weights: Float[np.ndarray, " rows"]
+) -> Sums:
     """Sum the weights of labels among the top, by class (k,), and of other labels."""
     hit = (unpack(scores, k).indices == y[:, None]).any(axis=1)
     return {"hits": np.bincount(y[hit], weights[hit], k), "misses": weights[~hit].sum()}
 
 
 def _expected(
-    inverse: float, k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    inverse: float,
+    k: int,
+    scores: np.ndarray,
+    y: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
 ) -> Sums:
     """Sum the labels that temperature scaling expects, by class, and outside the top."""
     top, m = unpack(scores, k), scores.shape[1] // 2
@@ -132,11 +139,13 @@ def _fit_factors(rows: Source, groups: ClassGroups, inverse: float) -> Minimum[n
         sums = rows.total(partial(_factor_sums, groups, theta), numbers=_NUMBERS)
         return Point(sums["value"], sums["gradient"], (theta, sums["diagonal"]))
 
-    def product(state: _HessianState, vector: np.ndarray) -> np.ndarray:
+    def product(
+        state: _HessianState, vector: Float[np.ndarray, " parameters"]
+    ) -> Float[np.ndarray, " parameters"]:
         product = partial(_factor_products, groups, state[0], vector)
         return rows.total(product, numbers=_NUMBERS)["image"]
 
-    def prepare(state: _HessianState) -> np.ndarray:
+    def prepare(state: _HessianState) -> Float[np.ndarray, "groups 2 2"]:
         """Invert the blocks (c, 2, 2) of the Hessian for intercepts and factors."""
         zero, one, two = state[1]
         ridge = 1e-12 * (1 + max(zero.max(), two.max()))
@@ -175,7 +184,11 @@ def _sum_by_group(group: np.ndarray, c: int, *parts: np.ndarray) -> np.ndarray:
 
 
 def _factor_sums(
-    groups: ClassGroups, theta: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    groups: ClassGroups,
+    theta: Float[np.ndarray, " parameters"],
+    scores: np.ndarray,
+    y: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
 ) -> Sums:
     """Compute the loss, its gradient, and diagonal blocks of a bound of its Hessian."""
     top, group, offset = groups.columns(scores)
@@ -185,7 +198,7 @@ def _factor_sums(
     probs = np.exp(logits - largest)
     total = probs.sum(axis=1, keepdims=True)
     probs /= total
-    label = np.arange(len(y)), places(top, y)
+    label = np.arange(len(y)), label_columns(top, y)
     value = weights @ (np.log(total[:, 0]) + largest[:, 0] - calibrated[label])
     residual = probs * weights[:, None]
     spread = residual * (1 - probs)
@@ -200,11 +213,11 @@ def _factor_sums(
 
 def _factor_products(
     groups: ClassGroups,
-    theta: np.ndarray,
-    vector: np.ndarray,
+    theta: Float[np.ndarray, " parameters"],
+    vector: Float[np.ndarray, " parameters"],
     scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
+    y: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
 ) -> Sums:
     """Multiply the Hessian by a vector."""
     top, group, offset = groups.columns(scores)
@@ -216,8 +229,8 @@ def _factor_products(
 
 def _movement(
     groups: ClassGroups,
-    theta: np.ndarray,
-    step: np.ndarray,
+    theta: Float[np.ndarray, " parameters"],
+    step: Float[np.ndarray, " parameters"],
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,

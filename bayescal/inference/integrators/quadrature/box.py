@@ -101,7 +101,7 @@ def log_target(
 ) -> LogDensity:
     """Return the function u -> log of prior times likelihood, as a density of u by default."""
 
-    def function(u: jax.Array) -> jax.Array:
+    def function(u: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
         params, log_prior, log_jacobian = unsheared(prior, peak, shear, u)
         log_lik = _log_likelihood(prior.family.natural(params, origin), sums)
         total = log_prior + log_lik + (log_jacobian if jacobian else 0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import normalize_log_weights
-from bayescal._core.shapes import Bool, Float
+from bayescal._core.shapes import Bool, Float, Int
 from bayescal.inference.engine.averages import Draws
 from bayescal.inference.engine.space import random_sites
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
@@ -37,8 +37,6 @@ from bayescal.inference.integrators.quadrature.window import (
 )
 from bayescal.models import Prior
 from bayescal.models.prior import walk
-
-__all__ = ["Quadrature"]
 
 #: Nodes for each parameter of the three rules that are compared.
 _COMPARED = (32, 40, 48)
@@ -115,7 +113,7 @@ class Quadrature(Integrator[Box]):
         """Return the number of nodes for each parameter that this batch needs."""
         return int(np.asarray(state.order).max())
 
-    def sizes_per_data_set(self, state: Box) -> np.ndarray | None:
+    def sizes_per_data_set(self, state: Box) -> Int[np.ndarray, " sets"] | None:
         order = np.asarray(state.order)
         return order if order.max() ** state.low.shape[-1] > _MAX_COMMON_NODES else None
 
@@ -139,7 +137,7 @@ class Quadrature(Integrator[Box]):
             return self._compared(prior, sums, origin, left, right, peak, unit)
         peak, height, shear, *start = find_peak(plain, low, high)
 
-        def window(shear: jax.Array) -> Window:
+        def window(shear: Float[jax.Array, "parameters parameters"]) -> Window:
             target = log_target(prior, sums, origin, peak, shear)
             return find_window(target, low, high, peak, height, (start[0], start[1]))
 
@@ -154,7 +152,12 @@ class Quadrature(Integrator[Box]):
         return self._compared(prior, sums, origin, window_found.low, window_found.high, peak, shear)
 
     @staticmethod
-    def _compared(prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array) -> Box:
+    def _compared(
+        prior: Prior,
+        sums: Float[jax.Array, "classes features"],
+        origin: jax.Array,
+        *where: jax.Array,
+    ) -> Box:
         """Make the box with low, high, peak and shear ``where``, and compare the rules on it."""
         low, high, peak, shear = where
         order = jnp.asarray(_COMPARED[-1])
@@ -168,7 +171,9 @@ class Quadrature(Integrator[Box]):
     def reported(self, state: Box) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
 
-    def find(self, problem: Problem[Box], stacked: bool) -> tuple[np.ndarray, np.ndarray]:
+    def find(
+        self, problem: Problem[Box], stacked: bool
+    ) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]]:
         """Compute log evidences (batch,) and their errors, using only the quick search."""
         return self.reported(_find_boxes(self, *problem[:3], stacked, True))
 
@@ -231,7 +236,9 @@ class Quadrature(Integrator[Box]):
         return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))
 
 
-def _improve_rough(step: _Step, prior: Prior | None, sums: jax.Array, boxes: Box) -> Box:
+def _improve_rough(
+    step: _Step, prior: Prior | None, sums: Float[jax.Array, "sets classes features"], boxes: Box
+) -> Box:
     """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
 
     A new box replaces the old one if its error is smaller. ``prior`` is None if it is common to all
@@ -256,7 +263,7 @@ def _improve_rough(step: _Step, prior: Prior | None, sums: jax.Array, boxes: Box
 def _find_boxes(
     integrator: Quadrature,
     prior: Prior,
-    sums: jax.Array,
+    sums: Float[jax.Array, "sets classes features"],
     origin: jax.Array,
     stacked: bool,
     quick: bool,
@@ -272,7 +279,12 @@ def _find_boxes(
 
 @partial(jax.jit, static_argnums=(4, 5))
 def _refine(
-    prior: Prior, sums: jax.Array, origin: jax.Array, boxes: Box, order: int, stacked: bool
+    prior: Prior,
+    sums: Float[jax.Array, "sets classes features"],
+    origin: jax.Array,
+    boxes: Box,
+    order: int,
+    stacked: bool,
 ) -> Box:
     """Apply a rule with more nodes to the same boxes."""
 

@@ -162,7 +162,7 @@ def find_peak(
     carry = start, width / _POINTS[d], width, unit, jnp.max(coarse)
     total = _CLIMBS * (_STEPS + 2)
     peak, _, scale, shear, height = jax.lax.fori_loop(0, total, once, carry)
-    near = 12 * scale
+    reach = 12 * scale
     first_low, first_high = _reach(coarse, axes, peak, height)
     step = width / _POINTS[d]
     alone = (first_high - first_low) < 3.5 * step
@@ -170,8 +170,8 @@ def find_peak(
         peak,
         height,
         shear,
-        jnp.maximum(low, jnp.where(alone, peak - near, jnp.minimum(first_low, peak - near))),
-        jnp.minimum(high, jnp.where(alone, peak + near, jnp.maximum(first_high, peak + near))),
+        jnp.maximum(low, jnp.where(alone, peak - reach, jnp.minimum(first_low, peak - reach))),
+        jnp.minimum(high, jnp.where(alone, peak + reach, jnp.maximum(first_high, peak + reach))),
     )
 
 
@@ -226,7 +226,9 @@ def maximize(
     m = {1: 33, 2: 17, 3: 9}[d]
     first, last = low, high
 
-    def body(_: int, box: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def body(
+        _: int, box: tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]]
+    ) -> tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]]:
         low, high = box
         axes = [jnp.linspace(low[i], high[i], m) for i in range(d)]
         flat = jnp.argmax(grid_values(log_target, axes))

@@ -134,9 +134,9 @@ class DebiasedError(BinnedError):
         found = super().pieces(data, xp)
         return *found, *size_pieces(found[0].cell, data.weights)
 
-    def value(self, sums: Float[Array, "5 cells"], xp: ModuleType) -> Float[Array, ""]:
-        size = sizes(sums[0], sums[3], sums[4, 0], xp)
-        return debiased_error(sums[:3], size, int(self.norm), self.signed, xp)
+    def value(self, sums: Float[Array, "*sets 5 cells"], xp: ModuleType) -> Float[Array, " *sets"]:
+        size = sizes(sums[..., 0, :], sums[..., 3, :], sums[..., 4, :1], xp)
+        return debiased_error(sums[..., :3, :], size, int(self.norm), self.signed, xp)
 
 
 @dataclass(frozen=True)
@@ -147,33 +147,33 @@ class DebiasedMassError(EqualMassError):
     least_cases = 2
 
     def finish(self, sums: Array, ratio: AnyArray, xp: ModuleType) -> Array:
-        return debiased_error(sums, sums[0] * ratio, int(self.norm), self.signed, xp)
+        return debiased_error(sums, sums[..., 0, :] * ratio, int(self.norm), self.signed, xp)
 
 
 def debiased_error(
-    sums: Float[Array, "3 cells"],
-    size: Float[Array, " cells"],
+    sums: Float[Array, "*sets 3 cells"],
+    size: Float[Array, "*sets cells"],
     norm: int,
     signed: bool,
     xp: ModuleType,
-) -> Float[Array, ""]:
+) -> Float[Array, " *sets"]:
     """Return the debiased error over bins; ``size`` is the number of cases in each.
 
     With norm 2 the variance of the mean outcome is taken off each squared gap, of which the mean
     itself is returned if ``signed``; with norm 1 twice the mean gap less its mean if outcomes were
     normal around what was observed. A single case has the variance that its prediction implies.
     """
-    mass = sums[0]
+    mass, *others = (sums[..., row, :] for row in range(3))
     safe = xp.where(mass > 0, mass, 1)
-    predicted, observed = (xp.clip(own / safe, 0, 1) for own in (sums[1], sums[2]))
-    gap = sums[1] / safe - sums[2] / safe
-    share = mass / mass.sum()
+    predicted, observed = (xp.clip(own / safe, 0, 1) for own in others)
+    gap = others[0] / safe - others[1] / safe
+    share = mass / mass.sum(-1, keepdims=True)
     several = size > 1 + SLACK
     alone = predicted * (1 - predicted)
     variance = observed * (1 - observed)
     if norm == 2:
         spread = xp.where(several, variance / xp.where(several, size - 1, 1), alone)
-        mean = (share * (gap**2 - spread)).sum()
+        mean = (share * (gap**2 - spread)).sum(-1)
         if signed:
             return mean
         return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
@@ -184,4 +184,4 @@ def debiased_error(
     inside = erf(z / math.sqrt(2))
     folded = deviation * (math.sqrt(2 / math.pi) * xp.exp(-(z**2) / 2) + z * inside)
     corrected = 2 * xp.abs(gap) - xp.where(spread > 0, folded, xp.abs(gap))
-    return xp.maximum((share * corrected).sum(), 0)
+    return xp.maximum((share * corrected).sum(-1), 0)

@@ -53,10 +53,8 @@ def mass_sums_many(
     before = np.zeros((3, len(flat) + 1, weights.shape[1]))
     np.cumsum(totals, axis=1, out=before[:, 1:])
     mass = np.ascontiguousarray(before[0].T)
-    smallest = [None] * len(mass) if least is None else least
-    borders = np.stack(
-        [mass_borders(m[-1], bins, whole, np, own) for m, own in zip(mass, smallest, strict=True)]
-    )
+    smallest = None if least is None else least[:, None]
+    borders = mass_borders(mass[:, -1:], bins, whole, np, smallest)
     place = np.stack([np.searchsorted(m, cut) for m, cut in zip(mass, borders, strict=True)]) - 1
     place = np.clip(place, 0, len(flat) - 1)
     replicate = np.arange(len(mass))[:, None]

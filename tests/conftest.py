@@ -48,6 +48,9 @@ if importlib.util.find_spec("jaxtyping"):
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Collection makes millions of objects that stay, among which it would look for garbage in vain.
+gc.disable()
+
 # Few slow tests, or what these share, that take 20 s and more in all: the longest first.
 LONG = [
     ROOT / name
@@ -141,6 +144,11 @@ def pytest_collection_modifyitems(
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     place = {path: number for number, path in enumerate(LONG)}
     items.sort(key=lambda item: (place.get(item.path, len(LONG)), -slow[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

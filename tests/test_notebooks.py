@@ -27,6 +27,7 @@ SHORTER = {
         "prior, 1000,": "prior, 64,",
         "prior, 1024,": "prior, 64,",
         "num_samples=10_000,": "num_samples=1000,",
+        "key=0, class_prior=0.5)": "key=0, class_prior=0.5, num_samples=10_000)",
     },
     "measure_calibration": {"resamples=500": "resamples=50", "resamples=200": "resamples=20"},
     "monitor_a_deployed_model": {"range(400)": "range(60)", "0.1 * 400": "0.1 * 60"},
@@ -34,6 +35,8 @@ SHORTER = {
     "what_a_prior_is_worth": {
         "num_datasets=125": "num_datasets=9",
         "num_datasets=250": "num_datasets=10",
+        # Of a block all data sets are computed, also those that only fill it.
+        "import bayescal as bc\n": "import bayescal as bc\nbc.sweeps._run.SIZE = 10\n",
     },
 }
 

@@ -239,7 +239,8 @@ def mass_borders(
 ) -> ArrayT:
     """Return the cumulative masses (bins + 1,) at which bins begin and end.
 
-    With a ``least`` mass of bins there are fewer bins, if necessary; the last ones are empty.
+    For totals (b, 1) they are (b, bins + 1). With a ``least`` mass of bins there are fewer bins, if
+    necessary; the last ones are empty.
     """
     steps = xp.arange(bins + 1).astype(total.dtype)
     number = bins
@@ -336,11 +337,14 @@ def equal_mass_cuts_of_rows(
 
 
 def binned_error(sums: Array, norm: float, xp: ModuleType) -> Array:
-    """Compute the norm over bins of the gap between mean prediction and outcome, by mass."""
-    mass = sums[0]
-    gap = xp.abs(sums[1] - sums[2]) / xp.where(mass > 0, mass, 1)
+    """Compute the norm over bins of the gap between mean prediction and outcome, by mass.
+
+    ``sums`` are (..., 3, cells), or have more rows.
+    """
+    mass, predicted, observed = (sums[..., row, :] for row in range(3))
+    gap = xp.abs(predicted - observed) / xp.where(mass > 0, mass, 1)
     if math.isinf(norm):
-        return xp.where(mass > 0, gap, 0).max()
-    mean = (mass * gap**norm).sum() / mass.sum()
+        return xp.where(mass > 0, gap, 0).max(-1)
+    mean = (mass * gap**norm).sum(-1) / mass.sum(-1)
     # The slope at zero must be zero, but that of the root would be infinite.
     return xp.where(mean > 0, xp.where(mean > 0, mean, 1) ** (1 / norm), 0)

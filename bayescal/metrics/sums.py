@@ -164,7 +164,10 @@ class BinMetric(Metric, ABC):
 
     @abstractmethod
     def finish(self, sums: Array, ratio: Array | float | None, xp: ModuleType) -> Array:
-        """Compute the metric from sums; ``ratio`` is the number of rows per unit of weight."""
+        """Compute the metric from sums; ``ratio`` is the number of rows per unit of weight.
+
+        Sums (b, 3, groups * bins) and ratios (b, 1) give values (b,).
+        """
 
 
 class WidthMetric(BinMetric, SumMetric):
@@ -191,8 +194,13 @@ class WidthMetric(BinMetric, SumMetric):
         sums[:3] += without + having, np.bincount(cell, predicted, cells), having
         add_pieces(sums[3:], pieces[3:], block.weights)
 
-    def value(self, sums: Float[Array, "sums cells"], xp: ModuleType) -> Float[Array, ""]:
+    def value(
+        self, sums: Float[Array, "*sets sums cells"], xp: ModuleType
+    ) -> Float[Array, " *sets"]:
         return self.finish(sums, None, xp)
+
+    def values(self, sums: Float[np.ndarray, "sets sums cells"]) -> Float[np.ndarray, " sets"]:
+        return np.asarray(self.value(sums, np))
 
     def calibrated(
         self, sums: Float[np.ndarray, "*sets sums cells"]
@@ -400,7 +408,7 @@ def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:
 def sizes(
     mass: Float[Array, " *cells"],
     squares: Float[Array, " *cells"],
-    fractions: Float[Array, ""],
+    fractions: Float[Array, " *sets"],
     xp: ModuleType,
 ) -> Float[Array, " *cells"]:
     """Compute numbers of rows: sums of weights that are counts, else effective sample sizes."""

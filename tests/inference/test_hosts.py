@@ -1,4 +1,7 @@
-"""Two processes of one computation: each does a share, and both have what one process has."""
+"""Two processes of one computation: each does a share, and both have what one process has.
+
+Each of the two has two devices, the one process has one: for more, programs compile longer.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ START = """
 import sys, jax
 if len(sys.argv) > 2:
     jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
-assert jax.local_device_count() == 4
+alone = len(sys.argv) == 2
+assert jax.local_device_count() == (1 if alone else 2)
 import numpy as np, numpyro.distributions as dist, bayescal as bc
 from bayescal._core.precision import float64
 prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), sigma=1.0)
 rng = np.random.default_rng(0)
 x = rng.normal(size=(13, 20))
 y = (x > rng.normal(size=x.shape)).astype(int)
-alone = len(sys.argv) == 2
 found = {}
 """
 
@@ -46,13 +49,10 @@ def keep(name, *values):
 priors_of = {"montecarlo": prior, "importance": priors, "quadrature": priors}
 # All methods and kinds of points, but not with every integrator: most of the time compiles.
 cases = {
-    "montecarlo": [
-        ("preds", own), ("predictive", new), ("predictive", None), ("predictive", long),
-        ("predictive", each),
-    ],
-    "importance": [("coeffs", own), ("predictive", own), ("predictive", each)],
-    "quadrature": [("preds", new), ("map", own), ("predictive", None), ("predictive", long)],
-    "closed_form": [("map", new), ("coeffs", new), ("predictive", own), ("predictive", each)],
+    "montecarlo": [("preds", own), ("predictive", None), ("predictive", each)],
+    "importance": [("coeffs", own), ("predictive", own)],
+    "quadrature": [("map", own), ("predictive", long)],
+    "closed_form": [("coeffs", new), ("predictive", own), ("predictive", each)],
 }
 with float64(), warnings.catch_warnings():
     warnings.simplefilter("ignore", bc.AccuracyWarning)
@@ -78,7 +78,7 @@ with float64(), warnings.catch_warnings():
             keep("two", bc.posterior_predict(prior, (x[:2], y[:2]), new, num_samples=1000).probs)
         # One process may work by itself, before the other begins.
         if integrator == "closed_form" and jax.process_index() == 0:
-            with jax.default_device(jax.local_devices()[1]):
+            with jax.default_device(jax.local_devices()[-1]):
                 own = bc.posterior_predict(prior, (x[3:6], y[3:6]), new, integrator="quadrature")
                 keep("by itself", own.probs, post.predict(new).probs)
 """
@@ -144,7 +144,7 @@ found["errors"] = post.predict([0.0]).probs.shape == (13, 1)
 KEEP = "np.savez(sys.argv[1], **found)"
 
 INTEGRATORS = ["montecarlo", "importance", "quadrature", "closed_form"]
-FLAGS = "--xla_force_host_platform_device_count=4"
+FLAGS = "--xla_force_host_platform_device_count="
 
 
 def run(program: str, folder: Path, processes: int) -> list[dict[str, np.ndarray]]:
@@ -152,7 +152,7 @@ def run(program: str, folder: Path, processes: int) -> list[dict[str, np.ndarray
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}{processes}"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     paths = [folder / f"{processes}-{rank}.npz" for rank in range(processes)]
     started = [
@@ -197,7 +197,7 @@ def test_posteriors_and_predictions_are_those_of_one_process(
     integrator: str, found: tuple[dict[str, np.ndarray], ...]
 ) -> None:
     alone, *shared = (part(own, integrator) for own in found)
-    assert len(alone) > 15
+    assert len(alone) > 12
     for rank, own in enumerate(shared):
         assert own.keys() == {name for name in alone if rank == 0 or "by itself" not in name}
         for name, value in own.items():

@@ -30,7 +30,6 @@ def joint(**sites: Any) -> Callable[[], None]:
 
 
 GAUSSIAN = bc.GaussianPrior(NORMAL, 1.0, 1.0)
-JOINT = bc.GaussianPrior(model=joint(mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0)))
 FIXED = bc.GaussianPrior(0.0, 1.0, 1.0)
 CONJUGATE = dict(mean0=0.0, mean1=1.0, kappa0=1.0, kappa1=1.0, alpha=2.0, beta=2.0)
 VECTORS = bc.MultivariateGaussianPrior(
@@ -93,7 +92,14 @@ VECTORS = bc.MultivariateGaussianPrior(
             lambda: bc.posterior(FIXED, (X, Y), integrator="importance"),
             "'importance' needs at least one random",
         ),
-        (lambda: bc.posterior(JOINT, (X, Y), integrator="sobol"), "needs independent priors"),
+        (
+            lambda: bc.posterior(
+                bc.GaussianPrior(model=joint(mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0))),
+                (X, Y),
+                integrator="sobol",
+            ),
+            "needs independent priors",
+        ),
         (
             lambda: bc.posterior(
                 bc.BetaPrior(*[dist.Gamma(2.0, 1.0)] * 4),

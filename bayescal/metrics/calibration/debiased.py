@@ -134,9 +134,9 @@ class DebiasedError(BinnedError):
         pieces = super().pieces(data, xp)
         return *pieces, *size_pieces(pieces[0].cell, data.weights)
 
-    def value(self, sums: Float[Array, "5 cells"], xp: ModuleType) -> Float[Array, ""]:
-        size = sizes(sums[0], sums[3], sums[4, 0], xp)
-        return debiased_error(sums[:3], size, int(self.norm), self.signed, xp)
+    def value(self, sums: Float[Array, "*sets 5 cells"], xp: ModuleType) -> Float[Array, " *sets"]:
+        size = sizes(sums[..., 0, :], sums[..., 3, :], sums[..., 4, :1], xp)
+        return debiased_error(sums[..., :3, :], size, int(self.norm), self.signed, xp)
 
 
 @dataclass(frozen=True)
@@ -147,16 +147,16 @@ class DebiasedMassError(EqualMassError):
     least_cases = 2
 
     def finish(self, sums: Array, ratio: AnyArray, xp: ModuleType) -> Array:
-        return debiased_error(sums, sums[0] * ratio, int(self.norm), self.signed, xp)
+        return debiased_error(sums, sums[..., 0, :] * ratio, int(self.norm), self.signed, xp)
 
 
 def debiased_error(
-    sums: Float[Array, "3 cells"],
-    size: Float[Array, " cells"],
+    sums: Float[Array, "*sets 3 cells"],
+    size: Float[Array, "*sets cells"],
     norm: int,
     signed: bool,
     xp: ModuleType,
-) -> Float[Array, ""]:
+) -> Float[Array, " *sets"]:
     """Compute the debiased error over bins; ``size`` is the number of cases in each.
 
     With norm 2, the variance of the mean outcome is subtracted from each squared gap; their mean is
@@ -164,11 +164,11 @@ def debiased_error(
     gap expected if outcomes were normal around the observed frequency. The variance of a single
     case is that implied by its prediction.
     """
-    mass = sums[0]
+    mass, *others = (sums[..., row, :] for row in range(3))
     divisor = xp.where(mass > 0, mass, 1)
-    predicted, observed = (xp.clip(row / divisor, 0, 1) for row in (sums[1], sums[2]))
-    gap = sums[1] / divisor - sums[2] / divisor
-    proportions = mass / mass.sum()
+    predicted, observed = (xp.clip(row / divisor, 0, 1) for row in others)
+    gap = others[0] / divisor - others[1] / divisor
+    proportions = mass / mass.sum(-1, keepdims=True)
     repeated = size > 1 + SLACK
     predicted_variance = predicted * (1 - predicted)
     observed_variance = observed * (1 - observed)
@@ -176,7 +176,7 @@ def debiased_error(
         variance = xp.where(
             repeated, observed_variance / xp.where(repeated, size - 1, 1), predicted_variance
         )
-        mean = (proportions * (gap**2 - variance)).sum()
+        mean = (proportions * (gap**2 - variance)).sum(-1)
         if signed:
             return mean
         return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
@@ -189,4 +189,4 @@ def debiased_error(
     inside = erf(z / math.sqrt(2))
     folded = deviation * (math.sqrt(2 / math.pi) * xp.exp(-(z**2) / 2) + z * inside)
     corrected = 2 * xp.abs(gap) - xp.where(variance > 0, folded, xp.abs(gap))
-    return xp.maximum((proportions * corrected).sum(), 0)
+    return xp.maximum((proportions * corrected).sum(-1), 0)

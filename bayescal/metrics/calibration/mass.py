@@ -84,7 +84,7 @@ class MassMetric(OrderedMetric):
         least = self.least(ratios)
         parts = [mass_sums_many(*group, weights, self.bins, data.whole, least) for group in groups]
         sums = np.concatenate(parts, axis=2)
-        return np.array([self.finish(s, r, np) for s, r in zip(sums, ratios, strict=True)])
+        return np.asarray(self.finish(sums, ratios[:, None], np))
 
 
 @partial(jax.jit, static_argnums=3)

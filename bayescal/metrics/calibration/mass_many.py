@@ -52,13 +52,8 @@ def mass_sums_many(
     before = np.zeros((3, len(flat) + 1, weights.shape[1]))
     np.cumsum(totals, axis=1, out=before[:, 1:])
     mass = np.ascontiguousarray(before[0].T)
-    min_masses = [None] * len(mass) if least is None else least
-    borders = np.stack(
-        [
-            mass_borders(m[-1], bins, whole, np, min_mass)
-            for m, min_mass in zip(mass, min_masses, strict=True)
-        ]
-    )
+    min_masses = None if least is None else least[:, None]
+    borders = mass_borders(mass[:, -1:], bins, whole, np, min_masses)
     bucket = np.stack([np.searchsorted(m, cut) for m, cut in zip(mass, borders, strict=True)]) - 1
     bucket = np.clip(bucket, 0, len(flat) - 1)
     draw = np.arange(len(mass))[:, None]

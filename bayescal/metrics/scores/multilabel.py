@@ -273,13 +273,14 @@ class _Labels(BinMetric):
         return Piece(cell, None), Piece(cell, data.probs), Piece(cell, happened)
 
     def finish(self, sums: Array, ratio: Array | float | None, xp: ModuleType) -> Array:
-        by_label = sums[:3].reshape(3, self.labels, self.bins)
-        errors = xp.stack([binned_error(by_label[:, j], self.norm, xp) for j in range(self.labels)])
+        by_label = sums[..., :3, :].reshape(*sums.shape[:-2], 3, self.labels, self.bins)
+        errors = binned_error(xp.moveaxis(by_label, -2, -3), self.norm, xp)
         if self.average == "mean":
-            return errors.mean()
+            return errors.mean(-1)
         if self.average == "total":
-            return errors.sum()
-        return (errors * by_label[2].sum(axis=1) / by_label[0].sum(axis=1)).sum()
+            return errors.sum(-1)
+        mass = by_label.sum(-1)
+        return (errors * mass[..., 2, :] / mass[..., 0, :]).sum(-1)
 
 
 @dataclass(frozen=True)

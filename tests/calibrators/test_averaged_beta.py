@@ -18,10 +18,10 @@ from scipy.special import expit, logsumexp
 
 import bayescal.calibrators as bc
 from bayescal.calibrators import AveragedBeta
+from bayescal.calibrators.base.table import tabulate
 from bayescal.calibrators.binary.averaged_beta import calibrator as calibrator_module
 from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
 from bayescal.calibrators.binary.averaged_beta.points import summarize
-from bayescal.calibrators.binary.averaged_beta.table import tabulate
 from bayescal.data.rows import Rows
 
 Array = np.ndarray

@@ -579,3 +579,40 @@ def test_parameters_of_raw_scores_are_those_of_the_formula() -> None:
         names = ["intercept_", "slope_", *(["curvature_"] if name == "quadratic" else [])]
         line = np.array([getattr(model, own) for own in names]) @ columns(name, z + 3)
         np.testing.assert_allclose(expit(line), model.predict_proba(z + 3)[:, 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        bc.Beta(inputs="logits"),
+        bc.Logistic(inputs="logits"),
+        bc.Quadratic(inputs="logits"),
+        bc.Temperature(inputs="logits"),
+        bc.EnsembleTemperature(inputs="logits"),
+    ],
+    ids=repr,
+)
+def test_many_scores_have_the_values_that_few_have(calibrator: Any) -> None:
+    """Posterior means and intervals of very many scores are read from curves."""
+    rng = np.random.default_rng(0)
+    z = 3 * rng.normal(size=40_000)
+    z[:4] = 99, -99.5, 400, -1e5
+    y = (rng.random(40) < expit(0.6 * z[-40:] - 0.3)).astype(int)
+    calibrator.set_params(inference="laplace", num_samples=200).fit(z[-40:], y)
+    few, parts = slice(0, 2000), np.split(np.arange(2000), 4)
+    for _ in range(2):  # before and after the table is made
+        mean = calibrator.predict_proba(z)[few]
+        exact = np.concatenate([calibrator.predict_proba(z[part]) for part in parts])
+        np.testing.assert_allclose(mean, exact, atol=1e-10)
+    function = calibrator.as_function()
+    np.testing.assert_allclose(function(z)[few], exact, atol=1e-10)
+    assert np.isnan(function(np.append(z, np.nan))[-1]).all()
+    for scores, tolerance in ((z, 0), (z[4:], 3e-4)):  # some scores are beyond the curve
+        ends = np.stack(calibrator.predict_interval(scores))[:, :1000]
+        expected = np.stack(calibrator.predict_interval(scores[:1000]))
+        np.testing.assert_allclose(ends, expected, atol=tolerance)
+    # Another fit has another table.
+    calibrator.fit(z[-40:], 1 - y)
+    np.testing.assert_allclose(
+        calibrator.predict_proba(z)[:500], calibrator.predict_proba(z[:500]), atol=1e-10
+    )

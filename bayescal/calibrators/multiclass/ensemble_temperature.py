@@ -66,6 +66,7 @@ class EnsembleTemperature(ParametricCalibrator):
 
     keeps: ClassVar[Keeps] = "argmax"
     _domain = "logits"
+    _smooth: ClassVar[bool] = True
 
     def _fit(self, rows: Source, seed: int) -> State:
         scores, y, weights = rows.all()

@@ -111,6 +111,7 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
     keeps: ClassVar[Keeps] = "argmax"
     monotone: ClassVar[bool] = True
     _domain = "logits"
+    _smooth: ClassVar[bool] = True
     _sources: ClassVar[frozenset[str]] = EVERYWHERE
     _by_inputs: ClassVar[Mapping[str, type[Calibrator]]] = {"top_logits": TopTemperature}
 

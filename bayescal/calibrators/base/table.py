@@ -15,6 +15,7 @@ import array_api_compat
 import numpy as np
 
 from bayescal._core.arrays import XArray, namespace
+from bayescal._core.numerics import sigmoid
 from bayescal.calibrators.base.calibrator import State
 
 #: Degree of the polynomials. A table begins with this many pieces, besides those between kinks.
@@ -25,6 +26,8 @@ _TOLERANCE, _LEAST_VARIANCE = 1e-10, 1e-2
 _EQUAL, _NARROW, _MAX_HALVINGS = 1e-10, 1e-8, 30
 #: Fewest and most buckets, and the number of further pieces in a bucket that is low enough.
 _FEWEST_BUCKETS, _MOST_BUCKETS, _FEW_PIECES = 1 << 10, 1 << 13, 3
+#: Log odds between which lines are drawn: those of the smallest normal number of float32.
+_MOST_LOG_ODDS = float(-np.log(np.finfo(np.float32).tiny))
 #: Chebyshev's nodes in [-1, 1], and the points where errors are largest: ends and between nodes.
 _NODES = np.cos((2 * np.arange(_DEGREE + 1) + 1) * np.pi / (2 * _DEGREE + 2))
 _CHECKS = np.cos(np.array([0, 2, 4, 6, 8]) * np.pi / (_DEGREE + 1))
@@ -111,3 +114,19 @@ def look_up(table: State, z: XArray) -> XArray:
 
 def _rows(matrix: XArray) -> list[np.ndarray]:
     return [matrix[i, ...] for i in range(matrix.shape[0])]
+
+
+def between_knots(
+    function: Callable[[np.ndarray], np.ndarray], z: np.ndarray, far: float, knots: int
+) -> np.ndarray:
+    """Compute probabilities (m, r) at very many scores: log odds are linear between knots.
+
+    Scores beyond ``far`` have the values there.
+    """
+    z = np.clip(z, -far, far)
+    first, last = np.arcsinh(z.min()), np.arcsinh(z.max())
+    at = np.unique(np.sinh(np.linspace(first, last, knots)))
+    with np.errstate(divide="ignore"):
+        probs = function(at)
+        lines = np.clip(np.log(probs) - np.log1p(-probs), -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
+    return np.stack([sigmoid(np.interp(z, at, line)) for line in lines.T], axis=1)

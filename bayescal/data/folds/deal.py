@@ -19,7 +19,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, X, XArray, matmul, namespace
 from bayescal._core.numerics import FLOOR
 from bayescal.data.order.classes import canonical_order
-from bayescal.data.order.equal_rows import distinct_rows
+from bayescal.data.order.equal_rows import distinct_rows, is_first
 
 #: Keys that differ by less than this, relative to their size, are of one cell: a classifier's
 #: scores of one row may vary in their last digits with the rest of its batch.
@@ -216,8 +216,8 @@ def _find_cells(key: np.ndarray, rows: XArray, label: np.ndarray, weights: np.nd
         equal[together] = distinct_rows(some if some.ndim == 2 else some[:, None])[1]
         order = np.lexsort((equal, label, cell))
     cell, label, equal, weights = (a[order] for a in (cell, label, equal, weights))
-    new_outcome = _changes(cell) | _changes(label)
-    new_set = new_outcome | _changes(equal)
+    new_outcome = is_first(cell) | is_first(label)
+    new_set = new_outcome | is_first(equal)
     starts, set_starts = np.flatnonzero(new_outcome), np.flatnonzero(new_set)
     total = np.add.reduceat(weights, starts)
     if (weights == np.floor(weights)).all():
@@ -231,16 +231,11 @@ def _find_cells(key: np.ndarray, rows: XArray, label: np.ndarray, weights: np.nd
         order[set_starts],
         np.add.reduceat(weights, set_starts),
         np.cumsum(new_outcome)[set_starts] - 1,
-        np.cumsum(_changes(cell[starts])) - 1,
+        np.cumsum(is_first(cell[starts])) - 1,
         label[starts],
         total,
         units,
     )
-
-
-def _changes(values: np.ndarray) -> np.ndarray:
-    """Mark values that differ from their predecessor; the first value is marked."""
-    return np.concatenate([[True], values[1:] != values[:-1]])
 
 
 def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -> _Entries:
@@ -256,7 +251,7 @@ def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -
     outcome, fold, share = _entries_of_table(table)
     outcome = several[outcome]
     # Almost all outcomes consist of one set.
-    first = np.flatnonzero(_changes(cells.outcome))
+    first = np.flatnonzero(is_first(cells.outcome))
     lone = np.diff(np.append(first, len(cells.outcome))) == 1
     some = lone[outcome]
     entries = [
@@ -291,7 +286,7 @@ def deal_units(
     """
     if not len(cell):
         return np.zeros((0, count), int)
-    begins = np.flatnonzero(_changes(cell))
+    begins = np.flatnonzero(is_first(cell))
     sizes = np.diff(np.append(begins, len(cell)))
     total = np.add.reduceat(units, begins)
     shrink = np.maximum(total / _MAX_UNITS, 1)
@@ -340,7 +335,7 @@ def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarr
 
     def positions(number: np.ndarray, parts: np.ndarray, total: np.ndarray) -> np.ndarray:
         """Compute the ends of intervals as integers; those of outcome j are from j to j + 1."""
-        begins = np.flatnonzero(_changes(number))
+        begins = np.flatnonzero(is_first(number))
         summed = np.cumsum(parts)
         summed -= np.repeat(summed[begins] - parts[begins], np.diff(np.append(begins, len(parts))))
         inside = np.round(summed / total[number] * whole).astype(np.int64)

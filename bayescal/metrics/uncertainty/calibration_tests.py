@@ -23,9 +23,8 @@ from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, collect, com
 from bayescal.metrics.uncertainty.consistency import Consistency
 from bayescal.metrics.uncertainty.groups import (
     MANY,
-    GroupedSums,
     equal_rows_once,
-    grouped,
+    group_sums,
     in_clusters,
 )
 from bayescal.metrics.uncertainty.measured import prepare
@@ -252,10 +251,9 @@ def consistency_test(
     value = compute(metric_object, data)
     p_value = _p_value_of_rows(metric, metric_object, data, value, resamples, seed)
     if data.clusters is not None:
-        sums = grouped(metric_object, data)
+        sums = group_sums(metric_object, data, seed)
         assert sums is not None
-        by_signs = GroupedSums.of(sums, data, seed, whole=data.whole).p_value(resamples)
-        p_value = max(by_signs, p_value)
+        p_value = max(sums.p_value(resamples), p_value)
     return CalibrationTest(value, p_value)
 
 

@@ -12,7 +12,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count, check_level
 from bayescal.data.predictions import Classes, Inputs, Reading
-from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, equal_rows_once, grouped
+from bayescal.metrics.uncertainty.groups import MANY, equal_rows_once, group_sums
 from bayescal.metrics.uncertainty.measured import Interval, prepare
 from bayescal.metrics.uncertainty.measured_blocks import measure_each
 from bayescal.metrics.uncertainty.ranking import compare
@@ -93,9 +93,9 @@ def bootstrap(
     reading = Reading(classes, inputs)
     data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
     data = equal_rows_once(data)
-    sums = grouped(metric_object, data) if len(data.y) >= MANY else None
+    sums = group_sums(metric_object, data, seed) if len(data.y) >= MANY else None
     if sums is not None:
-        return GroupedSums.of(sums, data, seed, whole=data.whole).replicates(replicates)
+        return sums.replicates(replicates)
     return replicate(metric_object, data, replicates, seed)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, X, XArray, matmul, namespace
 from bayescal._core.numerics import FLOOR
+from bayescal._core.shapes import Float, Int
 from bayescal.data.order.classes import canonical_order
 from bayescal.data.order.equal_rows import distinct_rows, is_first
 
@@ -34,26 +35,19 @@ _POSITION_BITS = 40
 class FoldedRows:
     """Rows with one fold each.
 
-    Equal rows with equal labels are merged, and appear once for each fold that holds some of their
+    Equal rows with equal labels are merged into one entry for each fold that holds some of their
     weight.
-
-    Attributes
-    ----------
-    index : array of shape (m,)
-        The row that each entry copies.
-    fold, weights : arrays of shape (m,)
-        The fold of each entry, from 0 on, and its weight.
-    members : array of shape (m,)
-        The set of equal rows of each entry. Sets are sorted by content.
-    sets : array of shape (n,)
-        The set of each input row.
     """
 
-    index: np.ndarray
-    fold: np.ndarray
-    weights: np.ndarray
-    members: np.ndarray
-    sets: np.ndarray
+    #: The row that each entry copies.
+    index: Int[np.ndarray, " entries"]
+    #: The fold of each entry.
+    fold: Int[np.ndarray, " entries"]
+    weights: Float[np.ndarray, " entries"]
+    #: The set of equal rows of each entry. Sets are sorted by content.
+    members: Int[np.ndarray, " entries"]
+    #: The set of each input row.
+    sets: Int[np.ndarray, " rows"]
 
     @property
     def count(self) -> int:
@@ -94,18 +88,9 @@ def fold_scores(
     counts as two rows. Labels (n,) are positions among the classes; scores are NumPy's or JAX's.
     See :func:`deal_rows`.
 
-    Parameters
-    ----------
-    scores : array of shape (n,) or (n, k)
-    y : array of shape (n,)
-    weights : array of shape (n,)
-        Positive.
-    count : int
-        The number of folds; there are fewer if the rows have fewer units.
-    probabilities : bool
-        Whether scores are probabilities, whose logarithms tell confident rows apart.
-    stratify : bool
-        Whether rows that are alone in their cell are dealt class by class.
+    Weights are positive. There are fewer than ``count`` folds if the rows have fewer units. The
+    logarithms of ``probabilities`` distinguish confident rows. With ``stratify``, rows that are
+    alone in their cell are dealt class by class.
 
     Examples
     --------

@@ -103,10 +103,10 @@ def corp(
 
     Examples
     --------
-    >>> found = corp([0.1, 0.4, 0.6, 0.8], [0, 1, 0, 1])
-    >>> found.recalibrated.tolist()
+    >>> result = corp([0.1, 0.4, 0.6, 0.8], [0, 1, 0, 1])
+    >>> result.recalibrated.tolist()
     [0.0, 0.5, 0.5, 1.0]
-    >>> found.score, found.miscalibration, found.discrimination, found.uncertainty
+    >>> result.score, result.miscalibration, result.discrimination, result.uncertainty
     (0.1925, 0.0675, 0.125, 0.25)
     """
     from scipy.optimize import isotonic_regression

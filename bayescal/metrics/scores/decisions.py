@@ -97,8 +97,8 @@ def decision_cost(
     To treat or not to treat, for one benign and three malign classes:
 
     >>> costs = [[3.3, 0.0], [1.0, 8.0], [2.0, 10.0], [3.0, 7.0]]
-    >>> found = decision_cost([[0.60, 0.25, 0.05, 0.10]], [0], costs=costs)
-    >>> found.expected.tolist(), found.decision.tolist(), found.realized
+    >>> result = decision_cost([[0.60, 0.25, 0.05, 0.10]], [0], costs=costs)
+    >>> result.expected.tolist(), result.decision.tolist(), result.realized
     ([[2.63, 3.2]], [0], 3.3)
     """
     reading, names = Reading(classes, inputs), column_names(probs)

@@ -108,8 +108,8 @@ def spiegelhalter_test(
 
     Examples
     --------
-    >>> found = spiegelhalter_test([0.05] * 20 + [0.95] * 20, [1] * 5 + [0] * 15 + [1] * 20)
-    >>> round(found.statistic, 2), round(found.p_value, 3)
+    >>> result = spiegelhalter_test([0.05] * 20 + [0.95] * 20, [1] * 5 + [0] * 15 + [1] * 20)
+    >>> round(result.statistic, 2), round(result.p_value, 3)
     (2.18, 0.029)
     """
     data = as_predictions(probs, y, weights, Reading(classes, inputs))
@@ -236,8 +236,8 @@ def consistency_test(
     --------
     >>> import numpy as np
     >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
-    >>> found = consistency_test("ece", p, y, resamples=200)
-    >>> round(found.statistic, 2), found.p_value < 0.02
+    >>> result = consistency_test("ece", p, y, resamples=200)
+    >>> round(result.statistic, 2), result.p_value < 0.02
     (0.3, True)
     """
     resamples = check_count(resamples, "resamples")

@@ -139,8 +139,8 @@ def ecce_test(
     --------
     >>> import numpy as np
     >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
-    >>> found = ecce_test(p, y, kind="range")
-    >>> round(found.statistic, 2), round(found.p_value, 3)
+    >>> result = ecce_test(p, y, kind="range")
+    >>> round(result.statistic, 2), round(result.p_value, 3)
     (5.0, 0.001)
     """
     check_choice(kind, "kind", CUMULATIVE_KINDS)

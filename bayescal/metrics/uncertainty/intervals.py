@@ -201,8 +201,8 @@ def interval(
     --------
     >>> import numpy as np
     >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
-    >>> found = interval("brier_score", p, y)
-    >>> round(found.value, 3), bool(found.lower < found.value < found.upper)
+    >>> result = interval("brier_score", p, y)
+    >>> round(result.value, 3), bool(result.lower < result.value < result.upper)
     (0.34, True)
     """
     level = check_level(level)
@@ -282,8 +282,8 @@ def difference(
     --------
     >>> import numpy as np
     >>> sharp, flat = np.repeat([0.05, 0.95], 50), np.full(100, 0.5)
-    >>> found = difference("log_loss", sharp, flat, np.repeat([0, 1], 50))
-    >>> round(found.value, 3), found.p_value < 0.001
+    >>> result = difference("log_loss", sharp, flat, np.repeat([0, 1], 50))
+    >>> round(result.value, 3), result.p_value < 0.001
     (-0.642, True)
     """
     level = check_level(level)

@@ -23,6 +23,7 @@ import numpy as np
 
 from bayescal.metrics.uncertainty import calibration_tests as _significance
 from bayescal.metrics.uncertainty import measured as _measured
+from bayescal.metrics.uncertainty.groups import group_sums
 from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
 from benchmarks.provenance import read, write
 
@@ -52,10 +53,9 @@ def simulate(title: str, name: str, n: int, repeats: int) -> list[dict[str, Any]
                 # As of blocks: of means, too.
                 prepared = [_measured.prepare(metric, p, y, None, options) for p in probs]
                 pair = [
-                    MeasuredMetric(
-                        metric, made, _measured._by_group(made, data, run), base.REPLICATES
-                    )
+                    MeasuredMetric(metric, made, sums, base.REPLICATES)
                     for data, made in prepared
+                    if (sums := group_sums(made, data, run)) is not None
                 ]
             first, second = pair
             gap = first.less(second, base.LEVEL)

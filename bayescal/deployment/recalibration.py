@@ -16,6 +16,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, Array, Namespace, State, XArray, matmul, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.draws import map_rows
 
 __all__ = [
@@ -49,25 +50,17 @@ class Recalibration(NamedTuple):
 
 
 def draw_recalibrations(
-    log_probs: np.ndarray, codes: np.ndarray, weights: np.ndarray, rng: np.random.Generator
+    log_probs: Float[np.ndarray, "rows classes"],
+    codes: Int[np.ndarray, " rows"],
+    weights: Float[np.ndarray, " rows"],
+    rng: np.random.Generator,
 ) -> Recalibration:
     """Draw recalibrations from their posterior given the calibration rows.
 
-    Parameters
-    ----------
-    log_probs : array of shape (n, k)
-        Logarithms of calibrated probabilities.
-    codes : array of shape (n,)
-        Labels as positions among the classes.
-    weights : array of shape (n,)
-        Positive. Weights that are not counts are scaled to their effective number of rows.
-    rng : numpy.random.Generator
-
-    Notes
-    -----
-    The class shares of a draw are the mean of its probabilities over rows that are weighted by the
-    Bayesian bootstrap. They come from the same draw as the probabilities because both errors are
-    strongly correlated.
+    Labels are positions among the classes. Weights are positive; those that are not counts are
+    scaled to their effective number of rows. The class shares of a draw are the mean of its
+    probabilities over rows that are weighted by the Bayesian bootstrap. They come from the same
+    draw as the probabilities because both errors are strongly correlated.
     """
     mass = as_rows(weights)
     if log_probs.shape[1] == 2:

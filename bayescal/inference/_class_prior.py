@@ -32,15 +32,10 @@ _FINE = 512
 
 
 class ClassProbRule(NamedTuple):
-    """A rule that integrates over the class probabilities.
+    """A rule that integrates over the class probabilities; each node is combined with all draws.
 
-    Attributes
-    ----------
-    log_probs : array of shape (j, classes, n)
-        For ``preds``, n is the number of draws of parameters, each paired with a draw of class
-        probabilities, or one; for ``predictive`` it is the number of data sets, or one.
-    log_weights : array of shape (j,)
-        Weights of the nodes; every node is combined with all draws.
+    For ``preds``, there is one column for each draw of parameters, paired with a draw of class
+    probabilities, or a single one; for ``predictive``, one for each data set, or a single one.
     """
 
     log_probs: Float[jax.Array, "*stacked nodes classes columns"]

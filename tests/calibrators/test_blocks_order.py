@@ -167,7 +167,7 @@ def test_cells_never_decrease(kind):
         if divided is None:
             break
         finer, parent = divided
-        np.testing.assert_array_equal(parent[finer.place(scores)], place)
+        np.testing.assert_array_equal(parent[finer.assign(scores)], place)
         cells = finer
     assert quantile_cells(scores, 1.0, 1.0, 500) is None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal.calibrators.base.calibrator import State
+from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import Ranking
 from bayescal.data.rows import Source
 
@@ -29,7 +30,7 @@ def count_cells(rows: Source, ranking: Ranking) -> State:
     mass = np.cumsum(groups.weight)
     count = np.ceil(_FACTOR * (mass[-1] / unit) ** _POWER)
     cell = np.floor((mass - groups.weight / 2) / mass[-1] * count)
-    starts = np.flatnonzero(np.append(True, np.diff(cell) > 0))
+    starts = np.flatnonzero(is_first(cell))
     unit = max(unit, mass[-1] / _MOST_ROWS)
     positive = np.add.reduceat(groups.positive, starts) / unit
     weight = np.add.reduceat(groups.weight, starts) / unit

@@ -14,6 +14,7 @@ from bayescal._core.arrays import XArray
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.calibrators.binary.pooling import distinct_points, interpolate
+from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import Groups, distinct_scores
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
@@ -186,7 +187,7 @@ def _spread(values: np.ndarray, starts: np.ndarray, size: int) -> np.ndarray:
 
 def _corners(scores: np.ndarray, values: np.ndarray) -> State:
     """Return the state of a map that is linear between runs of equal values."""
-    new = np.append(True, np.diff(values) != 0)
+    new = is_first(values)
     ends = np.append(new[1:], True)
     both = new | ends
     return distinct_points(scores[both], values[both])

@@ -12,6 +12,7 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.calibrators.binary.monotone_posterior import draw_maps
 from bayescal.data.checks import check_choice, check_level
+from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import Groups, Ranking
 from bayescal.data.scores import two_columns
 
@@ -149,7 +150,7 @@ def interpolate(at: XArray, thresholds: XArray, values: XArray) -> XArray:
 
 def distinct_points(thresholds: np.ndarray, values: np.ndarray) -> State:
     """Return the state of a map, without duplicates of thresholds."""
-    new = np.append(True, np.diff(thresholds) > 0)
+    new = is_first(thresholds)
     return {"thresholds": thresholds[new], "values": values[new]}
 
 

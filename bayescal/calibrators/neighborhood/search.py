@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, take_in_rows
 from bayescal._core.chunks import slices
-from bayescal._core.shapes import Float, Int
 
 #: Number of closenesses in memory at once: 32 MiB.
 _ELEMENTS = 1 << 22
@@ -28,22 +27,22 @@ class Index(NamedTuple):
     Keys are (k, m), biases and weights (m,) and values (m, v).
     """
 
-    keys: Float[np.ndarray, "columns points"]
-    bias: Float[np.ndarray, " points"]
+    keys: np.ndarray
+    bias: np.ndarray
     #: Bound of the sum of absolute products; zero if all products have the sign of their sum.
     scale: float
-    weights: Float[np.ndarray, " points"]
-    values: Float[np.ndarray, "points values"]
+    weights: np.ndarray
+    values: np.ndarray
 
 
 class Candidates(NamedTuple):
     """The nearest points (b, c) of each query, nearest first, padded with weight zero."""
 
-    closeness: Float[np.ndarray, "queries candidates"]
-    point: Int[np.ndarray, "queries candidates"]
-    weights: Float[np.ndarray, "queries candidates"]
+    closeness: np.ndarray
+    point: np.ndarray
+    weights: np.ndarray
     #: Cumulative sums of the weights.
-    total: Float[np.ndarray, "queries candidates"]
+    total: np.ndarray
 
 
 def neighbor_means(
@@ -105,9 +104,7 @@ def sorted_means(index: Index, queries: AnyArray, number: AnyArray) -> XArray:
     return matmul(weights, index.values) / xp.sum(weights, axis=1, keepdims=True)
 
 
-def _candidates(
-    index: Index, closeness: Float[np.ndarray, "queries points"], most: int
-) -> Candidates:
+def _candidates(index: Index, closeness: np.ndarray, most: int) -> Candidates:
     """Find at least ``most`` nearest points of each query, with all ties of the last one."""
     queries, m = closeness.shape
     if 2 * most >= m:
@@ -132,9 +129,7 @@ def _candidates(
     return Candidates(closest, points, weights, np.cumsum(weights, axis=1))
 
 
-def _thresholds(
-    closeness: Float[np.ndarray, "queries points"], most: int
-) -> Float[np.ndarray, "queries 1"]:
+def _thresholds(closeness: np.ndarray, most: int) -> np.ndarray:
     """Compute a closeness (b, 1) for each query that at least ``most`` points reach.
 
     Not many more points reach it: points are in random order, so a quantile of the first points,
@@ -153,9 +148,7 @@ def _thresholds(
     return threshold
 
 
-def _neighbor_weights(
-    candidates: Candidates, number: float, scale: float
-) -> Float[np.ndarray, "queries nearest"]:
+def _neighbor_weights(candidates: Candidates, number: float, scale: float) -> np.ndarray:
     """Compute the weights (b, w) of the first candidates for a number of neighbors."""
     closest, _, weights, total = candidates
     short = np.count_nonzero(total < number * (1 - _WEIGHT_TOLERANCE), axis=1)

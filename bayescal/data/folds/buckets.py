@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.shapes import Float, Int
 from bayescal.data.folds.deal import FoldedRows, deal_units
 from bayescal.data.order.equal_rows import distinct_rows
 
@@ -25,17 +26,12 @@ class Buckets:
     Rows are counted in buckets by the hash of their scores. A bucket with many times the mean
     weight holds a score that occurs often: its units are dealt as those of a cell. Each other
     bucket goes to one fold.
-
-    Attributes
-    ----------
-    fold : array of shape (buckets,)
-        The fold of each bucket, or -1 - i where row i of ``shares`` has its shares.
-    shares : array of shape (heavy, k, folds)
-        The share of the weight of each label of such a bucket that is in each fold.
     """
 
-    fold: np.ndarray
-    shares: np.ndarray
+    #: The fold of each bucket, or -1 - i if it is divided as row i of ``shares`` says.
+    fold: Int[np.ndarray, " buckets"]
+    #: The proportion of the weight of each label of a divided bucket in each fold.
+    shares: Float[np.ndarray, "divided classes folds"]
 
     @property
     def count(self) -> int:

@@ -18,8 +18,9 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, X, XArray, matmul, namespace
 from bayescal._core.numerics import FLOOR
+from bayescal._core.shapes import Float, Int
 from bayescal.data.order.classes import canonical_order
-from bayescal.data.order.equal_rows import distinct_rows
+from bayescal.data.order.equal_rows import distinct_rows, is_first
 
 #: Keys that differ by less than this, relative to their size, are of one cell: a classifier's
 #: scores of one row may vary in their last digits with the rest of its batch.
@@ -34,26 +35,19 @@ _POSITION_BITS = 40
 class FoldedRows:
     """Rows with one fold each.
 
-    Equal rows with equal labels are merged, and appear once for each fold that holds some of their
+    Equal rows with equal labels are merged into one entry for each fold that holds some of their
     weight.
-
-    Attributes
-    ----------
-    index : array of shape (m,)
-        The row that each entry copies.
-    fold, weights : arrays of shape (m,)
-        The fold of each entry, from 0 on, and its weight.
-    members : array of shape (m,)
-        The set of equal rows of each entry. Sets are sorted by content.
-    sets : array of shape (n,)
-        The set of each input row.
     """
 
-    index: np.ndarray
-    fold: np.ndarray
-    weights: np.ndarray
-    members: np.ndarray
-    sets: np.ndarray
+    #: The row that each entry copies.
+    index: Int[np.ndarray, " entries"]
+    #: The fold of each entry.
+    fold: Int[np.ndarray, " entries"]
+    weights: Float[np.ndarray, " entries"]
+    #: The set of equal rows of each entry. Sets are sorted by content.
+    members: Int[np.ndarray, " entries"]
+    #: The set of each input row.
+    sets: Int[np.ndarray, " rows"]
 
     @property
     def count(self) -> int:
@@ -94,18 +88,9 @@ def fold_scores(
     counts as two rows. Labels (n,) are positions among the classes; scores are NumPy's or JAX's.
     See :func:`deal_rows`.
 
-    Parameters
-    ----------
-    scores : array of shape (n,) or (n, k)
-    y : array of shape (n,)
-    weights : array of shape (n,)
-        Positive.
-    count : int
-        The number of folds; there are fewer if the rows have fewer units.
-    probabilities : bool
-        Whether scores are probabilities, whose logarithms tell confident rows apart.
-    stratify : bool
-        Whether rows that are alone in their cell are dealt class by class.
+    Weights are positive. There are fewer than ``count`` folds if the rows have fewer units. The
+    logarithms of ``probabilities`` distinguish confident rows. With ``stratify``, rows that are
+    alone in their cell are dealt class by class.
 
     Examples
     --------
@@ -216,8 +201,8 @@ def _find_cells(key: np.ndarray, rows: XArray, label: np.ndarray, weights: np.nd
         equal[together] = distinct_rows(some if some.ndim == 2 else some[:, None])[1]
         order = np.lexsort((equal, label, cell))
     cell, label, equal, weights = (a[order] for a in (cell, label, equal, weights))
-    new_outcome = _changes(cell) | _changes(label)
-    new_set = new_outcome | _changes(equal)
+    new_outcome = is_first(cell) | is_first(label)
+    new_set = new_outcome | is_first(equal)
     starts, set_starts = np.flatnonzero(new_outcome), np.flatnonzero(new_set)
     total = np.add.reduceat(weights, starts)
     if (weights == np.floor(weights)).all():
@@ -231,16 +216,11 @@ def _find_cells(key: np.ndarray, rows: XArray, label: np.ndarray, weights: np.nd
         order[set_starts],
         np.add.reduceat(weights, set_starts),
         np.cumsum(new_outcome)[set_starts] - 1,
-        np.cumsum(_changes(cell[starts])) - 1,
+        np.cumsum(is_first(cell[starts])) - 1,
         label[starts],
         total,
         units,
     )
-
-
-def _changes(values: np.ndarray) -> np.ndarray:
-    """Mark values that differ from their predecessor; the first value is marked."""
-    return np.concatenate([[True], values[1:] != values[:-1]])
 
 
 def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -> _Entries:
@@ -256,7 +236,7 @@ def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -
     outcome, fold, share = _entries_of_table(table)
     outcome = several[outcome]
     # Almost all outcomes consist of one set.
-    first = np.flatnonzero(_changes(cells.outcome))
+    first = np.flatnonzero(is_first(cells.outcome))
     lone = np.diff(np.append(first, len(cells.outcome))) == 1
     some = lone[outcome]
     entries = [
@@ -291,7 +271,7 @@ def deal_units(
     """
     if not len(cell):
         return np.zeros((0, count), int)
-    begins = np.flatnonzero(_changes(cell))
+    begins = np.flatnonzero(is_first(cell))
     sizes = np.diff(np.append(begins, len(cell)))
     total = np.add.reduceat(units, begins)
     shrink = np.maximum(total / _MAX_UNITS, 1)
@@ -340,7 +320,7 @@ def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarr
 
     def positions(number: np.ndarray, parts: np.ndarray, total: np.ndarray) -> np.ndarray:
         """Compute the ends of intervals as integers; those of outcome j are from j to j + 1."""
-        begins = np.flatnonzero(_changes(number))
+        begins = np.flatnonzero(is_first(number))
         summed = np.cumsum(parts)
         summed -= np.repeat(summed[begins] - parts[begins], np.diff(np.append(begins, len(parts))))
         inside = np.round(summed / total[number] * whole).astype(np.int64)

@@ -19,6 +19,7 @@ from bayescal.data.order.equal_mass import (
     merge_keys,
     sum_by_key,
 )
+from bayescal.data.order.equal_rows import is_first
 
 #: Predictions are rounded to multiples of its inverse, so that equal ones are tied in any source.
 _GRID = 2.0**46
@@ -83,7 +84,7 @@ def sums_by_prediction(predicted: np.ndarray, addends: np.ndarray) -> tuple[np.n
     """Find the distinct predictions (m,) in ascending order, and sum addends (r, n) by them."""
     order = np.argsort(predicted)
     ordered = predicted[order]
-    starts = np.flatnonzero(np.append(True, _is_last(ordered)[:-1]))
+    starts = np.flatnonzero(is_first(ordered))
     return ordered[starts], np.add.reduceat(addends[:, order], starts, axis=1)
 
 

@@ -30,6 +30,11 @@ def distinct_rows(rows: AnyArray) -> tuple[np.ndarray, np.ndarray]:
     return first, index.reshape(-1)
 
 
+def is_first(values: np.ndarray) -> np.ndarray:
+    """Mark values (n,) that differ from the one before, and the first one."""
+    return np.append(True, values[1:] != values[:-1])
+
+
 def _hash(bits: AnyArray) -> AnyArray:
     """Hash unsigned integers (n, k) into (n,)."""
     odd = np.random.default_rng(0).integers(0, 1 << 63, (2, bits.shape[1]), np.uint64) * 2 + 1

@@ -50,16 +50,9 @@ class Setup(NamedTuple):
 
 
 class Summary(NamedTuple, Generic[ArrayT]):
-    """Evidence and diagnostics, one entry for each data set.
+    """Evidence and diagnostics, one entry for each data set; NaN where they do not apply.
 
-    Attributes
-    ----------
-    log_evidence, ess, pareto_k : arrays of shape (batch,)
-        The compiled program returns the tails (batch, tail + 1) of log weights in place of k.
-    quadrature_error : array of shape (batch,)
-        Error estimated by a quadrature rule; NaN for draws.
-    r_hat, divergences : arrays of shape (batch,)
-        Diagnostics of chains; NaN for other draws and for rules.
+    The compiled program returns tails (sets, tail + 1) of log weights instead of ``pareto_k``.
     """
 
     log_evidence: Float[ArrayT, " *sets"]

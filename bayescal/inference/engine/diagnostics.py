@@ -90,21 +90,12 @@ def judge_chains(
     weighted: Float[np.ndarray, "samples parameters"],
     log_weights: Float[np.ndarray, " samples"],
 ) -> tuple[float, float]:
-    """Return the effective sample size and R-hat of the worst coordinate of chains.
+    """Compute the effective sample size and R-hat of the worst coordinate of chains.
 
-    Parameters
-    ----------
-    chains : array of shape (chains, n, d)
-    weighted, log_weights : arrays of shape (m, d) and (m,)
-        Weighted draws from the same posterior. If the means of the chains differ from theirs, as
-        when all chains missed a mode, the chains count as no more draws than would have such an
-        error by chance.
-
-    Returns
-    -------
-    tuple
-        Both are computed from normal scores of ranks, and of the ranks of distances from the
-        median. NaN if a coordinate does not move.
+    Both are computed from normal scores of ranks, and of the ranks of distances from the median.
+    They are NaN if a coordinate does not move. If the means of the chains differ from those of the
+    weighted draws, for example because all chains missed a mode, the chains count as no more draws
+    than would have such an error by chance.
 
     References
     ----------

@@ -16,20 +16,13 @@ from bayescal.inference.integrators.base import Integrator, Problem
 
 
 class Work(NamedTuple):
-    """The problem of all data sets, and the part that this process computes.
+    """The problem of all data sets, and the part that this process computes."""
 
-    Attributes
-    ----------
-    problem : Problem
-        All data sets; without stored draws and weights of single ones if processes share them.
-    local : Problem
-        The data sets ``rows``, padded; ``problem`` itself if this process computes all.
-    rows : array of ints, or None
-        Indices of the local data sets; None if this process computes all.
-    """
-
+    #: All data sets; without stored draws and weights of single ones if processes share them.
     problem: Problem
+    #: The data sets ``rows``, padded; ``problem`` itself if this process computes all.
     local: Problem
+    #: Indices of the local data sets; None if this process computes all.
     rows: Int[np.ndarray, " local_sets"] | None
 
 

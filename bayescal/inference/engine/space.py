@@ -121,13 +121,10 @@ def names_at_ends(prior: Prior, sizes: Float[np.ndarray, "sets parameters"]) -> 
 def constrain(
     prior: Prior, vector: Float[jax.Array, " parameters"]
 ) -> tuple[Params, Float[jax.Array, ""], Float[jax.Array, ""]]:
-    """Map an unconstrained vector (d,) to parameters.
+    """Map an unconstrained vector to parameters, with their log prior density.
 
-    Returns
-    -------
-    tuple
-        The parameters; their log prior density; and the log density of the vector, which is that
-        of the prior times the Jacobian and therefore normalized over vectors.
+    Also returns the log density of the vector: that of the prior times the Jacobian, which is
+    normalized over vectors.
     """
     start = 0
     log_jacobian = jnp.zeros((), vector.dtype)

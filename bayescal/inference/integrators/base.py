@@ -23,35 +23,22 @@ class Problem(NamedTuple, Generic[State]):
     """The input of integrators and of the compiled programs.
 
     Making the draws is compiled once if they fit in memory; later programs take them as arrays.
-
-    Attributes
-    ----------
-    prior : Prior
-        Its leaves have a leading axis of data sets if ``Setup.stacked``.
-    sums : array of shape (batch, classes, p)
-        Sums of the features by class.
-    origin : array
-        Subtracted from the features' coordinates.
-    class_prior : ClassPrior
-        The class probabilities where predictions are wanted.
-    state : pytree
-        State of the integrator, with a leading axis of data sets unless it is shared.
-    draws : Draws or None
-        Stored draws, with a leading axis of data sets unless they are common.
-    log_weights : array of shape (batch, n) or None
-        Stored normalized log weights of the draws.
-    numbers : array of shape (batch,) or None
-        For ``prepare``: the indices of these data sets in the user's batch if they are a part of
-        it.
+    Leaves of the prior have a leading axis of data sets if ``Setup.stacked``, those of the state
+    unless it is shared, and those of the draws unless they are common.
     """
 
     prior: Prior
+    #: Sums of the features by class.
     sums: Float[jax.Array, "*sets classes features"]
+    #: Subtracted from the features' coordinates.
     origin: jax.Array
+    #: The class probabilities in the population to predict for.
     class_prior: ClassPrior
     state: State
     draws: Draws | None = None
+    #: Normalized log weights of the stored draws.
     log_weights: Float[jax.Array, "*sets stored"] | None = None
+    #: For ``prepare``: indices of the data sets if they are a part of the user's batch.
     numbers: Int[np.ndarray, " sets"] | None = None
 
 

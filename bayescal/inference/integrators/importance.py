@@ -83,10 +83,7 @@ def _soften(
 ) -> tuple[Float[jax.Array, " draws"], Float[jax.Array, ""]]:
     """Raise weights to the largest power up to 1 that keeps a fifth of the draws effective.
 
-    Returns
-    -------
-    tuple
-        Normalized log weights (n,), and the power.
+    Returns normalized log weights, and the power.
     """
     shifted = jnp.where(jnp.isnan(log_weights), -jnp.inf, log_weights)
     shifted = jnp.maximum(shifted - jnp.max(shifted), -1e300)

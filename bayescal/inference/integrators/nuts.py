@@ -25,15 +25,7 @@ _COMPARED = 16384
 
 
 class Chains(NamedTuple):
-    """Draws of every data set and their diagnostics.
-
-    Attributes
-    ----------
-    vectors : array of shape (batch, n, d)
-        Unconstrained draws, chain after chain.
-    ess, r_hat, divergences : arrays of shape (batch,)
-        Those of the worst coordinate, and the number of divergent steps of all chains.
-    """
+    """Unconstrained draws, chain after chain, and diagnostics of the worst coordinate."""
 
     vectors: Float[jax.Array, "*sets draws parameters"]
     ess: Float[jax.Array, " *sets"]

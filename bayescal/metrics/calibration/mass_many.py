@@ -8,6 +8,7 @@ import numpy as np
 
 from bayescal._core.binning import SLACK, mass_borders, nearer_end
 from bayescal._core.shapes import Bool, Float, Int, Shaped
+from bayescal.data.order.equal_rows import is_first
 
 #: Rows of a bucket, unless more are tied.
 _BUCKET = 32
@@ -87,11 +88,11 @@ def _make_buckets(
 ) -> _Buckets:
     """Make buckets of tied rows: many tied rows are one bucket, and others share buckets."""
     n = len(predicted)
-    tie = np.flatnonzero(np.append(True, predicted[1:] != predicted[:-1]))
+    tie = np.flatnonzero(is_first(predicted))
     size = np.diff(np.append(tie, n))
     large = size > _BUCKET
     # A bucket begins with each large tie, after it, and when the previous bucket is full.
-    new = large | np.append(True, large[:-1]) | np.append(True, np.diff(tie // _BUCKET) > 0)
+    new = large | np.append(True, large[:-1]) | is_first(tie // _BUCKET)
     start = tie[new]
     flat = np.add.reduceat(size, np.flatnonzero(new)) == size[new]
     return _Buckets(predicted, observed, rows, np.append(start, n), flat)

@@ -118,8 +118,8 @@ def multicalibration_error(
     0.0
     >>> import pandas as pd
     >>> groups = pd.DataFrame({"all": [True] * 8, "young": [True] * 4 + [False] * 4})
-    >>> found = multicalibration_error(p, y, groups)
-    >>> found.error, found.worst, found.within.tolist()
+    >>> result = multicalibration_error(p, y, groups)
+    >>> result.error, result.worst, result.within.tolist()
     (0.125, 'young', [0.0, 0.25])
     """
     checked = as_predictions(probs, y, weights, Reading(classes, inputs))

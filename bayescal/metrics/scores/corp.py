@@ -10,6 +10,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_eps
+from bayescal.data.order.cumulative import sums_by_prediction
 from bayescal.data.predictions import Classes, Inputs, Reading
 from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
 
@@ -102,10 +103,10 @@ def corp(
 
     Examples
     --------
-    >>> found = corp([0.1, 0.4, 0.6, 0.8], [0, 1, 0, 1])
-    >>> found.recalibrated.tolist()
+    >>> result = corp([0.1, 0.4, 0.6, 0.8], [0, 1, 0, 1])
+    >>> result.recalibrated.tolist()
     [0.0, 0.5, 0.5, 1.0]
-    >>> found.score, found.miscalibration, found.discrimination, found.uncertainty
+    >>> result.score, result.miscalibration, result.discrimination, result.uncertainty
     (0.1925, 0.0675, 0.125, 0.25)
     """
     from scipy.optimize import isotonic_regression
@@ -115,13 +116,9 @@ def corp(
     eps = check_eps(eps, checked.eps)
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     events = find_events(checked, chosen, 1, np)
-    order = np.argsort(events.predicted)
-    predicted = events.predicted[order]
-    starts = np.flatnonzero(np.append(True, predicted[1:] != predicted[:-1]))
-    share = checked.weights[order] / checked.weights.sum()
-    happened = np.add.reduceat(share * events.happened[order], starts)
-    mass = np.add.reduceat(share, starts)
-    predicted = predicted[starts]
+    share = checked.weights / checked.weights.sum()
+    addends = np.stack([share * events.happened, share])
+    predicted, (happened, mass) = sums_by_prediction(events.predicted, addends)
     # Sums of shares carry rounding errors.
     frequency = np.clip(happened / mass, 0, 1)
     recalibrated = isotonic_regression(frequency, weights=mass).x

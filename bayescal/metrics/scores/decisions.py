@@ -15,6 +15,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import as_numpy, check_count, check_finite
 from bayescal.data.label_names import column_names, in_order
+from bayescal.data.order.equal_rows import is_first
 from bayescal.data.predictions import (
     Classes,
     Inputs,
@@ -96,8 +97,8 @@ def decision_cost(
     To treat or not to treat, for one benign and three malign classes:
 
     >>> costs = [[3.3, 0.0], [1.0, 8.0], [2.0, 10.0], [3.0, 7.0]]
-    >>> found = decision_cost([[0.60, 0.25, 0.05, 0.10]], [0], costs=costs)
-    >>> found.expected.tolist(), found.decision.tolist(), found.realized
+    >>> result = decision_cost([[0.60, 0.25, 0.05, 0.10]], [0], costs=costs)
+    >>> result.expected.tolist(), result.decision.tolist(), result.realized
     ([[2.63, 3.2]], [0], 3.3)
     """
     reading, names = Reading(classes, inputs), column_names(probs)
@@ -220,7 +221,7 @@ def best_threshold(
     alarms = np.append(np.cumsum((share * ~happened)[::-1])[::-1], 0.0)
     misses = np.append(0.0, np.cumsum(share * happened))
     total = base + alarm * alarms + miss * misses
-    first = np.append(np.append(True, p[1:] != p[:-1]), True)
+    first = np.append(is_first(p), True)
     total = np.where(first, total, np.inf)
     best = int(total.argmin())
     cost = float(total[np.searchsorted(p, threshold)])

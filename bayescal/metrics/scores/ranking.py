@@ -124,17 +124,10 @@ def rank(name: str, data: Predictions) -> Ranked:
     probs, y = np.asarray(data.probs), np.asarray(data.y)
     if y.min() == y.max():
         raise ValueError(f"y must hold both classes for {name}, got one")
-    order = np.argsort(probs)
-    sorted_probs, weights = probs[order], np.asarray(data.weights)[order]
-    starts = np.flatnonzero(np.append(True, sorted_probs[1:] != sorted_probs[:-1]))
-    cell = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
-    happened = y[order] == 1
-    ones = np.add.reduceat(weights * happened, starts)
-    zeros = np.add.reduceat(weights * ~happened, starts)
+    cell, happened = np.unique(probs, return_inverse=True)[1], y == 1
+    ones, zeros = (np.bincount(cell, data.weights * part) for part in (happened, ~happened))
     value, of_one, of_zero = RANKINGS[name](ones, zeros)
-    influence = np.empty(len(order))
-    influence[order] = np.where(happened, of_one[cell], of_zero[cell])
-    return Ranked(float(value), influence)
+    return Ranked(float(value), np.where(happened, of_one[cell], of_zero[cell]))
 
 
 def can_rank(data: object) -> bool:

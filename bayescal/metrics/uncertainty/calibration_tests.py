@@ -23,9 +23,8 @@ from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, collect, com
 from bayescal.metrics.uncertainty.consistency import Consistency
 from bayescal.metrics.uncertainty.groups import (
     MANY,
-    GroupedSums,
     equal_rows_once,
-    grouped,
+    group_sums,
     in_clusters,
 )
 from bayescal.metrics.uncertainty.measured import prepare
@@ -109,8 +108,8 @@ def spiegelhalter_test(
 
     Examples
     --------
-    >>> found = spiegelhalter_test([0.05] * 20 + [0.95] * 20, [1] * 5 + [0] * 15 + [1] * 20)
-    >>> round(found.statistic, 2), round(found.p_value, 3)
+    >>> result = spiegelhalter_test([0.05] * 20 + [0.95] * 20, [1] * 5 + [0] * 15 + [1] * 20)
+    >>> round(result.statistic, 2), round(result.p_value, 3)
     (2.18, 0.029)
     """
     data = as_predictions(probs, y, weights, Reading(classes, inputs))
@@ -237,8 +236,8 @@ def consistency_test(
     --------
     >>> import numpy as np
     >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
-    >>> found = consistency_test("ece", p, y, resamples=200)
-    >>> round(found.statistic, 2), found.p_value < 0.02
+    >>> result = consistency_test("ece", p, y, resamples=200)
+    >>> round(result.statistic, 2), result.p_value < 0.02
     (0.3, True)
     """
     resamples = check_count(resamples, "resamples")
@@ -252,10 +251,9 @@ def consistency_test(
     value = compute(metric_object, data)
     p_value = _p_value_of_rows(metric, metric_object, data, value, resamples, seed)
     if data.clusters is not None:
-        sums = grouped(metric_object, data)
+        sums = group_sums(metric_object, data, seed)
         assert sums is not None
-        by_signs = GroupedSums.of(sums, data, seed, whole=data.whole).p_value(resamples)
-        p_value = max(by_signs, p_value)
+        p_value = max(sums.p_value(resamples), p_value)
     return CalibrationTest(value, p_value)
 
 

@@ -17,6 +17,7 @@ from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.order.cumulative import sums_by_prediction, turns, without_rounding_errors
+from bayescal.data.order.equal_rows import is_first
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 from bayescal.data.rows import Sums
 from bayescal.metrics.calibration.cumulative import CUMULATIVE_KINDS, CumulativeKind, make_ecce
@@ -138,8 +139,8 @@ def ecce_test(
     --------
     >>> import numpy as np
     >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
-    >>> found = ecce_test(p, y, kind="range")
-    >>> round(found.statistic, 2), round(found.p_value, 3)
+    >>> result = ecce_test(p, y, kind="range")
+    >>> round(result.statistic, 2), round(result.p_value, 3)
     (5.0, 0.001)
     """
     check_choice(kind, "kind", CUMULATIVE_KINDS)
@@ -294,7 +295,7 @@ class CumulativeSteps:
         assert self._rows is not None
         order = np.argsort(self._rows[0], kind="stable")
         predicted, weights = (values[order] for values in self._rows)
-        starts = np.flatnonzero(np.append(True, np.diff(predicted) > 0))
+        starts = np.flatnonzero(is_first(predicted))
         for size in _parts(resamples, len(weights)):
             happened = rng.random((size, len(weights))) < predicted
             yield np.add.reduceat(weights * (happened - predicted), starts, axis=1)
@@ -326,7 +327,7 @@ def _pooled(steps: _Steps) -> _Steps:
         return steps
     sums = np.cumsum(steps.variance)
     pool = np.minimum(sums / sums[-1] * _MAX_STEPS, _MAX_STEPS - 1).astype(np.intp)
-    starts = np.flatnonzero(np.append(True, np.diff(pool) > 0))
+    starts = np.flatnonzero(is_first(pool))
     return _Steps(*(np.add.reduceat(values, starts) for values in steps))
 
 

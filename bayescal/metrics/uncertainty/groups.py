@@ -75,6 +75,12 @@ def grouped(metric: Metric, data: Predictions | None = None) -> SumMetric | None
     return metric.histogram(cells, quantile_borders(predicted, cells))
 
 
+def group_sums(metric: Metric, data: Predictions, seed: int) -> GroupedSums | None:
+    """Sum a metric's rows by group; None if it cannot be computed from sums."""
+    sums = grouped(metric, data)
+    return None if sums is None else GroupedSums.of(sums, data, seed, whole=data.whole)
+
+
 def in_clusters(data: Predictions, groups: UserData, weights: ArrayLike | None) -> Predictions:
     """Add clusters of rows to predictions; ``weights`` are those of the user."""
     n = len(data.y) if weights is None else np.shape(weights)[0]

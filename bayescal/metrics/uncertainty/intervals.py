@@ -12,7 +12,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count, check_level
 from bayescal.data.predictions import Classes, Inputs, Reading
-from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, equal_rows_once, grouped
+from bayescal.metrics.uncertainty.groups import MANY, equal_rows_once, group_sums
 from bayescal.metrics.uncertainty.measured import Interval, prepare
 from bayescal.metrics.uncertainty.measured_blocks import measure_each
 from bayescal.metrics.uncertainty.ranking import compare
@@ -93,9 +93,9 @@ def bootstrap(
     reading = Reading(classes, inputs)
     data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
     data = equal_rows_once(data)
-    sums = grouped(metric_object, data) if len(data.y) >= MANY else None
+    sums = group_sums(metric_object, data, seed) if len(data.y) >= MANY else None
     if sums is not None:
-        return GroupedSums.of(sums, data, seed, whole=data.whole).replicates(replicates)
+        return sums.replicates(replicates)
     return replicate(metric_object, data, replicates, seed)
 
 
@@ -201,8 +201,8 @@ def interval(
     --------
     >>> import numpy as np
     >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
-    >>> found = interval("brier_score", p, y)
-    >>> round(found.value, 3), bool(found.lower < found.value < found.upper)
+    >>> result = interval("brier_score", p, y)
+    >>> round(result.value, 3), bool(result.lower < result.value < result.upper)
     (0.34, True)
     """
     level = check_level(level)
@@ -282,8 +282,8 @@ def difference(
     --------
     >>> import numpy as np
     >>> sharp, flat = np.repeat([0.05, 0.95], 50), np.full(100, 0.5)
-    >>> found = difference("log_loss", sharp, flat, np.repeat([0, 1], 50))
-    >>> round(found.value, 3), found.p_value < 0.001
+    >>> result = difference("log_loss", sharp, flat, np.repeat([0, 1], 50))
+    >>> round(result.value, 3), result.p_value < 0.001
     (-0.642, True)
     """
     level = check_level(level)

@@ -26,7 +26,7 @@ from bayescal.metrics.uncertainty.groups import (
     UNCLUSTERED,
     GroupedSums,
     equal_rows_once,
-    grouped,
+    group_sums,
     in_clusters,
     spread_of_share,
 )
@@ -112,9 +112,9 @@ class MeasuredMetric:
         if isinstance(self._source, GroupedSums):
             assert isinstance(self._metric, SumMetric)
             return replace(self._source, metric=self._metric)
-        if len(self._source.y) < MANY or grouped(self._metric, self._source) is None:
+        if len(self._source.y) < MANY:
             return None
-        return _by_group(self._metric, self._source, self._seed)
+        return group_sums(self._metric, self._source, self._seed)
 
     @cached_property
     def replicates(self) -> np.ndarray:
@@ -133,7 +133,9 @@ class MeasuredMetric:
         if isinstance(source, Predictions) and source.clusters is not None:
             # Few clusters may agree by chance, so the error of independent rows is a lower bound.
             of_rows = error_by_chance(self._metric, source, self._seed)
-            return max(_by_group(self._metric, source, self._seed).chance(), of_rows)
+            sums = group_sums(self._metric, source, self._seed)
+            assert sums is not None
+            return max(sums.chance(), of_rows)
         if self._groups is not None:
             return self._groups.chance()
         assert isinstance(source, Predictions)
@@ -314,12 +316,6 @@ def measure(
     if once.clusters is not data.clusters:
         separate = partial(MeasuredMetric, metric, metric_object, data, replicates, seed)
     return MeasuredMetric(metric, metric_object, once, replicates, seed, separate=separate)
-
-
-def _by_group(metric: Metric, data: Predictions, seed: int) -> GroupedSums:
-    sums = grouped(metric, data)
-    assert sums is not None
-    return GroupedSums.of(sums, data, seed, whole=data.whole)
 
 
 def _before_root(metric: Metric) -> Metric:

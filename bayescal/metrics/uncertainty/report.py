@@ -197,10 +197,10 @@ def report(
     --------
     >>> import numpy as np
     >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
-    >>> found = report({"raw": p, "flat": np.full(100, 0.4)}, y, metrics=["brier_score"])
-    >>> round(found.differences["flat"]["brier_score"].value, 3)
+    >>> result = report({"raw": p, "flat": np.full(100, 0.4)}, y, metrics=["brier_score"])
+    >>> round(result.differences["flat"]["brier_score"].value, 3)
     -0.1
-    >>> print(found)  # doctest: +SKIP
+    >>> print(result)  # doctest: +SKIP
     """
     level, replicates = check_level(level), check_count(replicates, "replicates")
     models = dict(probs) if isinstance(probs, Mapping) else {"model": probs}

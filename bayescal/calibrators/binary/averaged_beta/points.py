@@ -11,6 +11,7 @@ from bayescal._core.arrays import XArray, namespace, on_host
 from bayescal._core.lazy import jnp
 from bayescal._core.shapes import Float
 from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, Points
+from bayescal.data.order.equal_rows import is_first
 from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.compress import gauss_points
 
@@ -33,7 +34,7 @@ def summarize(rows: Source) -> Points:
     order = np.lexsort((weights, y, z))
     z, weights = z[order], weights[order]
     positives = weights * y[order]
-    starts = np.flatnonzero(np.concatenate([[True], z[1:] > z[:-1]]))
+    starts = np.flatnonzero(is_first(z))
     weight, positive = np.add.reduceat(weights, starts), np.add.reduceat(positives, starts)
     return _limit_points(z[starts], weight, positive)
 

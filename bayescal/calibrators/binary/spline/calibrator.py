@@ -30,6 +30,7 @@ from bayescal.calibrators.binary.spline.points import (
 )
 from bayescal.data.checks import as_numpy, check_choice, check_count, check_strength
 from bayescal.data.given import BLOCKS
+from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import merged_rows
 from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.compress import gauss_points
@@ -270,7 +271,7 @@ class Spline(LogOddsCalibrator):
             sorted_rows = sort_rows(*sorted_rows)
         points, x = summarize(*sorted_rows, self.folds), sorted_rows.scores
         if isinstance(self.knots, Integral):
-            distinct = x[np.append(True, np.diff(x) > 0)]
+            distinct = x[is_first(x)]
             use_points = len(points.x) < min(int(self.knots), len(distinct))
             knots = choose_knots(points.x if use_points else distinct, int(self.knots))
         else:

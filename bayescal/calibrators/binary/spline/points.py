@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from bayescal.calibrators.binary.spline.basis import FUNCTIONS
+from bayescal.data.order.equal_rows import is_first
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import Target, find_mode, triangle
 from bayescal.regression.binary.ridge import ridge_path
@@ -57,7 +58,7 @@ def sort_rows(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Rows:
 
 def summarize(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> FoldedPoints:
     """Summarize sorted rows by points of equal weight; equal scores share a point."""
-    first = np.concatenate([[True], x[1:] > x[:-1]])
+    first = is_first(x)
     rows = np.flatnonzero(first)
     mass = np.add.reduceat(weights, rows)
     # Middles of equal scores are symmetric; a score on a border belongs to the outer side.

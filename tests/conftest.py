@@ -48,9 +48,6 @@ if importlib.util.find_spec("jaxtyping"):
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Collection makes millions of objects that stay, among which it would look for garbage in vain.
-gc.disable()
-
 # Few slow tests, or what these share, that take 20 s and more in all: the longest first.
 LONG = [
     ROOT / name
@@ -146,9 +143,15 @@ def pytest_collection_modifyitems(
     items.sort(key=lambda item: (place.get(item.path, len(LONG)), -slow[item.path]))
 
 
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Collect tests, millions of objects that stay, without looking for garbage among them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

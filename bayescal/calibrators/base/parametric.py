@@ -178,13 +178,13 @@ class ParametricCalibrator(Calibrator):
         if z is None or len(z) < _MANY_SCORES:
             return average(scores)
         table = self._computed_once("table", state, partial(self._tabulate, scores.ndim))
-        probs = two_columns(sigmoid(look_up(table, z)))
+        probs: AnyArray = two_columns(sigmoid(look_up(table, z)))
         beyond = np.abs(z) > _FAR
         if beyond.any():
             probs[beyond] = average(scores[beyond])
         return probs
 
-    def _log_odds_of(self, scores: XArray) -> np.ndarray | None:
+    def _log_odds_of(self, scores: AnyArray) -> np.ndarray | None:
         """Return the log odds (m,) of which curves are smooth functions, if they are any."""
         if not self._smooth or self.inputs == "scores" or not on_host(scores):
             return None
@@ -196,7 +196,7 @@ class ParametricCalibrator(Calibrator):
         """Tabulate the posterior mean for scores (m,) or (m, 2)."""
 
         def log_odds(z: np.ndarray) -> np.ndarray:
-            probs = over_draws(self, state, _scores_at(z, ndim), mean_of_draws)
+            probs: AnyArray = over_draws(self, state, _scores_at(z, ndim), mean_of_draws)
             zero, one = np.log(np.maximum(probs, np.finfo(float).tiny)).T
             return one - zero
 

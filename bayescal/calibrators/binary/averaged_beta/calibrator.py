@@ -284,7 +284,7 @@ class AveragedBeta(OnlineCalibrator):
                 axis=1,
             )
 
-        def ends_in_blocks(state: State, z: XArray) -> XArray:
+        def ends_in_blocks(state: State, z: XArray) -> AnyArray:
             return map_rows(lambda part: ends_at(state, part), z, self._width(state, z))
 
         # Accelerators compute all probabilities in parallel.

@@ -105,7 +105,7 @@ def test_queries_do_not_see_their_own_group() -> None:
 
 def test_without_keys_to_see_the_average_is_zero() -> None:
     data = example(3, 5)
-    found = attend(data[0], prepared(data, groups=np.ones(5)), np.ones(1), np.ones(3))
+    found = attend(data[0], prepared(data, groups=np.ones(5)), np.ones(1), np.ones(3, int))
     assert (found == 0).all()
 
 

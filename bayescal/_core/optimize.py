@@ -28,6 +28,8 @@ from bayescal._core.shapes import Float
 _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
 #: Fraction of the tolerance: a step that promises less need not lower the value.
 _UNSEEN = 1e-3
+#: Movement by a step after which there is no finite minimum.
+_LONG = 0.01
 
 Carry = TypeVar("Carry")
 Name = TypeVar("Name")
@@ -149,7 +151,7 @@ def newton(
     derivative along each axis, until a step lowers the value, and the multiple is lowered after
     each success (Levenberg and Marquardt). The Hessian's diagonal would not do, because steps from
     where the function is nearly flat would be wild. There is one evaluation per iteration;
-    ``foresee`` saves the last one, whose gain is known beforehand.
+    ``foresee`` saves the last one on the host, if its step is short: its gain is known beforehand.
     """
     if direction is None:
         direction = partial(newton_step, xp=xp)
@@ -190,6 +192,10 @@ def newton(
         if foresee:
             small = negligible(decrement, here.value, scale, tolerance)
             last = (status < 0) & lower & downhill & small & (damping < 1)
+            # Only an evaluation can tell where a long step leads.
+            last = last and (movement is None or movement(x, step) <= _LONG)
+            x = where(last, x - step, x)
+            here = here._replace(value=where(last, here.value - decrement / 2, here.value))
             status = where(last, Status.CONVERGED, status)
         return (
             yes,
@@ -210,13 +216,9 @@ def newton(
         final = iterate(once, state, max_iterations, xp)
     number, _, x, here, step, decrement, _, status = final
     if movement is not None:
-        runaway = (status == Status.CONVERGED) & (movement(x, step) > 0.01)
+        runaway = (status == Status.CONVERGED) & (movement(x, step) > _LONG)
         status = where(runaway, Status.UNBOUNDED, status)
-    value = here.value
-    if foresee:
-        last = (status == Status.CONVERGED) & (decrement > 0)
-        x, value = where(last, x - step, x), where(last, value - decrement / 2, value)
-    return Minimum(x, value, decrement, number, status)
+    return Minimum(x, here.value, decrement, number, status)
 
 
 def _pick(condition: AnyArray, true: AnyArray, false: AnyArray) -> AnyArray:

@@ -134,10 +134,11 @@ def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
 
 
 def test_a_foreseen_step_that_moves_far_is_not_taken() -> None:
-    """Where there is no finite minimum, steps are long however little they gain."""
+    """Where there is no finite minimum, steps are long however little they promise."""
 
     def evaluate(x: np.ndarray) -> Quadratic[np.ndarray]:
-        return Quadratic(np.exp(-x[0]), -np.exp(-x), np.array([[1e-9 * np.exp(-x[0])]]))
+        value = np.exp(-x[0]) if x[0] < 100 else 16.0
+        return Quadratic(value, -np.exp(-x), np.array([[1e-9 * np.exp(-x[0])]]))
 
     def moved(x: np.ndarray, step: np.ndarray) -> np.ndarray:
         return abs(step[0])

@@ -13,7 +13,6 @@ from bayescal._core.arrays import Array, namespace, on_host
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import unit_of
 from bayescal._core.optimize import IntervalMinimum, Status, newton_on_interval
-from bayescal._core.shapes import Float
 from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.posterior import sample_whitened
 from bayescal.regression.draws import Draws, one_chain
@@ -189,12 +188,7 @@ def sample_inverse(rows: Rows, inference: str, num_samples: int, seed: int) -> D
     return draws._replace(coefficients=np.exp(draws.coefficients))
 
 
-def _loss(
-    u: Float[jax.Array, " 1"],
-    below: Float[jax.Array, "classes rows"],
-    label: Float[jax.Array, " rows"],
-    weights: Float[jax.Array, " rows"],
-) -> Float[jax.Array, ""]:
+def _loss(u: jax.Array, below: jax.Array, label: jax.Array, weights: jax.Array) -> jax.Array:
     """Compute the negative log posterior of u = (log s,)."""
     s = jnp.exp(u[0])
     losses = jax.nn.logsumexp(s * below, axis=1) - s * label

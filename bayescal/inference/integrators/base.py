@@ -29,7 +29,7 @@ class Problem(NamedTuple, Generic[State]):
 
     prior: Prior
     #: Sums of the features by class.
-    sums: Float[jax.Array, "*sets classes features"]
+    sums: jax.Array
     #: Subtracted from the features' coordinates.
     origin: jax.Array
     #: The class probabilities in the population to predict for.

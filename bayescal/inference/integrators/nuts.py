@@ -27,7 +27,7 @@ _COMPARED = 16384
 class Chains(NamedTuple):
     """Unconstrained draws, chain after chain, and diagnostics of the worst coordinate."""
 
-    vectors: Float[jax.Array, "*sets draws parameters"]
+    vectors: Float[jax.Array, "*sets stored parameters"]
     ess: Float[jax.Array, " *sets"]
     r_hat: Float[jax.Array, " *sets"]
     divergences: Int[jax.Array, " *sets"]

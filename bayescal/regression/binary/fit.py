@@ -86,7 +86,6 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         bound=0.25 * jnp.concatenate([total[None], squares]),
         direction=lasso_step(strength) if lasso else newton_step,
         movement=moved,
-        foresee=not lasso,
     )
     return minimum._replace(x=uncentered(minimum.x / unit, mean))
 

@@ -17,6 +17,7 @@ import bayescal as bc
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimize import Status
 from bayescal.calibrators import Beta, Logistic, Quadratic, Temperature
+from bayescal.calibrators.base.table import look_up, tabulate
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.data.rows import Rows
 from bayescal.inference.parameters import ParameterPosterior
@@ -593,26 +594,47 @@ def test_parameters_of_raw_scores_are_those_of_the_formula() -> None:
     ids=repr,
 )
 def test_many_scores_have_the_values_that_few_have(calibrator: Any) -> None:
-    """Posterior means and intervals of very many scores are read from curves."""
+    """Posterior means of many scores are read from a table, unless their curve is too steep."""
     rng = np.random.default_rng(0)
-    z = 3 * rng.normal(size=40_000)
-    z[:4] = 99, -99.5, 400, -1e5
-    y = (rng.random(40) < expit(0.6 * z[-40:] - 0.3)).astype(int)
-    calibrator.set_params(inference="laplace", num_samples=200).fit(z[-40:], y)
-    few, parts = slice(0, 2000), np.split(np.arange(2000), 4)
-    for _ in range(2):  # before and after the table is made
-        mean = calibrator.predict_proba(z)[few]
+    e = rng.normal(size=40_000)
+    far = 3 * e
+    far[:4] = 99, -99.5, 400, -1e5
+    tied = np.round(e)
+    calibrator.set_params(inference="laplace", num_samples=200)
+    for z in (far, tied, 0 * e + 0.3, 1e-12 * e, 2e-9 * e, 3 + 1e-9 * e):
+        y = (rng.random(40) < expit(0.6 * e[-40:] - 0.3)).astype(int)
+        calibrator.fit(z[-40:], y)
+        parts = np.split(np.arange(2000), 4)
         exact = np.concatenate([calibrator.predict_proba(z[part]) for part in parts])
-        np.testing.assert_allclose(mean, exact, atol=1e-10)
-    function = calibrator.as_function()
-    np.testing.assert_allclose(function(z)[few], exact, atol=1e-10)
-    assert np.isnan(function(np.append(z, np.nan))[-1]).all()
-    for scores, tolerance in ((z, 0), (z[4:], 3e-4)):  # some scores are beyond the curve
-        ends = np.stack(calibrator.predict_interval(scores))[:, :1000]
-        expected = np.stack(calibrator.predict_interval(scores[:1000]))
-        np.testing.assert_allclose(ends, expected, atol=tolerance)
-    # Another fit has another table.
-    calibrator.fit(z[-40:], 1 - y)
-    np.testing.assert_allclose(
-        calibrator.predict_proba(z)[:500], calibrator.predict_proba(z[:500]), atol=1e-10
-    )
+        for _ in range(2):  # before and after the table is made
+            mean = calibrator.predict_proba(z)[:2000]
+            np.testing.assert_allclose(mean, exact, atol=1e-10)
+        function = calibrator.as_function()
+        np.testing.assert_allclose(function(z)[:2000], exact, atol=1e-10)
+        assert np.isnan(function(np.append(z, np.nan))[-1]).all()
+
+
+def test_a_table_says_whether_it_is_accurate() -> None:
+    for slope, reached in ((0.7, True), (1e4, True), (1e12, False)):
+
+        def log_odds(z: Array, slope: float = slope) -> Array:
+            return np.clip(slope * z, -700, 700)
+
+        table, accurate = tabulate(log_odds, np.empty(0), 100.0)
+        at = np.random.default_rng(0).normal(size=1000) / slope
+        error = np.abs(expit(look_up(table, at)) - expit(slope * at)).max()
+        assert accurate == reached == (error < 1e-10)
+
+
+def test_what_a_table_misses_is_computed() -> None:
+    """A bump that is narrower than the distance of its nodes is seen where there are scores."""
+    calibrator = bc.Quadratic(inputs="logits", inference="laplace", num_samples=200)
+    e = np.random.default_rng(0).normal(size=5000)
+    y = np.arange(40) % 2
+    calibrator.fit(3 * e[:40], y)
+    draws = np.broadcast_to(1e12 * np.array([9.0, -6.0, 1.0]) - [1.0, 0, 0], (1, 200, 3))
+    calibrator.state_ = {**calibrator.state_, "theta_draws": draws.copy()}
+    z = 3 + 1e-6 * e
+    exact = np.concatenate([calibrator.predict_proba(part) for part in np.split(z, 10)])
+    assert np.ptp(exact[:, 1]) > 0.5
+    np.testing.assert_allclose(calibrator.predict_proba(z), exact, atol=1e-9)

@@ -18,7 +18,7 @@ from bayescal._core.warnings import SamplingWarning, frames_to_caller
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws, over_draws
-from bayescal.calibrators.base.table import between_knots, look_up, tabulate
+from bayescal.calibrators.base.table import look_up, tabulate
 from bayescal.data.checks import check_choice, check_count, check_level
 from bayescal.data.given import MEMORY, as_source
 from bayescal.data.rows import Rows, Source
@@ -28,10 +28,10 @@ from bayescal.regression.draws import Draws
 from bayescal.regression.numpyro_models import Model
 
 Inference = Literal["map", "laplace", "nuts"]
-#: Scores from which on posterior means are tabulated, and ends of intervals interpolated.
-_MANY_SCORES, _VERY_MANY_SCORES = 1 << 10, 1 << 15
-#: Largest log odds of a table, and knots of the ends of intervals.
-_FAR, _KNOTS = 100.0, 1 << 14
+#: Scores from which on posterior means are tabulated, and how many of them check the table.
+_MANY_SCORES, _CHECKED = 1 << 10, 16
+#: Largest log odds of a table, and largest error of a probability where it is checked.
+_FAR, _TABLE_ERROR = 100.0, 1e-9
 
 
 def posterior_of(estimator: AnyModel) -> ParameterPosterior:
@@ -55,10 +55,10 @@ class ParametricCalibrator(Calibrator):
     A subclass defines ``_curves``, ``_describe`` and ``_sample``. It inherits predictions by the
     best parameters or by the posterior mean, credible intervals, and ``posterior_``.
 
-    Maps of two classes whose draws are smooth curves of log odds do not compute every draw at every
-    score of a NumPy array: from 1,024 scores on, posterior means are read from a table with errors
-    below 1e-10; from 32,768 scores on, the log odds of the ends of intervals are linear between
-    16,384 knots.
+    From 1,024 scores on, a NumPy array of two classes is not predicted by every draw at every score
+    if the draws are smooth curves of log odds: posterior means are read from a table. Its errors
+    are below 1e-10 where it is checked, which includes some of the scores; where it does not reach
+    that, as for very steep curves, all draws are computed.
 
     Parameters
     ----------
@@ -178,11 +178,16 @@ class ParametricCalibrator(Calibrator):
         if z is None or len(z) < _MANY_SCORES:
             return average(scores)
         table = self._computed_once("table", state, partial(self._tabulate, scores.ndim))
+        if table is None:
+            return average(scores)
         probs: AnyArray = two_columns(sigmoid(look_up(table, z)))
         beyond = np.abs(z) > _FAR
         if beyond.any():
             probs[beyond] = average(scores[beyond])
-        return probs
+        # A bump between the nodes of the table is seen where there are scores.
+        some = slice(None, None, len(z) // _CHECKED)
+        near = np.abs(probs[some] - average(scores[some])) < _TABLE_ERROR
+        return probs if near[~np.isnan(z[some])].all() else average(scores)
 
     def _log_odds_of(self, scores: AnyArray) -> np.ndarray | None:
         """Return the log odds (m,) of which curves are smooth functions, if they are any."""
@@ -192,15 +197,16 @@ class ParametricCalibrator(Calibrator):
             return scores
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else None
 
-    def _tabulate(self, ndim: int, state: State) -> State:
-        """Tabulate the posterior mean for scores (m,) or (m, 2)."""
+    def _tabulate(self, ndim: int, state: State) -> State | None:
+        """Tabulate the posterior mean for scores (m,) or (m, 2), unless it is too steep."""
 
         def log_odds(z: np.ndarray) -> np.ndarray:
             probs: AnyArray = over_draws(self, state, _scores_at(z, ndim), mean_of_draws)
             zero, one = np.log(np.maximum(probs, np.finfo(float).tiny)).T
             return one - zero
 
-        return tabulate(log_odds, np.empty(0), _FAR)
+        table, accurate = tabulate(log_odds, np.empty(0), _FAR)
+        return table if accurate else None
 
     def _best(self, state: State, scores: XArray) -> XArray:
         """Compute the probabilities (m, k) of the best parameters."""
@@ -208,12 +214,7 @@ class ParametricCalibrator(Calibrator):
 
     def _ends(self, state: State, scores: XArray, level: float) -> XArray:
         """Compute the ends (m, 2, k) of central intervals over draws."""
-        exact = partial(over_draws, self, state, reduce=partial(ends_of_draws, level=level))
-        z = self._log_odds_of(scores)
-        if z is None or len(z) < _VERY_MANY_SCORES or np.abs(z).max() > _FAR:
-            return exact(scores)
-        ends = between_knots(lambda z: exact(_scores_at(z, scores.ndim))[:, :, 1], z, _FAR, _KNOTS)
-        return np.stack([1 - ends[:, ::-1], ends], axis=2)
+        return over_draws(self, state, scores, partial(ends_of_draws, level=level))
 
     def _has_ends(self, state: State) -> bool:
         return "theta_draws" in state

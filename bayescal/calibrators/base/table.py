@@ -15,7 +15,6 @@ import array_api_compat
 import numpy as np
 
 from bayescal._core.arrays import XArray, namespace
-from bayescal._core.numerics import sigmoid
 from bayescal.calibrators.base.calibrator import State
 
 #: Degree of the polynomials. A table begins with this many pieces, besides those between kinks.
@@ -26,8 +25,6 @@ _TOLERANCE, _LEAST_VARIANCE = 1e-10, 1e-2
 _EQUAL, _NARROW, _MAX_HALVINGS = 1e-10, 1e-8, 30
 #: Fewest and most buckets, and the number of further pieces in a bucket that is low enough.
 _FEWEST_BUCKETS, _MOST_BUCKETS, _FEW_PIECES = 1 << 10, 1 << 13, 3
-#: Log odds between which lines are drawn: those of the smallest normal number of float32.
-_MOST_LOG_ODDS = float(-np.log(np.finfo(np.float32).tiny))
 #: Chebyshev's nodes in [-1, 1], and the points where errors are largest: ends and between nodes.
 _NODES = np.cos((2 * np.arange(_DEGREE + 1) + 1) * np.pi / (2 * _DEGREE + 2))
 _CHECKS = np.cos(np.array([0, 2, 4, 6, 8]) * np.pi / (_DEGREE + 1))
@@ -35,27 +32,33 @@ _TO_COEFFICIENTS = np.linalg.inv(np.vander(_NODES, increasing=True))
 _TO_CHECKS = np.vander(_CHECKS, _DEGREE + 1, increasing=True)
 
 
-def tabulate(log_odds: Callable[[np.ndarray], np.ndarray], kinks: np.ndarray, far: float) -> State:
+def tabulate(
+    log_odds: Callable[[np.ndarray], np.ndarray], kinks: np.ndarray, far: float
+) -> tuple[State, bool]:
     """Tabulate a curve of log odds over scores (m,) in [-far, far], with kinks at some scores.
 
     Probabilities have errors below 1e-10 midway between nodes; those of less than 1 % have a
-    relative error below 1e-8.
+    relative error below 1e-8. Returns also whether the first holds: a very steep curve would need
+    narrower pieces than there may be.
     """
     end = np.arcsinh(far)
     edges = np.concatenate([np.linspace(-end, end, _PIECES + 1), np.arcsinh(kinks)])
     edges = np.unique(edges[abs(edges) <= end])
     edges = edges[np.append(np.diff(edges) > _EQUAL, True)]
     edges[0] = -end
-    low, high, done = edges[:-1], edges[1:], []
+    low, high, done, accurate = edges[:-1], edges[1:], [], True
     at = np.concatenate([_NODES, _CHECKS])[:, None]
     for halvings in count():
         t = (low + high) / 2 + (high - low) / 2 * at
         values = log_odds(np.sinh(t.ravel())).reshape(t.shape)
         coef, exact = _TO_COEFFICIENTS @ values[: _DEGREE + 1], values[_DEGREE + 1 :]
         small = np.exp(-abs(exact))
-        variance = np.maximum(small / (1 + small) ** 2, _LEAST_VARIANCE)
-        error = (abs(_TO_CHECKS @ coef - exact) * variance).max(axis=0)
-        rough = (error > _TOLERANCE) & (high - low > _NARROW) & (halvings < _MAX_HALVINGS)
+        variance, error = small / (1 + small) ** 2, abs(_TO_CHECKS @ coef - exact)
+        of_probs = (error * variance).max(axis=0)
+        error = (error * np.maximum(variance, _LEAST_VARIANCE)).max(axis=0)
+        divided = (high - low > _NARROW) & (halvings < _MAX_HALVINGS)
+        accurate &= bool(((of_probs <= _TOLERANCE) | divided).all())
+        rough = (error > _TOLERANCE) & divided
         done.append(np.vstack([low, high, coef])[:, ~rough])
         if not rough.any():
             break
@@ -64,7 +67,7 @@ def tabulate(log_odds: Callable[[np.ndarray], np.ndarray], kinks: np.ndarray, fa
     pieces = np.concatenate(done, axis=1)
     low, high, *coef = pieces[:, np.argsort(pieces[0])]
     first, steps = _buckets(low, end)
-    return {
+    table = {
         "table_first": first,
         "table_steps": np.asarray(steps),
         "table_end": np.asarray(end),
@@ -74,6 +77,7 @@ def tabulate(log_odds: Callable[[np.ndarray], np.ndarray], kinks: np.ndarray, fa
         "table_unit": np.stack([2 / (high - low), -(low + high) / (high - low)]),
         "table_coef": np.stack(coef),
     }
+    return table, accurate
 
 
 def _buckets(low: np.ndarray, end: float) -> tuple[np.ndarray, int]:
@@ -114,19 +118,3 @@ def look_up(table: State, z: XArray) -> XArray:
 
 def _rows(matrix: XArray) -> list[np.ndarray]:
     return [matrix[i, ...] for i in range(matrix.shape[0])]
-
-
-def between_knots(
-    function: Callable[[np.ndarray], np.ndarray], z: np.ndarray, far: float, knots: int
-) -> np.ndarray:
-    """Compute probabilities (m, r) at very many scores: log odds are linear between knots.
-
-    Scores beyond ``far`` have the values there.
-    """
-    z = np.clip(z, -far, far)
-    first, last = np.arcsinh(z.min()), np.arcsinh(z.max())
-    at = np.unique(np.sinh(np.linspace(first, last, knots)))
-    with np.errstate(divide="ignore"):
-        probs = function(at)
-        lines = np.clip(np.log(probs) - np.log1p(-probs), -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
-    return np.stack([sigmoid(np.interp(z, at, line)) for line in lines.T], axis=1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from bayescal.calibrators.base.report import (
     point_losses_of_scores,
     variances,
 )
-from bayescal.calibrators.base.table import between_knots, look_up, tabulate
+from bayescal.calibrators.base.table import look_up, tabulate
 from bayescal.calibrators.binary.averaged_beta.points import condense, summarize
 from bayescal.calibrators.binary.averaged_beta.regressions import (
     COLUMNS,
@@ -200,7 +201,7 @@ class AveragedBeta(OnlineCalibrator):
             return map_rows(lambda part: self._log_odds(state, part), z, self._width(state, z))
 
         with np.errstate(under="ignore"):
-            return {**state, **tabulate(log_odds, kinks.ravel(), FAR)}
+            return {**state, **tabulate(log_odds, kinks.ravel(), FAR)[0]}
 
     def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
         if "table_first" not in state:
@@ -284,13 +285,10 @@ class AveragedBeta(OnlineCalibrator):
                 axis=1,
             )
 
-        def ends_in_blocks(state: State, z: XArray) -> AnyArray:
+        def ends_in_blocks(state: State, z: XArray) -> XArray:
             return map_rows(lambda part: ends_at(state, part), z, self._width(state, z))
 
-        # Accelerators compute all probabilities in parallel.
-        if not on_host(scores) or len(scores) <= _MAX_EXACT_SCORES:
-            return ends_in_blocks(state, scores)
-        return between_knots(partial(ends_in_blocks, state), scores, FAR, _KNOTS)
+        return _between_knots(ends_in_blocks, state, scores)
 
     @cached_property
     @ignoring_underflow
@@ -359,3 +357,21 @@ class AveragedBeta(OnlineCalibrator):
         """Compute the posterior variances (d, 10, m) of the log odds of the regressions."""
         xp = namespace(columns)
         return xp.sum(matmul(xp.matrix_transpose(state["factor"]), columns) ** 2, axis=2)
+
+
+def _between_knots(
+    function: Callable[[State, AnyArray], AnyArray], state: State, z: object
+) -> np.ndarray:
+    """Compute probabilities (m, r); interpolate their log odds linearly for very many z.
+
+    Only NumPy arrays are interpolated; accelerators compute all probabilities in parallel.
+    """
+    if not on_host(z) or len(z) <= _MAX_EXACT_SCORES:
+        return function(state, z)
+    z = np.clip(z, -FAR, FAR)
+    first, last = np.arcsinh(z.min()), np.arcsinh(z.max())
+    knots = np.unique(np.sinh(np.linspace(first, last, _KNOTS)))
+    with np.errstate(divide="ignore"):
+        probs = function(state, knots)
+        lines = np.clip(np.log(probs) - np.log1p(-probs), -FAR, FAR)
+    return np.stack([sigmoid(np.interp(z, knots, line)) for line in lines.T], axis=1)

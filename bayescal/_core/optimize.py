@@ -160,7 +160,7 @@ def newton(
     where = _pick if xp is np else xp.where
     eye = xp.eye(start.shape[0], dtype=dtype)
     tiny, eps = xp.finfo(dtype).tiny, xp.finfo(dtype).eps
-    yes, no = xp.full((), True), xp.full((), False)
+    yes, no, nothing = xp.full((), True), xp.full((), False), xp.zeros_like(start)
 
     # The start is the first candidate, so that the evaluation is compiled only once.
     def once(carry: State) -> State:
@@ -201,7 +201,7 @@ def newton(
             yes,
             x,
             here,
-            where(downhill, step, 0.0),
+            where(downhill, step, nothing),
             where(downhill, decrement, -1.0),
             damping,
             status,
@@ -209,9 +209,8 @@ def newton(
 
     infinite = xp.full((), xp.inf, dtype)
     nowhere = Quadratic(infinite, xp.zeros_like(start), xp.zeros_like(eye))
-    step = xp.zeros_like(start)
     unknown = xp.full((), -1)
-    state = (no, start, nowhere, step, infinite, xp.zeros((), dtype), unknown)
+    state = (no, start, nowhere, nothing, infinite, xp.zeros((), dtype), unknown)
     with np.errstate(all="ignore"):
         final = iterate(once, state, max_iterations, xp)
     number, _, x, here, step, decrement, _, status = final

@@ -239,6 +239,22 @@ def test_separable_labels_are_said_to_be(calibrator, scale):
     assert cut.status_ == "unbounded" and bc.metrics.log_loss(cut.predict_proba(z), y) < 1e-10
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("calibrator", [bc.Logistic(), bc.Beta(), bc.Quadratic()])
+def test_a_score_that_few_rows_have(calibrator):
+    """With two scores and as many coefficients or more, predictions are proportions."""
+    rng = np.random.default_rng(0)
+    p = np.full(400_000, 0.3)
+    rare = rng.permutation(len(p))[:12]
+    p[rare] = 0.9
+    y = (rng.random(len(p)) < p).astype(int)
+    y[rare] = np.arange(12) < 9
+    for fitted in (clone(calibrator).fit(p, y), clone(calibrator).fit(_cut((p, y), 50_000))):
+        expected = y[p < 0.5].mean(), 0.75
+        np.testing.assert_allclose(fitted.predict_proba([0.3, 0.9])[:, 1], expected, atol=1e-8)
+        assert fitted.status_ == "converged"
+
+
 def test_predictions_are_blocks_again():
     p, y, w = _binary()
     calibrator = bc.Beta().fit(p, y, w)

@@ -55,7 +55,10 @@ def fit_binary(
     Its penalties and free coefficients are those of all rows, whose total weight is ``total``.
     The ``designs`` of parts of the rows are :class:`BinaryDesign`.
     """
-    problem, mean = centered(problem, np)
+    deviation, mean = centered(problem, np)
+    # What is constant in the sample may vary in other rows.
+    mean = np.where(deviation.x.any(axis=0), mean, 0.0)
+    problem = problem._replace(x=problem.x - mean)
     unit, inverse = units_of(problem)
     begin = _start(problem, total) * unit
     last: list[_LastPass] = []

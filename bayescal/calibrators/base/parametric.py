@@ -55,10 +55,9 @@ class ParametricCalibrator(Calibrator):
     A subclass defines ``_curves``, ``_describe`` and ``_sample``. It inherits predictions by the
     best parameters or by the posterior mean, credible intervals, and ``posterior_``.
 
-    From 1,024 scores on, a NumPy array of two classes is not predicted by every draw at every score
-    if the draws are smooth curves of log odds: posterior means are read from a table. Its errors
-    are below 1e-10 where it is checked, which includes some of the scores; where it does not reach
-    that, as for very steep curves, all draws are computed.
+    For NumPy arrays of at least 1,024 scores of two classes, posterior means that are smooth curves
+    of log odds are read from a table with errors below 1e-10. The table is compared with the draws
+    at some of the scores. If a curve is too steep for it, all draws are computed.
 
     Parameters
     ----------
@@ -171,8 +170,12 @@ class ParametricCalibrator(Calibrator):
 
     def _apply(self, state: State, scores: XArray) -> XArray:
         """Compute probabilities (m, k), averaged over draws if the state contains draws."""
-        if "theta_draws" not in state:
-            return self._best(state, scores)
+        if "theta_draws" in state:
+            return self._posterior_mean(state, scores)
+        return self._best(state, scores)
+
+    def _posterior_mean(self, state: State, scores: XArray) -> XArray:
+        """Average probabilities (m, k) over draws, from a table where that is accurate."""
         average = partial(over_draws, self, state, reduce=mean_of_draws)
         z = self._log_odds_of(scores)
         if z is None or len(z) < _MANY_SCORES:
@@ -184,10 +187,10 @@ class ParametricCalibrator(Calibrator):
         beyond = np.abs(z) > _FAR
         if beyond.any():
             probs[beyond] = average(scores[beyond])
-        # A bump between the nodes of the table is seen where there are scores.
+        # Some scores are compared, because the table may miss a bump between its nodes.
         some = slice(None, None, len(z) // _CHECKED)
-        near = np.abs(probs[some] - average(scores[some])) < _TABLE_ERROR
-        return probs if near[~np.isnan(z[some])].all() else average(scores)
+        agree = np.abs(probs[some] - average(scores[some])) < _TABLE_ERROR
+        return probs if agree[~np.isnan(z[some])].all() else average(scores)
 
     def _log_odds_of(self, scores: AnyArray) -> np.ndarray | None:
         """Return the log odds (m,) of which curves are smooth functions, if they are any."""

@@ -5,9 +5,10 @@
 Compile is the first call of a process less the median of later ones; run is that median, for
 functions of ten queued calls where the device is no processor; busy is the time for which the
 device works in one call. The limit is the least time that the job's operations take at the speed of
-a product of matrices in float32, or its bytes at that of scaling a large vector, both measured
-here: whichever is longer. Operations and bytes are counted from below, so that shares of the limit
-are at most what is said. Where the device is no processor, the same job runs on the processor, too.
+a product of matrices in float32, its exponentials at that of sums of them, or its bytes at that of
+scaling a large vector, all measured here: whichever is longest. They are counted from below, so
+that shares of the limit are at most what is said. Where the device is no processor, the same job
+runs on the processor, too.
 Precision is the greatest difference between answers from float32 and from float64 scores.
 
 Jobs of which the estimator works on the host, as bootstraps do, are marked so: their time is the
@@ -38,13 +39,14 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Job(NamedTuple):
-    """What is timed: ``run(dtype)`` returns an array; operations and bytes from below."""
+    """What is timed: ``run(dtype)`` returns an array; the other numbers from below."""
 
     name: str
     size: str
     run: Callable[[Any], Any]
     operations: float = 0.0
     bytes: float = 0.0
+    exponentials: float = 0.0
     on_host: bool = False
     compares: bool = True
     #: Of what ``run`` does, so many are one job.
@@ -75,10 +77,14 @@ def jobs(quick: bool, processor: bool) -> Iterator[Job]:
             data = (x.astype(dtype), y)
             return bc.posterior_predict(prior, data, new.astype(dtype), num_samples=100_000).probs
 
-        # A log density of each class and an exponential, for each draw and point.
-        count = sets * 1e5 * len(new) * 6.0
+        # Weights of the draws times densities of two classes, which all data sets share.
+        count = sets * 1e5 * len(new) * 4.0
         yield Job(
-            f"posterior_predict {sets}", f"{sets} x 50 rows, 1e5 draws, 100 points", predict, count
+            f"posterior_predict {sets}",
+            f"{sets} x 50 rows, 1e5 draws, 100 points",
+            predict,
+            operations=count,
+            exponentials=2e5 * len(new),
         )
 
     def study(dtype: Any) -> Any:
@@ -94,9 +100,11 @@ def jobs(quick: bool, processor: bool) -> Iterator[Job]:
         x[y == 1] += 1
 
         def smooth(dtype: Any, x: Any = x, y: Any = y) -> Any:
-            return bc.smoothing.instance_targets(jnp.asarray(x[None], dtype), y[None])
+            return bc.smoothing.instance_targets(jnp.asarray(x, dtype), y)
 
-        yield Job(f"instance_targets {n}", f"{n} points", smooth, 6.0 * n**2)  # of pairs
+        # A kernel of each pair of points: a difference, a square, a sum, and an exponential.
+        pairs = float(n) ** 2
+        yield Job(f"instance_targets {n}", f"{n} points", smooth, 3 * pairs, exponentials=pairs)
 
     n, k = 100_000 // small, 100
     queries = (200 if processor else 10_000) // small
@@ -107,8 +115,9 @@ def jobs(quick: bool, processor: bool) -> Iterator[Job]:
     def average(dtype: Any) -> Any:
         return kernel.predict_proba(z[:queries].astype(dtype))
 
-    products = 2.0 * queries * n * k
-    yield Job("kernel", f"{n} x {k}, {queries} new rows", average, products, 4.0 * n * k)
+    products = 4.0 * queries * n * k  # of points for the weights, and of weights for the averages
+    size = f"{n} x {k}, {queries} new rows"
+    yield Job("kernel", size, average, products, 4.0 * n * k, exponentials=float(queries) * n)
 
     for n, k in ((1_000_000 // small, 10), (50_000 // small, 1000)):
         z, y = logits_of(n, k)
@@ -238,14 +247,17 @@ def busy(run: Callable[[], Any]) -> float | None:
 
 
 def limits() -> dict[str, float]:
-    """Return operations and bytes per second, as measured."""
+    """Return operations, exponentials and bytes per second, as measured."""
     n = 4096
     a = jnp.ones((n, n), jnp.float32)
     product = jax.jit(lambda a: jnp.matmul(a, a, precision="highest"))
+    terms, sums = jnp.linspace(0, 1, 1 << 12), jnp.linspace(0, 1, 1 << 14)
+    exponentials = jax.jit(lambda x, y: jnp.sum(jnp.exp(x[:, None] * -y), axis=0))
     v = jnp.ones(1 << 27, jnp.float32)
     scale = jax.jit(lambda v: 2 * v)
     return {
         "operations_per_s": 2 * n**3 / timed(lambda: product(a))[1],
+        "exponentials_per_s": (1 << 26) / timed(lambda: exponentials(terms, sums), 10)[1],
         "bytes_per_s": 2 * v.nbytes / timed(lambda: scale(v))[1],
     }
 
@@ -258,6 +270,7 @@ def measure(job: Job, speed: dict[str, float], device: Any) -> dict[str, Any]:
     row |= {"compile_s": max(first - run, 0.0), "run_s": run * job.repeats, "cpu_run_s": None}
     needs = {
         "arithmetic": job.operations / speed["operations_per_s"],
+        "exponentials": job.exponentials / speed["exponentials_per_s"],
         "bytes": job.bytes / speed["bytes_per_s"],
     }
     kind = max(needs, key=lambda name: needs[name])

@@ -9,20 +9,39 @@ import numpy as np
 
 from bayescal._core.lazy import jax
 
-#: Elements of a block: as many as a CPU's cache holds; accelerators need longer steps. With blocks
-#: four times as large XLA compiles kernel density estimates of 1e5 points for over a minute.
-_ELEMENTS = {"cpu": 1 << 19}
-_ELEMENTS_ACCELERATOR = 1 << 24
-POINTS_PER_CHUNK = 512
+#: Elements of a block, and points of a chunk: as many as a CPU's cache holds; accelerators need
+#: longer steps.
+_ELEMENTS, _ELEMENTS_ACCELERATOR = 1 << 19, 1 << 24
+_POINTS, _POINTS_ACCELERATOR = 512, 2048
 
 Item = TypeVar("Item")
 Common = TypeVar("Common")
 Out = TypeVar("Out")
 
 
+def _on_cpu() -> bool:
+    """Whether JAX computes on CPUs by default."""
+    return jax.default_backend() == "cpu"
+
+
 def block_elements() -> int:
     """Return the number of elements processed at once on JAX's default backend."""
-    return _ELEMENTS.get(jax.default_backend(), _ELEMENTS_ACCELERATOR)
+    return _ELEMENTS if _on_cpu() else _ELEMENTS_ACCELERATOR
+
+
+def points_per_chunk() -> int:
+    """Return the number of points processed at once on JAX's default backend."""
+    return _POINTS if _on_cpu() else _POINTS_ACCELERATOR
+
+
+def sum_sizes(stored: bool) -> tuple[int, int]:
+    """Return the numbers of points and of terms in a step of sums at points.
+
+    If the terms are not stored, steps on accelerators have as many sums as cores.
+    """
+    if stored or _on_cpu():
+        return points_per_chunk(), block_elements()
+    return 8 * _POINTS_ACCELERATOR, 4 * _ELEMENTS_ACCELERATOR
 
 
 def parts_of(batch: int) -> int:

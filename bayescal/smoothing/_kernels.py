@@ -15,7 +15,7 @@ from typing import Literal, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayT
-from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.chunks import even_block, sum_sizes
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_size, subtract_maximum
 from bayescal._core.padding import pad_axis, padded_length
@@ -281,8 +281,9 @@ def _log_sums(
     reach = 64 * float(jnp.finfo(points.dtype).eps) * jnp.max(jnp.abs(points))
     at_query = points.shape[1] * reach**2
     m = queries.shape[0]
-    width = even_block(m, POINTS_PER_CHUNK)
-    block = even_block(points.shape[0], block_elements() // width)
+    most, terms = sum_sizes(stored=points.shape[1] > _UNROLLED_FEATURES)
+    width = even_block(m, most)
+    block = even_block(points.shape[0], terms // width)
     rows = _in_blocks(points, block, 0), _in_blocks(log_weights, block, -np.inf)
     dtype = points.dtype
 

@@ -56,7 +56,7 @@ def test_streaming_changes_nothing(m: int, n: int, bandwidth: float) -> None:
 @pytest.mark.parametrize("elements", [1, 700, 4096, 10**9])
 def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
     data = example(45, 203)
-    monkeypatch.setattr(attention, "POINTS_PER_CHUNK", 7)
+    monkeypatch.setattr(attention, "points_per_chunk", lambda: 7)
     monkeypatch.setattr(attention, "_BLOCKS_PER_CALL", 2)
     monkeypatch.setattr(attention, "block_elements", lambda: elements)
     found = attend(data[0], prepared(data), np.array([0.3]))
@@ -67,7 +67,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, eleme
 def test_sums_inside_programs_pad_the_last_block(monkeypatch: pytest.MonkeyPatch, m: int) -> None:
     data = example(m, 203)
     further = np.arange(1.0, m + 1)
-    monkeypatch.setattr(attention, "POINTS_PER_CHUNK", 7)
+    monkeypatch.setattr(attention, "points_per_chunk", lambda: 7)
     with float64():
         found = attend_and_sum(
             (jnp.asarray(data[0]), None, jnp.asarray(further)),

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayescal._core.arrays import AnyArray, Array, Arrays, namespace
-from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.chunks import block_elements, even_block, points_per_chunk
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import padded_length
@@ -60,7 +60,7 @@ def prepare_keys(
     n, xp = len(keys), namespace(values)
     with_ones = xp.concat([values, xp.ones((n, 1), dtype=values.dtype)], axis=1)
     padded = padded_length(n)
-    block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
+    block = even_block(padded, block_elements() // points_per_chunk())
     count = -(-padded // block)
 
     to_device: Callable[..., AnyArray] = np.asarray if is_forked() else jnp.asarray
@@ -103,9 +103,9 @@ def attend(
     if is_forked():
         return _attend_with_numpy(queries, keys, bandwidths, groups)
     m = len(queries)
-    rows = even_block(m, _BLOCKS_PER_CALL * POINTS_PER_CHUNK)
+    rows = even_block(m, _BLOCKS_PER_CALL * points_per_chunk())
     length = padded_length(rows)
-    width = even_block(length, POINTS_PER_CHUNK)
+    width = even_block(length, points_per_chunk())
     averages_of_all = np.empty((len(bandwidths), m, keys.values.shape[2] - 1), keys.values.dtype)
     padded = np.zeros((-(-length // width) * width, queries.shape[1]))
     padded_groups = np.zeros(len(padded), np.int32)
@@ -165,7 +165,7 @@ def attend_and_sum(
     with zeros.
     """
     m = rows[0].shape[0]
-    width = even_block(m, POINTS_PER_CHUNK)
+    width = even_block(m, points_per_chunk())
     more = -m % width
 
     def fill(array: jax.Array) -> jax.Array:

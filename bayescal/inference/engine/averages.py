@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import Params
-from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.chunks import block_elements, even_block, points_per_chunk
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import (
     nan_to_minus_inf,
@@ -273,10 +273,10 @@ def _predictive_step(
 
 
 def in_chunks(
-    function: Callable[[jax.Array], jax.Array], x: jax.Array, width: int = POINTS_PER_CHUNK
+    function: Callable[[jax.Array], jax.Array], x: jax.Array, width: int | None = None
 ) -> jax.Array:
     """Apply ``function`` to chunks of points ``x`` (m, ...) and join results on the last axis."""
-    m = x.shape[0]
+    m, width = x.shape[0], width or points_per_chunk()
     if m <= width:
         return function(x)
     parts = jax.lax.map(function, in_blocks(x, m, width))

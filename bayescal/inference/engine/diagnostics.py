@@ -70,9 +70,11 @@ def _shapes(largest: Float[np.ndarray, "sets tail"]) -> Float[np.ndarray, " sets
     alone = quartile[:, 0] < np.finfo(float).tiny
     quartile = np.maximum(quartile, np.finfo(float).tiny)
     theta = 1 / x[:, -1:] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quartile)
-    shape = np.stack(
-        [np.log1p(-t[:, None] * r).mean(axis=1) for t, r in zip(theta, x, strict=True)]
-    )
+    shape, logs = np.empty_like(theta), np.empty((grid, n))
+    for thetas, excesses, means in zip(theta, x, shape, strict=True):
+        # New arrays would be taken from the system each time, for which threads wait.
+        np.multiply(-thetas[:, None], excesses, out=logs)
+        np.log1p(logs, out=logs).mean(axis=1, out=means)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         profile = n * (np.log(-theta / shape) - shape - 1)
         profile = np.where(np.isnan(profile), -np.inf, profile)

@@ -147,8 +147,10 @@ def accelerated(array: object) -> jax.Array | None:
 
 
 def to_host(array: UserData) -> AnyArray:
-    """Copy an array of any library to NumPy; return anything else unchanged."""
+    """Copy an array of any library but Dask to NumPy; return anything else unchanged."""
     if on_host(array) or not array_api_compat.is_array_api_obj(array):
+        return array
+    if array_api_compat.is_dask_array(array):
         return array
     given: AnyArray = array
     if array_api_compat.is_torch_array(given):

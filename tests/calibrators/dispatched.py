@@ -164,8 +164,27 @@ def compare_classifier(library: str) -> None:
         np.testing.assert_array_equal(most, np.argmax(expected, axis=1))
 
 
+def compare_dask() -> None:
+    """Dask's arrays are rows in blocks, also where others are dispatched."""
+    import dask.array as da
+
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(90, 3))
+    y = np.argmax(z + rng.gumbel(size=z.shape), axis=1)
+    rows = da.from_array(z, chunks=(40, 3)), da.from_array(y, chunks=40)
+    for weights in (None, da.ones(90, chunks=40)):
+        expected = bc.Vector(inputs="logits").fit(*rows, sample_weight=weights)
+        with config_context(array_api_dispatch=True):
+            found = bc.Vector(inputs="logits").fit(*rows, sample_weight=weights)
+            np.testing.assert_array_equal(found.coef_, expected.coef_)
+            probs = found.predict_proba(rows[0])
+        np.testing.assert_array_equal(np.asarray(probs), expected.predict_proba(z))
+
+
 def main() -> None:
     library = sys.argv[1]
+    if library == "dask":
+        return compare_dask()
     compare(library)
     if library != "jax":
         compare_classifier(library)

@@ -31,6 +31,10 @@ def test_tensors_come_in_and_go_out() -> None:
     run("torch")
 
 
+def test_blocks_of_dask_are_not_dispatched() -> None:
+    run("dask")
+
+
 def test_without_dispatch_nothing_changes() -> None:
     z, y = np.array([[1.0, 0], [0, 1], [2, 1], [0, 2]]), [0, 1, 1, 1]
     expected = bc.Temperature(inputs="logits").fit(z, y).predict_proba(z)

@@ -330,6 +330,12 @@ def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         bc.Logistic(inputs="scores", inference="laplace", random_state=0).fit(x[:, 0], y)
 
 
+def test_masked_features_are_refused() -> None:
+    features = np.ma.array(np.arange(8.0)[:, None], mask=np.arange(8)[:, None] < 1)
+    with pytest.raises(ValueError, match="X must not be masked, got 1 masked values"):
+        bc.LogisticRegression().fit(features, np.arange(8) % 2)
+
+
 def test_options_of_no_kind_are_errors_of_their_own() -> None:
     X, y = np.arange(20.0)[:, None], np.arange(20) % 2
     wrong: list[tuple[dict[str, Any], str]] = [

@@ -309,6 +309,8 @@ def test_numbers_are_cut_at_weighted_quantiles() -> None:
     assert column.codes(values).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
     heavy = make_column(values, np.r_[9.0, np.ones(9)], 2)
     assert heavy.cuts is not None and heavy.cuts.tolist() == [1.5]
+    heavy_end = make_column(values, np.r_[np.ones(8), 20.0, 1.0], 3)
+    assert heavy_end.cuts is not None and heavy_end.cuts.tolist() == []
     few = make_column(np.array([0.0, 1.0, 0.5, 1.0]), np.ones(4), 2)
     assert few.cuts is not None and few.cuts.tolist() == [0.25, 0.75]
 

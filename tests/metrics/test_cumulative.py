@@ -319,6 +319,13 @@ def test_simulated_p_values_are_those_of_all_labels(case: str, kind: Any) -> Non
     assert abs(found.p_value - expected) < 4 * error + 1 / resamples
 
 
+def test_labels_are_drawn_in_parts_that_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    p, y = binary(50)
+    whole = metrics.ecce_test(p, y, resamples=100)
+    monkeypatch.setattr(cumulative_test, "_ELEMENTS", 7 * len(p))
+    assert metrics.ecce_test(p, y, resamples=100) == whole
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_repetitions(kind: Any) -> None:
     p, y = binary(200)

@@ -105,6 +105,11 @@ def test_shares_weigh_pairs() -> None:
     assert metrics.skce(probs, y, bandwidth=0.3, weights=3.7 * weights) == pytest.approx(value)
 
 
+def test_pairs_without_weight_that_can_be_resolved_do_not_count() -> None:
+    probs, y = data(3)
+    assert metrics.skce(probs, y, bandwidth=0.3, weights=[0.5, 1e-20, 0.0]) == 0
+
+
 def test_estimates_are_unbiased() -> None:
     """Of calibrated predictions their mean is zero, within its standard error; "biased" is not."""
     for estimator in ("unbiased", "linear"):

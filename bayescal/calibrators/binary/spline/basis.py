@@ -147,7 +147,8 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
     if k < 3:
         return line, lambda x: np.empty((len(x), 0))
     h = np.diff(knots)
-    gram = np.diag((h[:-1] + h[1:]) / 3) + np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
+    # The lower triangle, which is all that is read.
+    gram = np.diag((h[:-1] + h[1:]) / 3) + np.diag(h[1:-1] / 6, -1)
     mix = np.linalg.inv(np.linalg.cholesky(gram)).T
     return line, lambda x: hats(x) @ mix
 

@@ -12,7 +12,7 @@ module defines, and frozen numbers, until one fails or two minutes of processor 
 (Lines that are traced once and then compiled are known of a single test: hence the other files.)
 
 Each verdict is written as soon as it is known; a second run goes on with the mutants that are
-missing, and repeats those whose module has changed. A mutant that no test can notice, since it
+missing, and repeats those whose module has changed. A change that no test can notice, since it
 computes the same or only tunes speed, is listed in the file under ``equivalent`` with its reason.
 """
 
@@ -90,6 +90,12 @@ class Mutant(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.path}:{self.line}:{self.node} {self.change}"
+
+    @property
+    def place(self) -> str:
+        """What is changed, in words that stay the same if the module changes elsewhere."""
+        line = (ROOT / self.path).read_text("utf-8").splitlines()[self.line - 1]
+        return f"{self.path}: {line.strip()}: {self.change}"
 
 
 # --- changes ------------------------------------------------------------------------------------
@@ -355,8 +361,8 @@ def digest(path: str) -> str:
 def summary(results: dict[str, Any]) -> dict[str, Any]:
     """Count the verdicts, without mutants that are known to be equivalent."""
     equivalent = results.get("equivalent", {})
-    judged = {n: r["verdict"] for n, r in results["mutants"].items() if n not in equivalent}
-    survivors = sorted(name for name, found in judged.items() if found == "survived")
+    judged = [found for found in results["mutants"].values() if found["place"] not in equivalent]
+    survivors = sorted(found["place"] for found in judged if found["verdict"] == "survived")
     return {"judged": len(judged), "killed": len(judged) - len(survivors), "survivors": survivors}
 
 
@@ -382,7 +388,11 @@ def main() -> None:
     known = results.setdefault("mutants", {})
     results |= {"seed": options.seed, "asked": options.count}
     states = {mutant: digest(mutant.path) for mutant in draw(options.count, options.seed)}
-    missing = [m for m, state in states.items() if known.get(m.name, {}).get("module") != state]
+
+    def judged(mutant: Mutant) -> bool:
+        return known.get(mutant.name, {}).get("module") == states[mutant]
+
+    missing = [mutant for mutant in states if not judged(mutant)]
     end = time.monotonic() + 60 * options.minutes
     running: dict[int, tuple[Mutant, Path]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -395,11 +405,14 @@ def main() -> None:
             mutant, log = running.pop(child)
             seconds = round(usage.ru_utime + usage.ru_stime, 1)
             facts = verdict(status, seconds, log.read_text("utf-8", errors="replace"))
-            known[mutant.name] = {"module": states[mutant], "seconds": seconds, **facts}
+            facts = {"place": mutant.place, "seconds": seconds, **facts}
+            known[mutant.name] = {"module": states[mutant], **facts}
             print(mutant.name, known[mutant.name], flush=True)
             if time.monotonic() > end:
                 missing.clear()
             options.json.write_text(json.dumps(results), "utf-8")
+    # Those of earlier versions of a module stand for nothing now.
+    results["mutants"] = {mutant.name: known[mutant.name] for mutant in states if judged(mutant)}
     results["summary"] = summary(results)
     print(results["summary"])
     # Not before: it imports the package, which the children would have from this process.

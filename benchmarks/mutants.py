@@ -12,7 +12,7 @@ module defines, and frozen numbers, until one fails or two minutes of processor 
 (Lines that are traced once and then compiled are known of a single test: hence the other files.)
 
 Each verdict is written as soon as it is known; a second run goes on with the mutants that are
-missing, and repeats those whose module has changed. A change that no test can notice, since it
+missing, and repeats those whose code has changed. A change that no test can notice, since it
 computes the same or only tunes speed, is listed in the file under ``equivalent`` with its reason.
 """
 
@@ -89,7 +89,7 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.path}:{self.line}:{self.node} {self.change}"
+        return f"{self.path}:{self.node} {self.change}"
 
     @property
     def place(self) -> str:
@@ -355,7 +355,12 @@ def worker(mutant: Mutant, reaching: list[str]) -> int:
 
 
 def digest(path: str) -> str:
-    return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16]
+    """Hash the code of a module, without comments and docstrings."""
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = ""
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
 
 
 def summary(results: dict[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,14 @@ def test_mutants_compute_something_else(module: Path) -> None:
     assert values[9, "Lt -> LtE"] == values[13, "drop the statement"] == -9
 
 
+def test_a_docstring_is_no_code(module: Path) -> None:
+    before = mutants.digest("module.py"), [m.name for m in mutants.mutants_of(module)]
+    module.write_text(SOURCE.replace("Return 5 < 6.", "Compute.\n\n    In two lines.\n    # Why"))
+    assert before == (mutants.digest("module.py"), [m.name for m in mutants.mutants_of(module)])
+    module.write_text(SOURCE.replace("total *= 3", "total *= 4"))
+    assert mutants.digest("module.py") != before[0]
+
+
 def test_draws_are_nested_and_have_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutants, "FOLDERS", ("regression",))
     first, more = mutants.draw(5, 0), mutants.draw(9, 0)

@@ -292,6 +292,7 @@ def test_a_failed_call_changes_nothing() -> None:
         lambda: calibrator.partial_fit([0.2, 0.3], [0, 1], classes=["a", "b"]),
         lambda: calibrator.partial_fit([[0.2, 0.3, 0.5]], [0]),
         lambda: calibrator.partial_fit([0.2, 0.3], [0, 1], forgetting=0.0),
+        lambda: calibrator.partial_fit([0.2, 0.3], [0, 1], forgetting=1.5),
         lambda: calibrator.partial_fit([0.2, 0.3], [0, 1], forgetting="all"),
     ):
         with pytest.raises(ValueError, match="must|expecting"):

@@ -120,6 +120,22 @@ def test_host_and_compiled_fits_agree(kind: str) -> None:
     np.testing.assert_allclose(found.x[1:], result.coef[0], atol=1e-6)
 
 
+def test_compiled_fits_do_not_depend_on_the_unit_of_weights() -> None:
+    x, t, w = make("plain", n=30)
+    with jax.enable_x64(True):
+        found = [
+            fit_many(
+                Regression(
+                    *(jnp.asarray(a, jnp.float64)[None] for a in (x[:, :1], t, c * w, c * 0.7, 0))
+                ),
+                lasso=True,
+            )
+            for c in (1.0, 1e-4)
+        ]
+    np.testing.assert_allclose(found[1].coef, found[0].coef, rtol=1e-7)
+    assert float(found[0].coef[0, 0]) != 0
+
+
 def test_statuses_of_fits_without_optimum_and_of_few_iterations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

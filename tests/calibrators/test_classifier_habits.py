@@ -460,6 +460,7 @@ def test_several_labels_are_calibrated_each_for_itself(calibrator: Any, many: An
     np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-12)
     np.testing.assert_array_equal(fitted.predict(X), expected > 0.5)
     assert fitted.report_.rows == 240 and fitted.report_.classes == 3
+    assert fitted.report_.reason == "3 classes"
     losses = [own.report_.log_loss for own in each]
     assert fitted.report_.log_loss == pytest.approx(np.mean(losses), rel=1e-9)
 

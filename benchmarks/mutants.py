@@ -2,6 +2,7 @@
 
     python benchmarks/branches.py --keep branches.data
     python benchmarks/mutants.py --reached branches.data [--count 400] [--minutes 60] [--json FILE]
+    python benchmarks/mutants.py --reached branches.data --again
 
 A mutant is the package with one change: another comparison, arithmetic operator, constant, or a
 statement or term less. Mutants are drawn at random, with a seed, from ``metrics/``, ``regression/``
@@ -14,6 +15,7 @@ module defines, and frozen numbers, until one fails or two minutes of processor 
 Each verdict is written as soon as it is known; a second run goes on with the mutants that are
 missing, and repeats those whose code has changed. A change that no test can notice, since it
 computes the same or only tunes speed, is listed in the file under ``equivalent`` with its reason.
+``--again`` judges the others that survived by all fast tests of their folder, in ten minutes each.
 """
 
 from __future__ import annotations
@@ -379,6 +381,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks/results/mutants.json")
     parser.add_argument("--reached", type=Path, required=True, help="what branches.py kept")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="judge survivors by more tests")
     options = parser.parse_args()
     options.json, options.reached = options.json.resolve(), options.reached.resolve()
     sys.path.insert(0, str(ROOT))
@@ -398,6 +401,11 @@ def main() -> None:
         return known.get(mutant.name, {}).get("module") == states[mutant]
 
     missing = [mutant for mutant in states if not judged(mutant)]
+    if options.again:
+        global MAX_FILES, BUDGET, LIMIT
+        MAX_FILES, BUDGET, LIMIT = 1000, 600, 700
+        survivors = summary(results)["survivors"]
+        missing = [mutant for mutant in states if judged(mutant) and mutant.place in survivors]
     end = time.monotonic() + 60 * options.minutes
     running: dict[int, tuple[Mutant, Path]] = {}
     with tempfile.TemporaryDirectory() as folder:

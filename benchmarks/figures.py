@@ -147,6 +147,17 @@ def branches() -> str:
     return f"{100 * result('branches')['folders']['all']['branches']:.1f} %"
 
 
+def branches_of_all_tests() -> str:
+    """Return the share that fast tests, tests beside other libraries and some slow ones take."""
+    return f"{100 * result('branches_all')['folders']['all']['branches']:.1f} %"
+
+
+def branches_left() -> str:
+    """Count the branches that none of these tests take."""
+    counts = result("branches_all")["folders"]["all"]
+    return number(counts["num_branches"] - counts["covered_branches"])
+
+
 def number_of_branches() -> str:
     """Count the branches of the package."""
     return number(result("branches")["folders"]["all"]["num_branches"])

@@ -12,6 +12,7 @@ import scipy.sparse
 import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
@@ -460,7 +461,7 @@ def test_several_labels_are_calibrated_each_for_itself(calibrator: Any, many: An
     np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-12)
     np.testing.assert_array_equal(fitted.predict(X), expected > 0.5)
     assert fitted.report_.rows == 240 and fitted.report_.classes == 3
-    assert fitted.report_.reason == "3 classes"
+    assert fitted.report_.reason == "3 labels"
     losses = [own.report_.log_loss for own in each]
     assert fitted.report_.log_loss == pytest.approx(np.mean(losses), rel=1e-9)
 
@@ -492,6 +493,12 @@ def test_classifiers_of_several_labels(
         bc.save(fitted, tmp_path / "model")
     again = bc.load(tmp_path / "model", estimators=fitted.estimators_)
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+@pytest.mark.parametrize(("k", "reason"), [(2, "two classes"), (3, "3 classes")])
+def test_reports_name_the_number_of_classes(k: int, reason: str) -> None:
+    X, y = make_classification(n_samples=90, n_informative=4, n_classes=k, random_state=0)
+    assert bc.CalibratedClassifier(GaussianNB(), "beta", cv=3).fit(X, y).report_.reason == reason
 
 
 def test_label_matrices_of_every_type(many: Any) -> None:

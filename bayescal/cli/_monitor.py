@@ -38,7 +38,7 @@ _SETTINGS = {
 
 
 class _Command(TypedDict):
-    """How the last run read the file, beside its settings."""
+    """State of the last run about reading the file, besides its settings."""
 
     columns: list[str]
     classes: list[str]
@@ -47,7 +47,7 @@ class _Command(TypedDict):
 
 
 class _Kept(TypedDict):
-    """What a state file has beside what the monitor keeps."""
+    """Entries of a state file besides those of the monitor."""
 
     alpha: float
     command: _Command

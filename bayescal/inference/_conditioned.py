@@ -46,8 +46,8 @@ class Conditioned(ABC):
     """Base class of :class:`Posterior` with its attributes and draws.
 
     Apart from the public attributes, ``data``, ``setup`` and ``problem`` are the inputs of the
-    compiled programs, and ``work`` is the part that this process computes. ``bare`` is the same
-    without draws if the integrator does not need them to predict.
+    compiled programs, and ``work`` is the part that this process computes. ``bare`` is ``work``
+    without draws, if the integrator does not need them to predict.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Conditioned(ABC):
         self.classes = np.arange(self.family.classes) if classes is None else classes
         self.layout, self.data, self.setup = layout, layout.flat(), setup
         self._summary = summary
-        #: Between these points the integration box leaves nothing out.
+        #: Points between which the integration box contains the whole posterior.
         self._near = np.inf, -np.inf
         self.log_evidence = self._per_data_set(summary.log_evidence)
         self.ess = self._per_data_set(summary.ess)

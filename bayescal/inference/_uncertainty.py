@@ -35,7 +35,7 @@ _DrawBlock: TypeAlias = tuple[tuple[Params, jax.Array], jax.Array]
 
 _CHUNK = 256
 _BISECTIONS = 45
-#: Effective draws of a class's average density below which their spread is unreliable.
+#: Effective draws of a class's average density below which the spread of draws is unreliable.
 _MIN_EFFECTIVE = 50
 
 
@@ -44,7 +44,7 @@ def _posterior_draws(
 ) -> tuple[Draws, Float[jax.Array, " draws"]]:
     """Return draws that describe the posterior, and their normalized log weights.
 
-    If predictions use the nodes of a rule, these are draws nevertheless.
+    These are draws even if predictions use the nodes of a rule.
     """
     drawn = setup.integrator.posterior_draws(problem, key, num_samples)
     if drawn is None:
@@ -84,8 +84,8 @@ def _between_replicates(
 ) -> Float[jax.Array, "classes points"]:
     """Predict from each replicate separately, and return the standard error of their mean.
 
-    Parts of one chain understate the error if chains disagree: twice as large an error between
-    whole chains takes precedence.
+    Parts of one chain understate the error if chains disagree, so an error between whole chains
+    that is twice as large takes precedence.
     """
     n = len(log_weights)
     log_class_probs = problem.class_prior.rule(method, n).log_probs[0].T

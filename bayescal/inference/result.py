@@ -1,4 +1,4 @@
-"""The ``Posterior`` that users hold: it predicts, and describes the parameters."""
+"""The public ``Posterior``: predictions, and a description of the parameters."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Posterior(Conditioned):
     def _local_part(
         self, points: np.ndarray, method: str, divided: bool, *arguments: object
     ) -> tuple[Problem, np.ndarray | None, np.ndarray, Callable[[Callable[[], Out]], Out]]:
-        """Return this process's problem, its rows and points, and a function that gathers results.
+        """Return the local problem, its rows and points, and a function that gathers results.
 
         ``divided`` tells whether several processes share the data sets.
         """

@@ -26,12 +26,12 @@ from bayescal.calibrators.stack.search import Descent, Optimum
 from bayescal.data.rows import Rows
 from bayescal.regression.softmax.objective import split
 
-#: Number of scores up to which a fit spends its time in calls, not in arithmetic.
+#: Number of scores up to which a fit spends its time in calls instead of arithmetic.
 _MAX_SCORES_TOGETHER = 1 << 12
 
 
 def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: type[np.floating]) -> list[Block]:
-    """Make what fits use of rows, in blocks that the processor's cache holds."""
+    """Make the inputs of fits, in blocks that fit in the processor's cache."""
     parts = block_rows(len(rows.y), plan.layout.k)
     return [make_block(rows.take(part), scale, plan.layout, plan.basis, dtype) for part in parts]
 
@@ -79,7 +79,7 @@ class InMemory(Designs):
             search = {job: searches[job]}
             return run_together(search, lambda at: {job: self._losses(job, at[job])})[job]
 
-        # The longest first, so that none is waited for.
+        # Start the longest jobs first, to balance the threads.
         jobs = sorted(searches, key=lambda job: -len(self._plan.slot(job.member).positions))
         return dict(zip(jobs, self._map_fn(one, jobs), strict=True))
 

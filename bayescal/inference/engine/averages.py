@@ -182,7 +182,7 @@ def _mixture_at(
     log_class_probs: Float[jax.Array, "classes columns"],
     dtype: np.dtype,
 ) -> Float[jax.Array, "classes sets points"]:
-    """As ``mixture``, for one node of class probabilities.
+    """Compute ``mixture`` for one node of class probabilities.
 
     These are (classes, n) for draws, (classes, b) for data sets, or (classes, 1).
     """

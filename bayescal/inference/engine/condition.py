@@ -1,6 +1,6 @@
 """Compiled programs that condition a batch of data sets at once.
 
-Each is one ``jit`` over the whole batch. Draws that data sets share are made once.
+Each program is one ``jit`` over the whole batch. Draws that data sets share are made once.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def map_draws(function: Callable[[Problem, Draws], Out], problem: Problem, setup
 
         rows = rows_at_once(setup.size, problem.sums.shape[0])
         if common is None:
-            # Nothing is shared: what fits in the cache is fastest.
+            # Data sets share no draws, so batches that fit in the cache are fastest.
             rows = min(rows, max(1, block_elements() // setup.size))
         return map_rows(one, problem, setup, None, rows)
 

@@ -1,7 +1,7 @@
 """Compiled programs that predict for a batch of data sets at once.
 
-What data sets share is computed once: an average over shared draws is a matrix product. Otherwise a
-few data sets are processed at a time.
+Shared draws are averaged once for all data sets, as a matrix product. Otherwise a few data sets are
+processed at a time.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _average_part(
     dtype: np.dtype,
     common: Draws | None,
 ) -> Float[jax.Array, "sets classes points"]:
-    """As `_log_class_probabilities`, for the data sets on one device."""
+    """Compute `_log_class_probabilities` for the data sets on one device."""
     family = problem.prior.family
     batch = problem.sums.shape[0]
     # Class probabilities that are averaged together with the draws differ between data sets.

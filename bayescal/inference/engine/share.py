@@ -18,7 +18,7 @@ from bayescal.inference.integrators.base import Integrator, Problem
 class Work(NamedTuple):
     """The problem of all data sets, and the part that this process computes."""
 
-    #: All data sets; without stored draws and weights of single ones if processes share them.
+    #: All data sets; if processes share them, without stored draws and weights of single data sets.
     problem: Problem
     #: The data sets ``rows``, padded; ``problem`` itself if this process computes all.
     local: Problem

@@ -99,7 +99,7 @@ class Integrator(abc.ABC, Generic[State]):
         problem : Problem
             The batch, without a state.
         key : JAX key
-            The same for all data sets, so that a data set gets the draws that it gets alone.
+            One key for all data sets, so that a data set gets equal draws alone and in a batch.
         num_samples : int
             Number of draws.
         stacked : bool

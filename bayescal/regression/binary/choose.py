@@ -60,7 +60,7 @@ def choose(
     ``lasso`` tells whether any candidate has an absolute penalty.
 
     O(candidates * folds * iterations * n * d**2) work in one ``map`` over the fits, a few at a
-    time. They share x, so memory is O(n * d) for each of those.
+    time. They share x, so memory is O(n * d) for each concurrent fit.
     """
     candidates = grid.l1.shape[0]
 

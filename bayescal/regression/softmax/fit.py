@@ -151,7 +151,7 @@ def fit(
     penalty: Float[np.ndarray, " parameters"],
     start: Float[np.ndarray, " parameters"],
 ) -> Minimum[np.ndarray]:
-    """Fit on the host if the rows are there, else in one program of JAX in double precision."""
+    """Fit on the host if the rows are on the host, else in one JAX program in double precision."""
     if on_host(design.offset):
         return fit_on_host(design, penalty, start)[0]
     with float64():

@@ -74,7 +74,7 @@ class Design(NamedTuple, Generic[ArrayT]):
 
 
 class Parameters(NamedTuple, Generic[ArrayT]):
-    """Parameters split into W, v, which may be empty, and t, or what belongs to these."""
+    """Parameters split into W, v (which may be empty) and t, or corresponding quantities."""
 
     matrix: Shaped[ArrayT, "*draws classes features"]
     diagonal: Shaped[ArrayT, "*draws diagonal"]
@@ -118,7 +118,7 @@ def from_class_blocks(
 def logit_update(
     design: Design[ArrayT], theta: Float[ArrayT, "*draws parameters"], sizes: Sizes | None = None
 ) -> Float[ArrayT, "*draws rows classes"]:
-    """Compute what parameters add to the logits.
+    """Compute the contribution of parameters to the logits.
 
     ``sizes`` must be passed for lazy arrays, whose shapes are not known yet.
     """

@@ -20,7 +20,7 @@ from bayescal.models.prior import log_density, walk
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
-#: Depth in nats below the peak that a box must reach: less than the tolerance lies beyond.
+#: Depth in nats below the peak that a box must reach; the mass beyond is below the tolerance.
 _DEPTH = 28.0
 #: Number of terms up to which they are added one by one.
 _MAX_UNROLLED = 16

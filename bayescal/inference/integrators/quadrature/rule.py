@@ -43,7 +43,7 @@ _COMPARED = (32, 40, 48)
 #: Nodes for each of 1, 2 or 3 parameters if those disagree.
 _MORE = {1: (64, 128, 256, 512, 1024, 2048), 2: (64, 128, 256, 512), 3: (64, 96)}
 _TOLERANCE = 1e-10
-#: Nodes of a rule from which data sets that need fewer get a smaller rule.
+#: Number of nodes of a rule from which data sets that need fewer nodes get a smaller rule.
 _MAX_COMMON_NODES = 1 << 16
 
 #: A function of a prior per data set (or None), of sums and of boxes, which returns better boxes.
@@ -51,7 +51,7 @@ _Step: TypeAlias = Callable[[Prior | None, jax.Array, Box], Box]
 
 
 def _second_is_better(windows: Window) -> Bool[jax.Array, ""]:
-    """Choose the box that its grid resolves, else that with more mass, else the smaller one."""
+    """Choose the box that its grid resolves, else the box with more mass, else the smaller box."""
     volume = jnp.prod(windows.high - windows.low, axis=1)
     resolved = windows.points > 2.5 ** windows.low.shape[1]
     more = windows.mass[1] - windows.mass[0]

@@ -179,7 +179,7 @@ def posterior(
         got = "one data set" if given.single else f"{len(given.x)} data sets"
         raise ValueError(
             f"a list of {len(priors)} priors must come with as many data sets: {got}; a dict of "
-            "priors by name takes each of them with each data set"
+            "priors by name combines each prior with each data set"
         )
     layout = BatchLayout(names, given)
     batch, repeats = layout.flat(), 1 if names is None else len(given.x)

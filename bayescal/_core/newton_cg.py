@@ -69,11 +69,10 @@ def newton_cg(
 
     The last step promised to gain less than ``tolerance`` times the value and a thousandth of
     ``scale``, a size of the objective; the step before it was solved so precisely that the result
-    is much closer. ``unbounded(x, point)`` is called at the end in any case: it returns whether the
-    next step, though it gains nothing, would still change the predictions, so that there is no
-    finite minimum. If ``max_slow`` steps in a row gain less than a hundredth without converging,
-    they are the last: Newton's steps to a minimum soon gain nothing, but steps to infinity gain for
-    ever.
+    is much closer. ``unbounded(x, point)`` is called at the end in any case: it tells whether the
+    next step, though it gains nothing, still changes predictions, so that there is no finite
+    minimum. If ``max_slow`` steps in a row gain less than a hundredth without converging, they are
+    the last: Newton's steps to a minimum soon gain nothing, but steps to infinity gain for ever.
     """
     first = evaluate(start)
     used, then = xp.zeros((), int), first.value

@@ -67,8 +67,7 @@ class LabeledFile:
     ) -> list[Columns]:
         """Return models and their columns; determine the classes from the labels of all rows.
 
-        Models of ``columns`` follow the models of ``first``. If neither is given, columns are
-        guessed.
+        Models of ``columns`` follow those of ``first``. Columns are guessed if there are neither.
         """
         source, label = self._source, self._label
         for option, column in self._texts.items():

@@ -20,8 +20,7 @@ from bayescal.deployment.recalibration import shifted
 
 __all__ = ["Expectation", "ExpectedPerformance", "expected_performance"]
 
-#: Largest number of rows whose labels are simulated, and simulations per draw. Means are normal
-#: beyond.
+#: Largest number of rows with simulated labels, and simulations per draw.
 _MAX_SIMULATED, _SIMULATIONS = 1000, 50
 #: Numbers held in memory at once.
 _BLOCK = 1 << 20

@@ -207,13 +207,11 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         sample_weight : array-like of shape (m,), optional
             Non-negative; an integer weight equals repeating the row.
         populations : array-like of shape (m,), optional
-            Labels of the populations (such as sites or days) that the rows belong to. Class
-            proportions are estimated for each population; one compiled program integrates all of
-            them.
+            Labels of the populations (such as sites or days) of the rows. Proportions are estimated
+            for each population, all in one compiled program.
         calibration : (scores, y) or (scores, y, sample_weight), optional
-            The calibration rows, by default those that the calibrator keeps after its fit: all
-            rows, or a random sample of 2,048 if there are more. A calibrator read from a file has
-            none.
+            The calibration rows, by default those that the calibrator keeps of its fit: at most
+            2,048, a random sample if there were more. A calibrator read from a file has none.
 
         Returns
         -------
@@ -231,9 +229,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         Warns
         -----
         AccuracyWarning
-            If the test in ``check_`` rejects the label-shift assumption (p < 0.01). With several
-            populations or more than 20 classes, the test is not computed until ``check_`` is
-            accessed.
+            If ``check_`` rejects the label-shift assumption (p < 0.01). With several populations or
+            more than 20 classes, it is only computed when accessed.
         """
         for name in ("_checks", "n_features_in_", "feature_names_in_"):
             vars(self).pop(name, None)
@@ -245,7 +242,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         estimated, alpha = read_class_prior(self.class_prior, k)
         if scores is None and estimated:
             raise ValueError(
-                "scores must be given to learn the class shares; or pass known shares as "
+                "scores must be given to estimate the class shares; or pass known shares as "
                 "class_prior"
             )
         floors = np.array([_TINY, _TINY])
@@ -333,8 +330,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         ----------
         scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks
         populations : array-like of shape (m,), optional
-            Populations of the rows, all of them known from the fit; needed if the fit had
-            populations.
+            Populations of the rows, as in the fit; needed if the fit had populations.
 
         Returns
         -------
@@ -422,7 +418,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             kept = kept_rows(calibrator)
             if kept is None:
                 raise ValueError(
-                    "calibration must be given, because no calibration rows are at hand: pass "
+                    "calibration must be given, because no calibration rows are available: pass "
                     "calibration=(scores, y) to fit, or calibration_shares"
                 )
             return self._with_all_classes(kept)

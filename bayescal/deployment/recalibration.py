@@ -32,8 +32,7 @@ __all__ = [
 
 #: Number of draws of the recalibration.
 NUM_DRAWS = 40
-#: Prior standard deviations: slope, offset and curvature for two classes; slope and offsets for
-#: more.
+#: Prior standard deviations: slope, offset, curvature for two classes; slope, offsets for more.
 _BINARY_SCALES = np.array([0.5, 2.0, 1.0])
 _SLOPE_SCALE, _OFFSET_SCALE = 0.5, 2.0
 #: Number of rows above which rows with similar log odds are merged, and the width of the cells.

@@ -90,8 +90,7 @@ def compress(blocks: Blocks, k: int, floors: np.ndarray) -> NewRows:
     history = History(*(sums[name] for name in _HISTORY))
     rows = history.rows("logits")[0]
     logs, weights = np.asarray(rows.scores), np.asarray(rows.weights)
-    # Weights that are not counts, and weights of samples, are scaled to their effective number of
-    # rows.
+    # Weights that are not counts, or of a sample, are scaled to the effective number of rows.
     size = effective_size(total, squares) if fractional else total
     if history.threshold > 0:
         size = min(size, effective_size(weights.sum(), weights @ weights))

@@ -22,8 +22,7 @@ from bayescal.deployment.recalibration import NUM_DRAWS, Recalibration, merge_ro
 
 __all__ = ["LEVELS", "Population", "Shares", "integrate_shares", "known_shares"]
 
-#: Log odds beyond which the density of shares is negligible, and log ratios that count as
-#: negligible.
+#: Log odds beyond which the density of shares is negligible, and negligible log ratios.
 _FAR, _FAR_RATIO = 16.0, 60.0
 #: Nodes of a search and of the rule, and the fall of the log density at the ends after a search.
 _SEARCH_NODES, _NODES = 21, 81
@@ -181,8 +180,7 @@ def _binary_nodes(ratio: XArray, counts: XArray, alpha: np.ndarray) -> tuple[XAr
         step = (high - low) / (_SEARCH_NODES - 1)
         low = xp.min(xp.where(relevant, t, xp.full_like(t, _FAR)), axis=1, keepdims=True) - step
         high = xp.max(xp.where(relevant, t, xp.full_like(t, -_FAR)), axis=1, keepdims=True) + step
-    # Nodes are evenly spaced over all draws together, so that quantiles are fine even if draws are
-    # equal.
+    # Nodes are even over all draws together, so that quantiles of equal draws are fine.
     offsets = (xp.arange(NUM_DRAWS, dtype=counts.dtype)[:, None] + 0.5) / NUM_DRAWS
     t = low + (high - low) * (xp.arange(_NODES, dtype=counts.dtype) + offsets) / _NODES
     density = _binary_density(t, ratio, counts, alpha)

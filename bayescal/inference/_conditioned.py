@@ -224,12 +224,12 @@ class Conditioned(ABC):
             before = [sample_prior(self.alone(i)[1].prior, second, total) for i in indices]
 
         # Parameters that the prior fixes are left out.
-        free = [n for n in before[0] if any(np.any(one[n] != one[n][:1]) for one in before)]
+        free = [n for n in before[0] if any(np.any(draws[n] != draws[n][:1]) for draws in before)]
 
         def shape(params: list[Params]) -> dict[str, np.ndarray]:
             arrays = {}
             for name in free or params[0]:
-                stacked = np.stack([np.asarray(one[name]) for one in params], axis=1)
+                stacked = np.stack([np.asarray(draws[name]) for draws in params], axis=1)
                 stacked = stacked if names is not None else stacked[:, 0]
                 arrays[name] = stacked.reshape(chains, per_chain, *stacked.shape[1:])
             return arrays
@@ -307,8 +307,8 @@ class Conditioned(ABC):
 
     def facts(self) -> list[tuple[str, str]]:
         """Return labels and values for ``repr`` and the table in notebooks."""
-        one = next(iter(self._priors()))
-        name = one.family.name if one.closed_form is None else one.closed_form.name
+        prior = next(iter(self._priors()))
+        name = prior.family.name if prior.closed_form is None else prior.closed_form.name
         if self.layout.names is not None:
             name = f"{name} x {len(self.layout.names)}"
         n = self.layout.given.mask.sum(axis=1)

@@ -176,7 +176,7 @@ def _height_at_ends(
     rule, family = setup.integrator, problem.prior.family
     assert isinstance(rule, Quadrature)
 
-    def one(
+    def errors(
         problem: Problem, row: Float[jax.Array, " points *dimensions"] | None
     ) -> Float[jax.Array, " points"]:
         nodes = rule.realize(problem, _NODES_FOR_CHECK)
@@ -190,13 +190,12 @@ def _height_at_ends(
             top = jnp.max(heights, axis=1)
             end = jnp.max(jnp.where(outermost, heights, -jnp.inf), axis=1)
             rounding = jnp.finfo(top.dtype).eps * jnp.max(jnp.abs(top), axis=0)
-            # The mass outside is about that of the outermost cell; four times as much is a safe
-            # bound.
+            # The mass outside is about that of the outermost cell; four times is safe.
             return 4 * jnp.exp(end - top).sum(axis=0) + rounding
 
         return in_chunks(part, x[0] if row is None else row, 64)
 
-    return map_rows(one, problem, setup, None if len(x) == 1 else x, 16)
+    return map_rows(errors, problem, setup, None if len(x) == 1 else x, 16)
 
 
 def _observe(
@@ -246,8 +245,8 @@ def shift(
 def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: Batch) -> bool:
     """Warn about points whose densities few draws determine; return whether any point is far."""
     count = min(len(data.x), _MAX_CHECKED_SETS)
-    some = Batch(data.x[:count], data.y[:count], data.mask[:count], data.single)
-    checked = [farthest(points, data), deepest(points, some, problem.prior.family)]
+    checked_data = Batch(data.x[:count], data.y[:count], data.mask[:count], data.single)
+    checked = [farthest(points, data), deepest(points, checked_data, problem.prior.family)]
     checked = [rows for rows in checked if rows is not None]
     if not checked:
         return False

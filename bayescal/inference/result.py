@@ -277,10 +277,10 @@ class Posterior(Conditioned):
             old = np.asarray(result.values)[slice(count) if rows is None else rows, :m]
             values, nats = gather(lambda: refine_tails(self.setup, problem, old, local))
         warn_of_large(nats, values, points)
-        one = sigmoid if values.ndim == 2 else np.exp
+        probability = sigmoid if values.ndim == 2 else np.exp
         with float64():
             return result._replace(
-                values=jax.device_put(values), probs=jax.device_put(one(values))
+                values=jax.device_put(values), probs=jax.device_put(probability(values))
             ), nats
 
     def _natural(self, method: str, problem: Problem) -> Float[np.ndarray, "sets classes features"]:

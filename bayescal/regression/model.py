@@ -99,8 +99,7 @@ def regression_sites(
 ) -> Sites:
     """Make the sites of an intercept and d coefficients; None is a flat density.
 
-    An intercept with a prior is named after its meaning: the log odds at the center of the
-    features.
+    The name of an intercept with a prior says that it is at the center of the features.
     """
     laws: Laws = OrderedDict()
     if intercept is None:

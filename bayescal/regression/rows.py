@@ -37,18 +37,18 @@ def binary_fit(
         Fits the coefficients, the intercept first, given a mask of free coefficients and squared
         penalties.
     """
-    some = sample.columns[1:].T, sample.targets, sample.weights
+    sampled = sample.columns[1:].T, sample.targets, sample.weights
     if isinstance(rows, Rows):
 
         def fit_rows(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
-            return fit_single(Regression(*some, 0.0, penalty, free))
+            return fit_single(Regression(*sampled, 0.0, penalty, free))
 
         return fit_rows
     designs = rows.designs(make, _DESIGN_NUMBERS)
 
     def fit_blocks(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
         with single_threaded_blas():
-            return fit_binary(Regression(*some, 0.0, penalty, free), rows.weight, designs)
+            return fit_binary(Regression(*sampled, 0.0, penalty, free), rows.weight, designs)
 
     return fit_blocks
 

@@ -97,7 +97,7 @@ class Estimator(AcceptsOtherWords):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Raise the error of a missing attribute, and say what to use in its place."""
+            """Raise the error of a missing attribute, and name a replacement."""
             if (advice := self._advice(name)) is not None:
                 message = f"{type(self).__name__} has no {name}: {advice}"
                 raise AttributeError(message, name=name, obj=self)

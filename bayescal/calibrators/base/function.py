@@ -45,8 +45,7 @@ class PredictFunction:
 
     The fitted arrays are copied to the device of the scores at the first call. Outside of compiled
     functions, JAX arrays are computed by one program, which is compiled for each shape and type of
-    the scores and each set of options; inside compiled functions, the call becomes a part of their
-    program.
+    the scores and each set of options; inside them, the call becomes a part of their program.
 
     Examples
     --------
@@ -174,8 +173,8 @@ class PredictFunction:
                 f"interval needs a posterior in the function's state, which {self!r} does not have"
             )
         ends = self._run(scores, lambda state, values: self._owner._map_ends(state, values, level))
-        one = len(scores.shape) == int(self.columns > 1)
-        rows = () if one else (slice(None),) * max(len(scores.shape) - 1, 1)
+        single = len(scores.shape) == int(self.columns > 1)
+        rows = () if single else (slice(None),) * max(len(scores.shape) - 1, 1)
         return ends[(*rows, 0, ...)], ends[(*rows, 1, ...)]
 
     @property

@@ -113,10 +113,10 @@ def match_gradients(
         target = target + _sums(gradients, earlier, domain)
     missing = target - _sums(gradients, history, domain)
     stride = -(-len(history.y) // _MOMENT_ROWS)
-    some = gradients(history.filled(domain)[0][::stride], history.y[::stride]).rows()
+    sampled = gradients(history.filled(domain)[0][::stride], history.y[::stride]).rows()
     steps = []
     for weights, difference in zip(history.represented()[::stride].T, missing, strict=True):
-        moments = (some.T * (weights * stride)) @ some
+        moments = (sampled.T * (weights * stride)) @ sampled
         scale = np.sqrt(np.maximum(np.diag(moments), np.finfo(float).tiny))
         scaled = moments / scale[:, None] / scale + _RIDGE * np.eye(len(scale))
         steps.append(np.linalg.solve(scaled, difference / scale) / scale)

@@ -240,8 +240,8 @@ class OnlineCalibrator(Calibrator):
     def _predictive_losses(self, history: History, batch: History) -> np.ndarray:
         """Compute the log loss (q,) of new rows after a fit for each rate of forgetting."""
         losses, rows = np.zeros(len(RATES)), batch.rows(self.domain)[0]
-        for i, one in enumerate(np.eye(len(RATES))):
-            state: State = self._fit(history.rows(self.domain, one)[0], 0)
+        for i, selected in enumerate(np.eye(len(RATES))):
+            state: State = self._fit(history.rows(self.domain, selected)[0], 0)
             state = {name: np.asarray(value) for name, value in state.items()}
             probs = self.apply(state, rows.scores)[np.arange(rows.n), rows.y]
             losses[i] = rows.weights @ -np.log(np.maximum(probs, np.finfo(float).tiny))

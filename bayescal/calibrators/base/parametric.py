@@ -188,9 +188,9 @@ class ParametricCalibrator(Calibrator):
         if beyond.any():
             probs[beyond] = average(scores[beyond])
         # Some scores are compared, because the table may miss a bump between its nodes.
-        some = slice(None, None, len(z) // _CHECKED)
-        agree = np.abs(probs[some] - average(scores[some])) < _TABLE_ERROR
-        return probs if agree[~np.isnan(z[some])].all() else average(scores)
+        checked = slice(None, None, len(z) // _CHECKED)
+        agree = np.abs(probs[checked] - average(scores[checked])) < _TABLE_ERROR
+        return probs if agree[~np.isnan(z[checked])].all() else average(scores)
 
     def _log_odds_of(self, scores: AnyArray) -> np.ndarray | None:
         """Return the log odds (m,) of which curves are smooth functions, or None."""

@@ -52,8 +52,8 @@ class MonotoneCalibrator(OrderCalibrator):
 
         In simulations of 10 to 5,000 rows, including tied scores, intervals of level 0.9 covered 90
         to 99 % of rising maps and 77 to 95 % of constant maps, on average over scores. Coverage of
-        constant maps is lower at the lowest and highest scores; it is also lower next to a jump of
-        the map.
+        constant maps is lower at the lowest and highest scores, and coverage of all maps is lower
+        next to a jump.
 
         Parameters
         ----------

@@ -141,15 +141,15 @@ class StackedScaling(ParametricCalibrator):
     errors that are not linear in the logarithms, such as a wave in one class. If there are none,
     their weights are small.
 
-    Members are fitted to all rows. Starting from these fits, they are fitted to the rows outside
-    each fold, with proportionally smaller penalties. A fit takes L-BFGS steps until the next step
-    would gain less than a millionth of the objective (1e-5 for N scores or more) or, without a
-    fold, less than a hundredth of the gain expected from the first step. The initial metric is a
-    Hessian from at most 1,250 rows, which is recomputed if convergence is slow. For members with a
-    kernel and more than 500 parameters it is approximated, and the tolerances are a hundred times
-    smaller. For 30 or more classes, members are fitted only without each fold, from zero until a
-    step would gain less than a hundredth of the objective, and predict with the means of their
-    parameters over folds. More steps did not help on new rows.
+    Members are fitted to all rows and, from there, to the rows outside each fold, with
+    proportionally smaller penalties. A fit takes L-BFGS steps until the next step would gain less
+    than a millionth of the objective (1e-5 for N scores or more) or, without a fold, less than a
+    hundredth of the gain expected from the first step. The initial metric is a Hessian from at most
+    1,250 rows, which is recomputed if convergence is slow. For members with a kernel and more than
+    500 parameters it is approximated, and the tolerances are a hundred times smaller. For 30 or
+    more classes, members are fitted only without each fold, from zero until a step would gain less
+    than a hundredth of the objective, and predict with the means of their parameters over folds.
+    More steps did not help on new rows.
 
     The weights of the mixture maximize the likelihood of held-out labels with the prior
     Dirichlet(2), so the data determine how much structure n rows of k classes support.

@@ -145,9 +145,9 @@ def fit_stack(
     """Fit all members to all rows, and to the rows outside each of ``count`` folds."""
     host = on_host(scores)
     with single_threaded_blas() if host else nullcontext():
-        folds, some, counts = fold_rows(scores, y, weights, count)
+        folds, chosen, counts = fold_rows(scores, y, weights, count)
         rows = Rows(*folds.take(scores, y))
-        sample = Rows(np.asarray(scores[some]), y[some], counts)
+        sample = Rows(np.asarray(scores[chosen]), y[chosen], counts)
         start = fit_scale(*sample).inverse
         scale = fit_scale(*rows, start)
         scales = [scale] * folds.count
@@ -329,11 +329,11 @@ def mixture_on_host(
         stack = _without_whitening(members, stack)
     probs = np.empty(scores.shape)
 
-    def one(part: slice) -> None:
-        some = scores[part]
-        unlabeled = Rows(some, np.zeros(len(some), int), np.zeros(len(some)))
+    def mix_rows(part: slice) -> None:
+        chunk = scores[part]
+        unlabeled = Rows(chunk, np.zeros(len(chunk), int), np.zeros(len(chunk)))
         block = make_block(unlabeled, stack.scale, layout, stack.basis, np.float64)
-        total = np.zeros(some.shape[::-1])
+        total = np.zeros(chunk.shape[::-1])
         for member, theta, weight in zip(members, stack.thetas, share, strict=True):
             parameters = split(theta, member.sizes(layout.dimensions))
             z = logits(block, parameters, layout.part(member))
@@ -343,7 +343,7 @@ def mixture_on_host(
         probs[part] = (total / total.sum(axis=0)).T
 
     with single_threaded_blas(), threads(scores.size >= SMALL) as map_fn:
-        list(map_fn(one, row_blocks(len(scores), layout.k)))
+        list(map_fn(mix_rows, row_blocks(len(scores), layout.k)))
     return probs
 
 
@@ -402,13 +402,13 @@ def sample_stack(
     scale = sample_inverse(Rows(scores, y, weights), "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)
     chosen = choose(share.reshape(-1, len(members)), seed).reshape(chains, draws, 1)
-    number, one = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))
+    number, ones = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))
     return Draws(
         np.concatenate(
             [*(part.coefficients for part in posteriors), share, scale, chosen], axis=-1
         ),
         np.concatenate([*(part.ess for part in posteriors), number]),
-        np.concatenate([*(part.r_hat for part in posteriors), one]),
+        np.concatenate([*(part.r_hat for part in posteriors), ones]),
         sum(part.divergences for part in posteriors),
         max(part.status for part in posteriors),
     )

@@ -83,9 +83,9 @@ def fold_rows(
     hashes = key_hashes(keys)
     units = weights.sum() if (weights == np.floor(weights)).all() else n
     buckets = Buckets.deal(bucket_mass(hashes, y, weights, units, k), units, count)
-    some, counts = sample_hashes(with_labels(hashes, rank[y]), weights)
+    chosen, counts = sample_hashes(with_labels(hashes, rank[y]), weights)
     folds = buckets.assign(hashes, scores, y, weights)
-    return folds, some, counts * (weights.sum() / counts.sum())
+    return folds, chosen, counts * (weights.sum() / counts.sum())
 
 
 def bucket_mass(

@@ -91,11 +91,11 @@ class Folded:
         for fold in range(self.num_folds):
             index = np.flatnonzero(folds == fold)
             for part in block_rows(len(index), self.plan.layout.k) if len(index) else []:
-                some = rows.take(index[part])
+                part_rows = rows.take(index[part])
                 block = make_block(
-                    some, self.plan.scale, self.plan.layout, self.plan.basis, np.float64
+                    part_rows, self.plan.scale, self.plan.layout, self.plan.basis, np.float64
                 )
-                yield fold, some, units[index[part]], block
+                yield fold, part_rows, units[index[part]], block
 
     def held_out(self, thetas: Mapping[Job, np.ndarray], fold: int, block: Block) -> np.ndarray:
         """Compute log probabilities (n, members) of labels by fits without the fold."""
@@ -202,14 +202,14 @@ def _look(
 ) -> Sums:
     hashes = _hashes(order, scores)
     both = with_labels(hashes, np.argsort(order)[y])
-    some, counts = sample_hashes(both, weights)
+    chosen, counts = sample_hashes(both, weights)
     return {
         **_scale_sums(s, far, scores, y, weights),
         "mass": bucket_mass(hashes, y, weights, units, scores.shape[1]),
-        "hashes": both[some],
+        "hashes": both[chosen],
         "counts": counts,
-        "scores": scores[some],
-        "y": y[some],
+        "scores": scores[chosen],
+        "y": y[chosen],
     }
 
 
@@ -221,8 +221,8 @@ def _join(first: Sums, second: Sums) -> Sums:
         for name, part in second.items()
         if name not in sums
     }
-    some, counts = sample_hashes(both["hashes"], both["counts"])
-    return {name: values[some] for name, values in both.items()} | {**sums, "counts": counts}
+    chosen, counts = sample_hashes(both["hashes"], both["counts"])
+    return {name: values[chosen] for name, values in both.items()} | {**sums, "counts": counts}
 
 
 def _scale_sums(

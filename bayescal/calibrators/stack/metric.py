@@ -119,9 +119,9 @@ class Parts:
         features = [inputs[: layout.k], x - x.mean(axis=0), x, np.ones_like(x)]
         grams = np.zeros((layout.k, 4, 4))
         for a in kinds:
-            one = spread * features[a]
+            weighted = spread * features[a]
             for b in kinds[kinds.index(a) :]:
-                grams[:, a, b] = grams[:, b, a] = np.einsum("ij,ij->i", one, features[b])
+                grams[:, a, b] = grams[:, b, a] = np.einsum("ij,ij->i", weighted, features[b])
         shared = np.ones((5, len(weights)), x.dtype)
         if design.shared is not None:
             shared[:4] = design.shared.T
@@ -157,26 +157,26 @@ class Parts:
         k = layout.k
         sizes, start = member.sizes(layout.dimensions), layout.part(member).start or 0
         strength = split(penalties(member, layout.dimensions), sizes)
-        one, row = layout.first - start, np.arange(k)
+        constant, row = layout.first - start, np.arange(k)
         has = [member.probability is not None, member.logarithm is not None]
         diagonals = [
-            first + row for first, present in zip((0, one + 1), has, strict=True) if present
+            first + row for first, present in zip((0, constant + 1), has, strict=True) if present
         ]
         kept = np.flatnonzero((*has, True, True)).tolist()
         firm = [strength.matrix[0, columns[0]] for columns in diagonals]
-        firm += [strength.diagonal[0], strength.matrix[0, one]]
+        firm += [strength.diagonal[0], strength.matrix[0, constant]]
         blocks = np.linalg.inv(grams[:, kept][:, :, kept] + np.diag(firm))
         free = [*range(sizes[3]), 4, *(5 + kind for kind in kept[:-2])]
         stiff = [*strength.shared, k * firm[-2], *(k * strong for strong in firm[:-2])]
         common = np.linalg.inv(coarse[np.ix_(free, free)] + np.diag(stiff))
-        rest = np.delete(np.arange(sizes[1]), one)
+        rest = np.delete(np.arange(sizes[1]), constant)
         off_diagonal = self._product(sums, strength, rest, start, diagonals) if len(rest) else None
 
         def apply(gradient: np.ndarray) -> np.ndarray:
             result = np.zeros_like(gradient)
             given, out = split(gradient, sizes), split(result, sizes)
             by_class = [given.matrix[row, columns] for columns in diagonals]
-            by_class = np.stack([*by_class, given.diagonal, given.matrix[:, one]], axis=1)
+            by_class = np.stack([*by_class, given.diagonal, given.matrix[:, constant]], axis=1)
             if off_diagonal is not None:
                 out.matrix[:, rest] = off_diagonal(given.matrix[:, rest])
             total = by_class.sum(axis=0)
@@ -186,7 +186,7 @@ class Parts:
             by_class[:, :-1] -= by_class[:, :-1].mean(axis=0)
             out.shared[:] = shift[: sizes[3]]
             out.diagonal[:] = by_class[:, -2] + shift[sizes[3]]
-            out.matrix[:, one] = by_class[:, -1]
+            out.matrix[:, constant] = by_class[:, -1]
             for i, columns in enumerate(diagonals):
                 out.matrix[row, columns] = by_class[:, i] + shift[sizes[3] + 1 + i]
             return result

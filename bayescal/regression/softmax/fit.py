@@ -108,14 +108,14 @@ def fit_many(
 ) -> Minimum[jax.Array]:
     """Fit a batch to the same rows, with different weights, penalties and starts."""
 
-    def one(
+    def fit_member(
         weights: Float[jax.Array, " rows"],
         penalty: Float[jax.Array, " parameters"],
         start: Float[jax.Array, " parameters"],
     ) -> Minimum[jax.Array]:
         return fit_one(design._replace(weights=weights), penalty, start)
 
-    return jax.vmap(one)(weights, penalty, start)
+    return jax.vmap(fit_member)(weights, penalty, start)
 
 
 @jax.jit

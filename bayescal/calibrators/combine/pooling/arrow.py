@@ -134,12 +134,12 @@ class Arrow(NamedTuple):
         self, layout: Layout, first: int, second: int, codes: Sequence[np.ndarray]
     ) -> np.ndarray:
         """Look up the entries of two blocks, by position, for the levels of each cell."""
-        (one, at), (other, to) = layout.positions[first], layout.positions[second]
-        if one and other:
+        (eliminated, at), (other_eliminated, to) = layout.positions[first], layout.positions[second]
+        if eliminated and other_eliminated:
             return self.blocks[codes[0], at, to]
-        if one:
+        if eliminated:
             return self.border[codes[0], at, to + codes[1]]
-        if other:
+        if other_eliminated:
             return self.border[codes[1], to, at + codes[0]]
         return self.corner[at + codes[0], to + codes[1]]
 

@@ -35,10 +35,9 @@ def fit_effects(effects: Effects, start: Fit | None = None, in_log: bool = False
     """Fit effects and their standard deviations.
 
     The standard deviations are at the mode of their posterior density or, with ``in_log``, of the
-    density of their logarithms, which does not collapse to zero. The dependence of the curvature of
-    the loss on them is neglected. Each round takes one pass over the rows, and improves the
-    standard deviations for the quadratic approximation of the loss at the effects of the previous
-    round.
+    density of their logarithms, which does not collapse to zero. How the curvature of the loss
+    depends on them is neglected. Each round takes one pass over the rows, and improves them for the
+    quadratic approximation of the loss at the previous effects.
     """
     theta, tau = _start(effects, start)
     loss, sums = effects.evaluate(theta)
@@ -210,7 +209,7 @@ class _Quadratic:
         # Sums over pairs of levels as products of matrices of kept effects.
         kinds = range(blocks.shape[1])
         products = [covariance @ (reach[:, kind].T @ reach[:, kind]) for kind in kinds]
-        squares = np.array([[(one * other.T).sum() for other in products] for one in products])
+        squares = np.array([[(left * right.T).sum() for right in products] for left in products])
         squares += ((blocks - within) ** 2 - within**2).sum(axis=0)
         fisher = 0.5 * layout.sum_by_blocks(squares, border**2, corner**2)
         weighted = np.einsum("li,lij,lj->ij", score_inner, blocks, score_inner)
@@ -238,8 +237,7 @@ def average_over_deviation(effects: Effects, fit: Fit, index: int) -> Fit:
     """Average fits over one of the standard deviations, weighted by its posterior density.
 
     The result has the mean and the covariance of the mixture. With few levels, intervals at the
-    mode alone are too narrow; with many, the deviation is known accurately, and the fit is
-    unchanged.
+    mode alone are too narrow; with many, the fit is unchanged.
     """
     block = next(block for block in effects.layout.blocks if block.tau == index)
     variances = fit.covariance.diagonal(effects.layout)[block.effects]
@@ -251,10 +249,10 @@ def average_over_deviation(effects: Effects, fit: Fit, index: int) -> Fit:
         tau = fit.tau.copy()
         tau[index] = deviation
         fits.append(fit_at(effects, tau, fit.theta, in_log=True, warm=True))
-    evidence = np.array([one.log_evidence for one in fits])
+    evidence = np.array([member.log_evidence for member in fits])
     share = np.exp(evidence - evidence.max())
     share /= share.sum()
-    thetas = np.stack([one.theta for one in fits])
+    thetas = np.stack([member.theta for member in fits])
     theta = share @ thetas
     inner, kept = (
         (thetas - theta)[:, effects.layout.eliminated],
@@ -265,12 +263,12 @@ def average_over_deviation(effects: Effects, fit: Fit, index: int) -> Fit:
         np.einsum("s,sli,sm->lim", share, inner, kept, optimize=True),
         (kept.T * share) @ kept,
     )
-    parts = zip(*(one.covariance for one in fits), strict=True)
+    parts = zip(*(member.covariance for member in fits), strict=True)
     covariance = Arrow(
         *(
             np.tensordot(share, part, axes=1) + more
             for part, more in zip(map(np.stack, parts), between, strict=True)
         )
     )
-    tau = np.sqrt(share @ np.stack([one.tau**2 for one in fits]))
-    return Fit(theta, tau, covariance, fit.log_evidence, all(one.converged for one in fits))
+    tau = np.sqrt(share @ np.stack([member.tau**2 for member in fits]))
+    return Fit(theta, tau, covariance, fit.log_evidence, all(member.converged for member in fits))

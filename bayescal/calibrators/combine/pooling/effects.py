@@ -177,8 +177,7 @@ def make_effects(
             blocks.append(Block(grouping, slope, slice(begin, begin + size), tau))
             begin += size
     counts, mass = count_effects(blocks), np.bincount(cell, weights)
-    # Among groupings of equal size, choose the one with the most even groups, independently of
-    # their order.
+    # Among groupings of equal size, prefer the most even groups, not the first.
     squares = [float((np.bincount(code, mass) ** 2).sum()) for code in codes]
     largest = max(counts, key=lambda grouping: (counts[grouping], -squares[grouping - 1]))
     by_level = np.argsort(codes[largest - 1], kind="stable")
@@ -264,10 +263,9 @@ def fit_at(
 class _Integrals(NamedTuple):
     """Results of quadrature for levels with few rows.
 
-    ``mean`` (few, kinds) is the mean of the effects minus their mode; ``excess`` (few, kinds,
-    kinds) is their covariance minus Laplace's; ``log_ratio`` is the log of all integrals minus
-    Laplace's; ``gradient`` (kept,) is the mean gradient of the loss with respect to the kept
-    effects.
+    ``mean`` (few, kinds) is the mean of the effects minus their mode, ``excess`` (few, kinds,
+    kinds) their covariance minus Laplace's, ``log_ratio`` the log of all integrals minus Laplace's,
+    and ``gradient`` (kept,) the mean gradient of the loss by the kept effects.
     """
 
     mean: np.ndarray

@@ -89,9 +89,9 @@ def posterior(
     class_prior : float, array of shape (k,) or NumPyro distribution, optional
         Probability of class 1, or of every class, in the population to predict for. By default it
         is estimated from the labels under a uniform prior, Beta(1, 1) or Dirichlet(1, ..., 1). A
-        ``Beta`` or ``Dirichlet`` of ``numpyro.distributions`` replaces that prior. A number is used
-        as it is: pass 0.5 if the training labels were balanced by design and the population to
-        predict for is balanced too.
+        ``Beta`` or ``Dirichlet`` of ``numpyro.distributions`` replaces that prior. A number is a
+        known probability: pass 0.5 if the training labels were balanced by design and the
+        population to predict for is also balanced.
     key : int, JAX key or NumPy generator
         Seed of the draws. A data set gets the same draws alone and in a batch.
 
@@ -133,10 +133,10 @@ def posterior(
     concentrations :math:`1 + n_y`, independent of :math:`\theta`. ``predictive`` needs only its
     mean :math:`(1 + n_y) / (k + n)`; ``coeffs`` needs the mean of :math:`\log \pi_y`; ``map`` uses
     its mode as a density of the log odds between classes, which is the mean. ``preds`` and
-    ``interval`` average over it: every draw of :math:`\theta` is paired with a draw of
-    :math:`\pi`. Quadrature uses Gauss nodes for two classes (accurate to 1e-12 if both have five
-    labels, to 1e-8 for a single label in all) and 512 quasi-random points for more classes, whose
-    error ``mcse`` includes. The evidence is that of the scores given the labels.
+    ``interval`` average over it: every draw of :math:`\theta` is paired with a draw of :math:`\pi`.
+    Quadrature uses Gauss nodes for two classes (accurate to 1e-12 if both have five labels, to 1e-8
+    for a single label in all) and 512 quasi-random points for more classes, whose error ``mcse``
+    includes. The evidence is the density of the scores given the labels.
 
     The data sets of a batch are split over the devices of a process if their padded number divides
     evenly. In a computation of several processes (after ``jax.distributed.initialize``), all
@@ -179,7 +179,7 @@ def posterior(
         got = "one data set" if given.single else f"{len(given.x)} data sets"
         raise ValueError(
             f"a list of {len(priors)} priors must come with as many data sets: {got}; a dict of "
-            "priors by name takes each of them with each data set"
+            "priors by name combines each prior with each data set"
         )
     layout = BatchLayout(names, given)
     batch, repeats = layout.flat(), 1 if names is None else len(given.x)

@@ -256,7 +256,7 @@ def test_only_single_columns_may_be_raw_scores() -> None:
 
 def test_names_of_pickles_warn(tmp_path: Path) -> None:
     fitted = bc.Beta().fit(P, Y)
-    with pytest.warns(UserWarning, match="in the format of safetensors, which pickle"):
+    with pytest.warns(UserWarning, match="in the safetensors format, which pickle"):
         bc.save(fitted, tmp_path / "beta.pkl")
     np.testing.assert_array_equal(
         bc.load(tmp_path / "beta.pkl").predict_proba(P), fitted.predict_proba(P)

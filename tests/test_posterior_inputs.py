@@ -572,7 +572,7 @@ def test_list_of_priors_that_does_not_fit() -> None:
         with pytest.raises(ValueError, match=says(message)):
             condition([PRIOR, wrong], one * 2, num_samples=DRAWS)
     must = "a list of 2 priors must come with as many data sets: "
-    remedy = "; a dict of priors by name takes each of them with each data set"
+    remedy = "; a dict of priors by name combines each prior with each data set"
     with pytest.raises(ValueError, match=says(must + "3 data sets" + remedy)):
         condition([PRIOR, PRIOR], one * 3, num_samples=DRAWS)
     with pytest.raises(ValueError, match=says(must + "one data set" + remedy)):

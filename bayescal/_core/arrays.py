@@ -1,4 +1,4 @@
-"""Types of what users hand in, and operations on arrays of any library."""
+"""Types of user input, and operations on arrays of any library."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Params: TypeAlias = dict[str, jax.Array]
 ArrayLike: TypeAlias = npt.ArrayLike
 #: User input of any kind, before it is read: also blocks, and what Arrow, Dask, Zarr and HDF5 hold.
 UserData: TypeAlias = Any
-#: A classifier or calibrator of any library. It is asked for its methods and attributes by name.
+#: A classifier or calibrator of any library, whose methods and attributes are looked up by name.
 AnyModel: TypeAlias = Any
 
 #: An array of any library of which more is used than the standard has, such as ``reshape``.
 AnyArray: TypeAlias = Any
-#: What an array may be combined with or indexed by: arrays of its library, and numbers.
+#: Operands and indices of an array: arrays of its library, and numbers.
 Operand: TypeAlias = Any
 
 _NUMPY = (np.ndarray, np.generic)
@@ -78,7 +78,7 @@ class XArray(Protocol):
 
 #: The type of an array of any library where the result has the type of the argument.
 X = TypeVar("X", bound=XArray)
-#: What a fit produces: arrays by name, from which predictions are computed.
+#: The result of a fit: arrays by name, from which predictions are computed.
 State: TypeAlias = Mapping[str, XArray]
 
 

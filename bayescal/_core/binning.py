@@ -205,11 +205,11 @@ def equal_mass_sums(
 def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
     """Return the first and the last row that equals each of the ascending rows (n,)."""
     n = len(value)
-    one = xp.ones(1, bool)
+    true = xp.ones(1, bool)
     new = value[1:] != value[:-1]
     position = xp.arange(n)
-    first = _running_max(xp.where(xp.concatenate([one, new]), position, 0), xp)
-    from_end = _running_max(xp.where(xp.concatenate([one, new[::-1]]), position, 0), xp)
+    first = _running_max(xp.where(xp.concatenate([true, new]), position, 0), xp)
+    from_end = _running_max(xp.where(xp.concatenate([true, new[::-1]]), position, 0), xp)
     return first, n - 1 - from_end[::-1]
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 _limiting = threading.Lock()
-#: Sums over so many rows of so few columns gain nothing from threads, which wait for one another.
+#: Sums over at least this many rows of at most this many columns gain nothing from threads.
 _MANY_ROWS, _FEW_COLUMNS = 1 << 13, 8
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 #: Suffix of names of unfinished files; they begin with a dot.
 SUFFIX = ".partial"
-#: Errors of :func:`read_arrays` for files that are damaged, or other files.
+#: Errors of :func:`read_arrays` for files that are damaged or have another format.
 DAMAGED = (ValueError, LookupError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 #: Bytes of a name that the name of its unfinished file keeps: file systems allow 255 in all.
 _STEM_BYTES = 100
@@ -31,7 +31,7 @@ def partial_path(path: Path) -> Path:
 
 
 def delete_partials(path: Path) -> None:
-    """Delete unfinished files of ``path`` from killed processes; nobody else may be writing it.
+    """Delete unfinished files of ``path`` from killed processes; no process may be writing it.
 
     Files that cannot be deleted are ignored.
     """

@@ -39,7 +39,7 @@ def are_shared() -> bool:
 def rows_of(count: int) -> np.ndarray | None:
     """Return the indices of this process's rows among ``count``, or None if it computes all.
 
-    All processes have equally many, so that they run the same programs: the last row is repeated.
+    All processes have equally many rows, so that they run equal programs; the last row is repeated.
     """
     if count == 1 or not are_shared():
         return None
@@ -52,9 +52,9 @@ def gather_rows(
 ) -> Out:
     """Compute all rows by calling ``function`` for the local rows in each process.
 
-    Leaves have a leading axis, of which everything after ``rows`` is padding; that of the result
-    has ``length`` entries, with the last row repeated. Of scalars the largest is returned. Errors
-    are those of :func:`gather`. If ``rows`` is None, the function's result is returned unchanged.
+    Leaves have a leading axis, of which everything after ``rows`` is padding; in the result it has
+    ``length`` entries, with the last row repeated. For scalars, the largest is returned. Errors are
+    raised as by :func:`gather`. If ``rows`` is None, the function's result is returned unchanged.
     """
     if rows is None:
         return function()
@@ -77,9 +77,9 @@ def gather_rows(
 def gather(function: Callable[[], Out], arguments: object) -> list[Out]:
     """Call ``function`` in each process and return all results; all processes must call this.
 
-    They must call it in the same order. An error in one process is raised there, and as a
-    RuntimeError in the others, so that none waits in vain. A ValueError reports that ``arguments``,
-    a pytree of arrays, numbers and text, differ.
+    They must call it in the same order. An error in one process is raised in that process, and as a
+    RuntimeError in all others, so that no process waits in vain. If ``arguments``, a pytree of
+    arrays, numbers and text, differ, a ValueError is raised.
     """
     error, local, digest = None, None, None
     try:

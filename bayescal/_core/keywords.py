@@ -9,7 +9,7 @@ from typing import Self, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-#: What a keyword of another library may be called here.
+#: Names of this package for keywords of other libraries.
 _SYNONYMS = {
     "n_bins": ("bins",),
     "strategy": ("binning",),
@@ -24,7 +24,7 @@ _BINNINGS = {"uniform": "equal_width", "quantile": "equal_mass"}
 
 
 def translated(options: Mapping[str, object], known: Collection[str]) -> dict[str, object]:
-    """Rename the keywords of other libraries that ``known`` keywords stand for.
+    """Rename keywords of other libraries to the ``known`` keywords of this package.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def translated(options: Mapping[str, object], known: Collection[str]) -> dict[st
 
 
 def other_words(function: Function) -> Function:
-    """Let a function accept keywords of other libraries; its signature stays what it is."""
+    """Let a function accept keywords of other libraries; its signature is unchanged."""
 
     @wraps(function)
     def renamed(*args: object, **options: object) -> object:
@@ -57,7 +57,7 @@ def other_words(function: Function) -> Function:
 
 
 def accept_other_words(cls: type, options: Mapping[str, object]) -> None:
-    """Let the constructor of a class accept keywords of other libraries, if ``options`` has some.
+    """Let a constructor accept keywords of other libraries for its ``options``.
 
     Called from ``__new__``: it costs nothing until such a keyword is passed.
     """

@@ -1,11 +1,11 @@
-"""JAX, imported when something of it is first used.
+"""JAX, imported when one of its names is first used.
 
 Importing JAX takes half a second and much memory, which a fit of NumPy arrays that compiles nothing
 does not need. Therefore all modules take ``jax`` and ``jnp`` from here. Three things work without
 an import: ``jax.Array``, of which no object is an instance before the import; the decorators
 ``jax.jit`` and ``jax.custom_jvp``, which wait for the first call; and :func:`registered`.
 
-``jnp`` stands for the module, but is not it. Functions of users get ``jax.numpy``, which is.
+``jnp`` is a proxy of the module; functions of users get the module itself, ``jax.numpy``.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def newton_cg(
     The last step promised to gain less than ``tolerance`` times the value and a thousandth of
     ``scale``, a size of the objective; the step before it was solved so precisely that the result
     is much closer. ``unbounded(x, point)`` is called at the end in any case: it tells whether the
-    next step, though it gains nothing, would still change what matters, so that there is no finite
+    next step, though it gains nothing, still changes predictions, so that there is no finite
     minimum. If ``max_slow`` steps in a row gain less than a hundredth without converging, they are
-    the last: Newton's steps to a minimum soon gain nothing, those to infinity gain for ever.
+    the last: Newton's steps to a minimum soon gain nothing, but steps to infinity gain for ever.
     """
     first = evaluate(start)
     used, then = xp.zeros((), int), first.value
@@ -87,7 +87,7 @@ def newton_cg(
     def search(
         x: ArrayT, step: ArrayT, here: Point[ArrayT, At], slope: ArrayT
     ) -> tuple[ArrayT, Point[ArrayT, At]]:
-        """Halve the step until it lowers the value; return its size and end, or 0 and here."""
+        """Halve the step until it lowers the value; return its size and end, or 0 and the start."""
 
         def lower(size: ArrayT, trial: Point[ArrayT, At]) -> Array:
             slack = 8 * eps * (abs(here.value) + scale)
@@ -112,7 +112,7 @@ def newton_cg(
 
     def once(carry: State) -> State:
         x, here, prepared, then, used, slow, _, _ = carry
-        # The curvature has changed, too, if the loss has fallen far.
+        # If the loss has fallen far, the curvature has changed as well.
         stale = (used > curvature.patience) | (here.value < 0.5 * then)
         if xp is np:
             prepared = curvature.prepare(here.state) if stale else prepared

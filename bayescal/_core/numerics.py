@@ -93,7 +93,7 @@ def log_odds(logits: X) -> X:
 
 
 def unit_of(largest: float, mild: float) -> float:
-    """Return a power of two near ``largest`` by which to divide numbers, or 1 if it is mild."""
+    """Return a power of two near ``largest`` by which to divide numbers, or 1 if it is moderate."""
     if 1 / mild < largest < mild or largest == 0:
         return 1.0
     return float(2.0 ** min(np.round(np.log2(largest)), 1023.0))

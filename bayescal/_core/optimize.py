@@ -142,16 +142,16 @@ def newton(
 
     The last step promised to gain less than ``tolerance`` times the value and a thousandth of
     ``scale``, a size of the objective. Convergence is quadratic, so the result is much closer. If
-    ``movement(x, step)``, the relative change by a step in what matters, is then above 0.01, there
-    is no finite minimum. ``direction`` solves the quadratic model: ``newton_step``, or
+    ``movement(x, step)``, the relative change of the predictions by a step, is then above 0.01,
+    there is no finite minimum. ``direction`` solves the quadratic model: ``newton_step``, or
     ``lasso_step(strength)`` if ``evaluate`` adds the absolute penalty to the value but not to the
     derivatives.
 
     The Hessian's diagonal is raised by a multiple of ``bound`` (p,), the largest possible second
     derivative along each axis, until a step lowers the value, and the multiple is lowered after
-    each success (Levenberg and Marquardt). The Hessian's diagonal would not do, because steps from
-    where the function is nearly flat would be wild. There is one evaluation per iteration;
-    ``foresee`` saves the last one on the host, if its step is short: its gain is known beforehand.
+    each success (Levenberg and Marquardt). The Hessian's diagonal is unsuitable, because steps from
+    nearly flat regions would be wild. There is one evaluation per iteration; ``foresee`` saves the
+    last one on the host, if its step is short: its gain is known beforehand.
     """
     if direction is None:
         direction = partial(newton_step, xp=xp)

@@ -1,4 +1,4 @@
-"""Plots of objects whose modules lie below the plots."""
+"""Plots of objects whose modules are in lower layers than ``bayescal.plots``."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-#: Called with what was done, the number of steps done, and their total.
+#: Called with the name of the step, the number of finished steps, and their total.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 

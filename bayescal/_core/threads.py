@@ -54,11 +54,11 @@ def threads(worthwhile: bool = True) -> Iterator[Map]:
     def in_threads(
         function: Callable[..., Result], /, *items: Iterable[object]
     ) -> Iterator[Result]:
-        def one(*arguments: object) -> Result:
+        def call(*arguments: object) -> Result:
             with np.errstate(**handling):
                 return function(*arguments)
 
-        return pool.map(one, *items)
+        return pool.map(call, *items)
 
     with ThreadPoolExecutor(cores) as pool:
         yield in_threads

@@ -26,9 +26,9 @@ _outermost: warnings.catch_warnings[None] | None = None
 def ignored(category: type[Warning] = Warning) -> Iterator[None]:
     """Ignore a category of warnings, even if several threads overlap.
 
-    All threads share one list of filters, so two overlapping ``warnings.catch_warnings`` may
-    restore each other's. Here the first thread to enter saves the filters and the last to leave
-    restores them; until then a warning is ignored in every thread. If threads have separate
+    All threads share one list of filters, so overlapping ``warnings.catch_warnings`` may restore
+    the filters of one another. Here the first thread to enter saves the filters and the last to
+    leave restores them; until then a warning is ignored in every thread. If threads have separate
     filters, only those of the current thread are changed.
     """
     if getattr(sys.flags, "context_aware_warnings", False):

@@ -355,8 +355,8 @@ def _warn_if_exclusive(rows: np.ndarray, labels: np.ndarray, inputs: str) -> Non
     exclusive = bool((labels.sum(axis=1) == 1).all())
     if exclusive and (inputs != "probs" or np.abs(rows.sum(axis=1) - 1).max() < SUM_TOLERANCE):
         warnings.warn(
-            "each row of y holds one 1, as for classes that exclude each other, and is read as "
-            "several labels that are calibrated separately; for classes pass y.argmax(axis=1)",
+            "each row of y has exactly one 1, like one-hot classes, but y is read as multi-label: "
+            "labels are calibrated separately; for multi-class problems pass y.argmax(axis=1)",
             UserWarning,
             stacklevel=frames_to_caller(),
         )
@@ -366,6 +366,6 @@ def _count_columns(block: Block) -> int:
     """Return the number of columns of scores; raise if labels are in columns."""
     if np.ndim(block.y) == 2 and np.shape(block.y)[1] > 1:
         raise ValueError(
-            "y must be one column in blocks, got several labels; fit a calibrator to each"
+            "y must be one column in blocks, got several labels; fit one calibrator per label"
         )
     return np.shape(block.scores)[1] if np.ndim(block.scores) == 2 else 1

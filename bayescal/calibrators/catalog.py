@@ -67,13 +67,13 @@ _NAMES = {
 }
 #: The module of each public name.
 MODULES = {name: module for module, names in _NAMES.items() for name in names}
-#: Classes that are not made by their name alone.
+#: Classes that need more than their name to be constructed.
 _NO_METHODS = {
     *("Average", "CalibratedClassifier", "Calibrator", "Composition", "LogisticRegression"),
     *("GroupEffect", "MultiLabel", "Multicalibration", "PartialPooling", "PredictFunction"),
     *("Report", "TopProbs"),
 }
-#: Calibrators that are made by their name alone.
+#: Calibrators that can be constructed by name alone.
 METHODS = sorted(name for name in MODULES if name[0].isupper() and name not in _NO_METHODS)
 
 

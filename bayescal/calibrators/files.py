@@ -97,7 +97,7 @@ def save(calibrator: AnyModel, path: str | os.PathLike[str]) -> None:
         partial.write_bytes(safetensors.numpy.save(writer.arrays, metadata))
     if os.fspath(path).endswith((".pkl", ".pickle", ".joblib")):
         warnings.warn(
-            f"{os.fspath(path)} is in the format of safetensors, which pickle and joblib cannot "
+            f"{os.fspath(path)} is in the safetensors format, which pickle and joblib cannot "
             "read: name it NAME.safetensors",
             UserWarning,
             stacklevel=frames_to_caller(),

@@ -14,7 +14,7 @@ from bayescal.calibrators.combine.one_vs_rest import OneVsRest
 
 __all__ = ["calibrator_names", "make_calibrator", "make_for"]
 
-#: Platt scaling with Platt's targets, by scikit-learn's name and by that of its author.
+#: Platt scaling with Platt's targets, by scikit-learn's name and by the name of its author.
 _PLATT = ("Logistic", {"smoothing": "platt"})
 _ALIASES = {"sigmoid": _PLATT, "platt": _PLATT}
 _PEERS = "isotonic", "sigmoid", "platt", "temperature"

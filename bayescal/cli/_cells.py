@@ -102,7 +102,7 @@ def label_column(table: Table, name: str, option: str) -> np.ndarray:
 
 
 def check_values(table: Table, name: str, values: np.ndarray, good: np.ndarray, what: str) -> None:
-    """Raise if not all numbers (n,) of a column are good; ``what`` says what it must contain."""
+    """Raise if numbers (n,) of a column are invalid; ``what`` describes what it must contain."""
     if not good.all():
         i = int(np.argmin(good))
         raise CommandError(

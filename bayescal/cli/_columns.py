@@ -74,7 +74,7 @@ def split_labels(table: Table, text: str) -> list[str]:
     if len(listed) < 2:
         return [text]
     if len(set(listed)) < len(listed):
-        raise CommandError(f"--label must be different columns, got {text!r}")
+        raise CommandError(f"--label must name different columns, got {text!r}")
     for name in listed:
         find_column(table, name, "--label")
     return listed
@@ -118,7 +118,7 @@ def choose_label_model(
 
 
 def _like_labels(columns: Sequence[str], labels: Sequence[str]) -> list[str] | None:
-    """Return columns in the order of labels, if names differ only in what labels differ in."""
+    """Return columns in the order of labels, if their names differ only by the labels."""
     if len(columns) != len(labels):
         return None
     begin = _shared_letters(labels)
@@ -176,7 +176,7 @@ def find_classes(
         raise CommandError(
             f"{path}: column {shorten(name)!r} must hold two classes or more, got only "
             f"{shorten(order[0])!r}; "
-            "where the data lack one, name all with --classes"
+            "if the data lack a class, name all classes with --classes"
         )
     code = {label: j for j, label in enumerate(order)}
     return order, {text: code[value] for text, value in values.items()}
@@ -236,13 +236,13 @@ def find_columns(
 
 
 def _doubt(classes: Sequence[str]) -> str:
-    """Ask, where there are many classes, whether the column of labels is the right one."""
+    """If there are many classes, ask whether the column of labels is the right one."""
     many = len(classes) > _MANY_CLASSES
     return "; or is --label not the column of labels?" if many else ""
 
 
 def by_name(columns: Sequence[str], classes: Sequence[str]) -> list[str] | None:
-    """Return the columns in the order of the classes, if the names differ only in these."""
+    """Return the columns in the order of the classes, if the names differ only by the classes."""
     index = by_affixes(columns, classes)
     return None if index is None else [columns[j] for j in index]
 

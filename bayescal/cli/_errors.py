@@ -86,7 +86,7 @@ def write_rows(lines: Iterable[str]) -> None:
 
 
 def end_output() -> None:
-    """Flush standard output, and discard what it does not accept, without a traceback."""
+    """Flush standard output, and discard the rest without a traceback if that fails."""
     stream = sys.stdout
     if stream is None:
         return

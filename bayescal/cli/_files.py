@@ -33,12 +33,12 @@ _PIECE = 1 << 20
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 #: Largest number of bytes of input that is not a regular file and can be read only once.
 PIPED = 1 << 28
-#: The remedy where pyarrow is missing.
+#: The remedy if pyarrow is missing.
 INSTALL_FILES = 'run pip install "bayescal[files]"'
 #: Largest number of characters of a line, and of cells of a block.
 LINE, CELLS = 1 << 26, 1 << 22
 
-#: Called with the amount of a file that was read, and with the total.
+#: Called with the number of bytes that were read, and the total.
 Show = Callable[[int, int], object]
 
 

@@ -50,7 +50,7 @@ class LabeledFile:
         by: str | None = None,
     ) -> None:
         self._source, self._label, self._weights, self._show = source, label, weights, show
-        #: Columns of text beside the labels, by option.
+        #: Text columns other than the labels, by option.
         self._texts = {groups_option: groups, "--by": by}
         self._groups, self._by = groups, by
         self.classes: list[str] = []
@@ -67,7 +67,7 @@ class LabeledFile:
     ) -> list[Columns]:
         """Return models and their columns; determine the classes from the labels of all rows.
 
-        Models of ``columns`` follow the ``first`` ones. Columns are guessed if there is neither.
+        Models of ``columns`` follow those of ``first``. Columns are guessed if there are neither.
         """
         source, label = self._source, self._label
         for option, column in self._texts.items():

@@ -38,7 +38,7 @@ _SETTINGS = {
 
 
 class _Command(TypedDict):
-    """How the last run read the file, beside its settings."""
+    """State of the last run about reading the file, besides its settings."""
 
     columns: list[str]
     classes: list[str]
@@ -47,7 +47,7 @@ class _Command(TypedDict):
 
 
 class _Kept(TypedDict):
-    """What a state file has beside what the monitor keeps."""
+    """Entries of a state file besides those of the monitor."""
 
     alpha: float
     command: _Command
@@ -283,7 +283,7 @@ def _check_settings(
         if kept[name] != value:
             raise CommandError(
                 f"{option} must be the same in all runs: it was {kept[name]} in {path}, "
-                f"got {value}; begin with another --state for other settings"
+                f"got {value}; use another --state for other settings"
             )
 
 
@@ -295,7 +295,7 @@ def _choose(data: Judged, model: str | None, classes: str | None, kept: _Command
     if model is not None and parse_models([model], data.classes, "--model")[0][1] != chosen.columns:
         raise CommandError(
             f"--model must be the same in all runs: it was {_listed(chosen.columns)}, got {model}; "
-            "begin with another --state for other columns"
+            "use another --state for other columns"
         )
     return chosen
 
@@ -316,7 +316,7 @@ def _choose_several(
     if model is not None and set(split_names(model, "--model")) != set(chosen.columns):
         raise CommandError(
             f"--model must be the same in all runs: it was {_listed(chosen.columns)}, got {model}; "
-            "begin with another --state for other columns"
+            "use another --state for other columns"
         )
     return chosen
 

@@ -1,4 +1,4 @@
-"""After deployment: class shares that have changed, and performance without labels."""
+"""After deployment: label shift, and expected performance without labels."""
 
 from bayescal.deployment.assumption import ShiftCheck
 from bayescal.deployment.performance import (

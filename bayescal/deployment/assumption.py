@@ -1,8 +1,8 @@
-"""A check of the assumption behind a shift of class shares.
+"""Check the assumption behind a label-shift correction.
 
-If only the shares of the classes have changed, the scores of new rows are a mixture of the scores
-of the classes in the calibration rows. Counts in cells of scores are compared with the best such
-mixture, and the difference with what it is in simulated data.
+If only the class proportions have changed, the scores of new rows are a mixture of the class-wise
+scores in the calibration rows. The counts of new rows in cells of scores are compared with the best
+such mixture, and the difference is compared with the differences in simulated data.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import numpy as np
 
 __all__ = ["MAX_CLASSES", "ShiftCheck", "check_mixture", "score_cells"]
 
-#: Cells of two classes.
+#: Number of cells for two classes.
 _CELLS = 10
-#: The check of more classes than these would take minutes.
+#: Largest number of classes; the check of more classes would take minutes.
 MAX_CLASSES = 100
-#: Rows that are added to those of a class, spread over the cells as those of all classes are.
+#: Pseudo-rows added to each class, distributed over the cells like the rows of all classes.
 _EXTRA = 1.0
 _SIMULATIONS, _STEPS = 199, 50
 
 
 @dataclass(frozen=True)
 class ShiftCheck:
-    """Whether new scores are a mixture of the scores of the classes, as a shift of shares makes.
+    """Test of whether new scores are a mixture of the class-wise scores, as under label shift.
 
     Attributes
     ----------
     p_value : float
-        The probability of a difference at least this great if only the shares have changed, from
-        199 simulations. The test is conservative.
+        The probability of a difference at least this large if only the class proportions have
+        changed, from 199 simulations. The test is conservative.
     statistic : float
         The sum over cells of squared differences, each divided by its variance.
     cells : int
@@ -64,8 +64,8 @@ def score_cells(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the cells (n,) and (m,) of calibration rows and of new rows, and their number.
 
-    Two classes have ten cells with equally many calibration rows. A row of more classes belongs to
-    its most probable class, and to its more or its less certain half.
+    Two classes have ten cells with equally many calibration rows. For more classes, each most
+    probable class has two cells: its more and its less confident half of the rows.
     """
     k = probs.shape[1]
     if k == 2:
@@ -84,7 +84,7 @@ def score_cells(
 
 
 def check_mixture(known: np.ndarray, new: np.ndarray, share: np.ndarray, seed: int) -> ShiftCheck:
-    """Compare counts (cells,) of new rows with mixtures of those of the classes (k, cells).
+    """Compare counts (cells,) of new rows with mixtures of the class counts (k, cells).
 
     The search for the best mixture, in the data and in simulations, starts at shares (k,).
     """
@@ -107,7 +107,7 @@ def check_mixture(known: np.ndarray, new: np.ndarray, share: np.ndarray, seed: i
 
 
 def _profiles(known: np.ndarray) -> np.ndarray:
-    """Return the distributions (r, k, cells) of the classes over cells, none of which is empty."""
+    """Return the distributions (r, k, cells) of the classes over cells, smoothed to be positive."""
     common = known.sum(axis=1, keepdims=True) + 1 / known.shape[-1]
     extra = _EXTRA * common / common.sum(axis=-1, keepdims=True)
     return (known + extra) / (known.sum(axis=-1, keepdims=True) + _EXTRA)

@@ -1,4 +1,4 @@
-"""What a calibrated model is expected to lose on rows whose labels are unknown."""
+"""Expected performance of a calibrated model on rows without labels."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from bayescal.deployment.recalibration import shifted
 
 __all__ = ["Expectation", "ExpectedPerformance", "expected_performance"]
 
-#: Rows up to which labels are simulated, and simulations per draw. The mean over more is normal.
+#: Largest number of rows with simulated labels, and simulations per draw.
 _MAX_SIMULATED, _SIMULATIONS = 1000, 50
-#: Numbers held at once.
+#: Numbers held in memory at once.
 _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """A metric of rows without labels, with two intervals.
+    """The expected value of a metric on rows without labels, with two intervals.
 
     Attributes
     ----------
     value : float
         The posterior mean of the expected metric.
     expected : tuple of two floats
-        Credible interval of the mean over many rows like these. Only the probabilities are
-        uncertain.
+        Credible interval of the mean over many similar rows. It accounts only for the uncertainty
+        of the probabilities.
     realized : tuple of two floats
-        Interval of the metric of these rows, once they have labels: chance in the labels is
-        included.
+        Prediction interval of the metric on these rows once they are labeled. It also accounts for
+        the randomness of the labels.
     """
 
     value: float
@@ -55,7 +55,7 @@ class ExpectedPerformance:
     ----------
     log_loss, brier_score, accuracy : Expectation
     cost : Expectation or None
-        The mean cost of the decisions with the least expected cost, if ``costs`` were given.
+        The mean cost of the decisions with the lowest expected cost, if ``costs`` were passed.
     level : float
         Probability of the intervals.
     rows : int
@@ -82,7 +82,7 @@ class ExpectedPerformance:
 
 
 class _Draws(NamedTuple):
-    """Metrics by draw: means (draws, metrics), variances of labels' chance, simulated values."""
+    """Metrics by draw: means (draws, metrics), variances due to labels, and simulated values."""
 
     mean: np.ndarray
     variance: np.ndarray
@@ -105,9 +105,9 @@ def expected_performance(
 
     .. math:: \sum_y p(y \mid x)\, \ell(q(x), y)
 
-    with the predictions q and the probabilities p, which are uncertain: they are 40 draws from the
-    posterior of the calibrator, as in :class:`PriorShift`. Use a :class:`PriorShift` where class
-    shares have changed.
+    with the predictions q and the probabilities p, whose uncertainty is represented by 40 draws
+    from the posterior of the calibrator, as in :class:`PriorShift`. If class proportions have
+    changed, pass a :class:`PriorShift`.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def expected_performance(
     sample_weight : array-like of shape (m,), optional
         Non-negative; only ratios matter.
     calibration : (scores, y) or (scores, y, sample_weight), optional
-        Calibration rows, if the calibrator keeps none: see :meth:`PriorShift.fit`.
+        Calibration rows, needed if the calibrator keeps none; see :meth:`PriorShift.fit`.
 
     Returns
     -------
@@ -129,15 +129,15 @@ def expected_performance(
     Raises
     ------
     ValueError
-        If scores, weights or costs are invalid, no calibration rows are at hand, or a
+        If scores, weights or costs are invalid, no calibration rows are available, or a
         :class:`PriorShift` has several populations.
 
     Notes
     -----
-    The Brier score is that of :func:`metrics.brier_score`: of the second class for two classes, and
-    summed over three and more. Intervals of the expected value are normal in the draws. Realized
-    values of up to 1,000 rows are simulated with labels; those of more rows have a mixture of
-    normal distributions.
+    The Brier score is defined as in :func:`metrics.brier_score`: for the second of two classes, or
+    summed over three or more classes. Intervals of the expected value use a normal approximation
+    over the draws. Realized values of up to 1,000 rows are computed from simulated labels; for more
+    rows, their distribution is a mixture of normal distributions.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def expected_performance(
 def _read(
     calibrator: object, calibration: Sequence[object] | None
 ) -> tuple[PriorShift, dict[str, np.ndarray]]:
-    """Return a shift, and the draws of probabilities: those of a calibrator are not shifted."""
+    """Return a shift and draws of probabilities; the draws of a calibrator are not shifted."""
     if isinstance(calibrator, PriorShift):
         if getattr(calibrator, "populations_", None) is not None:
             raise ValueError(
@@ -200,7 +200,7 @@ def _read(
 
 
 def _losses(predicted: np.ndarray, table: np.ndarray | None) -> np.ndarray:
-    """Compute what each label of each row would cost (metrics, m, k)."""
+    """Compute the loss (metrics, m, k) of each possible label of each row."""
     best = predicted.argmax(axis=1)
     onehot = np.arange(predicted.shape[1]) == best[:, None]
     squares = 1 - 2 * predicted + (predicted**2).sum(axis=1, keepdims=True)
@@ -222,7 +222,7 @@ def _run(
     table: np.ndarray | None,
     rng: np.random.Generator,
 ) -> _Draws:
-    """Add up the metrics of all rows by draw."""
+    """Sum the metrics of all rows for each draw."""
     m, k = calibrated.shape
     draws = int(np.prod(state["log_ratio"].shape[:-1]))
     simulations = max(1, _SIMULATIONS * len(state["theta"]) // draws)

@@ -1,4 +1,4 @@
-"""Calibrated probabilities where the class shares are no longer those of the calibration rows."""
+"""Correct calibrated probabilities for class proportions that differ from the calibration rows."""
 
 from __future__ import annotations
 
@@ -52,82 +52,81 @@ if TYPE_CHECKING:
 
 __all__ = ["PriorShift"]
 
-#: The check of more classes than these is computed on first access.
+#: Number of classes above which the check is computed on first access.
 _QUICK_CLASSES = 20
 #: Probabilities below this are rounding errors.
 _TINY = 1e-12
-#: Number of rows that may be wrong where the calibrator is certain of the class.
+#: Assumed number of errors among calibration rows whose predicted probability is zero.
 _ERRORS = 0.1
 
 
 @dataclass(eq=False, repr=False)
 class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
-    r"""Calibrated probabilities corrected for label shift, in which class shares have changed.
+    r"""Correct calibrated probabilities for label shift: changed class proportions.
 
-    Use it when a calibrated model meets new data in which the classes are more or less frequent
-    than in the calibration data, but look the same: a disease is rarer in this hospital, fraud more
-    frequent this month. It corrects the probabilities for the new shares, which are known or
-    learned from scores without labels.
+    Use it when classes are more or less frequent in new data than in the calibration data, but the
+    features within each class are unchanged: for example, a disease is rarer in this hospital, or
+    fraud is more frequent this month. The new class proportions (shares) are known, or are
+    estimated from scores without labels.
 
-    If the densities of the scores within classes stay the same,
+    If the densities of the scores within each class are unchanged,
 
     .. math:: p'(y \mid x) \propto p(y \mid x)\, \rho_y / \pi_y
 
-    with the calibrated probabilities p, the class shares :math:`\pi` of the calibration data and
-    the new shares :math:`\rho`. New rows without labels have the likelihood
-    :math:`\prod_i \sum_y p(y \mid x_i) \rho_y / \pi_y`, and :math:`\rho` a Dirichlet prior.
-    Predictions are averages over the posterior of :math:`\rho`, of :math:`\pi` and of the
-    calibrator; credible intervals include all three uncertainties.
+    with the calibrated probabilities p, the class proportions :math:`\pi` of the calibration data
+    and the new proportions :math:`\rho`. New rows without labels have the likelihood :math:`\prod_i
+    \sum_y p(y \mid x_i) \rho_y / \pi_y`, and :math:`\rho` has a Dirichlet prior. Predictions are
+    averages over the posterior of :math:`\rho`, of :math:`\pi` and of the calibrator; credible
+    intervals include all three uncertainties.
 
     Parameters
     ----------
     calibrator : fitted calibrator or classifier, optional
         None means that the scores are calibrated probabilities.
     class_prior : float, array of shape (k,) or NumPyro distribution, optional
-        The new class shares, as in :func:`posterior_predict`. Probabilities are known shares (a
-        number is that of the second of two classes); a ``Beta`` or ``Dirichlet`` of
-        ``numpyro.distributions`` is the prior of shares that are learned. The default is a uniform
-        prior.
+        The new class proportions, as in :func:`posterior_predict`. Pass probabilities if they are
+        known (a single number for the second of two classes), or a ``Beta`` or ``Dirichlet`` of
+        ``numpyro.distributions`` as the prior from which they are estimated. The default is a
+        uniform prior.
     calibration_shares : float or array of shape (k,), optional
-        Class shares of the rows behind the calibrated probabilities. Pass them if no calibration
-        rows are available; the calibrator then counts as exact, and intervals are too narrow unless
-        it was fitted to many more rows than the new ones.
+        Class proportions of the calibration data. Pass them if no calibration rows are available;
+        the calibrator is then treated as exact, and intervals are too narrow unless it was fitted
+        to many more rows than there are new rows.
     classes : sequence of k labels or int, optional
         Labels of the columns, if there is no calibrator.
     random_state : int, RandomState or None, default 0
-        Seed of the 40 draws of the calibrator. None is a fresh seed for every fit.
+        Seed of the 40 draws of the calibrator. None uses a fresh seed for every fit.
 
     Attributes
     ----------
     classes_ : array of shape (k,)
     shares_ : array of shape (k,) or (populations, k)
-        Posterior means of the new class shares.
+        Posterior means of the new class proportions.
     calibration_shares_ : array of shape (k,)
-        Posterior means of the class shares of the calibration data.
+        Posterior means of the class proportions of the calibration data.
     populations_ : array of shape (populations,), or None
         Labels of the populations, sorted.
     clipped_ : int
-        The number of new rows with a probability of zero. It counts as 0.1 errors among all
-        calibration rows.
+        Number of new rows with a probability of zero. The calibrator is assumed to have made 0.1
+        such errors among all calibration rows.
     check_ : ShiftCheck, or a list with one for each population
-        Whether the scores agree with the assumption. Needs calibration rows, and at most 100
-        classes.
+        Test of the label-shift assumption. Needs calibration rows and at most 100 classes.
     calibrator_ : fitted calibrator
     state_ : dict of arrays
 
     Notes
     -----
     The uncertainty of any calibrator is represented by 40 draws from the posterior of a small
-    recalibration of its probabilities, given the calibration rows: slope, offset and bend of the
-    log odds of two classes, a slope and one offset per class of more. The class shares
-    :math:`\pi` are computed from the same draw, because the two errors are strongly correlated. New
-    rows never weight these draws, because a misfit of the calibrator would look like evidence.
-    Without the uncertainty of the calibrator, 90 % intervals of the shares contain the truth in as
-    few as 40 % of data sets with 5,000 new rows.
+    recalibration of its probabilities, given the calibration rows: slope, offset and curvature of
+    the log odds for two classes, a slope and one offset per class for more. Each draw also
+    determines the class proportions :math:`\pi`, because the two errors are strongly correlated.
+    New rows do not reweight these draws, because misfit of the calibrator would count as evidence.
+    If the uncertainty of the calibrator is ignored, 90 % intervals of the proportions contain the
+    truth in as few as 40 % of data sets with 5,000 new rows.
 
-    For two classes, the posterior of the shares is integrated by quadrature in each draw; for more,
-    by importance sampling. Rows of two classes are merged into cells of 0.05 of the log odds, so
-    the time hardly depends on their number.
+    For each draw, the posterior of the proportions is integrated by quadrature for two classes, and
+    by importance sampling for more. Rows of two classes are merged into cells of 0.05 of the log
+    odds, so the time hardly depends on their number.
 
     References
     ----------
@@ -180,7 +179,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
 
     @property
     def inputs(self) -> str:
-        """What the scores are: what the calibrator says."""
+        """Kind of the scores, as for the calibrator."""
         return getattr(self.calibrator, "inputs", "probs")
 
     @published_at_once
@@ -195,24 +194,24 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         populations: ArrayLike | None = None,
         calibration: Sequence[object] | None = None,
     ) -> Self:
-        """Learn the class shares of new rows from their scores.
+        """Estimate the class proportions of new rows from their scores.
 
         Parameters
         ----------
         scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks, optional
-            New scores as the calibrator takes them. Optional if ``class_prior`` holds known shares.
-            :class:`Blocks` and other sources that are read in blocks take one pass; their labels
-            are ignored.
+            New scores of the kind that the calibrator takes. Optional if ``class_prior`` contains
+            known proportions. :class:`Blocks` and other sources that are read in blocks take one
+            pass; their labels are ignored.
         y : None
             Ignored; labels are not needed.
         sample_weight : array-like of shape (m,), optional
             Non-negative; an integer weight equals repeating the row.
         populations : array-like of shape (m,), optional
-            Labels of the populations (sites, days) that the rows belong to. Each has shares of its
-            own, and all are integrated in one compiled program.
+            Labels of the populations (such as sites or days) of the rows. Proportions are estimated
+            for each population, all in one compiled program.
         calibration : (scores, y) or (scores, y, sample_weight), optional
-            The calibration rows. The default is the rows that the calibrator keeps after its fit:
-            all of up to 2,048, a random sample of more. A calibrator read from a file keeps none.
+            The calibration rows, by default those that the calibrator keeps of its fit: at most
+            2,048, a random sample if there were more. A calibrator read from a file has none.
 
         Returns
         -------
@@ -230,8 +229,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         Warns
         -----
         AccuracyWarning
-            If the scores are not a mixture of those of the classes (p < 0.01): see ``check_``. With
-            several populations or more than 20 classes, it is not computed until it is accessed.
+            If ``check_`` rejects the label-shift assumption (p < 0.01). With several populations or
+            more than 20 classes, it is only computed when accessed.
         """
         for name in ("_checks", "n_features_in_", "feature_names_in_"):
             vars(self).pop(name, None)
@@ -243,7 +242,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         estimated, alpha = read_class_prior(self.class_prior, k)
         if scores is None and estimated:
             raise ValueError(
-                "scores must be given to learn the class shares; or pass known shares as "
+                "scores must be given to estimate the class shares; or pass known shares as "
                 "class_prior"
             )
         floors = np.array([_TINY, _TINY])
@@ -283,7 +282,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
 
     @property
     def check_(self) -> ShiftCheck | list[ShiftCheck]:
-        """Whether the scores agree with the assumption that only the class shares differ."""
+        """Test of the assumption that only the class proportions differ."""
         check_is_fitted(self)
         if "cells" not in self.state_:
             raise AttributeError(
@@ -298,7 +297,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         return self._checks[0] if self.populations_ is None else self._checks
 
     def shares_interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Compute credible intervals of the class shares.
+        """Compute credible intervals of the class proportions.
 
         Parameters
         ----------
@@ -308,8 +307,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         Returns
         -------
         lower, upper : arrays of shape (k,) or (populations, k)
-            Central intervals. If the density of a share is greatest at zero, its interval begins at
-            zero, with all the remaining probability above it.
+            Central intervals. If the density of a proportion is largest at zero, its interval
+            begins at zero, and all remaining probability is above the interval.
         """
         check_is_fitted(self)
         level = check_level(level)
@@ -325,13 +324,13 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     def predict_proba(
         self, scores: ArrayLike | Blocks, populations: ArrayLike | None = None
     ) -> AnyArray:
-        """Compute the probabilities of all classes under the new class shares.
+        """Compute the probabilities of all classes under the new class proportions.
 
         Parameters
         ----------
         scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks
         populations : array-like of shape (m,), optional
-            Needed if the fit had populations, and among those.
+            Populations of the rows, as in the fit; needed if the fit had populations.
 
         Returns
         -------
@@ -351,7 +350,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9, populations: ArrayLike | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compute central credible intervals of the probabilities under the new class shares.
+        """Compute central credible intervals of the probabilities under the new class proportions.
 
         Parameters
         ----------
@@ -362,7 +361,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        lower, upper : arrays of shape (m, k), of two classes (m,) for the second
+        lower, upper : arrays of shape (m, k); (m,) for the second of two classes
         """
         level = check_level(level)
         ends = self._predict(scores, populations, lambda curves: ends_of_draws(curves, level))
@@ -371,7 +370,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         return ends[:, 0, ...], ends[:, 1, ...]
 
     def predict(self, scores: ArrayLike, populations: ArrayLike | None = None) -> np.ndarray:
-        """Return the most probable class (m,) of each row under the new class shares."""
+        """Return the most probable class (m,) of each row under the new class proportions."""
         codes = np.argmax(self.predict_proba(scores, populations), axis=1)
         return self.classes_[codes]
 
@@ -419,7 +418,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             kept = kept_rows(calibrator)
             if kept is None:
                 raise ValueError(
-                    "calibration must be given, because no calibration rows are at hand: pass "
+                    "calibration must be given, because no calibration rows are available: pass "
                     "calibration=(scores, y) to fit, or calibration_shares"
                 )
             return self._with_all_classes(kept)
@@ -447,7 +446,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         return self._with_all_classes(CalibrationRows(probs[used], codes[used], weights[used]))
 
     def _with_all_classes(self, rows: CalibrationRows) -> CalibrationRows:
-        """Raise if a class has no calibration row: nothing is known of its scores."""
+        """Raise if a class has no calibration row, because its scores are then unknown."""
         absent = np.setdiff1d(np.arange(len(self.classes_)), rows.codes)
         if len(absent):
             raise ValueError(
@@ -570,7 +569,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         return vars(source).get("n_features_in_", len(self.classes_))
 
     def _as_parts(self, group: int = 0) -> tuple[AnyModel, Tree]:
-        """Return the estimator without what it learned, and what it learned."""
+        """Return the unfitted estimator and its fitted state."""
         bare: AnyModel = object.__new__(type(self))
         bare.calibrators_, state = [], dict[str, object](self._arrays(group))
         if self.calibrator_ is not None:

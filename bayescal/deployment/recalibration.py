@@ -1,8 +1,8 @@
-"""How uncertain calibrated probabilities are: draws of a small recalibration of them.
+"""Uncertainty of calibrated probabilities, by posterior draws of a small recalibration.
 
-A calibrator need not have a posterior. Its probabilities of the calibration rows are recalibrated
-by a few parameters under a normal prior, and the draws from their posterior, with the class shares
-that the same draw implies, stand for the uncertainty of any calibrator.
+A calibrator need not have a posterior. Its probabilities at the calibration rows are recalibrated
+by a few parameters with a normal prior. Draws from the posterior of these parameters, each with the
+class proportions that it implies, represent the uncertainty of the calibrator.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = [
     "shifted",
 ]
 
-#: Draws of the recalibration.
+#: Number of draws of the recalibration.
 NUM_DRAWS = 40
-#: Prior standard deviations: of two classes slope, offset and bend; of more slope and offsets.
+#: Prior standard deviations: slope, offset, curvature for two classes; slope, offsets for more.
 _BINARY_SCALES = np.array([0.5, 2.0, 1.0])
 _SLOPE_SCALE, _OFFSET_SCALE = 0.5, 2.0
-#: Rows beyond which those with neighboring log odds are merged, and the width of the cells.
+#: Number of rows above which rows with similar log odds are merged, and the width of the cells.
 MAX_ROWS, _CELL_WIDTH = 300, 0.05
 _MAX_STEPS, _TOLERANCE = 50, 1e-8
 #: Numbers of log probabilities that are recalibrated at once.
@@ -43,7 +43,7 @@ _NUMBERS_AT_ONCE = 1 << 14
 
 
 class Recalibration(NamedTuple):
-    """Draws of recalibrations: parameters (draws, p) and log class shares (draws, k)."""
+    """Draws of recalibrations: parameters (draws, p) and log class proportions (draws, k)."""
 
     theta: np.ndarray
     log_shares: np.ndarray
@@ -58,9 +58,9 @@ def draw_recalibrations(
     """Draw recalibrations from their posterior given the calibration rows.
 
     Labels are positions among the classes. Weights are positive; those that are not counts are
-    scaled to their effective number of rows. The class shares of a draw are the mean of its
-    probabilities over rows that are weighted by the Bayesian bootstrap. They come from the same
-    draw as the probabilities because both errors are strongly correlated.
+    scaled to their effective number of rows. The class proportions of a draw are its mean
+    probabilities, over rows weighted by the Bayesian bootstrap. Each draw determines both, because
+    their errors are strongly correlated.
     """
     mass = as_rows(weights)
     if log_probs.shape[1] == 2:
@@ -69,13 +69,13 @@ def draw_recalibrations(
         mode, precision = _binary_mode(base, mass, counts[:, 1])
     else:
         mode, precision = _softmax_mode(log_probs, codes, mass)
-        # Shrink toward no recalibration (James and Stein): many offsets would fit chance.
+        # Shrink toward no recalibration (James and Stein), because many offsets would fit noise.
         gain = float(mode @ precision @ mode)
         mode = mode * max(0.0, 1 - len(mode) / gain) if gain > 0 else mode
     noise = rng.standard_normal((NUM_DRAWS, len(mode)))
     theta = mode + np.linalg.solve(np.linalg.cholesky(precision).T, noise.T).T
     shares = np.empty((NUM_DRAWS, log_probs.shape[1]))
-    # Several draws at once, of which all numbers are few.
+    # Process several draws at once, as long as their arrays are small.
     for part in slices(NUM_DRAWS, max(1, _NUMBERS_AT_ONCE // log_probs.size)):
         drawn = rng.standard_gamma(mass, (len(theta[part]), len(mass)))
         drawn /= drawn.sum(axis=1, keepdims=True)
@@ -85,7 +85,7 @@ def draw_recalibrations(
 
 
 def exact(shares: np.ndarray, k: int) -> Recalibration:
-    """Return draws that all leave the probabilities as they are, with known class shares."""
+    """Return draws that all leave probabilities unchanged, with known class proportions."""
     theta = np.zeros((NUM_DRAWS, 3 if k == 2 else k + 1))
     return Recalibration(theta, np.tile(np.log(shares), (NUM_DRAWS, 1)))
 
@@ -101,7 +101,7 @@ def recalibrated(theta: XArray, log_probs: XArray) -> Array:
 
 
 def shifted(state: State, probs: XArray, reduce: Callable[[AnyArray], XArray]) -> AnyArray:
-    """Reduce the probabilities (draws, m, k) under the new class shares, in blocks of rows."""
+    """Reduce the probabilities (draws, m, k) under the new class proportions, in blocks of rows."""
     theta, ratio, floor = state["theta"], state["log_ratio"], state["floor"]
 
     def run(rows: XArray) -> XArray:
@@ -117,7 +117,7 @@ def shifted(state: State, probs: XArray, reduce: Callable[[AnyArray], XArray]) -
 def merge_rows(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Merge rows whose log odds lie in one narrow cell: mean log odds (c,) and counts (c, ...).
 
-    ``counts`` (n, ...) are added. Few rows stay as they are.
+    The ``counts`` (n, ...) of merged rows are summed. Small numbers of rows are not merged.
     """
     if len(values) <= MAX_ROWS:
         return values, counts
@@ -141,7 +141,7 @@ def as_rows(weights: np.ndarray) -> np.ndarray:
 
 
 def _columns(base: AnyArray, xp: ModuleType | Namespace) -> list[AnyArray]:
-    """Return the columns whose coefficients move log odds: slope, offset and bend."""
+    """Return the columns of the recalibration of log odds: slope, offset and curvature."""
     return [base, xp.ones_like(base), xp.tanh(base / 2) ** 2]
 
 
@@ -209,7 +209,7 @@ def _softmax_mode(
 def _descend(
     loss: Callable[[np.ndarray], float], theta: np.ndarray, value: float, step: np.ndarray
 ) -> tuple[np.ndarray, float, bool]:
-    """Take a Newton step, halved until the loss falls; tell whether nothing is left to gain."""
+    """Take a Newton step, halved until the loss falls; also return whether the search converged."""
     for _ in range(30):
         moved = loss(theta + step)
         if moved <= value:

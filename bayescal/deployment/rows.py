@@ -1,4 +1,4 @@
-"""A copy of a fitted calibrator, the rows that show how good it is, and new rows."""
+"""Copies of fitted calibrators, their calibration rows, and new rows."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class NewRows:
     index: np.ndarray
     #: The numbers of rows with a probability below each of two floors.
     clipped: np.ndarray
-    #: Whether the weights are numbers of rows.
+    #: Whether the weights are counts of rows.
     counted: bool = False
 
     def counts(self, rows: slice | np.ndarray = slice(None)) -> np.ndarray:
-        """Return the numbers of rows that some of these rows stand for."""
+        """Return the numbers of original rows that some of these rows represent."""
         weights = self.weights[rows]
         return weights if self.counted else as_rows(weights)
 
@@ -79,7 +79,7 @@ def block_predictor(
 def shift_block(
     state: dict[str, np.ndarray], predict: Callable[[Block], np.ndarray], block: Block
 ) -> np.ndarray:
-    """Compute the probabilities (n, k) of a block under the new class shares."""
+    """Compute the probabilities (n, k) of a block under the new class proportions."""
     return shifted(state, predict(block), mean_of_draws)
 
 
@@ -90,7 +90,7 @@ def compress(blocks: Blocks, k: int, floors: np.ndarray) -> NewRows:
     history = History(*(sums[name] for name in _HISTORY))
     rows = history.rows("logits")[0]
     logs, weights = np.asarray(rows.scores), np.asarray(rows.weights)
-    # Weights that are not counts are scaled to their effective number of rows, and so is a sample.
+    # Weights that are not counts, or of a sample, are scaled to the effective number of rows.
     size = effective_size(total, squares) if fractional else total
     if history.threshold > 0:
         size = min(size, effective_size(weights.sum(), weights @ weights))

@@ -1,9 +1,9 @@
-"""The posterior of the class shares of new rows, whose labels are unknown.
+"""Posterior of the class proportions (shares) of new rows, whose labels are unknown.
 
-Rows of a population with shares rho have the likelihood ``sum_y p(y | x) rho_y / pi_y``. For every
-draw of the calibrator it is integrated by itself: two classes by quadrature over the log odds of
-the shares, more classes by importance sampling from a t distribution at the mode. New rows never
-weight the draws of the calibrator: what they say of these, misfit could explain as well.
+Rows of a population with shares rho have the likelihood ``sum_y p(y | x) rho_y / pi_y``. It is
+integrated separately for every draw of the calibrator: by quadrature over the log odds of the
+shares for two classes, by importance sampling from a t distribution at the mode for more. New rows
+do not reweight the draws of the calibrator, because misfit would count as evidence.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from bayescal.deployment.recalibration import NUM_DRAWS, Recalibration, merge_ro
 
 __all__ = ["LEVELS", "Population", "Shares", "integrate_shares", "known_shares"]
 
-#: Log odds of shares beyond which there is next to nothing, and log ratios that count as such.
+#: Log odds beyond which the density of shares is negligible, and negligible log ratios.
 _FAR, _FAR_RATIO = 16.0, 60.0
 #: Nodes of a search and of the rule, and the fall of the log density at the ends after a search.
 _SEARCH_NODES, _NODES = 21, 81
 _SEARCH_FALLS = 40.0, 40.0, 40.0, 18.0
-#: Points of every draw's posterior at which predictions are made: of two and of more classes.
+#: Points per draw at which predictions are made, for two classes and for more.
 _BINARY_POINTS, _POINTS = 8, 4
-#: Half of the proposals of a draw, and their degrees of freedom. The other half are reflected.
+#: Half of the number of proposals per draw (the other half are reflected), and degrees of freedom.
 _PAIRS, _FREEDOM = 16, 5.0
-#: Steps to the mode: of expectation maximization, then Newton's, whose lengths are tried.
+#: Steps to the mode: of expectation maximization, then of Newton's method; and its step lengths.
 _EM_STEPS, _NEWTON_STEPS = 3, 25
 _LENGTHS = np.array([1.0, 0.5, 0.2, 0.05, 0.0])
 _CLOSE = 1e-7
-#: Quantiles of shares that are kept, at these levels: even steps of a normal variable.
+#: Levels at which quantiles of shares are kept: even steps of a normal variable.
 LEVELS = ndtr(np.linspace(-4.5, 4.5, 181))
-#: Populations that one compiled call takes at once.
+#: Number of populations in one compiled call.
 _POPULATIONS_AT_ONCE = 16
 
 
@@ -57,9 +57,9 @@ class Shares(NamedTuple):
     quantiles : array of shape (g, k, levels)
         At :data:`LEVELS`.
     at_zero : array of shape (g, k)
-        Whether the density of a share has its greatest value at zero.
+        Whether the density of a share is largest at zero.
     log_points : array of shape (g, draws, points, k)
-        Log shares at which predictions are made, all of the same weight.
+        Log shares at which predictions are made, with equal weights.
     """
 
     mean: np.ndarray
@@ -180,7 +180,7 @@ def _binary_nodes(ratio: XArray, counts: XArray, alpha: np.ndarray) -> tuple[XAr
         step = (high - low) / (_SEARCH_NODES - 1)
         low = xp.min(xp.where(relevant, t, xp.full_like(t, _FAR)), axis=1, keepdims=True) - step
         high = xp.max(xp.where(relevant, t, xp.full_like(t, -_FAR)), axis=1, keepdims=True) + step
-    # Nodes of all draws together are even, so that quantiles of equal draws are fine, too.
+    # Nodes are even over all draws together, so that quantiles of equal draws are fine.
     offsets = (xp.arange(NUM_DRAWS, dtype=counts.dtype)[:, None] + 0.5) / NUM_DRAWS
     t = low + (high - low) * (xp.arange(_NODES, dtype=counts.dtype) + offsets) / _NODES
     density = _binary_density(t, ratio, counts, alpha)
@@ -220,13 +220,13 @@ def _quantiles_of_any(values: np.ndarray, masses: np.ndarray) -> np.ndarray:
 
 
 def _even_levels(points: int, rng: np.random.Generator) -> np.ndarray:
-    """Return levels (draws, points): even within a draw, and of all draws together."""
+    """Return levels (draws, points), evenly spaced within each draw and over all draws."""
     offsets = (rng.permutation(NUM_DRAWS) + 0.5) / NUM_DRAWS
     return (np.arange(points) + offsets[:, None]) / points
 
 
 def _at_zero(nodes: np.ndarray, masses: np.ndarray) -> np.ndarray:
-    """Tell of both shares (g, 2) whether most draws have their greatest density at zero."""
+    """Return whether the density of both shares (g, 2) is largest at zero in most draws."""
     step = nodes[..., 1:2] - nodes[..., :1]
     with np.errstate(divide="ignore"):
         density = np.log(masses / step) - _log_sigmoid(nodes) - _log_sigmoid(-nodes)
@@ -384,7 +384,7 @@ def _draws_of_many(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log shares (g, draws, n, k) of populations and their weights, from one program.
 
-    Rows are padded to a common number, to which those without weight add nothing.
+    Rows are padded to a common number; padded rows have no weight.
     """
     most = max(len(population.counts) for population in populations)
     most = 1 << (most - 1).bit_length()

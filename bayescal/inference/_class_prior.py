@@ -1,4 +1,4 @@
-"""Class probabilities where predictions are wanted: known, or estimated from the labels.
+"""Class probabilities in the population to predict for: known, or estimated from the labels.
 
 Given the labels, the class probabilities are independent of the parameters of the densities. An
 average over both needs no joint sampler: class probabilities are drawn, or integrated by a rule,
@@ -48,7 +48,7 @@ class ClassProbRule(NamedTuple):
 
 
 class ClassPrior(abc.ABC):
-    """The class probabilities where predictions are wanted; a pytree."""
+    """The class probabilities in the population to predict for; a pytree."""
 
     #: Whether leaves have a leading axis of data sets.
     per_data_set: bool
@@ -191,7 +191,7 @@ def make_class_prior(
         for logs, weights in (_gauss if len(values) == 2 else _quasi_random)(different):
             arrays = jax.device_put((logs[index][..., None], weights[index]))
             rules.append(ClassProbRule(*arrays))
-    # A stream of random numbers other than that of the parameters.
+    # Use a separate stream of random numbers from the parameters.
     keys = jnp.broadcast_to(jax.random.fold_in(key, 0x5A5E), (padded,))
     return Estimated(jax.device_put(alpha), keys, *rules)
 
@@ -212,7 +212,7 @@ def _gauss(
     def height(u: Float[np.ndarray, "*ends sets points"]) -> Float[np.ndarray, "*ends sets points"]:
         return one * log_expit(u) + zero * log_expit(-u)
 
-    # Where the density has fallen by e**-40; it falls faster farther out.
+    # The range ends where the density has fallen by e**-40; beyond, it falls faster.
     low, high = np.zeros((2, len(alpha), 1)), np.full((2, len(alpha), 1), 1e4)
     side = np.array([-1.0, 1.0])[:, None, None]
     for _ in range(60):

@@ -46,8 +46,8 @@ class Conditioned(ABC):
     """Base class of :class:`Posterior` with its attributes and draws.
 
     Apart from the public attributes, ``data``, ``setup`` and ``problem`` are the inputs of the
-    compiled programs, and ``work`` is the part that this process computes. ``bare`` is the same
-    without draws if the integrator does not need them to predict.
+    compiled programs, and ``work`` is the part that this process computes. ``bare`` is ``work``
+    without draws, if the integrator does not need them to predict.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Conditioned(ABC):
         self.classes = np.arange(self.family.classes) if classes is None else classes
         self.layout, self.data, self.setup = layout, layout.flat(), setup
         self._summary = summary
-        #: Between these points the integration box leaves nothing out.
+        #: Points between which the integration box contains the whole posterior.
         self._near = np.inf, -np.inf
         self.log_evidence = self._per_data_set(summary.log_evidence)
         self.ess = self._per_data_set(summary.ess)
@@ -224,12 +224,12 @@ class Conditioned(ABC):
             before = [sample_prior(self.alone(i)[1].prior, second, total) for i in indices]
 
         # Parameters that the prior fixes are left out.
-        free = [n for n in before[0] if any(np.any(one[n] != one[n][:1]) for one in before)]
+        free = [n for n in before[0] if any(np.any(draws[n] != draws[n][:1]) for draws in before)]
 
         def shape(params: list[Params]) -> dict[str, np.ndarray]:
             arrays = {}
             for name in free or params[0]:
-                stacked = np.stack([np.asarray(one[name]) for one in params], axis=1)
+                stacked = np.stack([np.asarray(draws[name]) for draws in params], axis=1)
                 stacked = stacked if names is not None else stacked[:, 0]
                 arrays[name] = stacked.reshape(chains, per_chain, *stacked.shape[1:])
             return arrays
@@ -307,8 +307,8 @@ class Conditioned(ABC):
 
     def facts(self) -> list[tuple[str, str]]:
         """Return labels and values for ``repr`` and the table in notebooks."""
-        one = next(iter(self._priors()))
-        name = one.family.name if one.closed_form is None else one.closed_form.name
+        prior = next(iter(self._priors()))
+        name = prior.family.name if prior.closed_form is None else prior.closed_form.name
         if self.layout.names is not None:
             name = f"{name} x {len(self.layout.names)}"
         n = self.layout.given.mask.sum(axis=1)

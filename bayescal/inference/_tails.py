@@ -1,7 +1,7 @@
 """Predictions far from the data, where draws, or the box of a quadrature rule, are unreliable.
 
 The density of a new point is a ratio of two evidences: with one more observation, and without it.
-Far away, the integrand of the first lies elsewhere than the posterior.
+Far from the data, the integrand of the first is in a different place than the posterior.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bayescal.inference.integrators.quadrature.rule import Quadrature
 from bayescal.models import Family
 
 #: Error in log odds above which the ends of a box or rounding matter, so that a point is integrated
-#: in a box of its own.
+#: in a separate box.
 CLOSE = 1e-7
 #: Errors of log odds (relative to 1 + their size) and of probabilities above which users are
 #: warned.
@@ -154,7 +154,7 @@ def warn_of_large(
         most = np.max(nats[bad])
         what = f"log odds may be off by {most:.1g}" if most < np.inf else "log odds are unknown"
         warnings.warn(
-            f"{what} at {_first(bad, points)}: so far from the data the integration or rounding "
+            f"{what} at {_first(bad, points)}: so far from the data, integration or rounding "
             "fails; leave such points out, or clip them to the range of the data",
             AccuracyWarning,
             stacklevel=frames_to_caller(),
@@ -162,7 +162,7 @@ def warn_of_large(
 
 
 def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> Float[np.ndarray, "sets points"]:
-    """Estimate how much of the log odds (batch, m) is outside the box or lost to rounding."""
+    """Estimate the error of log odds (batch, m) due to mass outside the box and to rounding."""
     padded = pad_axis(x.astype(np.float64), padded_length(x.shape[1]), 1)
     if len(x) > 1:
         padded = pad_axis(padded, len(problem.sums), 0)
@@ -176,7 +176,7 @@ def _height_at_ends(
     rule, family = setup.integrator, problem.prior.family
     assert isinstance(rule, Quadrature)
 
-    def one(
+    def errors(
         problem: Problem, row: Float[jax.Array, " points *dimensions"] | None
     ) -> Float[jax.Array, " points"]:
         nodes = rule.realize(problem, _NODES_FOR_CHECK)
@@ -190,12 +190,12 @@ def _height_at_ends(
             top = jnp.max(heights, axis=1)
             end = jnp.max(jnp.where(outermost, heights, -jnp.inf), axis=1)
             rounding = jnp.finfo(top.dtype).eps * jnp.max(jnp.abs(top), axis=0)
-            # About as much as in the outermost cell lies outside: four times that is safe.
+            # The mass outside is about that of the outermost cell; four times is safe.
             return 4 * jnp.exp(end - top).sum(axis=0) + rounding
 
         return in_chunks(part, x[0] if row is None else row, 64)
 
-    return map_rows(one, problem, setup, None if len(x) == 1 else x, 16)
+    return map_rows(errors, problem, setup, None if len(x) == 1 else x, 16)
 
 
 def _observe(
@@ -245,8 +245,8 @@ def shift(
 def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: Batch) -> bool:
     """Warn about points whose densities few draws determine; return whether any point is far."""
     count = min(len(data.x), _MAX_CHECKED_SETS)
-    some = Batch(data.x[:count], data.y[:count], data.mask[:count], data.single)
-    checked = [farthest(points, data), deepest(points, some, problem.prior.family)]
+    checked_data = Batch(data.x[:count], data.y[:count], data.mask[:count], data.single)
+    checked = [farthest(points, data), deepest(points, checked_data, problem.prior.family)]
     checked = [rows for rows in checked if rows is not None]
     if not checked:
         return False

@@ -35,7 +35,7 @@ _DrawBlock: TypeAlias = tuple[tuple[Params, jax.Array], jax.Array]
 
 _CHUNK = 256
 _BISECTIONS = 45
-#: Effective draws of a class's average density below which their spread is unreliable.
+#: Effective draws of a class's average density below which the spread of draws is unreliable.
 _MIN_EFFECTIVE = 50
 
 
@@ -44,7 +44,7 @@ def _posterior_draws(
 ) -> tuple[Draws, Float[jax.Array, " draws"]]:
     """Return draws that describe the posterior, and their normalized log weights.
 
-    If predictions use the nodes of a rule, these are draws nevertheless.
+    These are draws even if predictions use the nodes of a rule.
     """
     drawn = setup.integrator.posterior_draws(problem, key, num_samples)
     if drawn is None:
@@ -84,8 +84,8 @@ def _between_replicates(
 ) -> Float[jax.Array, "classes points"]:
     """Predict from each replicate separately, and return the standard error of their mean.
 
-    Parts of one chain understate the error if chains disagree: twice as large an error between
-    whole chains takes precedence.
+    Parts of one chain understate the error if chains disagree, so an error between whole chains
+    that is twice as large takes precedence.
     """
     n = len(log_weights)
     log_class_probs = problem.class_prior.rule(method, n).log_probs[0].T
@@ -94,7 +94,7 @@ def _between_replicates(
     def between(count: int) -> jax.Array:
         block = -(-n // count)
 
-        def one(item: _DrawBlock) -> jax.Array:
+        def predict(item: _DrawBlock) -> jax.Array:
             (params, log_class_probs), log_weights = item
             weights, _ = normalize_log_weights(log_weights)
             part = Draws(params, weights, weights)
@@ -104,7 +104,7 @@ def _between_replicates(
             return _probabilities(method, problem, part, weights[None], class_probs, x)[:, 0]
 
         parts = in_blocks((draws.params, log_class_probs), n, block)
-        parts_probs = jax.lax.map(one, (parts, weight_blocks(log_weights[None], block)[:, 0]))
+        parts_probs = jax.lax.map(predict, (parts, weight_blocks(log_weights[None], block)[:, 0]))
         return jnp.std(parts_probs, axis=0, ddof=1) / math.sqrt(len(parts_probs))
 
     count, chains = setup.integrator.replicates, setup.integrator.chains(setup.size)
@@ -194,7 +194,7 @@ def unresolved_masses(
     setup: Setup, problem: Problem, x: Float[jax.Array, " sets points *dimensions"]
 ) -> Float[jax.Array, "sets classes points"]:
     """Compute ``unresolved_mass`` (batch, k, m) of every data set at its points (batch, m, ...)."""
-    return map_rows(lambda one, row: unresolved_mass(setup, one, row), problem, setup, x, 1)
+    return map_rows(lambda alone, row: unresolved_mass(setup, alone, row), problem, setup, x, 1)
 
 
 def _mean_model(

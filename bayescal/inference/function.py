@@ -37,7 +37,7 @@ class PosteriorFunction:
     ``f(x)`` computes the probabilities of ``Posterior.predict`` with JAX alone, so it works inside
     ``jax.jit``, ``jax.vmap``, ``jax.grad`` and ``jax.export``. It is a pytree whose leaves are the
     draws and their weights. Only shapes are checked. Points far from the data are not integrated
-    anew, as ``predict`` does with quadrature.
+    again, unlike in ``predict`` with quadrature.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Posterior draws of a calibrator's parameters, the object that users hold."""
+"""The public ``ParameterPosterior``: posterior draws of a calibrator's parameters."""
 
 from __future__ import annotations
 

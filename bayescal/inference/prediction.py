@@ -1,4 +1,4 @@
-"""The ``Prediction`` that users hold: probabilities, Monte Carlo errors and credible intervals."""
+"""The public ``Prediction``: probabilities, Monte Carlo errors and credible intervals."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Prediction:
         self.posterior = posterior
         self.method = method
         self.interpolation_error = interpolation_error
-        #: Errors (batch, m) of log odds beyond that of nodes or draws; None near the data.
+        #: Errors (batch, m) of log odds besides those of nodes or draws; None near the data.
         self._nats = nats
         self._points = x
         self._values = values
@@ -121,10 +121,10 @@ class Prediction:
     def mcse(self) -> np.ndarray | jax.Array:
         """Monte Carlo standard error of ``probs``; NaN for ``map``, zeros for closed forms.
 
-        For quadrature it is the difference from a coarser rule, plus what rounding (also to the
-        type of ``probs``) and the ends of the integration box leave unresolved. Far from the data,
-        where few draws determine a class's density, it is how far the probabilities may move, up to
-        1. It is computed on first access in O(draws * points), at nodes if there are many points.
+        For quadrature it is the difference from a coarser rule, plus the errors of rounding (also
+        to the type of ``probs``) and of the ends of the integration box. Far from the data, where
+        few draws determine a class's density, it bounds the error of the probabilities, up to 1. It
+        is computed on first access in O(draws * points), at nodes if there are many points.
         """
         error = self._error()
         if self.posterior.integrator == "quadrature":
@@ -156,7 +156,7 @@ class Prediction:
             with np.errstate(divide="ignore"):
                 log_odds = log_odds - np.log(-np.expm1(log_odds))
             nats = nats[..., None]
-        # For points integrated in a box of their own, the rule on the common box says nothing.
+        # The rule on the common box gives no error for points integrated in separate boxes.
         error = np.where(nats > CLOSE, 0, error)
         return np.fmax(error, shift(log_odds, nats))
 
@@ -323,8 +323,8 @@ class Prediction:
         Parameters
         ----------
         level : float or None
-            Posterior probability of the band, in (0, 1); None leaves it out, and so does a method
-            for which there is none.
+            Posterior probability of the band, in (0, 1); None omits it. Methods without credible
+            intervals have no band.
         ax : matplotlib Axes, optional
             Where to draw, by default on a new figure. Drawing on the same axes again continues with
             the next color and line.

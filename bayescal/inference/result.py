@@ -1,4 +1,4 @@
-"""The ``Posterior`` that users hold: it predicts, and describes the parameters."""
+"""The public ``Posterior``: predictions, and a description of the parameters."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Posterior(Conditioned):
     def _local_part(
         self, points: np.ndarray, method: str, divided: bool, *arguments: object
     ) -> tuple[Problem, np.ndarray | None, np.ndarray, Callable[[Callable[[], Out]], Out]]:
-        """Return this process's problem, its rows and points, and a function that gathers results.
+        """Return the local problem, its rows and points, and a function that gathers results.
 
         ``divided`` tells whether several processes share the data sets.
         """
@@ -277,10 +277,10 @@ class Posterior(Conditioned):
             old = np.asarray(result.values)[slice(count) if rows is None else rows, :m]
             values, nats = gather(lambda: refine_tails(self.setup, problem, old, local))
         warn_of_large(nats, values, points)
-        one = sigmoid if values.ndim == 2 else np.exp
+        probability = sigmoid if values.ndim == 2 else np.exp
         with float64():
             return result._replace(
-                values=jax.device_put(values), probs=jax.device_put(one(values))
+                values=jax.device_put(values), probs=jax.device_put(probability(values))
             ), nats
 
     def _natural(self, method: str, problem: Problem) -> Float[np.ndarray, "sets classes features"]:

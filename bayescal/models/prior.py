@@ -346,12 +346,12 @@ def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[Params, jax.Ar
 
         return walk(prior, choose)
 
-    def one(key: jax.Array) -> tuple[Params, jax.Array]:
+    def draw_once(key: jax.Array) -> tuple[Params, jax.Array]:
         params, sites = walked(key, ())
         return params, log_density(sites)
 
     if prior.model is not None:
-        return jax.vmap(one)(jax.random.split(key, num_samples))
+        return jax.vmap(draw_once)(jax.random.split(key, num_samples))
     # Draw all independent sites at once, which compiles to less.
     params, sites = walked(key, (num_samples,))
     random = {site.name for site in sites}

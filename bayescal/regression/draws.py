@@ -17,8 +17,8 @@ MAX_TEMPERED = 30
 _PILOT, _NORMAL = 64, 0.05
 #: Total weight above which log densities, whose error is 1e-7 per row, are too inaccurate.
 _MAX_WEIGHT = 1e5
-#: Of the Student's t from which particles start: smallest and largest scale, the deviation from
-#: normality that requires the latter, and the degrees of freedom.
+#: Student's t from which particles start: smallest and largest scale, the deviation from normality
+#: that requires the largest scale, and the degrees of freedom.
 _WIDTHS, _FAR, _FREEDOM = (1.1, 5.0), 0.3, 5
 _PARTICLES, _MOVES, _STAGES, _ENOUGH = 256, 4, 30, 0.2
 #: Largest plausible move of the particles' mean, in standard deviations of their start.
@@ -86,8 +86,8 @@ def tempered_draws(
     ``log_density`` is known up to a constant, and takes ``numbers`` numbers in memory for each
     draw; ``factor`` is F of the covariance F F'.
 
-    Stages are those of Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers, moves
-    those of ter Braak (2006), sizes those of Lee and Whiteley (2018), Variance estimation in
+    Stages follow Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers; moves follow
+    ter Braak (2006); effective sizes follow Lee and Whiteley (2018), Variance estimation in
     particle filters.
     """
     p, block = len(mode), max(1, _BLOCK // numbers)
@@ -104,8 +104,8 @@ def tempered_draws(
         if excess < _NORMAL or p > MAX_TEMPERED or weight > _MAX_WEIGHT:
             return one_chain(antithetic(mode, factor, num_samples, seed), status)
         rng = np.random.default_rng(seed)
-        # The start is the wider, the less normal the posterior is; with many parameters width costs
-        # more stages.
+        # The less normal the posterior, the wider the start; with many parameters a wide start
+        # costs more stages.
         far = excess / _FAR if excess < _FAR else 1.0
         width = max(_WIDTHS[0], 1 + (_WIDTHS[1] - 1) * (far * min(1, 3 / p)) ** 2)
         z, ess = _particles(measure, factor, width, max(num_samples, _PARTICLES), rng)

@@ -130,7 +130,7 @@ class Method:
         y: Shaped[np.ndarray, " rows"],
         weights: Float[np.ndarray, " rows"],
     ) -> Settled:
-        """Determine the targets and the strength of the penalty, by cross-validation if asked."""
+        """Determine the targets and the strength of the penalty; cross-validate if requested."""
         if self.smoothing in ("instance", "cv") or self.penalty is not None:
             x = scaling_for(x, weights, "centered").apply(x)
         smoothing = self.smoothing if isinstance(self.smoothing, int | float) else None

@@ -37,7 +37,7 @@ class Sites(NamedTuple):
     """The sites of a model, and how parameters theta are made of their values."""
 
     laws: Laws
-    #: What joined values are multiplied by, None for nothing.
+    #: Factors of the joined values; None for no scaling.
     unit: Float[Array, " parameters"] | None = None
     #: Indices of theta in the joined values; None if the order is the same.
     order: Int[Array, " parameters"] | None = None
@@ -99,7 +99,7 @@ def regression_sites(
 ) -> Sites:
     """Make the sites of an intercept and d coefficients; None is a flat density.
 
-    An intercept with a prior is named for what it is: the log odds at the center of the features.
+    The name of an intercept with a prior says that it is at the center of the features.
     """
     laws: Laws = OrderedDict()
     if intercept is None:
@@ -114,7 +114,7 @@ def log_odds_sites(prior: Prior, positive: Shaped[Array, " parameters"]) -> Site
     """Make the sites of parameters, of which some are ``positive``.
 
     The prior of a positive parameter is that of its logarithm. Other parameters are in units of
-    their scale: from a start near one, samplers do not find scales of 1e-5.
+    their scale, because samplers that start near one do not find scales of 1e-5.
     """
     import numpyro.distributions as dist
 

@@ -19,7 +19,7 @@ from bayescal.regression.softmax.objective import Design
 
 __all__ = ["binary_fit", "softmax_fit"]
 
-#: Scores of which a design is made at once: the processor's cache holds what it takes.
+#: Scores whose design is made at once, so that it fits in the processor's cache.
 _DESIGN_NUMBERS = 1 << 14
 
 
@@ -29,26 +29,26 @@ def binary_fit(
     sample: BinaryDesign[Any],
     penalty: Float[np.ndarray, " features"],
 ) -> Callable[[Shaped[np.ndarray, " 1+features"]], Minimum[np.ndarray]]:
-    """Prepare a logistic regression on what ``make`` returns of the rows, and did of a sample.
+    """Prepare a logistic regression on the designs that ``make`` returns for rows and for a sample.
 
     Returns
     -------
     function
-        Fits the coefficients, first the intercept, of which those that are marked are free;
-        penalties are of squares.
+        Fits the coefficients, the intercept first, given a mask of free coefficients and squared
+        penalties.
     """
-    some = sample.columns[1:].T, sample.targets, sample.weights
+    sampled = sample.columns[1:].T, sample.targets, sample.weights
     if isinstance(rows, Rows):
 
         def fit_rows(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
-            return fit_single(Regression(*some, 0.0, penalty, free))
+            return fit_single(Regression(*sampled, 0.0, penalty, free))
 
         return fit_rows
     designs = rows.designs(make, _DESIGN_NUMBERS)
 
     def fit_blocks(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
         with single_threaded_blas():
-            return fit_binary(Regression(*some, 0.0, penalty, free), rows.weight, designs)
+            return fit_binary(Regression(*sampled, 0.0, penalty, free), rows.weight, designs)
 
     return fit_blocks
 
@@ -59,7 +59,7 @@ def softmax_fit(
     penalty: Float[np.ndarray, " parameters"],
     start: Float[np.ndarray, " parameters"],
 ) -> Minimum[np.ndarray]:
-    """Fit a multinomial regression on what ``make`` returns of the rows."""
+    """Fit a multinomial regression on the designs that ``make`` returns for rows."""
     if isinstance(rows, Rows):
         return fit(make(rows), penalty, start)
     designs = rows.designs(make, _DESIGN_NUMBERS)

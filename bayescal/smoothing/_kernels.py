@@ -287,12 +287,12 @@ def _log_sums(
     rows = _in_blocks(points, block, 0), _in_blocks(log_weights, block, -np.inf)
     dtype = points.dtype
 
-    def chunk(some: jax.Array) -> jax.Array:
+    def chunk(queries: jax.Array) -> jax.Array:
         def add(
             carry: tuple[jax.Array, jax.Array], item: tuple[jax.Array, jax.Array]
         ) -> tuple[tuple[jax.Array, jax.Array], None]:
             top, total = carry
-            distance = _squared_distance(item[0], some)
+            distance = _squared_distance(item[0], queries)
             if left_out_factor is not None:
                 distance = jnp.where(distance > at_query, distance / left_out_factor**2, jnp.inf)
             terms = item[1][:, None] - distance
@@ -300,7 +300,7 @@ def _log_sums(
             added = jnp.sum(jnp.exp(subtract_maximum(terms, new_top)), axis=0)
             return (new_top, total * jnp.exp(top - new_top) + added), None
 
-        lowest = jnp.full(some.shape[:1], jnp.finfo(dtype).min, dtype)
+        lowest = jnp.full(queries.shape[:1], jnp.finfo(dtype).min, dtype)
         (top, total), _ = jax.lax.scan(add, (lowest, jnp.zeros_like(lowest)), rows)
         return top + jnp.log(total)
 

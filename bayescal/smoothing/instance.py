@@ -191,7 +191,7 @@ def _many(
     if isinstance(bandwidth, str):
         rule = cast(Rule, check_bandwidth(cast(Named, bandwidth)))
     else:
-        numbers = np.array([check_bandwidth(one) for one in np.ravel(bandwidth).tolist()])
+        numbers = np.array([check_bandwidth(value) for value in np.ravel(bandwidth).tolist()])
     length = padded_length(n)
     padded = [pad_axis(values, length, 1) for values in (features, targets)]
     padded.append(np.pad(weights, ((0, 0), (0, length - n))))
@@ -278,7 +278,7 @@ def batched_instance_targets(
     batch, n = y.shape
     together = max(1, min(batch, block_elements() // (n * min(n, 512))))
 
-    def one(item: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    def targets(item: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         return masked_instance_targets(*item, number, rule, scale)
 
-    return jax.lax.map(one, (x, y, weights), batch_size=together)
+    return jax.lax.map(targets, (x, y, weights), batch_size=together)

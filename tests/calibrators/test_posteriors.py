@@ -73,7 +73,7 @@ def test_without_a_posterior_there_is_no_interval(case: Case) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = case(inference="map").fit(p, y, w)
-    message = "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+    message = "posterior_ needs inference='laplace' or 'nuts'; this was fitted with 'map'"
     with pytest.raises(AttributeError, match=message):
         fitted.posterior_  # noqa: B018
     # A stack of few classes has intervals by other means.

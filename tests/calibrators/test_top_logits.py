@@ -487,7 +487,7 @@ def test_options_that_contradict() -> None:
         clone(fitted).fit(scores, [3, 8])
     with pytest.raises(ValueError, match="got inputs='top_logits'"):
         bc.export(fitted, "top.onnx")
-    with pytest.raises(ValueError, match="whole rows for numpyro_model"):
+    with pytest.raises(ValueError, match="must not be .top_logits. for numpyro_model"):
         fitted.numpyro_model(scores, [3, 2])
     with pytest.raises(ValueError, match="whole rows to be combined"):
         bc.compose(clone(fitted), bc.KNN()).fit(scores, [3, 2])

@@ -290,7 +290,7 @@ def test_wrong_labels_are_errors(folder: Path) -> None:
     start = ["monitor", "log.csv", "--state", "state.json", "--label"]
     for line, message in (
         (["is_ash,is_fir"], "no column named 'is_fir' (--label)"),
-        (["is_ash,is_ash"], "--label must be different columns"),
+        (["is_ash,is_ash"], "--label must name different columns"),
         (["is_ash,is_birch"], "are not named like the labels"),
         (["is_ash,is_birch", "--model", "p_ash"], "must name 2 columns, as there are 2 labels"),
         (["is_ash,day", "--model", "p_ash,p_birch"], "must hold zeros and ones"),

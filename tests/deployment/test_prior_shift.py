@@ -338,7 +338,7 @@ def test_files(populations: bool, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.shares_interval(), shift.shares_interval())
     assert again.check_ == shift.check_
     loaded = bc.load(tmp_path / "calibrator")
-    with pytest.raises(ValueError, match="no calibration rows are at hand"):
+    with pytest.raises(ValueError, match="no calibration rows are available"):
         bc.PriorShift(loaded).fit(scores)
     bc.PriorShift(loaded, calibration_shares=0.5).fit(scores)
 

@@ -152,7 +152,7 @@ def test_what_is_wrong_with_a_grid() -> None:
         bc.posterior(mixed, SETS[0])
     with pytest.raises(TypeError, match="a list or dict of them, got dict"):
         bc.posterior({}, SETS[0])
-    with pytest.raises(ValueError, match="a dict of priors by name takes each of them"):
+    with pytest.raises(ValueError, match="a dict of priors by name combines each prior"):
         bc.posterior(list(GRID.values()), SETS[0])
     with pytest.raises(KeyError, match="'narrow', 'middling', 'wide'.*got 'broad'"):
         grid_of("montecarlo", batch=False).draws("broad")

@@ -1,1 +1,1 @@
-"""What every calibrator builds upon: contract, posteriors, reports, files and functions."""
+"""Base classes of calibrators, and their posteriors, reports, files and functions."""

@@ -81,7 +81,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         ``Vector``.
     classes : sequence of k labels or int, optional
         Labels of the columns, in their order; an integer k stands for 0, ..., k - 1. By default the
-        sorted labels of the data; integers in 0, ..., k - 1 may lack some of several classes.
+        sorted labels of the data; multi-class integers in 0, ..., k - 1 may lack some classes.
 
     Attributes
     ----------
@@ -340,7 +340,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _computed_once(
         self, purpose: str, state: State, compute: Callable[[State], Computed]
     ) -> Computed:
-        """Compute something from a state, unless it was computed before from the same one."""
+        """Compute a value from a state, and cache it until the state changes."""
         kept = vars(self).get("_kept_states", {})
         if purpose not in kept or kept[purpose][0] is not state:
             kept[purpose] = state, compute(state)
@@ -354,7 +354,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return map_rows(lambda rows: self._apply(state, rows), scores, self._width(state, scores))
 
     def _width(self, state: State, scores: XArray) -> int:
-        """Return the amount of numbers that ``_apply`` holds per row."""
+        """Return how many numbers ``_apply`` holds per row."""
         return scores.shape[1] if scores.ndim == 2 else 2
 
     def predict(self, scores: ArrayLike) -> np.ndarray:

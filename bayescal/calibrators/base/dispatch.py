@@ -51,7 +51,7 @@ E = TypeVar("E")
 
 
 class Dispatched(Protocol):
-    """What is asked of an estimator whose methods are dispatched."""
+    """The interface of estimators whose methods are dispatched."""
 
     classes_: np.ndarray
 
@@ -137,7 +137,7 @@ def _working_class(estimator: object, inputs: object) -> type:
 def keep_options(estimator: object) -> None:
     """Keep the options of a fit, which :func:`as_fitted` uses for predictions.
 
-    Make a dictionary, which the copies of :func:`as_fitted` share, for what predictions precompute.
+    Also create the cache of predictions, shared by copies of :func:`as_fitted`.
     """
     names = _option_names(type(estimator))
     vars(estimator)["_kept_states"] = {}
@@ -162,7 +162,7 @@ def as_fitted(estimator: E) -> E:
 
 
 def _unfitted(option: object) -> object:
-    """Copy an option that is a calibrator or several, whose options may change later."""
+    """Copy a calibrator, or a list of calibrators, whose options may change later."""
     if isinstance(option, list | tuple):
         return type(option)(_unfitted(part) for part in option)
     return clone(option) if hasattr(type(option), "_takes_arrays") else option
@@ -231,7 +231,7 @@ def _explain(
         raise ValueError(
             f"scores must be one array for inputs={inputs!r}, got a tuple; for the largest logits "
             "of each row use Temperature or Vector with inputs='top_logits' and classes=k, and for "
-            "log probabilities of an API make scores by bayescal.top_logprobs(indices, logprobs)"
+            "log probabilities of an API make scores with bayescal.top_logprobs(indices, logprobs)"
         ) from error
 
 
@@ -269,7 +269,7 @@ def _check_location(estimator: object, name: str, location: Location | None) -> 
     if fitted not in (None, given):
         raise ValueError(
             f"{type(estimator).__name__}.{name}() must use the same namespace and device as fit, "
-            f"{fitted}, got {given}; as_function() takes arrays of any"
+            f"{fitted}, got {given}; as_function() accepts any"
         )
 
 

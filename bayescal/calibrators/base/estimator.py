@@ -71,7 +71,7 @@ def report_of_rows(
 
 
 class Estimator(AcceptsOtherWords):
-    """An estimator whose methods answer arrays of any library, and whose fit reports on itself.
+    """An estimator whose methods accept arrays of any library, and whose fits have a report.
 
     A fit keeps a sample of its rows as ``_kept_rows``, from which the report is made on request.
     Copies and files contain the finished report, but no rows.
@@ -83,7 +83,7 @@ class Estimator(AcceptsOtherWords):
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : array of str
-        Names of the columns, if the data of the fit were a data frame with texts as names.
+        Names of the columns, if the data of the fit were a data frame whose names are strings.
     """
 
     _kept_rows: KeptRows
@@ -97,7 +97,7 @@ class Estimator(AcceptsOtherWords):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Raise the error of a missing attribute, and say what to use in its place."""
+            """Raise the error of a missing attribute, and name a replacement."""
             if (advice := self._advice(name)) is not None:
                 message = f"{type(self).__name__} has no {name}: {advice}"
                 raise AttributeError(message, name=name, obj=self)
@@ -125,7 +125,7 @@ class Estimator(AcceptsOtherWords):
         """
         check_is_fitted(self)
         if "_kept_rows" not in vars(self):
-            raise AttributeError("report_ is of a fit: fit again, the rows are not there any more")
+            raise AttributeError("report_ needs the rows of the fit, which are gone; fit again")
         with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
             # The rows have no column names, and the fit has already warned.
             warnings.simplefilter("ignore")

@@ -40,12 +40,12 @@ class PredictFunction:
     -----
     NumPy arrays are computed in float64, half precision in float32, and others in the type of the
     scores. In single precision, probabilities have errors of about 1e-6. Scores on the edge of a
-    bin or step are on the same side in single and in double precision. Other maps that jump, such
-    as those of neighbors, may put a score within rounding error of a jump on the other side.
+    bin or step are on the same side in single and in double precision. Other discontinuous maps,
+    such as nearest neighbors, may put a score within rounding error of a jump on the other side.
 
     The fitted arrays are copied to the device of the scores at the first call. Outside of compiled
     functions, JAX arrays are computed by one program, which is compiled for each shape and type of
-    the scores and each set of options; within them, the function becomes a part of their program.
+    the scores and each set of options; inside them, the call becomes a part of their program.
 
     Examples
     --------
@@ -164,8 +164,8 @@ class PredictFunction:
         Raises
         ------
         AttributeError
-            If the calibrator has no posterior, or one that functions do not contain (that of
-            ``Isotonic`` and ``CenteredIsotonic``).
+            If the calibrator has no posterior, or functions do not contain it (``Isotonic`` and
+            ``CenteredIsotonic``).
         """
         level = check_level(level)
         if not self.has_interval:
@@ -173,8 +173,8 @@ class PredictFunction:
                 f"interval needs a posterior in the function's state, which {self!r} does not have"
             )
         ends = self._run(scores, lambda state, values: self._owner._map_ends(state, values, level))
-        one = len(scores.shape) == int(self.columns > 1)
-        rows = () if one else (slice(None),) * max(len(scores.shape) - 1, 1)
+        single = len(scores.shape) == int(self.columns > 1)
+        rows = () if single else (slice(None),) * max(len(scores.shape) - 1, 1)
         return ends[(*rows, 0, ...)], ends[(*rows, 1, ...)]
 
     @property
@@ -187,7 +187,7 @@ class PredictFunction:
             xp = namespace(scores)
         except TypeError:
             raise TypeError(
-                f"scores must be an array, got {type(scores).__name__}; predict_proba takes others"
+                f"scores must be an array, got {type(scores).__name__}; use predict_proba"
             ) from None
         if not xp.isdtype(scores.dtype, "real floating"):
             raise TypeError(f"scores must be of floating type, got {scores.dtype}")
@@ -201,7 +201,7 @@ class PredictFunction:
             expected = (
                 f"{'(m,), ' * (self.columns == 1)}(m, {self.columns}) or (..., m, {self.columns})"
             )
-            raise ValueError(f"scores must have shape {expected} as at the fit, got {shape}")
+            raise ValueError(f"scores must have shape {expected} as in the fit, got {shape}")
         # Reshape only if necessary: it hinders tracing of programs for any number of rows.
         rows = xp.reshape(scores, (-1, self.columns)) if len(shape) > 2 else scores
         with np.errstate(over="ignore", under="ignore") if on_host(rows) else nullcontext():

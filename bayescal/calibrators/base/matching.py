@@ -1,10 +1,10 @@
 """Match a sample of rows to all rows: weights with which a fit has the gradients of all rows.
 
-A fit to a sample of many rows has its error. But what a fit needs of the rows are, near its
-optimum, gradients of the loss: sums over rows. They are computed from all rows while these are at
-hand, and the weights of the sample are changed a little until the sample has the same sums
-(calibration weighting, as of surveys). The optimum of the sample is then that of all rows, up to
-the square of how far it moves.
+A fit to a sample has sampling error. Near its optimum, however, a fit depends on the rows only
+through sums of gradients of the loss. These sums are computed from all rows while they are in
+memory, and the weights of the sample are adjusted slightly until its sums are equal (calibration
+weighting, as in surveys). The optimum of the sample is then that of all rows, up to the square of
+the distance that it moves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Stages", "match_gradients"]
 _NUMBERS = 1 << 19
 #: Rows from which second moments of gradients are computed.
 _MOMENT_ROWS = 1 << 16
-#: More classes than this have no gradients with respect to matrices.
+#: Largest number of classes for which gradients with respect to matrices are matched.
 _MAX_MATRIX_CLASSES = 16
 #: The largest change of the logarithm of a weight.
 _LARGEST_CHANGE = 1.0
@@ -34,10 +34,10 @@ _RIDGE = 1e-9
 
 
 class Stages(NamedTuple):
-    """What determines the gradients of a fit at rows.
+    """Inputs of the gradients of a fit at rows.
 
     The probabilities (n, k) of the fit, the features (n, k) that its slopes or its matrix multiply,
-    and the probabilities of a temperature that was fitted before, if there was one.
+    and the probabilities of an earlier temperature fit, if there was one.
     """
 
     probs: np.ndarray
@@ -113,10 +113,10 @@ def match_gradients(
         target = target + _sums(gradients, earlier, domain)
     missing = target - _sums(gradients, history, domain)
     stride = -(-len(history.y) // _MOMENT_ROWS)
-    some = gradients(history.filled(domain)[0][::stride], history.y[::stride]).rows()
+    sampled = gradients(history.filled(domain)[0][::stride], history.y[::stride]).rows()
     steps = []
     for weights, difference in zip(history.represented()[::stride].T, missing, strict=True):
-        moments = (some.T * (weights * stride)) @ some
+        moments = (sampled.T * (weights * stride)) @ sampled
         scale = np.sqrt(np.maximum(np.diag(moments), np.finfo(float).tiny))
         scaled = moments / scale[:, None] / scale + _RIDGE * np.eye(len(scale))
         steps.append(np.linalg.solve(scaled, difference / scale) / scale)

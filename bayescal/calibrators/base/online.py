@@ -1,4 +1,4 @@
-"""Calibrators that learn on: ``partial_fit`` from a compressed history of the rows."""
+"""Incremental fits: ``partial_fit`` from a compressed history of the rows."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Entries: TypeAlias = dict[str, Any]
 #: Rates of forgetting that "auto" compares, and the factor by which it forgets their past losses.
 RATES = np.array([1.0, 0.97, 0.9, 0.8, 0.6, 0.4])
 _LOSS_MEMORY = 0.9
-#: How often the gradients of a sample are matched with those of all rows, and the largest relative
-#: change of a weight after which nothing is left to change.
+#: Maximal number of rounds that match the gradients of a sample with those of all rows, and the
+#: relative change of weights below which rounds end.
 _MATCHES, _SMALL_CHANGE = 5, 5e-3
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OnlineCalibrator(Calibrator):
-    """A calibrator that learns on from further rows.
+    """A calibrator that can be fitted incrementally.
 
     Attributes
     ----------
@@ -67,8 +67,8 @@ class OnlineCalibrator(Calibrator):
         """Fit the calibrator to further rows together with those of earlier calls.
 
         Without forgetting the result is that of one fit to all rows, to 0.001 in probability,
-        whatever the batches. Use ``partial_fit`` from the first rows on: ``fit`` begins anew, and
-        keeps its rows for a later ``partial_fit`` only if they are at most 2,048, until the
+        whatever the batches. Use ``partial_fit`` from the first rows on. ``fit`` starts over, and
+        keeps its rows for a later ``partial_fit`` only if there are at most 2,048, until the
         calibrator is copied or saved.
 
         Parameters
@@ -76,10 +76,10 @@ class OnlineCalibrator(Calibrator):
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
             Scores of further rows, as in ``fit``.
         y : array-like of shape (n,) or (n, k)
-            Their labels, as in ``fit``.
+            Labels of the further rows, as in ``fit``.
         classes : sequence of k labels or int, optional
-            All classes, in the first call only; needed if its rows may lack a class. The option of
-            this name serves as well.
+            All classes, in the first call only; needed if its rows may lack a class and the option
+            ``classes`` is not set.
         sample_weight : array-like of shape (n,), optional
             Non-negative; an integer weight equals repeated rows.
         forgetting : float or "auto"
@@ -95,19 +95,19 @@ class OnlineCalibrator(Calibrator):
         Raises
         ------
         ValueError
-            If the rows of an earlier ``fit`` are not known any more, the classes or the kind of
+            If the rows of an earlier ``fit`` are no longer available, the classes or the kind of
             scores have changed, or an option needs all rows at once. The calibrator is then
             unchanged.
 
         Notes
         -----
         The history contains at most 2,048 cells of binary scores (about 0.01 wide in log odds) or
-        65,536 cells of three classes, at the weighted means of their scores. Of k > 3 classes it
-        contains rows: all of them up to max(4,194,304 / k, 16,384), then a sample of this size,
-        whose weights are changed until a fit has the gradients of all rows; this takes two or more
-        further fits. Matrices of more than 16 classes then have the error of a sample. ``history_``
-        is part of files and copies; delete it if they must not contain scores and labels.
-        ``report_`` describes the rows of the history.
+        65,536 cells of three classes, at the weighted means of their scores. For k > 3 classes it
+        contains all rows up to max(4,194,304 / k, 16,384), then a sample of this size, whose
+        weights are changed until a fit has the gradients of all rows; this takes two or more
+        further fits. Matrices of more than 16 classes then have sampling error. ``history_`` is
+        part of files and copies; delete it if they must not contain scores and labels. ``report_``
+        describes the rows of the history.
 
         Examples
         --------
@@ -119,7 +119,7 @@ class OnlineCalibrator(Calibrator):
         True
         """
         if self.inputs == "top_logits":
-            raise ValueError("inputs must be of whole rows for partial_fit, got 'top_logits'")
+            raise ValueError("inputs must not be 'top_logits' for partial_fit")
         self._check_inputs()
         self._check_options()
         self._check_learns_on()
@@ -240,8 +240,8 @@ class OnlineCalibrator(Calibrator):
     def _predictive_losses(self, history: History, batch: History) -> np.ndarray:
         """Compute the log loss (q,) of new rows after a fit for each rate of forgetting."""
         losses, rows = np.zeros(len(RATES)), batch.rows(self.domain)[0]
-        for i, one in enumerate(np.eye(len(RATES))):
-            state: State = self._fit(history.rows(self.domain, one)[0], 0)
+        for i, selected in enumerate(np.eye(len(RATES))):
+            state: State = self._fit(history.rows(self.domain, selected)[0], 0)
             state = {name: np.asarray(value) for name, value in state.items()}
             probs = self.apply(state, rows.scores)[np.arange(rows.n), rows.y]
             losses[i] = rows.weights @ -np.log(np.maximum(probs, np.finfo(float).tiny))

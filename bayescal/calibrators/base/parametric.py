@@ -40,7 +40,7 @@ def posterior_of(estimator: AnyModel) -> ParameterPosterior:
     state = estimator.state_
     if "theta_draws" not in state:
         raise AttributeError(
-            "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+            "posterior_ needs inference='laplace' or 'nuts'; this was fitted with 'map'"
         )
     named = estimator._describe(state, state["theta_draws"])
     divergences = int(state["divergences"])
@@ -98,7 +98,7 @@ class ParametricCalibrator(Calibrator):
 
     @abstractmethod
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:
-        """Draw parameters (chains, draws, p) as ``inference`` says, after a fit to these rows."""
+        """Draw parameters (chains, draws, p) by ``inference``, after a fit to these rows."""
 
     def numpyro_model(
         self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -137,7 +137,7 @@ class ParametricCalibrator(Calibrator):
         (-3.795, -3.795)
         """
         if self.inputs == "top_logits":
-            raise ValueError("inputs must be of whole rows for numpyro_model, got 'top_logits'")
+            raise ValueError("inputs must not be 'top_logits' for numpyro_model")
         copy: AnyModel = clone(self)
         data = as_source(copy, scores, y, sample_weight, MEMORY)
         copy.classes_ = data.classes
@@ -188,12 +188,12 @@ class ParametricCalibrator(Calibrator):
         if beyond.any():
             probs[beyond] = average(scores[beyond])
         # Some scores are compared, because the table may miss a bump between its nodes.
-        some = slice(None, None, len(z) // _CHECKED)
-        agree = np.abs(probs[some] - average(scores[some])) < _TABLE_ERROR
-        return probs if agree[~np.isnan(z[some])].all() else average(scores)
+        checked = slice(None, None, len(z) // _CHECKED)
+        agree = np.abs(probs[checked] - average(scores[checked])) < _TABLE_ERROR
+        return probs if agree[~np.isnan(z[checked])].all() else average(scores)
 
     def _log_odds_of(self, scores: AnyArray) -> np.ndarray | None:
-        """Return the log odds (m,) of which curves are smooth functions, if they are any."""
+        """Return the log odds (m,) of which curves are smooth functions, or None."""
         if not self._smooth or self.inputs == "scores" or not on_host(scores):
             return None
         if scores.ndim == 1:
@@ -254,8 +254,8 @@ class ParametricCalibrator(Calibrator):
         Raises
         ------
         AttributeError
-            If the calibrator was fitted with inference "map", which has no posterior; but for
-            :class:`StackedScaling` of fewer than 30 classes, which has intervals without one.
+            If the calibrator was fitted with inference "map", which has no posterior.
+            (:class:`StackedScaling` of fewer than 30 classes has intervals without one.)
         """
         check_is_fitted(self)
         level, state = check_level(level), self._state_of_intervals()
@@ -279,7 +279,7 @@ def keep_draws(estimator: AnyModel, draws: Draws) -> State:
         min_ess, alternative = min(min_ess, 0.1 * estimator.num_samples), "nuts"
     if r_hat > 1.05 or ess < min_ess:
         warnings.warn(
-            f"{type(estimator).__name__}: the draws describe the posterior badly (R-hat "
+            f"{type(estimator).__name__}: the draws describe the posterior poorly (R-hat "
             f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "
             f"inference={alternative!r}",
             SamplingWarning,

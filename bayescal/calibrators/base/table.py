@@ -1,4 +1,4 @@
-"""Tables of smooth curves with kinks: polynomials on pieces, found by arithmetic.
+"""Tables of smooth curves with kinks: polynomials on pieces, with buckets for look-up.
 
 The variable of a table is t = asinh(z), in which curves of log odds have similar detail everywhere.
 Pieces end at the kinks of the curve, and are halved until the polynomial on each of them is as
@@ -38,8 +38,8 @@ def tabulate(
     """Tabulate a curve of log odds over scores (m,) in [-far, far], with kinks at some scores.
 
     Probabilities have errors below 1e-10 midway between nodes; those of less than 1 % have a
-    relative error below 1e-8. Returns also whether the first holds: a very steep curve would need
-    narrower pieces than there may be.
+    relative error below 1e-8. Also returns whether the first bound holds: a very steep curve would
+    need narrower pieces than the smallest allowed.
     """
     end = np.arcsinh(far)
     edges = np.concatenate([np.linspace(-end, end, _PIECES + 1), np.arcsinh(kinks)])
@@ -101,7 +101,7 @@ def look_up(table: State, z: XArray) -> XArray:
     t = xp.log(size + xp.sqrt(size * size + 1))
     t = xp.clip(xp.where(z < 0, -t, t), -end, end)
     count = first.shape[0]
-    # Without double precision JAX has no longer integers; others take no shorter ones as indices.
+    # Without double precision JAX has only 32-bit integers; other libraries need 64 bits.
     index = xp.int32 if array_api_compat.is_jax_namespace(xp) else xp.int64
     bucket = xp.astype((t + end) * (count / (2 * end)), index)
     piece = xp.astype(xp.take(first, xp.clip(bucket, 0, count - 1), axis=0), index)

@@ -1,1 +1,1 @@
-"""Calibration maps of two classes."""
+"""Binary calibration maps."""

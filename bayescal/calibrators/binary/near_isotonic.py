@@ -34,7 +34,7 @@ class NearIsotonic(OrderCalibrator):
     .. math:: \min_f \frac12 \sum_i w_i (y_i - f_i)^2 + \lambda \sum_i \max(f_i - f_{i+1}, 0)
               \qquad (s_1 < \dots < s_n)
 
-    Use it for classifiers whose scores do not quite rank the rows. Tied scores share one value.
+    Use it for classifiers whose scores do not rank the rows perfectly. Tied scores share one value.
     With :math:`\lambda = 0` the values are the proportions of class 1; from some :math:`\lambda` on
     they are those of :class:`Isotonic`. In between they are piecewise linear in :math:`\lambda`:
     neighboring values meet at some :math:`\lambda`, and never separate again. All solutions are

@@ -27,14 +27,14 @@ _SLIGHT = 1e-6
 class VennAbers(OrderCalibrator):
     r"""Venn-Abers prediction: isotonic regression with the new score added with either label.
 
-    With :math:`p_0(s)` and :math:`p_1(s)` the values at s of isotonic regression on the rows and
-    one more, of weight 1, with score s and label 0 or 1, the probability is
+    Let :math:`p_0(s)` and :math:`p_1(s)` be the values at s of isotonic regression on the rows and
+    one more row of weight 1 with score s and label 0 or 1. The probability is
 
     .. math:: \hat p(s) = \frac{p_1(s)}{1 - p_0(s) + p_1(s)},
 
     which minimizes the worst-case excess of its log loss over the better of the two. It lies
     between them and is never 0 or 1; :meth:`predict_interval` returns both. If the rows and the new
-    one are exchangeable, the value of the true label is perfectly calibrated.
+    row are exchangeable, the value of the true label is perfectly calibrated.
 
     ``CalibratedClassifier(..., ensemble=True)`` makes it the cross Venn-Abers predictor.
 

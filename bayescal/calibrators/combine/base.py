@@ -108,7 +108,7 @@ class Several(ClassifierMixin, Combination):
 
     @property
     def inputs(self) -> str:
-        """Kind of scores, which is that of the first calibrator."""
+        """Kind of scores, as for the first calibrator."""
         return self._parts()[0].inputs
 
     @property

@@ -61,7 +61,7 @@ class MultiLabel(Combination):
 
     @property
     def inputs(self) -> str:
-        """Kind of scores, which is that of the calibrator."""
+        """Kind of scores, as for the calibrator."""
         return self.calibrator.inputs
 
     def fit(self, scores: ArrayLike, Y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -147,6 +147,6 @@ class MultiLabel(Combination):
         rows = score_rows(scores, self.label_names_)
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(
-                f"scores must have {self.n_features_in_} columns as at the fit, got {rows.shape[1]}"
+                f"scores must have {self.n_features_in_} columns as in the fit, got {rows.shape[1]}"
             )
         return rows

@@ -1,1 +1,1 @@
-"""Calibration maps of two or more classes."""
+"""Multi-class calibration maps, for two or more classes."""

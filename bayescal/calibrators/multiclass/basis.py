@@ -9,9 +9,9 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, Array, XArray, matmul, namespace
 from bayescal._core.shapes import Float
 
-#: A row is predicted by centers that leave so small a share of its variance unknown.
+#: Proportion of unexplained variance below which centers predict a row.
 _PREDICTED = 1e-3
-#: Relative to the variance of a kernel feature, what keeps the factorization positive.
+#: Ridge that keeps the factorization positive, relative to the variance of a kernel feature.
 _RIDGE = 1e-6
 
 
@@ -24,7 +24,7 @@ class Dimensions(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """Functions that are learned from rows before a fit: main directions and kernel features.
+    """Functions that are estimated from rows before a fit: main directions and kernel features.
 
     Directions are (k, r). Kernel features depend on the distances of log probabilities, divided by
     a length, from centers (m, k); a matrix (m, m) turns the kernel between rows and centers into
@@ -84,7 +84,7 @@ def kernel_basis(
 
     The length is relative to the standard deviation of the rows: the root of the sum of the
     variances of classes. Centers are the pivots of a Cholesky factorization of the kernel's matrix:
-    each is the row that those before it predict worst, until they predict all.
+    each is the row that the earlier centers predict worst, until they predict all rows.
     """
     n, k = x.shape
     share = weights / weights.sum()
@@ -96,7 +96,7 @@ def kernel_basis(
     unknown, factors = np.ones(n), np.zeros((count, n))
     pivots: list[int] = []
     for i in range(min(count, n)):
-        # Rounded, so that the first of equal ones does not depend on the order of the classes.
+        # Rounded, so that the choice among equal rows does not depend on the order of the classes.
         pivot = int(np.argmax(unknown.round(9)))
         if unknown[pivot] < _PREDICTED:
             break
@@ -115,8 +115,8 @@ def kernel_columns(
 ) -> Float[np.ndarray, "centers rows"]:
     """Compute the kernel (m, n) between centers (m, k) and columns (k, n), divided by the length.
 
-    It is the rational quadratic one, 1 / (1 + d / 2) for the squared distance d: a mixture of
-    Gaussian kernels of many lengths, and no exponential.
+    The kernel is rational quadratic, 1 / (1 + d / 2) for the squared distance d: a mixture of
+    Gaussian kernels of many lengths that needs no exponential.
     """
     kernel = centers @ (-2 * x)
     kernel += np.einsum("ij,ij->i", centers, centers)[:, None]

@@ -63,11 +63,11 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         if self._by_matrix:
             matrix = xp.reshape(theta, (*theta.shape[:-1], k, k + 1))
             coef, intercept = matrix[..., :k], matrix[..., k]
-            one = xp.eye(k, dtype=theta.dtype, device=device(theta))
+            identity = xp.eye(k, dtype=theta.dtype, device=device(theta))
         else:
-            one, coef, intercept = 1, theta[..., k:], theta[..., :k]
+            identity, coef, intercept = 1, theta[..., k:], theta[..., :k]
         coef, intercept = self._centered(coef, intercept)
-        return {"coef": (one + coef) / state["unit"], "intercept": intercept}
+        return {"coef": (identity + coef) / state["unit"], "intercept": intercept}
 
     def _centered(self, coef: XArray, intercept: np.ndarray) -> tuple[AnyArray, AnyArray]:
         """Center parameters over classes if no penalty determines their mean."""

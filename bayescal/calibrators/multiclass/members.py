@@ -29,8 +29,8 @@ class Member(NamedTuple):
     The blocks are intercepts and factors of classes, factors shared by all classes, and matrices
     that multiply probabilities and centered log probabilities. Matrices have a pair of strengths,
     of their diagonal and off-diagonal. ``directions`` is the strength of a matrix that multiplies
-    some main directions of centered log probabilities instead of all of them, ``kernel`` that of a
-    matrix that multiplies kernel features.
+    main directions of centered log probabilities, ``kernel`` the strength of a matrix that
+    multiplies kernel features.
     """
 
     intercept: float
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
     """Features of a stack; each member uses a range of them.
 
     The features are k probabilities (if a member uses them), the constant one, then the logarithms
-    or the directions, and at the end those of the kernel.
+    or the directions, and finally the kernel features.
     """
 
     k: int

@@ -24,9 +24,9 @@ class Vector(LinearCalibrator):
     the Hessian. Factors may be negative. Intercepts are centered, because only their differences
     matter.
 
-    With truncated logits (``inputs="top_logits"``, see :class:`Temperature`), a class has its own
-    factor and intercept if it is the label of at least one row, and among the top classes of that
-    row. All other classes, and the rest of a row, share one pair (v, b):
+    With truncated logits (``inputs="top_logits"``, see :class:`Temperature`), a class has a
+    separate factor and intercept if it is the label of at least one row and among the top classes
+    of that row. All other classes, and the rest of a row, share one pair (v, b):
 
     .. math:: \hat p_j \propto e^{v_j z_j + b_j}, \qquad
        \hat p_{rest} \propto (k - m)\, e^{v (r - \ln(k - m)) + b}

@@ -1,1 +1,1 @@
-"""The default of three and more classes: structured fits mixed by cross-validation."""
+"""The default for three or more classes: structured fits mixed by cross-validation."""

@@ -1,4 +1,4 @@
-"""A stack of structured fits to the scores of several classes."""
+"""A stack of structured fits to multi-class scores."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ from bayescal.regression.binary.posterior import Draws
 
 __all__ = ["StackedScaling"]
 
-#: Of what is learned, the log probabilities (m, members) of held-out labels, and their weights.
+#: State entries: log probabilities (m, members) of held-out labels, and their weights.
 _HELD_OUT, _HELD_OUT_WEIGHTS = "held_out", "held_out_weights"
-#: Scores (m, k) of some rows, and their weights, which say how much the data tell.
+#: State entries: scores (m, k) of a sample of rows, and their weights.
 _SAMPLE, _SAMPLE_WEIGHTS = "sample_scores", "sample_weights"
-#: Whether draws hold steps of the log scale in place of scales.
+#: State entry: whether draws contain steps of the log scale instead of scales.
 _STEPS = "scale_steps"
-#: What kernel features are computed from.
+#: State entries from which kernel features are computed.
 _KERNEL = "centers", "whiten", "length"
 _OF_ROWS = _HELD_OUT, _HELD_OUT_WEIGHTS, "held_out_losses"
-#: The strongest penalties first.
+#: Members, the most strongly penalized first.
 MEMBERS = {
     "temperature": Member(30, 30),
     "vector": Member(3, 3),
@@ -94,17 +94,17 @@ def _plan(n: float, k: int) -> tuple[list[str], int]:
 
 @dataclass(eq=False, repr=False)
 class StackedScaling(ParametricCalibrator):
-    r"""A stack of structured fits, from strongly to weakly shrunk, with cross-validated weights.
+    r"""A cross-validated stack of structured fits, from strongly to weakly shrunk.
 
-    With x the logarithms of temperature-scaled probabilities, mixed with the uniform distribution
-    in the proportion :math:`e = 1 / (2 n + 2)`, and q their exponentials, the logits of a member
-    are
+    Let x be the logarithms of temperature-scaled probabilities, mixed with the uniform distribution
+    with weight :math:`e = 1 / (2 n + 2)`, and q their exponentials. The logits of a member are
 
     .. math:: x \circ (1 + v + T(x) \cdot t) + b + 4 W q + U (x - \bar x) + H \phi(x)
 
-    where T are the greatest probability, its square, its distance from the second and the entropy,
-    all less a constant, and :math:`\phi` kernel features (below). The log temperature u minimizes
-    the sum of losses and :math:`u^2 / 2`; a member the sum of losses and
+    where T consists of the largest probability, its square, its difference from the second largest,
+    and the entropy, each minus a constant, and :math:`\phi` are kernel features (below). The log
+    temperature u minimizes the sum of losses plus :math:`u^2 / 2`. A member minimizes the sum of
+    losses plus
 
     .. math:: k \Bigl(c_b \|b\|^2 + c_v \|v\|^2 + d_W \sum_i W_{ii}^2 + d_U \sum_i U_{ii}^2
               \Bigr) + c_t \|t\|^2 + k (k - 1) \sum_{i \ne j}
@@ -128,43 +128,43 @@ class StackedScaling(ParametricCalibrator):
     loose         .01   .01   .0033           o = .01                           x
     ============= ===== ===== ===== ========= ========= ======= ======= ======= =======
 
-    The last columns say who is in the stack: the first of them of fewer than N = 32,768 scores of
-    fewer than 30 classes, where "weaker" needs 100 rows, and "curved" and "wavy" 300 rows and at
-    most 262,144 scores. Of more than 300 classes U is a matrix (k, 50) for the main directions of
-    :math:`x - \bar x`.
+    The last four columns mark the members of the stack. The first of them is for fewer than 30
+    classes and fewer than N = 32,768 scores. "weaker" needs 100 rows; "curved" and "wavy" need 300
+    rows and at most 262,144 scores. For more than 300 classes, U is a matrix (k, 50) for the main
+    directions of :math:`x - \bar x`.
 
-    "curved" (h = 0.2) and "wavy" (h = 0.01) add smooth functions of all log probabilities: those of
-    a Gaussian process with the rational quadratic kernel :math:`1 / (1 + d^2 / 2)`, where d is the
-    distance of two rows in units of half the standard deviation of the rows. Its features
-    :math:`\phi` are its values at up to 100 centers (1,500 / k from 16 classes on), whitened; the
-    centers are rows that a pivoted Cholesky factorization of the kernel chooses. So the stack
-    corrects what no function linear in the logarithms can, such as a wave in one class; where there
-    is nothing of the kind, their weights are small.
+    "curved" (h = 0.2) and "wavy" (h = 0.01) add smooth functions of all log probabilities, from a
+    Gaussian process with the rational quadratic kernel :math:`1 / (1 + d^2 / 2)`. Here d is the
+    distance between two rows in units of half the standard deviation of the rows. The features
+    :math:`\phi` are whitened kernel values at up to 100 centers (1,500 / k from 16 classes on),
+    chosen from the rows by a pivoted Cholesky factorization of the kernel. These members correct
+    errors that are not linear in the logarithms, such as a wave in one class. If there are none,
+    their weights are small.
 
-    Members are fitted to all rows, and from there to the complements of folds, with that share of
-    the penalties. A fit takes steps of the L-BFGS method until the next one would gain less than a
-    millionth of the objective (1e-5 from N scores on), or, without a fold, less than a hundredth of
-    what the first step promised; that step is the last. The metric is a Hessian from at most 1,250
-    rows, which is measured again where steps converge slowly; for members with a kernel and more
-    than 500 parameters it is approximated, and their steps go on to a hundredth of these gains.
-    From 30 classes on members are fitted to the complements alone, from zero until a step would
-    gain less than a hundredth of the objective, and predict with the means of their parameters over
-    folds. More steps did not help on new rows.
+    Members are fitted to all rows and, from there, to the rows outside each fold, with
+    proportionally smaller penalties. A fit takes L-BFGS steps until the next step would gain less
+    than a millionth of the objective (1e-5 for N scores or more) or, without a fold, less than a
+    hundredth of the gain expected from the first step. The initial metric is a Hessian from at most
+    1,250 rows, which is recomputed if convergence is slow. For members with a kernel and more than
+    500 parameters it is approximated, and the tolerances are a hundred times smaller. For 30 or
+    more classes, members are fitted only without each fold, from zero until a step would gain less
+    than a hundredth of the objective, and predict with the means of their parameters over folds.
+    More steps did not help on new rows.
 
-    The weights of the mixture maximize the likelihood of the labels of rows left out, with the
-    prior Dirichlet(2): so the stack learns how much structure n rows of k classes can bear.
+    The weights of the mixture maximize the likelihood of held-out labels with the prior
+    Dirichlet(2), so the data determine how much structure n rows of k classes support.
 
     Parameters
     ----------
     mode : {"stack", "single"}
-        "single" is the member "probability" alone (of more than 300 classes "certainty", with 3, 3,
-        1 and no matrix), fitted to all rows, without cross-validation.
+        "single" fits only the member "probability" to all rows, without cross-validation. For more
+        than 300 classes it fits "certainty", with strengths 3, 3, 1 and no matrix.
     folds : int, optional
-        The number of folds. Rows are dealt to them by content, whatever their order; rows with
+        The number of folds. Rows are assigned by content, independently of their order. Rows with
         equal scores are spread over the folds, and a row of weight 2 counts as two rows. More than
-        262,144 rows, or 4,194,304 scores, are dealt by a hash of their scores: those of a score
-        that occurs seldom share a fold. By default 5 if n k < 32,768, otherwise 4; 3 from 30
-        classes on, and 2 of more than 300.
+        262,144 rows, or 4,194,304 scores, are assigned by a hash of their scores, so rows with rare
+        equal scores share a fold. The default is 5 if n k < 32,768, otherwise 4; 3 for 30 or more
+        classes, and 2 for more than 300.
 
     Attributes
     ----------
@@ -174,51 +174,51 @@ class StackedScaling(ParametricCalibrator):
     has_interval_ : bool
         Whether ``predict_interval`` is available.
     held_out_mean_losses_ : array of shape (members,)
-        Mean log loss of each member on rows left out; not of "single".
+        Mean held-out log loss of each member; not for "single".
     held_out_losses_ : array of shape (n,)
-        Log loss of each row of positive weight by members and weights that were fitted without its
-        fold: what to expect of new rows. Not of "single", nor of many rows in blocks, and not kept
-        in files, being as long as the data.
+        Held-out log loss of each row of positive weight, by members and weights that were fitted
+        without its fold. Not for "single" or many rows in blocks. Files do not contain it, because
+        it is as long as the data.
     inverse_ : float
         Inverse temperature.
 
     Notes
     -----
     O(n k^2) time for each of a few products, for each member and fold; for more than 300 classes
-    O(n k). Memory beside the scores is 12 n k bytes in single precision, which fits have from
-    32,768 scores on, and 400 n bytes with kernel features; of more than 300 classes 4 n k, and some
-    hundred numbers for each class. Kernel features make a fit 2 to 5 times as long.
+    O(n k). Fits to 32,768 or more scores use single precision. Besides the scores, they need 12 n k
+    bytes of memory, and 400 n bytes for kernel features; for more than 300 classes, 4 n k bytes and
+    some hundred numbers per class. Fits with kernel features take 2 to 5 times as long.
 
-    Scores on an accelerator stay there: keys of rows, from which folds are made, some of the rows,
-    from which the curvature is measured, losses of rows and sums come to the host, which takes the
-    steps. All is in double precision, but main directions in single precision. So probabilities are
-    the host's to 1e-8 for fewer than 32,768 scores of at most 300 classes, and to 1e-6 for more
-    classes. Of more scores the host works in single precision: probabilities may differ by 1e-3,
-    mean losses by 1e-5. Memory is 8 n k bytes, and at work several times that and twice as many
-    features.
+    Scores on an accelerator stay on device. The host receives keys of rows for the folds, a sample
+    of rows for the curvature, losses of rows, and sums, and takes the steps. Everything is computed
+    in double precision, except main directions. For fewer than 32,768 scores, probabilities equal
+    those of the host to 1e-8 for at most 300 classes, and to 1e-6 for more. With more scores the
+    host uses single precision, so probabilities may differ by 1e-3, and mean losses by 1e-5. Device
+    memory is 8 n k bytes for the scores, and several times that plus twice the number of features
+    during the fit.
 
-    Rows that come in blocks are read once, and fitted at once, if there are no more than 262,144 of
-    them and 4,194,304 scores. Of more rows all members and folds take their steps together: they
-    are read 17 to 24 times, of 16 to 29 classes up to 60 times, and for "single" up to 10 times.
-    All is in double precision: probabilities are to 1e-9 those of all rows at once, were these
-    fitted so (of more than 300 classes, whose main directions are in single precision, to 1e-7).
-    Those that single precision finds differ by about 1e-5, and by up to 1e-3 from 30 classes on,
-    where it ends a step earlier.
+    Rows in blocks are read once and fitted in memory if there are at most 262,144 rows and
+    4,194,304 scores. With more rows, all members and folds take their steps together: blocks are
+    read 17 to 24 times, up to 60 times for 16 to 29 classes, and up to 10 times for "single". These
+    fits use double precision: probabilities equal a double-precision fit to all rows in memory to
+    1e-9, or to 1e-7 for more than 300 classes, whose main directions are in single precision. Fits
+    in single precision differ by about 1e-5, and by up to 1e-3 for 30 or more classes, because they
+    stop a step earlier.
 
-    Fits of fewer than 30 classes have credible intervals without asking, which cost nothing until
-    they are computed: at most 1,250 of the scores are kept, without labels, also in files. An
-    interval holds the central part of 400 draws, each of one member, chosen by the weights; its
-    parameters and the scale are normal around the fit, the penalties being the prior; those of
-    kernel features stay at the fit. In simulations with 50 to 1,000 rows of 3 and 10 classes
-    intervals of 90 % covered the truth in 88 to 100 % of cases, mostly in 94 to 98 %: more often
-    than stated if the scores were good already, above all in few rows of many classes. Waves in
-    one of three classes were covered in 85 to 93 % of cases.
+    Fits of fewer than 30 classes always have credible intervals, which cost nothing until they are
+    computed. For this purpose at most 1,250 rows of scores are kept, without labels, also in files.
+    An interval contains the central part of 400 draws, each from one member chosen by the weights.
+    The parameters of the member and the scale are normal around the fit, with the penalties as
+    prior; parameters of kernel features are fixed. In simulations with 50 to 1,000 rows of 3 and 10
+    classes, 90 % intervals covered the truth in 88 to 100 % of cases, mostly in 94 to 98 %.
+    Coverage was highest if the scores were already calibrated, especially with few rows of many
+    classes. Waves in one of three classes were covered in 85 to 93 % of cases.
 
-    With ``inference="laplace"`` or "nuts" penalties are the prior, and the weights are those of
-    resampled rows, a Bayesian bootstrap. Of more than 3,000 parameters of a member each draw is the
-    solution of a linear system: with 100 classes a draw takes about a tenth of a second. Kernel
-    features are drawn, too, with a weak prior: intervals of 90 % from 400 rows of three classes
-    covered 98 %.
+    With ``inference="laplace"`` or "nuts", the penalties are the prior, and the weights are drawn
+    by a Bayesian bootstrap of the rows. If a member has more than 3,000 parameters, each draw is
+    the solution of a linear system: with 100 classes, a draw takes about a tenth of a second.
+    Parameters of kernel features are also drawn, with a weak prior: 90 % intervals from 400 rows of
+    three classes covered 98 %.
 
     Examples
     --------
@@ -247,7 +247,7 @@ class StackedScaling(ParametricCalibrator):
 
     @property
     def member_names_(self) -> list[str]:
-        """The names of the members, in the order of their weights."""
+        """Names of the members, in the order of their weights."""
         check_is_fitted(self)
         return _names(self.state_)
 
@@ -309,12 +309,12 @@ class StackedScaling(ParametricCalibrator):
 
     def _publish(self, state: State) -> None:
         super()._publish(state)
-        # As long as the data: not kept in files.
+        # Not kept in files, because it is as long as the data.
         self.state_ = {name: value for name, value in state.items() if name not in _OF_ROWS}
 
     def _apply_in_blocks(self, state: State, scores: XArray) -> XArray:
         if on_host(scores) and "theta_draws" not in state:
-            # In threads, with rows as columns.
+            # Predict in threads, with rows as columns.
             members, stack = _stack(state)
             return mixture_on_host(members, stack, state["stack_weights"], scores)
         return super()._apply_in_blocks(state, scores)
@@ -324,7 +324,7 @@ class StackedScaling(ParametricCalibrator):
         return dict(zip(self.member_names_, weights, strict=True))
 
     def _make_report(self, kept: KeptRows) -> Report:
-        """Of rows left out, but for "single"."""
+        """Make the report from held-out losses, or from in-sample losses for "single"."""
         if "held_out_moments" in self.state_:
             sizes = kept.n, len(self.classes_)
             names, members = (self._title(), f"{sizes[1]} classes"), self._member_weights()
@@ -336,7 +336,7 @@ class StackedScaling(ParametricCalibrator):
         return super()._make_report(kept)
 
     def _width(self, state: State, scores: XArray) -> int:
-        # A draw is of one member.
+        # Each draw is from one member.
         members = 1 if "theta_draws" in state else len(_names(state))
         return 4 * scores.shape[1] * members
 
@@ -345,7 +345,7 @@ class StackedScaling(ParametricCalibrator):
         return mixture(members, stack, state["stack_weights"], scores)
 
     def _precompute(self, state: State) -> State:
-        """Sort draws by the member that they are of."""
+        """Sort draws by their member."""
         if "theta_draws" not in state:
             return state
         draws = state["theta_draws"].reshape(-1, state["theta_draws"].shape[-1])
@@ -405,7 +405,7 @@ def _names(state: State) -> list[str]:
 
 
 def _state(names: list[str], stack: Stack, sample: Rows) -> State:
-    """Make the state of members with equal weights, and of few classes keep the sample."""
+    """Make the state of members with equal weights; keep the sample if there are few classes."""
     kept = {}
     if stack.basis.dimensions.k < MANY:
         kept = {_SAMPLE: np.asarray(sample.scores), _SAMPLE_WEIGHTS: np.asarray(sample.weights)}

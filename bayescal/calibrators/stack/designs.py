@@ -1,4 +1,4 @@
-"""What a fit of a stack asks of rows, wherever they are: sums of losses, by member and fold."""
+"""Interface between the fits of a stack and its rows: sums of losses, by member and fold."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bayescal.calibrators.stack.kernels import Losses, Scale
 from bayescal.calibrators.stack.search import Descent, Optimum
 from bayescal.regression.softmax.objective import Sizes, split
 
-#: Stands for no fold, and for a member that takes all features.
+#: Index for no fold, and for a member with all features.
 ALL = -1
 
 
 class Job(NamedTuple):
-    """The fit of a member to all rows, or to those of all folds but one.
+    """The fit of a member to all rows, or to all rows outside one fold.
 
-    With ``only`` it is the sum over the rows of that fold alone.
+    With ``only``, sums are over the rows of that fold alone.
     """
 
     member: int
@@ -31,7 +31,7 @@ class Job(NamedTuple):
     only: bool = False
 
     def takes(self, fold: int) -> bool:
-        """Check whether the rows of a fold are among those of the job."""
+        """Return whether the job includes the rows of a fold."""
         return self.fold == ALL or (fold == self.fold) == self.only
 
 
@@ -45,15 +45,15 @@ class Slot(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What members have in common: a scale of all rows, features, and main directions."""
+    """The common inputs of members: the scale of all rows, features, and main directions."""
 
     members: Sequence[Member]
     scale: Scale
-    #: The features of all members; and of those without a kernel, which are the first of these.
+    #: Features of all members, and of members without a kernel, which come first.
     layout: Layout
     plain: Layout
     basis: Basis
-    #: The part of the features that each member takes; the last one takes all but the kernel's.
+    #: The features of each member; the last entry has all features except the kernel's.
     slots: Sequence[Slot]
 
     @classmethod
@@ -70,7 +70,7 @@ class Plan(NamedTuple):
         return cls(members, scale, layout, plain, basis, slots)
 
     def extend(self, member: int, fits: Mapping[Job, tuple[np.ndarray, object]]) -> np.ndarray:
-        """Make parameters of a member from those of the one that differs by having no kernel.
+        """Initialize a member with a kernel from the member that only lacks the kernel.
 
         They are zero if there is none.
         """
@@ -86,20 +86,20 @@ class Plan(NamedTuple):
         return theta
 
     def slot(self, member: int) -> Slot:
-        """Look up the part of the features of a member; ``ALL`` takes all but the kernel's."""
+        """Look up the features of a member; ``ALL`` has all features except the kernel's."""
         return self.slots[member]
 
 
 class Designs(ABC):
-    """Rows with their folds, as fits use them."""
+    """Rows and their folds, as used by fits."""
 
-    #: The number of folds; if it is one, nothing is left out.
+    #: The number of folds; with one fold, no rows are held out.
     count: int
-    #: Relative digits of a sum of losses that may be lost.
+    #: Relative rounding error of a sum of losses.
     rounding: float
     #: The sum of weights.
     total: float
-    #: Whether the scale is that of all rows for every fold.
+    #: Whether every fold uses the scale of all rows.
     one_scale: bool
 
     @abstractmethod
@@ -107,11 +107,11 @@ class Designs(ABC):
         """Compute the sum of losses, and its gradient, of each job at its parameters."""
 
     def run(self, searches: Mapping[Job, Descent]) -> dict[Job, Optimum]:
-        """Run searches to their ends."""
+        """Run searches until they end."""
         return run_together(searches, self.losses)
 
     def without_folds(self, thetas: Sequence[np.ndarray], first: int = 0) -> Mapping[Job, Losses]:
-        """Compute the losses of members, from the first on, of the rows of all folds but one."""
+        """Compute the losses of members on the rows outside each fold."""
         points = {
             Job(first + i, fold): theta
             for i, theta in enumerate(thetas)

@@ -1,4 +1,4 @@
-"""Draws from an approximate posterior of a stack, from some of the rows that it was fitted to."""
+"""Draws from an approximate posterior of a stack, given a sample of the fitted rows."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def draw_jointly(
 ) -> np.ndarray:
     """Draw (draws, p): the parameters of all members, their weights, a step of the scale, a member.
 
-    Each draw is of one member, chosen by the weights of the stack: its parameters and the logarithm
-    of the scale are jointly normal around the fit, with the inverse Hessian of the member's
-    objective. The information of the rows in it is measured once, at the probabilities of the
-    mixture, for all members: O(m k^4) for m rows.
+    Each draw is from one member, chosen by the weights of the stack. Its parameters and the
+    logarithm of the scale are jointly normal around the fit, with the inverse Hessian of the
+    member's objective as covariance. The information of the rows is computed once for all members,
+    at the probabilities of the mixture: O(m k^4) for m rows.
 
-    Parameters of kernel features stay at the fit. Drawn, too, with their weak prior, they make
-    intervals of 90 % cover 97 to 98 % where the truth has no curve.
+    Parameters of kernel features are fixed. If they were drawn with their weak prior, 90 %
+    intervals would cover 97 to 98 % where the true map has no curvature.
     """
     layout = Plan.make(members, stack.scale, stack.basis).plain
     chosen = choose(np.tile(share, (_DRAWS, 1)), 0)
@@ -84,7 +84,7 @@ def draw_jointly(
 
 
 def _plain_positions(member: Member, dimensions: Dimensions) -> Int[np.ndarray, " parameters"]:
-    """Find the positions (p,) of a member's parameters but those of its kernel features."""
+    """Find the positions (p,) of a member's parameters, except those of kernel features."""
     sizes = member.sizes(dimensions)
     parts = split(np.arange(member.length(dimensions)), sizes)
     matrix = parts.matrix[:, : sizes[1] - dimensions.kernel]
@@ -121,10 +121,10 @@ def apply_steps(
     counts: Sequence[int],
     scores: AnyArray,
 ) -> Array:
-    """Compute probabilities (s, n, k): each draw's by its member, linear in its step of the scale.
+    """Compute probabilities (s, n, k) of draws by their members, linear in the step of the scale.
 
-    A member can undo a step by its factors, so that both may be far from the fit together, where
-    logits are linear no longer. Draws (s, p) of the parameters are sorted by member;
+    The factors of a member can compensate for a step of the scale, so both may be far from the fit,
+    where exact logits are not linear. Draws (s, p) of the parameters are sorted by member;
     ``counts`` are the numbers of draws of each member.
     """
     x = smooth(scores, *stack.scale)

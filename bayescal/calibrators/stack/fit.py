@@ -1,4 +1,4 @@
-"""Several structured fits to the same rows, mixed: fits, weights of the mixture, their draws."""
+"""Fits of the members of a stack, weights of their mixture, and posterior draws of both."""
 
 from __future__ import annotations
 
@@ -54,29 +54,29 @@ from bayescal.regression.binary.posterior import Draws
 from bayescal.regression.softmax.objective import split
 from bayescal.regression.softmax.posterior import sample
 
-#: A fit ends if the next step would gain at most this proportion of the objective; the smaller one
-#: for fewer than ``SMALL`` scores, which take little time.
+#: A fit ends if the next step would gain at most this proportion of the objective; the smaller
+#: value is for fewer than ``SMALL`` scores, which take little time.
 TOLERANCE, FEW_TOLERANCE = 1e-5, 1e-6
 #: A fit without a fold also ends if the next step would gain at most this proportion of the first.
-#: The smaller one is for fits with a kernel, which could remember single rows of the fold.
+#: The smaller value is for fits with a kernel, whose start may have memorized rows of the fold.
 FOLD_SHARE, KERNEL_FOLD_SHARE = 1e-2, 1e-3
 #: Number of classes from which a stack has tens of thousands of parameters, and its tolerance: a
 #: fit to the optimum takes several times as long and is no better on new rows.
 MANY, ROUGH = 30, 1e-2
-#: Of log inverse temperatures, whose prior is standard normal.
+#: Range of log inverse temperatures, whose prior is standard normal.
 _MOST = 4.0
 #: Difference to the largest logit from which a class has probability zero at any scale.
 FAR = 1e5
-#: Of main directions of very many classes.
+#: Number of main directions for very many classes.
 _RANK = 50
-#: The most centers of a kernel, and their number times that of classes; the length of the kernel.
+#: Largest number of centers of a kernel, and of centers times classes; length of the kernel.
 _CENTERS, _CENTERS_OF_CLASSES, _RELATIVE_LENGTH = 100, 1500, 0.5
-#: So many resamples of the rows say how uncertain the weights of a stack are.
+#: Number of resamples of the rows that represent the uncertainty of the weights.
 _RESAMPLES = 200
 
 
 class Stack(NamedTuple):
-    """A scale, functions that members take as features, and the parameters of each member."""
+    """A scale, the features of members, and the parameters of each member."""
 
     scale: Scale
     basis: Basis
@@ -84,18 +84,18 @@ class Stack(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A stack fitted to rows in memory, and what is known of the rows."""
+    """A stack fitted to rows in memory, and statistics of these rows."""
 
     stack: Stack
     folds: FoldedRows
-    #: Log probabilities (m, members) of labels by fits to the other folds, if there are several.
+    #: Held-out log probabilities (m, members) of labels, if there are several folds.
     held: AnyArray
-    #: At most 1,250 rows that stand for all.
+    #: At most 1,250 rows that represent all rows.
     sample: Rows
 
 
 def fit_scale(scores: AnyArray, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
-    """Fit the scale of some rows, with the prior N(0, 1) of the log inverse temperature.
+    """Fit the scale to a sample of rows, with the prior N(0, 1) of the log inverse temperature.
 
     The proportion of the uniform distribution is 0.5 / (n + 1).
     """
@@ -127,7 +127,7 @@ def best_scale(
 
 
 def find_basis(members: Sequence[Member], rows: Rows, scale: Scale) -> Basis:
-    """Find main directions and kernel features of some of the rows, if members take them."""
+    """Find main directions and kernel features of a sample of rows, if members use them."""
     k = rows.scores.shape[1]
     if any(member.kernel is not None for member in members):
         x = smooth_columns(rows.scores, scale, np.float64)[0].T
@@ -142,12 +142,12 @@ def find_basis(members: Sequence[Member], rows: Rows, scale: Scale) -> Basis:
 def fit_stack(
     members: Sequence[Member], scores: XArray, y: np.ndarray, weights: np.ndarray, count: int
 ) -> Fitted:
-    """Fit all members to all rows, and to the complements of ``count`` folds."""
+    """Fit all members to all rows, and to the rows outside each of ``count`` folds."""
     host = on_host(scores)
     with single_threaded_blas() if host else nullcontext():
-        folds, some, counts = fold_rows(scores, y, weights, count)
+        folds, chosen, counts = fold_rows(scores, y, weights, count)
         rows = Rows(*folds.take(scores, y))
-        sample = Rows(np.asarray(scores[some]), y[some], counts)
+        sample = Rows(np.asarray(scores[chosen]), y[chosen], counts)
         start = fit_scale(*sample).inverse
         scale = fit_scale(*rows, start)
         scales = [scale] * folds.count
@@ -168,7 +168,7 @@ def fit_stack(
 
 
 def count_units(weights: np.ndarray) -> float:
-    """Count rows; whole weights are counts."""
+    """Count rows; integer weights are counts."""
     whole = bool((weights == np.floor(weights)).all())
     return float(weights.sum()) if whole else float(len(weights))
 
@@ -176,11 +176,11 @@ def count_units(weights: np.ndarray) -> float:
 def fit_members(
     designs: Designs, plan: Plan, sample: Rows, units: float, dtype: type[np.floating], map_fn: Map
 ) -> tuple[list[np.ndarray], dict[Job, np.ndarray]]:
-    """Fit all members to all rows, and from there to those of all folds but one.
+    """Fit all members to all rows and, starting from these fits, to the rows outside each fold.
 
-    Of many classes they are fitted without a fold alone, from zero, as ends that are not optima
-    depend on where a fit begins; their means are the members. The sample stands for all rows where
-    the curvature is measured. Returns the parameters of members and of jobs without a fold.
+    For many classes they are fitted only without each fold, from zero, because results short of the
+    optimum depend on the start; members are means over folds. The curvature is computed from the
+    sample. Returns the parameters of members and of jobs without a fold.
     """
     blocks = make_blocks(sample, plan.scale, plan, dtype)
     fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, map_fn))
@@ -212,7 +212,7 @@ def fit_members(
 
 
 class Fits(NamedTuple):
-    """What fits of members share: rows, a sample of them, and curvatures to begin with."""
+    """Common inputs of the fits of members: rows, a sample of rows, and initial curvatures."""
 
     designs: Designs
     plan: Plan
@@ -221,13 +221,13 @@ class Fits(NamedTuple):
 
     @property
     def zeros(self) -> list[np.ndarray]:
-        """Parameters of zero for each member."""
+        """Return zeros as parameters of each member."""
         return [np.zeros(len(self.plan.slot(i).positions)) for i in range(len(self.plan.members))]
 
     def at_zero(self, common: Mapping[Job, Losses]) -> dict[Job, Losses]:
-        """Select the losses of members at zero from those of one with all features.
+        """Select the losses of members at zero from the losses of a member with all features.
 
-        Those with a kernel are left out.
+        Members with a kernel are omitted.
         """
         return {
             job._replace(member=i): (value, slope[self.plan.slot(i).positions])
@@ -242,7 +242,7 @@ class Fits(NamedTuple):
         thetas: Sequence[np.ndarray] | Mapping[int, np.ndarray],
         tolerance: float,
     ) -> dict[Job, tuple[np.ndarray, Curvature]]:
-        """Fit jobs from their members' parameters, where the losses are known."""
+        """Fit jobs from the parameters of their members, at which the losses are known."""
         searches = {
             job: self._search(job, thetas[job.member], losses, tolerance)
             for job, losses in begin.items()
@@ -262,7 +262,7 @@ class Fits(NamedTuple):
         if job.fold == ALL:
             share = method.promise
             return descend(objective, start, begin, self.curvatures[i], share * tolerance)
-        # As large a share of the rows, and of the penalties.
+        # Scale rows and penalties by the proportion of rows in the job.
         share = 1 - 1 / self.designs.count
         given = objective.divided(share), start, begin, self.curvatures[i].divided(share)
         curved = plan.members[i].kernel is not None
@@ -270,7 +270,7 @@ class Fits(NamedTuple):
 
 
 def first_metrics(plan: Plan, blocks: Sequence[Block], map_fn: Map) -> dict[int, Curvature]:
-    """Measure the curvature of members without a kernel at parameters of zero, from one Hessian."""
+    """Compute the curvature of members without a kernel at zero, from one Hessian."""
     method, slot = plain_approximation(plan.plain), plan.slot(ALL)
     zero = split(np.zeros(plan.plain.length, blocks[0].x.dtype), slot.sizes)
 
@@ -290,7 +290,7 @@ def first_metrics(plan: Plan, blocks: Sequence[Block], map_fn: Map) -> dict[int,
 def measure(
     plan: Plan, blocks: Sequence[Block], member: int, theta: Float[np.ndarray, " parameters"]
 ) -> Metric:
-    """Measure the inverse Hessian of a member at its parameters."""
+    """Compute the inverse Hessian of a member at its parameters."""
     chosen, slot = plan.members[member], plan.slot(member)
     method = approximation(chosen, plan.plain, plan.layout.dimensions)
     parameters = split(theta.astype(blocks[0].x.dtype), slot.sizes)
@@ -301,7 +301,7 @@ def measure(
 
 
 def _leave_out(rows: Rows, out: np.ndarray) -> Rows:
-    """Take the other rows; elsewhere all, some without weight, as sizes are compiled."""
+    """Take the other rows; off the host all, some with weight zero, as sizes are compiled."""
     if on_host(rows.scores):
         return rows.take(~out)
     return rows._replace(weights=np.where(out, 0, rows.weights))
@@ -329,11 +329,11 @@ def mixture_on_host(
         stack = _without_whitening(members, stack)
     probs = np.empty(scores.shape)
 
-    def one(part: slice) -> None:
-        some = scores[part]
-        unlabeled = Rows(some, np.zeros(len(some), int), np.zeros(len(some)))
+    def mix_rows(part: slice) -> None:
+        chunk = scores[part]
+        unlabeled = Rows(chunk, np.zeros(len(chunk), int), np.zeros(len(chunk)))
         block = make_block(unlabeled, stack.scale, layout, stack.basis, np.float64)
-        total = np.zeros(some.shape[::-1])
+        total = np.zeros(chunk.shape[::-1])
         for member, theta, weight in zip(members, stack.thetas, share, strict=True):
             parameters = split(theta, member.sizes(layout.dimensions))
             z = logits(block, parameters, layout.part(member))
@@ -343,7 +343,7 @@ def mixture_on_host(
         probs[part] = (total / total.sum(axis=0)).T
 
     with single_threaded_blas(), threads(scores.size >= SMALL) as map_fn:
-        list(map_fn(one, row_blocks(len(scores), layout.k)))
+        list(map_fn(mix_rows, row_blocks(len(scores), layout.k)))
     return probs
 
 
@@ -370,12 +370,12 @@ def sample_stack(
 ) -> Draws:
     """Draw (chains, draws, p): all members' parameters, the weights, the scale, a member.
 
-    Those of a member are from its posterior at the best scale, its penalties being the prior. The
-    weights are those of resampled rows: a Bayesian bootstrap, with at most 200 resamples. The scale
-    has the posterior of temperature scaling: as members may also scale, that says rather too much.
-    The last is the index of a member, drawn by the weights: members know the same rows, so that the
-    mean of draws from each would vary too little. ``held`` are log probabilities (m, members) of
-    held-out labels, and their weights (m,).
+    The parameters of a member are drawn from its posterior at the best scale, with the penalties as
+    prior. The weights are drawn by a Bayesian bootstrap of the rows, with at most 200 resamples.
+    The scale has the posterior of temperature scaling, which is somewhat too wide because members
+    can also scale. The last entry is the index of a member, drawn by the weights: members are
+    fitted to the same rows, so means over draws from all members would vary too little. ``held``
+    are log probabilities (m, members) of held-out labels, and their weights (m,).
     """
     scores, y, weights = rows
     x = smooth(scores, *stack.scale)
@@ -402,13 +402,13 @@ def sample_stack(
     scale = sample_inverse(Rows(scores, y, weights), "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)
     chosen = choose(share.reshape(-1, len(members)), seed).reshape(chains, draws, 1)
-    number, one = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))
+    number, ones = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))
     return Draws(
         np.concatenate(
             [*(part.coefficients for part in posteriors), share, scale, chosen], axis=-1
         ),
         np.concatenate([*(part.ess for part in posteriors), number]),
-        np.concatenate([*(part.r_hat for part in posteriors), one]),
+        np.concatenate([*(part.r_hat for part in posteriors), ones]),
         sum(part.divergences for part in posteriors),
         max(part.status for part in posteriors),
     )
@@ -424,7 +424,7 @@ def choose(share: Float[np.ndarray, "draws members"], seed: int) -> Int[np.ndarr
 def apply_draws(
     members: Sequence[Member], stack: Stack, counts: Sequence[int], inverse: XArray, scores: XArray
 ) -> XArray:
-    """Compute probabilities (s, n, k): each draw's by its member, and its scale.
+    """Compute probabilities (s, n, k) of draws, by their members and scales.
 
     The members' parameters in ``stack`` are draws (s, p), sorted by member; ``counts`` are the
     numbers of draws of each member.

@@ -1,4 +1,4 @@
-"""Rows of a stack by their content: their folds, and a sample for the curvature."""
+"""Folds of a stack by the content of rows, and a sample of rows for the curvature."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bayescal.data.folds.buckets import Buckets, bucket_count, bucket_of, key_ha
 from bayescal.data.folds.deal import FoldedRows, deal_rows, score_keys
 from bayescal.data.order.classes import canonical_order
 
-#: So many rows are enough to estimate the curvature.
+#: Number of rows that suffice to estimate the curvature.
 _SAMPLE_ROWS = 1250
 
 
@@ -45,7 +45,7 @@ def sample_sets(
 ) -> tuple[Int[np.ndarray, " sample"], Float[np.ndarray, " sample"]]:
     """Choose one row of each set of equal rows, or 1,250 spread evenly over all, and their weights.
 
-    Neither the order of rows matters, nor whether a row is repeated or weighs as much.
+    The order of rows does not matter, and an integer weight equals repeated rows.
     """
     rows, weights = folds.representatives()
     if len(rows) <= _SAMPLE_ROWS:
@@ -61,7 +61,7 @@ def sample_hashes(
 ) -> tuple[Int[np.ndarray, " sample"], Float[np.ndarray, " sample"]]:
     """Choose one row of each of the 1,250 lowest hashes, and the weights of all rows that share it.
 
-    The choice from several parts together is a choice from those of each part.
+    Rows chosen from several parts can be merged and chosen from again.
     """
     _, first, index = np.unique(hashes, return_index=True, return_inverse=True)
     return first[:_SAMPLE_ROWS], np.bincount(index, weights)[:_SAMPLE_ROWS]
@@ -70,22 +70,22 @@ def sample_hashes(
 def fold_rows(
     scores: AnyArray, y: np.ndarray, weights: np.ndarray, count: int
 ) -> tuple[FoldedRows, np.ndarray, np.ndarray]:
-    """Deal rows to folds; return these, and some rows that stand for all, with their weights."""
+    """Deal rows to folds; also return a weighted sample of rows that represents all rows."""
     n, k = scores.shape
     order = canonical_order(scores, y, weights)
     rank = np.argsort(order)
     keys = np.asarray((content_keys if on_host(scores) else _device_keys)(order, scores))
     if n <= rows_of_sample(k):
-        # If all folds had the classes' shares of all rows, held-out labels would be too easy.
+        # If all folds had the class proportions of all rows, held-out losses would be too small.
         folds = deal_rows(keys, scores, rank[y], weights, count, stratify=False)
         return folds, *sample_sets(folds)
-    # As with rows that come in blocks.
+    # Same method as for rows in blocks.
     hashes = key_hashes(keys)
     units = weights.sum() if (weights == np.floor(weights)).all() else n
     buckets = Buckets.deal(bucket_mass(hashes, y, weights, units, k), units, count)
-    some, counts = sample_hashes(with_labels(hashes, rank[y]), weights)
+    chosen, counts = sample_hashes(with_labels(hashes, rank[y]), weights)
     folds = buckets.assign(hashes, scores, y, weights)
-    return folds, some, counts * (weights.sum() / counts.sum())
+    return folds, chosen, counts * (weights.sum() / counts.sum())
 
 
 def bucket_mass(

@@ -1,4 +1,4 @@
-"""Rows of a stack that come in blocks: in each pass all members and folds take a step."""
+"""Fits of a stack to rows in blocks: in each pass, all members and folds take a step."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from bayescal.regression.softmax.objective import split
 
 __all__ = ["Mixed", "fit_stack_of_blocks"]
 
-#: What the last step of weights is to gain at most; the next would gain about its square.
+#: Largest gain of the last step of weights; the next step would gain about its square.
 _SMALL = 2e-7
 #: Parts of the evaluation of a mixture: its log likelihood, the gradient and minus the Hessian.
 _PARTS = "value", "pull", "gram"
 
 
 class Mixed(NamedTuple):
-    """Weights (members,) of a mixture, mean losses (members,) of rows left out, and moments."""
+    """Weights (members,) of a mixture, mean held-out losses (members,), and moments."""
 
     share: np.ndarray
     mean_losses: np.ndarray
-    #: Of the losses of rows by a mixture that does not know their fold: see ``_report``.
+    #: Moments of the losses of rows by a mixture fitted without their fold; see ``_report``.
     moments: np.ndarray
 
 
@@ -71,16 +71,16 @@ class Folded:
 
     @property
     def num_folds(self) -> int:
-        """The number of folds; if it is one, nothing is left out."""
+        """The number of folds; with one fold, no rows are held out."""
         return self.buckets.count
 
     def blocks(
         self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
     ) -> Iterator[tuple[int, Rows, np.ndarray, Block]]:
-        """Yield the fold of some of the rows, these, their unit weights, and what fits use of them.
+        """Yield for parts of the rows: the fold, the rows, their unit weights, and inputs of fits.
 
-        A row that weighs w and is divided between folds, or is merged with equal ones, still has
-        the variance of rows of its unit weight.
+        A row of weight w that is divided between folds, or merged with equal rows, keeps the
+        variance of rows of its unit weight.
         """
         folds, rows, units = np.zeros(len(y), int), Rows(scores, y, weights), weights
         if self.num_folds > 1:
@@ -91,11 +91,11 @@ class Folded:
         for fold in range(self.num_folds):
             index = np.flatnonzero(folds == fold)
             for part in block_rows(len(index), self.plan.layout.k) if len(index) else []:
-                some = rows.take(index[part])
+                part_rows = rows.take(index[part])
                 block = make_block(
-                    some, self.plan.scale, self.plan.layout, self.plan.basis, np.float64
+                    part_rows, self.plan.scale, self.plan.layout, self.plan.basis, np.float64
                 )
-                yield fold, some, units[index[part]], block
+                yield fold, part_rows, units[index[part]], block
 
     def held_out(self, thetas: Mapping[Job, np.ndarray], fold: int, block: Block) -> np.ndarray:
         """Compute log probabilities (n, members) of labels by fits without the fold."""
@@ -127,13 +127,13 @@ def fit_stack_of_blocks(
 ) -> tuple[Stack, Mixed | None, Rows]:
     """Fit all members to many rows that come in blocks, and mix them.
 
-    Returns also at most 1,250 rows that stand for all.
+    Also returns at most 1,250 rows that represent all rows.
 
-    All is in double precision, but main directions. The passes are one for the order of classes and
-    the first step of the scale, one for folds, for some of the rows and for the second step (there
-    may be a third), one for the gradients to begin with, one for each step of all members, one for
-    what rows of each fold add, one for each step without a fold, and one for each step of the
-    weights of all mixtures, of which there are three or a few more.
+    Everything is in double precision, except main directions. The first pass determines the order
+    of classes and the first step of the scale; the second, the folds, a sample and the second step
+    of the scale (a third may follow). Further passes compute the initial gradients, each step of
+    all members, the contribution of each fold, each step without a fold, and each step of the
+    weights of all mixtures (three or slightly more).
     """
     with single_threaded_blas():
         scale, sample, order, mass = _survey(rows)
@@ -154,7 +154,7 @@ def _hashes(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def _survey(rows: RowBlocks) -> tuple[Scale, Rows, np.ndarray, np.ndarray]:
-    """Find the scale, rows that stand for all, an order of the classes, and weights of buckets."""
+    """Find the scale, a sample of rows, an order of the classes, and weights of buckets."""
     start = fit_scale(*rows.sample).inverse
     far = rows.largest > FAR
     first = rows.total(partial(_begin_scale, start, far, rows.weight, rows.largest))
@@ -202,27 +202,27 @@ def _look(
 ) -> Sums:
     hashes = _hashes(order, scores)
     both = with_labels(hashes, np.argsort(order)[y])
-    some, counts = sample_hashes(both, weights)
+    chosen, counts = sample_hashes(both, weights)
     return {
         **_scale_sums(s, far, scores, y, weights),
         "mass": bucket_mass(hashes, y, weights, units, scores.shape[1]),
-        "hashes": both[some],
+        "hashes": both[chosen],
         "counts": counts,
-        "scores": scores[some],
-        "y": y[some],
+        "scores": scores[chosen],
+        "y": y[chosen],
     }
 
 
 def _join(first: Sums, second: Sums) -> Sums:
-    """Add the sums of two parts, and choose rows that stand for those of both."""
+    """Add the sums of two parts, and choose a sample from both samples."""
     sums = {name: first[name] + second[name] for name in ("terms", "mass")}
     both = {
         name: np.concatenate([first[name], part])
         for name, part in second.items()
         if name not in sums
     }
-    some, counts = sample_hashes(both["hashes"], both["counts"])
-    return {name: values[some] for name, values in both.items()} | {**sums, "counts": counts}
+    chosen, counts = sample_hashes(both["hashes"], both["counts"])
+    return {name: values[chosen] for name, values in both.items()} | {**sums, "counts": counts}
 
 
 def _scale_sums(
@@ -255,9 +255,9 @@ def _losses(
 
 
 def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
-    """Compute weights of the mixture, and losses of rows by weights that do not know their fold.
+    """Compute weights of the mixture, and losses of rows by weights fitted without their fold.
 
-    Weights start from those that the sample would get.
+    Weights start from the weights for the sample.
     """
     sample = [
         (folded.held_out(thetas, fold, block), block.weights / rows.share, fold)
@@ -284,7 +284,7 @@ def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: n
 def _without(
     sample: list[tuple[np.ndarray, np.ndarray, int]], fold: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Collect log probabilities and weights of rows of other folds, if there are any."""
+    """Collect log probabilities and weights of rows outside a fold, if there are any."""
     kept = [part for part in sample if part[2] != fold] or sample
     held, weights, _ = zip(*kept, strict=True)
     return np.concatenate(held), np.concatenate(weights)
@@ -302,8 +302,8 @@ def _mix_sums(
 ) -> Sums:
     """Compute log likelihoods of mixtures of held-out predictions, their gradients and curvatures.
 
-    Those of a mixture that does not know a fold are over the rows of the others; the moments are of
-    the losses of that fold.
+    A mixture fitted without a fold has sums over the rows of the other folds; the moments are of
+    the losses in that fold.
     """
     q = len(folded.plan.members)
     empty = {"value": np.zeros(()), "pull": np.zeros(q), "gram": np.zeros((q, q))}

@@ -26,12 +26,12 @@ from bayescal.calibrators.stack.search import Descent, Optimum
 from bayescal.data.rows import Rows
 from bayescal.regression.softmax.objective import split
 
-#: Number of scores up to which a fit spends its time in calls, not in arithmetic.
+#: Number of scores up to which a fit spends its time in calls instead of arithmetic.
 _MAX_SCORES_TOGETHER = 1 << 12
 
 
 def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: type[np.floating]) -> list[Block]:
-    """Make what fits use of rows, in blocks that the processor's cache holds."""
+    """Make the inputs of fits, in blocks that fit in the processor's cache."""
     parts = block_rows(len(rows.y), plan.layout.k)
     return [make_block(rows.take(part), scale, plan.layout, plan.basis, dtype) for part in parts]
 
@@ -75,26 +75,26 @@ class InMemory(Designs):
         if self._together:
             return super().run(searches)
 
-        def one(job: Job) -> Optimum:
+        def search_alone(job: Job) -> Optimum:
             search = {job: searches[job]}
             return run_together(search, lambda at: {job: self._losses(job, at[job])})[job]
 
-        # The longest first, so that none is waited for.
+        # Start the longest jobs first, to balance the threads.
         jobs = sorted(searches, key=lambda job: -len(self._plan.slot(job.member).positions))
-        return dict(zip(jobs, self._map_fn(one, jobs), strict=True))
+        return dict(zip(jobs, self._map_fn(search_alone, jobs), strict=True))
 
     def held_out(self, thetas: Mapping[Job, np.ndarray]) -> np.ndarray:
         """Compute log probabilities (n, members) of labels by fits without the fold of the row."""
         held = np.empty((sum(map(len, self._groups)), len(self._plan.members)))
 
-        def one(job: Job) -> None:
+        def predict_fold(job: Job) -> None:
             slot = self._plan.slot(job.member)
             parameters = split(thetas[job].astype(self._dtype), slot.sizes)
             blocks = self._only[job.fold]
             logs = [label_logs(block, parameters, slot.part) for block in blocks]
             held[self._groups[job.fold], job.member] = np.concatenate(logs)
 
-        list(self._map_fn(one, thetas))
+        list(self._map_fn(predict_fold, thetas))
         return held
 
     def _losses(self, job: Job, theta: np.ndarray) -> Losses:

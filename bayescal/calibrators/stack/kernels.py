@@ -1,4 +1,4 @@
-"""Losses of members, their gradients and curvatures, with NumPy: rows are columns here."""
+"""Losses of members, their gradients and curvatures, with NumPy. Rows of data are columns."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bayescal.calibrators.multiclass.members import Layout, confidence_rows, fea
 from bayescal.data.rows import Rows
 from bayescal.regression.softmax.objective import Design, Parameters, Sizes, split
 
-#: Numbers of a block of rows, of very many classes rows.
+#: Numbers in a block of rows, and rows in a block of very many classes.
 _BLOCK, _LEAST_ROWS = 1 << 16, 128
-#: So few scores are worth neither threads nor single precision.
+#: Number of scores up to which threads and single precision do not pay.
 SMALL = 1 << 15
-#: Relative digits of a sum of losses that may be lost.
+#: Relative rounding error of a sum of losses.
 ROUNDING = {np.dtype(np.float32): 1e-7, np.dtype(np.float64): 1e-13}
-#: Logits within this have exponentials whose sums neither overflow nor vanish.
+#: Logits within this range have exponentials whose sums neither overflow nor vanish.
 _MILD = 60.0
 Losses = tuple[float, np.ndarray]
 
@@ -33,7 +33,7 @@ class Scale(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Features (m, n), log probabilities (k, n) and confidence (4, n): rows are columns here."""
+    """Features (m, n), log probabilities (k, n) and confidence (4, n); rows of data are columns."""
 
     features: Float[np.ndarray, "all_features rows"]
     x: Float[np.ndarray, "classes rows"]
@@ -64,7 +64,7 @@ def smooth_columns(
 def make_block(
     rows: Rows, scale: Scale, layout: Layout, basis: Basis, dtype: type[np.floating]
 ) -> Block:
-    """Make the features of rows that fits use."""
+    """Make the features of rows for fits."""
     x, probs = smooth_columns(rows.scores, scale, dtype)
     features = feature_rows(x, probs, layout, basis)
     weights = rows.weights.astype(dtype, copy=False)
@@ -91,7 +91,7 @@ def logits(block: Block, parameters: Parameters, part: slice) -> Float[np.ndarra
 def design_and_probabilities(
     block: Block, parameters: Parameters, part: slice
 ) -> tuple[Design, Float[np.ndarray, "rows classes"]]:
-    """Compute what a member's logits depend on, and its probabilities (n, k): rows are rows."""
+    """Compute the inputs of a member's logits, and its probabilities (n, k), with rows first."""
     z = logits(block, parameters, part)
     z -= z.max(axis=0)
     np.exp(z, out=z)
@@ -142,8 +142,8 @@ def losses_together(
 ) -> list[Losses]:
     """Compute the losses of several members (jobs, p), and gradients.
 
-    All take the first features, whose number is in ``sizes``. With few rows, this is several times
-    faster than :func:`losses` for one member after another.
+    All members use the first features; ``sizes`` has their number. With few rows, this is several
+    times faster than :func:`losses` for one member after another.
     """
     jobs, (k, m, _, _) = len(thetas), sizes
     gradients = np.zeros_like(thetas)

@@ -1,4 +1,4 @@
-"""Approximate inverse Hessians of members of a stack, from sums over some of the rows."""
+"""Approximate inverse Hessians of members of a stack, from sums over a sample of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bayescal.calibrators.multiclass.members import Layout, Member, penalties
 from bayescal.regression.softmax.objective import Design, Parameters, split
 from bayescal.regression.softmax.precondition import BLOCKS, WHOLE
 
-#: Up to this many parameters of a member the whole Hessian is inverted.
+#: Number of parameters of a member up to which the whole Hessian is inverted.
 WHOLE_LENGTH = 500
 
 Metric = Callable[[np.ndarray], np.ndarray]
@@ -22,15 +22,15 @@ Metric = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Whole:
-    """The Hessian at the probabilities of designs, whole."""
+    """The whole Hessian at the probabilities of designs."""
 
     layout: Layout
-    #: The gain of a step is at most the one that the metric promises, divided by this.
+    #: The gain of a step is at most the gain expected from the metric divided by this.
     promise: ClassVar[float] = 1.0
 
     @property
     def patience(self) -> float:
-        """The number of steps after which measuring again pays."""
+        """The number of steps after which recomputing the metric pays."""
         return 2 + self.layout.length / 16
 
     def sums(
@@ -51,11 +51,11 @@ class Whole:
 
 @dataclass(frozen=True)
 class ByClass:
-    """Two parts of the Hessian, for many features: the average of their inverses.
+    """For many features: the average of the inverses of two parts of the Hessian.
 
-    One is the block for the parameters of each class, and those that classes share. It knows where
-    each class has its rows, but not that classes compete. The other, for matrices, is a Kronecker
-    product of classes, diag(q) - q q', and features.
+    One part has blocks for the parameters of each class and for shared parameters. It reflects
+    where each class has its rows, but not the competition between classes. The other part, for
+    matrices, is a Kronecker product of classes, diag(q) - q q', and features.
     """
 
     layout: Layout
@@ -93,13 +93,12 @@ class ByClass:
 
 @dataclass(frozen=True)
 class Parts:
-    """Three parts of the Hessian at the probabilities of designs, apart from each other.
+    """Three independent parts of the Hessian at the probabilities of designs.
 
-    For each class the block (4, 4) of what multiplies its features: its probability and its
-    logarithm, in the matrices' diagonals, its logarithm as a factor, and one. A block (7, 7) of the
-    shared parameters and of shifts, common to all classes, of the first three. And a Kronecker
-    product of classes and features for the rest of the matrices: of classes diag(q) - q q', or, of
-    very many classes, which have directions only, its diagonal.
+    Each class has a block (4, 4) for the diagonal entries of both matrices, the factor and the
+    intercept. A block (7, 7) is for the shared parameters and for common shifts of the first three.
+    A Kronecker product of classes and features is for the rest of the matrices; the matrix of
+    classes is diag(q) - q q' or, for very many classes, which only have directions, its diagonal.
     """
 
     layout: Layout
@@ -114,15 +113,15 @@ class Parts:
         layout, x, weights, probs = self.layout, design.x.T, design.weights, probs.T
         inputs = design.features.T
         spread = (probs - probs**2) * weights
-        # Of each class: 4 q, centered x, x and 1; where members have no matrices, the last two.
+        # Columns of each class: 4 q, centered x, x and 1; without matrices, only the last two.
         present = (layout.probability, layout.logarithm, True, True)
         kinds = np.flatnonzero(present).tolist()
         features = [inputs[: layout.k], x - x.mean(axis=0), x, np.ones_like(x)]
         grams = np.zeros((layout.k, 4, 4))
         for a in kinds:
-            one = spread * features[a]
+            weighted = spread * features[a]
             for b in kinds[kinds.index(a) :]:
-                grams[:, a, b] = grams[:, b, a] = np.einsum("ij,ij->i", one, features[b])
+                grams[:, a, b] = grams[:, b, a] = np.einsum("ij,ij->i", weighted, features[b])
         shared = np.ones((5, len(weights)), x.dtype)
         if design.shared is not None:
             shared[:4] = design.shared.T
@@ -158,26 +157,26 @@ class Parts:
         k = layout.k
         sizes, start = member.sizes(layout.dimensions), layout.part(member).start or 0
         strength = split(penalties(member, layout.dimensions), sizes)
-        one, row = layout.first - start, np.arange(k)
+        constant, row = layout.first - start, np.arange(k)
         has = [member.probability is not None, member.logarithm is not None]
         diagonals = [
-            first + row for first, present in zip((0, one + 1), has, strict=True) if present
+            first + row for first, present in zip((0, constant + 1), has, strict=True) if present
         ]
         kept = np.flatnonzero((*has, True, True)).tolist()
         firm = [strength.matrix[0, columns[0]] for columns in diagonals]
-        firm += [strength.diagonal[0], strength.matrix[0, one]]
+        firm += [strength.diagonal[0], strength.matrix[0, constant]]
         blocks = np.linalg.inv(grams[:, kept][:, :, kept] + np.diag(firm))
         free = [*range(sizes[3]), 4, *(5 + kind for kind in kept[:-2])]
         stiff = [*strength.shared, k * firm[-2], *(k * strong for strong in firm[:-2])]
         common = np.linalg.inv(coarse[np.ix_(free, free)] + np.diag(stiff))
-        rest = np.delete(np.arange(sizes[1]), one)
+        rest = np.delete(np.arange(sizes[1]), constant)
         off_diagonal = self._product(sums, strength, rest, start, diagonals) if len(rest) else None
 
         def apply(gradient: np.ndarray) -> np.ndarray:
             result = np.zeros_like(gradient)
             given, out = split(gradient, sizes), split(result, sizes)
             by_class = [given.matrix[row, columns] for columns in diagonals]
-            by_class = np.stack([*by_class, given.diagonal, given.matrix[:, one]], axis=1)
+            by_class = np.stack([*by_class, given.diagonal, given.matrix[:, constant]], axis=1)
             if off_diagonal is not None:
                 out.matrix[:, rest] = off_diagonal(given.matrix[:, rest])
             total = by_class.sum(axis=0)
@@ -187,7 +186,7 @@ class Parts:
             by_class[:, :-1] -= by_class[:, :-1].mean(axis=0)
             out.shared[:] = shift[: sizes[3]]
             out.diagonal[:] = by_class[:, -2] + shift[sizes[3]]
-            out.matrix[:, one] = by_class[:, -1]
+            out.matrix[:, constant] = by_class[:, -1]
             for i, columns in enumerate(diagonals):
                 out.matrix[row, columns] = by_class[:, i] + shift[sizes[3] + 1 + i]
             return result
@@ -202,7 +201,7 @@ class Parts:
         start: int,
         diagonals: list[np.ndarray],
     ) -> Metric:
-        """Make the product with the inverse for what lies off the diagonals of matrices."""
+        """Make the product with the inverse for the off-diagonal entries of matrices."""
         grams, _, classes, features, total = sums
         k = self.layout.k
         firm = strength.matrix[1, rest]
@@ -250,12 +249,12 @@ def _kronecker_product(
 
 
 def plain_approximation(plain: Layout) -> Whole | Parts:
-    """Choose the approximation for all members without a kernel, by all of their features."""
+    """Choose the approximation for all members without a kernel, by the number of all features."""
     return Whole(plain) if plain.length <= WHOLE_LENGTH else Parts(plain)
 
 
 def approximation(member: Member, plain: Layout, dimensions: Dimensions) -> Whole | Parts | ByClass:
-    """Choose the approximation for a member: with a kernel by its features alone."""
+    """Choose the approximation for a member; with a kernel, by its features alone."""
     layout = Layout.of([member], dimensions)
     if member.kernel is None:
         return type(plain_approximation(plain))(layout)

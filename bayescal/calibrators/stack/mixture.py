@@ -1,4 +1,4 @@
-"""Mixtures of predictions: the best shares, and the posterior of one with a scaled part."""
+"""Mixtures of predictions: optimal weights, and the posterior of a mixture with a scaled part."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
 _ITERATIONS = 100
-#: Prior weight of each share, in rows: that of Dirichlet(2).
+#: Prior weight of each mixture weight, in rows: that of Dirichlet(2).
 _PRIOR = 1.0
 _MIX_STEPS = 50
-#: Its inverse has a square.
+#: Smallest number whose inverse has a finite square.
 _TINY = 1e-100
 _RIDGE = 1e-9
 _STEP = 1e-4
@@ -34,14 +34,14 @@ _STEP = 1e-4
 def best_mixture(
     parts: Float[np.ndarray, "rows parts"], weights: Float[np.ndarray, " rows"]
 ) -> tuple[Float[np.ndarray, " parts"], float]:
-    """Find shares (q,) of predictions that minimize the log loss of their mixture, and the loss.
+    """Find weights (q,) of predictions that minimize the log loss of their mixture, and the loss.
 
-    ``parts`` (n, q) are each prediction's probabilities of what was observed.
+    ``parts`` (n, q) are the probabilities of the observed labels under each prediction.
 
     Minimizes -sum(weights log(parts @ s)) + sum(weights) sum(s) over s >= 0, whose solution sums to
-    one, by sequential quadratic programs: each is a small problem of non-negative least squares.
-    Of several solutions, as with equal predictions, one is returned. O(n q^2) for each of few
-    iterations.
+    one, by sequential quadratic programs: each is a small problem of non-negative least squares. If
+    there are several solutions, for example for equal predictions, one is returned. O(n q^2) for
+    each of few iterations.
     """
     from scipy.optimize import nnls
 
@@ -61,8 +61,8 @@ def best_mixture(
         gram, linear = scaled.T @ scaled, 2 * (scaled.T @ root) - total
         diagonal = np.diagonal(gram)
         size = np.sqrt(np.maximum(diagonal, 1e-8 * diagonal.max()))
-        # Raised a little, as predictions may be equal: then steps along what makes no difference
-        # to the curvature are long, and end at a share of zero.
+        # A small ridge, because predictions may be equal: steps along directions without curvature
+        # are then long, and end at a weight of zero.
         scaled_gram = gram / size / size[:, None] + _RIDGE * np.eye(q)
         lower = np.linalg.cholesky(scaled_gram)
         target = nnls(lower.T, np.linalg.solve(lower, linear / size + _RIDGE * size * shares))[0]
@@ -109,11 +109,11 @@ def mix(
 
 
 def climb(share: np.ndarray, weight: float, small: float = 1e-16) -> Search:
-    """Find weights of a mixture for rows of a total weight, by Newton's steps from other weights.
+    """Find weights of a mixture for rows of a total weight, by Newton steps from initial weights.
 
-    It yields weights, and is to be sent what :func:`mix_terms` returns. As the objective is the
-    same for all multiples of the weights but for their sum, which is a separate term, and not a
-    bound. The last step was to gain less than ``small``.
+    The generator yields weights and receives the results of :func:`mix_terms`. The sum of the
+    weights is a separate term of the objective instead of a constraint, because the likelihood does
+    not depend on their scale. The last step was expected to gain less than ``small``.
     """
     total = weight + _PRIOR * len(share)
     here, value, step, length = share, np.inf, np.zeros_like(share), 1.0
@@ -126,7 +126,7 @@ def climb(share: np.ndarray, weight: float, small: float = 1e-16) -> Search:
             continue
         here, value = share, next_value
         slope = total - pull - _PRIOR / share
-        # Members that agree, and no prior beside huge weights: a step where none is defined.
+        # If members agree, and the prior is negligible beside huge weights, the step is undefined.
         hessian = gram + np.diag(_PRIOR / share**2 + 1e-14 * total)
         step = -np.linalg.solve(hessian, slope)
         # No weight becomes negative.
@@ -138,7 +138,7 @@ def climb(share: np.ndarray, weight: float, small: float = 1e-16) -> Search:
 
 
 def _parts(held: Array) -> AnyModel:
-    """Compute probabilities (n, members) in units of the greatest of their row."""
+    """Compute probabilities (n, members) divided by the largest of their row."""
     xp = namespace(held)
     return xp.exp(held - held.max(axis=1, keepdims=True))
 
@@ -163,7 +163,7 @@ def cross_fitted_losses(
     weights: Float[np.ndarray, " rows"],
     start: Float[np.ndarray, " members"],
 ) -> Float[np.ndarray, " rows"]:
-    """Compute the log loss (n,) of each row by a mixture whose weights do not know its fold."""
+    """Compute the log loss (n,) of each row by a mixture fitted without its fold."""
     losses = np.empty(len(held))
     for fold in range(folds.max() + 1):
         out = folds == fold
@@ -184,11 +184,11 @@ def sample_mixture(
     num_samples: int,
     seed: int,
 ) -> Draws:
-    """Draw (chains, draws, 4) of the inverse temperature s and the three shares.
+    """Draw the inverse temperature s and the three mixture weights (chains, draws, 4).
 
-    The prior is log s ~ N(0, 1.5**2), and all shares are equally probable. The coordinates are
-    log s and two logarithms of ratios of shares. ``start`` is an inverse temperature and shares
-    (3,) that fit well to the logits (n, k).
+    The prior is log s ~ N(0, 1.5**2), and uniform for the weights. The coordinates are log s and
+    two logarithms of ratios of weights. ``start`` is an inverse temperature and weights (3,) that
+    fit the logits (n, k) well.
     """
     from scipy.optimize import minimize
 
@@ -198,10 +198,10 @@ def sample_mixture(
     data = (below, below[rows, y], same, np.asarray(weights, float))
 
     shares = np.maximum(start[1], 0.01)
-    # Another scale than 1, at which the first two parts would be one and the same.
+    # A scale other than 1, at which the first two parts would be equal.
     first = np.clip(np.log(max(start[0], 1e-4)), -3, 3) or 0.1
     begin = np.array([first, *np.log(shares[:2] / shares[2])])
-    # Per unit of weight: the line search loses its way in huge numbers.
+    # Normalize by the total weight, because the line search fails for huge numbers.
     scale = max(1.0, float(data[3].sum()))
     options = {"gtol": max(1e-5 / scale, 1e-12)}
     optimum = minimize(
@@ -216,7 +216,7 @@ def sample_mixture(
     hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
     factor = triangle((hessian + hessian.T) / 2)
     if inference == "laplace":
-        # Single precision does for probabilities.
+        # Single precision suffices for probabilities.
         narrow, same = np.maximum(below, -1e30).astype(np.float32), same.astype(np.float32)
         label_logs, ones = narrow[rows, y], np.ones(below.shape[1], np.float32)
 
@@ -263,7 +263,7 @@ def mixture_model(
 
 
 def _constrain(u: Float[np.ndarray, "*draws 3"]) -> Float[np.ndarray, "*draws 4"]:
-    """Compute inverse temperature and shares (..., 4) at coordinates (..., 3)."""
+    """Compute inverse temperature and mixture weights (..., 4) at coordinates (..., 3)."""
     ratios = np.concatenate([u[..., 1:], np.zeros_like(u[..., :1])], axis=-1)
     return np.concatenate([np.exp(u[..., :1]), softmax(ratios)], axis=-1)
 
@@ -287,7 +287,7 @@ def _loss(
     value = -weights @ np.log(mixed) - np.log(shares).sum() + 0.5 * (u[0] / LOG_SCALE) ** 2
     pull = weights / mixed
     by_scale = -s * shares[0] * (pull @ (scaled * (label_logs - mean))) + u[0] / LOG_SCALE**2
-    # Each share's derivative, and of the ratios that of the softmax; the prior adds 3 w - 1.
+    # Derivatives by the weights, then by the ratios through the softmax; the prior adds 3 w - 1.
     by_share = -(parts @ pull)
     by_ratio = shares * (by_share - shares @ by_share) + 3 * shares - 1
     return float(value), np.concatenate([by_scale, by_ratio[:2]])

@@ -1,7 +1,7 @@
 """Rows of a stack on an accelerator.
 
-Everything is in double precision. Members are fits with all features, of which those that they do
-not take have coefficients of zero: so one program serves them all.
+Everything is in double precision. Members are fits with all features, in which unused features have
+coefficients of zero, so that one program serves all members.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bayescal.regression.softmax.objective import Design, evaluate, logit_update
 
 
 class OnDevice(Designs):
-    """Rows of which those that a job does not take have no weight."""
+    """Rows on device; rows outside a job have weight zero."""
 
     rounding = ROUNDING[np.dtype(np.float64)]
 
@@ -108,7 +108,7 @@ def _held_out(
     folds: Int[jax.Array, " rows"],
     basis: Basis,
 ) -> Float[jax.Array, " rows"]:
-    """Compute log probabilities (n,) of the labels of some folds; those of others are zero."""
+    """Compute log probabilities (n,) of the labels in selected folds, and zeros elsewhere."""
     logs = log_softmax(x + logit_update(_design(layout, x, y, weights, basis), theta))
     return jnp.where(takes[folds], logs[jnp.arange(len(y)), y], 0)
 

@@ -1,7 +1,7 @@
-"""Search for the optimum of a member: quasi-Newton steps until the next one gains next to nothing.
+"""Search for the optimum of a member: quasi-Newton steps until the expected gain is negligible.
 
-The method is L-BFGS with an approximate inverse Hessian as its metric. Where it converges slowly,
-because the Hessian has changed on the way, the metric is measured anew.
+The method is L-BFGS with an approximate inverse Hessian as its metric. If it converges slowly,
+because the Hessian has changed, the metric is recomputed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from bayescal._core.optimize import Search, negligible
 from bayescal.calibrators.stack.kernels import Losses
 from bayescal.calibrators.stack.metric import Metric
 
-#: What a step must gain of what its slope promises.
+#: Smallest gain of a step, relative to the gain that its slope predicts.
 _SUFFICIENT = 1e-4
 _SHORTEST = 1e-3
 _MAX_STEPS = 200
-#: Number of steps with one metric after which the speed of convergence is known.
+#: Number of steps with one metric after which the rate of convergence is known.
 _STEPS_TO_JUDGE = 3
-#: Bounds of the scale that the first step finds for the metric.
+#: Bounds of the scale of the metric, which the first step determines.
 _SCALES = 0.05, 2.0
 
 
 class Curvature(NamedTuple):
-    """An approximate inverse Hessian: a metric, its factor, and pairs of steps since it was made.
+    """An approximate inverse Hessian: a metric, its factor, and pairs of later steps.
 
     A pair is a step, the change of the gradient along it, and their product.
     """
@@ -47,7 +47,7 @@ class Curvature(NamedTuple):
         return step
 
     def learn(self, moved: np.ndarray, turned: np.ndarray) -> Curvature:
-        """Add a pair; the first one after a new metric finds its factor."""
+        """Add a pair; the first pair after a new metric determines the factor."""
         curvature = float(moved @ turned)
         if not curvature > 0:
             return self
@@ -57,26 +57,26 @@ class Curvature(NamedTuple):
         return Curvature(self.metric, scale, (*self.pairs, (moved, turned, curvature)))
 
     def divided(self, share: float) -> Curvature:
-        """Scale to the curvature of an objective that is so large a share of this one."""
+        """Scale to the curvature of an objective that is this proportion of the current one."""
         pairs = tuple((moved, share * turned, share * size) for moved, turned, size in self.pairs)
         return Curvature(_divide(self.metric, share), self.scale, pairs)
 
 
 class Objective(NamedTuple):
-    """What a search knows of its objective, beside the losses that it is sent."""
+    """Properties of the objective of a search, besides the losses that it receives."""
 
     #: Strengths (p,) of theta**2 / 2 beside the sum of losses.
     penalty: np.ndarray
     #: The sum of weights of the rows.
     total: float
-    #: Relative digits of a sum of losses that may be lost.
+    #: Relative rounding error of a sum of losses.
     rounding: float
-    #: Measures the inverse Hessian at parameters (p,), and after how many steps that pays.
+    #: Computes the inverse Hessian at parameters (p,), and after how many steps that pays.
     measure: Callable[[np.ndarray], Metric]
     patience: float
 
     def divided(self, share: float) -> Objective:
-        """Scale to so large a share of the rows, with that share of the penalty."""
+        """Scale to a proportion of the rows, with that proportion of the penalty."""
         return self._replace(
             penalty=share * self.penalty,
             total=share * self.total,
@@ -103,9 +103,9 @@ def descend(
 ) -> Descent:
     """Search from ``start``, where the losses are ``begin``; return parameters and curvature.
 
-    It yields parameters, and is to be sent the sum of losses at them and its gradient, without the
-    penalty. It ends where the next step would gain less than ``tolerance`` times the objective;
-    that step is taken, too.
+    The generator yields parameters, and receives the sum of losses and its gradient, without the
+    penalty. It ends when the next step would gain less than ``tolerance`` times the objective; that
+    step is still taken.
     """
     penalty = objective.penalty
 
@@ -151,7 +151,7 @@ def descend(
 def _slow(
     objective: Objective, first_gain: float, gain: float, steps: int, value: float, tolerance: float
 ) -> bool:
-    """Check whether more steps are to come than a new metric is worth."""
+    """Return whether so many steps remain that a new metric pays."""
     rate = np.log(first_gain / gain) / steps
     wanted = np.log(gain / (tolerance * (abs(value) + 1e-3 * objective.total)))
     return not rate * objective.patience > wanted

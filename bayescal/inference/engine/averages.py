@@ -54,11 +54,11 @@ def log_likelihood(
     O(n * classes * p), whatever the number of observations; ``-inf`` where parameters are invalid.
     """
 
-    def one(params: Params) -> Float[jax.Array, " coefficients"]:
+    def flat_natural(params: Params) -> Float[jax.Array, " coefficients"]:
         return family.natural(params, origin).ravel()
 
     def rows(params: Params) -> Float[jax.Array, " draws"]:
-        return jnp.matmul(jax.vmap(one)(params), sums.ravel(), precision="highest")
+        return jnp.matmul(jax.vmap(flat_natural)(params), sums.ravel(), precision="highest")
 
     n = jax.tree.leaves(params)[0].shape[0]
     if n * sums.size <= _MAX_UNBLOCKED:
@@ -182,7 +182,7 @@ def _mixture_at(
     log_class_probs: Float[jax.Array, "classes columns"],
     dtype: np.dtype,
 ) -> Float[jax.Array, "classes sets points"]:
-    """As ``mixture``, for one node of class probabilities.
+    """Compute ``mixture`` for one node of class probabilities.
 
     These are (classes, n) for draws, (classes, b) for data sets, or (classes, 1).
     """
@@ -289,8 +289,8 @@ def mean_natural(
 ) -> Float[jax.Array, "classes features"]:
     """Compute the weighted mean (classes, p) of the coefficients, in blocks."""
     first = jax.tree.map(lambda leaf: leaf[0], draws.params)
-    one = jax.eval_shape(lambda: family.natural(first, origin))
-    block = min(log_weights.shape[0], max(1, (1 << 22) // one.size))
+    example = jax.eval_shape(lambda: family.natural(first, origin))
+    block = min(log_weights.shape[0], max(1, (1 << 22) // example.size))
 
     def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
         params, logs = item
@@ -302,4 +302,4 @@ def mean_natural(
     items = draw_blocks(draws, log_weights, block)
     if items[1].shape[0] == 1:
         return add(jnp.zeros(()), jax.tree.map(lambda leaf: leaf[0], items))[0]
-    return jax.lax.scan(add, jnp.zeros(one.shape), items)[0]
+    return jax.lax.scan(add, jnp.zeros(example.shape), items)[0]

@@ -1,6 +1,6 @@
 """Compiled programs that condition a batch of data sets at once.
 
-Each is one ``jit`` over the whole batch. Draws that data sets share are made once.
+Each program is one ``jit`` over the whole batch. Draws that data sets share are made once.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def sizes_differ(setup: Setup, problem: Problem) -> bool:
 
 def alone(setup: Setup, problem: Problem, b: int | np.ndarray) -> tuple[Setup, Problem]:
     """Return setup and problem of the single data set ``b`` (or of an array of one) at its size."""
-    one = select(problem, setup, b)
+    selected = select(problem, setup, b)
     if not sizes_differ(setup, problem):
-        return setup, one
+        return setup, selected
     sizes = setup.integrator.sizes_per_data_set(problem.state)
     assert sizes is not None
-    return setup._replace(size=int(sizes[b].max())), one._replace(draws=None, log_weights=None)
+    return setup._replace(size=int(sizes[b].max())), selected._replace(draws=None, log_weights=None)
 
 
 def _mapped(problem: Problem, setup: Setup) -> Problem:
@@ -119,11 +119,11 @@ def map_rows(
     """Map ``function(problem of one data set, extra row)`` over the batch, ``rows`` at a time."""
     mapped = _mapped(problem, setup), extra
 
-    def one(item: tuple[Problem, Row]) -> Out:
+    def call(item: tuple[Problem, Row]) -> Out:
         row, extra = item
         return function(_rejoin(problem, setup, row), extra)
 
-    return map_batch(one, mapped, problem.sums.shape[0], rows)
+    return map_batch(call, mapped, problem.sums.shape[0], rows)
 
 
 def split_problem(
@@ -168,14 +168,14 @@ def map_draws(function: Callable[[Problem, Draws], Out], problem: Problem, setup
     common = realize(setup, problem) if setup.common_draws else None
 
     def part(problem: Problem, _: None, common: Draws | None) -> Out:
-        def one(problem: Problem, _: None) -> Out:
+        def call(problem: Problem, _: None) -> Out:
             return function(problem, realize(setup, problem) if common is None else common)
 
         rows = rows_at_once(setup.size, problem.sums.shape[0])
         if common is None:
-            # Nothing is shared: what fits in the cache is fastest.
+            # Data sets share no draws, so batches that fit in the cache are fastest.
             rows = min(rows, max(1, block_elements() // setup.size))
-        return map_rows(one, problem, setup, None, rows)
+        return map_rows(call, problem, setup, None, rows)
 
     return split_problem(part, problem, setup, None, common)
 
@@ -227,7 +227,7 @@ def _weigh_all(
     """Return evidence and diagnostics of every data set, and the weights (batch, n) to store."""
     integrator = setup.integrator
 
-    def one(problem: Problem, draws: Draws) -> tuple[Summary, Float[jax.Array, " draws"] | None]:
+    def judge(problem: Problem, draws: Draws) -> tuple[Summary, Float[jax.Array, " draws"] | None]:
         log_weights, evidence = weigh(problem.prior.family, draws, problem.sums, problem.origin)
         missing = jnp.full((), jnp.nan)
         weighted = integrator.weighted
@@ -239,25 +239,25 @@ def _weigh_all(
         )
         return summary, log_weights if keep else None
 
-    return map_draws(one, problem, setup)
+    return map_draws(judge, problem, setup)
 
 
 @partial(jax.jit, static_argnums=0)
 def mean_coefficients(setup: Setup, problem: Problem) -> Float[jax.Array, "sets classes features"]:
     """Compute the posterior mean (batch, classes, p) of the coefficients."""
 
-    def one(problem: Problem, draws: Draws) -> Float[jax.Array, "classes features"]:
+    def mean(problem: Problem, draws: Draws) -> Float[jax.Array, "classes features"]:
         log_weights = weights_of(problem, draws)
         return mean_natural(problem.prior.family, draws, log_weights, problem.origin)
 
-    return map_draws(one, problem, setup)
+    return map_draws(mean, problem, setup)
 
 
 @partial(jax.jit, static_argnums=0)
 def find_modes(setup: Setup, problem: Problem) -> Params:
     """Find the parameters (batch, ...) with the largest likelihood times prior density."""
 
-    def one(problem: Problem, draws: Draws) -> Params:
+    def mode(problem: Problem, draws: Draws) -> Params:
         best = setup.integrator.mode(problem)
         if best is not None:
             return best
@@ -266,7 +266,7 @@ def find_modes(setup: Setup, problem: Problem) -> Params:
         index = jnp.argmax(log_lik + draws.log_prior)
         return jax.tree.map(lambda leaf: leaf[index], draws.params)
 
-    return map_draws(one, problem, setup)
+    return map_draws(mode, problem, setup)
 
 
 @partial(jax.jit, static_argnums=0)

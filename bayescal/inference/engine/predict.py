@@ -1,7 +1,7 @@
 """Compiled programs that predict for a batch of data sets at once.
 
-What data sets share is computed once: an average over shared draws is a matrix product. Otherwise a
-few data sets are processed at a time.
+Shared draws are averaged once for all data sets, as a matrix product. Otherwise a few data sets are
+processed at a time.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def _log_class_probabilities(
     common = realize(setup, problem) if setup.common_draws else None
 
     def part(
-        problem: Problem, own_x: jax.Array | None, rest: tuple[Draws | None, jax.Array | None]
+        problem: Problem, batch_x: jax.Array | None, rest: tuple[Draws | None, jax.Array | None]
     ) -> jax.Array:
         common, common_x = rest
-        points = common_x if own_x is None else own_x
+        points = common_x if batch_x is None else batch_x
         assert points is not None
-        given = setup, problem, method, points, own_x is None, common_rows, dtype
+        given = setup, problem, method, points, batch_x is None, common_rows, dtype
         return _average_part(*given, common)
 
-    own_x, common_x = (None, x) if shared_x else (x, None)
-    return split_problem(part, problem, setup, own_x, (common, common_x))
+    batch_x, common_x = (None, x) if shared_x else (x, None)
+    return split_problem(part, problem, setup, batch_x, (common, common_x))
 
 
 def _average_part(
@@ -79,7 +79,7 @@ def _average_part(
     dtype: np.dtype,
     common: Draws | None,
 ) -> Float[jax.Array, "sets classes points"]:
-    """As `_log_class_probabilities`, for the data sets on one device."""
+    """Compute `_log_class_probabilities` for the data sets on one device."""
     family = problem.prior.family
     batch = problem.sums.shape[0]
     # Class probabilities that are averaged together with the draws differ between data sets.
@@ -107,7 +107,7 @@ def _average_part(
         parts = jax.lax.map(chunk, in_blocks((rows_of, log_mean), batch, rows))
         return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
 
-    def one(
+    def average(
         problem: Problem, row: Float[jax.Array, " points *dimensions"] | None
     ) -> Float[jax.Array, "classes points"]:
         points = x if row is None else row
@@ -129,7 +129,7 @@ def _average_part(
     alone = select(problem, setup, 0)
     draws = jax.eval_shape(lambda: realize(setup, alone)).log_base.shape[0]
     few = int(np.clip((1 << 17) // max(1, draws * min(x.shape[-1], 512)), 1, 32))
-    return map_rows(one, problem, setup, None if shared_x else x, min(few, batch))
+    return map_rows(average, problem, setup, None if shared_x else x, min(few, batch))
 
 
 class Predicted(NamedTuple):
@@ -227,22 +227,22 @@ def predict_by_nodes(
     z = z.astype(dtype)
     grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
 
-    def some(
+    def interpolate_part(
         rows: tuple[jax.Array, jax.Array | None], common: tuple[Grid, jax.Array | None]
     ) -> tuple[jax.Array, jax.Array]:
         grid, common_z = common
 
-        def one(item: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
-            row, own_z = item
-            points = common_z if own_z is None else own_z
+        def curve(item: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
+            row, batch_z = item
+            points = common_z if batch_z is None else batch_z
             assert points is not None
             result = _from_log_odds(interpolate(grid, row.astype(dtype), points), out)
             return result.values, result.probs
 
-        return map_batch(one, rows, rows[0].shape[0], 16)
+        return map_batch(curve, rows, rows[0].shape[0], 16)
 
-    own_z, common_z = (None, z) if shared_x else (z, None)
-    log_odds, probs = split(some, (values, own_z), (grid, common_z), setup.parts)
+    batch_z, common_z = (None, z) if shared_x else (z, None)
+    log_odds, probs = split(interpolate_part, (values, batch_z), (grid, common_z), setup.parts)
     return Predicted(log_odds, probs, jnp.max(miss), jnp.max(log_miss))
 
 
@@ -262,15 +262,15 @@ def predict_linear(
     Log class probabilities are (classes,), or (batch, classes) if they differ between data sets.
     """
 
-    def some(
+    def evaluate(
         rows: tuple[jax.Array, jax.Array, jax.Array | None],
         common: tuple[jax.Array | None, jax.Array],
     ) -> jax.Array:
         common_x, origin = common
 
-        def one(item: tuple[jax.Array, jax.Array, jax.Array | None]) -> jax.Array:
-            coefficients, log_class_probs, own_x = item
-            points = common_x if own_x is None else own_x
+        def evaluate_set(item: tuple[jax.Array, jax.Array, jax.Array | None]) -> jax.Array:
+            coefficients, log_class_probs, batch_x = item
+            points = common_x if batch_x is None else batch_x
             assert points is not None
 
             def chunk(points: jax.Array) -> Float[jax.Array, "classes points"]:
@@ -280,8 +280,8 @@ def predict_linear(
 
             return in_chunks(chunk, points, 1 << 14)
 
-        return jax.lax.map(one, rows)
+        return jax.lax.map(evaluate_set, rows)
 
-    own_x, common_x = (None, x) if shared_x else (x, None)
-    rows = natural, jnp.broadcast_to(log_class_probs, natural.shape[:2]), own_x
-    return normalize(split(some, rows, (common_x, origin), parts_of(natural.shape[0])), out)
+    batch_x, common_x = (None, x) if shared_x else (x, None)
+    rows = natural, jnp.broadcast_to(log_class_probs, natural.shape[:2]), batch_x
+    return normalize(split(evaluate, rows, (common_x, origin), parts_of(natural.shape[0])), out)

@@ -18,7 +18,7 @@ from bayescal.inference.integrators.base import Integrator, Problem
 class Work(NamedTuple):
     """The problem of all data sets, and the part that this process computes."""
 
-    #: All data sets; without stored draws and weights of single ones if processes share them.
+    #: All data sets; if processes share them, without stored draws and weights of single data sets.
     problem: Problem
     #: The data sets ``rows``, padded; ``problem`` itself if this process computes all.
     local: Problem
@@ -46,11 +46,11 @@ def condition_all(
     if rows is not None:
         numbers = pad_axis(rows, padded_batch(rule, len(rows)), 0)
 
-    def some() -> Problem:
+    def local_problem() -> Problem:
         return problem if numbers is None else select(problem, setup, numbers)
 
     def prepare() -> object:
-        return rule.prepare(some()._replace(numbers=numbers), key, num_samples, stacked)
+        return rule.prepare(local_problem()._replace(numbers=numbers), key, num_samples, stacked)
 
     if rule.shared:
         state = prepare()
@@ -58,7 +58,7 @@ def condition_all(
         state = gather_rows(prepare, rows, len(problem.sums), arguments)
     problem = problem._replace(state=jax.device_put(state))
     size = rule.realized_size(problem.state, num_samples)
-    local = some()
+    local = local_problem()
     setup = setup._replace(size=size, parts=parts_of(local.sums.shape[0]))
 
     def weigh() -> Summary:

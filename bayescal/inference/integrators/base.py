@@ -99,7 +99,7 @@ class Integrator(abc.ABC, Generic[State]):
         problem : Problem
             The batch, without a state.
         key : JAX key
-            The same for all data sets, so that a data set gets the draws that it gets alone.
+            One key for all data sets, so that a data set gets equal draws alone and in a batch.
         num_samples : int
             Number of draws.
         stacked : bool
@@ -126,10 +126,10 @@ class Integrator(abc.ABC, Generic[State]):
         items = prior if stacked else None, sums
         rows = rows if len(sums) > 16 else 1
 
-        def one(item: tuple[Prior | None, jax.Array]) -> Out:
+        def call(item: tuple[Prior | None, jax.Array]) -> Out:
             return function(prior if item[0] is None else item[0], item[1])
 
-        return map_batch(one, items, len(sums), rows)
+        return map_batch(call, items, len(sums), rows)
 
     @abc.abstractmethod
     def realize(self, problem: Problem[State], num_samples: int) -> Draws:

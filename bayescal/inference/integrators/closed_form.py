@@ -77,7 +77,7 @@ def _log_evidence(
 ) -> Float[jax.Array, " sets"]:
     """Compute the log evidence (batch,) of all data sets."""
 
-    def one(prior: Prior, sums: Float[jax.Array, "classes features"]) -> Float[jax.Array, ""]:
+    def evidence(prior: Prior, sums: Float[jax.Array, "classes features"]) -> Float[jax.Array, ""]:
         return prior.closed_form.log_evidence(prior.values, sums, origin)
 
-    return integrator.batched(one, prior, sums, stacked)
+    return integrator.batched(evidence, prior, sums, stacked)

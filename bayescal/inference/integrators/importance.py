@@ -39,7 +39,7 @@ class Proposal(NamedTuple):
 def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> Float[jax.Array, "draws parameters"]:
     """Draw vectors (n, d) from the prior in unconstrained coordinates."""
 
-    def one(key: jax.Array) -> Float[jax.Array, " parameters"]:
+    def vector(key: jax.Array) -> Float[jax.Array, " parameters"]:
         count = iter(range(1 << 30))
 
         def choose(name: str, d: Distribution) -> jax.Array:
@@ -48,7 +48,7 @@ def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> Float[jax.Array, "dr
 
         return unconstrain(walk(prior, choose)[1])
 
-    return jax.vmap(one)(jax.random.split(key, n))
+    return jax.vmap(vector)(jax.random.split(key, n))
 
 
 def _student_vectors(

@@ -11,7 +11,7 @@ from bayescal.models.prior import draw
 class MonteCarlo(Integrator[jax.Array]):
     """Draws theta_i from the prior, weighted by p(data | theta_i).
 
-    The prior density is no factor of the weights, because the draws follow it already.
+    The weights do not include the prior density, because the draws already follow it.
     """
 
     name = "montecarlo"

@@ -37,8 +37,8 @@ class Nuts(Integrator[Chains]):
     """NumPyro's no-U-turn sampler, with its chains run side by side.
 
     There are 4 chains, and up to 32 for more than 4,000 draws. They start from draws of adaptive
-    importance sampling and are compared with those at the end, because a chain rarely moves from
-    one mode to another. Draws have equal weights and give no evidence.
+    importance sampling, and are finally compared with these draws, because a chain rarely moves
+    from one mode to another. Draws have equal weights and give no evidence.
     """
 
     name = "nuts"

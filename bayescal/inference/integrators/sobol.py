@@ -49,8 +49,8 @@ class Sobol(Integrator[jax.Array]):
         from scipy.stats import qmc
 
         prior = problem.prior
-        one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
-        dimension = len(random_sites(one))
+        first = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
+        dimension = len(random_sites(first))
         if dimension == 0:
             return jnp.zeros((num_samples, 0))
         seed = [int(v) for v in np.asarray(jax.random.key_data(key)).ravel()]

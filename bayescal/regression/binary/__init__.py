@@ -1,1 +1,1 @@
-"""Logistic regression of two classes."""
+"""Binary logistic regression."""

@@ -1,4 +1,4 @@
-"""Fits to rows that come in blocks: each step of Newton's method is a pass that adds up sums."""
+"""Fits to rows in blocks: each step of Newton's method is a pass that accumulates sums."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class _LastPass(NamedTuple):
 def fit_binary(
     problem: Regression[np.ndarray], total: float, designs: Designs
 ) -> Minimum[np.ndarray]:
-    """Fit a regression for which the rows of ``problem`` are a sample of all rows.
+    """Fit a regression to all rows; the rows of ``problem`` are a sample of them.
 
     Its penalties and free coefficients are those of all rows, whose total weight is ``total``.
     The ``designs`` of parts of the rows are :class:`BinaryDesign`.
     """
     deviation, mean = centered(problem, np)
-    # What is constant in the sample may vary in other rows.
+    # A column that is constant in the sample may vary in other rows.
     mean = np.where(deviation.x.any(axis=0), mean, 0.0)
     problem = problem._replace(x=problem.x - mean)
     unit, inverse = units_of(problem)
@@ -93,8 +93,8 @@ def fit_binary(
         step, decrement = newton_step(hessian, gradient, gamma, xp=np)
         if last[-1].sums is not first:
             return step, decrement
-        # The sample shows how the curvature of all rows changes. Its minimum, corrected by the
-        # slope and curvature that it lacks here, is a step that saves a pass.
+        # The sample shows how the curvature of all rows changes. Minimizing its loss, corrected to
+        # the slope and curvature of all rows at this point, gives a step that saves a pass.
         corrected = _corrected(problem, total, last[-1].at, _loss(first))
         minimum = newton(
             lambda gamma: reduced(corrected(turn @ gamma), turn @ gamma),
@@ -225,7 +225,7 @@ def fit_softmax(
     total: float,
     designs: Designs,
 ) -> Minimum[np.ndarray]:
-    """Fit a softmax regression for which the rows of ``sample`` are a sample of all rows.
+    """Fit a softmax regression to all rows; the rows of ``sample`` are a sample of them.
 
     With few parameters the Hessian is added up in each pass. With more, every product with the
     Hessian is a pass; the Hessian is approximated from the sample, so that few passes are needed.
@@ -261,7 +261,7 @@ def fit_softmax(
     def unbounded(
         theta: Float[np.ndarray, " parameters"], here: Point[np.ndarray, np.ndarray]
     ) -> Bool[np.ndarray, ""]:
-        # If rows of the sample would move, so would others.
+        # If rows of the sample would move, other rows would move as well.
         with HostEvaluator(heavy, nothing) as host:
             probs = host.evaluate(theta).state
         return is_unbounded(heavy, penalty, theta, here._replace(state=probs))

@@ -60,7 +60,7 @@ def choose(
     ``lasso`` tells whether any candidate has an absolute penalty.
 
     O(candidates * folds * iterations * n * d**2) work in one ``map`` over the fits, a few at a
-    time. They share x, so memory is O(n * d) for each of those.
+    time. They share x, so memory is O(n * d) for each concurrent fit.
     """
     candidates = grid.l1.shape[0]
 
@@ -70,7 +70,7 @@ def choose(
         row = jnp.minimum(candidate, grid.targets.shape[0] - 1)
         return Regression(x, grid.targets[row], use, grid.l1[candidate], grid.l2[candidate])
 
-    def one(index: Int[jax.Array, ""]) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
+    def score(index: Int[jax.Array, ""]) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
         candidate, out = index // folds, index % folds
         held = jnp.where(fold == out, weights, 0)
         beta = fit_one(problem(candidate, weights - held), lasso).x
@@ -80,7 +80,7 @@ def choose(
 
     index = jnp.arange(candidates * folds)
     rows = rows_at_once(candidates * folds, *x.shape)
-    losses, held = (v.reshape(-1, folds) for v in jax.lax.map(one, index, batch_size=rows))
+    losses, held = (v.reshape(-1, folds) for v in jax.lax.map(score, index, batch_size=rows))
     best = jnp.argmin(losses.sum(axis=1))
     minimum = fit_one(problem(best, weights), lasso)
     fit = as_fit(jax.tree.map(lambda leaf: leaf[None], minimum))
@@ -101,9 +101,9 @@ def choose_on_host(
     are easy; each starts at the previous optimum or at the fit to all rows. Nothing is compiled.
     O(candidates * folds * iterations * n * d**2) time, O(n * d) memory.
     """
-    candidates, some = len(grid.l1), weights > 0
-    x, y, weights, fold = x[some], y[some], weights[some], fold[some]
-    targets = np.broadcast_to(grid.targets[:, some], (candidates, len(y)))
+    candidates, weighted = len(grid.l1), weights > 0
+    x, y, weights, fold = x[weighted], y[weighted], weights[weighted], fold[weighted]
+    targets = np.broadcast_to(grid.targets[:, weighted], (candidates, len(y)))
     problem, _ = centered(Regression(x, targets[0], weights, 0.0, 0.0), np)
     design, unit = design_of(problem)
     losses, total = np.zeros((candidates, folds)), np.zeros(candidates)

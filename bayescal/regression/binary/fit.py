@@ -155,11 +155,11 @@ def fit_many(problems: Regression[jax.Array], lasso: bool = False) -> Fit[jax.Ar
     priors = problems.prior, problems.intercept_prior
     without_priors = problems._replace(prior=None, intercept_prior=None)
 
-    def one(problem: Regression[jax.Array]) -> Minimum[jax.Array]:
+    def fit_problem(problem: Regression[jax.Array]) -> Minimum[jax.Array]:
         full = problem._replace(prior=priors[0], intercept_prior=priors[1])
         return fit_one(full, lasso)
 
-    return as_fit(map_batch(one, without_priors, batch, rows_at_once(batch, n, d)))
+    return as_fit(map_batch(fit_problem, without_priors, batch, rows_at_once(batch, n, d)))
 
 
 def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[np.ndarray]:
@@ -174,9 +174,9 @@ def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[
     if isinstance(problem.x, jax.Array):
         with float64():
             return jax.tree.map(np.asarray, _fit_compiled(_padded(problem), lasso))
-    some = problem.weights > 0
-    if not some.all():
-        rows = (problem.x[some], problem.targets[some], problem.weights[some])
+    weighted = problem.weights > 0
+    if not weighted.all():
+        rows = (problem.x[weighted], problem.targets[weighted], problem.weights[weighted])
         problem = Regression(*rows, *problem[3:])
     priors = (problem.prior, problem.intercept_prior)
     written = all(law is None or isinstance(law, Prior) for law in priors)

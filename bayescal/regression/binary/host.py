@@ -150,7 +150,7 @@ def is_settled(problem: Regression[np.ndarray], columns: int) -> bool:
 def span_of_gram(
     gram: Float[np.ndarray, "parameters parameters"], total: float
 ) -> Float[np.ndarray, "parameters combinations"] | None:
-    """As ``span_of``, from weighted products of columns and the sum of weights."""
+    """Compute ``span_of`` from weighted products of columns and the sum of weights."""
     size = np.sqrt(np.diagonal(gram))
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(gram / size / size[:, None])

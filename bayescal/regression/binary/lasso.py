@@ -73,7 +73,7 @@ def _minimize(
         wrong = (here == 0) & (move * sign[index] < 0)
         if wrong.any():
             out = index[wrong & entering]
-            # Without the others the leader moves as it should, except for rounding.
+            # Alone, the first coordinate moves in the right direction, except for rounding.
             out = out if len(out) else index[entering]
             if not len(out):
                 return None

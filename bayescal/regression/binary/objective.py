@@ -105,7 +105,7 @@ def _row_terms_on_host(
     targets: Float[np.ndarray, "*fits rows"] | float,
     weights: Float[np.ndarray, "*fits rows"],
 ) -> Terms[Float[np.ndarray, "*fits rows"]]:
-    """As ``row_terms``, with few arrays: more would not fit in the processor's cache."""
+    """Compute ``row_terms`` with few arrays, since more would not fit in the processor's cache."""
     small = np.abs(line)
     np.exp(np.negative(small, out=small), out=small)
     larger = 1 + small
@@ -158,7 +158,7 @@ class BinaryDesign(NamedTuple, Generic[ArrayT]):
 def cross_entropy_on_host(
     design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
 ) -> Quadratic[np.ndarray]:
-    """As :func:`cross_entropy`, with NumPy, in blocks that fit in the processor's cache."""
+    """Compute :func:`cross_entropy` with NumPy, in blocks that fit in the processor's cache."""
     p = len(beta)
     value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
     for columns, (loss, residual, curvature) in _blocks(design, beta):

@@ -108,14 +108,14 @@ def fit_many(
 ) -> Minimum[jax.Array]:
     """Fit a batch to the same rows, with different weights, penalties and starts."""
 
-    def one(
+    def fit_member(
         weights: Float[jax.Array, " rows"],
         penalty: Float[jax.Array, " parameters"],
         start: Float[jax.Array, " parameters"],
     ) -> Minimum[jax.Array]:
         return fit_one(design._replace(weights=weights), penalty, start)
 
-    return jax.vmap(one)(weights, penalty, start)
+    return jax.vmap(fit_member)(weights, penalty, start)
 
 
 @jax.jit
@@ -151,7 +151,7 @@ def fit(
     penalty: Float[np.ndarray, " parameters"],
     start: Float[np.ndarray, " parameters"],
 ) -> Minimum[np.ndarray]:
-    """Fit on the host if the rows are there, else in one program of JAX in double precision."""
+    """Fit on the host if the rows are on the host, else in one JAX program in double precision."""
     if on_host(design.offset):
         return fit_on_host(design, penalty, start)[0]
     with float64():

@@ -74,7 +74,7 @@ class Design(NamedTuple, Generic[ArrayT]):
 
 
 class Parameters(NamedTuple, Generic[ArrayT]):
-    """Parameters split into W, v, which may be empty, and t, or what belongs to these."""
+    """Parameters split into W, v (which may be empty) and t, or corresponding quantities."""
 
     matrix: Shaped[ArrayT, "*draws classes features"]
     diagonal: Shaped[ArrayT, "*draws diagonal"]
@@ -118,7 +118,7 @@ def from_class_blocks(
 def logit_update(
     design: Design[ArrayT], theta: Float[ArrayT, "*draws parameters"], sizes: Sizes | None = None
 ) -> Float[ArrayT, "*draws rows classes"]:
-    """Compute what parameters add to the logits.
+    """Compute the contribution of parameters to the logits.
 
     ``sizes`` must be passed for lazy arrays, whose shapes are not known yet.
     """
@@ -240,7 +240,7 @@ class HostEvaluator:
         probs = np.empty(self.design.offset.shape, self._type)
         ones = np.ones(self.design.offset.shape[1])
 
-        def one(number: int) -> tuple[float, Float[np.ndarray, " parameters"]]:
+        def loss_and_gradient(number: int) -> tuple[float, Float[np.ndarray, " parameters"]]:
             block = self._blocks[number]
             with np.errstate(all="ignore"):
                 logits = self._logits(block, theta)
@@ -258,7 +258,7 @@ class HostEvaluator:
                 return value, logit_vjp(block, logits, np)
 
         value, gradient = 0.5 * float(self.penalty @ theta**2), self.penalty * theta
-        for part, slope in self._map_blocks(one):
+        for part, slope in self._map_blocks(loss_and_gradient):
             value += part
             gradient += slope
         return Point(np.asarray(value), gradient, probs)
@@ -284,7 +284,7 @@ class HostEvaluator:
             self._measure(probs)
         narrow = vector.astype(self._type)
 
-        def one(number: int) -> Float[np.ndarray, " parameters"]:
+        def product(number: int) -> Float[np.ndarray, " parameters"]:
             block = self._rough[number]
             with np.errstate(all="ignore"):
                 if self._few:
@@ -301,14 +301,14 @@ class HostEvaluator:
             parts = split(vector, self.design.sizes)
             blocks = (self._grams @ by_class(parts, np)[:, :, None])[:, :, 0]
             image += join(from_class_blocks(blocks, self.design.sizes), np)
-        for part in self._map_blocks(one):
+        for part in self._map_blocks(product):
             image += part
         return image
 
     def _measure(self, probs: Float[np.ndarray, "rows classes"]) -> None:
         """Compute the blocks of the classes and the mean Jacobians, which they exceed by."""
 
-        def one(
+        def measure(
             number: int,
         ) -> tuple[
             Float[np.ndarray, "block parameters"], Float[np.ndarray, "classes inputs inputs"]
@@ -318,7 +318,7 @@ class HostEvaluator:
                 block, p * block.weights[:, None], np
             )
 
-        self._jacobians, grams = zip(*self._map_blocks(one), strict=True)
+        self._jacobians, grams = zip(*self._map_blocks(measure), strict=True)
         self._probs, self._grams = probs, np.sum(grams, axis=0, dtype=float)
 
 

@@ -389,7 +389,7 @@ def _minimize(
 
     value, gradient, hessian = evaluate(start)
     step, slope = direction(gradient, hessian)
-    one = xp.ones(start.shape[:-1], start.dtype)
-    state = (start, value, hessian, step, slope, one, one[0, 0, 0], xp.full((), -1))
+    ones = xp.ones(start.shape[:-1], start.dtype)
+    state = (start, value, hessian, step, slope, ones, ones[0, 0, 0], xp.full((), -1))
     _, theta, value, hessian, *_, decrement, _ = iterate(once, state, _MAX_STEPS, xp)
     return theta, value, hessian, decrement

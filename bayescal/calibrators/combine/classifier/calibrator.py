@@ -62,7 +62,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
 
     For each fold, the classifier is fitted to all other rows and scores the rows of the fold. The
     calibrator is fitted to these held-out scores, and the classifier is fitted again to all rows.
-    With ``ensemble=True``, each fold has its own pair of classifier and calibrator, and the
+    With ``ensemble=True``, each fold gives a pair of classifier and calibrator, and the
     probabilities of the pairs are averaged; with ``VennAbers`` this is a cross Venn-Abers
     predictor. A fitted classifier in scikit-learn's ``FrozenEstimator`` is not fitted again, and
     all data are used for the calibrator.
@@ -98,7 +98,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
     estimators_, calibrators_ : lists
         Fitted classifiers and calibrators: one of each, or one for each fold of an ensemble.
     calibrated_classifiers_ : list of pairs
-        Pairs of these, with ``estimator``, ``calibrator`` and ``predict_proba``.
+        Pairs of both, with ``estimator``, ``calibrator`` and ``predict_proba``.
     report_ : Report
         Gain of calibration in log loss on held-out scores. When the report is first requested, each
         calibrator is fitted five more times, unless it has held-out losses, like ``Auto``. The
@@ -161,7 +161,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             with a column for each label of a multi-label problem, if the classifier supports it;
             the labels are calibrated separately.
         sample_weight : array-like of shape (n,), optional
-            Passed to the calibrator, and to the classifier if it takes weights.
+            Passed to the calibrator, and to the classifier if its ``fit`` accepts weights.
         **fit_params : arrays
             Passed to the classifier's ``fit``, by metadata routing if that is enabled.
 
@@ -302,7 +302,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             return report
         if "_held" not in vars(self):
             raise AttributeError(
-                "report_ needs the scores of the fit, which copies and files do not hold: ask for "
+                "report_ needs the scores of the fit, which copies and files do not have: access "
                 "it before, or fit again"
             )
         report_of_folds = cross_fitted(
@@ -395,7 +395,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             elif not isinstance(self.estimator, FrozenEstimator):
                 warnings.warn(
                     f"{type(self.estimator).__name__}.fit takes no sample_weight: weights count "
-                    "for the calibration alone. A Pipeline hands them on with "
+                    "for the calibration alone. A Pipeline passes them on with "
                     "sklearn.set_config(enable_metadata_routing=True) and "
                     "set_fit_request(sample_weight=True) of its steps.",
                     UserWarning,

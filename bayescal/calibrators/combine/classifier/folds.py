@@ -37,7 +37,7 @@ __all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
 
 
 class Splitter(Protocol):
-    """An object of scikit-learn or like them that splits rows into training and test rows."""
+    """An object like scikit-learn's that splits rows into training and test rows."""
 
     def split(
         self, X: UserData, y: UserData = None, groups: UserData = None

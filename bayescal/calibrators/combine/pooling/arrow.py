@@ -1,9 +1,9 @@
-"""Arrowhead matrices: Hessians and covariances of effects, of which one grouping is eliminated.
+"""Arrowhead matrices: Hessians and covariances of effects, with one grouping eliminated.
 
-A row has one level of each grouping. Two levels of the same one never share a row, so that their
-entry in the Hessian is zero. The effects of the largest grouping are eliminated level by level, and
-only the Schur complement of those that are kept is a dense matrix: a grouping of ten thousand
-levels costs no more than its rows.
+A row has one level of each grouping. Two levels of a grouping never share a row, so their entry in
+the Hessian is zero. The effects of the largest grouping are eliminated level by level, and only the
+Schur complement of the kept effects is a dense matrix: a grouping of ten thousand levels costs no
+more than its rows.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from scipy.linalg import cho_solve, cholesky, lapack
 
 from bayescal._core.shapes import Float
 
-#: Inverts a matrix from its factor of Cholesky; the other triangle is undefined.
+#: Inverts a matrix from its Cholesky factor; the other triangle is undefined.
 _invert = lapack.dpotri  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Block(NamedTuple):
-    """Effects of one kind: those of the levels of a grouping, on the offset or on the slope."""
+    """Effects of one kind: the offsets, or the slopes, of the levels of a grouping."""
 
     grouping: int
     slope: bool
     effects: slice
-    #: Its position among standard deviations, or -1 where the prior is fixed.
+    #: Position among the standard deviations, or -1 if the prior is fixed.
     tau: int
 
 
 @dataclass
 class Layout:
-    """Where effects are: those of ``grouping``, which are eliminated, and those that are kept.
+    """Positions of effects: the eliminated ones, of ``grouping``, and the kept ones.
 
     The kinds of ``eliminated`` (levels, kinds) are the offset of a level and, if the grouping has
     one, its slope. ``starts`` (kept blocks,) are positions among ``kept`` (effects,).
@@ -83,14 +83,14 @@ class Layout:
         return sums[[block.tau >= 0 for block in self.blocks]]
 
     def sum_by_blocks(self, sums: np.ndarray, border: np.ndarray, corner: np.ndarray) -> np.ndarray:
-        """Sum entries by pairs of learned blocks; those of eliminated pairs are ``sums``."""
+        """Sum entries by pairs of learned blocks; ``sums`` are the sums of eliminated pairs."""
         rows = np.add.reduceat(border.sum(axis=0), self.starts, axis=1)
         columns = np.add.reduceat(np.add.reduceat(corner, self.starts, axis=0), self.starts, axis=1)
         return np.block([[sums, rows], [rows.T, columns]])[np.ix_(self._learned, self._learned)]
 
 
 def count_effects(blocks: Sequence[Block]) -> dict[int, int]:
-    """Count the effects of each grouping but the one of all rows."""
+    """Count the effects of each grouping except that of all rows."""
     counts: dict[int, int] = {}
     for block in blocks:
         if block.tau >= 0:
@@ -102,7 +102,7 @@ def count_effects(blocks: Sequence[Block]) -> dict[int, int]:
 class Arrow(NamedTuple):
     """A symmetric matrix of effects, without its entries between different eliminated levels.
 
-    A Hessian is zero between eliminated levels; of a covariance nobody asks for these entries.
+    A Hessian is zero between eliminated levels; these entries of a covariance are never needed.
     """
 
     blocks: Float[np.ndarray, "levels kinds kinds"]
@@ -134,12 +134,12 @@ class Arrow(NamedTuple):
         self, layout: Layout, first: int, second: int, codes: Sequence[np.ndarray]
     ) -> np.ndarray:
         """Look up the entries of two blocks, by position, for the levels of each cell."""
-        (one, at), (other, to) = layout.positions[first], layout.positions[second]
-        if one and other:
+        (eliminated, at), (other_eliminated, to) = layout.positions[first], layout.positions[second]
+        if eliminated and other_eliminated:
             return self.blocks[codes[0], at, to]
-        if one:
+        if eliminated:
             return self.border[codes[0], at, to + codes[1]]
-        if other:
+        if other_eliminated:
             return self.border[codes[1], to, at + codes[0]]
         return self.corner[at + codes[0], to + codes[1]]
 
@@ -148,7 +148,7 @@ class Arrow(NamedTuple):
 class Factor:
     """The inverse of a Hessian plus the prior precisions, whose inverse roots are ``deviation``.
 
-    Deviations may be as small as 1e-4: what is factored is I + D H D.
+    Deviations may be as small as 1e-4, so I + D H D is factorized.
     """
 
     layout: Layout
@@ -160,13 +160,13 @@ class Factor:
         scale, rest = self.deviation[self.layout.eliminated], self.deviation[self.layout.kept]
         inner = scale[:, :, None] * blocks * scale[:, None] + np.eye(scale.shape[1])
         inverse = np.linalg.inv(inner)
-        #: The posterior covariance of a level's effects given those kept.
+        #: The posterior covariance of a level's effects given the kept effects.
         self.conditional = scale[:, :, None] * inverse * scale[:, None]
         #: (I + H V)^-1 within levels, where V are prior variances.
         self.shrink = inverse / scale[:, :, None] * scale[:, None]
-        #: By how much eliminated effects fall where kept ones rise by one.
+        #: Decrease of eliminated effects per unit increase of kept effects.
         self.coefficients = self.conditional @ border
-        #: The Hessian of kept effects, where the others are integrated out.
+        #: The Hessian of kept effects, after integrating out the eliminated effects.
         self.schur = corner - np.tensordot(border, self.coefficients, axes=([0, 1], [0, 1]))
         outer = rest[:, None] * self.schur * rest
         outer[np.diag_indices(len(outer))] += 1
@@ -185,14 +185,14 @@ class Factor:
         return self.layout.join(alone - self.coefficients @ right, right)
 
     def solve_eliminated(self, vector: np.ndarray) -> np.ndarray:
-        """Multiply the inverse given the kept effects by a vector; these get zeros."""
+        """Multiply the inverse, given the kept effects, by a vector; kept entries are zero."""
         eliminated = vector[self.layout.eliminated]
         alone = (self.conditional @ eliminated[:, :, None])[:, :, 0]
         return self.layout.join(alone, np.zeros(len(self.layout.kept)))
 
     @cached_property
     def inner_inverse(self) -> np.ndarray:
-        """(I + D S D)^-1 of kept effects, where S is the Schur complement."""
+        """Return (I + D S D)^-1 of kept effects, where S is the Schur complement."""
         lower = np.tril(_invert(self.lower, lower=True)[0])
         return lower + np.tril(lower, -1).T
 

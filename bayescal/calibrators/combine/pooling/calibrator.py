@@ -1,4 +1,4 @@
-"""Calibration by groups that learn from each other."""
+"""Calibration by groups, with partial pooling."""
 
 from __future__ import annotations
 
@@ -42,32 +42,32 @@ from bayescal.data.weights import check_weights
 __all__ = ["GroupEffect", "PartialPooling"]
 
 _REMEDY = {Status.LIMIT: "the fit stopped before its optimum; leave out extreme scores"}
-#: Numbers of groups of a column of numbers that are compared.
+#: Candidate numbers of groups for a numeric column.
 _BINS = (2, 3, 5, 8)
-#: Scores whose relative standard deviation is below this are equal.
+#: Scores whose relative standard deviation is below this count as equal.
 _SAME = 1e-9
-#: Effects but for those of the largest grouping, and these times all effects: more take too much
-#: time and memory.
+#: Limits of time and memory: the number of effects outside the largest grouping, and its product
+#: with the number of all effects.
 _MOST_OTHERS, _MOST_PAIRS = 4000, 16_000_000
 #: Nodes and weights of a mean over a standard normal variable.
 _NORMAL = hermegauss(9)[0].tolist(), (hermegauss(9)[1] / np.sqrt(2 * np.pi)).tolist()
 
 
 class GroupEffect(NamedTuple):
-    """How the calibration of a group differs from that of all rows.
+    """Difference between the calibration of a group and of all rows.
 
     Attributes
     ----------
     columns, level : tuple
-        The column or the crossed columns, by name or position, and the level of each. Numbers have
-        their range as level.
+        The column or crossed columns, by name or position, and the level of each. The level of a
+        numeric column is a range.
     weight : float
         The sum of weights of the group in the fit.
     offset, lower, upper : float
-        What is added to the log odds of a row with the mean log odds of all rows, and a credible
-        interval of it.
+        Shift of the log odds at the mean log odds of all rows, and a credible interval of the
+        shift.
     slope : float
-        What is added to the slope of the log odds, in units of the log odds.
+        Change of the slope in the log odds, per unit of log odds.
     """
 
     columns: tuple[object, ...]
@@ -91,32 +91,32 @@ class _Learned(NamedTuple):
 class PartialPooling(AcceptsOtherWords, BaseEstimator):
     r"""Binary calibration by groups, in which small groups borrow strength from all rows.
 
-    Use it where calibration may differ between segments (regions, devices, age groups), of which
-    some have few rows. The log odds L of a row get an offset and a slope that all rows share, and
-    for each grouping g those of its level:
+    Use it if calibration may differ between segments (such as regions, devices or age groups) and
+    some segments have few rows. The log odds L of a row get an offset and a slope common to all
+    rows, and an offset and a slope for its level in each grouping g:
 
     .. math:: \operatorname{logit} p' = L + a_0 + a_1 x + \sum_g \beta_{g, l_g} +
         \sum_{g \text{ a column}} \alpha_{g, l_g} x, \qquad x = (L - \bar L) / s_L
 
     Groupings are the columns of ``groups``, and crossings of them. Effects of a grouping are
-    normal, :math:`\beta_g \sim N(0, \tau_g^2)`, with a standard deviation that is learned: where
-    groups hardly differ, :math:`\tau_g` is near zero, and all rows share one curve; where they
-    differ, large groups get their own, and small ones are shrunk to the common one. The priors are
+    normal, :math:`\beta_g \sim N(0, \tau_g^2)`, with an estimated standard deviation. If groups
+    hardly differ, :math:`\tau_g` is near zero, and all rows share one curve. If they differ, large
+    groups get separate curves, and small groups are shrunk toward the common curve. The priors are
     :math:`a_0 \sim N(0, 1)`, :math:`a_1 \sim N(0, 0.25)`, and half-normal for the standard
     deviations, with scale 1 for offsets and 0.25 for slopes.
 
-    :class:`Multicalibration` takes sets that may overlap in any way and guarantees an error for
-    each of them, but changes nothing where groups are small.
+    :class:`Multicalibration` accepts groups that overlap in any way and bounds the error of each
+    group, but changes nothing in small groups.
 
     Parameters
     ----------
     interactions : int, default 2
-        The greatest number of columns that are crossed; 1 means columns alone. Crossings of more
-        than 1,000 levels are left out.
+        The largest number of columns that are crossed; 1 uses single columns only. Crossings with
+        more than 1,000 levels are omitted.
     inputs : {"probs", "logits"}
-        What scores are.
+        Kind of scores.
     classes : sequence of 2 labels, optional
-        In the order of the columns of scores; needed where y may lack one.
+        Labels in the order of the columns; needed if y may lack one.
 
     Attributes
     ----------
@@ -124,29 +124,28 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
     groupings_ : list of tuples
         The columns, by name or position, of each grouping.
     deviations_ : dict of tuple to pair of floats
-        The standard deviations :math:`\tau` of the offsets of each grouping, and of its slopes,
-        which crossings lack: they are zero.
+        The standard deviations :math:`\tau` of the offsets and of the slopes of each grouping.
+        Crossings have no slopes: zero.
     log_evidence_ : float
-        The log marginal likelihood at these, by Laplace's approximation and quadrature.
+        The log marginal likelihood at ``deviations_``, by Laplace's approximation and quadrature.
     status_ : str
         "converged", or "limit" if Newton's method stopped before the optimum.
     n_features_in_ : int
 
     Notes
     -----
-    The effects are at the mode of their posterior given the standard deviations, and these at the
-    mode of their marginal posterior by Laplace's approximation. Levels of the largest grouping with
-    few rows have the mean and the covariance of their effects instead, by adaptive Gauss-Hermite
-    quadrature, and the other effects the mode of what remains. Intervals take the mode for
+    Effects are estimated by their posterior mode given the standard deviations, and the standard
+    deviations by the mode of their marginal posterior under Laplace's approximation. If levels of
+    the largest grouping have few rows, their effects are integrated out by adaptive Gauss-Hermite
+    quadrature instead, and have their posterior mean and covariance. Intervals use the mode of the
     logarithms of the standard deviations, which does not collapse to zero. Each of about 20 rounds
     takes O(n + c q^2 + k m^2 + m^3) for n rows in c distinct combinations of q groupings, of which
-    the largest has k effects and all others have m; memory is O(n + k m + m^2). A single column may
-    thus have a level for each customer.
+    the largest has k effects and all others have m; memory is O(n + k m + m^2). A single column can
+    therefore have a level for each customer.
 
-    Fitted objects can be pickled, and written by :func:`save`, with the labels of their groups.
-
-    The order of rows does not matter, nor that of groups. A whole weight is the same as repeating
-    the row; other weights are worth their effective number of rows.
+    Pickles, and files written by :func:`save`, contain the labels of groups. The order of rows and
+    of groups does not matter. An integer weight equals repeated rows; other weights are scaled to
+    the effective number of rows.
 
     References
     ----------
@@ -192,7 +191,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         *,
         groups: ArrayLike,
     ) -> Self:
-        """Fit effects of groups.
+        """Fit the common curve and the effects of groups.
 
         Parameters
         ----------
@@ -203,10 +202,10 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         sample_weight : array-like of shape (n,), optional
             Non-negative.
         groups : array-like or data frame of shape (n,) or (n, g)
-            The groups of each row, a column for each way of grouping. Floating-point numbers are
-            cut at quantiles into 2, 3, 5 or 8 groups, of which the evidence chooses; with at most
-            eight distinct values, each value is a group. Cuts lie halfway between values. All other
-            values are labels. Missing values are a level of their own.
+            The group of each row, with a column for each grouping. Floating-point columns are cut
+            at quantiles, half-way between values, into 2, 3, 5 or 8 groups, whichever has the
+            largest evidence; with at most eight distinct values, each value is a group. All other
+            values are labels. Missing values form a separate level.
 
         Returns
         -------
@@ -215,8 +214,8 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         Raises
         ------
         ValueError
-            For scores that contradict ``inputs``, labels of another number of classes, groups of
-            another length, and more than 4,000 effects of other groupings than the largest one.
+            If scores contradict ``inputs``, labels are not binary, groups have a wrong length, or
+            groupings other than the largest have more than 4,000 effects.
         """
         check_choice(self.inputs, "inputs", ("probs", "logits"))
         check_count(self.interactions, "interactions", 1)
@@ -233,7 +232,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
             weights = weights * (effective_size(weights.sum(), weights @ weights) / weights.sum())
         self._center = float(weights @ logits) / float(weights.sum())
         spread = float(np.sqrt(weights @ (logits - self._center) ** 2 / weights.sum()))
-        # Of equal scores the deviation is zero but for rounding.
+        # Equal scores have a deviation of zero up to rounding.
         self._spread = spread if spread > _SAME * (1 + abs(self._center)) else 1.0
         self._names, self._count = names, len(columns)
         learned, effects = self._choose_bins(logits, labels.astype(float), weights, columns)
@@ -247,7 +246,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         return self
 
     def _publish(self) -> None:
-        """Set the attributes that describe what was learned."""
+        """Set the public attributes of the fit."""
         learned, labels = self._learned, self._column_labels()
         self.groupings_ = [
             tuple(labels[column] for column in grouping.columns) for grouping in learned.groupings
@@ -256,7 +255,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         self.log_evidence_ = learned.fit.log_evidence
 
     def _to_file(self) -> dict[str, object]:
-        """Return what :func:`bayescal.save` writes: numbers, text and arrays by name."""
+        """Return the numbers, text and arrays by name that :func:`bayescal.save` writes."""
         learned = self._learned
         content = {
             "inputs": self._inputs,
@@ -284,7 +283,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         return {**{name: known[name] for name in public if name in known}, "learned_": content}
 
     def _from_file(self, content: dict[str, Any]) -> None:
-        """Set what :meth:`_to_file` has returned."""
+        """Restore the values that :meth:`_to_file` returned."""
         learned = content.pop("learned_")
         for name, value in content.items():
             setattr(self, name, value)
@@ -320,12 +319,12 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         ----------
         scores : array-like of shape (m,) or (m, 2)
         groups : array-like or data frame of shape (m,) or (m, g)
-            Columns as in the fit; those of data frames are found by their names. Labels that the
-            fit did not have get the common curve.
+            Columns as in the fit; columns of data frames are matched by name. Labels that were not
+            in the fit get the common curve.
         """
         check_is_fitted(self)
         middle, deviation = self._log_odds(scores, groups, self._learned.fit)
-        # The mean over normal log odds, by Gauss and Hermite's rule.
+        # Mean over normally distributed log odds, by Gauss-Hermite quadrature.
         second = sum(
             weight * sigmoid(middle + node * deviation)
             for node, weight in zip(*_NORMAL, strict=True)
@@ -342,8 +341,8 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Compute credible intervals of the probability of the second class: lower, upper (m,).
 
-        Labels that the fit did not have get the common curve, and wider intervals: the variance
-        of the effects of their grouping is added.
+        Labels that were not in the fit get the common curve and wider intervals, which include the
+        variance of the effects of their grouping.
         """
         check_level(level)
         check_is_fitted(self)
@@ -386,8 +385,8 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
     def _choose_bins(
         self, logits: np.ndarray, y: np.ndarray, weights: np.ndarray, columns: list[np.ndarray]
     ) -> tuple[_Learned, Effects]:
-        """Fit with the numbers of groups, of columns of numbers, that have the most evidence."""
-        # In an order that does not depend on that of the rows.
+        """Fit with the numbers of groups of numeric columns that have the largest evidence."""
+        # Sort, so that the result does not depend on the order of the rows.
         order = np.lexsort((y, logits))
         logits, y, weights = logits[order], y[order], weights[order]
         columns = [column[order] for column in columns]

@@ -13,15 +13,15 @@ from bayescal._core.shapes import Int
 from bayescal.data.checks import check_unmasked
 from bayescal.data.label_names import column_names
 
-#: Columns of numbers with at most this many distinct values have a level for each of them.
+#: Numeric columns with at most this many distinct values have a level for each value.
 FEW_VALUES = 8
-#: Crossings with more levels than this are left out.
+#: Crossings with more levels than this are omitted.
 MOST_CROSSED = 1000
 UNKNOWN = -1
 
 
 class Column(NamedTuple):
-    """How the values of a column become levels: by a table of labels, or by cuts of numbers.
+    """Mapping from the values of a column to levels: a table of labels, or cuts of numbers.
 
     The level of a number is the count of cuts below it, so that bins are (lower, upper]; the last
     level is that of NaN.
@@ -85,7 +85,7 @@ class Grouping(NamedTuple):
         return keys
 
     def levels(self, columns: Sequence[Column]) -> list[tuple[object, ...]]:
-        """Name each level of the fit by those of its columns."""
+        """Name each level of the fit by the levels of its columns."""
         shape = [columns[column].size for column in self.columns]
         names = [columns[column].names() for column in self.columns]
         codes = np.unravel_index(self.keys, shape)
@@ -94,7 +94,7 @@ class Grouping(NamedTuple):
 
 
 def read_columns(groups: UserData, n: int) -> tuple[list[np.ndarray], list[object] | None]:
-    """Read columns (n,) of groups of n rows, and their names if they are those of a data frame."""
+    """Read columns (n,) of groups of n rows, and their names if they come from a data frame."""
     check_unmasked(groups, "groups")
     names = column_names(groups)
     if names is not None and len(getattr(groups, "shape", ())) == 2:
@@ -117,7 +117,7 @@ def read_columns(groups: UserData, n: int) -> tuple[list[np.ndarray], list[objec
 def same_columns(
     groups: object, n: int, names: list[object] | None, count: int
 ) -> list[np.ndarray]:
-    """Read the columns of a fit, in its order; those of data frames are found by their names."""
+    """Read the columns of a fit, in its order; columns of data frames are matched by name."""
     columns, given = read_columns(groups, n)
     if given is not None and names is not None:
         positions = {str(name): position for position, name in enumerate(given)}
@@ -141,7 +141,7 @@ def make_column(values: np.ndarray, weights: np.ndarray, bins: int) -> Column:
     distinct = np.unique(numbers)
     if len(distinct) <= FEW_VALUES:
         return Column(None, _between(distinct, np.arange(len(distinct) - 1)))
-    # The least number that at least this share of the weight does not exceed.
+    # The smallest number that at least this proportion of the weight does not exceed.
     below = np.cumsum(mass) / mass.sum()
     positions = np.searchsorted(below, np.arange(1, bins) / bins - 1e-12)
     lower = np.unique(np.searchsorted(distinct, numbers[positions]))
@@ -159,7 +159,7 @@ def cross(
 ) -> tuple[list[Grouping], np.ndarray]:
     """Choose groupings, and find the level (groupings, n) of each row or cell.
 
-    These are single columns, and crossings of up to ``interactions`` columns.
+    Groupings are single columns, and crossings of up to ``interactions`` columns.
     """
     groupings, codes = [], []
     for size in range(1, interactions + 1):
@@ -188,7 +188,7 @@ def number_cells(
             cell = np.unique(keys, return_inverse=True)[1]
             size = int(cell.max(initial=-1)) + 1
             continue
-        # As many keys as rows need no sorting.
+        # If there are at most as many keys as rows, sorting is unnecessary.
         present = np.zeros(size * width, bool)
         present[keys] = True
         cell = (np.cumsum(present) - 1)[keys]
@@ -199,7 +199,7 @@ def number_cells(
 
 
 def _distinct(values: np.ndarray) -> tuple[list[object], np.ndarray]:
-    """Find distinct labels in an order of their own, None for missing ones, and where they are."""
+    """Find the sorted distinct labels (None if missing) and their indices."""
     if values.dtype.kind == "M":
         texts = np.datetime_as_string(values).astype(object)
         texts[np.isnat(values)] = None

@@ -16,17 +16,17 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from bayescal.calibrators.combine.pooling.arrow import Arrow, Factor
 from bayescal.calibrators.combine.pooling.effects import Effects, Fit, fit_at
 
-#: Standard deviations with which a fit begins, and the least.
+#: Initial standard deviations of a fit, and their lower bound.
 _FIRST, _LEAST = 0.2, 1e-4
-#: Standard deviations that are averaged over, unless Fisher's information on their logarithm is
-#: greater than this: the grid has a step of .39, twice the standard error there.
+#: Standard deviations that are averaged over, unless Fisher's information on their logarithm
+#: exceeds this: the grid has a step of 0.39, which is then twice the standard error.
 _KNOWN = 25.0
 _GRID = np.geomspace(0.02, 3.0, 14)
-#: Rounds end where no effect and no standard deviation changes by more than this.
+#: Rounds end when no effect and no standard deviation changes by more than this.
 _CHANGE = 1e-5
-#: Steps of standard deviations within a round, which ends where they change by less than this.
+#: Steps of standard deviations within a round, which ends when they change by less than this.
 _STEPS, _NEAR = 6, 0.01
-#: Rounds end where standard deviations are within this part of their standard error of the mode.
+#: Rounds end when standard deviations are within this fraction of a standard error of the mode.
 _SETTLED = 0.01
 _ROUNDS = 60
 
@@ -34,10 +34,10 @@ _ROUNDS = 60
 def fit_effects(effects: Effects, start: Fit | None = None, in_log: bool = False) -> Fit:
     """Fit effects and their standard deviations.
 
-    The standard deviations are at the mode of their posterior density, or, ``in_log``, at that of
-    the density of their logarithms, which does not vanish into zero. How the curvature of the loss
-    depends on them is left out. Each round takes one pass over the rows, and improves the standard
-    deviations for the quadratic approximation of the loss at the effects of the round before.
+    The standard deviations are at the mode of their posterior density or, with ``in_log``, of the
+    density of their logarithms, which does not collapse to zero. How the curvature of the loss
+    depends on them is neglected. Each round takes one pass over the rows, and improves them for the
+    quadratic approximation of the loss at the previous effects.
     """
     theta, tau = _start(effects, start)
     loss, sums = effects.evaluate(theta)
@@ -63,18 +63,18 @@ def fit_effects(effects: Effects, start: Fit | None = None, in_log: bool = False
 
 
 def _start(effects: Effects, start: Fit | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the effects and the standard deviations of a fit, or those to begin with."""
+    """Return the effects and the standard deviations of a fit, or initial ones."""
     if start is None:
         return np.zeros(effects.layout.length), np.full(len(effects.scales), _FIRST)
     return start.theta, np.maximum(start.tau, 0.01)
 
 
 def _fit_by_rounds(effects: Effects, start: Fit | None, in_log: bool) -> Fit:
-    """Fit effects whose loss is far from quadratic, as that of few rows or of extreme scores.
+    """Fit effects whose loss is far from quadratic, as with few rows or extreme scores.
 
-    Steps of Fisher's scoring for the logarithms of the standard deviations are extrapolated along
-    the last one (Anderson acceleration; of one deviation the secant method): where the density is
-    flat they are far too short.
+    Fisher-scoring steps for the logarithms of the standard deviations are extrapolated along the
+    previous step (Anderson acceleration; the secant method for a single deviation), because they
+    are far too short where the density is flat.
     """
     theta, tau = _start(effects, start)
     last, last_step = np.log(tau), np.zeros(0)
@@ -98,7 +98,7 @@ def _fit_by_rounds(effects: Effects, start: Fit | None, in_log: bool) -> Fit:
 def _step(effects: Effects, fit: Fit, in_log: bool) -> tuple[np.ndarray, bool]:
     """Compute a step of Fisher's scoring for the logarithms of standard deviations.
 
-    Say also whether they are within a small part of a standard error of the mode.
+    Also return whether they are within a small fraction of a standard error of the mode.
     """
     layout, tau = effects.layout, fit.tau
     every = effects.prior_deviation(tau) ** 2
@@ -114,7 +114,7 @@ def _step(effects: Effects, fit: Fit, in_log: bool) -> tuple[np.ndarray, bool]:
 
 
 class _Point(NamedTuple):
-    """Variances of blocks, and the log density of the standard deviations there.
+    """Variances of blocks, and the log density of the standard deviations at these variances.
 
     ``score`` is the gradient of the log likelihood at the best effects.
     """
@@ -189,12 +189,12 @@ class _Quadratic:
     def _moments(
         self, factor: Factor, score: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Compute what the derivatives by the variances need of R = (H^-1 + V)^-1.
+        """Compute the sums over R = (H^-1 + V)^-1 in the derivatives by the variances.
 
-        These are the diagonal of R, and by pairs of blocks half the sums of its squares (Fisher's
-        information) and what Newton's method has in their place: sums of s R s less these, where s
-        is the score. R between different eliminated levels is -N C N', where C is the covariance
-        of kept effects; it is never formed.
+        The sums are the diagonal of R and, for pairs of blocks, half the sums of its squares
+        (Fisher's information) and the corresponding entries for Newton's method: sums of s R s
+        minus Fisher's information, where s is the score. R between different eliminated levels is
+        -N C N', where C is the covariance of kept effects; it is never formed.
         """
         layout = self.effects.layout
         score_inner, score_kept = score[layout.eliminated], score[layout.kept]
@@ -209,7 +209,7 @@ class _Quadratic:
         # Sums over pairs of levels as products of matrices of kept effects.
         kinds = range(blocks.shape[1])
         products = [covariance @ (reach[:, kind].T @ reach[:, kind]) for kind in kinds]
-        squares = np.array([[(one * other.T).sum() for other in products] for one in products])
+        squares = np.array([[(left * right.T).sum() for right in products] for left in products])
         squares += ((blocks - within) ** 2 - within**2).sum(axis=0)
         fisher = 0.5 * layout.sum_by_blocks(squares, border**2, corner**2)
         weighted = np.einsum("li,lij,lj->ij", score_inner, blocks, score_inner)
@@ -236,8 +236,8 @@ def _solve(newton: np.ndarray, fisher: np.ndarray, slope: np.ndarray) -> np.ndar
 def average_over_deviation(effects: Effects, fit: Fit, index: int) -> Fit:
     """Average fits over one of the standard deviations, weighted by its posterior density.
 
-    The result has the mean and the covariance of the mixture. With few levels intervals at the mode
-    alone are too narrow; with many the deviation is known well, and the fit remains as it is.
+    The result has the mean and the covariance of the mixture. With few levels, intervals at the
+    mode alone are too narrow; with many, the fit is unchanged.
     """
     block = next(block for block in effects.layout.blocks if block.tau == index)
     variances = fit.covariance.diagonal(effects.layout)[block.effects]
@@ -249,10 +249,10 @@ def average_over_deviation(effects: Effects, fit: Fit, index: int) -> Fit:
         tau = fit.tau.copy()
         tau[index] = deviation
         fits.append(fit_at(effects, tau, fit.theta, in_log=True, warm=True))
-    evidence = np.array([one.log_evidence for one in fits])
+    evidence = np.array([member.log_evidence for member in fits])
     share = np.exp(evidence - evidence.max())
     share /= share.sum()
-    thetas = np.stack([one.theta for one in fits])
+    thetas = np.stack([member.theta for member in fits])
     theta = share @ thetas
     inner, kept = (
         (thetas - theta)[:, effects.layout.eliminated],
@@ -263,12 +263,12 @@ def average_over_deviation(effects: Effects, fit: Fit, index: int) -> Fit:
         np.einsum("s,sli,sm->lim", share, inner, kept, optimize=True),
         (kept.T * share) @ kept,
     )
-    parts = zip(*(one.covariance for one in fits), strict=True)
+    parts = zip(*(member.covariance for member in fits), strict=True)
     covariance = Arrow(
         *(
             np.tensordot(share, part, axes=1) + more
             for part, more in zip(map(np.stack, parts), between, strict=True)
         )
     )
-    tau = np.sqrt(share @ np.stack([one.tau**2 for one in fits]))
-    return Fit(theta, tau, covariance, fit.log_evidence, all(one.converged for one in fits))
+    tau = np.sqrt(share @ np.stack([member.tau**2 for member in fits]))
+    return Fit(theta, tau, covariance, fit.log_evidence, all(member.converged for member in fits))

@@ -1,7 +1,7 @@
-"""Logistic regression with an offset and a slope for each level of some groupings.
+"""Logistic regression with an offset and a slope for each level of each grouping.
 
-The effects of a grouping are normal around zero. Here their standard deviations are given: effects
-are at their mode, or integrated by quadrature where a level has few rows.
+The effects of a grouping are normal around zero. In this module their standard deviations are
+given: effects are at their mode, or integrated by quadrature if a level has few rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bayescal._core.numerics import sigmoid
 from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.calibrators.combine.pooling.arrow import Arrow, Block, Factor, Layout, count_effects
 
-#: Prior standard deviations of the offset and of the slope that all rows share.
+#: Prior standard deviations of the common offset and the common slope.
 COMMON = 1.0, 0.5
 #: Scales of the half-normal priors of standard deviations of offsets and of slopes.
 HALF_NORMAL = 1.0, 0.25
@@ -34,17 +34,17 @@ def _rule(*counts: int) -> tuple[np.ndarray, np.ndarray]:
     rules = [hermegauss(count) for count in counts]
     nodes = np.stack([part.ravel() for part in np.meshgrid(*(rule[0] for rule in rules))], axis=1)
     logs = sum(np.meshgrid(*(np.log(rule[1] / rule[1].sum()) for rule in rules)))
-    # The normal density, which adaptive rules leave out, comes back.
+    # Adaptive rules cancel the normal density, so multiply by it again.
     return nodes, np.ravel(logs) + 0.5 * (nodes**2).sum(axis=1)
 
 
-#: By the number of kinds; the node in the middle is zero.
+#: Rules by the number of kinds; the node in the middle is zero.
 _RULES = {1: _rule(7), 2: _rule(7, 3)}
-#: Kept effects are at their mode where a step would gain less than this.
+#: Kept effects are at their mode if a step would gain less than this.
 _QUADRATURE_GAIN = 1e-5
-#: Parts of such a step that are tried until the loss falls.
+#: Fractions of a step that are tried until the loss falls.
 _LENGTHS = 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4
-#: Newton's method ends where a step gains less than this in log posterior.
+#: Newton's method ends when a step gains less than this in log posterior.
 _GAIN = 1e-9
 
 
@@ -52,9 +52,9 @@ _GAIN = 1e-9
 class Effects:
     """Rows by cell, and the blocks of effects that act on cells.
 
-    ``codes`` (groupings, cells) are levels, of which the first grouping has only one, that of all
-    rows. Cells are sorted by the level of the grouping that is eliminated. ``x`` are standardized
-    scores, for slopes.
+    ``codes`` (groupings, cells) are levels; the first grouping has a single level, for all rows.
+    Cells are sorted by the level of the grouping that is eliminated. ``x`` are standardized scores,
+    for slopes.
     """
 
     logits: np.ndarray
@@ -66,7 +66,7 @@ class Effects:
     layout: Layout
     scales: np.ndarray = field(init=False)
     counts: np.ndarray = field(init=False)
-    #: Where the rows of each eliminated level begin, and their number.
+    #: Start and number of the rows of each eliminated level.
     level_starts: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,8 +98,8 @@ class Effects:
     ) -> tuple[float, Float[np.ndarray, "5 cells"]]:
         """Compute the weighted log loss, and sums (5, cells) of its derivatives.
 
-        These are the first derivatives by the offset and the slope of a cell, and the second ones
-        by the offset, by both, and by the slope.
+        These are the first derivatives with respect to the offset and the slope of a cell, and the
+        second derivatives with respect to the offset, both, and the slope.
         """
         offset, slope = np.repeat(self.by_cell(theta), self.counts, axis=1)
         z = self.logits + offset + slope * self.x
@@ -163,8 +163,8 @@ def make_effects(
 ) -> Effects:
     """Sort rows by their cell (n,), and lay out effects of levels ``codes`` (groupings, cells).
 
-    ``sloped`` says which groupings have slopes. Neighboring rows of a cell with equal scores become
-    one, with the mean of their labels.
+    ``sloped`` marks the groupings with slopes. Rows of a cell with equal scores are merged, with
+    the mean of their labels.
     """
     sizes = [1, *(int(code.max()) + 1 for code in codes)]
     blocks, begin, learned = [], 0, 0
@@ -177,7 +177,7 @@ def make_effects(
             blocks.append(Block(grouping, slope, slice(begin, begin + size), tau))
             begin += size
     counts, mass = count_effects(blocks), np.bincount(cell, weights)
-    # Of groupings of the same size that with the most even groups, whatever the order.
+    # Among groupings of equal size, prefer the most even groups, not the first.
     squares = [float((np.bincount(code, mass) ** 2).sum()) for code in codes]
     largest = max(counts, key=lambda grouping: (counts[grouping], -squares[grouping - 1]))
     by_level = np.argsort(codes[largest - 1], kind="stable")
@@ -203,9 +203,9 @@ def fit_mode(
     theta: Float[np.ndarray, " effects"],
     eliminated_alone: bool = False,
 ) -> tuple[Float[np.ndarray, " effects"], Factor, float, bool]:
-    """Find the mode of effects by Newton's method: with the factor there, and the objective.
+    """Find the mode of effects by Newton's method; also return its factor and the objective.
 
-    ``eliminated_alone`` keeps all effects but those of the grouping that is eliminated.
+    ``eliminated_alone`` changes only the effects of the eliminated grouping.
     """
     layout, deviation = effects.layout, effects.prior_deviation(tau)
 
@@ -240,8 +240,8 @@ def fit_at(
 ) -> Fit:
     """Fit effects for given standard deviations, with their posterior density as evidence.
 
-    Of levels with few rows the effects are integrated out by quadrature, and the other effects are
-    at the mode of what remains; ``warm`` means that ``theta`` is close to it.
+    Effects of levels with few rows are integrated out by quadrature, and the other effects are at
+    the mode of the remaining posterior; ``warm`` means that ``theta`` is close to it.
     """
     layout = effects.layout
     theta, factor, value, converged = fit_mode(effects, tau, theta, eliminated_alone=warm)
@@ -261,11 +261,11 @@ def fit_at(
 
 
 class _Integrals(NamedTuple):
-    """What quadrature says of levels with few rows.
+    """Results of quadrature for levels with few rows.
 
-    ``mean`` (few, kinds) is that of the effects less their mode, ``excess`` (few, kinds, kinds)
-    what their covariance has more than Laplace's; ``log_ratio`` is the logarithm of all integrals
-    less Laplace's, and ``gradient`` (kept,) the mean gradient of the loss by kept effects.
+    ``mean`` (few, kinds) is the mean of the effects minus their mode, ``excess`` (few, kinds,
+    kinds) their covariance minus Laplace's, ``log_ratio`` the log of all integrals minus Laplace's,
+    and ``gradient`` (kept,) the mean gradient of the loss by the kept effects.
     """
 
     mean: np.ndarray
@@ -275,7 +275,7 @@ class _Integrals(NamedTuple):
 
 
 class _Integrated(NamedTuple):
-    """Effects where those of some levels are integrated; ``loss`` is the negative logarithm."""
+    """Effects, some of them integrated out; ``loss`` is the negative log of the integral."""
 
     theta: np.ndarray
     factor: Factor
@@ -287,7 +287,7 @@ class _Integrated(NamedTuple):
 def _fit_integrated(
     effects: Effects, tau: np.ndarray, theta: np.ndarray, few: np.ndarray
 ) -> tuple[_Integrated, bool]:
-    """Find the mode of kept effects where those of some levels are integrated; say if it was found.
+    """Find the mode of kept effects while some levels are integrated; return whether it converged.
 
     Newton's method with the Hessian at the mode of all effects.
     """
@@ -322,14 +322,14 @@ def _fit_integrated(
 
 
 def _integrate(effects: Effects, theta: np.ndarray, factor: Factor, few: np.ndarray) -> _Integrals:
-    """Integrate the eliminated effects of some levels by the adaptive rule of Gauss and Hermite.
+    """Integrate the eliminated effects of some levels by adaptive Gauss-Hermite quadrature.
 
-    Given the kept effects, those of a level are independent of all else.
+    Given the kept effects, the effects of a level are independent of all others.
     """
     layout = effects.layout
     offset, slope = np.repeat(effects.by_cell(theta), effects.counts, axis=1)
     center = effects.logits + offset + slope * effects.x
-    # The gradient of rows of other levels is that at the mode.
+    # Rows of other levels have the gradient at the mode.
     residuals = effects.weights * (sigmoid(center) - effects.y)
     mode, deviation = theta[layout.eliminated[few]], factor.deviation[layout.eliminated[few]]
     nodes, logs = _RULES[mode.shape[1]]
@@ -374,7 +374,7 @@ def _integrate(effects: Effects, theta: np.ndarray, factor: Factor, few: np.ndar
 def moments(
     layout: Layout, fit: Fit, codes: Int[np.ndarray, "groupings cells"]
 ) -> tuple[Float[np.ndarray, "2 cells"], Float[np.ndarray, "3 cells"]]:
-    """Compute offsets and slopes (2, cells), and the variance, covariance and variance of these.
+    """Compute offsets and slopes (2, cells), and the variance, covariance and variance of both.
 
     Effects of unknown levels are zero, with their prior variances.
     """

@@ -296,4 +296,4 @@ def _losses_of_all(
     v: Float[jax.Array, "draws nodes"], *data: jax.Array
 ) -> Float[jax.Array, "draws cells"]:
     """Compute the negative log likelihoods (s, c) of draws (s, 25) in each cell."""
-    return jax.lax.map(lambda one: _losses(one, *data), v)
+    return jax.lax.map(lambda draw: _losses(draw, *data), v)

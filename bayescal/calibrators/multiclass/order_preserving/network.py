@@ -115,8 +115,8 @@ def stretching(p: Mapping[str, ArrayT], u: ArrayT, tanh: Callable[[ArrayT], Arra
 def _diagonal_losses(parameters: Named, data: Data) -> jax.Array:
     """Compute log losses (n, l) of the diagonal family; axes are rows, classes, networks."""
     points, index, part, label_index, label_part = data
-    one = jax.vmap(lambda p: rising(p, points, jnp.tanh, jnp.exp), out_axes=1)
-    values = one(parameters)
+    evaluate = jax.vmap(lambda p: rising(p, points, jnp.tanh, jnp.exp), out_axes=1)
+    values = evaluate(parameters)
     rise = jnp.concatenate([jnp.diff(values, axis=0), jnp.zeros_like(values[:1])])
     logits = values[index] + part[..., None] * rise[index]
     label = values[label_index] + label_part[:, None] * rise[label_index]
@@ -127,13 +127,13 @@ def _full_losses(parameters: Named, data: Data) -> jax.Array:
     """Compute log losses (n, l) of the full family."""
     rows, steps, above = data
 
-    def one(p: Named) -> jax.Array:
+    def losses(p: Named) -> jax.Array:
         factors = jax.nn.softplus(stretching(p, rows, jnp.tanh))
         falls = jnp.exp(p["log_slope"]) * steps * factors
         below = -jnp.cumsum(falls, axis=1)
         return jnp.log1p(jnp.sum(jnp.exp(below), axis=1)) + jnp.sum(falls * above, axis=1)
 
-    return jax.vmap(one, out_axes=1)(parameters)
+    return jax.vmap(losses, out_axes=1)(parameters)
 
 
 def _adam(family: Family) -> Any:

@@ -1,1 +1,1 @@
-"""Calibration of the largest logits of each row, as language models give them."""
+"""Calibration of the largest logits of each row, as returned by language models."""

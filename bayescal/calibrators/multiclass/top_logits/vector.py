@@ -147,9 +147,9 @@ def _fit_factors(rows: Source, groups: ClassGroups, inverse: float) -> Minimum[n
 
     def prepare(state: _HessianState) -> Float[np.ndarray, "groups 2 2"]:
         """Invert the blocks (c, 2, 2) of the Hessian for intercepts and factors."""
-        zero, one, two = state[1]
-        ridge = 1e-12 * (1 + max(zero.max(), two.max()))
-        blocks = np.stack([np.stack([zero + ridge, one], 1), np.stack([one, two + ridge], 1)], 1)
+        m0, m1, m2 = state[1]
+        ridge = 1e-12 * (1 + max(m0.max(), m2.max()))
+        blocks = np.stack([np.stack([m0 + ridge, m1], 1), np.stack([m1, m2 + ridge], 1)], 1)
         return np.linalg.inv(blocks)
 
     def precondition(inverses: np.ndarray, vector: np.ndarray) -> np.ndarray:

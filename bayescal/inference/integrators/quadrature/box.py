@@ -20,7 +20,7 @@ from bayescal.models.prior import log_density, walk
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
-#: Depth in nats below the peak that a box must reach: less than the tolerance lies beyond.
+#: Depth in nats below the peak that a box must reach; the mass beyond is below the tolerance.
 _DEPTH = 28.0
 #: Number of terms up to which they are added one by one.
 _MAX_UNROLLED = 16
@@ -162,7 +162,7 @@ def find_evidence(
     overall = sums.sum(axis=0) / jnp.maximum(count.sum(), 1)
     more = jnp.where(count > 0, sums / jnp.maximum(count, 1), overall)
 
-    def one(u: jax.Array) -> list[jax.Array]:
+    def terms_at(u: jax.Array) -> list[jax.Array]:
         params, log_prior, log_jacobian = unsheared(prior, box.peak, box.shear, u)
         natural = prior.family.natural(params, origin)
         total = log_prior + log_jacobian + _log_likelihood(natural, sums)
@@ -171,7 +171,7 @@ def find_evidence(
 
     # All rules are evaluated in one call, so that the density is traced and compiled only once.
     columns = [jnp.concatenate(parts) for parts in zip(*nodes, strict=True)]
-    values = jnp.stack(at_points(one, columns))
+    values = jnp.stack(at_points(terms_at, columns))
     ends = np.cumsum([0, *(len(log) for log in logs)])
     parts = [
         values[:, i:j] + log for (i, j), log in zip(itertools.pairwise(ends), logs, strict=True)

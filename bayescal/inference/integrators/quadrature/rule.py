@@ -43,7 +43,7 @@ _COMPARED = (32, 40, 48)
 #: Nodes for each of 1, 2 or 3 parameters if those disagree.
 _MORE = {1: (64, 128, 256, 512, 1024, 2048), 2: (64, 128, 256, 512), 3: (64, 96)}
 _TOLERANCE = 1e-10
-#: Nodes of a rule from which data sets that need fewer get a smaller rule.
+#: Number of nodes of a rule from which data sets that need fewer nodes get a smaller rule.
 _MAX_COMMON_NODES = 1 << 16
 
 #: A function of a prior per data set (or None), of sums and of boxes, which returns better boxes.
@@ -51,7 +51,7 @@ _Step: TypeAlias = Callable[[Prior | None, jax.Array, Box], Box]
 
 
 def _second_is_better(windows: Window) -> Bool[jax.Array, ""]:
-    """Choose the box that its grid resolves, else that with more mass, else the smaller one."""
+    """Choose the box that its grid resolves, else the box with more mass, else the smaller box."""
     volume = jnp.prod(windows.high - windows.low, axis=1)
     resolved = windows.points > 2.5 ** windows.low.shape[1]
     more = windows.mass[1] - windows.mass[0]
@@ -89,12 +89,12 @@ class Quadrature(Integrator[Box]):
             return _improve_rough(step, prior if stacked else None, sums, boxes)
 
         def search(quick: bool, priors: Prior | None, sums: jax.Array, boxes: Box | None) -> Box:
-            one = prior if priors is None else priors
-            return _find_boxes(self, one, sums, origin, stacked, quick)
+            given = prior if priors is None else priors
+            return _find_boxes(self, given, sums, origin, stacked, quick)
 
         def refine(order: int, priors: Prior | None, sums: jax.Array, boxes: Box) -> Box:
-            one = prior if priors is None else priors
-            return _refine(one, sums, origin, boxes, order, stacked)
+            given = prior if priors is None else priors
+            return _refine(given, sums, origin, boxes, order, stacked)
 
         # The quick search compiles and runs in a fraction of the time of the thorough search, which
         # straightens correlated parameters. That one follows if more nodes do not bring
@@ -270,8 +270,8 @@ def _find_boxes(
 ) -> Box:
     # Grids over three parameters fill the processor's cache, and searches side by side all run as
     # long as the slowest of them.
-    one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
-    rows = 16 if len(ranges(one)[0]) < 3 else 1
+    first = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
+    rows = 16 if len(ranges(first)[0]) < 3 else 1
     return integrator.batched(
         lambda p, s: integrator.box(p, s, origin, quick), prior, sums, stacked, rows
     )
@@ -288,10 +288,10 @@ def _refine(
 ) -> Box:
     """Apply a rule with more nodes to the same boxes."""
 
-    def one(item: tuple[Prior | None, jax.Array, Box]) -> Box:
-        own_prior, sums, box = item
+    def refine(item: tuple[Prior | None, jax.Array, Box]) -> Box:
+        set_prior, sums, box = item
         (evidence,), closed = find_evidence(
-            prior if own_prior is None else own_prior, sums, origin, box, (order,)
+            prior if set_prior is None else set_prior, sums, origin, box, (order,)
         )
         gap = relative_gap(box.evidence, evidence)
         return box._replace(
@@ -302,4 +302,4 @@ def _refine(
         )
 
     rows = max(1, (1 << 18) // order ** boxes.low.shape[-1])
-    return jax.lax.map(one, (prior if stacked else None, sums, boxes), batch_size=rows)
+    return jax.lax.map(refine, (prior if stacked else None, sums, boxes), batch_size=rows)

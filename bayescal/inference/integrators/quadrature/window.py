@@ -186,9 +186,9 @@ def find_window(
     """Find the smallest box, up to the spacing of a grid, outside which the density is negligible.
 
     The peak (d,) with log density ``height`` stays inside; ``start`` has the ends of the first box.
-    Each round evaluates a grid that extends a quarter beyond the box. From its profile along each
-    axis follows a new box, larger or smaller, that reaches one step beyond the outermost value
-    within 34 nats of the peak. The search ends when the box settles.
+    Each round evaluates a grid that extends a quarter beyond the box. Its profile along each axis
+    determines a new box, larger or smaller, that reaches one step beyond the outermost value within
+    34 nats of the peak. The search ends when the box settles.
     """
 
     def unsettled(carry: _Round) -> jax.Array:

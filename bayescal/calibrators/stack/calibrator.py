@@ -96,6 +96,9 @@ def _plan(n: float, k: int) -> tuple[list[str], int]:
 class StackedScaling(ParametricCalibrator):
     r"""A cross-validated stack of structured fits, from strongly to weakly shrunk.
 
+    :class:`Auto` uses it for three and more classes. Use it directly to set the number of folds, or
+    to draw its parameters with ``inference``.
+
     Let x be the logarithms of temperature-scaled probabilities, mixed with the uniform distribution
     with weight :math:`e = 1 / (2 n + 2)`, and q their exponentials. The logits of a member are
 

@@ -38,7 +38,7 @@ MANY = 100_000
 _MAX_GROUPS, _MIN_GROUPS, _NUMBERS = 1024, 64, 1 << 22
 #: Maximum rows of sums of a histogram.
 _ROWS = 6
-#: Counts up to which each case of a row is assigned to a separate group.
+#: Counts up to which each repetition of a row is assigned to a separate group.
 _COPIES = 16
 #: Minimum and maximum number of sets of random signs; numbers of replicates computed at once.
 _SETS, _ELEMENTS = (64, 512), 1 << 22
@@ -148,10 +148,9 @@ class GroupedSums:
     ) -> GroupedSums:
         """Sum rows, numbered from ``first``, by group.
 
-        If weights are ``whole``, they are counts: up to 16 cases of a row are assigned to groups
-        one by one, and more are divided such that sums by group have the right variance. If rows
-        lie in clusters, each group holds whole clusters: one, unless there are more clusters than
-        groups.
+        If weights are ``whole``, they are counts: up to 16 repetitions of a row are assigned to
+        groups one by one, and more are divided such that sums by group have the right variance. In
+        clusters, each group holds whole clusters: one, unless there are more clusters than groups.
         """
         cells, number = metric.cells, _number_of_groups(metric)
         clusters = data.clusters
@@ -186,7 +185,7 @@ class GroupedSums:
 
     @property
     def total(self) -> np.ndarray:
-        """Sums (rows, cells) over all cases."""
+        """Sums (rows, cells) over all groups."""
         return self.sums.sum(axis=0)
 
     def replicates(self, number: int) -> np.ndarray:

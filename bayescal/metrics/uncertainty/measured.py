@@ -44,17 +44,17 @@ class Interval(NamedTuple):
     Attributes
     ----------
     value : float
-        As the metric has it.
+        Value of the metric.
     estimate : float
-        Of which the interval is: the value, of calibration errors less what chance adds to them.
+        The value, minus the effect of chance for calibration errors; the interval is about it.
     lower, upper : float
         Ends of the confidence interval.
     standard_error : float
-        Half the interval's width by its quantile.
+        Half the width of the interval divided by its quantile.
     level : float
-        Coverage that is aimed at.
+        Nominal coverage.
     p_value : float or None
-        Of a difference: of the hypothesis that there is none.
+        For a difference, the p-value of the hypothesis that it is zero.
     """
 
     value: float
@@ -162,7 +162,7 @@ class MeasuredMetric:
             second = None if other is None else other._source
             assert not isinstance(second, GroupedSums)
             return standard_error(metric, self._source, second)
-        # Sums of groups do not tell the skewness, which is small for this many rows.
+        # Sums of groups do not determine the skewness, which is small for this many rows.
         gaps = self._source.deviations()
         if other is not None:
             assert isinstance(other._source, GroupedSums)
@@ -284,7 +284,7 @@ class MeasuredMetric:
             gaps = ours - other._less_chance(other._center + t * second * along)
             return float(gaps.min()), float(gaps.max())
 
-        # Of t / (1 + t).
+        # Bisect on t / (1 + t).
         inside, outside = 0.0, 1.0
         while outside - inside > 1e-12 and estimate:
             middle = (inside + outside) / 2
@@ -352,7 +352,7 @@ def _upper_square(square: float, biased: float, half: float) -> float:
 
 
 def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float, float]:
-    """Compute the union of Student's interval of a mean and that by Hall's transformation."""
+    """Compute the union of Student's interval of a mean and Hall's transformed interval."""
     moved = q = np.array([t, -t])
     if skewness != 0:
         moved = 3 / skewness * (np.cbrt(1 + skewness * (q - skewness / 6)) - 1)

@@ -47,11 +47,11 @@ def predictions(
     }
     for model in fitted:
         reference: Any = fitted[0].classes_ if classes is None else classes
-        one, other = (np.asarray(part).tolist() for part in (reference, model.classes_))
+        first, other = (np.asarray(part).tolist() for part in (reference, model.classes_))
         # Classes 0, ..., k - 1 may be renamed by ``classes``.
-        k = one if isinstance(one, int) else len(one)
-        if one != other and (classes is None or other != list(range(k))):
-            raise ValueError(f"fitted classifiers must have the classes {one}, got {other}")
+        k = first if isinstance(first, int) else len(first)
+        if first != other and (classes is None or other != list(range(k))):
+            raise ValueError(f"fitted classifiers must have the classes {first}, got {other}")
     classes = fitted[0].classes_ if fitted and classes is None else classes
     return results, rest[-1] if rest else None, classes
 

@@ -167,15 +167,15 @@ class History(NamedTuple):
         if self.threshold > 0:
             scaled = (self.weights * self.factors).T
             factors = np.stack([np.bincount(cell, w, count) for w in scaled], axis=1) / totals
-        some = np.empty(count, int)
-        some[cell] = np.arange(len(cell))
-        scores = self.scores[some]
+        last = np.empty(count, int)
+        last[cell] = np.arange(len(cell))
+        scores = self.scores[last]
         if self.exponent != _EXACT:
             # The first rate forgets least.
             w, mass = self.weights[:, 0], totals[:, 0]
             means = [np.bincount(cell, w * column, count) / mass for column in self.scores.T]
             scores = np.stack(means, axis=1)
-        return self._replace(scores=scores, y=self.y[some], weights=totals, factors=factors)
+        return self._replace(scores=scores, y=self.y[last], weights=totals, factors=factors)
 
     def rows(self, domain: str, mix: np.ndarray | None = None) -> tuple[Rows, np.ndarray | None]:
         """Return the cells as rows, and the least probabilities.

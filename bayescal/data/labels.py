@@ -151,12 +151,12 @@ def code_labels(data: UserData, k: int) -> tuple[UserData, np.ndarray]:
     faults are left to ``check_data``. Returns also the classes (k,).
     """
     sets = data if isinstance(data, list) else [data]
-    if not all(isinstance(one, tuple) and len(one) in (2, 3) for one in sets):
+    if not all(isinstance(data_set, tuple) and len(data_set) in (2, 3) for data_set in sets):
         return data, np.arange(k)
     labels = []
-    for one in sets:
-        y = one[1] if hasattr(one[1], "detach") else np.asarray(one[1])
-        mask = one[2] if len(one) == 3 else None
+    for data_set in sets:
+        y = data_set[1] if hasattr(data_set[1], "detach") else np.asarray(data_set[1])
+        mask = data_set[2] if len(data_set) == 3 else None
         if mask is not None and np.shape(mask) == np.shape(y):
             y = np.where(np.asarray(mask, bool), y, np.ravel(y)[np.argmax(np.ravel(mask))])
         labels.append(y)
@@ -182,8 +182,8 @@ def code_labels(data: UserData, k: int) -> tuple[UserData, np.ndarray]:
         )
     parts = np.split(codes, np.cumsum([y.size for y in labels])[:-1])
     coded = [
-        (one[0], part.reshape(y.shape), *one[2:])
-        for one, y, part in zip(sets, labels, parts, strict=True)
+        (data_set[0], part.reshape(y.shape), *data_set[2:])
+        for data_set, y, part in zip(sets, labels, parts, strict=True)
     ]
     return (coded if isinstance(data, list) else coded[0]), values
 

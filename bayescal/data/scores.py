@@ -144,7 +144,7 @@ def convert(
 
     The scores (n,), (n, 1) or (n, k) are float32 or float64; one column belongs to the second of
     two classes, and its logits are log odds. The floor (k,), to which probabilities are raised
-    before logarithms are taken, is by default computed from the scores; otherwise it is None.
+    before logarithms are taken, is that of the scores by default, and None without logarithms.
     """
     if inputs == "scores" and domain not in ("real", "order"):
         raise ValueError(
@@ -154,8 +154,8 @@ def convert(
         )
     if on_host(scores):
         options = inputs == "logits" and scores.ndim == 2 and scores.shape[1] > 1
-        one = scores[:, 0] if scores.shape[1:] == (1,) else scores
-        (check_logits if options else check_finite)(one, "scores")
+        values = scores[:, 0] if scores.shape[1:] == (1,) else scores
+        (check_logits if options else check_finite)(values, "scores")
     columns = scores.shape[1] if scores.ndim == 2 else 1
     if domain in _COLUMN and columns > 2:
         raise ValueError(
@@ -170,8 +170,8 @@ def convert(
         if on_host(scores):
             check_probabilities(scores)
         if least is None and domain in LOGARITHMIC:
-            one = _column(scores) if columns == 1 else None
-            given = list(scores.T) if one is None else [1 - one, one]
+            second = _column(scores) if columns == 1 else None
+            given = list(scores.T) if second is None else [1 - second, second]
             least = least_probabilities(given)
     least = least if inputs == "probs" else None
     if on_host(scores) and inputs == "probs" and domain in _COLUMN and len(scores) > _AT_ONCE:
@@ -201,14 +201,14 @@ def transform(scores: XArray, inputs: Inputs, domain: Domain, least: AnyArray) -
         if inputs == "logits":
             z = log_odds(scores) if pair else _column(scores)
             return sigmoid(z) if domain == "probability" else z
-        one = wide(scores[:, 1]) if pair else _column(scores)
+        second = wide(scores[:, 1]) if pair else _column(scores)
         if inputs == "scores" or domain in ("probability", "order"):
-            return one
-        zero = wide(scores[:, 0]) if pair else 1 - one
-        return xp.log(xp.maximum(one, least[1])) - xp.log(xp.maximum(zero, least[0]))
+            return second
+        first = wide(scores[:, 0]) if pair else 1 - second
+        return xp.log(xp.maximum(second, least[1])) - xp.log(xp.maximum(first, least[0]))
     if columns == 1:
-        one = _column(scores)
-        both = [-one / 2, one / 2] if inputs == "logits" else [1 - one, one]
+        second = _column(scores)
+        both = [-second / 2, second / 2] if inputs == "logits" else [1 - second, second]
         scores = xp.stack(both, axis=1)
     if inputs == "logits":
         if domain == "logits":
@@ -254,8 +254,8 @@ def without_absent(probs: XArray, scores: XArray, inputs: str) -> AnyArray:
     def remove(probs: XArray) -> XArray:
         absent = scores == -xp.inf
         left = xp.where(absent, xp.zeros_like(probs), probs)
-        some = xp.any(absent, axis=1, keepdims=True)
-        return xp.where(some, left / xp.sum(left, axis=1, keepdims=True), probs)
+        incomplete = xp.any(absent, axis=1, keepdims=True)
+        return xp.where(incomplete, left / xp.sum(left, axis=1, keepdims=True), probs)
 
     return _if_absent(remove, probs, scores)
 

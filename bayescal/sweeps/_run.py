@@ -62,7 +62,7 @@ class Run:
         self.values = filled(np.nan, num_datasets, len(self._metrics))
         self.status = filled(np.int8(-1), num_datasets)
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        # All blocks are full, even the last of a configuration. Thus they share compiled programs,
+        # All blocks are full, even the last of a configuration. Thus they use one compiled program,
         # numbers do not depend on the number of data sets, and longer runs reuse the blocks of
         # shorter ones. Methods that work one by one skip the data sets that only fill a block.
         self._blocks = [
@@ -127,8 +127,8 @@ class Run:
                     if report:
                         report(f"{block[0]}", done, total)
             except BaseException as error:
-                # Cancel what has not begun, the last first, before anything is written: meanwhile
-                # workers go on. Keep what has ended well.
+                # Cancel what has not begun, the last first, before writing anything, because
+                # workers go on meanwhile. Keep the blocks that finished.
                 begun = [pair for pair in reversed(waiting.items()) if not pair[0].cancel()]
                 for future, block in begun:
                     if future.done() and not future.exception():
@@ -139,7 +139,7 @@ class Run:
                 raise
 
     def _recall(self, block: _Block, store: Store | None) -> list[str]:
-        """Read what the store has of a block; return the methods that it lacks."""
+        """Read stored results of a block; return the methods without any."""
         missing = []
         for method in self._recipes:
             kept = None if store is None else store.get(self._question(block, method))

@@ -162,8 +162,9 @@ def _sums(values: UserData) -> tuple[list[float], float]:
     if values is None or not array.ndim or not array.size:
         return [0.0] * 4, 0.0
     if array.dtype.kind in "OSUT":
-        some = array[:: max(1, len(array) // _TEXTS)].ravel().tolist()
-        return [float(zlib.crc32("\0".join(map(str, some)).encode(errors="replace"))), 0, 0, 0], 0.0
+        texts = array[:: max(1, len(array) // _TEXTS)].ravel().tolist()
+        joined = "\0".join(map(str, texts)).encode(errors="replace")
+        return [float(zlib.crc32(joined)), 0, 0, 0], 0.0
     if array.dtype.kind in "biuMm":
         # Summing eight bytes at a time takes a tenth of the time of summing booleans.
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -178,8 +179,8 @@ def _sums(values: UserData) -> tuple[list[float], float]:
     if array.dtype.kind != "f" or array.dtype.itemsize == 2:
         array = array.astype(np.float32)  # half precision of NumPy and JAX, whose sums overflow
     sums = [float(quarter) for quarter in _quarters(array)]
-    some = array[:: max(1, len(array) // 64)]
-    return sums, _ROUNDING * array.size * float(np.abs(some, dtype=float).mean())
+    sample = array[:: max(1, len(array) // 64)]
+    return sums, _ROUNDING * array.size * float(np.abs(sample, dtype=float).mean())
 
 
 def _quarters(array: np.ndarray) -> list[Array]:

@@ -80,14 +80,14 @@ class Buckets:
         equal = distinct_rows(rows[heavy])[1]
         _, first, index = np.unique(equal * k + y[heavy], return_index=True, return_inverse=True)
         mass = np.bincount(index, weights[heavy])
-        some = heavy[first]
-        entry, number = np.nonzero(self.shares[-1 - fold[some], y[some]])
-        share = self.shares[-1 - fold[some[entry]], y[some[entry]], number]
+        chosen = heavy[first]
+        entry, number = np.nonzero(self.shares[-1 - fold[chosen], y[chosen]])
+        share = self.shares[-1 - fold[chosen[entry]], y[chosen[entry]], number]
         sets = np.empty(len(y), int)
         sets[light] = np.arange(len(light))
         sets[heavy] = len(light) + index.reshape(-1)
         return FoldedRows(
-            np.concatenate([light, some[entry]]),
+            np.concatenate([light, chosen[entry]]),
             np.concatenate([fold[light], number]),
             np.concatenate([weights[light], mass[entry] * share]),
             np.concatenate([np.arange(len(light)), len(light) + entry]),

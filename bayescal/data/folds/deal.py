@@ -196,8 +196,8 @@ def _find_cells(key: np.ndarray, rows: XArray, label: np.ndarray, weights: np.nd
     order, equal = by_key, np.zeros(len(label), int)
     if not distinct.all():
         together = np.flatnonzero(np.bincount(cell)[cell] > 1)
-        some = rows[together]
-        equal[together] = distinct_rows(some if some.ndim == 2 else some[:, None])[1]
+        repeated = rows[together]
+        equal[together] = distinct_rows(repeated if repeated.ndim == 2 else repeated[:, None])[1]
         order = np.lexsort((equal, label, cell))
     cell, label, equal, weights = (a[order] for a in (cell, label, equal, weights))
     new_outcome = is_first(cell) | is_first(label)
@@ -237,13 +237,13 @@ def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -
     # Almost all outcomes consist of one set.
     first = np.flatnonzero(is_first(cells.outcome))
     lone = np.diff(np.append(first, len(cells.outcome))) == 1
-    some = lone[outcome]
+    single_set = lone[outcome]
     entries = [
         _Entries(first[alone], fold_of_alone, cells.weights[first[alone]]),
         _Entries(
-            first[outcome[some]],
-            fold[some],
-            cells.outcome_weights[outcome[some]] * share[some],
+            first[outcome[single_set]],
+            fold[single_set],
+            cells.outcome_weights[outcome[single_set]] * share[single_set],
         ),
     ]
     # Other rows of cells of a single unit equal its first row up to rounding.

@@ -87,8 +87,8 @@ def check_unmasked(value: object, name: str) -> None:
     masked = int(np.ma.count_masked(value)) if isinstance(value, np.ma.MaskedArray) else 0
     if masked:
         raise ValueError(
-            f"{name} must not be masked, got {masked} masked values; leave these rows out, or give "
-            "them numbers (filled) and a weight of zero"
+            f"{name} must not be masked, got {masked} masked values; leave these rows out, or fill "
+            "them and pass a weight of zero"
         )
 
 

@@ -120,8 +120,8 @@ def _in_blocks(estimator: AnyModel, blocks: Blocks, sources: frozenset[str]) -> 
     """Read blocks in a first pass."""
     if "blocks" not in sources:
         raise TypeError(
-            f"{estimator!r} needs all rows at once, so that it cannot be fitted to blocks; give "
-            "arrays in memory, or take Auto or another calibrator that needs sums only"
+            f"{estimator!r} needs all rows at once, so it cannot be fitted to blocks; pass "
+            "arrays in memory, or use Auto or another calibrator that only needs sums"
         )
     rows = survey(blocks, estimator.inputs, estimator.domain, estimator.classes, estimator.binary)
     reader = rows.reader

@@ -294,7 +294,7 @@ def match_columns(
             f"{what} must have columns named like all of the classes, {exact}, or like none of "
             f"them, got {[str(name) for name in names]}"
             + (
-                "; give the column of the second class"
+                "; pass the column of the second class"
                 if is_single
                 else "; for columns in the order of the classes pass an array without names"
             )

@@ -30,14 +30,14 @@ from bayescal.data.label_names import (
 from bayescal.data.weights import check_weights
 
 #: Advice where labels have more than two classes.
-MORE = "take Auto, a map of several classes or OneVsRest of this one"
+MORE = "use Auto, a multi-class map, or OneVsRest of this calibrator"
 #: Distinct integer labels are counted instead of sorted if their range exceeds twice their number
 #: by no more than this.
 _MAX_EXTRA_RANGE = 1 << 16
 #: NumPy's kinds of labels that are not numbers: text, objects and dates.
 _TEXT = "OSTUM"
 _NAME_CLASSES = "pass classes=(label of each column, ...) for other labels"
-_GIVE_ROWS = "give a row of probabilities for each case"
+_GIVE_ROWS = "pass a row of probabilities for each row of labels"
 _NO_LABELS = np.empty(0, np.int64)
 
 
@@ -225,8 +225,8 @@ def outcome_shares(
         return None
     if not fractional and not ((shares == 0) | (shares == 1)).all():
         raise ValueError(
-            "y must hold labels, or a 1 in one column of each row, got shares of outcomes; pass "
-            "outcomes='fractional', which log_loss, brier_score and ece have"
+            "y must hold labels, or a 1 in one column of each row, got proportions of outcomes; "
+            "pass outcomes='fractional', which log_loss, brier_score and ece have"
         )
     return shares
 

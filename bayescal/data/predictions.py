@@ -199,7 +199,7 @@ def read_arrays(
     names = column_names(probs) or names
     array, given = as_numpy(probs, "probs"), y
     if array.ndim not in (1, 2):
-        more = "; bayescal.tokens makes rows of those of tokens" if array.ndim > 2 else ""
+        more = "; bayescal.tokens converts logits of tokens to rows" if array.ndim > 2 else ""
         raise ValueError(f"probs must have shape (n,) or (n, k), got {array.shape}{more}")
     if array.ndim == 2 and array.shape[1] < 2:
         raise ValueError(

@@ -84,7 +84,7 @@ def widen(scores: AnyArray, inputs: Inputs) -> AnyArray:
     if inputs != "top_logits" and len(shape := tuple(getattr(scores, "shape", ()))) > 2:
         raise ValueError(
             f"scores must have shape (n,) or (n, k), got {shape}; bayescal.tokens(logits, labels) "
-            "makes rows of those of tokens, and as_function() takes them as they are"
+            "converts logits of tokens to rows, and as_function() accepts them unchanged"
         )
     dtype = getattr(scores, "dtype", None)
     narrow = isinstance(dtype, np.dtype) and (dtype == np.float16 or dtype.kind in "VMm")
@@ -148,7 +148,7 @@ def convert(
     """
     if inputs == "scores" and domain not in ("real", "order"):
         raise ValueError(
-            "inputs must be 'probs' or 'logits' for this calibrator, got 'scores'; give the "
+            "inputs must be 'probs' or 'logits' for this calibrator, got 'scores'; pass the "
             "decision values of several classes as logits, and raw scores of two to Logistic or "
             "Isotonic"
         )
@@ -163,7 +163,7 @@ def convert(
         )
     if inputs == "scores" and columns == 2:
         raise ValueError(
-            "scores must have shape (n,) or (n, 1) for inputs='scores', got two columns; give "
+            "scores must have shape (n,) or (n, 1) for inputs='scores', got two columns; pass "
             "the score of the second class"
         )
     if inputs == "probs":

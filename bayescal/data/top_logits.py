@@ -82,14 +82,14 @@ def pack(scores: AnyArray, k: int) -> np.ndarray:
     if m == k:
         if not np.isneginf(rest).all():
             raise ValueError(
-                f"rest must be -inf where all {k} classes are given, since there are no others, "
+                f"rest must be -inf if all {k} classes are given, since there are no others, "
                 f"got {rest[~np.isneginf(rest)][0]:g}"
             )
         return np.concatenate([wide, indices], axis=1, dtype=float)
     if np.isneginf(rest).any():
         raise ValueError(
-            f"rest must be finite unless all {k} classes are given, got -inf; give the log-sum-exp "
-            "of the other logits before any filter has removed them"
+            f"rest must be finite unless all {k} classes are given, got -inf; pass the log-sum-exp "
+            "of the other logits, computed before any filter removes them"
         )
     check_finite(rest, "rest")
     if (
@@ -108,9 +108,9 @@ def pack(scores: AnyArray, k: int) -> np.ndarray:
     if above.any():
         row = int(np.argmax(above))
         raise ValueError(
-            f"logits must hold the greatest of each row, got {most[row]:g} as the greatest of row "
+            f"logits must hold the largest of each row, got {most[row]:g} as the largest of row "
             f"{row}, whose {k - m} others are {other[row]:g} on average by rest; rest must be the "
-            "log-sum-exp of the others alone"
+            "log-sum-exp of the other logits only"
         )
     return np.concatenate([wide, other[:, None], indices], axis=1, dtype=float)
 

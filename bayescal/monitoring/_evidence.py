@@ -32,10 +32,10 @@ class Evidence:
     A late change is still detected later than an early one. The evidence of its restart must first
     make up for the small proportion: 7.4, 10.5, 13.4 and 16.2 on the logarithmic scale after 1,000,
     10,000, 100,000 and a million calm rows. Proportions that sum to one must fall faster than
-    1 / j, so no choice costs less than log j, which is 4.1, 6.4, 8.7 and 11.0; neighboring restarts add
-    up and give back about 2. No other test avoids this cost: there are t / m disjoint periods of m
-    rows in which a false alarm may be raised, all of which together have probability alpha, so a
-    delay of m rows after t calm rows takes about log(t / (m alpha)) of evidence.
+    1 / j, so no choice costs less than log j, which is 4.1, 6.4, 8.7 and 11.0; neighboring restarts
+    add up and give back about 2. No other test avoids this cost: there are t / m disjoint periods
+    of m rows in which a false alarm may be raised, all of which together have probability alpha, so
+    a delay of m rows after t calm rows takes about log(t / (m alpha)) of evidence.
 
     In simulations of other proportions, the differences of (1 + j / 16) ** (-1 / 4), with a third
     of the wealth, need 30 to 50 rows less after 1,000 and 10,000 calm rows (of 332 and 402, for a

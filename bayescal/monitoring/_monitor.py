@@ -529,7 +529,7 @@ class Monitor:
             monitor = cls(state["alpha"], state["task"], state["classes"])
             monitor._restore(state)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ValueError(f"state must be that of a monitor, whole: {error}") from error
+            raise ValueError(f"state must be that of a monitor and complete: {error}") from error
         return monitor
 
     def _restore(self, state: Mapping[str, Any]) -> None:

@@ -62,7 +62,7 @@ class Run:
         self.values = filled(np.nan, num_datasets, len(self._metrics))
         self.status = filled(np.int8(-1), num_datasets)
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        # All blocks are full, even the last of a configuration. Thus they use one compiled program,
+        # All blocks are full, even the last of a configuration. Thus they share compiled programs,
         # numbers do not depend on the number of data sets, and longer runs reuse the blocks of
         # shorter ones. Methods that work one by one skip the data sets that only fill a block.
         self._blocks = [
@@ -251,6 +251,6 @@ def _remedy(error: BaseException, store: Store | None) -> str:
     )
     return (
         f"executor lost a worker ({type(error).__name__}: {error}). It was killed, perhaps for "
-        "want of memory; or it could not start or import what it was sent, as happens to functions "
+        "lack of memory; or it could not start or import what it was sent, as happens to functions "
         f'that are not in a module, and to scripts without `if __name__ == "__main__":`. {kept}'
     )

@@ -65,9 +65,9 @@ class Checkpoint:
                     parts[int(number)][name] = array
         except DAMAGED as error:
             raise ValueError(
-                f"checkpoint must be a file that an interrupted fit has written, or absent, got "
-                f"{self.path}, which is damaged or another file; give another path, or delete the "
-                "file if it is a checkpoint"
+                f"checkpoint must be absent, or a file from an interrupted fit, got {self.path}, "
+                "which is damaged or another file; pass another path, or delete the file if it is "
+                "a checkpoint"
             ) from error
         self._made = list(zip(digests, parts, strict=True))
         return prints

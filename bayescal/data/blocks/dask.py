@@ -112,7 +112,7 @@ def _matched(values: UserData, scores: UserData, name: str) -> UserData:
             if hasattr(scores, "compute_chunk_sizes"):
                 remedy = "scores.compute_chunk_sizes() finds them"
             raise TypeError(
-                f"{name} must be chunks of Dask, as those of scores have unknown sizes, got "
+                f"{name} must be Dask data because chunks of scores have unknown sizes, got "
                 f"{type(values).__name__}; {remedy}"
             )
         values = values if hasattr(values, "shape") else np.asarray(values)

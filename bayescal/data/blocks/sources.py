@@ -213,7 +213,7 @@ def score_columns(columns: list[UserData], y: object, weights: object) -> list[U
         if not isinstance(column, str):
             raise TypeError(
                 f"{name} must be the name of a column, got {type(column).__name__}; add it to the "
-                "table as a column, or give arrays throughout"
+                "table as a column, or pass only arrays"
             )
         if column not in columns:
             raise ValueError(f"{name} must be the name of a column, {columns}, got {column!r}")
@@ -221,5 +221,5 @@ def score_columns(columns: list[UserData], y: object, weights: object) -> list[U
         raise ValueError(f"y and sample_weight must be different columns, got {y!r} for both")
     names = [column for column in columns if column not in (y, weights)]
     if not names:
-        raise ValueError(f"scores must have columns of their own, got only {columns}")
+        raise ValueError(f"scores must have at least one column, got only {columns}")
     return names

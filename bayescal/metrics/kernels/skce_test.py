@@ -117,7 +117,9 @@ def skce_test(
         raise ValueError("weights must be left out for method 'bound' and estimator 'linear'")
     n = int(data.weights.sum()) if data.whole else len(data.y)
     if n < 2 or (n < 4 and estimator == "linear"):
-        raise ValueError(f"there must be two pairs of cases for 'linear', else one, got {n} cases")
+        raise ValueError(
+            f"there must be two pairs of rows for 'linear', else one pair, got {n} rows"
+        )
     value = compute(metric, data)
     if method == "bound":
         return CalibrationTest(value, _bound_p_value(value, n, estimator))

@@ -221,7 +221,7 @@ class MeasuredMetric:
             error, skewness = self._deviation(self._metric)
         else:
             raise ValueError(
-                f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
+                f"method must be 'bootstrap' for {self._name}, which is not a function of sums"
             )
         if self._few or not math.isfinite(error):
             return Interval(value, estimate, *self._range, math.inf, level)
@@ -386,7 +386,7 @@ def prepare(
     if data.clusters is not None:
         if metric in UNCLUSTERED:
             raise ValueError(
-                f"groups must be left out for {metric!r}, which takes rows as independent; "
+                f"groups must be left out for {metric!r}, which assumes independent rows; "
                 "'ece' with norm=2, 'smooth_ece' and 'kde_ece' take groups"
             )
     if metric == "skce":

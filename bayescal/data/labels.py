@@ -103,7 +103,7 @@ def label_values(
 
 
 def is_text(labels: np.ndarray) -> bool:
-    """Tell whether labels are text, dates or objects, not numbers."""
+    """Return whether labels are text, dates or objects, not numbers."""
     return labels.dtype.kind in _TEXT
 
 
@@ -215,7 +215,7 @@ def outcome_shares(
         known = range(k) if classes is None else class_array(classes)
         shares = in_order(shares, column_names(y), known, "y")
     elif fractional and k == 2:
-        second = check_range(as_numpy(y, "y").astype(np.float64), "y", "pass shares of class 1")
+        second = check_range(as_numpy(y, "y").astype(np.float64), "y", "pass proportions")
         shares = read_shares(np.stack([1 - second, second], axis=-1), n, 2)
     elif fractional:
         raise ValueError(
@@ -283,7 +283,7 @@ def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]
 
 
 def in_columns(y: object) -> bool:
-    """Tell whether labels have two columns or more, without converting them."""
+    """Return whether labels have two columns or more, without converting them."""
     shape = getattr(y, "shape", None)
     if isinstance(shape, tuple):
         return len(shape) == 2 and shape[1] > 1

@@ -354,7 +354,7 @@ def of_class(probs: Array, y: Array, xp: ModuleType) -> Array:
 
 
 def are_exchanged(first: UserData, second: UserData) -> bool:
-    """Tell whether the arguments are clearly labels and then probabilities of as many rows."""
+    """Return whether the arguments are clearly labels and then probabilities of as many rows."""
     try:
         labels = label_values(first, None) if np.ndim(first) == 1 else as_numpy(first, "y")
         probs = as_numpy(second, "y")

@@ -361,7 +361,7 @@ def check_probabilities(
 
 
 def plausible(scores: XArray, inputs: Inputs) -> bool:
-    """Tell whether scores (n,) or (n, k) of any library are valid, without a copy on the host.
+    """Return whether scores (n,) or (n, k) of any library are valid, without a copy on the host.
 
     If they are not, the checks on the host name the row.
     """

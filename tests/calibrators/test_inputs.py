@@ -179,7 +179,7 @@ PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
 @pytest.mark.parametrize(
     ("scores", "inputs", "domain", "message"),
     [
-        ([0.1], "scores", "probability", "for this calibrator, got 'scores'; give the"),
+        ([0.1], "scores", "probability", "for this calibrator, got 'scores'; pass the"),
         ([0.1], "scores", "log_odds", "got 'scores'; .* raw scores of two to Logistic or Isotonic"),
         (
             [0.1, np.nan],

@@ -199,7 +199,7 @@ def test_batches_without_rows_or_of_zero_weight_add_nothing() -> None:
     total.add(p[:9], y[:9], np.zeros(9))
     total.add(p[:0], y[:0])
     total.add([], [])
-    with pytest.raises(ValueError, match="must have cases"):
+    with pytest.raises(ValueError, match="must have rows"):
         total.result()
     total.add(p, y)
     total.add(p[:9], y[:9], np.zeros(9))

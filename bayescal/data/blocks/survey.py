@@ -115,8 +115,8 @@ def _look(
     exponent = int(np.frexp(weights.max())[1])
     scaled = np.ldexp(weights, -exponent)
     # Draw fewer rows from later blocks, so that the sample of equal blocks has its final size.
-    share = min(1.0, rows_of_sample(columns) / (len(y) * (block.number + 1)))
-    draws, kept = _drawn(np.random.default_rng([block.number, len(y)]), len(y), share)
+    fraction = min(1.0, rows_of_sample(columns) / (len(y) * (block.number + 1)))
+    draws, kept = _drawn(np.random.default_rng([block.number, len(y)]), len(y), fraction)
     sample = {"scores": rows[kept], "y": y[kept], "weights": weights[kept], "draws": draws}
     return {
         "names": np.array([str(name) for name in names], str),
@@ -135,14 +135,14 @@ def _look(
     }
 
 
-def _drawn(rng: np.random.Generator, n: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Draw those of n uniform numbers that are below ``share``; also return their positions."""
-    if share == 1:
+def _drawn(rng: np.random.Generator, n: int, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Draw those of n uniform numbers that are below ``fraction``; also return their positions."""
+    if fraction == 1:
         return rng.random(n), np.arange(n)
     kept = np.zeros(n, bool)
-    kept[rng.choice(n, rng.binomial(n, share), replace=False, shuffle=False)] = True
+    kept[rng.choice(n, rng.binomial(n, fraction), replace=False, shuffle=False)] = True
     drawn = np.flatnonzero(kept)
-    return share * rng.random(len(drawn)), drawn
+    return fraction * rng.random(len(drawn)), drawn
 
 
 def _lowest(columns: list[np.ndarray]) -> np.ndarray:

@@ -143,13 +143,13 @@ class DensityError(SumMetric):
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         events = find_events(data, self.kind, 1, xp)
-        node, share = split_nodes(events.predicted, xp)
+        node, weight = split_nodes(events.predicted, xp)
         happened = events.happened.astype(events.predicted.dtype)
         # Deviations from one half keep their digits when squared.
         centered = events.predicted - 0.5
         return (
-            Piece(node, share),
-            Piece(node, share * happened[:, None]),
+            Piece(node, weight),
+            Piece(node, weight * happened[:, None]),
             Piece(None, None),
             Piece(None, centered),
             Piece(None, centered**2),

@@ -127,8 +127,8 @@ class SmoothError(SumMetric):
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         events = find_events(data, self.kind, 1, xp)
         residual = events.predicted - events.happened.astype(events.predicted.dtype)
-        node, share = split_nodes(events.predicted, xp)
-        return Piece(node, share * residual[:, None]), Piece(None, None)
+        node, weight = split_nodes(events.predicted, xp)
+        return Piece(node, weight * residual[:, None]), Piece(None, None)
 
     def value(self, sums: Float[Array, "2 nodes"], xp: ModuleType) -> Float[Array, ""]:
         spectrum = transform(sums[0] / sums[1, 0], xp)

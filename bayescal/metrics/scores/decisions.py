@@ -113,9 +113,9 @@ def decision_cost(
     check_finite(costs, "costs")
     expected = rows @ costs
     decision = expected.argmin(axis=1)
-    chosen, share = decision[positive], checked.weights / checked.weights.sum()
-    predicted = float(share @ expected[positive, chosen])
-    realized = None if y is None else float(share @ costs[checked.y, chosen])
+    chosen, weights = decision[positive], checked.weights / checked.weights.sum()
+    predicted = float(weights @ expected[positive, chosen])
+    realized = None if y is None else float(weights @ costs[checked.y, chosen])
     return DecisionCost(expected, decision, predicted, realized)
 
 
@@ -213,13 +213,13 @@ def best_threshold(
     data = as_predictions(probs, y, weights, Reading(classes, inputs))
     if data.columns is not None:
         raise ValueError(f"probs must be of two classes, got {data.columns} columns")
-    share = data.weights / data.weights.sum()
+    mass = data.weights / data.weights.sum()
     order = np.argsort(data.probs)
-    p, happened, share = data.probs[order], data.y[order] == 1, share[order]
-    base = float(share @ np.where(happened, table[1, 1], table[0, 0]))
+    p, happened, mass = data.probs[order], data.y[order] == 1, mass[order]
+    base = float(mass @ np.where(happened, table[1, 1], table[0, 0]))
     # Thresholds at each probability, and one above all.
-    alarms = np.append(np.cumsum((share * ~happened)[::-1])[::-1], 0.0)
-    misses = np.append(0.0, np.cumsum(share * happened))
+    alarms = np.append(np.cumsum((mass * ~happened)[::-1])[::-1], 0.0)
+    misses = np.append(0.0, np.cumsum(mass * happened))
     total = base + alarm * alarms + miss * misses
     first = np.append(is_first(p), True)
     total = np.where(first, total, np.inf)

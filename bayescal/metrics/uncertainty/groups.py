@@ -107,7 +107,7 @@ def equal_rows_once(data: Predictions) -> Predictions:
     return data._replace(**fields, clusters=None)
 
 
-def spread_of_share(metric: SumMetric, data: Predictions, share: float, level: float) -> float:
+def spread_of_mean(metric: SumMetric, data: Predictions, mean: float, level: float) -> float:
     """Compute the variance of a proportion of rows in clusters, if each row has variance one.
 
     It is the squared standard error over p (1 - p), at least that of independent rows, times the
@@ -119,11 +119,11 @@ def spread_of_share(metric: SumMetric, data: Predictions, share: float, level: f
 
     assert data.clusters is not None
     masses = np.bincount(data.clusters, data.weights)
-    if len(masses) == 1 or not 0 < share < 1:
+    if len(masses) == 1 or not 0 < mean < 1:
         return float(masses @ masses / masses.sum() ** 2)
     error, _ = standard_error(metric, data)
     rows = float(data.weights @ data.weights) / masses.sum() ** 2
-    spread = max(error**2 / (share * (1 - share)), rows)
+    spread = max(error**2 / (mean * (1 - mean)), rows)
     clusters, cases = stdtrit(np.maximum([len(masses) - 1, 1 / spread - 1], 1), (1 + level) / 2)
     return float(spread * max(clusters / cases, 1) ** 2)
 

@@ -154,9 +154,9 @@ def interval(
     -----
     Let e be a mean over rows with standard error s and skewness :math:`\kappa`, and x a quantile of
     Student's t distribution with n - 1 degrees of freedom. The interval is the union of Student's,
-    :math:`e \mp s x`, and that of Hall's transformation, which replaces x by :math:`3 (\sqrt[3]{1 +
-    \kappa (x - \kappa / 6)} - 1) / \kappa`. The former is too short for skewed rows, and the latter
-    for symmetric ones. An accuracy has Wilson's interval.
+    :math:`e \mp s x`, and that of Hall's transformation, which replaces x by
+    :math:`3 (\sqrt[3]{1 + \kappa (x - \kappa / 6)} - 1) / \kappa`. The former is too short for
+    skewed rows, and the latter for symmetric ones. An accuracy has Wilson's interval.
 
     Chance inflates errors that cannot be negative. Let b be the root mean square error of labels
     drawn from the predictions, times the root of the ratio of the sum of squared residuals to its

@@ -28,7 +28,7 @@ from bayescal.metrics.uncertainty.groups import (
     equal_rows_once,
     group_sums,
     in_clusters,
-    spread_of_share,
+    spread_of_mean,
 )
 from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
 
@@ -182,8 +182,8 @@ class MeasuredMetric:
         if self._square:
             return np.sqrt(np.maximum(error, 0))
         error = np.maximum(error, self._chance)
-        share = self._chance / np.where(error > 0, error, 1)
-        return error * (1 - share**_POWER) ** (1 / _POWER)
+        ratio = self._chance / np.where(error > 0, error, 1)
+        return error * (1 - ratio**_POWER) ** (1 / _POWER)
 
     def _student(self, level: float, drawn: bool) -> tuple[float, float, float]:
         """Compute a quantile, the factor from deviation to standard error, degrees of freedom.
@@ -209,10 +209,10 @@ class MeasuredMetric:
             z = NormalDist().inv_cdf((1 + level) / 2)
             source, spread = self._source, self._spread
             if isinstance(source, Predictions) and source.clusters is not None:
-                spread = spread_of_share(self._metric, source, value, level)
-            share = z**2 * spread
-            middle = (value + share / 2) / (1 + share)
-            half = math.sqrt(value * (1 - value) * share + share**2 / 4) / (1 + share)
+                spread = spread_of_mean(self._metric, source, value, level)
+            scaled = z**2 * spread
+            middle = (value + scaled / 2) / (1 + scaled)
+            half = math.sqrt(value * (1 - value) * scaled + scaled**2 / 4) / (1 + scaled)
             ends = self._within(middle - half, middle + half)
             return Interval(value, value, *ends, half / z, level)
         if not analytic:

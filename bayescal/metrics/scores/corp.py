@@ -116,8 +116,8 @@ def corp(
     eps = check_eps(eps, checked.eps)
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     events = find_events(checked, chosen, 1, np)
-    weights = checked.weights / checked.weights.sum()
-    addends = np.stack([weights * events.happened, weights])
+    fractions = checked.weights / checked.weights.sum()
+    addends = np.stack([fractions * events.happened, fractions])
     predicted, (happened, mass) = sums_by_prediction(events.predicted, addends)
     # Sums of weights carry rounding errors.
     frequency = np.clip(happened / mass, 0, 1)

@@ -113,9 +113,9 @@ def decision_cost(
     check_finite(costs, "costs")
     expected = rows @ costs
     decision = expected.argmin(axis=1)
-    chosen, weights = decision[positive], checked.weights / checked.weights.sum()
-    predicted = float(weights @ expected[positive, chosen])
-    realized = None if y is None else float(weights @ costs[checked.y, chosen])
+    chosen, mass = decision[positive], checked.weights / checked.weights.sum()
+    predicted = float(mass @ expected[positive, chosen])
+    realized = None if y is None else float(mass @ costs[checked.y, chosen])
     return DecisionCost(expected, decision, predicted, realized)
 
 

@@ -79,7 +79,6 @@ def bayesian_signed_rank(
     prior is a Dirichlet process of strength s at one pseudo-observation :math:`z_0 = 0`. A draw of
     that distribution, given the data, has weights
     :math:`w \sim \mathrm{Dirichlet}(s, 1, \dots, 1)` on :math:`z_0, \dots, z_n`. In it, the mean of
-    two random differences is above, within or below the margin r with probabilities
     two random differences lies above, within or below the margin r with probabilities
 
     .. math::

@@ -18,7 +18,7 @@ class Nemenyi(NamedTuple):
     Attributes
     ----------
     critical_difference : float
-        Average ranks that are this far apart, or farther, differ at the requested level.
+        Average ranks differ at the requested level if they are at least this far apart.
     p_value : array of shape (k, k)
         p-values corrected for all pairs, one on the diagonal.
     """
@@ -33,8 +33,8 @@ def nemenyi(scores: Scores, level: float = 0.05, *, lower_is_better: bool = True
     .. math:: \mathrm{CD} = \frac{q_\alpha}{\sqrt 2} \sqrt{\frac{k(k+1)}{6n}},
 
     where :math:`q_\alpha` is the upper quantile of the range of k independent standard normal
-    variables. Ties are not corrected for, which makes the test conservative. Its outcome for two
-    methods depends on the others; :func:`wilcoxon` considers every pair separately.
+    variables. Ties are not corrected for, which makes the test conservative. The result for two
+    methods depends on all methods; :func:`wilcoxon` considers every pair separately.
 
     Parameters
     ----------

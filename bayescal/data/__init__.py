@@ -1,1 +1,1 @@
-"""What users hand in: scores, labels, weights and groups, in memory or in blocks."""
+"""User input: scores, labels, weights and groups, in memory or in blocks."""

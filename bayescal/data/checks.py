@@ -1,4 +1,4 @@
-"""The vocabulary of input errors: one function for each kind of argument.
+"""Checks of user input and their error messages: one function for each kind of argument.
 
 Everything that comes from a user passes through here once and leaves as NumPy arrays.
 Messages have the form ``<argument> must ..., got ...``.
@@ -87,8 +87,8 @@ def check_unmasked(value: object, name: str) -> None:
     masked = int(np.ma.count_masked(value)) if isinstance(value, np.ma.MaskedArray) else 0
     if masked:
         raise ValueError(
-            f"{name} must not be masked, got {masked} masked values; leave these rows out, or give "
-            "them numbers (filled) and a weight of zero"
+            f"{name} must not be masked, got {masked} masked values; leave these rows out, or fill "
+            "them and pass a weight of zero"
         )
 
 
@@ -103,7 +103,7 @@ def precision(dtype: np.dtype) -> float:
 def check_finite(array: np.ndarray, name: str) -> None:
     """Raise if ``array`` holds NaN or an infinity."""
     if not array.size or (np.isfinite(array.min()) and np.isfinite(array.max())):
-        return  # and nothing of its size was held
+        return  # without an array of its size
     bad = ~np.isfinite(array)
     what = "NaN" if np.isnan(array[bad]).any() else "infinity"
     where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -134,7 +134,7 @@ def check_range(
 ) -> np.ndarray:
     """Return probabilities in [0, 1], or raise if one lies outside by more than rounding does."""
     low, high = probs.min(initial=1), probs.max(initial=0)
-    # NaN is neither below nor above: it comes out of both.
+    # NaN fails both comparisons.
     if not (np.isfinite(low) and np.isfinite(high)):
         check_finite(probs, name)
     if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
@@ -149,7 +149,7 @@ def check_row_sums(
 ) -> None:
     """Raise unless rows (n, k) sum to one, up to 1e-3 or k times the precision ``eps``.
 
-    ``advice`` is what the message says in the end.
+    ``advice`` ends the message.
     """
     sums = probs @ np.ones(probs.shape[1])
     away = np.abs(sums - 1)
@@ -166,7 +166,7 @@ def check_labels(
 ) -> np.ndarray:
     """Return ``labels`` as integers, or raise if one is not in {0, ..., classes - 1}.
 
-    ``advice`` is what the message says in the end.
+    ``advice`` ends the message.
     """
     allowed = "{0, 1}" if classes == 2 else f"{{0, ..., {classes - 1}}}"
     kind = labels.dtype.kind
@@ -314,7 +314,7 @@ def check_data(data: object, univariate: bool, classes: int) -> Batch:
         mask = mask.astype(bool)
     if x.size == 0 or not mask.any(axis=-1).all():
         raise ValueError("data must not be empty: every data set needs at least one observation")
-    # What the mask hides is replaced before anything else looks at it.
+    # Replace masked values before any other check.
     index = np.argmax(mask, axis=-1)
     first = x[index] if row_axes == 1 else x[np.arange(len(x)), index][:, None]
     x = np.where(mask if univariate else mask[..., None], x, first)

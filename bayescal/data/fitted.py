@@ -47,11 +47,11 @@ def predictions(
     }
     for model in fitted:
         reference: Any = fitted[0].classes_ if classes is None else classes
-        one, other = (np.asarray(part).tolist() for part in (reference, model.classes_))
+        first, other = (np.asarray(part).tolist() for part in (reference, model.classes_))
         # Classes 0, ..., k - 1 may be renamed by ``classes``.
-        k = one if isinstance(one, int) else len(one)
-        if one != other and (classes is None or other != list(range(k))):
-            raise ValueError(f"fitted classifiers must have the classes {one}, got {other}")
+        k = first if isinstance(first, int) else len(first)
+        if first != other and (classes is None or other != list(range(k))):
+            raise ValueError(f"fitted classifiers must have the classes {first}, got {other}")
     classes = fitted[0].classes_ if fitted and classes is None else classes
     return results, rest[-1] if rest else None, classes
 
@@ -69,7 +69,7 @@ def read_label_rows(y: ArrayLike, name: str = "y") -> np.ndarray:
             f"{name} must hold zeros and ones, a column for each of the labels, got "
             f"{label_text(rows[strange][0])} in row {int(np.argwhere(strange)[0, 0])}"
             + (
-                "; shares of outcomes are for calibrators of classes, as AveragedBeta and "
+                "; proportions are for calibrators of classes, such as AveragedBeta and "
                 "StackedScaling"
                 if shares
                 else ""
@@ -84,8 +84,8 @@ def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
     shares = as_numpy(y if dense is None else dense(), name).astype(np.float64)
     if shares.shape != (n, k):
         raise ValueError(
-            f"{name} must have shape ({n},), or ({n}, {k}) with the share of each outcome, got "
-            f"{shares.shape}"
+            f"{name} must have shape ({n},), or ({n}, {k}) with the proportion of each outcome, "
+            f"got {shares.shape}"
         )
     check_finite(shares, name)
     sums = shares.sum(axis=1)
@@ -94,8 +94,7 @@ def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
         row = int(np.argmax(wrong))
         raise ValueError(
             f"{name} must have shape (n,), got {shares.shape} with {shares[row].tolist()} in row "
-            f"{row}, which are no shares of outcomes: they add up to one; for labels that do not "
-            "exclude each other use MultiLabel"
+            f"{row}, which are not proportions that sum to one; for multi-label data use MultiLabel"
         )
     return np.clip(shares, 0.0, 1.0)
 

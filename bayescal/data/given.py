@@ -1,4 +1,4 @@
-"""What users hand to a fit, read as a source of rows."""
+"""Read the arguments of a fit as a source of rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bayescal.data.scores import check_options, convert, plausible
 
 __all__ = ["BLOCKS", "DEVICE", "EVERYWHERE", "MEMORY", "Given", "as_source"]
 
-#: Where the rows of a fit may be: all sources hold memory.
+#: Where the rows of a fit may be; every set includes memory.
 MEMORY = frozenset({"memory"})
 DEVICE = MEMORY | {"device"}
 BLOCKS = MEMORY | {"blocks"}
@@ -35,11 +35,11 @@ EVERYWHERE = DEVICE | BLOCKS
 
 
 class Given(NamedTuple):
-    """The rows of a fit, and what of them the calibrator keeps."""
+    """The rows of a fit, and what the calibrator keeps of them."""
 
     rows: Source
     classes: np.ndarray
-    #: What probabilities of zero, and less, stand for; only where logarithms are taken of them.
+    #: Values that replace smaller probabilities; only if their logarithms are taken.
     least: np.ndarray | None
     kept: KeptRows
     blocks: Blocks | None = None
@@ -74,7 +74,7 @@ def as_source(
             given = _on_device(estimator, device_scores, y, sample_weight)
             if given is not None:
                 return given
-            # The host's checks say what is wrong.
+            # Checks on the host explain what is wrong.
             scores = np.asarray(device_scores)
     names = column_names(scores)
     rows = estimator._check_rows(scores, reset=True)
@@ -120,8 +120,8 @@ def _in_blocks(estimator: AnyModel, blocks: Blocks, sources: frozenset[str]) -> 
     """Read blocks in a first pass."""
     if "blocks" not in sources:
         raise TypeError(
-            f"{estimator!r} needs all rows at once, so that it cannot be fitted to blocks; give "
-            "arrays in memory, or take Auto or another calibrator that needs sums only"
+            f"{estimator!r} needs all rows at once, so it cannot be fitted to blocks; pass "
+            "arrays in memory, or use Auto or another calibrator that only needs sums"
         )
     rows = survey(blocks, estimator.inputs, estimator.domain, estimator.classes, estimator.binary)
     reader = rows.reader

@@ -29,13 +29,13 @@ _SEED, _MIXER = 20_261_126, np.uint64(0xBF58476D1CE4E5B9)
 
 
 class History(NamedTuple):
-    """The rows of a calibrator that learns on, which depend little on the batches they came in.
+    """Compressed rows of an online calibrator, which depend little on the batches of rows.
 
-    Rows of equal scores and labels are one. If there are too many, those of two and three classes
-    are merged in cells: boxes of a power of two in width, the smallest one with which there are not
-    too many cells. Boxes of one width contain those of the smaller ones, so that cells depend on
-    the rows alone. Of more classes a sample is kept: the rows of largest weight over a uniform
-    number, which a hash of the row determines (priority sampling).
+    Rows with equal scores and labels are merged. If there are too many, rows of two and three
+    classes are merged in cells: boxes whose width is a power of two, the smallest that gives few
+    enough cells. Boxes of one width contain smaller boxes, so cells depend only on the rows. For
+    more classes a sample is kept: the rows of largest weight divided by a uniform number, which a
+    hash of the row determines (priority sampling).
     """
 
     #: Means of the scores (m, d) in the domain of the calibrator. Infinite scores stand for
@@ -44,11 +44,11 @@ class History(NamedTuple):
     y: np.ndarray
     #: Weights (m, q) after forgetting at each of q rates.
     weights: np.ndarray
-    #: Factors (m, q) of the weights of a sample, with which it has the gradients of all rows.
+    #: Factors (m, q) of the weights of a sample, with which it gives the gradients of all rows.
     factors: np.ndarray
     #: The width of cells is two to this power.
     exponent: np.ndarray
-    #: The least weight of a row, whose smaller weight was the chance to be in the sample.
+    #: Threshold t of the sample: a row of smaller weight w was kept with probability w / t.
     threshold: np.ndarray
     #: The smallest positive probability of each class (k,); empty if scores are not probabilities.
     positive: np.ndarray
@@ -167,15 +167,15 @@ class History(NamedTuple):
         if self.threshold > 0:
             scaled = (self.weights * self.factors).T
             factors = np.stack([np.bincount(cell, w, count) for w in scaled], axis=1) / totals
-        some = np.empty(count, int)
-        some[cell] = np.arange(len(cell))
-        scores = self.scores[some]
+        last = np.empty(count, int)
+        last[cell] = np.arange(len(cell))
+        scores = self.scores[last]
         if self.exponent != _EXACT:
             # The first rate forgets least.
             w, mass = self.weights[:, 0], totals[:, 0]
             means = [np.bincount(cell, w * column, count) / mass for column in self.scores.T]
             scores = np.stack(means, axis=1)
-        return self._replace(scores=scores, y=self.y[some], weights=totals, factors=factors)
+        return self._replace(scores=scores, y=self.y[last], weights=totals, factors=factors)
 
     def rows(self, domain: str, mix: np.ndarray | None = None) -> tuple[Rows, np.ndarray | None]:
         """Return the cells as rows, and the least probabilities.

@@ -15,8 +15,8 @@ from bayescal._core.arrays import UserData
 #: Labels in their order, k for 0, ..., k - 1, or None for those of the data.
 Classes: TypeAlias = Sequence[object] | np.ndarray | int | None
 _NUMBERS = {2: "two"}
-#: So many classes are named in a message.
-_SAID = 100
+#: Maximum number of classes that a message lists.
+_MAX_LISTED = 100
 #: Texts of a date with a time, and of a whole number with a decimal point.
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d)?)(\.\d+)?")
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
@@ -24,7 +24,7 @@ _TRUTH = {"True": "1", "False": "0"}
 
 
 def as_labels(y: UserData) -> np.ndarray:
-    """Return labels as an array; in a list what stands between texts does not become one."""
+    """Return labels as an array; a list of texts and other values becomes an array of objects."""
     labels = _plain(np.asarray(y))
     if labels.ndim != 1 or labels.dtype.kind not in "US" or hasattr(y, "dtype"):
         return labels
@@ -37,7 +37,7 @@ def check_classes(
 ) -> np.ndarray:
     """Choose the classes (columns,): the sorted labels of the data, or those given.
 
-    ``advice`` is what a message says where there are more than two, of which nothing else can be.
+    ``advice`` ends the message if more than two classes are given for two columns.
     """
     if classes is None:
         if len(present) == columns:
@@ -62,7 +62,7 @@ def check_classes(
         strange = present[~np.isin(present, given)]
     if len(strange):
         named = label_list(given)
-        listed = str(named) if columns <= _SAID else f"{named[0]!r}, ..., {named[-1]!r}"
+        listed = str(named) if columns <= _MAX_LISTED else f"{named[0]!r}, ..., {named[-1]!r}"
         raise ValueError(f"y must hold only the classes {listed}, got {label_list(strange)[0]!r}")
     return given
 
@@ -77,14 +77,14 @@ def class_array(classes: Sequence[object] | np.ndarray | int) -> np.ndarray:
 
 
 def label_list(labels: np.ndarray) -> list[Hashable]:
-    """Return labels (n,) as Python's; dates, of which it lacks fine ones, as NumPy's."""
+    """Return labels (n,) as Python objects, but dates as NumPy's, which may be finer."""
     return list(labels) if labels.dtype.kind == "M" else labels.tolist()
 
 
 def _plain(labels: np.ndarray) -> np.ndarray:
-    """Return dates that are objects as NumPy's, and integers without a sign with one.
+    """Convert date objects to NumPy's dates, and unsigned to signed integers.
 
-    NumPy compares both kinds of integers as floats, and so takes long ones for equal.
+    NumPy compares the two kinds of integers as floats, for which long ones may be equal.
     """
     if labels.dtype == object and labels.ndim == 1:
         present = [label for label in labels if not _is_missing(label)]
@@ -294,7 +294,7 @@ def match_columns(
             f"{what} must have columns named like all of the classes, {exact}, or like none of "
             f"them, got {[str(name) for name in names]}"
             + (
-                "; give the column of the second class"
+                "; pass the column of the second class"
                 if is_single
                 else "; for columns in the order of the classes pass an array without names"
             )

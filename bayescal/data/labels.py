@@ -30,14 +30,14 @@ from bayescal.data.label_names import (
 from bayescal.data.weights import check_weights
 
 #: Advice where labels have more than two classes.
-MORE = "take Auto, a map of several classes or OneVsRest of this one"
+MORE = "use Auto, a multi-class map, or OneVsRest of this calibrator"
 #: Distinct integer labels are counted instead of sorted if their range exceeds twice their number
 #: by no more than this.
 _MAX_EXTRA_RANGE = 1 << 16
 #: NumPy's kinds of labels that are not numbers: text, objects and dates.
 _TEXT = "OSTUM"
 _NAME_CLASSES = "pass classes=(label of each column, ...) for other labels"
-_GIVE_ROWS = "give a row of probabilities for each case"
+_GIVE_ROWS = "pass a row of probabilities for each row of labels"
 _NO_LABELS = np.empty(0, np.int64)
 
 
@@ -103,7 +103,7 @@ def label_values(
 
 
 def is_text(labels: np.ndarray) -> bool:
-    """Tell whether labels are text, dates or objects, not numbers."""
+    """Return whether labels are text, dates or objects, not numbers."""
     return labels.dtype.kind in _TEXT
 
 
@@ -151,12 +151,12 @@ def code_labels(data: UserData, k: int) -> tuple[UserData, np.ndarray]:
     faults are left to ``check_data``. Returns also the classes (k,).
     """
     sets = data if isinstance(data, list) else [data]
-    if not all(isinstance(one, tuple) and len(one) in (2, 3) for one in sets):
+    if not all(isinstance(data_set, tuple) and len(data_set) in (2, 3) for data_set in sets):
         return data, np.arange(k)
     labels = []
-    for one in sets:
-        y = one[1] if hasattr(one[1], "detach") else np.asarray(one[1])
-        mask = one[2] if len(one) == 3 else None
+    for data_set in sets:
+        y = data_set[1] if hasattr(data_set[1], "detach") else np.asarray(data_set[1])
+        mask = data_set[2] if len(data_set) == 3 else None
         if mask is not None and np.shape(mask) == np.shape(y):
             y = np.where(np.asarray(mask, bool), y, np.ravel(y)[np.argmax(np.ravel(mask))])
         labels.append(y)
@@ -182,8 +182,8 @@ def code_labels(data: UserData, k: int) -> tuple[UserData, np.ndarray]:
         )
     parts = np.split(codes, np.cumsum([y.size for y in labels])[:-1])
     coded = [
-        (one[0], part.reshape(y.shape), *one[2:])
-        for one, y, part in zip(sets, labels, parts, strict=True)
+        (data_set[0], part.reshape(y.shape), *data_set[2:])
+        for data_set, y, part in zip(sets, labels, parts, strict=True)
     ]
     return (coded if isinstance(data, list) else coded[0]), values
 
@@ -215,7 +215,7 @@ def outcome_shares(
         known = range(k) if classes is None else class_array(classes)
         shares = in_order(shares, column_names(y), known, "y")
     elif fractional and k == 2:
-        second = check_range(as_numpy(y, "y").astype(np.float64), "y", "pass shares of class 1")
+        second = check_range(as_numpy(y, "y").astype(np.float64), "y", "pass proportions")
         shares = read_shares(np.stack([1 - second, second], axis=-1), n, 2)
     elif fractional:
         raise ValueError(
@@ -225,8 +225,8 @@ def outcome_shares(
         return None
     if not fractional and not ((shares == 0) | (shares == 1)).all():
         raise ValueError(
-            "y must hold labels, or a 1 in one column of each row, got shares of outcomes; pass "
-            "outcomes='fractional', which log_loss, brier_score and ece have"
+            "y must hold labels, or a 1 in one column of each row, got proportions of outcomes; "
+            "pass outcomes='fractional', which log_loss, brier_score and ece have"
         )
     return shares
 
@@ -283,7 +283,7 @@ def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]
 
 
 def in_columns(y: object) -> bool:
-    """Tell whether labels have two columns or more, without converting them."""
+    """Return whether labels have two columns or more, without converting them."""
     shape = getattr(y, "shape", None)
     if isinstance(shape, tuple):
         return len(shape) == 2 and shape[1] > 1

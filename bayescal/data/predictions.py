@@ -199,7 +199,7 @@ def read_arrays(
     names = column_names(probs) or names
     array, given = as_numpy(probs, "probs"), y
     if array.ndim not in (1, 2):
-        more = "; bayescal.tokens makes rows of those of tokens" if array.ndim > 2 else ""
+        more = "; bayescal.tokens converts logits of tokens to rows" if array.ndim > 2 else ""
         raise ValueError(f"probs must have shape (n,) or (n, k), got {array.shape}{more}")
     if array.ndim == 2 and array.shape[1] < 2:
         raise ValueError(
@@ -354,7 +354,7 @@ def of_class(probs: Array, y: Array, xp: ModuleType) -> Array:
 
 
 def are_exchanged(first: UserData, second: UserData) -> bool:
-    """Tell whether the arguments are clearly labels and then probabilities of as many rows."""
+    """Return whether the arguments are clearly labels and then probabilities of as many rows."""
     try:
         labels = label_values(first, None) if np.ndim(first) == 1 else as_numpy(first, "y")
         probs = as_numpy(second, "y")

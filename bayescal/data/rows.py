@@ -183,14 +183,14 @@ class Rows(NamedTuple):
             return function(*self)
         parts = slices(self.n, max(1, numbers // max(1, self.scores.size // self.n)))
 
-        def one(parts: list[slice]) -> Sums:
+        def sum_parts(parts: list[slice]) -> Sums:
             return reduce(merge, (function(*self.take(part)) for part in parts))
 
         # Always as many groups, in the same order, so that no digit depends on the machine.
         count = -(-len(parts) // _GROUPS)
         groups = [parts[first : first + count] for first in range(0, len(parts), count)]
         with threads(self.scores.size >= _NUMBERS_OF_THREADS) as map_fn:
-            return reduce(merge, map_fn(one, groups))
+            return reduce(merge, map_fn(sum_parts, groups))
 
     def part(self, numbers: int, least: int) -> Rows | None:
         stride = min(self.scores.size // numbers, self.n // least)

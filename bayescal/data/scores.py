@@ -1,4 +1,4 @@
-"""What users give as scores, made into what a calibrator works on."""
+"""Convert the scores that users pass to the domain of a calibrator."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ from bayescal.data.checks import (
 
 Inputs = Literal["probs", "logits", "scores", "top_logits"]
 INPUTS = ("probs", "logits", "scores")
-#: What a calibrator works on. Of two classes, arrays (n,): P(class 1); log odds; log odds or any
-#: other real numbers whose size counts; any numbers of which only the order counts. Of two and
-#: more, arrays (n, k): probabilities; their logarithms; logits as they are, of probabilities their
-#: logarithms.
-#: Rows of truncated logits are packed (``_top_rows``).
+#: Domains of calibrators. For two classes, arrays (n,): P(class 1); log odds; log odds or any other
+#: real numbers whose size counts; any numbers of which only the order counts. For two or more
+#: classes, arrays (n, k): probabilities; their logarithms; logits, or logarithms of probabilities.
+#: Rows of truncated logits are packed (see ``top_logits``).
 Domain = Literal[
     "probability",
     "log_odds",
@@ -52,16 +51,16 @@ Domain = Literal[
     "logits",
     "top_logits",
 ]
-#: Rows of which several arrays stay in the processor's cache.
+#: Number of rows of which several arrays fit in the processor's cache.
 _AT_ONCE = 1 << 15
 _COLUMN = ("probability", "log_odds", "real", "order")
 LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
-#: No other score as further from zero.
+#: Larger absolute scores are clipped to this.
 FAR = 1e50
-#: So far below all others of its row is the logit of an option that does not exist; less far than
-#: what maps of all logits at once could not bear.
+#: Logits of unavailable options are this far below all others of the row; maps of all logits could
+#: not bear larger distances.
 _FAR_BELOW = 1000.0
-#: And a probability of zero never as more than this.
+#: Maximum of the value that replaces a probability of zero.
 _MOST_OF_ZERO = 0.01
 
 
@@ -76,16 +75,16 @@ def check_inputs(inputs: str, allowed: tuple[str, ...] = INPUTS) -> None:
 
 
 def widen(scores: AnyArray, inputs: Inputs) -> AnyArray:
-    """Return tensors, and arrays of half precision or dates, as scikit-learn reads them, or raise.
+    """Convert tensors, half precision and dates like scikit-learn, or raise.
 
-    Sums of probabilities may differ from one by the precision of their type: rows are divided by
-    them. Other scores come back as they are.
+    Rows of probabilities are divided by their sums, which may differ from one by the precision of
+    their type. Other scores are returned unchanged.
     """
     check_unmasked(scores, "scores")
     if inputs != "top_logits" and len(shape := tuple(getattr(scores, "shape", ()))) > 2:
         raise ValueError(
             f"scores must have shape (n,) or (n, k), got {shape}; bayescal.tokens(logits, labels) "
-            "makes rows of those of tokens, and as_function() takes them as they are"
+            "converts logits of tokens to rows, and as_function() accepts them unchanged"
         )
     dtype = getattr(scores, "dtype", None)
     narrow = isinstance(dtype, np.dtype) and (dtype == np.float16 or dtype.kind in "VMm")
@@ -104,9 +103,9 @@ def widen(scores: AnyArray, inputs: Inputs) -> AnyArray:
 
 
 def check_rows(estimator: AnyModel, scores: UserData, inputs: Inputs, reset: bool) -> AnyArray:
-    """Return scores as (n, 1) or (n, k) numbers, as scikit-learn checks them for an estimator.
+    """Check scores as scikit-learn does for an estimator, and return (n, 1) or (n, k) numbers.
 
-    It keeps, or compares with those of the fit, the number and names of features.
+    The number and names of features are stored, or compared with those of the fit.
     """
     scores = widen(scores, inputs)
     if not hasattr(scores, "shape"):
@@ -132,7 +131,7 @@ def check_rows(estimator: AnyModel, scores: UserData, inputs: Inputs, reset: boo
 
 
 def _is_plain(scores: XArray) -> bool:
-    """Return whether scikit-learn would return an array as it is, after a quarter of a fit."""
+    """Return whether scikit-learn would return an array unchanged; its check is slow."""
     if type(scores) is not np.ndarray or scores.ndim != 2 or not scores.size:
         return False
     return scores.dtype == np.float64 or scores.dtype == np.float32
@@ -141,22 +140,22 @@ def _is_plain(scores: XArray) -> bool:
 def convert(
     scores: np.ndarray, inputs: Inputs, domain: Domain, least: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return scores in the domain of a calibrator, (n,) or (n, k), and the least probabilities.
+    """Convert scores to the domain of a calibrator, (n,) or (n, k); also return the floor.
 
-    The scores (n,), (n, 1) or (n, k) are float32 or float64; one column is that of the second of
-    two classes, and a logit there its log odds. Least probabilities (k,) there are only where
-    logarithms are taken: to these they are raised before, by default those of the scores.
+    The scores (n,), (n, 1) or (n, k) are float32 or float64; one column belongs to the second of
+    two classes, and its logits are log odds. The floor (k,), to which probabilities are raised
+    before logarithms are taken, is that of the scores by default, and None without logarithms.
     """
     if inputs == "scores" and domain not in ("real", "order"):
         raise ValueError(
-            "inputs must be 'probs' or 'logits' for this calibrator, got 'scores'; give the "
+            "inputs must be 'probs' or 'logits' for this calibrator, got 'scores'; pass the "
             "decision values of several classes as logits, and raw scores of two to Logistic or "
             "Isotonic"
         )
     if on_host(scores):
         options = inputs == "logits" and scores.ndim == 2 and scores.shape[1] > 1
-        one = scores[:, 0] if scores.shape[1:] == (1,) else scores
-        (check_logits if options else check_finite)(one, "scores")
+        values = scores[:, 0] if scores.shape[1:] == (1,) else scores
+        (check_logits if options else check_finite)(values, "scores")
     columns = scores.shape[1] if scores.ndim == 2 else 1
     if domain in _COLUMN and columns > 2:
         raise ValueError(
@@ -164,19 +163,19 @@ def convert(
         )
     if inputs == "scores" and columns == 2:
         raise ValueError(
-            "scores must have shape (n,) or (n, 1) for inputs='scores', got two columns; give "
+            "scores must have shape (n,) or (n, 1) for inputs='scores', got two columns; pass "
             "the score of the second class"
         )
     if inputs == "probs":
         if on_host(scores):
             check_probabilities(scores)
         if least is None and domain in LOGARITHMIC:
-            one = _column(scores) if columns == 1 else None
-            given = list(scores.T) if one is None else [1 - one, one]
+            second = _column(scores) if columns == 1 else None
+            given = list(scores.T) if second is None else [1 - second, second]
             least = least_probabilities(given)
     least = least if inputs == "probs" else None
     if on_host(scores) and inputs == "probs" and domain in _COLUMN and len(scores) > _AT_ONCE:
-        # In parts that the processor's cache holds.
+        # Work in parts that fit in the processor's cache.
         values = np.empty(len(scores))
         for part in slices(len(scores), _AT_ONCE):
             values[part] = transform(scores[part], inputs, domain, least)
@@ -185,9 +184,9 @@ def convert(
 
 
 def transform(scores: XArray, inputs: Inputs, domain: Domain, least: AnyArray) -> AnyArray:
-    """Return scores (n,), (n, 1) or (n, k) of any library in the domain of a calibrator.
+    """Convert scores (n,), (n, 1) or (n, k) of any library to the domain of a calibrator.
 
-    Nothing is checked. NumPy's come back in float64, but for logits.
+    Nothing is checked. NumPy arrays are converted to float64, except logits.
     """
     if inputs == "top_logits":
         return scores
@@ -202,14 +201,14 @@ def transform(scores: XArray, inputs: Inputs, domain: Domain, least: AnyArray) -
         if inputs == "logits":
             z = log_odds(scores) if pair else _column(scores)
             return sigmoid(z) if domain == "probability" else z
-        one = wide(scores[:, 1]) if pair else _column(scores)
+        second = wide(scores[:, 1]) if pair else _column(scores)
         if inputs == "scores" or domain in ("probability", "order"):
-            return one
-        zero = wide(scores[:, 0]) if pair else 1 - one
-        return xp.log(xp.maximum(one, least[1])) - xp.log(xp.maximum(zero, least[0]))
+            return second
+        first = wide(scores[:, 0]) if pair else 1 - second
+        return xp.log(xp.maximum(second, least[1])) - xp.log(xp.maximum(first, least[0]))
     if columns == 1:
-        one = _column(scores)
-        both = [-one / 2, one / 2] if inputs == "logits" else [1 - one, one]
+        second = _column(scores)
+        both = [-second / 2, second / 2] if inputs == "logits" else [1 - second, second]
         scores = xp.stack(both, axis=1)
     if inputs == "logits":
         if domain == "logits":
@@ -224,7 +223,7 @@ def transform(scores: XArray, inputs: Inputs, domain: Domain, least: AnyArray) -
 
 
 def _within(probs: XArray) -> Array:
-    """Return probabilities without what rounding put beyond 0 and 1."""
+    """Clip probabilities that rounding put outside [0, 1]."""
     if on_host(probs):
         beyond = probs.size and (probs.min() < 0 or probs.max() > 1)
         return np.clip(probs, 0.0, 1.0) if beyond else probs
@@ -232,7 +231,7 @@ def _within(probs: XArray) -> Array:
 
 
 def _finite(logits: XArray) -> XArray:
-    """Return logits (n, k) in which minus infinity is far below all others of the row."""
+    """Replace minus infinity in logits (n, k) by a number far below all others of the row."""
     xp = namespace(logits)
 
     def lift(logits: XArray) -> XArray:
@@ -255,8 +254,8 @@ def without_absent(probs: XArray, scores: XArray, inputs: str) -> AnyArray:
     def remove(probs: XArray) -> XArray:
         absent = scores == -xp.inf
         left = xp.where(absent, xp.zeros_like(probs), probs)
-        some = xp.any(absent, axis=1, keepdims=True)
-        return xp.where(some, left / xp.sum(left, axis=1, keepdims=True), probs)
+        incomplete = xp.any(absent, axis=1, keepdims=True)
+        return xp.where(incomplete, left / xp.sum(left, axis=1, keepdims=True), probs)
 
     return _if_absent(remove, probs, scores)
 
@@ -264,9 +263,9 @@ def without_absent(probs: XArray, scores: XArray, inputs: str) -> AnyArray:
 def _if_absent(change: Callable[[XArray], XArray], values: XArray, logits: XArray) -> XArray:
     """Return ``change(values)`` if logits may be minus infinity, and ``values`` if none is.
 
-    ``change`` leaves rows without such logits as they are, but on a CPU it takes twice the time of
-    a softmax: there, NumPy and JAX's programs look at the logits first. Accelerators always make
-    the change, because a branch would split what is one kernel.
+    ``change`` leaves rows without such logits as they are, but takes twice the time of a softmax on
+    a CPU. There, NumPy and JAX's programs look at the logits first. Accelerators always make the
+    change, because a branch would split one kernel.
     """
     if on_host(logits):
         return change(values) if logits.size and logits.min() == -np.inf else values
@@ -308,14 +307,14 @@ def _contiguous(logits: X) -> X | np.ndarray:
 
 
 def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
-    """Find what probabilities of zero, and less, stand for (k,); each column (n,) is a class.
+    """Compute the values (k,) that replace smaller probabilities; each column (n,) is a class.
 
-    Where probabilities are exactly zero, as counts of trees or neighbors are, all classes share one
-    stand-in: half the least positive probability of any class, at most 0.01. A forest's 0 is no
-    certainty, and a separate stand-in for each class would be tiny for a class that is either
-    certain or absent. Without zeros, what is positive but tiny stands for the least normal number
-    of float32. (With 2e-16 instead, temperature scaling loses 0.8e-4 of log loss on tables of two
-    classes, and beta calibration nothing.)
+    If probabilities are exactly zero, like counts of trees or neighbors, all classes share one
+    replacement: half the least positive probability of any class, at most 0.01. A forest's 0 is not
+    a certainty, and a separate replacement for each class would be tiny for a class that is either
+    certain or absent. Without zeros, tiny positive probabilities are raised to the least normal
+    number of float32. (With 2e-16 instead, temperature scaling loses 0.8e-4 of log loss on tables
+    of two classes, and beta calibration nothing.)
     """
     lowest = np.array([column.min() for column in columns])
     positive = lowest.astype(float)
@@ -332,7 +331,7 @@ def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:
     return np.full(len(lowest), np.clip(positive.min() / 2, FLOOR, _MOST_OF_ZERO))
 
 
-#: By the name of probabilities: advice where one is not in [0, 1], and where rows do not sum to 1.
+#: By the name of probabilities: advice if one is not in [0, 1], and if rows do not sum to 1.
 _ADVICE = {
     "scores": (
         "pass inputs='logits' for logits or log odds",
@@ -347,8 +346,8 @@ def check_probabilities(
 ) -> np.ndarray:
     """Check that probabilities lie in [0, 1] and that rows of several columns sum to one.
 
-    ``eps`` is the precision of the type in which they were given, by default that of the scores.
-    Probabilities come back without what rounding put beyond 0 and 1.
+    ``eps`` is the precision of the type of the user's scores, by default that of ``scores``.
+    Probabilities are returned without rounding errors beyond 0 and 1.
     """
     range_advice, sum_advice = _ADVICE.get(name, ("pass probabilities, not scores", ""))
     when = " for inputs='probs'" if name == "scores" else ""
@@ -362,7 +361,7 @@ def check_probabilities(
 
 
 def plausible(scores: XArray, inputs: Inputs) -> bool:
-    """Tell whether scores (n,) or (n, k) of any library are valid, without a copy on the host.
+    """Return whether scores (n,) or (n, k) of any library are valid, without a copy on the host.
 
     If they are not, the checks on the host name the row.
     """
@@ -392,9 +391,9 @@ def _column(scores: XArray) -> XArray:
 
 
 def bounded(scores: X, far: float = FAR, far_single: float = 1e15) -> X:
-    """Return scores, NumPy's in float64; beyond ``far`` they count as this: no square overflows.
+    """Clip scores to [-far, far], so that no square overflows; NumPy's become float64.
 
-    In single precision that is ``far_single``.
+    In single precision the bound is ``far_single``.
     """
     xp = namespace(scores)
     scores = wide(scores)

@@ -1,4 +1,4 @@
-"""Logits and labels of tokens as rows."""
+"""Select logits and labels of tokens as rows."""
 
 from __future__ import annotations
 

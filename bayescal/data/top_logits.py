@@ -1,8 +1,8 @@
-"""Truncated logits: of each row the top ones, and the log-sum-exp of all others.
+"""Truncated logits: the top logits of each row, and the log-sum-exp of all others.
 
-They come as a tuple ``(indices (n, m), logits (n, m), rest (n,))`` and are packed into one array of
-numbers, so that all that is done with rows of scores can be done with them: m logits, that of each
-of the others, unless m = k, and m indices.
+They come as a tuple ``(indices (n, m), logits (n, m), rest (n,))`` and are packed into one array,
+so that they can be handled like other rows of scores. A packed row holds m logits, the logit of
+each other class (unless m = k), and m indices.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _WANTED = "a tuple (indices (n, m), logits (n, m), rest (n,)) for inputs='top_lo
 
 
 class Top(NamedTuple):
-    """What packed rows hold, of any library."""
+    """The content of packed rows, in arrays of any library."""
 
-    #: Logits of the top classes, and last of each of the others, if there are any.
+    #: Logits of the top classes, then the logit of each other class, if there are any.
     x: AnyArray
     #: Indices of the top classes (n, m).
     indices: AnyArray
-    #: How many others there are.
+    #: Number of other classes.
     others: int
 
 
@@ -56,7 +56,7 @@ class PackedRows(Rows):
 
 
 def pack(scores: AnyArray, k: int) -> np.ndarray:
-    """Return what a user gives, checked, as rows (n, 2 m + 1), or (n, 2 k) where m = k."""
+    """Check truncated logits, and pack them into rows (n, 2 m + 1), or (n, 2 k) if m = k."""
     indices, logits, rest = (
         as_numpy(part, name)
         for part, name in zip(parts_of(scores), ("indices", "logits", "rest"), strict=True)
@@ -82,14 +82,14 @@ def pack(scores: AnyArray, k: int) -> np.ndarray:
     if m == k:
         if not np.isneginf(rest).all():
             raise ValueError(
-                f"rest must be -inf where all {k} classes are given, since there are no others, "
+                f"rest must be -inf if all {k} classes are given, since there are no others, "
                 f"got {rest[~np.isneginf(rest)][0]:g}"
             )
         return np.concatenate([wide, indices], axis=1, dtype=float)
     if np.isneginf(rest).any():
         raise ValueError(
-            f"rest must be finite unless all {k} classes are given, got -inf; give the log-sum-exp "
-            "of the other logits before any filter has removed them"
+            f"rest must be finite unless all {k} classes are given, got -inf; pass the log-sum-exp "
+            "of the other logits, computed before any filter removes them"
         )
     check_finite(rest, "rest")
     if (
@@ -108,15 +108,15 @@ def pack(scores: AnyArray, k: int) -> np.ndarray:
     if above.any():
         row = int(np.argmax(above))
         raise ValueError(
-            f"logits must hold the greatest of each row, got {most[row]:g} as the greatest of row "
+            f"logits must hold the largest of each row, got {most[row]:g} as the largest of row "
             f"{row}, whose {k - m} others are {other[row]:g} on average by rest; rest must be the "
-            "log-sum-exp of the others alone"
+            "log-sum-exp of the other logits only"
         )
     return np.concatenate([wide, other[:, None], indices], axis=1, dtype=float)
 
 
 def parts_of(scores: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return indices, logits and the rest of truncated logits, or raise."""
+    """Return indices, logits and rest of truncated logits, or raise."""
     if not isinstance(scores, tuple) or len(scores) != 3:
         size = f" of {len(scores)}" if isinstance(scores, tuple) else ""
         raise TypeError(f"scores must be {_WANTED}, got {type(scores).__name__}{size}")
@@ -149,7 +149,7 @@ def pack_anywhere(indices: Array, logits: AnyArray, rest: Array, k: int) -> Arra
 
 
 def unpack(rows: Array, k: int, unit: float = 1.0) -> Top:
-    """Return what is in packed rows, logits divided by a unit."""
+    """Unpack rows, with logits divided by a unit."""
     m = rows.shape[1] // 2
     inside, xp = m + rows.shape[1] % 2, namespace(rows)
     x = rows[:, :inside]
@@ -158,7 +158,7 @@ def unpack(rows: Array, k: int, unit: float = 1.0) -> Top:
 
 
 def offsets(top: Top) -> np.ndarray:
-    """Return the offsets of logits (c,): log(k - m) for the last, which stands for the others."""
+    """Return offsets (c,) of logits: log(k - m) for the last, which stands for other classes."""
     c, m = top.x.shape[1], top.indices.shape[1]
     values = [0.0] * m + [math.log(max(top.others, 1))] * (c - m)
     return namespace(top.x).asarray(values, dtype=top.x.dtype, device=device(top.x))
@@ -168,12 +168,12 @@ def top_probabilities(top: Top, inverse: XArray | float) -> XArray:
     """Return softmax(s x + log(k - m) [others]) (n, c), for an s that is not negative."""
     below, xp = differences(top.x), namespace(top.x)
     most = float(xp.finfo(below.dtype).max)
-    # Zero times an infinite inverse is not a number.
+    # Zero times an infinite inverse would be NaN.
     bound = namespace(inverse).minimum if hasattr(inverse, "dtype") else min
     return softmax(below * bound(inverse, most) + offsets(top))
 
 
 def label_columns(top: Top, y: np.ndarray) -> np.ndarray:
-    """Return the column (n,) of labels' logits: the last of labels that are not in the top."""
+    """Return the column (n,) of each label's logit: the last one if the label is not on top."""
     hit = top.indices == y[:, None]
     return np.where(hit.any(axis=1), hit.argmax(axis=1), top.x.shape[1] - 1)

@@ -86,7 +86,7 @@ def as_ones(weights: np.ndarray) -> np.ndarray:
 
 
 def are_ones(weights: np.ndarray) -> bool:
-    """Tell whether weights come from :func:`ones`, so that no product with them is needed."""
+    """Return whether weights come from :func:`ones`, so that no product with them is needed."""
     return weights.strides == (0,) and bool((weights[:1] == 1).all())
 
 

@@ -103,7 +103,7 @@ class Events:
 
 def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Events:
     """Collect the events of rows in memory."""
-    event = _of_each(data)
+    event = _most_probable_class(data)
     predicted, happened, weights = event[:3]
     plain = bool((weights == 1).all())
     cases = Cases(predicted, happened, None if plain else weights)
@@ -154,7 +154,7 @@ def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: i
 def _first_pass(test: Consistency, metric: SumMetric | None, data: Predictions) -> Sums:
     weights = data.weights
     sums = {
-        "events": collect(test, _of_each(data)),
+        "events": collect(test, _most_probable_class(data)),
         "totals": np.bincount(data.y, weights, data.columns or 2),
         "rows": np.asarray(len(weights)),
         "squares": weights @ weights,
@@ -171,7 +171,7 @@ def _by_class(columns: int | None, bins: int) -> SumMetric | None:
     return metric
 
 
-def _of_each(data: Predictions) -> Predictions:
+def _most_probable_class(data: Predictions) -> Predictions:
     """Convert rows to predictions of two classes: the most probable class, or another."""
     if data.columns is None:
         return data

@@ -1,13 +1,13 @@
-"""How good probabilities are: proper scores, accuracy, calibration errors, costs of decisions.
+"""Metrics of probabilities: proper scores, accuracy, calibration errors, costs of decisions.
 
-Metrics take probabilities, or logits, labels of any values and optional ``weights`` as arrays of
-any kind; :func:`log_loss` says how they are read, in this order. Most return one number. Errors are
-fractions, not percent. Weights that are whole numbers are counts, the same as repeating cases;
-others are shares. :class:`Accumulator` computes metrics of data that come in batches.
+Metrics take probabilities or logits, labels of any values, and optional ``weights``, in this order,
+as arrays of any kind; see :func:`log_loss`. Most return one number. Errors are fractions, not
+percent. Integer weights are counts, equal to repeating rows; other weights are proportions.
+:class:`Accumulator` computes metrics of data that come in batches.
 
-Arrays of any type are computed with in float64, and give Python floats, and arrays of float64, of
-the numbers that they hold. The type only says by how much the sum of a row may differ from one: k
-times its precision, or 1e-3 where that is more.
+Computations are in float64 whatever the type of the arrays, and results are Python floats or
+float64 arrays. The type only determines by how much the sum of a row may differ from one: k times
+its precision, or 1e-3 if that is more.
 """
 
 from functools import partial

@@ -17,37 +17,37 @@ from bayescal.metrics.sums import collect
 
 
 class Accumulator:
-    """Sums from which metrics are computed, over batches of any size, in constant memory.
+    """Metrics accumulated over batches of any size, in constant memory.
 
-    What has been added in parts, in whatever order or process, gives the result of all cases at
-    once, but for rounding: sums are in float64. The exceptions are bins of equal mass, which are
-    cut from 4,096 cells of equal width, and cumulative errors, which are read between these cells:
-    :meth:`bounds` says how far such a result may be off.
+    Add batches in any order or process: up to rounding, the result is that of all rows at once.
+    There are two exceptions. Bins of equal mass are cut from 4,096 cells of equal width, and
+    cumulative errors are read between these cells; :meth:`bounds` says how far such a result may be
+    off.
 
     Parameters
     ----------
     metrics : sequence or mapping
-        Names of metrics, or pairs of a name and a dict of options; as values of a mapping, under
-        names that you choose. All are functions of :mod:`bayescal.metrics`: ``log_loss``,
+        Names of metrics, or pairs of a name and a dict of options; or a mapping from names that you
+        choose to these. All are functions of :mod:`bayescal.metrics`: ``log_loss``,
         ``brier_score``, ``accuracy``, ``ece``, ``ecce``, ``debiased_ece``, ``smooth_ece``,
-        ``kde_ece`` and ``loss_gap``, or else ``multilabel_ece``, ``multilabel_ecce`` and
-        ``hamming_loss``.
+        ``kde_ece`` and ``loss_gap``; or, for multi-label data, ``multilabel_ece``,
+        ``multilabel_ecce`` and ``hamming_loss``.
     classes : int or sequence, optional
         Number of columns of the probabilities, or of labels; None (the default) for P(y = 1) of
-        shape (n,). Or the labels of the columns in their order, as in :func:`log_loss`; two are
-        those of P(y = second) of shape (n,).
+        shape (n,). Or the labels of the columns in order, as in :func:`log_loss`; two labels stand
+        for P(y = second) of shape (n,).
     inputs : {"probs", "logits"}
-        What is added, as in :func:`log_loss`.
+        Kind of the added predictions, as in :func:`log_loss`.
 
     Attributes
     ----------
     cases : int
-        Number of cases added, those of weight zero left out.
+        Number of rows added, without rows of weight zero.
 
     Raises
     ------
     TypeError, ValueError
-        For unknown metrics or options, or metrics that need all cases at once.
+        For unknown metrics or options, or metrics that need all rows at once.
 
     Notes
     -----
@@ -83,7 +83,7 @@ class Accumulator:
         entries = [METRICS[metric] for metric, _ in choices.values() if metric in METRICS]
         multilabel = {"multilabel" in entry.shapes for entry in entries}
         if len(multilabel) > 1:
-            raise ValueError("metrics must be all of one class for a case, or all of many labels")
+            raise ValueError("metrics must be all single-label or all multi-label")
         self._multilabel = multilabel == {True}
         if self._multilabel and classes is None:
             raise ValueError("classes must be the number of labels, got None")
@@ -100,19 +100,19 @@ class Accumulator:
 
     @ignoring_underflow
     def add(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> None:
-        """Add a batch; one without rows, or with weights of zero only, adds nothing.
+        """Add a batch; a batch without rows of positive weight adds nothing.
 
         Parameters
         ----------
         probs : array of shape (n,) or (n, classes)
         y : array of shape (n,), or of shape (n, classes) for many labels
         weights : array of shape (n,), optional
-            Non-negative case weights. They are comparable between batches.
+            Non-negative row weights, on the same scale in all batches.
 
         Raises
         ------
         TypeError, ValueError
-            As the metrics; nothing is added then.
+            If the metrics would raise; nothing is added then.
         """
         checked = self._check(probs, y, weights)
         if not len(checked.y):
@@ -122,12 +122,12 @@ class Accumulator:
         self.cases += len(checked.y)
 
     def merge(self, other: Accumulator) -> Accumulator:
-        """Return a new accumulator of the cases of both; neither is changed.
+        """Return a new accumulator of the rows of both, and change neither.
 
         Raises
         ------
         TypeError, ValueError
-            If ``other`` is no accumulator of the same metrics and classes.
+            If ``other`` is not an accumulator of the same metrics and classes.
         """
         if not isinstance(other, Accumulator):
             raise TypeError(f"other must be an Accumulator, got {type(other).__name__}")
@@ -143,12 +143,12 @@ class Accumulator:
         return self.merge(other)
 
     def result(self) -> dict[str, float]:
-        """Return the metrics of all cases added so far, by name.
+        """Return the metrics of all rows added so far, by name.
 
         Raises
         ------
         ValueError
-            If there are none.
+            If no rows have been added.
         """
         self._check_any()
         return {
@@ -157,12 +157,12 @@ class Accumulator:
         }
 
     def bounds(self) -> dict[str, float]:
-        """Return how far each result may be from that of all cases at once: 0, but for rounding.
+        """Bound the difference of each result from the metric of all rows at once, up to rounding.
 
-        With bins of equal mass the mean gap over bins (``norm=1``; of several classes, their mean)
-        is off by no more than the share of cases that lie in cells with a border of bins. For other
-        norms, debiased errors and several labels this is an indication, not a bound. "ecce" of all
-        cases at once is larger than the result by no more than its bound.
+        With bins of equal mass and ``norm=1``, the mean gap over bins (for several classes, its
+        mean) is off by at most the proportion of rows in cells that hold a border of bins. For
+        other norms, debiased errors and multi-label errors this is an indication, not a bound.
+        "ecce" of all rows at once exceeds the result by at most its bound.
 
         Examples
         --------
@@ -177,7 +177,7 @@ class Accumulator:
 
     def _check_any(self) -> None:
         if not self.cases:
-            raise ValueError("an accumulator must have cases before it has results: call add")
+            raise ValueError("an accumulator must have rows before it has results: call add")
 
     def _check(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> Predictions:
         checked = read_arrays(probs, y, weights, self._reading)

@@ -11,34 +11,34 @@ if TYPE_CHECKING:
 def scorer(name: str, *, pos_label: object = None, **options: object) -> Scorer:
     r"""Turn a metric into a scikit-learn scorer: ``scorer(estimator, X, y)``, larger is better.
 
-    As those of ``sklearn.metrics.make_scorer`` it goes to ``scoring`` of ``cross_val_score``,
-    ``GridSearchCV`` and others. What is small for good predictions is negated: the score is minus
-    the metric, which scikit-learn says by the prefix ``neg_``; a metric of either sign
-    (``loss_gap``) gives minus its size. It asks ``predict_proba``, and the estimator's ``classes_``
-    say what its columns are, also where a fold lacks a class.
+    Pass it as ``scoring`` to ``cross_val_score``, ``GridSearchCV`` and other tools of scikit-learn.
+    A metric that is small for good predictions is negated, as the prefix ``neg_`` indicates in
+    scikit-learn; for a metric of either sign (``loss_gap``) the score is minus its absolute value.
+    The scorer calls ``predict_proba`` and assigns columns by the estimator's ``classes_``, even if
+    a fold lacks a class.
 
     Parameters
     ----------
     name : str
-        A metric of this module that compares probabilities with labels and returns one number:
-        ``"ece"``, or by scikit-learn's habit ``"neg_ece"``, which is the same.
+        A metric of this module that compares probabilities with labels and returns one number, such
+        as ``"ece"``. ``"neg_ece"``, in scikit-learn's style, has the same meaning.
     pos_label : label, optional
-        Of two classes the one whose probability (n,) is judged, as scikit-learn does; by default
-        the second of ``classes_``. Of more classes all columns are judged.
+        For two classes, the one whose probability is judged, as in scikit-learn; by default the
+        second of ``classes_``. For more classes, all columns are judged.
     **options
-        Of the metric, such as ``bins=15``; not ``classes``, ``inputs`` and ``weights``.
+        Options of the metric, such as ``bins=15``; not ``classes``, ``inputs`` and ``weights``.
 
     Returns
     -------
     Scorer
-        Called with ``sample_weight`` it weighs cases; under metadata routing
-        ``set_score_request(sample_weight=True)`` asks for these.
+        Weights rows if called with ``sample_weight``; under metadata routing,
+        ``set_score_request(sample_weight=True)`` requests these weights.
 
     Raises
     ------
     TypeError, ValueError
-        For other names and options; when called, if ``pos_label`` is none of two classes, and as
-        the metric.
+        For unknown names and options; when called, if ``pos_label`` is not one of two classes, or
+        if the metric would raise.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""What scikit-learn calls to score an estimator; imported when a scorer is made."""
+"""Scorers that scikit-learn can call; imported when a scorer is made."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _RESERVED = ("probs", "y", "weights", "classes", "inputs", "outcomes")
 
 
 class Scorer(BaseEstimator):
-    """A metric by which estimators are compared; made by :func:`bayescal.metrics.scorer`.
+    """A scorer of estimators by a metric; made by :func:`bayescal.metrics.scorer`.
 
-    An estimator only in that scikit-learn routes weights to its ``score``.
+    It is an estimator only so that scikit-learn routes weights to ``score``.
     """
 
     # Users of metadata routing need not request the estimator.

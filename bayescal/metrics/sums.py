@@ -115,7 +115,7 @@ class SumMetric(Metric, ABC):
         return columns + 1
 
     def bound(self, sums: Float[np.ndarray, "sums cells"]) -> float:
-        """Bound the distance of the value from that of the metric without cells."""
+        """Bound the error of the value that is due to cells."""
         return 0.0
 
 
@@ -223,7 +223,7 @@ class DirectMetric(Metric, ABC):
         """Compute the metric; ``xp`` is NumPy or jax.numpy."""
 
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
-        """Compute the metric of predictions in blocks, or raise if it cannot be."""
+        """Compute the metric of predictions in blocks, or raise if it needs all rows at once."""
         return data.probs
 
     def compute_many(
@@ -286,7 +286,7 @@ def _collect_all(metrics: dict[str, SumMetric], data: Predictions) -> Sums:
 
 
 def _compute_on_device(metric: Metric, data: Predictions) -> float:
-    """Compute a metric of predictions on an accelerator, which only sums leave."""
+    """Compute a metric on the accelerator that holds the predictions; only sums are copied."""
     with float64():
         if isinstance(metric, SumMetric):
             return float(metric.value(np.asarray(collect_on_device(metric, data)), np))
@@ -341,12 +341,12 @@ def standard_error(
 ) -> tuple[float, float]:
     r"""Compute standard error and skewness of a metric by the delta method; 0 without a slope.
 
-    With predictions of another model for the same rows, they are those of the difference. The
-    metric is linearized in its sums. Let :math:`f_i` be the product of the gradient and the numbers
-    of row i. The squared standard error is :math:`\sum_i w_i f_i^2` for weights that are counts
-    (all integers), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the corresponding sum of
-    third powers over the cube of the standard error. If rows lie in clusters, :math:`w_i f_i` are
-    added up by cluster first.
+    With predictions of another model for the same rows, compute both for the difference. The metric
+    is linearized in its sums. Let :math:`f_i` be the product of the gradient and the numbers of row
+    i. The squared standard error is :math:`\sum_i w_i f_i^2` for weights that are counts (all
+    integers), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the corresponding sum of third
+    powers over the cube of the standard error. If rows lie in clusters, :math:`w_i f_i` are added
+    up by cluster first.
     """
     models = [(data, _slope(metric, data))]
     if other is not None:

@@ -1,4 +1,4 @@
-"""Monitoring of deployed models: tests of calibration that may be looked at after every row."""
+"""Monitoring of deployed models: tests of calibration that are valid after every row."""
 
 from bayescal.monitoring._monitor import Monitor
 

@@ -1,4 +1,4 @@
-"""What to do about a calibration that was lost, in words."""
+"""Advice on how to restore calibration, in words."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from bayescal.monitoring._region import History, likely_kind
 
 
 def advise(evidence: Evidence, history: History | None, row: int, time: object) -> str:
-    """Say what is wrong and what to refit, with rows from about ``row`` on.
+    """Describe what is wrong and what to refit, with rows from about ``row`` on.
 
-    Without a history of log odds, the evidence says what is wrong.
+    Without a history of log odds, the evidence determines what is wrong.
     """
     since = f"with rows from about {row} on" + ("" if time is None else f" ({time})")
     if history is None:

@@ -1,7 +1,7 @@
 """Recalibration maps that a monitor bets on, with their prior weights.
 
-Each alternative is a map from the monitored probabilities p to probabilities q. What a row says for
-it is the likelihood ratio q(y) / p(y).
+Each alternative is a map from the monitored probabilities p to probabilities q. The evidence of a
+row for an alternative is the likelihood ratio q(y) / p(y).
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ def _with_zero(points: np.ndarray) -> np.ndarray:
 class BinaryAlternatives(Alternatives):
     """Maps logit q = a logit p + b: offsets alone, slopes alone, and both together.
 
-    Of the prior weight 65 % are on 16 offsets, 20 % on 12 slopes and 15 % on 36 pairs: offsets are
-    the hardest to find.
-    Probabilities are those of class 1 (n,), labels are 0 or 1.
+    Of the prior weight, 65 % are on 16 offsets, 20 % on 12 slopes and 15 % on 36 pairs, because
+    offsets are the hardest to detect. Probabilities are those of class 1 (n,), labels are 0 or 1.
     """
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Evidence against calibration that may be looked at after every row: an e-process."""
+"""Evidence against calibration that may be checked after every row: an e-process."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _ARRAYS = ("log_plain", "log_closed", "log_partial", "log_groups", "log_since")
 
 
 class Evidence:
-    r"""Bets on alternatives, half from the first row on and half restarted again and again.
+    r"""Bets on alternatives, half from the first row on and half with continual restarts.
 
-    With likelihood ratios r of the alternatives c of prior weight w, the wealth after t rows is
+    With likelihood ratios r and prior weights w of alternatives c, the wealth after t rows is
 
     .. math:: e_t = \tfrac12 \sum_c w_c \prod_{i \le t} r_{ic}
         + \tfrac12 \sum_j \gamma_j \sum_c w_c \prod_{j \le i \le t} r_{ic}
 
-    over restarts j before every 16th row, whose shares gamma sum to one; a restart that is still to
-    come holds its share. This is a nonnegative martingale of mean one if the probabilities are
-    right, so P(e_t >= 1 / alpha for some t) <= alpha (Ville). Restarts find a change after many
+    over restarts j before every 16th row, with proportions gamma that sum to one; a future restart
+    keeps its proportion. This is a nonnegative martingale of mean one if the probabilities are
+    right, so P(e_t >= 1 / alpha for some t) <= alpha (Ville). Restarts detect a change after many
     calm rows much sooner than the bets from the first row on.
 
-    A late change is still found later than an early one. The evidence of its restart must first
-    make up for the small share: 7.4, 10.5, 13.4 and 16.2 on the logarithmic scale after 1,000,
-    10,000, 100,000 and a million calm rows. Shares that sum to one must fall faster than 1 / j, so
-    that no shares cost less than log j, which is 4.1, 6.4, 8.7 and 11.0; neighboring restarts add
-    up and give back about 2. Nor can any other test do it for nothing: there are t / m disjoint
-    periods of m rows in which a false alarm may be raised, all of which together have probability
-    alpha, so that a delay of m rows after t calm rows takes about log(t / (m alpha)) of evidence.
+    A late change is still detected later than an early one. The evidence of its restart must first
+    make up for the small proportion: 7.4, 10.5, 13.4 and 16.2 on the logarithmic scale after 1,000,
+    10,000, 100,000 and a million calm rows. Proportions that sum to one must fall faster than
+    1 / j, so no choice costs less than log j, which is 4.1, 6.4, 8.7 and 11.0; neighboring restarts
+    add up and give back about 2. No other test avoids this cost: there are t / m disjoint periods
+    of m rows in which a false alarm may be raised, all of which together have probability alpha, so
+    a delay of m rows after t calm rows takes about log(t / (m alpha)) of evidence.
 
-    Simulations of other shares: those from the differences of (1 + j / 16) ** (-1 / 4), with a
-    third of the wealth, need 30 to 50 rows less after 1,000 and 10,000 calm rows (of 332 and 402,
-    for a slope of 0.6 and an offset of 0.3), but 5 to 20 % more rows where the change is in the
-    first row. Fewer restarts with larger shares gain nothing, because a change then waits for the
-    next restart. Dividing the sum over all restarts by their number is not valid: this is no
-    supermartingale, and rises above any threshold sooner or later.
+    In simulations of other proportions, the differences of (1 + j / 16) ** (-1 / 4), with a third
+    of the wealth, need 30 to 50 rows less after 1,000 and 10,000 calm rows (of 332 and 402, for a
+    slope of 0.6 and an offset of 0.3), but 5 to 20 % more rows if the change is in the first row.
+    Fewer restarts with larger proportions gain nothing, because a change then waits for the next
+    restart. Dividing the sum over all restarts by their number is not valid: this is no
+    supermartingale, and exceeds any threshold sooner or later.
     """
 
     def __init__(self, alternatives: Alternatives) -> None:
@@ -205,7 +205,7 @@ class Evidence:
         log_mass = _log_sum(log_wealth)
         first = self.rows and self.log_plain_evidence
         ends = np.append(rows[1:], self.rows)
-        # Shares fall with the number of the restart, which the statement should not depend on.
+        # Proportions fall with the number of the restart, on which the result should not depend.
         blocks = (np.maximum(ends, rows + 1) - rows) / BLOCK
         shares = np.array(
             [_share_between(a // BLOCK, -(-b // BLOCK)) for a, b in zip(rows, ends, strict=True)]
@@ -216,7 +216,7 @@ class Evidence:
         return rows, mass / mass.sum()
 
     def kind_weights(self) -> dict[str, float]:
-        """Return the shares of the present wealth by kind of alternative."""
+        """Return the proportions of the present wealth by kind of alternative."""
         earlier = np.logaddexp(self.log_plain, self.log_closed)
         log_wealth = np.logaddexp(earlier, self.log_groups[-1]) + self.log_partial
         wealth = np.exp(log_wealth - log_wealth.max())
@@ -252,13 +252,13 @@ def _finite_or_none(values: Sequence[object]) -> list[object]:
 
 
 def _log_shares(first: int, num: int) -> np.ndarray:
-    """Return logarithms of the shares of restarts first + 1, ..., first + num; all sum to one."""
+    """Return log proportions of restarts first + 1, ..., first + num; all together sum to one."""
     numbers = np.arange(first + 1, first + num + 1)
     return np.log(1 / np.log2(numbers + 1) - 1 / np.log2(numbers + 2))
 
 
 def _share_between(first: int, end: int) -> float:
-    """Return the sum of the shares of restarts first + 1, ..., end."""
+    """Return the sum of the proportions of restarts first + 1, ..., end."""
     return float(1 / np.log2(first + 2) - 1 / np.log2(max(end, first + 1) + 2))
 
 

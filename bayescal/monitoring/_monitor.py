@@ -25,7 +25,7 @@ from bayescal.monitoring._times import Time, from_text, plain_time, read_times, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Looks at histories, of which twice as many are kept at most.
+#: Number of looks at histories that are kept; at most twice as many.
 _LOOKS = 32
 #: Rows between the first looks.
 _FIRST_LOOKS = 16
@@ -46,9 +46,8 @@ class Monitor:
     ----------
     alpha : float, default 0.05
         Probability of a false alarm, over the whole life of the monitor.
-    task : {"binary", "multiclass", "multilabel"}, default "binary"
-        What the probabilities are: of two classes, (n,) or (n, 2); of k classes, (n, k), whose rows
-        sum to one; or of k labels of which any number may apply, (n, k).
+    Kind of the probabilities: of two classes, (n,) or (n, 2); of k classes, (n, k), whose rows sum
+    to one; or of k labels of which any number may apply, (n, k).
     classes : sequence, optional
         The labels in the order of the columns; by default 0, ..., k - 1.
 
@@ -63,7 +62,7 @@ class Monitor:
     alarm_ : bool
         Whether the evidence has ever reached 1 / alpha.
     alarm_row_ : int or None
-        The row, counted from 0, at which it first did.
+        The row, counted from 0, at which the evidence first reached it.
     alarm_time_ : datetime64, number, str or None
         The time stamp of that row.
     refuted_row_ : int or None
@@ -145,7 +144,7 @@ class Monitor:
         self._evidence: list[Evidence] = []
         self._histories: list[History] = []
         self._course = Course()
-        #: Time stamps of rows that may be asked for, by row.
+        #: Time stamps, by row, of rows that may be asked for.
         self._times: dict[int, Time] = {}
 
     @property
@@ -299,7 +298,7 @@ class Monitor:
             history.look(self.n_rows_ - 1, evidence.log_plain_evidence)
 
     def _keep_times(self, stamps: np.ndarray) -> None:
-        """Keep time stamps of the last rows, and of earlier rows only those that may be needed."""
+        """Keep time stamps of the last rows, and of those earlier rows that may be needed."""
         first = self.n_rows_ - len(stamps)
         starts = {*self._evidence[0].group_rows} if self._evidence else set()
         looks = {look.row for history in self._histories[:1] for look in history.looks}
@@ -356,9 +355,9 @@ class Monitor:
         """Compute the interval of the slope a in logit q = a logit p + b, after all rows so far.
 
         The intervals at all times contain the true slope with probability 1 - alpha, together with
-        those of the offset, if both have been the same from the first row on. A slope of one and an
-        offset of zero mean that the probabilities are calibrated; a slope below one means
-        over-confident.
+        the intervals of the offset, if slope and offset have not changed since the first row. A
+        slope of one and an offset of zero mean that the probabilities are calibrated; a slope below
+        one means over-confident.
 
         Parameters
         ----------
@@ -375,7 +374,7 @@ class Monitor:
     def offset_interval(self, label: int = 0) -> tuple[float, float]:
         """Compute the interval of the offset b in logit q = a logit p + b, after all rows so far.
 
-        It holds together with that of the slope; see :meth:`slope_interval`.
+        It holds together with the interval of the slope; see :meth:`slope_interval`.
 
         Parameters
         ----------
@@ -530,7 +529,7 @@ class Monitor:
             monitor = cls(state["alpha"], state["task"], state["classes"])
             monitor._restore(state)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ValueError(f"state must be that of a monitor, whole: {error}") from error
+            raise ValueError(f"state must be that of a monitor and complete: {error}") from error
         return monitor
 
     def _restore(self, state: Mapping[str, Any]) -> None:

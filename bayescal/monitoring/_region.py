@@ -12,7 +12,7 @@ from bayescal._core.numerics import find_root, sigmoid
 #: Width and ends of the cells of log odds in which rows are counted.
 _WIDTH, _LARGEST = 0.05, 15.0
 _CELLS = int(2 * _LARGEST / _WIDTH)
-#: Between these bounds slopes and offsets are searched.
+#: Bounds between which slopes and offsets are searched.
 _BOUNDS = ((0.0, 50.0), (-20.0, 20.0))
 _MAX_STEPS = 100
 
@@ -209,7 +209,7 @@ class Region:
 
 
 def likely_kind(terms: Terms) -> tuple[str, float, float]:
-    """Choose what is wrong: "offset", "slope" or "both", with the slope and the offset that fit.
+    """Choose the kind of error: "offset", "slope" or "both", with the slope and offset that fit.
 
     The choice is that of the Bayesian information criterion.
     """

@@ -1,7 +1,7 @@
 """Figures: reliability diagrams, calibration maps, parameters, costs, comparisons of methods.
 
 Matplotlib is imported when a figure is drawn. Color-blind readers can distinguish the colors, and
-markers and lines also differ in gray.
+markers and lines also differ in grayscale.
 """
 
 from bayescal.plots._by_model import by_model

@@ -154,7 +154,9 @@ def _table(
     """Read the names and the values (s, k)."""
     if isinstance(values, Mapping):
         if names is not None:
-            raise ValueError("names must be left out where values is a mapping: its keys are them")
+            raise ValueError(
+                "names must be left out where values is a mapping: its keys are the names"
+            )
         names = list(values)
     table = _columns(values, "values", s)
     labels = None if names is None else check_names(names, "values")

@@ -36,7 +36,7 @@ def classwise(
     r"""Draw a small reliability diagram for every class: its probability against its frequency.
 
     Use it to see which classes are badly calibrated. The title of a diagram has the class's name
-    and its expected calibration error, that of :math:`p_{ij}` and :math:`[y_i = j]` over all rows.
+    and its expected calibration error, of :math:`p_{ij}` and :math:`[y_i = j]` over all rows.
     If there are more than ``max_classes`` classes, those with the largest errors are drawn, in
     descending order. Since errors are averages over all rows, these classes are both frequent and
     badly calibrated.

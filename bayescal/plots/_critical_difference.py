@@ -86,7 +86,7 @@ def critical_difference(
     ------
     TypeError, ValueError
         If :func:`bayescal.compare.wilcoxon` or :func:`bayescal.compare.nemenyi` would raise; for an
-        unknown test; if a ``Comparison`` comes with names, a level or a direction, which it has.
+        unknown test; if a ``Comparison`` comes with names, a level or a direction.
 
     See Also
     --------

@@ -1,4 +1,4 @@
-"""Cumulative differences of outcomes and predictions, over the share of the rows."""
+"""Cumulative differences of outcomes and predictions, over the proportion of rows."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def cumulative(
 
     .. math:: C_j = \frac{\sum_{i \le j} w_i (y_i - p_i)}{\sum_i w_i}
 
-    at the share :math:`\sum_{i \le j} w_i / \sum_i w_i` of the rows. Its slope over any rows is
-    their mean outcome less their mean prediction: where the line rises, predictions are too low;
+    at the proportion :math:`\sum_{i \le j} w_i / \sum_i w_i` of rows. Its slope over any rows is
+    their mean outcome minus their mean prediction: where the line rises, predictions are too low;
     where it falls, they are too high; where it is level, they are calibrated. Use it to see errors
-    that bins blur, and which of them are chance.
+    that bins blur, and which of them are due to chance.
 
     The line of calibrated predictions stays within the pale band everywhere with probability
-    ``level``: it leaves the band where :func:`bayescal.metrics.ecce_test` rejects at 1 - ``level``.
+    ``level``. It leaves the band where :func:`bayescal.metrics.ecce_test` rejects at 1 - ``level``.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def cumulative(
     level : float or None, default 0.9
         Probability of the band, in (0, 1); None omits it.
     seed : int, default 0
-        Seed of the labels that are drawn for the band, and for p-values, where they are simulated.
+        Seed of the labels drawn for the band, and of simulated p-values.
     legend : {"ecce", "p"} or sequence of them, default ()
         What the legend shows beside the names: :func:`bayescal.metrics.ecce`, and the p-value of
         :func:`bayescal.metrics.ecce_test`.
@@ -110,8 +110,8 @@ def cumulative(
 
     Notes
     -----
-    Rows with equal predictions are one straight piece of the line. Of more than 4,000 pieces some
-    are drawn, with the highest and the lowest point.
+    Rows with equal predictions are one straight piece of the line. If there are more than 4,000
+    pieces, a selection is drawn, with the highest and the lowest point.
 
     References
     ----------
@@ -195,7 +195,7 @@ def _of_events(data: Predictions, of: str) -> Predictions:
 
 
 def _part(part: str, data: Predictions, seed: int) -> str:
-    """Return what the legend shows of a model."""
+    """Return one part of the legend entry of a model."""
     if part == "ecce":
         return f"ECCE {ecce(data.probs, data.y, weights=data.weights):.3f}"
     test = ecce_test(data.probs, data.y, weights=data.weights, seed=seed)
@@ -211,7 +211,7 @@ def _line(data: Predictions, level: float | None, seed: int) -> _Line:
     if level is not None:
         half = steps.quantile("max", level, _RESAMPLES, seed) * steps.spread / total
     if len(x) > _MAX_POINTS:
-        some = np.linspace(0, len(x) - 1, _MAX_POINTS).astype(int)
-        some = np.unique(np.append(some, [y.argmax(), y.argmin()]))
-        x, y = x[some], y[some]
+        kept = np.linspace(0, len(x) - 1, _MAX_POINTS).astype(int)
+        kept = np.unique(np.append(kept, [y.argmax(), y.argmin()]))
+        x, y = x[kept], y[kept]
     return _Line(x, y, half)

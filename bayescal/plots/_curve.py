@@ -35,10 +35,10 @@ def curve(
 ) -> Axes:
     """Draw the map of a binary calibrator, or a given curve, with its credible band.
 
-    ``curve(calibrator)`` draws the calibrated probability of the second class over the
-    calibrator's input, which depends on its ``inputs``: probabilities of the second class, their
-    log odds, or scores. The band is that of its ``predict_interval``. The thin line is the
-    identity. ``curve(x, mean, lower, upper)`` draws numbers.
+    ``curve(calibrator)`` draws the calibrated probability of the second class over the calibrator's
+    input: probabilities of the second class, their log odds, or scores, depending on ``inputs``.
+    The band shows intervals by ``predict_interval``. The thin line is the identity. ``curve(x,
+    mean, lower, upper)`` draws numbers.
 
     Parameters
     ----------
@@ -53,9 +53,8 @@ def curve(
     scores : array of shape (m,), optional, for calibrators only
         Where to draw the map. By default the interval [0, 1] of probabilities; for log odds and
         scores, the interval with 99 % of the map's change, and a little more.
-    level : float or None, default 0.9
-        Posterior probability of the bands of calibrators, in (0, 1); None omits them. A calibrator
-        without posterior has none. For ``VennAbers`` the band is its pair of probabilities.
+    Posterior probability of the bands of calibrators, in (0, 1); None omits them. Calibrators
+    without a posterior have no band. For ``VennAbers`` the band is its pair of probabilities.
     ax : matplotlib Axes, optional
         Where to draw, by default on a new figure. Drawing on the same axes again continues with the
         next color and line.

@@ -22,7 +22,7 @@ _SHOWN = 0.75
 
 
 class Monitored(Protocol):
-    """What is drawn of a :class:`bayescal.Monitor`."""
+    """The attributes of a :class:`bayescal.Monitor` that are drawn."""
 
     alpha: float
     n_rows_: int
@@ -177,7 +177,7 @@ def _draw_interval(
 
 
 def _write_dates(ax: Axes) -> None:
-    """Write dates on the horizontal axis without what they have in common."""
+    """Write dates on the horizontal axis without their common parts."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(maxticks=8)

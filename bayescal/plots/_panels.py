@@ -47,7 +47,7 @@ def draw_panels(
 ) -> np.ndarray:
     """Draw diagrams on the given axes, or on a new figure, and return the axes (panels,)."""
     options = {"histogram": False, **options}
-    all_axes = _places(axes, len(panels), columns, options["histogram"])
+    all_axes = _axes_of_panels(axes, len(panels), columns, options["histogram"])
     new_figure = all_axes[0].figure if axes is None else None
     try:
         for ax, panel in zip(all_axes, panels, strict=True):
@@ -83,7 +83,7 @@ def draw_panels(
     return all_axes
 
 
-def _places(
+def _axes_of_panels(
     axes: Axes | Sequence[Axes] | np.ndarray | None,
     count: int,
     columns: int | None,
@@ -145,7 +145,7 @@ class _Title:
         spec, fraction, rows = ax.get_subplotspec(), _TITLE * position.width, 1
         if spec is not None and ax.figure.get_layout_engine() is not None:
             grid = spec.get_gridspec()
-            # Before the layout is computed, no more than this is certain.
+            # Before the layout is computed, only this much is certain.
             fraction, rows = min(fraction, _CELL * len(spec.colspan) / grid.ncols), grid.nrows
         width, height = (
             round(part, 1) for part in ax.figure.bbox.size * (fraction, _HEIGHT / rows)

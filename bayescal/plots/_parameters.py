@@ -127,7 +127,7 @@ def _chosen(draws: dict[str, np.ndarray], names: Sequence[str] | None) -> dict[s
     selected = {}
     for name in wanted:
         if name not in draws:
-            options = ", ".join(repr(one) for one in draws)
+            options = ", ".join(repr(known) for known in draws)
             raise ValueError(f"names must be among {options}, got {name!r}")
         values = np.asarray(draws[name])
         if values.ndim > 4:

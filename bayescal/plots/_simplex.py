@@ -34,10 +34,10 @@ def simplex(
 ) -> Axes:
     """Draw where a calibration map of three classes moves predictions, and how far.
 
-    An arrow starts at a prediction and points to its calibrated probabilities. It ends there, or,
-    if it would cross others, at nine tenths of the distance to the next arrow. Colors show half the
-    sum of absolute changes (the total variation distance), dark where it is large; those at the
-    sides are for predictions just inside.
+    An arrow starts at a prediction and points to its calibrated probabilities. It ends there or, if
+    it would cross other arrows, at nine tenths of the distance to the next arrow. Colors show half
+    the sum of absolute changes (the total variation distance), dark where it is large; colors at
+    the sides are for predictions just inside.
 
     Parameters
     ----------

@@ -59,9 +59,9 @@ class SweepAccessor:
         methods = [str(method) for method in values.calibrator.values]
         rows = []
         for heading, cell in _cells(values):
-            some = cell.transpose("calibrator", "dataset").values
-            error = some.std(axis=1, ddof=1) / np.sqrt(some.shape[1])
-            pairs = zip(some.mean(axis=1), error, strict=True)
+            rows_by_method = cell.transpose("calibrator", "dataset").values
+            error = rows_by_method.std(axis=1, ddof=1) / np.sqrt(rows_by_method.shape[1])
+            pairs = zip(rows_by_method.mean(axis=1), error, strict=True)
             rows.append([heading, *(f"{mean:.4f} ± {spread:.4f}" for mean, spread in pairs)])
         caption = f"Means over {values.sizes['dataset']:,} data sets, and their standard errors."
         return SweepTable(TextTable(name, ["configuration", *methods], rows, caption))
@@ -88,8 +88,8 @@ class SweepAccessor:
         """
         name, values = self._metric(metric)
         values = values.sel(where)
-        some = values.stack(case=[d for d in values.dims if d != "calibrator"])
-        table = {str(m): some.sel({"calibrator": m}).values for m in some.calibrator.values}
+        stacked = values.stack(case=[d for d in values.dims if d != "calibrator"])
+        table = {str(m): stacked.sel({"calibrator": m}).values for m in stacked.calibrator.values}
         lower = name not in METRICS or METRICS[name].best != "high"
         return compare(table, lower_is_better=lower, level=level, margin=margin)
 

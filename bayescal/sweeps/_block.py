@@ -110,7 +110,7 @@ def measure(chosen: Choices, log_odds: Array, y: np.ndarray) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=0)
 def _measure(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> jax.Array:
-    def one(row: jax.Array) -> jax.Array:
+    def measure_row(row: jax.Array) -> jax.Array:
         data = Predictions(jax.nn.sigmoid(row), y, jnp.ones(len(y)), _EPS)
         values = [
             jax.nn.softplus(jnp.where(y == 1, -row, row)).mean()
@@ -121,7 +121,7 @@ def _measure(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) 
         # NaN lies in no bin, and would count as no error.
         return jnp.where(jnp.isnan(row).any(), jnp.nan, jnp.stack(values))
 
-    return jax.lax.map(one, log_odds)
+    return jax.lax.map(measure_row, log_odds)
 
 
 def key_data(key: jax.Array) -> np.ndarray:

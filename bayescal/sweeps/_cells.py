@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
     @property
     def sizes(self) -> str:
-        """What distinguishes training sets of this configuration from others of its prior."""
+        """What distinguishes training sets of this configuration from others with its prior."""
         return f"{self.n_train} {self.class_ratio!r}"
 
 
@@ -88,12 +88,12 @@ def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> Keys:
     """
     prior_key = fold_in_text(key, digest_of(cell.prior))
 
-    def one(number: Array) -> Keys:
+    def keys_of_number(number: Array) -> Keys:
         parameters, train, test = jax.random.split(jax.random.fold_in(prior_key, number), 3)
         return Keys(parameters, fold_in_text(train, cell.sizes), test)
 
     with float64():
-        return jax.vmap(one)(np.arange(first, first + count))
+        return jax.vmap(keys_of_number)(np.arange(first, first + count))
 
 
 def fold_in_text(key: jax.Array, text: str) -> jax.Array:
@@ -140,20 +140,20 @@ def _labels(zeros: int, ones: int) -> np.ndarray:
 
 @jax.jit
 def _parameters(prior: Prior, keys: jax.Array) -> dict[str, jax.Array]:
-    def one(key: jax.Array) -> dict[str, jax.Array]:
+    def draw_parameters(key: jax.Array) -> dict[str, jax.Array]:
         return {name: value[0] for name, value in draw(prior, key, 1)[0].items()}
 
-    return jax.vmap(one)(keys)
+    return jax.vmap(draw_parameters)(keys)
 
 
 @partial(jax.jit, static_argnums=0)
 def _observe(
     family: Family, parameters: dict[str, jax.Array], keys: jax.Array, y: jax.Array
 ) -> jax.Array:
-    def one(item: tuple[dict[str, jax.Array], jax.Array]) -> jax.Array:
+    def draw_scores(item: tuple[dict[str, jax.Array], jax.Array]) -> jax.Array:
         return family.sample(item[0], y, item[1])
 
-    return jax.lax.map(one, (parameters, keys))
+    return jax.lax.map(draw_scores, (parameters, keys))
 
 
 def describe(value: object) -> object:

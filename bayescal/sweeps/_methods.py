@@ -45,7 +45,7 @@ class Answer(NamedTuple):
     status: np.ndarray | Status = Status.CONVERGED
 
 
-#: Posteriors of known models, for other recipes of one block.
+#: Posteriors of known models, for use by all recipes of a block.
 Shared: TypeAlias = "dict[Hashable, Posterior]"
 
 
@@ -58,7 +58,7 @@ class Recipe(ABC):
     @property
     @abstractmethod
     def identity(self) -> list[object]:
-        """What distinguishes it from other recipes, in a form that JSON can represent."""
+        """Return what distinguishes equal recipes from others, as JSON can represent it."""
 
     @abstractmethod
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
@@ -110,7 +110,7 @@ class Informed(Recipe):
         options["class_prior"] = 0.5  # test sets are balanced, whatever training sets are
         prior = cell.prior if self.prior is None else self.prior
         cache_key = ("posterior", digest_of(prior), self.integrator, self.num_samples)
-        # Among thousands of data sets some are hard; statuses tell which.
+        # Some of thousands of data sets are hard; statuses mark them.
         with ignored(AccuracyWarning), ignored(SamplingWarning):
             if cache_key not in shared:
                 x = np.asarray(block.x)
@@ -233,11 +233,11 @@ def _grid(name: str, y: np.ndarray) -> Grid:
 
 @partial(jax.jit, static_argnames="lasso")
 def _cross_validated(x: jax.Array, y: jax.Array, grid: Grid, fold: jax.Array, lasso: bool) -> Lines:
-    def one(row: jax.Array) -> Lines:
+    def fit_row(row: jax.Array) -> Lines:
         fit = choose(row[:, None], y, jnp.ones(len(row)), fold, grid, FOLDS, lasso).fit
         return Lines(fit.intercept[0], fit.coef[0, 0], fit.status[0])
 
-    return jax.lax.map(one, x)
+    return jax.lax.map(fit_row, x)
 
 
 @jax.jit
@@ -342,10 +342,10 @@ def _log_odds_of(model: AnyModel, x: np.ndarray) -> np.ndarray:
 def _known(family: Family, parameters: dict[str, jax.Array], x: jax.Array) -> jax.Array:
     """Compute log odds (b, m) for known parameters."""
 
-    def one(item: tuple[dict[str, jax.Array], jax.Array]) -> jax.Array:
+    def log_odds_of(item: tuple[dict[str, jax.Array], jax.Array]) -> jax.Array:
         row, points = item
         origin = points.mean()
         natural = family.natural(row, origin)
         return family.features(points, origin, jax.numpy) @ (natural[1] - natural[0])
 
-    return jax.lax.map(one, (parameters, x))
+    return jax.lax.map(log_odds_of, (parameters, x))

@@ -127,8 +127,8 @@ class Run:
                     if report:
                         report(f"{block[0]}", done, total)
             except BaseException as error:
-                # Cancel what has not begun, the last first, before anything is written: meanwhile
-                # workers go on. Keep what has ended well.
+                # Cancel what has not begun, the last first, before writing anything, because
+                # workers go on meanwhile. Keep the blocks that finished.
                 begun = [pair for pair in reversed(waiting.items()) if not pair[0].cancel()]
                 for future, block in begun:
                     if future.done() and not future.exception():
@@ -139,7 +139,7 @@ class Run:
                 raise
 
     def _recall(self, block: _Block, store: Store | None) -> list[str]:
-        """Read what the store has of a block; return the methods that it lacks."""
+        """Read stored results of a block; return the methods without any."""
         missing = []
         for method in self._recipes:
             kept = None if store is None else store.get(self._question(block, method))
@@ -251,6 +251,6 @@ def _remedy(error: BaseException, store: Store | None) -> str:
     )
     return (
         f"executor lost a worker ({type(error).__name__}: {error}). It was killed, perhaps for "
-        "want of memory; or it could not start or import what it was sent, as happens to functions "
+        "lack of memory; or it could not start or import what it was sent, as happens to functions "
         f'that are not in a module, and to scripts without `if __name__ == "__main__":`. {kept}'
     )

@@ -449,7 +449,7 @@ def test_a_column_alone_is_of_the_second_class(case: Case) -> None:
             found = case().fit(scores, labels).predict_proba(scores)
             np.testing.assert_array_equal(found, expected)
     for scores in (pd.DataFrame({"no": p}), pd.Series(p, name="no")):
-        with pytest.raises(ValueError, match="got .'no'.; give the column of the second class"):
+        with pytest.raises(ValueError, match="got .'no'.; pass the column of the second class"):
             case().fit(scores, labels)
 
 

@@ -179,7 +179,7 @@ PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
 @pytest.mark.parametrize(
     ("scores", "inputs", "domain", "message"),
     [
-        ([0.1], "scores", "probability", "for this calibrator, got 'scores'; give the"),
+        ([0.1], "scores", "probability", "for this calibrator, got 'scores'; pass the"),
         ([0.1], "scores", "log_odds", "got 'scores'; .* raw scores of two to Logistic or Isotonic"),
         (
             [0.1, np.nan],
@@ -194,7 +194,7 @@ PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
             "order",
             r"\(n,\), \(n, 1\) or \(n, 2\) for two classes, got \(2",
         ),
-        (PAIR, "scores", "order", "got two columns; give the score of the second class"),
+        (PAIR, "scores", "order", "got two columns; pass the score of the second class"),
         (
             [0.5, -0.25],
             "probs",
@@ -417,10 +417,10 @@ def test_outcomes_in_columns_by_place_and_by_name() -> None:
         np.testing.assert_allclose(alike.predict_proba(frame), expected, rtol=1e-9)
     assert bc.Beta().fit([0.2, 0.7, 0.8], [[0, 1], [0.5, 0.5], [0, 1]]).classes_.tolist() == [0, 1]
     for wrong, said in (
-        (np.ones((200, 3)), "no shares of outcomes: they add up to one"),
+        (np.ones((200, 3)), "not proportions that sum to one"),
         (np.eye(3)[codes][:50], r"y must have shape \(200, 3\) to match the scores, got \(50, 3\)"),
     ):
         with pytest.raises(ValueError, match=said):
             bc.Vector().fit(probs, wrong)
-    with pytest.raises(ValueError, match="for calibrators of classes, as AveragedBeta"):
+    with pytest.raises(ValueError, match="for calibrators of classes, such as AveragedBeta"):
         bc.Auto().fit(probs, np.full((200, 3), 1 / 3))

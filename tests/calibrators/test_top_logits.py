@@ -450,7 +450,7 @@ NAN = np.array([0.5, np.nan])
         ((INDICES, LOGITS * np.nan, REST), ValueError, "logits must be finite, got NaN"),
         ((INDICES, LOGITS, NAN), ValueError, "rest must be finite, got NaN"),
         ((INDICES, LOGITS, REST - np.inf), ValueError, "rest must be finite unless all 8 classes"),
-        ((INDICES, LOGITS, REST + 9), ValueError, "logits must hold the greatest of each row"),
+        ((INDICES, LOGITS, REST + 9), ValueError, "logits must hold the largest of each row"),
     ],
 )
 @pytest.mark.parametrize("in_blocks", [False, True])
@@ -469,7 +469,7 @@ def test_what_contradicts_is_an_error(
 
 
 def test_all_classes_have_no_rest() -> None:
-    with pytest.raises(ValueError, match="rest must be -inf where all 2 classes are given"):
+    with pytest.raises(ValueError, match="rest must be -inf if all 2 classes are given"):
         bc.Temperature(inputs="top_logits", classes=2).fit((INDICES % 2, LOGITS, REST), [0, 1])
 
 

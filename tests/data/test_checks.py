@@ -465,7 +465,7 @@ def test_columns_by_their_names() -> None:
     one = np.ones((4, 1))
     for name in ("b", "p", 0, 1):
         assert labels.in_order(one, [name], ["a", "b"]) is one
-    with pytest.raises(ValueError, match="give the column of the second class"):
+    with pytest.raises(ValueError, match="pass the column of the second class"):
         labels.in_order(one, ["a"], ["a", "b"])
 
 

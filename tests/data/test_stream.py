@@ -429,7 +429,7 @@ def test_chunks_of_unknown_size_need_labels_in_chunks():
     y = (rng.uniform(size=200) < p).astype(int)
     lazy = array.from_array(p, chunks=50)
     unknown, labels = lazy[lazy >= 0], array.from_array(y, chunks=50)
-    with pytest.raises(TypeError, match=r"^y must be chunks.*compute_chunk_sizes\(\) finds them$"):
+    with pytest.raises(TypeError, match=r"^y must be Dask data.*chunk_sizes\(\) finds them$"):
         bc.Temperature().fit(unknown, y)
     with pytest.raises(ValueError, match="^y must have 4 chunks to match scores, got 2$"):
         bc.Temperature().fit(unknown, labels.rechunk(100))

@@ -167,5 +167,5 @@ def test_what_is_wrong_is_said() -> None:
 @pytest.mark.usefixtures("few")
 def test_models_of_many_cases_are_cut_alike() -> None:
     p, y = binary(200)
-    with pytest.raises(ValueError, match="cut into blocks alike"):
+    with pytest.raises(ValueError, match="cut into the same blocks"):
         bc.evaluate({"a": cut(p, y, size=100), "b": cut(p, y, size=50)})

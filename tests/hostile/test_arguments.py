@@ -102,7 +102,7 @@ def learned(**options: object) -> bc.Temperature:
         ),
         (
             lambda: bc.Temperature().fit(pa.table({"y": Y, "w": P}), "y", "w"),
-            r"scores must have columns of their own, got only \['y', 'w'\]",
+            r"scores must have at least one column, got only \['y', 'w'\]",
         ),
         (lambda: bc.CalibratedClassifier(TREE).fit(PAIRS, None), "requires y to be passed"),
         (

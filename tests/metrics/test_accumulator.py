@@ -133,7 +133,7 @@ def test_state_is_plain() -> None:
         (["ece", ("ece", {"bins": 3})], None, ValueError, "different names, got 'ece' twice"),
         ([("ece", {"bin": 3})], None, TypeError, "unexpected keyword argument 'bin'"),
         ([("ece", {"bins": 0})], None, ValueError, "bins must be at least 1"),
-        (["ece", "hamming_loss"], 3, ValueError, "all of one class for a case, or all of many"),
+        (["ece", "hamming_loss"], 3, ValueError, "all single-label or all multi-label"),
         (["hamming_loss"], None, ValueError, "classes must be the number of labels, got None"),
         (["ece"], 1, ValueError, "classes must be at least 2, or None"),
         (["ece"], 2.5, TypeError, "classes must be an integer"),
@@ -148,7 +148,7 @@ def test_bad_choices_are_errors(
 
 def test_bad_merges_are_errors() -> None:
     one = Accumulator(["ece"])
-    with pytest.raises(ValueError, match="must have cases before it has results"):
+    with pytest.raises(ValueError, match="must have rows before it has results"):
         one.result()
     with pytest.raises(TypeError, match="other must be an Accumulator, got int"):
         one.merge(3)  # type: ignore[arg-type]
@@ -199,7 +199,7 @@ def test_batches_without_rows_or_of_zero_weight_add_nothing() -> None:
     total.add(p[:9], y[:9], np.zeros(9))
     total.add(p[:0], y[:0])
     total.add([], [])
-    with pytest.raises(ValueError, match="must have cases"):
+    with pytest.raises(ValueError, match="must have rows"):
         total.result()
     total.add(p, y)
     total.add(p[:9], y[:9], np.zeros(9))

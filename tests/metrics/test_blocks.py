@@ -188,7 +188,7 @@ class TestIntervals:
         whole = metrics.difference("brier_score", p, q, y)
         np.testing.assert_allclose(found.value, whole.value, rtol=1e-10)
         assert found.standard_error == pytest.approx(whole.standard_error, rel=0.15)
-        with pytest.raises(ValueError, match="cut into blocks alike"):
+        with pytest.raises(ValueError, match="cut into the same blocks"):
             metrics.difference("brier_score", _cut((p, y), 25_000), _cut((q, y), 24_000))
 
     def test_a_report_takes_one_pass_and_two_for_bins_of_equal_mass(self):

@@ -92,7 +92,7 @@ def test_calibrated_vectors_have_less_of_it_the_more_there_are():
 
 
 def test_wrong_arguments_are_errors():
-    with pytest.raises(ValueError, match="must have two cases, got one"):
+    with pytest.raises(ValueError, match="must have at least two rows, got one"):
         canonical_kde_ece([0.3], [1])
     with pytest.raises(ValueError, match="bandwidth must be positive, got 0"):
         canonical_kde_ece([0.3, 0.2], [1, 0], bandwidth=0)

@@ -104,7 +104,7 @@ def test_text_names_the_group_of_each_row(kind: Any) -> None:
         (np.where(GROUPS, np.nan, 0), ValueError, "groups must be finite, got NaN"),
         (["a"] * 299, ValueError, "groups must have 300 rows to match probs, got 299"),
         (GROUPS.astype(str), TypeError, "groups must be numeric, .*get_dummies"),
-        (GROUPS[:, 3:], ValueError, "groups must hold a case of positive weight"),
+        (GROUPS[:, 3:], ValueError, "groups must hold a row of positive weight"),
     ],
 )
 def test_wrong_groups(groups, error, message):

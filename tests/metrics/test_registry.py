@@ -197,7 +197,7 @@ def test_constant_predictions_have_a_value(metric: Metric, constant: float) -> N
 @every_metric
 def test_one_case_has_a_value(metric: Metric) -> None:
     if metric in PAIRS:
-        with pytest.raises(ValueError, match="must have two cases, got one"):
+        with pytest.raises(ValueError, match="must have at least two rows, got one"):
             metric([0.3], [1])
         return
     for probs in (0.0, 0.3, 1.0):

@@ -1,4 +1,4 @@
-"""What is known of passes over data: whether rows changed, and results, kept in a file."""
+"""Checkpoints of passes over data: fingerprints of blocks and results, kept in a file."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ from bayescal._core.arrays import Array, UserData, XArray
 from bayescal._core.files import DAMAGED, delete_partials, read_arrays, target_of, write_atomically
 from bayescal.data.rows import Sums
 
-#: What reading a file that is no checkpoint may raise.
-#: Texts of a block that are compared between passes, at most twice as many.
+#: Exceptions that reading a file that is not a checkpoint may raise.
+#: Number of texts of a block that are compared between passes; at most twice as many.
 _TEXTS = 4096
-#: Part of their mean size by which scores may differ that are computed anew, as by a network.
+#: Relative difference below which recomputed scores, such as a network's, count as unchanged.
 _ROUNDING = 1e-6
 
 
 class RowsChanged(ValueError):
-    """Raised where a block does not hold what it held before."""
+    """Raised if a block does not hold the same values as in an earlier pass."""
 
 
 class Checkpoint:
-    """A file of NumPy's arrays, without pickles, written anew after each pass.
+    """A file of NumPy arrays, without pickles, that is rewritten after each pass.
 
-    It holds fingerprints of the blocks and, of each pass, a digest of the function that was called,
-    with all that was given to it, and its result. A fit that is begun again asks for the same
-    passes, gets the results of those that were made, and so comes to where it was. One fit at a
-    time writes a file.
+    It holds fingerprints of the blocks and, for each pass, the result and a digest of the function
+    and its arguments. A restarted fit asks for the same passes, receives the stored results, and
+    thus continues where it stopped. Only one fit at a time may write the file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -48,9 +47,9 @@ class Checkpoint:
         self._number = 0
 
     def read(self) -> np.ndarray | None:
-        """Read what a fit has left, and return the fingerprints of blocks: None if there is none.
+        """Read what a previous fit stored; return the fingerprints of blocks, if there are any.
 
-        What killed fits left unfinished is deleted.
+        Unfinished files of killed fits are deleted.
         """
         delete_partials(self.path)
         if not self.path.exists():
@@ -66,15 +65,15 @@ class Checkpoint:
                     parts[int(number)][name] = array
         except DAMAGED as error:
             raise ValueError(
-                f"checkpoint must be a file that an interrupted fit has written, or absent, got "
-                f"{self.path}, which is damaged or another file; give another path, or delete the "
-                "file if it is a checkpoint"
+                f"checkpoint must be absent, or a file from an interrupted fit, got {self.path}, "
+                "which is damaged or another file; pass another path, or delete the file if it is "
+                "a checkpoint"
             ) from error
         self._made = list(zip(digests, parts, strict=True))
         return prints
 
     def recall(self, function: Callable[..., object]) -> Sums | None:
-        """Return the result of the next pass, if it was made before, or else None."""
+        """Return the result of the next pass if it is stored, else None."""
         self._asked = _digest(function)
         if self._number >= len(self._made):
             return None
@@ -88,7 +87,7 @@ class Checkpoint:
         return sums
 
     def keep(self, sums: Sums, prints: np.ndarray) -> None:
-        """Keep the result of the pass that was asked for last, and fingerprints of all blocks."""
+        """Store the result of the last requested pass, and the fingerprints of all blocks."""
         self._made.append((self._asked, sums))
         self._number += 1
         arrays: dict[str, Any] = {
@@ -101,16 +100,16 @@ class Checkpoint:
             np.savez(file, **arrays, blocks=prints)
 
     def delete(self) -> None:
-        """Delete the file: the next pass is the first of another fit."""
+        """Delete the file, so that the next pass is the first of a new fit."""
         self.path.unlink(missing_ok=True)
         self._made, self._number = [], 0
 
 
 def fingerprint(block: tuple[object, ...]) -> np.ndarray:
-    """Compute what tells a block from others, (14,): few sums, which cost little beside any pass.
+    """Compute a fingerprint (14,) of a block: a few sums, which cost little beside any pass.
 
-    These are the number of rows, four sums of scores and by how much they may differ, four sums of
-    labels and four of weights. Scores may be computed anew for each pass, and be rounded otherwise.
+    It holds the number of rows, four sums of scores and their tolerance, four sums of labels and
+    four of weights. Scores may be recomputed for each pass, with other rounding errors.
     """
     scores, y, weights = (*block, None, None)[:3]
     with np.errstate(all="ignore"):
@@ -125,7 +124,7 @@ def rows_of(scores: UserData) -> int:
 
 
 def _is_pair(values: XArray) -> bool:
-    """Return whether these are several arrays, such as the greatest logits and their classes."""
+    """Return whether values are a tuple of arrays, such as the largest logits and their classes."""
     return isinstance(values, tuple) and bool(values) and bool(getattr(values[0], "shape", ()))
 
 
@@ -134,7 +133,7 @@ def check_unchanged(number: int, before: np.ndarray | None, after: np.ndarray) -
     if before is None:
         return
     with np.errstate(all="ignore"):
-        # Processors of other kinds may round sums otherwise.
+        # Other types of processors may round sums differently.
         allowed = 1e-12 * np.abs(before)
         allowed[1:5] = np.maximum(allowed[1:5], before[5])
         alike = (before == after) | (np.isnan(before) & np.isnan(after))
@@ -150,7 +149,7 @@ def check_unchanged(number: int, before: np.ndarray | None, after: np.ndarray) -
 
 
 def _sums(values: UserData) -> tuple[list[float], float]:
-    """Compute sums of the four quarters of an array, and a bound of their rounding errors."""
+    """Compute sums of the four quarters of an array, and a bound on their rounding errors."""
     if _is_pair(values):
         parts = [_sums(part) for part in values]
         return np.sum([sums for sums, _ in parts], axis=0).tolist(), sum(
@@ -163,10 +162,11 @@ def _sums(values: UserData) -> tuple[list[float], float]:
     if values is None or not array.ndim or not array.size:
         return [0.0] * 4, 0.0
     if array.dtype.kind in "OSUT":
-        some = array[:: max(1, len(array) // _TEXTS)].ravel().tolist()
-        return [float(zlib.crc32("\0".join(map(str, some)).encode(errors="replace"))), 0, 0, 0], 0.0
+        texts = array[:: max(1, len(array) // _TEXTS)].ravel().tolist()
+        joined = "\0".join(map(str, texts)).encode(errors="replace")
+        return [float(zlib.crc32(joined)), 0, 0, 0], 0.0
     if array.dtype.kind in "biuMm":
-        # Sums of eight bytes at a time take a tenth of the time of those of booleans.
+        # Summing eight bytes at a time takes a tenth of the time of summing booleans.
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         rest = len(data) % 8
         words = [int(word) for word in _quarters(data[: len(data) - rest].view(np.uint64))]
@@ -179,8 +179,8 @@ def _sums(values: UserData) -> tuple[list[float], float]:
     if array.dtype.kind != "f" or array.dtype.itemsize == 2:
         array = array.astype(np.float32)  # half precision of NumPy and JAX, whose sums overflow
     sums = [float(quarter) for quarter in _quarters(array)]
-    some = array[:: max(1, len(array) // 64)]
-    return sums, _ROUNDING * array.size * float(np.abs(some, dtype=float).mean())
+    sample = array[:: max(1, len(array) // 64)]
+    return sums, _ROUNDING * array.size * float(np.abs(sample, dtype=float).mean())
 
 
 def _quarters(array: np.ndarray) -> list[Array]:

@@ -23,12 +23,12 @@ from bayescal.data.blocks.sources import (
 )
 from bayescal.data.rows import Sums
 
-#: Results that are added at once.
+#: Number of results that one task adds.
 _FAN = 8
 
 
 def of_dask(scores: UserData, y: UserData, weights: UserData) -> Source:
-    """Return chunks of an array, each with all columns of its rows, or parts of a data frame."""
+    """Return chunks of an array (all columns of their rows), or of a data frame, as a source."""
     from dask.base import compute, persist
     from dask.delayed import delayed
 
@@ -65,7 +65,7 @@ def of_dask(scores: UserData, y: UserData, weights: UserData) -> Source:
 
     @cache
     def together() -> list[tuple[object, ...]]:
-        # What is in memory goes to the scheduler once, and not in each pass.
+        # Send arrays in memory to the scheduler once, not in each pass.
         sent = [
             persist(*(delayed(part, pure=False, traverse=False) for part in column))
             if isinstance(beside[j], list)
@@ -112,7 +112,7 @@ def _matched(values: UserData, scores: UserData, name: str) -> UserData:
             if hasattr(scores, "compute_chunk_sizes"):
                 remedy = "scores.compute_chunk_sizes() finds them"
             raise TypeError(
-                f"{name} must be chunks of Dask, as those of scores have unknown sizes, got "
+                f"{name} must be Dask data because chunks of scores have unknown sizes, got "
                 f"{type(values).__name__}; {remedy}"
             )
         values = values if hasattr(values, "shape") else np.asarray(values)
@@ -138,7 +138,7 @@ def on_scheduler(
     merge: Callable[[Sums, Sums], Sums],
     known: dict[int, np.ndarray],
 ) -> _Total:
-    """Return the total as a graph of Dask, on the scheduler that is set."""
+    """Build the Dask graph that computes the total, for the scheduler that is set."""
     from dask.base import compute
     from dask.delayed import delayed
 

@@ -1,4 +1,4 @@
-"""Read predictions that come in blocks or in memory: the door of every metric."""
+"""Read predictions that come in blocks or in memory: the entry point of every metric."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def as_predictions(
 ) -> Any:
     """Read :class:`Predictions` from arrays, or :class:`PredictionBlocks` from data in blocks.
 
-    Predictions that were read before come back as they are. With ``on_device``, probabilities on an
-    accelerator stay there.
+    Predictions that were read before are returned unchanged. With ``on_device``, probabilities on
+    an accelerator stay there.
     """
     if isinstance(probs, PredictionBlocks | Predictions):
         return probs
@@ -49,7 +49,7 @@ def as_predictions(
 class PredictionBlocks:
     """Predictions in blocks, each of which is checked when it is read.
 
-    Metrics that need all rows at once ask for ``probs``, and are refused.
+    ``probs`` raises an error, for metrics that need all rows at once.
     """
 
     eps = EPS
@@ -66,7 +66,7 @@ class PredictionBlocks:
             assert not isinstance(first, int)
         self.columns = first.columns
         self._read = partial(_read_alike, partial(read, reading), first.shape, first.text)
-        #: Whether weights are integers, and the classes: of the first block that has rows.
+        #: Whether weights are integers, and the classes, in the first block that has rows.
         self.whole, self.classes = first.whole, first.classes
 
     def total(
@@ -98,7 +98,7 @@ class PredictionBlocks:
 
 
 class _First(NamedTuple):
-    """What the first block that has rows tells about all of them."""
+    """Properties of all rows that the first block with rows determines."""
 
     columns: int | None
     classes: Sequence[object] | np.ndarray | None

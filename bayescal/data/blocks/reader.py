@@ -1,4 +1,4 @@
-"""Rows of a fit that come in blocks: what is known of them all, and sums over them."""
+"""Rows of a fit in blocks: properties of all rows, and sums over them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from bayescal.data.weights import check_weights_of
 
 #: Called with scores in the domain of a calibrator, labels as positions and positive weights.
 OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
-#: Rows, and numbers at most, of the sample from which fits start.
+#: Number of rows, and maximum of numbers, in the sample from which fits start.
 _SAMPLE, _NUMBERS = 1 << 18, 1 << 22
-#: Numbers of the rows that are worked on at once, beside the block that holds them: no fewer than
-#: in the sample.
+#: Maximum of numbers that are processed at once, beside the block that holds them; at least as
+#: large as the sample.
 AT_WORK = 1 << 22
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How blocks are made into scores in a domain, positions of labels, and weights."""
+    """Conversion of blocks to scores in a domain, positions of labels, and weights."""
 
     inputs: Inputs
     domain: Domain
@@ -41,7 +41,7 @@ class Reader:
     columns: int
     classes: np.ndarray
     least: np.ndarray | None
-    #: Of two, by which weights are multiplied.
+    #: Exponent of the power of two by which weights are multiplied.
     power: int
 
     def parts(self, block: Block, numbers: int) -> Iterator[Rows]:
@@ -61,44 +61,44 @@ class Reader:
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Rows that come in blocks, and the results of a first pass over them.
+    """Rows in blocks, and the results of a first pass over them.
 
-    ``total`` makes a pass: it adds what a function makes of the rows of each block.
+    ``total`` makes a pass: it sums the results of a function over the rows of all blocks.
     """
 
     blocks: Blocks
     reader: Reader
-    #: Numbers of rows and of classes, and the sum of weights, of all and by class (k,).
+    #: Numbers of rows and classes, the sum of weights, and the sum by class (k,).
     n: int
     k: int
     weight: float
     mass: np.ndarray
-    #: Whether weights are whole numbers, and the sum of their squares.
+    #: Whether weights are integers, and the sum of their squares.
     whole: bool
     squares: float
-    #: The greatest size of a score, and for one column the least and greatest score.
+    #: The largest absolute score and, for one column, the smallest and the largest score.
     largest: float
     low: float
     high: float
-    #: Some of the rows, drawn evenly; and fewer, as they were given.
+    #: A sample of the rows, drawn evenly; and a smaller one of rows as the user gave them.
     sample: Rows
     kept: KeptRows
-    #: What is done with rows before anything else.
+    #: Steps that are applied to rows before anything else.
     steps: tuple[Callable[[Rows], Rows], ...] = ()
 
     @property
     def few(self) -> bool:
-        """Whether there are no more rows than a sample may have."""
+        """Whether all rows fit in a sample."""
         return self.n <= rows_of_sample(self.reader.columns)
 
     @property
     def units(self) -> float:
-        """The number of rows; whole weights are counts."""
+        """The number of rows; integer weights are counts."""
         return self.weight if self.whole else self.n
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least and the greatest score: in a pass, if zeros stand for more than the floor."""
+        """The smallest and the largest score, in a pass if zeros become more than the floor."""
         least = self.reader.least
         if least is None or least.max() <= FLOOR:
             return self.low, self.high
@@ -107,11 +107,11 @@ class RowBlocks:
 
     @property
     def share(self) -> float:
-        """The weight of the sample beside that of all rows."""
+        """The proportion of the total weight that the sample holds."""
         return float(self.sample.weights.sum()) / self.weight
 
     def total(self, function: OfRows, merge: Merge = add, numbers: int | None = None) -> Sums:
-        """Make a pass: add up ``function(scores, y, weights)`` over the rows.
+        """Make a pass: sum ``function(scores, y, weights)`` over the rows.
 
         Parts of the rows with at most ``numbers`` numbers are processed at once.
         """

@@ -1,4 +1,4 @@
-"""Where blocks of rows come from: iterators, arrays in files, data sets of Arrow, and Dask."""
+"""Sources of blocks of rows: iterators, arrays in files, Arrow data sets, and Dask."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-#: Returns a block: scores, and labels and weights where there are any.
+#: Returns a block: scores, with labels and weights if there are any.
 Part: TypeAlias = Callable[[], tuple[UserData, ...]]
-#: Numbers of a block, and rows at most, where the source leaves them open.
+#: Numbers in a block, and maximum of its rows, unless the source determines its size.
 _NUMBERS, _ROWS = 1 << 20, 1 << 17
-#: Modules of iterators that cannot be begun anew, generators among them.
+#: Modules of iterators that cannot be restarted, such as generators.
 _READ_ONCE = "builtins", "itertools"
-#: Batches of a data set that are read while others are worked on.
+#: Number of batches of a data set that are read ahead.
 _AHEAD = 4
 
 
 class Block(NamedTuple):
     """Some of the rows: scores, labels and weights as users give them, or None."""
 
-    #: Its number, from 0.
+    #: Number of the block, from 0.
     number: int
     scores: UserData
     y: UserData = None
@@ -41,22 +41,22 @@ class Block(NamedTuple):
 
 @dataclass
 class Source:
-    """A way to read blocks, again for each pass."""
+    """A way to read blocks, repeatable for each pass."""
 
-    #: Yields what reads a block, in order; it may be called in another thread.
+    #: Yields functions that read the blocks in order; they may be called in other threads.
     parts: Callable[[], Iterator[Part]]
-    #: How many blocks there are, if the source knows, and how many a pass counted.
+    #: Number of blocks, if the source knows it, and the number that a pass counted.
     count: int | None = None
     counted: int | None = None
-    #: Names of the columns of scores, where blocks do not have them.
+    #: Names of the columns of scores, if blocks do not have them.
     names: list[object] | None = None
-    #: Returns blocks that a scheduler of Dask is to read.
+    #: Returns blocks that a Dask scheduler is to read.
     delayed: Callable[[], list[UserData]] | None = None
-    #: Fingerprints of the blocks that were read, by their number.
+    #: Fingerprints of the blocks read so far, by number.
     known: dict[int, np.ndarray] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Forget which blocks were read: the next pass is the first."""
+        """Forget which blocks were read, so that the next pass is the first."""
         self.known.clear()
         self.counted = None
 
@@ -68,7 +68,7 @@ def read_block(
     part: Part,
     before: np.ndarray | None = None,
 ) -> tuple[np.ndarray, Result]:
-    """Compute the fingerprint of a block, which is compared, and apply a function to it."""
+    """Check the fingerprint of a block, and apply a function to the block; return both."""
     try:
         given = part()
         if isinstance(given, list) and all(hasattr(entry, "shape") for entry in given):
@@ -95,7 +95,7 @@ def read_block(
 
 
 def iterated(make: Callable[[], Iterable[UserData]] | Iterable[UserData]) -> Source:
-    """Return what a callable yields, or an iterable, as a source."""
+    """Make a source of the blocks that a callable yields or an iterable holds."""
     if isinstance(make, Iterator) or not (callable(make) or isinstance(make, Iterable)):
         raise TypeError(
             "make_iterator must be a function that returns an iterator, or a sequence, since "
@@ -121,7 +121,7 @@ def iterated(make: Callable[[], Iterable[UserData]] | Iterable[UserData]) -> Sou
 
 
 def _reference(blocks: object) -> Callable[[], object]:
-    """Return a function that returns the object, or None once nobody else holds it."""
+    """Return a function that returns the object, or None once no other reference exists."""
     try:
         return ref(blocks)
     except TypeError:  # as of zip and map
@@ -129,14 +129,14 @@ def _reference(blocks: object) -> Callable[[], object]:
 
 
 def of_array(scores: XArray, y: XArray, weights: XArray) -> Source:
-    """Return slices of any array with a shape, and of labels and weights beside it."""
+    """Return slices of any array with a shape, with labels and weights, as a source."""
     if len(scores.shape) not in (1, 2):
         raise ValueError(f"scores must have shape (n,) or (n, k), got {tuple(scores.shape)}")
     n, width = scores.shape[0], math.prod(scores.shape[1:])
     rows = max(1, min(_ROWS, _NUMBERS // max(1, width)))
     chunk = getattr(scores, "chunks", None)
     if chunk and chunk[0] and not on_host(scores):
-        # Whole chunks: none is read twice.
+        # Read whole chunks, so that none is read twice.
         rows = chunk[0] * max(1, rows // chunk[0])
     columns = [column for column in (scores, y, weights) if column is not None]
     for values, name in ((y, "y"), (weights, "sample_weight")):
@@ -188,9 +188,9 @@ def of_arrow(dataset: UserData, y: UserData, weights: UserData) -> Source:
 
 
 def _options(dataset: object) -> dict[str, object]:
-    """Return how to read a data set without holding what is not worked on.
+    """Return options that keep few batches of a data set in memory.
 
-    By default sixteen batches of four files are read ahead, and whole Parquet files are buffered.
+    By default, Arrow reads sixteen batches of four files ahead and buffers whole Parquet files.
     """
     options: dict[str, object] = {"batch_readahead": _AHEAD, "fragment_readahead": 1}
     if type(getattr(dataset, "format", None)).__name__ == "ParquetFileFormat":
@@ -213,7 +213,7 @@ def score_columns(columns: list[UserData], y: object, weights: object) -> list[U
         if not isinstance(column, str):
             raise TypeError(
                 f"{name} must be the name of a column, got {type(column).__name__}; add it to the "
-                "table as a column, or give arrays throughout"
+                "table as a column, or pass only arrays"
             )
         if column not in columns:
             raise ValueError(f"{name} must be the name of a column, {columns}, got {column!r}")
@@ -221,5 +221,5 @@ def score_columns(columns: list[UserData], y: object, weights: object) -> list[U
         raise ValueError(f"y and sample_weight must be different columns, got {y!r} for both")
     names = [column for column in columns if column not in (y, weights)]
     if not names:
-        raise ValueError(f"scores must have columns of their own, got only {columns}")
+        raise ValueError(f"scores must have at least one column, got only {columns}")
     return names

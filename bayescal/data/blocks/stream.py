@@ -1,4 +1,4 @@
-"""Rows that come in blocks: a function of each block, and the results added."""
+"""Rows in blocks: apply a function to each block, and add the results."""
 
 from __future__ import annotations
 
@@ -22,59 +22,59 @@ from bayescal.data.checks import check_count
 from bayescal.data.rows import Sums, add
 
 Result = TypeVar("Result")
-#: Called with the pass, the blocks done in it, and their number, if it is known.
+#: Called with the number of the pass, of its finished blocks, and of all blocks, if known.
 Progress = Callable[[int, int, int | None], None]
-#: Bytes of an array mapped from a file that are rather read at once.
+#: Size in bytes up to which an array mapped from a file is read at once.
 _IN_MEMORY = 1 << 25
 
 
 class Blocks:
     """Rows that are read block by block in every pass, for data larger than memory.
 
-    Calibrators and metrics take it in the place of scores, and it contains labels and weights.
-    They ask one thing of it: to call a function with each block, and to add the results. Blocks
-    are read one after the other and worked on in threads, which hold a few of them; those of Dask
-    are tasks for its scheduler.
+    Pass it to calibrators and metrics in place of scores, labels and weights, which it contains.
+    They call a function with each block and add the results. Blocks are read one after the other
+    and processed in threads, which hold a few of them in memory. Blocks of Dask are tasks for its
+    scheduler.
 
     Parameters
     ----------
     make_iterator : callable or iterable
-        Without arguments it returns an iterator over tuples ``(scores, labels)``, ``(scores,
-        labels, weights)`` or ``(scores,)``, anew and with the same rows for each pass; or a
-        sequence of them. Whatever estimators and metrics take may be in a block.
+        A function without arguments that returns a new iterator over the same rows for each pass;
+        or a sequence. Items are tuples ``(scores, labels)``, ``(scores, labels, weights)`` or
+        ``(scores,)``, of anything that estimators and metrics accept.
     checkpoint : path, optional
-        A file that keeps the results of passes, with which an interrupted fit goes on, and which
-        is deleted when the fit, the metric or the report is done. One fit at a time uses it.
+        A file that keeps the results of passes, so that an interrupted fit can resume. It is
+        deleted when the fit, metric or report is finished. Only one fit at a time may use it.
     progress : callable, optional
-        Called with the number of the pass, how many of its blocks are done, and how many there
-        are, None while this is not known; of Dask, whose scheduler shows more, after each pass.
+        Called with the number of the pass, the number of its finished blocks, and the total, None
+        while unknown. For Dask, whose scheduler shows more, it is called after each pass.
     threads : int, optional
-        By default as many as processors.
+        Number of threads, by default that of processors.
 
     Attributes
     ----------
     passes : int
-        How many passes have been made.
+        Number of passes made so far.
 
     Raises
     ------
     TypeError
-        For an iterator, which can be read once only.
+        For an iterator, which can be read only once.
     ValueError
-        In a pass, if blocks or rows are more, fewer or others than before; or if the checkpoint was
+        In a pass, if blocks or rows have changed since the last one; or if the checkpoint was
         written for other data or by a different fit.
     OSError
-        If no file can be written where the checkpoint is to be.
+        If the checkpoint cannot be written.
 
     Notes
     -----
-    Blocks without rows, and rows of weight zero, add nothing. That rows are the same in each pass
-    is seen by the number of rows and the sums of each quarter of a block, of scores up to one part
-    in a million, and by some thousands of its texts: this takes 5 % of the cheapest pass, over
+    Blocks without rows, and rows of weight zero, add nothing. Changes of rows between passes are
+    detected by the number of rows, by the sums of each quarter of a block (of scores up to one part
+    in a million), and by some thousands of its texts. This takes 5 % of the cheapest pass, over
     arrays in memory, and less of others.
 
-    Results do not depend on the number of threads, and on how rows are cut into blocks by rounding
-    alone.
+    Results do not depend on the number of threads, and depend on how rows are cut into blocks only
+    by rounding.
 
     Examples
     --------
@@ -132,18 +132,18 @@ class Blocks:
         progress: Progress | None = None,
         threads: int | None = None,
     ) -> Blocks:
-        """Return the blocks of data in another form.
+        """Make blocks of data from Dask, Arrow, Zarr, h5py or NumPy.
 
         Parameters
         ----------
         scores : array-like or data set
-            A Dask array or data frame, a ``pyarrow.dataset``, a Zarr array, one of h5py, or any
-            array of NumPy, mapped from a file or not.
+            A Dask array or data frame, a ``pyarrow.dataset``, a Zarr or h5py array, or any NumPy
+            array, mapped from a file or not.
         y, sample_weight : array-like or str, optional
-            Of the same kind, or any arrays in memory; of data sets and data frames also the name
-            of a column: the others are then the scores.
+            Data of the type of ``scores``, or arrays in memory; or, for data sets and data frames,
+            names of columns, which are then left out of the scores.
         checkpoint, progress, threads
-            As of the class.
+            As for :class:`Blocks`.
 
         Returns
         -------
@@ -152,7 +152,7 @@ class Blocks:
         Raises
         ------
         TypeError
-            If there is no reading the data in blocks.
+            If the data cannot be read in blocks.
 
         Examples
         --------
@@ -172,15 +172,15 @@ class Blocks:
 
     @property
     def names(self) -> list[object] | None:
-        """Names of the columns of scores, where the source has them and blocks do not."""
+        """Names of the columns of scores, if the source has names and blocks do not."""
         return None if self._steps else self._source.names
 
     def total(
         self, function: Callable[[Block], Sums | None], merge: Callable[[Sums, Sums], Sums] = add
     ) -> Sums:
-        """Make a pass: call a function with each block, and add what is not None.
+        """Make a pass: call a function with each block, and add the results that are not None.
 
-        On a scheduler of Dask it, and how results are added, go to other processes.
+        A Dask scheduler sends the function and the addition of results to other processes.
         """
         kept = self._checkpoint
         if kept is not None:
@@ -199,7 +199,7 @@ class Blocks:
         return sums
 
     def each(self, function: Callable[[Block], Result]) -> Generator[Result, None, None]:
-        """Yield what a function makes of each block, in their order."""
+        """Yield the result of a function for each block, in order."""
         return self._work(function, report=False)
 
     def mapped(self, function: Callable[[Block], object]) -> Blocks:
@@ -210,9 +210,9 @@ class Blocks:
         return made
 
     def finish(self) -> None:
-        """Forget what a checkpoint keeps: what it was for is done.
+        """Delete what a checkpoint keeps, once its task is done.
 
-        If all passes were made by the fit that was interrupted, rows are compared in one more.
+        If all results came from the checkpoint, one more pass compares the rows.
         """
         if self._checkpoint is not None and not self._unread:
             if self._restored:
@@ -222,7 +222,7 @@ class Blocks:
     def _pass(
         self, function: Callable[[Block], Sums | None], merge: Callable[[Sums, Sums], Sums]
     ) -> Sums | None:
-        """Read all blocks; after a failure, the next pass may find other ones."""
+        """Read all blocks; after a failure, the next pass may see different blocks."""
         source, function = self._source, partial(_unless_empty, function)
         sums = None
         with self._comparing():
@@ -253,7 +253,7 @@ class Blocks:
 
     @contextmanager
     def _comparing(self) -> Iterator[None]:
-        """Say so where rows are not those of a checkpoint; else forget them after a failure."""
+        """Explain an error if rows differ from a checkpoint; else forget rows after a failure."""
         try:
             yield
         except RowsChanged as error:
@@ -272,7 +272,7 @@ class Blocks:
     def _work(
         self, function: Callable[[Block], Result], report: bool = True
     ) -> Generator[Result, None, None]:
-        """Yield results in order, of a few blocks that are worked on at a time."""
+        """Process a few blocks at a time, and yield the results in order."""
         source = self._source
         known, before = source.counted if source.count is None else source.count, source.known
         waiting: deque[Future[tuple[np.ndarray, Result]]] = deque()
@@ -315,7 +315,7 @@ def _mapped(function: Callable[[Block], object], block: Block) -> Block:
 
 
 def _nothing(block: Block) -> None:
-    """Make nothing of a block: it is only read."""
+    """Ignore a block, which is only read."""
 
 
 def _unless_empty(function: Callable[[Block], Sums | None], block: Block) -> Sums | None:
@@ -325,9 +325,9 @@ def _unless_empty(function: Callable[[Block], Sums | None], block: Block) -> Sum
 def _source_of(
     scores: UserData, y: UserData, weights: UserData, arrays: bool = False
 ) -> Source | None:
-    """Return the source of data that are read in blocks, or None for others.
+    """Return the source of data that are read in blocks, or None for other data.
 
-    With ``arrays`` there is one of any array with a shape, and else only of those in files.
+    With ``arrays``, any array with a shape is read in blocks, otherwise only arrays in files.
     """
     library = type(scores).__module__.partition(".")[0]
     if library in ("dask", "dask_expr"):
@@ -350,7 +350,7 @@ def _source_of(
 def map_blocks(
     function: Callable[[Block], AnyArray], blocks: Blocks, scores: object, columns: int
 ) -> Any:
-    """Apply a function to each block of ``scores``, and return the results in their form.
+    """Apply a function to each block of ``scores``, and return results of the corresponding kind.
 
     Arrays mapped from files give arrays, Dask arrays give Dask arrays with ``columns`` columns, and
     other scores give blocks.
@@ -365,7 +365,7 @@ def map_blocks(
 def as_blocks(
     scores: UserData, y: UserData = None, sample_weight: UserData = None
 ) -> Blocks | None:
-    """Return data that are read in blocks as such, and None for arrays in memory."""
+    """Return blocks for data that are read in blocks, and None for arrays in memory."""
     if isinstance(scores, Blocks):
         if y is not None or sample_weight is not None:
             raise ValueError("y and weights must be left out: Blocks contain them")

@@ -1,4 +1,4 @@
-"""The first pass over rows that come in blocks: it checks them, and draws a sample."""
+"""The first pass over rows in blocks, which checks them and draws a sample."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from bayescal.data.weights import check_weights_of, power_of_weights
 def survey(
     blocks: Blocks, inputs: Inputs, domain: Domain, classes: Classes, binary: bool
 ) -> RowBlocks:
-    """Make the first pass, which checks the rows, and finds what all fits need to know."""
+    """Make the first pass: check the rows, and compute what all fits need."""
     top = 0 if inputs != "top_logits" or classes is None else len(class_array(classes))
     sums = blocks.total(partial(_look, inputs, domain, blocks.names, top), _join)
     columns, names = int(sums["columns"]), sums["names"].tolist()
@@ -76,9 +76,9 @@ def survey(
 def _look(
     inputs: Inputs, domain: Domain, names: list[object] | None, top: int, block: Block
 ) -> Sums | None:
-    """Check the rows of a block, and return what a first pass is for.
+    """Check the rows of a block, and return what the first pass collects.
 
-    Where logits are truncated, ``top`` is the number of classes.
+    For truncated logits, ``top`` is the number of classes.
     """
     rows = pack(block.scores, top) if top else as_numbers(block, inputs)
     if top:
@@ -105,7 +105,7 @@ def _look(
         least = np.full(lowest.shape[1], FLOOR)
     looked = rows
     if columns == 1 and not top:
-        # Scores in all domains ascend with those that are given: their ends do.
+        # All domains preserve the order of scores, so only the ends are converted.
         ends = np.array([[rows.min()], [rows.max()]])
         looked = ends if np.isfinite(ends).all() else rows
     values = convert(looked, inputs, domain, least)[0]
@@ -114,9 +114,9 @@ def _look(
     labels, index = distinct(y, whole=False)
     exponent = int(np.frexp(weights.max())[1])
     scaled = np.ldexp(weights, -exponent)
-    # As many as are wanted of all rows, if blocks are alike: few of a late block.
-    share = min(1.0, rows_of_sample(columns) / (len(y) * (block.number + 1)))
-    draws, kept = _drawn(np.random.default_rng([block.number, len(y)]), len(y), share)
+    # Draw fewer rows from later blocks, so that the sample of equal blocks has its final size.
+    fraction = min(1.0, rows_of_sample(columns) / (len(y) * (block.number + 1)))
+    draws, kept = _drawn(np.random.default_rng([block.number, len(y)]), len(y), fraction)
     sample = {"scores": rows[kept], "y": y[kept], "weights": weights[kept], "draws": draws}
     return {
         "names": np.array([str(name) for name in names], str),
@@ -135,14 +135,14 @@ def _look(
     }
 
 
-def _drawn(rng: np.random.Generator, n: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Draw those of n uniform numbers that are below ``share``; also return their positions."""
-    if share == 1:
+def _drawn(rng: np.random.Generator, n: int, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Draw those of n uniform numbers that are below ``fraction``; also return their positions."""
+    if fraction == 1:
         return rng.random(n), np.arange(n)
     kept = np.zeros(n, bool)
-    kept[rng.choice(n, rng.binomial(n, share), replace=False, shuffle=False)] = True
+    kept[rng.choice(n, rng.binomial(n, fraction), replace=False, shuffle=False)] = True
     drawn = np.flatnonzero(kept)
-    return share * rng.random(len(drawn)), drawn
+    return fraction * rng.random(len(drawn)), drawn
 
 
 def _lowest(columns: list[np.ndarray]) -> np.ndarray:
@@ -155,7 +155,7 @@ def _lowest(columns: list[np.ndarray]) -> np.ndarray:
 
 
 def _join(first: Sums, second: Sums) -> Sums:
-    """Return what two parts of the rows have in common, and together."""
+    """Merge the results of two parts of the rows."""
     for name, what in (("columns", "as many columns"), ("names", "columns of the same names")):
         if not np.array_equal(first[name], second[name]):
             raise ValueError(
@@ -187,7 +187,7 @@ def _join(first: Sums, second: Sums) -> Sums:
 
 
 def _thinned(sample: Sums, columns: int) -> Sums:
-    """Return a sample without rows that are not wanted of it, where these are many."""
+    """Drop unwanted rows of a sample if it holds many."""
     numbers = [name.partition("/")[2] for name in sample if name.startswith("draws/")]
     draws, count = [sample[f"draws/{number}"] for number in numbers], rows_of_sample(columns)
     if sum(map(len, draws)) <= 2 * count:

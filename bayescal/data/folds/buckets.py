@@ -1,4 +1,4 @@
-"""Folds by hashes of scores, for rows that are too many to be sorted or that come in blocks."""
+"""Folds by hashes of scores, for too many rows to sort and for rows in blocks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Buckets:
     """The folds of all buckets of rows.
 
     Rows are counted in buckets by the hash of their scores. A bucket with many times the mean
-    weight holds a score that occurs often: its units are dealt as those of a cell. Each other
-    bucket goes to one fold.
+    weight holds a frequent score: its units are dealt like those of a cell. Every other bucket goes
+    to one fold.
     """
 
     #: The fold of each bucket, or -1 - i if it is divided as row i of ``shares`` says.
@@ -80,14 +80,14 @@ class Buckets:
         equal = distinct_rows(rows[heavy])[1]
         _, first, index = np.unique(equal * k + y[heavy], return_index=True, return_inverse=True)
         mass = np.bincount(index, weights[heavy])
-        some = heavy[first]
-        entry, number = np.nonzero(self.shares[-1 - fold[some], y[some]])
-        share = self.shares[-1 - fold[some[entry]], y[some[entry]], number]
+        chosen = heavy[first]
+        entry, number = np.nonzero(self.shares[-1 - fold[chosen], y[chosen]])
+        share = self.shares[-1 - fold[chosen[entry]], y[chosen[entry]], number]
         sets = np.empty(len(y), int)
         sets[light] = np.arange(len(light))
         sets[heavy] = len(light) + index.reshape(-1)
         return FoldedRows(
-            np.concatenate([light, some[entry]]),
+            np.concatenate([light, chosen[entry]]),
             np.concatenate([fold[light], number]),
             np.concatenate([weights[light], mass[entry] * share]),
             np.concatenate([np.arange(len(light)), len(light) + entry]),
@@ -96,7 +96,7 @@ class Buckets:
 
 
 def key_hashes(key: np.ndarray) -> np.ndarray:
-    """Hash keys (n,) into numbers that are as if drawn evenly from 64 bits."""
+    """Hash keys (n,) to evenly distributed 64-bit numbers."""
     return _mix(np.round(np.arcsinh(key) / _ROUNDING).astype(np.int64).view(np.uint64))
 
 

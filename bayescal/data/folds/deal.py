@@ -1,12 +1,11 @@
-"""Folds for cross-validation that depend on what rows hold, not on where they stand.
+"""Folds for cross-validation that depend on the content of rows, not on their order.
 
-Rows with equal scores are one *cell*. A cell is never left out whole if it holds more than one
-unit of weight: its units, each with its label, are dealt to the folds in turn, in random order. So
-a fit without a fold still knows every score that occurs often, and the labels that are held out are
-a random sample of those of each score. Two shortcuts would be wrong. If a cell went to one fold,
-fits would be judged by scores that they never saw. If the units of each label of a cell were dealt
-separately, the held-out shares of labels would copy those of the fit, and overfitting would not
-show.
+Rows with equal scores are one *cell*. The units of weight of a cell, each with its label, are dealt
+to the folds in turn, in random order, so a cell with more than one unit is never held out whole. A
+fit without a fold thus still knows every frequent score, and the held-out labels of a score are a
+random sample. Two shortcuts would be wrong. If a cell went to one fold, fits would be judged by
+scores that they never saw. If the units of each label of a cell were dealt separately, the held-out
+proportions of labels would copy those of the fit, and overfitting would not show.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from bayescal._core.shapes import Float, Int
 from bayescal.data.order.classes import canonical_order
 from bayescal.data.order.equal_rows import distinct_rows, is_first
 
-#: Keys that differ by less than this, relative to their size, are of one cell: a classifier's
-#: scores of one row may vary in their last digits with the rest of its batch.
+#: Keys that differ by less than this, relative to their size, form one cell: a classifier's scores
+#: of a row may vary in their last digits with the rest of its batch.
 _ROUNDING = 1e-8
 #: Maximum number of units that are dealt: NumPy does not draw from larger populations.
 _MAX_UNITS = 10**8
@@ -141,13 +140,13 @@ def deal_rows(
 ) -> FoldedRows:
     """Deal the units of each cell's weight to the folds in turn, in random order.
 
-    Rows (n, d) with equal keys (n,) are one cell. Labels (n,) are numbers whose order depends on
-    what the classes hold alone. A unit is 1 if all weights are whole numbers, so
-    that a weight is a count of rows; otherwise it is the mean weight. A cell of a single unit is
-    left out whole; such cells are dealt class by class if folds are to be stratified. Of any other
-    cell the folds get equal numbers of units, give or take one, and the labels of these units are
-    random: their counts have the multivariate hypergeometric distribution. O(n (k + log n)) time;
-    O(n) memory, and an entry for each fold of rows that are repeated or weigh more than a unit.
+    Rows (n, d) with equal keys (n,) are one cell. Labels (n,) are numbers whose order depends only
+    on the content of the classes. A unit is 1 if all weights are integers, so that a weight is a
+    count of rows; otherwise it is the mean weight. A cell of a single unit is left out whole; such
+    cells are dealt class by class if folds are to be stratified. Of any other cell the folds get
+    equal numbers of units, give or take one, and the labels of these units are random: their counts
+    have the multivariate hypergeometric distribution. O(n (k + log n)) time; O(n) memory, and an
+    entry for each fold of rows that are repeated or weigh more than a unit.
     """
     cells = _find_cells(key, rows, label, weights)
     rng = np.random.default_rng(0)
@@ -170,11 +169,11 @@ class _Cells(NamedTuple):
     #: Rows (n,) in the order of cells, labels and sets, and the set of each of these.
     order: np.ndarray
     set_of_ordered: np.ndarray
-    #: Of each set (s,): one of its rows, its weight, and the outcome, a label of a cell, it is of.
+    #: For each set (s,): one of its rows, its weight, and its outcome, a label within a cell.
     row: np.ndarray
     weights: np.ndarray
     outcome: np.ndarray
-    #: Of each outcome (o,): its cell, the rank of its label, its weight, and its units.
+    #: For each outcome (o,): its cell, the rank of its label, its weight, and its units.
     cell: np.ndarray
     label: np.ndarray
     outcome_weights: np.ndarray
@@ -197,8 +196,8 @@ def _find_cells(key: np.ndarray, rows: XArray, label: np.ndarray, weights: np.nd
     order, equal = by_key, np.zeros(len(label), int)
     if not distinct.all():
         together = np.flatnonzero(np.bincount(cell)[cell] > 1)
-        some = rows[together]
-        equal[together] = distinct_rows(some if some.ndim == 2 else some[:, None])[1]
+        repeated = rows[together]
+        equal[together] = distinct_rows(repeated if repeated.ndim == 2 else repeated[:, None])[1]
         order = np.lexsort((equal, label, cell))
     cell, label, equal, weights = (a[order] for a in (cell, label, equal, weights))
     new_outcome = is_first(cell) | is_first(label)
@@ -238,13 +237,13 @@ def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -
     # Almost all outcomes consist of one set.
     first = np.flatnonzero(is_first(cells.outcome))
     lone = np.diff(np.append(first, len(cells.outcome))) == 1
-    some = lone[outcome]
+    single_set = lone[outcome]
     entries = [
         _Entries(first[alone], fold_of_alone, cells.weights[first[alone]]),
         _Entries(
-            first[outcome[some]],
-            fold[some],
-            cells.outcome_weights[outcome[some]] * share[some],
+            first[outcome[single_set]],
+            fold[single_set],
+            cells.outcome_weights[outcome[single_set]] * share[single_set],
         ),
     ]
     # Other rows of cells of a single unit equal its first row up to rounding.

@@ -33,16 +33,16 @@ def class_moments(
 
     ``total`` is the sum of all weights and ``largest`` the greatest size of a score.
     """
-    xp, k, share = namespace(scores), scores.shape[1], weights / total
+    xp, k, proportion = namespace(scores), scores.shape[1], weights / total
     bounded = _bounded(scores) / max(min(largest, LARGEST), np.finfo(float).tiny)
     label_scores = np.asarray(bounded[np.arange(len(y)), y])
-    on_device = xp.asarray(share)
+    on_device = xp.asarray(proportion)
     return {
         "moments": np.stack(
             [
                 np.asarray(matmul(on_device, bounded)),
-                np.bincount(y, share, k),
-                np.bincount(y, share * label_scores, k),
+                np.bincount(y, proportion, k),
+                np.bincount(y, proportion * label_scores, k),
                 np.asarray(matmul(on_device, bounded**2)),
             ]
         )

@@ -58,7 +58,7 @@ def _on_device(predicted: jax.Array, observed: jax.Array, weights: jax.Array) ->
 
 
 def _is_last(ordered: Array) -> np.ndarray:
-    """Tell which of ascending predictions (n,) are the last of those that are tied."""
+    """Find which of ascending predictions (n,) are the last of those that are tied."""
     return np.append(np.diff(ordered) > 0, True)
 
 

@@ -56,7 +56,7 @@ def mass_sums(
 
 
 def _hold_borders(weight: np.ndarray, bins: int, whole: bool, least: float | None) -> np.ndarray:
-    """Tell which cells (m,), in ascending order, hold a border of bins."""
+    """Find which cells (m,), in ascending order, hold a border of bins."""
     mass = np.concatenate([[0.0], np.cumsum(weight)])
     borders = mass_borders(mass[-1], bins, whole, np, least)
     # Sums in another order differ in their last digits, so neighboring cells count as well.
@@ -166,7 +166,7 @@ def look_inside(
 
 
 def _among(keys: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
-    """Tell which cells (n,), of this many, are among the keys, which ascend."""
+    """Find which cells (n,), of this many, are among the keys, which ascend."""
     if cells <= _MAX_TABLE_CELLS:
         marked = np.zeros(cells, bool)
         marked[keys] = True

@@ -34,42 +34,42 @@ def canonical_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Compute the calibration error of whole vectors: the mean distance from the frequencies.
+    r"""Compute the canonical calibration error, that of probability vectors, in cells of a grid.
 
-    Cases are in one cell if the probability of every class is in the same of ``bins`` of equal
-    width. With :math:`C` a cell, e outcomes as unit vectors and weights that sum to one,
+    Rows share a cell if the probability of every class lies in the same of ``bins`` of equal width.
+    With :math:`C` a cell, e the outcomes as unit vectors, and weights that sum to one, it is
 
     .. math:: \sum_C w_C\, \| \bar p_C - \bar e_C \|
 
-    There are bins\ :sup:`k` cells, most of them empty: where cells hold few cases, as with many
-    classes, the error is far too large. :func:`skce` has no cells.
+    There are bins\ :sup:`k` cells, most of them empty. If cells hold few rows, as with many
+    classes, the error is far too large; :func:`skce` has no cells.
 
     Time O(n k log n).
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     bins : int, default 10
-        For each class, (j / bins, (j + 1) / bins], with 0 in the first.
+        Number of bins (j / bins, (j + 1) / bins] for each class, with 0 in the first.
     distance : {"total_variation", "euclidean"}
         Half the sum of absolute differences, or the root of the sum of their squares.
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter.
+        Non-negative row weights; only their ratios matter.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
     float
-        A fraction from 0 to 1, or to the root of 2 if "euclidean".
+        A fraction from 0 to 1, or to the root of 2 for "euclidean".
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and for unknown options.
+        If :func:`log_loss` would raise, or for unknown options.
 
     References
     ----------
@@ -98,7 +98,7 @@ def make_canonical(
 
 @dataclass(frozen=True)
 class CanonicalError(DirectMetric):
-    """The error over the cells that hold cases."""
+    """The error over the cells that hold rows."""
 
     bins: int
     distance: str

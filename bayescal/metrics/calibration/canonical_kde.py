@@ -17,7 +17,7 @@ from bayescal.data.checks import check_choice, check_positive
 from bayescal.data.predictions import Classes, Inputs, Reading, as_rows
 from bayescal.metrics.kernels.distances import lengths
 
-#: Candidates, of which the likelihood chooses one.
+#: Candidate bandwidths, of which the most likely one is chosen.
 _BANDWIDTHS = 2.0 ** np.arange(-10, 1)
 _ROWS_PER_STEP = 32
 
@@ -33,36 +33,35 @@ def canonical_kde_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Compute the calibration error of whole vectors by kernel estimates on the simplex.
+    r"""Compute the calibration error of probability vectors by kernel estimates on the simplex.
 
     .. math:: \frac{\sum_j w_j \| \hat\pi_j - p_j \|}{\sum_j w_j}, \qquad
         \hat\pi_j = \frac{\sum_{i \ne j} w_i K_h(p_j, p_i)\, e_i}{\sum_{i \ne j} w_i K_h(p_j, p_i)}
 
     with outcomes e as unit vectors and :math:`K_h(p, p_i)` the density of
     :math:`\mathrm{Dirichlet}(p_i / h + 1)` at p, which needs neither bins nor a boundary. The
-    estimate of the outcomes is smoothed over the kernel's width, about
-    :math:`\sqrt h`, and noisy where few cases are near: as for all calibration errors of whole
-    vectors, many classes need very many cases. Of vectors of three classes that were calibrated it
-    was 0.13 for 200 cases and 0.07 for 5,000.
+    estimate of the outcomes is smoothed over the kernel's width, about :math:`\sqrt h`, and noisy
+    where few rows are near. Many classes therefore need very many rows. For calibrated vectors of
+    three classes the error was 0.13 with 200 rows and 0.07 with 5,000.
 
-    It has no interval, and no test: :func:`skce` has both.
+    There is no interval and no test for it; :func:`skce` has both.
 
     Time O(n^2 k) for a given bandwidth, and O(n^2 (k + 11)) to choose one; memory O(n k).
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     bandwidth : float, optional
-        h; by default that of greatest likelihood of the predictions, each by the density of
-        the others, among the powers of two from 1 / 1024 to 1.
+        h. By default the power of two from 1 / 1024 to 1 with the largest leave-one-out likelihood
+        of the predictions.
     distance : {"total_variation", "euclidean"}
         Half the sum of absolute differences, or the root of the sum of their squares.
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole weights are counts of cases, each of which is left out of
-        its own estimate; with other weights, the whole row is left out.
+        Non-negative row weights. Integers are counts: each repetition is left out of its
+        estimate; with other weights, the whole row is left out.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -74,7 +73,7 @@ def canonical_kde_ece(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`; for unknown options; and if there is one case only.
+        If :func:`log_loss` would raise; for unknown options; and if there is only one row.
 
     References
     ----------
@@ -95,7 +94,7 @@ def canonical_kde_ece(
     rows, row_weights = as_rows(checked.probs), checked.weights
     self_weights = row_weights - 1 if checked.whole else np.zeros(len(row_weights))
     if len(row_weights) == 1 and not self_weights.any():
-        raise ValueError("canonical_kde_ece must have two cases, got one")
+        raise ValueError("canonical_kde_ece must have at least two rows, got one")
     widths = (
         _BANDWIDTHS if bandwidth is None else np.array([check_positive(bandwidth, "bandwidth")])
     )
@@ -116,7 +115,7 @@ def _log_densities(
     self_weights: Float[jax.Array, " rows"],
     widths: Float[jax.Array, " candidates"],
 ) -> Float[jax.Array, "rows candidates"]:
-    """Compute the log densities of rows, estimated from the others, up to a constant."""
+    """Compute leave-one-out estimates of the log densities of rows, up to a constant."""
     return _map_rows(
         rows, weights, self_weights, widths, lambda scores: jax.nn.logsumexp(scores, axis=1)
     )

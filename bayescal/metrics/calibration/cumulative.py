@@ -1,4 +1,4 @@
-"""Cumulative calibration errors, which need no bins: those of Kolmogorov-Smirnov and of Kuiper."""
+"""Cumulative calibration errors without bins, of the Kolmogorov-Smirnov and Kuiper types."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def ecce(
 
     .. math:: C_j = \frac{\sum_{i \le j} w_i (y_i - p_i)}{\sum_i w_i}, \qquad C_0 = 0 .
 
-    The error is :math:`\max_j |C_j|` ("max", as of Kolmogorov and Smirnov) or
-    :math:`\max_j C_j - \min_j C_j` ("range", as of Kuiper). The range is the largest absolute
-    miscalibration of all rows between two predictions, times their share of the rows, so it finds
-    errors of any region; the maximum is for regions that begin at the lowest prediction.
-    Rows with equal predictions are one step of the sum: their order does not matter.
+    The error is :math:`\max_j |C_j|` ("max", after Kolmogorov and Smirnov) or
+    :math:`\max_j C_j - \min_j C_j` ("range", after Kuiper). The range is the largest absolute
+    miscalibration of rows between two predictions, times their proportion, so it detects errors in
+    any region. The maximum only considers regions that begin at the lowest prediction. Rows with
+    equal predictions are one step of the sum, so their order does not matter.
 
-    Use it to compare models without a choice of bins, :func:`ecce_test` to tell an error from
+    Use it to compare models without choosing bins. Use :func:`ecce_test` to tell an error from
     chance, and :func:`bayescal.plots.cumulative` to see where it arises.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,) or (n, k)
         Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
     kind : {"max", "range"}
@@ -74,30 +74,30 @@ def ecce(
     k : int, optional
         Number of ranks for the events that begin with "top_k"; by default 5, or all if fewer.
     weights : array of shape (n,), optional
-        Non-negative case weights; a weight of 2 equals the row twice.
+        Non-negative row weights; a weight of 2 equals the row twice.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     outcomes : {"labels", "fractional"}
-        Whether ``y`` holds labels or shares of outcomes, as in :func:`log_loss`.
+        Whether ``y`` holds labels or proportions of outcomes, as in :func:`log_loss`.
 
     Returns
     -------
     float
-        A fraction in [0, 1]. Of n calibrated predictions it is about
+        A fraction in [0, 1]. For n calibrated predictions it is about
         :math:`c \sqrt{\overline{p (1 - p)} / n}`, with c = 1.25 for "max" and 1.6 for "range".
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and for unknown kinds or events.
+        If :func:`log_loss` would raise, or for unknown kinds or events.
 
     Notes
     -----
-    O(n log n) for each class, or rank. Predictions are rounded to multiples of 2**-46, so that
-    those that differ by rounding errors are equal. Blocks take two passes and give the same number;
-    :class:`Accumulator` reads C at the ends of 4,096 cells of equal width. Errors of opposite signs
-    cancel if they alternate. 90 % intervals by :func:`interval` covered the true value in 84 % to
-    99 % of 150 simulations of each of twelve designs with 100 and 1,000 rows.
+    Time O(n log n) for each class or rank. Predictions are rounded to multiples of 2**-46, so that
+    predictions that differ by rounding errors are equal. Blocks take two passes and give the same
+    number; :class:`Accumulator` reads C at the ends of 4,096 cells of equal width. Errors of
+    opposite signs cancel if they alternate. In 150 simulations of each of twelve designs with 100
+    and 1,000 rows, 90 % intervals by :func:`interval` covered the true value in 84 % to 99 %.
 
     References
     ----------

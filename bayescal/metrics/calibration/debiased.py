@@ -1,4 +1,4 @@
-"""Calibration errors without the bias that comes from few cases in a bin."""
+"""Calibration errors over bins, corrected for the bias of bins with few rows."""
 
 from __future__ import annotations
 
@@ -40,29 +40,28 @@ def debiased_ece(
 ) -> float:
     r"""Compute the calibration error over bins, corrected for chance.
 
-    With ``norm=2`` the square root of
+    With ``norm=2`` it is the square root of
 
     .. math:: \sum_b \frac{n_b}{n}
         \Big( (\bar p_b - \bar y_b)^2 - \frac{\bar y_b (1 - \bar y_b)}{n_b - 1} \Big)
 
-    or 0 where that is negative. With ``norm=1``, or 0 where it is negative,
+    or 0 if that is negative. With ``norm=1`` it is the following sum, or 0 if that is negative:
 
     .. math:: \sum_b \frac{n_b}{n} \big( 2 |\bar p_b - \bar y_b| - E |\bar p_b - N_b| \big),
         \qquad N_b \sim N\big(\bar y_b, \bar y_b (1 - \bar y_b) / n_b\big)
 
-    where the expectation is the mean of a folded normal distribution. :func:`ece` defines p
-    and y; with several classes or ranks, the sum is the mean over them.
+    where the expectation is the mean of a folded normal distribution. :func:`ece` defines p and y;
+    for several classes or ranks, the sums are averaged.
 
-    The correction needs the number of independent cases in a bin, so bins of equal mass differ
-    from those of :func:`ece`: equal predictions stay in one bin, whose border moves to their nearer
-    end, and there are at most n / 2 bins. The variance of a bin with a single case cannot be
-    estimated; :math:`\bar p_b (1 - \bar p_b)`, which is right if predictions are calibrated,
-    replaces it.
+    The correction needs the number of independent rows in a bin, so bins of equal mass differ from
+    those of :func:`ece`: equal predictions stay in one bin, whose border moves to their nearer end,
+    and there are at most n / 2 bins. The variance of a bin with a single row cannot be estimated,
+    so :math:`\bar p_b (1 - \bar p_b)` replaces it, which is right if predictions are calibrated.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     bins : int, default 15
@@ -77,8 +76,8 @@ def debiased_ece(
     norm : {2, 1}
         Order of the norm over bins.
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole weights are counts, the same as repeating cases. For other
-        weights the number of cases in a bin is :math:`(\sum w)^2 / \sum w^2`.
+        Non-negative row weights. Integers are counts, equal to repeating rows. For other weights
+        the number of rows in a bin is :math:`(\sum w)^2 / \sum w^2`.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -90,7 +89,7 @@ def debiased_ece(
     Raises
     ------
     TypeError, ValueError
-        As :func:`ece`.
+        If :func:`ece` would raise.
 
     References
     ----------
@@ -141,7 +140,7 @@ class DebiasedError(BinnedError):
 
 @dataclass(frozen=True)
 class DebiasedMassError(EqualMassError):
-    """The debiased error over bins of equal mass, each with at least two cases if possible."""
+    """The debiased error over bins of equal mass, each with at least two rows if possible."""
 
     signed: bool = False
     least_cases = 2
@@ -157,12 +156,12 @@ def debiased_error(
     signed: bool,
     xp: ModuleType,
 ) -> Float[Array, " *sets"]:
-    """Compute the debiased error over bins; ``size`` is the number of cases in each.
+    """Compute the debiased error over bins; ``size`` is the number of rows in each.
 
     With norm 2, the variance of the mean outcome is subtracted from each squared gap; their mean is
     returned without the root if ``signed``. With norm 1, the error is twice the mean gap minus the
     gap expected if outcomes were normal around the observed frequency. The variance of a single
-    case is that implied by its prediction.
+    row is that implied by its prediction.
     """
     mass, *others = (sums[..., row, :] for row in range(3))
     divisor = xp.where(mass > 0, mass, 1)

@@ -1,4 +1,4 @@
-"""Binned reliability curves and the expected calibration error that is read off them."""
+"""Binned reliability curves and the expected calibration error."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class ReliabilityCurve(NamedTuple):
     predicted : array of shape (bins,)
         Mean prediction: of P(y = 1), or of the confidence.
     observed : array of shape (bins,)
-        Share of cases with y = 1, or of cases that were classified correctly.
+        Proportion of rows with y = 1, or of rows that were classified correctly.
     weight : array of shape (bins,)
-        Sum of the case weights: the number of cases where no weights were given.
+        Sum of the row weights: the number of rows if no weights were given.
     """
 
     predicted: np.ndarray
@@ -73,17 +73,17 @@ def reliability_curve(
     r"""Compute the mean prediction and the observed frequency in each bin.
 
     Bins of equal width are (lower, upper], with 0 in the first. A prediction within the machine
-    epsilon of its own type of a border lies on it: 0.6 is in the same bin in single and in double
-    precision, and 0.1 + 0.2 where 0.3 is. Bins of equal mass hold equally
-    many cases, the first ones one more where the number does not divide; cases with the same
-    prediction that lie across a border are shared between the bins in proportion, so the order of
-    the cases does not matter. Weights that are whole numbers are counts: the same as repeating
-    cases. Other weights are shares, and each bin of equal mass holds exactly the same share.
+    epsilon of its type from a border counts as on it: 0.6 is in the same bin in single and double
+    precision, and 0.1 + 0.2 is in the bin of 0.3. Bins of equal mass hold equally many rows; if the
+    number does not divide, the first ones hold one more. Rows with equal predictions on both sides
+    of a border are divided between the bins in proportion, so the order of rows does not matter.
+    Integer weights are counts, equal to repeating rows. Other weights are proportions, and each bin
+    of equal mass holds exactly the same proportion.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     bins : int, default 15
@@ -95,11 +95,11 @@ def reliability_curve(
         compares the largest probability with the frequency of being right. By default "binary"
         for shape (n,) and "confidence" for shape (n, k).
     ties : {"shared", "together"}
-        What happens to equal predictions across a border of bins of equal mass. They are shared
-        between the bins, or they stay together in one, whose border moves to their nearer end:
-        then ``weight`` is the number of independent cases in a bin, which bands need.
+        How to treat equal predictions across a border of bins of equal mass. "shared" divides them
+        between the bins. "together" keeps them in one bin, whose border moves to their nearer end;
+        ``weight`` is then the number of independent rows in a bin, which bands need.
     weights : array of shape (n,), optional
-        Non-negative case weights.
+        Non-negative row weights.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -111,7 +111,7 @@ def reliability_curve(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and for unknown bins or kinds.
+        If :func:`log_loss` would raise, or for unknown bins or kinds.
 
     References
     ----------
@@ -155,8 +155,8 @@ def ece(
     .. math:: \Big(\sum_b \frac{n_b}{n} |\bar p_b - \bar y_b|^{q}\Big)^{1/q}
 
     The sum runs over the bins of :func:`reliability_curve`, and q is ``norm``. This plug-in
-    estimate is biased upwards if bins have few cases; :func:`debiased_ece` is not. The meaning of p
-    and y depends on ``kind``:
+    estimate is biased upwards if bins have few rows; :func:`debiased_ece` corrects it. The meaning
+    of p and y depends on ``kind``:
 
     - "binary": P(y = 1), and whether y is 1.
     - "confidence": the largest probability, and whether its class is the true one.
@@ -170,7 +170,7 @@ def ece(
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,) or (n, k)
         Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
     bins : int, default 15
@@ -185,7 +185,7 @@ def ece(
     norm : float, default 1
         Order of the norm over bins, at least 1; ``math.inf`` gives the maximum calibration error.
     weights : array of shape (n,), optional
-        Non-negative case weights.
+        Non-negative row weights.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     outcomes : {"labels", "fractional"}
@@ -199,7 +199,7 @@ def ece(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and for unknown bins, kinds or norms.
+        If :func:`log_loss` would raise, or for unknown bins, kinds or norms.
 
     References
     ----------
@@ -209,7 +209,7 @@ def ece(
 
     Examples
     --------
-    Two bins, with gaps of 0.3 and 0.2, two cases in each:
+    Two bins, with gaps of 0.3 and 0.2, two rows in each:
 
     >>> ece([0.1, 0.3, 0.9, 0.7], [0, 1, 1, 1], bins=2)
     0.25

@@ -29,7 +29,7 @@ from bayescal.metrics.sums import (
 
 
 class OrderedMetric(BinMetric, DirectMetric):
-    """A metric of rows in order of prediction, which sums over fine cells approximate."""
+    """A metric of rows sorted by prediction, which sums over fine cells can approximate."""
 
     @abstractmethod
     def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> Histogram:

@@ -1,4 +1,4 @@
-"""The calibration error of groups of cases that may overlap."""
+"""The calibration error of groups of rows that may overlap."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class MulticalibrationError(NamedTuple):
     Attributes
     ----------
     error : float
-        The greatest of ``errors``.
+        Largest of ``errors``.
     worst : object
-        Its group: the name of the column of a data frame, or the position; the first of equals.
+        The group with the largest error, by column name or position; the first in a tie.
     groups : list of g names or positions
     errors : array of shape (g,)
-        Of each group the error within, times the root of order q of its share.
+        Error within each group, times its proportion to the power 1 / q.
     shares : array of shape (g,)
-        Weight of the group by the weight of all cases.
+        Proportion of the total weight in each group.
     within : array of shape (g,)
-        Error within the group, by its cases alone; NaN for groups without cases.
+        Calibration error of the rows of each group; NaN for groups without rows.
     """
 
     error: float
@@ -60,34 +60,34 @@ def multicalibration_error(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> MulticalibrationError:
-    r"""Compute the largest calibration error over groups, each weighted by its share of cases.
+    r"""Compute the largest calibration error over groups, weighted by their proportions of rows.
 
     .. math:: \max_g\, s_g^{1/q}\, \mathrm{ECE}_q(g) =
         \max_g \Big(\sum_b \frac{n_{gb}}{n} |\bar p_{gb} - \bar y_{gb}|^{q}\Big)^{1/q}
 
-    with :math:`s_g = n_g / n` the share of group g, and :math:`\mathrm{ECE}_q(g)` the :func:`ece`
-    of its cases alone, by the same options; q is ``norm``. With ``norm=1`` it is the share times
-    the error within, so that a small group counts only as much as it weighs; ``math.inf`` gives the
-    greatest gap of any bin of any group, however few its cases. Groups may overlap. All cases
-    together are a group only if a column says so. As ``ece``, the estimate is biased upwards where
-    bins hold few cases, and the greatest of many groups more so.
+    with :math:`s_g = n_g / n` the proportion of group g, and :math:`\mathrm{ECE}_q(g)` the
+    :func:`ece` of its rows with the same options; q is ``norm``. With ``norm=1``, the error within
+    a group is multiplied by its proportion, so small groups count little. ``math.inf`` gives the
+    largest gap of any bin of any group, even if the bin holds few rows. Groups may overlap. All
+    rows together are a group only if a column says so. Like ``ece``, the estimate is biased upwards
+    if bins hold few rows, and the maximum of many groups more so.
 
-    Time is that of ``ece`` for each group: O(n_1 + ... + n_g), of bins of equal mass with a sort
-    of the group; memory O(n g) for a copy of the groups.
+    Time O(n_1 + ... + n_g), that of ``ece`` for each group; bins of equal mass also take a sort of
+    each group. Memory O(n g) for a copy of the groups.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     groups : array or data frame of shape (n, g)
-        True (or 1) where a case belongs to a group. A data frame gives names. Or text (n,), the
-        name of the group of each case.
+        True (or 1) where a row belongs to a group. A data frame gives names. Or text (n,), the
+        name of the group of each row.
     bins, binning, kind, k, norm : optional
-        As :func:`ece` has them. Bins of equal mass are those of the group.
+        Options of :func:`ece`. Bins of equal mass are computed within each group.
     weights : array of shape (n,), optional
-        Non-negative case weights.
+        Non-negative row weights.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -99,7 +99,7 @@ def multicalibration_error(
     Raises
     ------
     TypeError, ValueError
-        As :func:`ece`, and for groups of another shape, with other values, or without any case.
+        If :func:`ece` would raise, and for groups with another shape, other values, or no rows.
 
     References
     ----------
@@ -130,7 +130,7 @@ def multicalibration_error(
     if weights is not None:
         members = members[as_numpy(weights, "weights") > 0]
     if not members.any():
-        raise ValueError("groups must hold a case of positive weight, got none in any group")
+        raise ValueError("groups must hold a row of positive weight, got none in any group")
     shares, within = np.zeros(len(names)), np.full(len(names), np.nan)
     total = checked.weights.sum()
     for index, rows in enumerate(members.T):

@@ -51,18 +51,18 @@ def kde_ece(
         \hat f(z) = \frac{\sum_i w_i K_h(z, p_i)}{\sum_i w_i}, \qquad
         \hat\pi(z) = \frac{\sum_i w_i y_i K_h(z, p_i)}{\sum_i w_i K_h(z, p_i)}
 
-    with the kernel reflected at 0 and 1, and q the ``norm``. Its standard deviation is by default
-    :math:`h = 1.06\,s\,n^{-1/5}`, where s is the standard deviation of the predictions. The
-    triweight kernel, proportional to :math:`(1 - u^2)^3`, ends at 3 h.
+    with the kernel reflected at 0 and 1, and q the ``norm``. By default the kernel's standard
+    deviation is :math:`h = 1.06\,s\,n^{-1/5}`, where s is the standard deviation of the
+    predictions. The triweight kernel, proportional to :math:`(1 - u^2)^3`, ends at 3 h.
 
-    The cases are split between nodes of a grid with steps of 1 / 16384; bandwidths are at least
-    four steps. As the kernel has a width, the error is not zero where all predictions are 0 or 1
-    and right: :math:`z - \hat\pi(z)` is not, near the ends.
+    Rows are split between nodes of a grid with steps of 1 / 16384; bandwidths are at least four
+    steps. Because the kernel has a width, the error is not zero if all predictions are 0 or 1 and
+    right: near the ends, :math:`z - \hat\pi(z)` is not zero.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     kind : {"binary", "confidence"}, optional
@@ -75,7 +75,7 @@ def kde_ece(
     norm : {1, 2}
         Order of the norm.
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole weights are counts; for others n in the rule is
+        Non-negative row weights. Integers are counts; for other weights, n in the rule is
         :math:`(\sum w)^2 / \sum w^2`.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
@@ -88,7 +88,7 @@ def kde_ece(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and for unknown options or bandwidths that are not positive.
+        If :func:`log_loss` would raise, or for unknown options or bandwidths that are not positive.
 
     References
     ----------
@@ -143,13 +143,13 @@ class DensityError(SumMetric):
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         events = find_events(data, self.kind, 1, xp)
-        node, share = split_nodes(events.predicted, xp)
+        node, weight = split_nodes(events.predicted, xp)
         happened = events.happened.astype(events.predicted.dtype)
-        # Around one half squares of deviations keep their digits.
+        # Deviations from one half keep their digits when squared.
         centered = events.predicted - 0.5
         return (
-            Piece(node, share),
-            Piece(node, share * happened[:, None]),
+            Piece(node, weight),
+            Piece(node, weight * happened[:, None]),
             Piece(None, None),
             Piece(None, centered),
             Piece(None, centered**2),

@@ -38,15 +38,15 @@ def skce(
 ) -> float:
     r"""Estimate the squared kernel calibration error.
 
-    With e the outcomes as unit vectors, the means over pairs of cases of
+    With e the outcomes as unit vectors, the estimates are means over pairs of rows of
 
     .. math:: h_{ij} = k(p_i, p_j)\, (e_i - p_i) \cdot (e_j - p_j), \qquad
         k(p, q) = \exp(-\|p - q\| / \nu) \text{ or } \exp(-\|p - q\|^2 / (2 \nu^2))
 
-    "unbiased" is the mean over all pairs of different cases, "biased" that over all ordered pairs,
-    also of a case with itself, which is never negative, and "linear" that over the pairs of cases
-    1 and 2, 3 and 4, and so on, which depends on their order. The error is 0 if and only if the
-    probabilities are calibrated as vectors, for every event that they determine. Unbiased
+    "unbiased" is the mean over all pairs of different rows. "biased" is the mean over all ordered
+    pairs, including each row with itself, and never negative. "linear" is the mean over the pairs
+    of rows 1 and 2, 3 and 4, and so on, and depends on their order. The error is 0 if and only if
+    the probabilities are calibrated as vectors, for every event that they determine. Unbiased
     estimates of a small error may be negative.
 
     Time O(n^2 k), or O(n k) if "linear" with a given bandwidth; memory O(n k).
@@ -54,7 +54,7 @@ def skce(
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     estimator : {"unbiased", "linear", "biased"}
@@ -64,12 +64,12 @@ def skce(
     distance : {"total_variation", "euclidean"}
         Half the sum of absolute differences, or the root of the sum of their squares.
     bandwidth : float or "median", default "median"
-        :math:`\nu`, positive; or the median of the distances of all ordered pairs, with those of
-        zero between a case and itself. If that median is zero, their mean, or else 1.
+        :math:`\nu`, positive; or "median", the median distance of all ordered pairs, including the
+        zero distance of each row to itself. If it is zero, the mean distance is used, or else 1.
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole weights are counts: repeated cases are pairs, and other
-        weights are shares, so that a case is no pair with itself. For "linear" the weight of a
-        pair is the product, and whole weights are no repetitions.
+        Non-negative row weights. Integers are counts, and repeated rows form pairs. Other weights
+        are proportions, and a row forms no pair with itself. For "linear" the weight of a pair is
+        the product, and integers are not repetitions.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -81,7 +81,7 @@ def skce(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`; for unknown options; and if there is no pair of cases.
+        If :func:`log_loss` would raise; for unknown options; and if there is no pair of rows.
 
     References
     ----------
@@ -105,7 +105,7 @@ def skce(
         total = checked.weights.sum() if checked.whole else len(checked.y)
         cases = len(checked.y) if estimator == "linear" else total
         if cases < 2:
-            raise ValueError(f"skce with estimator {estimator!r} must have two cases, got one")
+            raise ValueError(f"skce by {estimator!r} must have at least two rows, got one")
     return compute(metric, checked)
 
 

@@ -21,7 +21,7 @@ from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest
 
 #: Numbers that are drawn at once: 128 MiB.
 _ELEMENTS = 1 << 24
-#: The largest |h| of two cases: residuals are at most of length root two.
+#: The largest |h| of two rows: residuals are at most of length root two.
 _BOUND = 2.0
 
 
@@ -42,49 +42,49 @@ def skce_test(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> CalibrationTest:
-    r"""Test the calibration of whole vectors by the squared kernel calibration error.
+    r"""Test the calibration of probability vectors by the squared kernel calibration error.
 
-    With h of two cases and the estimates as for :func:`skce`, and t the estimate from n cases:
+    With h and the estimators as in :func:`skce`, and t the estimate from n rows:
 
     - "asymptotic" with "unbiased": n t is distributed as :math:`\sum_j \lambda_j (Z_j^2 - 1)` with
       standard normal Z, where :math:`\lambda` are the eigenvalues of the matrix :math:`h / n`. Such
-      sums are drawn, as quadratic forms of normal vectors; no eigenvalue is computed.
-    - "asymptotic" with "linear": t is a mean over pairs, thus about normal. Quick, and of little
-      power.
-    - "bound": no more than :math:`\exp(-\lfloor n/2 \rfloor t^2 / 8)` for a positive t if
+      sums are drawn as quadratic forms of normal vectors, without computing eigenvalues.
+    - "asymptotic" with "linear": t is a mean over pairs, hence about normal. It is fast and has
+      little power.
+    - "bound": the p-value is at most :math:`\exp(-\lfloor n/2 \rfloor t^2 / 8)` for a positive t if
       "unbiased" or "linear", and :math:`\exp(-(\sqrt{n t / 2} - 1)^2 / 2)` for
-      :math:`n t > 2` if "biased", else 1. True for every n, and far too large.
+      :math:`n t > 2` if "biased", else 1. Valid for every n, but very conservative.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     estimator : {"unbiased", "linear", "biased"}
-        See above; "biased" for "bound" only.
+        See above; "biased" only with "bound".
     method : {"asymptotic", "bound"}
         See above.
     kernel, distance, bandwidth
         As for :func:`skce`.
     resamples : int
-        Sums that are drawn for "unbiased".
+        Number of sums drawn for "unbiased".
     seed : int
     weights : array of shape (n,), optional
-        Non-negative case weights; for "bound" and "linear" they must be left out. Whole weights are
-        counts, the same as repeating cases.
+        Non-negative row weights, for the asymptotic "unbiased" test only. Integers are counts,
+        equal to repeating rows.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
     CalibrationTest
-        The estimate, and its one-sided p-value; from draws at least 1 / (resamples + 1).
+        The estimate and its one-sided p-value, at least 1 / (resamples + 1) if sums are drawn.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`skce`, and for weights or combinations of options that are not provided.
+        If :func:`skce` would raise, and for weights or options that cannot be combined.
 
     Notes
     -----
@@ -117,7 +117,9 @@ def skce_test(
         raise ValueError("weights must be left out for method 'bound' and estimator 'linear'")
     n = int(data.weights.sum()) if data.whole else len(data.y)
     if n < 2 or (n < 4 and estimator == "linear"):
-        raise ValueError(f"there must be two pairs of cases for 'linear', else one, got {n} cases")
+        raise ValueError(
+            f"there must be two pairs of rows for 'linear', else one pair, got {n} rows"
+        )
     value = compute(metric, data)
     if method == "bound":
         return CalibrationTest(value, _bound_p_value(value, n, estimator))

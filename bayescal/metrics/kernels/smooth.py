@@ -46,22 +46,22 @@ def smooth_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Compute the smooth calibration error, that of residuals smoothed by a Gaussian kernel.
+    r"""Compute the smooth calibration error, from residuals smoothed by a Gaussian kernel.
 
     .. math:: \int_0^1 \Big| \frac{\sum_i w_i (p_i - y_i) K_\sigma(t, p_i)}{\sum_i w_i} \Big| dt
 
     where :math:`K_\sigma` is the Gaussian kernel, reflected at 0 and 1. By default its standard
-    deviation :math:`\sigma` is the value of the integral, which falls as the kernel widens: so
-    there is one such :math:`\sigma`, and nothing to choose.
+    deviation :math:`\sigma` equals the integral. The integral decreases as the kernel widens, so
+    there is exactly one such :math:`\sigma`.
 
-    The cases are split between nodes of a grid with steps of 1 / 16384. That changes the value v by
-    at most about 5e-10 / v; a value below 1e-4 is only known to be so. Time O(n), besides 10
+    Rows are split between nodes of a grid with steps of 1 / 16384. This changes the value v by at
+    most about 5e-10 / v; a value below 1e-4 is only known to be below 1e-4. Time O(n), plus 10
     milliseconds.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     kind : {"binary", "confidence"}, optional
@@ -70,7 +70,7 @@ def smooth_ece(
     bandwidth : float, optional
         Standard deviation of the kernel, positive; by default the value of the error.
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter.
+        Non-negative row weights; only their ratios matter.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -82,7 +82,7 @@ def smooth_ece(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and for unknown kinds or bandwidths that are not positive.
+        If :func:`log_loss` would raise, or for unknown kinds or bandwidths that are not positive.
 
     References
     ----------
@@ -127,8 +127,8 @@ class SmoothError(SumMetric):
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         events = find_events(data, self.kind, 1, xp)
         residual = events.predicted - events.happened.astype(events.predicted.dtype)
-        node, share = split_nodes(events.predicted, xp)
-        return Piece(node, share * residual[:, None]), Piece(None, None)
+        node, weight = split_nodes(events.predicted, xp)
+        return Piece(node, weight * residual[:, None]), Piece(None, None)
 
     def value(self, sums: Float[Array, "2 nodes"], xp: ModuleType) -> Float[Array, ""]:
         spectrum = transform(sums[0] / sums[1, 0], xp)
@@ -142,7 +142,7 @@ class SmoothError(SumMetric):
             return _fixed_points(lambda width: np.array([error(width[0])]), 1, _TOLERANCE)[0]
         width = jax.lax.stop_gradient(_fixed_point_jax(error, spectrum.dtype))
         value, slope = jax.jvp(error, (width,), (jnp.ones_like(width),))
-        # Newton's step changes nothing but the derivative, which is that of the fixed point.
+        # Newton's step only changes the derivative, to that of the fixed point.
         return width + (value - width) / (1 - jax.lax.stop_gradient(slope))
 
     def calibrated(
@@ -206,7 +206,7 @@ def _fixed_points(
 def _fixed_point_jax(
     error: Callable[[Float[jax.Array, ""]], Float[Array, ""]], dtype: np.dtype
 ) -> Float[jax.Array, ""]:
-    """Find the width at which the error equals it by halving, which JAX can trace."""
+    """Find the width that equals its error by bisection, which JAX can trace."""
 
     def halve(_: jax.Array, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bounds

@@ -23,9 +23,9 @@ class Corp(NamedTuple):
     score : float
         Mean score of the predictions.
     miscalibration : float
-        What recalibration would save, at least 0.
+        Loss that recalibration would save, at least 0.
     discrimination : float
-        What recalibrated predictions save beside a constant one, at least 0.
+        Loss that recalibrated predictions save compared with a constant, at least 0.
     uncertainty : float
         Score of the constant prediction that equals the observed frequency.
     predicted : array of shape (m,)
@@ -59,19 +59,19 @@ def corp(
 ) -> Corp:
     r"""Decompose a score into miscalibration, discrimination and uncertainty.
 
-    With :math:`\hat c` the isotonic regression of outcomes on predictions (the best recalibration
-    that keeps their order, for every proper score), and mean scores S,
+    With :math:`\hat c` the isotonic regression of outcomes on predictions (the best monotone
+    recalibration for every proper score), and mean scores S,
 
     .. math:: \mathrm{MCB} = S(p) - S(\hat c(p)), \qquad
         \mathrm{DSC} = S(\bar y) - S(\hat c(p)), \qquad \mathrm{UNC} = S(\bar y),
 
-    so that :math:`S(p) = \mathrm{MCB} - \mathrm{DSC} + \mathrm{UNC}`. There is nothing to choose,
-    unlike bins. Time O(n log n).
+    so that :math:`S(p) = \mathrm{MCB} - \mathrm{DSC} + \mathrm{UNC}`. Unlike bins, it needs no
+    choices. Time O(n log n).
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     score : {"brier", "log_loss"}
@@ -80,10 +80,10 @@ def corp(
         What is predicted: P(y = 1), or the largest probability. By default "binary" for two
         classes and "confidence" for more.
     eps : float, optional
-        At which distance from 0 and 1 probabilities are clipped for "log_loss", as in
+        Distance from 0 and 1 at which probabilities are clipped for "log_loss", as in
         :func:`log_loss`.
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter.
+        Non-negative row weights; only their ratios matter.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -94,7 +94,7 @@ def corp(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and for unknown scores or kinds.
+        If :func:`log_loss` would raise, or for unknown scores or kinds.
 
     References
     ----------
@@ -116,10 +116,10 @@ def corp(
     eps = check_eps(eps, checked.eps)
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     events = find_events(checked, chosen, 1, np)
-    share = checked.weights / checked.weights.sum()
-    addends = np.stack([share * events.happened, share])
+    fractions = checked.weights / checked.weights.sum()
+    addends = np.stack([fractions * events.happened, fractions])
     predicted, (happened, mass) = sums_by_prediction(events.predicted, addends)
-    # Sums of shares carry rounding errors.
+    # Sums of weights carry rounding errors.
     frequency = np.clip(happened / mass, 0, 1)
     recalibrated = isotonic_regression(frequency, weights=mass).x
 

@@ -36,11 +36,11 @@ class DecisionCost(NamedTuple):
     expected : array of shape (n, d)
         Expected cost of each decision, if the probabilities are right.
     decision : int array of shape (n,)
-        The decision that is expected to cost least, the first of several.
+        The decision with the lowest expected cost; the first in a tie.
     predicted : float
         Mean expected cost of the decisions that were made.
     realized : float or None
-        Their mean actual cost; None without labels.
+        Mean actual cost of these decisions; None without labels.
     """
 
     expected: np.ndarray
@@ -68,13 +68,13 @@ def decision_cost(
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,), optional
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     costs : array of shape (k, d)
         Cost of each decision for each class, in any unit; gains are negative.
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter. Cases of weight zero have rows in the
+        Non-negative row weights; only their ratios matter. Rows of weight zero are kept in the
         result.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
@@ -86,7 +86,7 @@ def decision_cost(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and if ``costs`` are not finite or have another number of classes.
+        If :func:`log_loss` would raise, or if ``costs`` are infinite or do not match the classes.
 
     References
     ----------
@@ -113,9 +113,9 @@ def decision_cost(
     check_finite(costs, "costs")
     expected = rows @ costs
     decision = expected.argmin(axis=1)
-    chosen, share = decision[positive], checked.weights / checked.weights.sum()
-    predicted = float(share @ expected[positive, chosen])
-    realized = None if y is None else float(share @ costs[checked.y, chosen])
+    chosen, mass = decision[positive], checked.weights / checked.weights.sum()
+    predicted = float(mass @ expected[positive, chosen])
+    realized = None if y is None else float(mass @ costs[checked.y, chosen])
     return DecisionCost(expected, decision, predicted, realized)
 
 
@@ -213,13 +213,13 @@ def best_threshold(
     data = as_predictions(probs, y, weights, Reading(classes, inputs))
     if data.columns is not None:
         raise ValueError(f"probs must be of two classes, got {data.columns} columns")
-    share = data.weights / data.weights.sum()
+    mass = data.weights / data.weights.sum()
     order = np.argsort(data.probs)
-    p, happened, share = data.probs[order], data.y[order] == 1, share[order]
-    base = float(share @ np.where(happened, table[1, 1], table[0, 0]))
+    p, happened, mass = data.probs[order], data.y[order] == 1, mass[order]
+    base = float(mass @ np.where(happened, table[1, 1], table[0, 0]))
     # Thresholds at each probability, and one above all.
-    alarms = np.append(np.cumsum((share * ~happened)[::-1])[::-1], 0.0)
-    misses = np.append(0.0, np.cumsum(share * happened))
+    alarms = np.append(np.cumsum((mass * ~happened)[::-1])[::-1], 0.0)
+    misses = np.append(0.0, np.cumsum(mass * happened))
     total = base + alarm * alarms + miss * misses
     first = np.append(is_first(p), True)
     total = np.where(first, total, np.inf)
@@ -254,17 +254,17 @@ def loss_gap(
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,) or (n, k)
         Labels, or the true probabilities of the classes, where they are known.
     losses : array of shape (functions, k, decisions), optional
         Losses of decisions by class.
     functions, decisions : int, default 500 and 2
-        How many losses are drawn, and of how many decisions, if none are given.
+        Number of losses to draw, and of decisions of each, if ``losses`` is not given.
     seed : int, default 0
-        Of the draws, by ``numpy.random.default_rng``.
+        Seed of the draws, for ``numpy.random.default_rng``.
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter.
+        Non-negative row weights; only their ratios matter.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -276,7 +276,7 @@ def loss_gap(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, and if ``losses`` are not finite or have another number of classes.
+        If :func:`log_loss` would raise, or if ``losses`` are infinite or do not match the classes.
 
     References
     ----------

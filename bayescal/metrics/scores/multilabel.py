@@ -67,20 +67,20 @@ def multilabel_ece(
     weights : array of shape (n,), optional
         Non-negative weights of rows.
     classes : sequence of l names, optional
-        Of the columns, in their order: those of data frames that have these names may stand in any.
+        Names of the columns in order. Data frame columns with these names may have any order.
     inputs : {"probs", "logits"}
         Whether ``probs`` are probabilities or the log odds of each label.
 
     Returns
     -------
     float
-        From 0 to the number of labels, or for "mean" to 1. The weighted sum may exceed 1 where rows
+        From 0 to the number of labels, or to 1 for "mean". The weighted sum may exceed 1 if rows
         have several labels.
 
     Raises
     ------
     TypeError, ValueError
-        If shapes differ, ``probs`` are no probabilities, labels are not 0 or 1, or options or
+        If shapes differ, ``probs`` are not probabilities, labels are not 0 or 1, or options or
         weights are invalid.
 
     References
@@ -131,19 +131,19 @@ def multilabel_ecce(
     weights : array of shape (n,), optional
         Non-negative weights of rows.
     classes : sequence of l names, optional
-        Of the columns, in their order: those of data frames that have these names may stand in any.
+        Names of the columns in order. Data frame columns with these names may have any order.
     inputs : {"probs", "logits"}
         Whether ``probs`` are probabilities or the log odds of each label.
 
     Returns
     -------
     float
-        From 0 to the number of labels, or for "mean" to 1.
+        From 0 to the number of labels, or to 1 for "mean".
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`multilabel_ece`, and for unknown kinds.
+        If :func:`multilabel_ece` would raise, or for unknown kinds.
 
     References
     ----------
@@ -188,7 +188,7 @@ def hamming_loss(
     weights : array of shape (n,), optional
         Non-negative weights of rows; only their ratios matter.
     classes : sequence of l names, optional
-        Of the columns, in their order: those of data frames that have these names may stand in any.
+        Names of the columns in order. Data frame columns with these names may have any order.
     inputs : {"probs", "logits"}
         Whether ``probs`` are probabilities or the log odds of each label.
 
@@ -200,7 +200,7 @@ def hamming_loss(
     Raises
     ------
     TypeError, ValueError
-        As :func:`multilabel_ece`.
+        If :func:`multilabel_ece` would raise.
 
     References
     ----------

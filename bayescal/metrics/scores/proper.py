@@ -47,38 +47,38 @@ def log_loss(
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,) or (n, k)
         Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter.
+        Non-negative row weights; only their ratios matter.
     eps : float, optional
         Clipping distance in [0, 0.5). By default the machine epsilon of float64, 2.2e-16, for
         probabilities of any type. With 0, a true class of probability zero costs infinity.
     classes : sequence of k labels, or int, optional
-        The labels of the columns, in their order; k stands for 0, ..., k - 1. Without it numbers
-        are 0, ..., k - 1 (of arrays in memory -1 and 1 are two classes, too), and texts are sorted,
-        if all k are there. Numbers are places among classes that are texts. Columns of a data frame
-        that are named like the classes, as "yes" or "p_yes", may stand in any order.
+        The labels of the columns in order; k stands for 0, ..., k - 1. Without it, labels
+        are 0, ..., k - 1 (in arrays in memory also -1 and 1 for two classes), or sorted texts if
+        all k occur. With text classes, numbers in ``y`` are positions among them. Data frame
+        columns named like the classes, such as "yes" or "p_yes", may have any order.
     inputs : {"probs", "logits"}
-        Whether ``probs`` are probabilities; or logits, of shape (n,) the log odds of the second
-        class, whose probabilities are computed in float64. A logit of minus infinity is that of an
-        option which is not there: its probability is zero.
+        Whether ``probs`` are probabilities, or logits; logits of shape (n,) are log odds of the
+        second class. Probabilities of logits are computed in float64. A logit of minus infinity
+        marks an unavailable option, with probability zero.
     outcomes : {"labels", "fractional"}
-        With "fractional", ``y`` holds shares of outcomes: (n, k) with rows that sum to one, or (n,)
-        numbers in [0, 1], as .5 for a tie of a game. A row counts as one of each outcome, with its
-        share as weight.
+        With "fractional", ``y`` holds proportions of outcomes: rows (n, k) that sum to one, or
+        numbers (n,) in [0, 1], such as 0.5 for a tied game. A row counts as one row of each
+        outcome, weighted by its proportion.
 
     Returns
     -------
     float
-        Natural logarithm, 0 at best.
+        In nats, 0 at best.
 
     Raises
     ------
     TypeError, ValueError
-        If shapes differ, ``probs`` are no probabilities, labels are missing or none of the classes,
-        or weights are negative or all zero; or if labels come first, as for scikit-learn.
+        If shapes differ, ``probs`` are not probabilities, labels are missing or not among the
+        classes, weights are negative or all zero, or labels come first, as in scikit-learn.
 
     References
     ----------
@@ -98,7 +98,7 @@ def log_loss(
         # A single probability does not show how close to one it is.
         log_odds = as_numpy(given, "probs")
         probs = np.stack([np.zeros_like(log_odds), log_odds], axis=1)
-    # Both columns are kept: one minus the smaller probability would lose digits of it.
+    # Keep both columns: 1 - p would lose digits of a small p.
     reading = Reading(classes, inputs, outcomes, second=False)
     checked = as_predictions(probs, y, weights, reading, on_device=True)
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
@@ -126,15 +126,15 @@ def brier_score(
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,) or (n, k)
         Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter.
+        Non-negative row weights; only their ratios matter.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     outcomes : {"labels", "fractional"}
-        Whether ``y`` holds labels or shares of outcomes, as in :func:`log_loss`.
+        Whether ``y`` holds labels or proportions of outcomes, as in :func:`log_loss`.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def brier_score(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`.
+        If :func:`log_loss` would raise.
 
     References
     ----------
@@ -177,7 +177,7 @@ def accuracy(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Compute the accuracy: the fraction of cases whose most probable class is the true one.
+    r"""Compute the accuracy: the fraction of rows whose most probable class is the true one.
 
     A probability of exactly one half, like all ties, goes to the lowest class.
 
@@ -186,11 +186,11 @@ def accuracy(
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter.
+        Non-negative row weights; only their ratios matter.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -202,7 +202,7 @@ def accuracy(
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`.
+        If :func:`log_loss` would raise.
 
     Examples
     --------

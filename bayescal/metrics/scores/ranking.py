@@ -11,7 +11,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 
-#: Rows from which reports leave rankings out unless asked: sorting takes longer than the rest.
+#: Rows from which reports omit rankings by default: sorting takes longer than the rest.
 _MANY_ROWS = 100_000
 
 

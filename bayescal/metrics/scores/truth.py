@@ -39,25 +39,24 @@ def true_calibration_error(
 
     .. math:: \Big( \frac{\sum_i w_i |p_i - c_i|^q}{\sum_i w_i} \Big)^{1/q}
 
-    where :math:`c_i` is the true probability of the event that was given :math:`p_i`, and q the
-    ``norm``. If true probabilities are those given the predictions, this is the calibration error
-    that :func:`ece` and others estimate from labels; if they are those given all features, it also
-    has the part that no calibration map can remove.
+    where :math:`c_i` is the true probability of the event with predicted probability :math:`p_i`,
+    and q is ``norm``. If the true probabilities are conditional on the predictions, this is the
+    calibration error that :func:`ece` and similar metrics estimate from labels. If they are
+    conditional on all features, it includes the part that no calibration map can remove.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     true_probs : array of the same shape
         What the probabilities should be.
     kind : {"binary", "confidence", "classwise"}, optional
-        Which events: y = 1; that the predicted class happens; or each class in turn, of which the
-        mean inside the root is taken. By default "binary" for two classes and "confidence" for
-        more.
+        Events: y = 1; that the predicted class happens; or each class in turn, averaged inside the
+        root. By default "binary" for two classes and "confidence" for more.
     norm : float, default 1
         q above, at least 1; ``math.inf`` gives the largest distance.
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter.
+        Non-negative row weights; only their ratios matter.
     classes, inputs : optional
         The names of columns, and what ``probs`` are, as in :func:`log_loss`.
 
@@ -69,7 +68,7 @@ def true_calibration_error(
     Raises
     ------
     TypeError, ValueError
-        As :func:`ece`, and if ``true_probs`` are no probabilities.
+        If :func:`ece` would raise, or if ``true_probs`` are not probabilities.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The calibration error from below, by a calibrator that was fitted elsewhere."""
+"""A lower bound on the calibration error, by a calibrator that was fitted to other rows."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def variational_ece(
 ) -> float:
     r"""Compute a lower bound on the calibration error, from other probabilities.
 
-    Probabilities g that a calibrator makes of the p, fitted to **other** cases, as by
-    cross-validation, show that the p are wrong as far as the labels agree with g:
+    Let g be the probabilities that a calibrator fitted to **other** rows, as in cross-validation,
+    computes from p. They show that p are wrong to the extent that the labels agree with g:
 
     .. math:: \frac{\sum_i w_i \big( d_i^q + q\, d_i^{q-1} s_i\, (e_i - g_i) \big)}{\sum_i w_i},
         \qquad d_i = |g_i - p_i|, \quad s_i = \operatorname{sign}(g_i - p_i)
 
-    with :math:`e_i` whether the event happened, and q the ``norm``. As :math:`|g - p|^q` is convex
-    in g, no g has a larger expectation than the true probability of the event given p, for which
-    it is :math:`\mathrm E |P(e \mid p) - p|^q`, the error itself. So the mean is too
-    small by what the calibrator misses, but has no bias of bins, and needs no bins for many
-    classes; the better the calibrator, the tighter. Returned is its root of order q, with its sign:
-    means below zero say that nothing is proved.
+    with :math:`e_i` whether the event happened, and q the ``norm``. Because :math:`|g - p|^q` is
+    convex in g, the expectation is largest if g is the true probability of the event given p; then
+    it is :math:`\mathrm E |P(e \mid p) - p|^q`, the error itself. The mean is thus too small by
+    what the calibrator misses, but it has no bias from bins, even for many classes. The better the
+    calibrator, the tighter the bound. The result is the root of order q of the mean, with its sign:
+    a value below zero means that nothing is proved.
 
-    In the same way the loss of g estimates from above the refinement error, what no map of the p
-    can remove, and the loss of p less that of g the calibration error by this loss: use
+    Similarly, the loss of g estimates from above the refinement error, which no map of p can
+    remove. The loss of p minus the loss of g estimates the calibration error under this loss: use
     ``log_loss(probs, y) - log_loss(recalibrated, y)``.
 
     Time O(n k).
@@ -51,19 +51,19 @@ def variational_ece(
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     recalibrated : array of the shape of ``probs``
-        g: calibrated probabilities, by calibrators that have not seen the labels of their cases.
+        g: probabilities from calibrators that were not fitted to the labels of these rows.
     kind : {"binary", "confidence", "classwise"}, optional
-        Which events: y = 1; that the predicted class happens; or each class in turn, of which the
-        mean inside the root is taken. By default "binary" for two classes and "confidence" for
-        more. Given are always all probabilities of a case, not that of the event alone.
+        Events: y = 1; that the predicted class happens; or each class in turn, averaged inside the
+        root. By default "binary" for two classes and "confidence" for more. Always pass all
+        probabilities of a row, not only that of the event.
     norm : float, default 1
         q above, finite and at least 1.
     weights : array of shape (n,), optional
-        Non-negative case weights; only their ratios matter.
+        Non-negative row weights; only their ratios matter.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
@@ -75,7 +75,7 @@ def variational_ece(
     Raises
     ------
     TypeError, ValueError
-        As :func:`true_calibration_error`, and for an infinite norm.
+        If :func:`true_calibration_error` would raise, or for an infinite norm.
 
     References
     ----------
@@ -85,7 +85,7 @@ def variational_ece(
 
     Examples
     --------
-    Probabilities of 0.9 for what happens in 8 cases of 10:
+    Probabilities of 0.9 for what happens in 8 of 10 rows:
 
     >>> import bayescal as bc
     >>> y = [1] * 8 + [0] * 2

@@ -38,7 +38,7 @@ class CalibrationTest(NamedTuple):
     ----------
     statistic : float
     p_value : float
-        Probability, if predictions are calibrated, of a statistic as far out or farther.
+        Probability of a statistic at least as extreme if predictions are calibrated.
     """
 
     statistic: float
@@ -57,7 +57,7 @@ def spiegelhalter_test(
 ) -> CalibrationTest:
     r"""Test calibration by Spiegelhalter's z, which compares the Brier score with its expectation.
 
-    If outcomes have the predicted probabilities, the Brier score :math:`b_i` of a case has a known
+    If outcomes have the predicted probabilities, the Brier score :math:`b_i` of a row has a known
     mean and variance, so that
 
     .. math:: z = \frac{\sum_i w_i (b_i - E b_i)}{\sqrt{\sum_i w_i^2 \operatorname{Var} b_i}}
@@ -65,16 +65,16 @@ def spiegelhalter_test(
     is about standard normal. For two classes the numerator is
     :math:`\sum_i (y_i - p_i)(1 - 2 p_i)`; for rows p of several classes
     :math:`E b = 1 - \sum_j p_j^2` and :math:`\operatorname{Var} b = 4 (\sum_j p_j^3 -
-    (\sum_j p_j^2)^2)`. Whole weights are counts. Positive values mean over-confidence.
+    (\sum_j p_j^2)^2)`. Integer weights are counts. Positive values mean over-confidence.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     weights : array of shape (n,), optional
-        Non-negative case weights.
+        Non-negative row weights.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind: rows with equal labels may be dependent.
     classes, inputs : optional
@@ -83,24 +83,24 @@ def spiegelhalter_test(
     Returns
     -------
     CalibrationTest
-        With a two-sided p-value. Where all predictions are certain the variance is zero: then z is
-        zero if all are right, and infinite if not. Where all are indifferent it says nothing: zero.
+        With a two-sided p-value. If all predictions are certain, z is zero if all are right, and
+        infinite if not. If all predictions are uniform, the test says nothing, and z is zero.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`.
+        If :func:`log_loss` would raise.
 
     Notes
     -----
-    With ``groups`` the variance is the sum of squares of the sums by cluster, :math:`\sum_g s_g^2`,
-    but at least the one above, and z has Student's law with
-    :math:`(\sum_g s_g^2)^2 / \sum_g s_g^4` degrees of freedom, at most one fewer than clusters.
-    Simulated with 5 to 50 rows in a cluster and correlations of 0, 0.5 and 1, about 6 % of true
-    nulls or fewer have a p-value of 0.05 or less from 30 clusters on, and 9 % with ten; of rare
-    events, mean probability 0.08, up to 22 % with ten or 30 clusters and 7 % with 200, as clusters
-    without an event do not show how large the variance is.
-    One cluster tells nothing: the p-value is 1.
+    With ``groups`` the variance is the sum of squared sums by cluster, :math:`\sum_g s_g^2`, but at
+    least the one above, and z has Student's t distribution with
+    :math:`(\sum_g s_g^2)^2 / \sum_g s_g^4` degrees of freedom, at most one fewer than clusters. In
+    simulations with 5 to 50 rows in a cluster and correlations of 0, 0.5 and 1, at most about 6 %
+    of true null hypotheses have a p-value of 0.05 or less with 30 or more clusters, and 9 % with
+    ten. For rare events (mean probability 0.08), up to 22 % do with ten or 30 clusters and 7 % with
+    200, as clusters without an event do not show how large the variance is. For one cluster the
+    p-value is 1.
 
     References
     ----------
@@ -184,48 +184,48 @@ def consistency_test(
     Parameters
     ----------
     metric : str
-        Name of a calibration error of this module: ``"ece"``, ``"smooth_ece"``, ``"skce"``.
+        A calibration error of this module, such as ``"ece"``, ``"smooth_ece"`` or ``"skce"``.
     probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     resamples : int
-        Sets of labels that are drawn.
+        Number of sets of labels to draw.
     seed : int
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole ones are counts, the same as repeating cases; another is
-        a case whose one label counts so often.
+        Non-negative row weights. Integers are counts, equal to repeating rows. A row of any other
+        weight has one label, which counts with this weight.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind: rows with equal labels may be dependent.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     **options
-        Of the metric.
+        Options of the metric.
 
     Returns
     -------
     CalibrationTest
-        The metric, and the share of draws with one as large, both with the data themselves
-        counted among the draws: exact for any n, at least 1 / (resamples + 1).
+        The metric, and the proportion of draws in which it is as large. The data count as a draw,
+        so the p-value is exact for any n, and at least 1 / (resamples + 1).
 
     Raises
     ------
     TypeError, ValueError
-        As the metric, and for metrics that do not measure calibration.
+        If the metric would raise, and for metrics that do not measure calibration.
 
     Notes
     -----
-    The time of ``resamples`` evaluations of the metric. From 100,000 cases on, labels of P(y = 1)
-    are counted in cells of predictions that differ by less than one part in 128, where the numbers
-    of ones are binomial up to 2e-5 in total variation; this takes the time of few evaluations.
-
-    With ``groups`` residuals of whole clusters are also multiplied by random signs, and the p-value
-    is the larger of both: labels drawn one by one ignore clusters, and signs of few clusters, or of
-    rare events, are not informative enough alone. Signs of more than 1,024 clusters are drawn for
-    groups of these. Simulated as in :func:`spiegelhalter_test`, 2 to 5 % of true nulls have a
-    p-value of 0.05 or less where clusters are of one size, up to 12 % with ten clusters or 30 of 1
-    to 50 rows, and of rare events up to 21 % with 30, and 60 % with ten. "skce" and "debiased_ece"
-    assume independent rows, and raise an error with ``groups``.
+    Takes the time of ``resamples`` evaluations of the metric. From 100,000 rows on, labels of
+    P(y = 1) are counted in cells of predictions that differ by less than one part in 128, where the
+    numbers of ones are binomial up to 2e-5 in total variation; this takes the time of a few
+    evaluations. With ``groups``, residuals of whole clusters are also multiplied by random signs,
+    and the p-value is the larger of the two: labels drawn row by row ignore clusters, and the signs
+    of few clusters, or of rare events, are not informative enough alone. More than 1,024 clusters
+    are merged into groups with common signs. In simulations as for :func:`spiegelhalter_test`, 2 to
+    5 % of true null hypotheses have a p-value of 0.05 or less if clusters are of one size, and up
+    to 12 % with ten clusters, or 30 of 1 to 50 rows. For rare events it is up to 21 % with 30
+    clusters, and 60 % with ten. "skce" and "debiased_ece" assume independent rows, and raise an
+    error with ``groups``.
 
     References
     ----------

@@ -1,8 +1,8 @@
-"""Errors of labels drawn from very many predictions P(y = 1), which are counted in fine cells.
+"""Consistency tests for very many predictions P(y = 1), which are counted in fine cells.
 
-Of n labels with nearly equal probabilities p, within p / 128, the number of ones is taken to be
+The number of ones among n labels with nearly equal probabilities p, within p / 128, is taken to be
 binomial: by Ehm's theorem its law is off by less than 2e-5 in total variation. Sums over cells add
-over blocks of cases.
+over blocks of rows.
 
 References
 ----------
@@ -33,7 +33,7 @@ _ELEMENTS = 1 << 22
 
 
 class PredictionCells(NamedTuple):
-    """Cells (m,) that hold cases, in ascending order.
+    """Cells (m,) that hold rows, in ascending order.
 
     ``squares`` times p (1 - p) is the variance of ``happened``: sums of squared weights, or of
     weights that are counts.

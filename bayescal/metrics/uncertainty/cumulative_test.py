@@ -1,4 +1,4 @@
-"""Tests of Kolmogorov-Smirnov and Kuiper: whether cumulative differences are those of chance."""
+"""Tests of Kolmogorov-Smirnov and Kuiper: whether cumulative differences are due to chance."""
 
 from __future__ import annotations
 
@@ -67,67 +67,67 @@ def ecce_test(
     absolute value ("max") or the range ("range") of Brownian motion on [0, 1], or from simulated
     labels.
 
-    Use it where predictions may be too high or too low over a wide range, as it needs no bins.
-    Against over-confidence that is alike on both sides of one half :func:`spiegelhalter_test` is
-    stronger. :func:`consistency_test` with "ecce" tests class-wise errors, and rows that lie in
-    clusters.
+    Use it if predictions may be too high or too low over a wide range; it needs no bins.
+    :func:`spiegelhalter_test` has more power against over-confidence that is equal on both sides of
+    one half. :func:`consistency_test` with "ecce" tests class-wise errors, and rows in clusters.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or one row of class probabilities per case.
+        P(y = 1) for two classes, or class probabilities in rows.
     y : array of shape (n,), optional
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     kind : {"max", "range"}
-        See :func:`ecce`. "range" finds errors of any region, "max" is best for predictions that are
-        all too high or all too low.
+        See :func:`ecce`. "range" detects errors in any region; "max" is best for predictions that
+        are all too high or all too low.
     events : {"binary", "confidence"}, optional
         P(y = 1), or the largest probability. By default "binary" for two classes and "confidence"
         for more.
     method : {"auto", "asymptotic", "simulated"}
-        "auto" simulates unless every row, and all rows with equal predictions together, have at
-        most 1/1000 of the variance: with predictions between 0 and 1 that do not repeat, from about
+        "auto" simulates unless every row, and every set of rows with equal predictions, has at most
+        1/1000 of the variance. With distinct predictions between 0 and 1, this holds from about
         6,000 rows on.
     resamples, seed : int
-        Sets of labels that are simulated.
+        Number of sets of labels to simulate, and their seed.
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole ones are counts, the same as repeating cases; another is
-        a case whose one label counts so often.
+        Non-negative row weights. Integers are counts, equal to repeating rows. A row of any other
+        weight has one label, which counts with this weight.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
     CalibrationTest
-        The standardized error, and its p-value: simulated, at least 1 / (resamples + 1). Where all
+        The standardized error and its p-value, at least 1 / (resamples + 1) if simulated. If all
         predictions are certain, the statistic is zero if all are right, and infinite if not.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`log_loss`, for unknown options, and for simulations of fractional weights in more
-        than 262,144 rows in blocks.
+        If :func:`log_loss` would raise, for unknown options, and for simulations of fractional
+        weights in more than 262,144 rows in blocks.
 
     Notes
     -----
-    Simulated p-values are exact for any number of rows, any ties and weights, as the data
-    count among the draws. Of more than 4,096 distinct predictions with weights that are
-    counts, neighbors are pooled into steps of about equal variance, in the data as in the draws.
+    Simulated p-values are exact for any number of rows, ties and weights, because the data count
+    among the draws. With more than 4,096 distinct predictions and weights that are counts,
+    neighbors are pooled into steps of about equal variance, in the data and in the draws.
 
-    The asymptotic law is safe but for rare events: of n independent uniform predictions, 3.6 %
-    (n = 30) to 4.9 % (10,000) of true nulls have a p-value of 0.05 or less by "max", and 2.8 % to
-    4.9 % by "range"; of multiples of 0.1, 3.4 % and 2.3 %, however many rows. With predictions of
-    mean 0.01 and 300 rows its p-values of 0.001 are three times too small. "auto" simulates there.
+    The asymptotic law is conservative except for rare events. With n independent uniform
+    predictions, 3.6 % (n = 30) to 4.9 % (10,000) of true null hypotheses have a p-value of 0.05 or
+    less by "max", and 2.8 % to 4.9 % by "range"; with multiples of 0.1 it is 3.4 % and 2.3 %, for
+    any number of rows. With predictions of mean 0.01 and 300 rows, p-values of 0.001 are three
+    times too small; "auto" simulates.
 
-    Power at the level 0.05 with 1,000 uniform predictions, by 120 simulations: if the log odds are
+    Power at the level 0.05 with 1,000 uniform predictions, in 120 simulations: if the log odds are
     0.2 too high, 0.70 (:func:`spiegelhalter_test` 0.09, :func:`consistency_test` of "ece" 0.28); if
     they are 1.25 times too small, 0.20 by "max" and 0.27 by "range" (0.90, 0.25); if the true
     probability is p + 0.08 sin(6 pi p), whose errors cancel in the sum, 0.12 and 0.08 (0.38, 0.74).
 
-    Blocks of at most 262,144 rows are read into memory. Of more rows the statistic is exact, as it
-    is in :func:`ecce`, and simulations are of cells of 0.001 in log odds.
+    Blocks of at most 262,144 rows are read into memory. For more rows the statistic is exact, as in
+    :func:`ecce`, and simulations use cells of 0.001 in log odds.
 
-    O(n log n), and up to 4,096 numbers a draw; for fractional weights, n.
+    Time O(n log n), plus up to 4,096 numbers for each draw, or n with fractional weights.
 
     References
     ----------

@@ -38,7 +38,7 @@ MANY = 100_000
 _MAX_GROUPS, _MIN_GROUPS, _NUMBERS = 1024, 64, 1 << 22
 #: Maximum rows of sums of a histogram.
 _ROWS = 6
-#: Counts up to which each case of a row is assigned to a separate group.
+#: Counts up to which each repetition of a row is assigned to a separate group.
 _COPIES = 16
 #: Minimum and maximum number of sets of random signs; numbers of replicates computed at once.
 _SETS, _ELEMENTS = (64, 512), 1 << 22
@@ -107,7 +107,7 @@ def equal_rows_once(data: Predictions) -> Predictions:
     return data._replace(**fields, clusters=None)
 
 
-def spread_of_share(metric: SumMetric, data: Predictions, share: float, level: float) -> float:
+def spread_of_mean(metric: SumMetric, data: Predictions, mean: float, level: float) -> float:
     """Compute the variance of a proportion of rows in clusters, if each row has variance one.
 
     It is the squared standard error over p (1 - p), at least that of independent rows, times the
@@ -119,11 +119,11 @@ def spread_of_share(metric: SumMetric, data: Predictions, share: float, level: f
 
     assert data.clusters is not None
     masses = np.bincount(data.clusters, data.weights)
-    if len(masses) == 1 or not 0 < share < 1:
+    if len(masses) == 1 or not 0 < mean < 1:
         return float(masses @ masses / masses.sum() ** 2)
     error, _ = standard_error(metric, data)
     rows = float(data.weights @ data.weights) / masses.sum() ** 2
-    spread = max(error**2 / (share * (1 - share)), rows)
+    spread = max(error**2 / (mean * (1 - mean)), rows)
     clusters, cases = stdtrit(np.maximum([len(masses) - 1, 1 / spread - 1], 1), (1 + level) / 2)
     return float(spread * max(clusters / cases, 1) ** 2)
 
@@ -148,10 +148,9 @@ class GroupedSums:
     ) -> GroupedSums:
         """Sum rows, numbered from ``first``, by group.
 
-        If weights are ``whole``, they are counts: up to 16 cases of a row are assigned to groups
-        one by one, and more are divided such that sums by group have the right variance. If rows
-        lie in clusters, each group holds whole clusters: one, unless there are more clusters than
-        groups.
+        If weights are ``whole``, they are counts: up to 16 repetitions of a row are assigned to
+        groups one by one, and more are divided such that sums by group have the right variance. In
+        clusters, each group holds whole clusters: one, unless there are more clusters than groups.
         """
         cells, number = metric.cells, _number_of_groups(metric)
         clusters = data.clusters
@@ -186,7 +185,7 @@ class GroupedSums:
 
     @property
     def total(self) -> np.ndarray:
-        """Sums (rows, cells) over all cases."""
+        """Sums (rows, cells) over all groups."""
         return self.sums.sum(axis=0)
 
     def replicates(self, number: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Uncertainty of metrics: replicates of a bootstrap, intervals, and differences of two models."""
+"""Uncertainty of metrics: bootstrap replicates, intervals, and differences of two models."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def bootstrap(
     inputs: Inputs = "probs",
     **options: object,
 ) -> np.ndarray:
-    """Compute a metric on bootstrap resamples of the cases.
+    """Compute a metric on bootstrap resamples of the rows.
 
     Parameters
     ----------
     metric : str
-        Name of a metric of this module: ``"ece"``.
+        Name of a metric of this module, such as ``"ece"``.
     probs, y : arrays
-        As the metric takes them.
+        Inputs of the metric.
     replicates : int
     seed : int
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole ones are counts, the same as repeating cases.
+        Non-negative row weights. Integers are counts, equal to repeating rows.
     groups : array of shape (n,), optional
-        Labels of clusters, of any hashable kind: rows with equal labels are dependent, as the days
-        of one patient, and rows with different labels are not. Whole clusters are drawn then.
+        Cluster label of each row, of any hashable kind. Rows of one cluster may be dependent, such
+        as several days of one patient. Whole clusters are resampled.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     **options
-        Of the metric.
+        Options of the metric.
 
     Returns
     -------
@@ -61,21 +61,21 @@ def bootstrap(
     Raises
     ------
     TypeError, ValueError
-        As the metric, for unknown metrics, and for those that are not one number of probabilities
-        and labels.
+        If the metric would raise, for unknown metrics, and for metrics that do not compute one
+        number from probabilities and labels.
 
     Notes
     -----
-    Weights that are drawn multiply what cases add to sums, so that nothing of a case is computed
-    twice. Time O(replicates n) for most metrics, with a factor k for those of all classes, and
-    O(replicates n^2) for "skce"; in blocks of 32 MiB, of "skce" 128 MiB.
+    Resampling multiplies the terms of rows in sums by random weights, so the terms are computed
+    once. Time O(replicates n) for most metrics, times k for metrics of all classes, and
+    O(replicates n^2) for "skce"; in blocks of 32 MiB, or 128 MiB for "skce".
 
-    Of 100,000 rows or more groups are drawn instead, except for "skce" and "canonical_ece": each
-    case is in one of up to 1,024 groups, by a hash of its running number, and one pass over the
-    data has their sums. Standard deviations have 2 % more error by that, those of errors by kernels
-    with fewer groups (128 and 64) up to 9 %. Bins of equal mass are then cut from 32 cells for
-    each. Whole weights are spread over groups case by case, from 17 on such that variances are the
-    same.
+    With 100,000 rows or more, groups are resampled instead, except for "skce" and "canonical_ece".
+    A hash of its number assigns each row to one of up to 1,024 groups, and one pass over the data
+    computes the sums of groups. This adds an error of 2 % to standard deviations, and up to 9 % for
+    kernel errors, which have fewer groups (128 and 64). Bins of equal mass are then cut from 32
+    cells each. Integer weights are divided among groups one by one, and from 17 on such that
+    variances are unchanged.
 
     References
     ----------
@@ -121,25 +121,25 @@ def interval(
     Parameters
     ----------
     metric : str
-        Name of a metric of this module: ``"brier_score"``.
+        Name of a metric of this module, such as ``"brier_score"``.
     probs, y : arrays, or Blocks for probs
-        As the metric takes them.
+        Inputs of the metric.
     level : float
         Nominal coverage of the interval, in (0, 1).
     method : {"auto", "analytic", "bootstrap"}
-        Which standard error: that of the delta method, or the deviation of a bootstrap.
-        By default analytic for means over cases: log loss, Brier score, accuracy, Hamming loss.
+        Standard error by the delta method, or by the bootstrap. By default "analytic" for means
+        over rows: log loss, Brier score, accuracy, Hamming loss.
     replicates, seed : int
         Number of bootstrap resamples, and their seed.
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole ones are counts, the same as repeating cases.
+        Non-negative row weights. Integers are counts, equal to repeating rows.
     groups : array of shape (n,), optional
-        Labels of clusters, of any hashable kind: rows with equal labels are dependent, as the days
-        of one patient, and rows with different labels are not. Whole clusters are drawn then.
+        Cluster label of each row, of any hashable kind. Rows of one cluster may be dependent, such
+        as several days of one patient. Whole clusters are resampled.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     **options
-        Of the metric.
+        Options of the metric.
 
     Returns
     -------
@@ -148,49 +148,47 @@ def interval(
     Raises
     ------
     TypeError, ValueError
-        As the metric, and if it has no analytic interval.
+        If the metric would raise, and if it has no analytic interval.
 
     Notes
     -----
-    A mean over cases with the value e, standard error s and skewness :math:`\kappa` has what
-    Student's interval :math:`e \mp s x`, x with n - 1 degrees of freedom, and that of Hall's
-    transformation together hold, which has
-    :math:`3 (\sqrt[3]{1 + \kappa (x - \kappa / 6)} - 1) / \kappa` instead of x: alone one is too
-    short where cases are skewed, and the other where they are not. An accuracy has Wilson's.
+    Let e be a mean over rows with standard error s and skewness :math:`\kappa`, and x a quantile of
+    Student's t distribution with n - 1 degrees of freedom. The interval is the union of Student's,
+    :math:`e \mp s x`, and that of Hall's transformation, which replaces x by
+    :math:`3 (\sqrt[3]{1 + \kappa (x - \kappa / 6)} - 1) / \kappa`. The former is too short for
+    skewed rows, and the latter for symmetric ones. An accuracy has Wilson's interval.
 
-    Errors that cannot be negative are raised by chance. Labels drawn from the predictions have
-    errors of root mean square b, here times the root of the sum of squares of labels less
-    predictions over what the latter expect. With
-    :math:`g(e) = (\max(e, b)^{5/2} - b^{5/2})^{2/5}` the estimate is g(e), and its interval
-    :math:`g(\max(e, b) \mp t s)`. Of "debiased_ece" with norm 2 e is the mean square before its
-    root is taken, and g the root, or 0 where there is none.
+    Chance inflates errors that cannot be negative. Let b be the root mean square error of labels
+    drawn from the predictions, times the root of the ratio of the sum of squared residuals to its
+    expectation. With :math:`g(e) = (\max(e, b)^{5/2} - b^{5/2})^{2/5}`, the estimate is g(e), and
+    its interval :math:`g(\max(e, b) \mp t s)`. For "debiased_ece" with norm 2, e is the mean
+    square, g is its root, or 0 if e is negative, and the upper end also inverts a test, since the
+    variance of the square grows with the error.
 
-    Its upper end also inverts a test, since the variance of the square grows with the error.
+    Intervals are clipped to the range of the metric, [0, 1] for most. With fewer than ten rows they
+    are the whole range. In simulations of 12 metrics, 90 % intervals cover the true value in 81 %
+    or more with ten rows, and in 85 % or more with 30 or 100, for errors mostly more
+    (``benchmarks/bench_intervals.py``). If one row in twenty is of class 1, intervals of log loss
+    and Brier score cover 81 % with 50 rows, and 97 % with 500. Intervals of "debiased_ece" cover
+    about 90 % or more with 10 to 500 rows, for predictions in tenths, with one value, with three,
+    or with any. Use :func:`consistency_test` to test whether an error is zero.
 
-    Intervals end where the metric does, at 0 and 1 for most. Fewer than ten cases tell nothing:
-    their intervals are the whole range. Of 90 % intervals, simulated for 12 metrics, 81 % or more
-    cover the true value with ten cases, and 85 % or more with 30 or 100, of errors mostly more
-    (``benchmarks/bench_intervals.py``). Where one case in twenty is of class 1, intervals of log
-    loss and Brier score cover 81 % with 50 cases, and 97 % with 500. Of "debiased_ece" about 90 %
-    or more cover with 10 to 500 cases, of predictions in tenths, of one value, of three, or of any.
-    To ask whether an error is zero use :func:`consistency_test`.
+    With 100,000 rows or more, the bootstrap draws groups of rows (see :func:`bootstrap`), whose
+    number gives the degrees of freedom, and the effect of chance is estimated from residuals with a
+    random sign for each group. At 20,000 rows these intervals are as wide as those by rows, with
+    equal coverage (``benchmarks/bench_groups.py``).
 
-    Of 100,000 rows or more the bootstrap draws groups of cases (see :func:`bootstrap`), with as
-    many degrees of freedom, and what chance does is found from residuals whose signs are drawn by
-    group. At 20,000 cases these intervals are as wide as those by cases, and cover alike
-    (``benchmarks/bench_groups.py``).
-
-    With ``groups`` standard errors are of sums by cluster, whole clusters are resampled, what
-    chance does is found from residuals of clusters with random signs, and degrees of freedom are
-    those of clusters, of which ten are needed. An accuracy has the interval of as many independent
-    rows as its standard error is worth. Rows that are equal within all clusters give the interval
-    of these rows once. Time O(n) for means and O(replicates n) for errors, as without groups; sums
-    by cluster take O(clusters) memory for means, and of errors at most 32 MiB. Simulated with 1 to
-    50 rows in a cluster and correlations of 0, 0.5 and 1, also of tied predictions and rare events,
-    85 % or more of 90 % intervals cover the true value with 30 or 200 clusters, of errors more;
-    with ten clusters 84 % or more, but of rare events that are correlated within clusters as few as
-    64 % of a log loss and 77 % of an accuracy.
-    "debiased_ece", "skce" and "canonical_ece" take rows as independent, and are refused.
+    With ``groups``, standard errors are of sums by cluster, whole clusters are resampled, and the
+    effect of chance is estimated from residuals of clusters with random signs. Clusters determine
+    the degrees of freedom; at least ten are needed. An accuracy has the interval of as many
+    independent rows as its standard error is worth. If rows are equal within all clusters, one row
+    of each counts. Time O(n) for means and O(replicates n) for errors, as without groups; sums by
+    cluster take O(clusters) memory for means, and at most 32 MiB for errors. In simulations with 1
+    to 50 rows in a cluster and correlations of 0, 0.5 and 1, also with tied predictions and rare
+    events, 90 % intervals cover the true value in 85 % or more with 30 or 200 clusters, for errors
+    more. With ten clusters it is 84 % or more, but for rare events that are correlated within
+    clusters as few as 64 % for log loss and 77 % for accuracy. "debiased_ece", "skce" and
+    "canonical_ece" assume independent rows, and raise an error with groups.
 
     References
     ----------
@@ -231,31 +229,31 @@ def difference(
     inputs: Inputs = "probs",
     **options: object,
 ) -> Interval:
-    r"""Compute the difference of a metric between two models on the same cases: first minus second.
+    r"""Compute the difference of a metric between two models on the same rows: first minus second.
 
     Parameters
     ----------
     metric : str
-        Name of a metric of this module: ``"log_loss"``.
+        Name of a metric of this module, such as ``"log_loss"``.
     first, second : arrays, or Blocks
-        Probabilities of the two models, as for the metric. Blocks must contain the same cases,
+        Probabilities of the two models, as for the metric. Blocks must contain the same rows,
         split in the same way.
     y : array
         Labels, as for the metric.
     level : float
         Nominal coverage of the interval, in (0, 1).
     replicates, seed : int
-        Number of bootstrap resamples, which draw the same cases for both models, and their seed.
-        Means over cases need no bootstrap.
+        Number of bootstrap resamples, which draw the same rows for both models, and their seed.
+        Means over rows need no bootstrap.
     weights : array of shape (n,), optional
-        Non-negative case weights. Whole ones are counts, the same as repeating cases.
+        Non-negative row weights. Integers are counts, equal to repeating rows.
     groups : array of shape (n,), optional
-        Labels of clusters, of any hashable kind: rows with equal labels are dependent, as the days
-        of one patient, and rows with different labels are not. Whole clusters are drawn then.
+        Cluster label of each row, of any hashable kind. Rows of one cluster may be dependent, such
+        as several days of one patient. Whole clusters are resampled.
     classes, inputs : optional
         Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     **options
-        Of the metric.
+        Options of the metric.
 
     Returns
     -------
@@ -265,18 +263,18 @@ def difference(
     Raises
     ------
     TypeError, ValueError
-        As the metric.
+        If the metric would raise.
 
     Notes
     -----
-    Means over cases have the interval of :func:`interval`, analytic. Of errors it goes from the
-    least to the largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of the
-    replicates' covariance. The p-value is that of the interval that ends at zero. Simulated, 76 %
-    or more of 90 % intervals cover the true difference with 30 or 100 cases (70 % with ten), and
-    8 % or fewer of true nulls have a p-value of 0.05 or less, of calibration errors in bins nearly
-    none. With ``groups`` both are by cluster, as in :func:`interval`: simulated alike,
-    with 10, 30 and 200 clusters, 4 to 5 % of true nulls of means have a p-value of 0.05 or less,
-    and 1 % of those of errors.
+    For means over rows, the interval is the analytic one of :func:`interval`. For errors it extends
+    from the least to the largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of
+    the replicates' covariance. The p-value is the level of the interval that ends at zero. In
+    simulations, 90 % intervals cover the true difference in 76 % or more with 30 or 100 rows (70 %
+    with ten), and 8 % or fewer of true null hypotheses have a p-value of 0.05 or less, almost none
+    for calibration errors in bins. ``groups`` affect both as in :func:`interval`: with 10, 30 and
+    200 clusters, 4 to 5 % of true null hypotheses have a p-value of 0.05 or less for means, and 1 %
+    for errors.
 
     Examples
     --------

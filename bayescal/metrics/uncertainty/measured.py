@@ -28,7 +28,7 @@ from bayescal.metrics.uncertainty.groups import (
     equal_rows_once,
     group_sums,
     in_clusters,
-    spread_of_share,
+    spread_of_mean,
 )
 from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
 
@@ -44,17 +44,17 @@ class Interval(NamedTuple):
     Attributes
     ----------
     value : float
-        As the metric has it.
+        Value of the metric.
     estimate : float
-        Of which the interval is: the value, of calibration errors less what chance adds to them.
+        The value, minus the effect of chance for calibration errors; the interval is about it.
     lower, upper : float
         Ends of the confidence interval.
     standard_error : float
-        Half the interval's width by its quantile.
+        Half the width of the interval divided by its quantile.
     level : float
-        Coverage that is aimed at.
+        Nominal coverage.
     p_value : float or None
-        Of a difference: of the hypothesis that there is none.
+        For a difference, the p-value of the hypothesis that it is zero.
     """
 
     value: float
@@ -162,7 +162,7 @@ class MeasuredMetric:
             second = None if other is None else other._source
             assert not isinstance(second, GroupedSums)
             return standard_error(metric, self._source, second)
-        # Sums of groups do not tell the skewness, which is small for this many rows.
+        # Sums of groups do not determine the skewness, which is small for this many rows.
         gaps = self._source.deviations()
         if other is not None:
             assert isinstance(other._source, GroupedSums)
@@ -182,8 +182,8 @@ class MeasuredMetric:
         if self._square:
             return np.sqrt(np.maximum(error, 0))
         error = np.maximum(error, self._chance)
-        share = self._chance / np.where(error > 0, error, 1)
-        return error * (1 - share**_POWER) ** (1 / _POWER)
+        ratio = self._chance / np.where(error > 0, error, 1)
+        return error * (1 - ratio**_POWER) ** (1 / _POWER)
 
     def _student(self, level: float, drawn: bool) -> tuple[float, float, float]:
         """Compute a quantile, the factor from deviation to standard error, degrees of freedom.
@@ -209,10 +209,10 @@ class MeasuredMetric:
             z = NormalDist().inv_cdf((1 + level) / 2)
             source, spread = self._source, self._spread
             if isinstance(source, Predictions) and source.clusters is not None:
-                spread = spread_of_share(self._metric, source, value, level)
-            share = z**2 * spread
-            middle = (value + share / 2) / (1 + share)
-            half = math.sqrt(value * (1 - value) * share + share**2 / 4) / (1 + share)
+                spread = spread_of_mean(self._metric, source, value, level)
+            scaled = z**2 * spread
+            middle = (value + scaled / 2) / (1 + scaled)
+            half = math.sqrt(value * (1 - value) * scaled + scaled**2 / 4) / (1 + scaled)
             ends = self._within(middle - half, middle + half)
             return Interval(value, value, *ends, half / z, level)
         if not analytic:
@@ -221,7 +221,7 @@ class MeasuredMetric:
             error, skewness = self._deviation(self._metric)
         else:
             raise ValueError(
-                f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
+                f"method must be 'bootstrap' for {self._name}, which is not a function of sums"
             )
         if self._few or not math.isfinite(error):
             return Interval(value, estimate, *self._range, math.inf, level)
@@ -284,7 +284,7 @@ class MeasuredMetric:
             gaps = ours - other._less_chance(other._center + t * second * along)
             return float(gaps.min()), float(gaps.max())
 
-        # Of t / (1 + t).
+        # Bisect on t / (1 + t).
         inside, outside = 0.0, 1.0
         while outside - inside > 1e-12 and estimate:
             middle = (inside + outside) / 2
@@ -352,7 +352,7 @@ def _upper_square(square: float, biased: float, half: float) -> float:
 
 
 def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float, float]:
-    """Compute the union of Student's interval of a mean and that by Hall's transformation."""
+    """Compute the union of Student's interval of a mean and Hall's transformed interval."""
     moved = q = np.array([t, -t])
     if skewness != 0:
         moved = 3 / skewness * (np.cbrt(1 + skewness * (q - skewness / 6)) - 1)
@@ -386,7 +386,7 @@ def prepare(
     if data.clusters is not None:
         if metric in UNCLUSTERED:
             raise ValueError(
-                f"groups must be left out for {metric!r}, which takes rows as independent; "
+                f"groups must be left out for {metric!r}, which assumes independent rows; "
                 "'ece' with norm=2, 'smooth_ece' and 'kde_ece' take groups"
             )
     if metric == "skce":

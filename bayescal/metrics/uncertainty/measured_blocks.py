@@ -125,7 +125,7 @@ def check_no_groups(groups: object) -> None:
 def check_cuts(cuts: Sequence[np.ndarray]) -> None:
     """Check that the rows of all models are cut into the same blocks."""
     if any(not np.array_equal(cuts[0], cut) for cut in cuts):
-        raise ValueError("models must have their cases cut into blocks alike to be compared")
+        raise ValueError("models must have the same rows cut into the same blocks to be compared")
 
 
 def _sums_by_group(

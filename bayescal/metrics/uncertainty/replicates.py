@@ -13,7 +13,7 @@ from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many,
 
 #: Numbers of replicates that are computed at once: 32 MiB.
 _ELEMENTS = 1 << 22
-#: Number of cases, as counted by weights, up to which they are drawn one by one.
+#: Number of rows, as counted by weights, up to which they are drawn one by one.
 _CASES = 1 << 16
 #: Probabilities in memory at once; sets of labels from which chance is estimated.
 _PROBS, _SETS = 1 << 20, 64
@@ -22,7 +22,7 @@ _PROBS, _SETS = 1 << 20, 64
 def replicate(metric: Metric, data: Predictions, replicates: int, seed: int) -> np.ndarray:
     """Compute the metric (replicates,) of rows drawn with replacement."""
     held = metric.rows * metric.cells if isinstance(metric, SumMetric) else 0
-    # Pairs of cases are computed anew for each block.
+    # Pairs of rows are computed anew for each block.
     size = 4 * _ELEMENTS if isinstance(metric, KernelError) else _ELEMENTS
     drawn = resample(data, replicates, seed, size // max(len(data.y), held))
     return np.concatenate([of_factors(metric, *batch) for batch in drawn])
@@ -41,7 +41,7 @@ def resample(
 ) -> Iterator[tuple[Predictions, np.ndarray]]:
     """Yield predictions and factors (n, b) of their weights, for some replicates at a time.
 
-    Whole weights are counts: then cases are drawn one by one, and otherwise rows. Where rows lie in
+    Integer weights are counts: then repetitions of rows are drawn one by one. Where rows lie in
     clusters, whole clusters are drawn.
     """
     rng = generator(seed)
@@ -88,7 +88,7 @@ def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
     ratio of the sum of squared residuals to its expectation.
     """
     if data.whole:
-        # Some cases of very large counts are drawn together, which overestimates chance.
+        # Some repetitions of very large counts are drawn together, which overestimates chance.
         max_copies = max(1, _CASES // len(data.y))
         copies = np.minimum(data.weights, max_copies).astype(int)
         cases = np.repeat(np.arange(len(copies)), copies)
@@ -109,7 +109,7 @@ def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
 def redraw(data: Predictions, rng: np.random.Generator) -> Predictions:
     """Draw labels from the predictions.
 
-    Whole weights are counts: each row becomes one row for each class drawn, with its count.
+    Integer weights are counts: each row becomes one row for each class drawn, with its count.
     """
     if not data.whole or data.weights.max() == 1:
         return data._replace(y=draw_labels(data, rng))

@@ -47,14 +47,14 @@ class Report:
     intervals : dict
         By model, then by metric, an :class:`Interval`.
     differences : dict
-        By model (but the first), then by metric, the difference to the first model.
+        By model (except the first), then by metric, the difference from the first model.
     tests : dict
         By model, Spiegelhalter's test of calibration.
     cases : int
     level : float
-        Of the intervals.
+        Nominal coverage of the intervals.
     clusters : int or None
-        Number of clusters of rows, where rows are not independent.
+        Number of clusters of rows, if rows are not independent.
     title : str or None
         Title of the table.
     """
@@ -72,13 +72,13 @@ class Report:
         return self._lines().for_terminal()
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the numbers as a data frame of pandas, with a row for each model and metric.
+        """Return the numbers as a pandas data frame, with a row for each model and metric.
 
         Returns
         -------
         pandas.DataFrame
             Indexed by ``model`` and ``metric``, with the columns ``value``, ``estimate``,
-            ``lower``, ``upper`` and ``standard_error``; and, of the difference from the first
+            ``lower``, ``upper`` and ``standard_error``; and, for the difference from the first
             model, ``difference``, ``difference_lower``, ``difference_upper`` and ``p_value``.
         """
         import pandas as pd
@@ -155,26 +155,26 @@ def report(
     inputs: Inputs = "probs",
     title: str | None = None,
 ) -> Report:
-    """Compute metrics with intervals for one model, or for several on the same cases.
+    """Compute metrics with intervals for one model, or for several on the same rows.
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or Blocks, or mapping from names to such
-        P(y = 1) for two classes, or one row of class probabilities per case. Blocks of several
-        models must contain the same cases, split in the same way.
+    probs : array of shape (n,) or (n, k), or Blocks, or mapping from names to them
+        P(y = 1) for two classes, or class probabilities in rows. Blocks of several
+        models must contain the same rows, split in the same way.
     y : array of shape (n,)
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     metrics : sequence of str, or mapping, optional
-        Names of metrics; or a mapping from titles to pairs of such a name and its options. By
-        default log loss, Brier score, accuracy, and the calibration error, plain and debiased; for
-        several classes also its mean over classes; and for two classes and fewer than 100,000 rows
-        in memory also ROC AUC and average precision, which measure the ranking.
+        Names of metrics; or a mapping from titles to pairs of a name and its options. By default
+        log loss, Brier score, accuracy, and the calibration error, plain and debiased; for several
+        classes also its mean over classes; for two classes and fewer than 100,000 rows in memory
+        also ROC AUC and average precision, which measure the ranking.
     level : float
         Nominal coverage of the confidence intervals, in (0, 1).
     replicates, seed : int
         Number of bootstrap resamples, and their seed.
     weights : array of shape (n,), optional
-        Non-negative case weights.
+        Non-negative row weights.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind, as in :func:`interval`: rows with equal labels may
         be dependent. The "RMS calibration error" is then "ece" with norm 2 and bins of equal mass.
@@ -191,7 +191,7 @@ def report(
     Raises
     ------
     TypeError, ValueError
-        As :func:`interval`.
+        If :func:`interval` would raise.
 
     Examples
     --------

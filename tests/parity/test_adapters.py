@@ -10,6 +10,10 @@ from scipy.special import softmax
 from sklearn.base import clone
 
 import bayescal as bc
+from tests.calibrators.cases import DEFAULTS, Case
+
+#: In place of long searches.
+QUICK = {"Kernel": {"bandwidth": 0.1}, "OrderPreserving": {"hidden": (2, 2)}}
 
 pytestmark = [
     pytest.mark.parity("probmetrics", "numba"),
@@ -48,6 +52,39 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
     assert np.isfinite(few).all()
     with pytest.raises(ValueError, match="inputs='probs'"):
         ProbmetricsCalibrator(bc.Temperature(inputs="logits")).fit(probs, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("case", DEFAULTS, ids=lambda case: case.calibrator.__name__)
+def test_every_calibrator_serves_theirs(case: Case) -> None:
+    """Tensors give the numbers of arrays, all losses of new rows fall, and a class may be missing."""
+    import torch
+    from probmetrics.distributions import CategoricalProbs
+    from probmetrics.metrics import Metrics
+
+    from bayescal.adapters import ProbmetricsCalibrator
+
+    k = 2 if case.binary else 3
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 3, (3000, k))
+    y = (rng.random((3000, 1)) > np.cumsum(softmax(z / 3, axis=1), axis=1)).sum(axis=1)
+    probs, train = softmax(z, axis=1), slice(0, 1500)
+    new = probs[1500:], torch.as_tensor(y[1500:])
+    model = ProbmetricsCalibrator(case(**QUICK.get(case.calibrator.__name__, {})))
+    expected = model.fit(probs[train], y[train]).predict_proba(new[0])
+    model.fit_torch(CategoricalProbs(torch.as_tensor(probs[train])), torch.as_tensor(y[train]))
+    found = model.predict_proba_torch(CategoricalProbs(torch.as_tensor(new[0]))).get_probs()
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
+    losses = Metrics.from_names(["logloss", "brier", "ece-15", "smece"])
+    before = losses.compute_all_from_labels_probs(new[1], torch.as_tensor(new[0]))
+    after = losses.compute_all_from_labels_probs(new[1], torch.as_tensor(expected))
+    for name, loss in before.items():
+        assert after[name] < loss, name
+    if k > 2:
+        kept = y[train] < k - 1
+        few = model.fit(probs[train][kept], y[train][kept]).predict_proba(new[0])
+        assert few.shape == new[0].shape and (few >= 0).all()
+        np.testing.assert_allclose(few.sum(axis=1), 1, rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")

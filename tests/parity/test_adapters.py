@@ -57,7 +57,7 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("case", DEFAULTS, ids=lambda case: case.calibrator.__name__)
 def test_every_calibrator_serves_theirs(case: Case) -> None:
-    """Tensors give the numbers of arrays, all losses of new rows fall, and a class may be missing."""
+    """Tensors give the numbers of arrays, losses of new rows fall, and a class may be missing."""
     import torch
     from probmetrics.distributions import CategoricalProbs
     from probmetrics.metrics import Metrics

@@ -17,7 +17,7 @@ from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws, over_draws
+from bayescal.calibrators.base.draws import ends_of_log_odds, mean_of_draws, over_draws
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction, needed
 from bayescal.calibrators.base.parametric import Inference, keep_draws, posterior_of
@@ -335,17 +335,19 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         return "theta_draws" in state
 
     def _map_ends(self, state: State, features: XArray, level: float) -> XArray:
-        ends = partial(ends_of_draws, level=level)
-        return over_draws(self, state, features, ends)[:, :, 1]
+        ends = partial(ends_of_log_odds, level=level)
+        return over_draws(self, state, features, ends, self._log_odds)[:, :, 1]
 
     @property
     def posterior_(self) -> ParameterPosterior:
         """The posterior of the parameters; only with inference "laplace" or "nuts"."""
         return posterior_of(self)
 
+    def _log_odds(self, state: State, theta: XArray, scores: XArray) -> XArray:
+        return theta[..., :1] + matmul(theta[..., 1:], scores.T)
+
     def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
-        line = theta[..., :1] + matmul(theta[..., 1:], scores.T)
-        return sigmoids(line)
+        return sigmoids(self._log_odds(state, theta, scores))
 
     def _width(self, state: State, scores: XArray) -> int:
         return 2

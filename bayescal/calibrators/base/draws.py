@@ -21,7 +21,7 @@ from bayescal._core.arrays import (
 )
 from bayescal._core.chunks import even_block, slices
 from bayescal._core.lazy import jax
-from bayescal._core.numerics import normal_cdf
+from bayescal._core.numerics import normal_cdf, sigmoid
 
 #: Numbers per block: in fits; in predictions on CPUs, near the size of a cache; on accelerators.
 _FIT_BLOCK, _BLOCK, _LARGE_BLOCK = 1 << 20, 1 << 18, 1 << 26
@@ -74,13 +74,21 @@ def _block_size(rows: AnyArray) -> int:
 
 
 def over_draws(
-    estimator: AnyModel, state: State, scores: XArray, reduce: Callable[[AnyArray], AnyArray]
+    estimator: AnyModel,
+    state: State,
+    scores: XArray,
+    reduce: Callable[[AnyArray], AnyArray],
+    curves: Callable[[State, AnyArray, AnyArray], AnyArray] | None = None,
 ) -> XArray:
-    """Reduce the probabilities (draws, m, k) of all parameter draws, in blocks of rows."""
+    """Reduce the probabilities (draws, m, k) of all parameter draws, in blocks of rows.
+
+    ``curves(state, theta, rows)`` computes other values (draws, m, ...) than probabilities.
+    """
     draws = state["theta_draws"]
     theta = namespace(draws).reshape(draws, (-1, draws.shape[-1]))
     width = math.prod(draws.shape[:-1]) * estimator._width(state, scores)
-    return map_rows(lambda rows: reduce(estimator._curves(state, theta, rows)), scores, width)
+    curves = curves or estimator._curves
+    return map_rows(lambda rows: reduce(curves(state, theta, rows)), scores, width)
 
 
 def mean_of_draws(curves: XArray) -> XArray:
@@ -94,14 +102,42 @@ def ends_of_draws(curves: AnyArray, level: float) -> AnyArray:
     tails = (1 - level) / 2, (1 + level) / 2
     if on_host(curves):
         return np.moveaxis(np.quantile(curves, tails, axis=0), 0, 1)
-    ordered, count = xp.sort(curves, axis=0), curves.shape[0]
+    ordered = xp.sort(curves, axis=0)
     ends = []
-    for tail in tails:
-        low = min(int(tail * (count - 1)), max(count - 2, 0))
-        part = tail * (count - 1) - low
-        high = min(low + 1, count - 1)
+    for low, high, part in _positions(level, curves.shape[0]):
         ends.append((1 - part) * ordered[low, ...] + part * ordered[high, ...])
     return xp.stack(ends, axis=1)
+
+
+def ends_of_log_odds(log_odds: AnyArray, level: float) -> AnyArray:
+    """Compute the ends (m, 2, 2) of central intervals from log odds (draws, m) of two classes.
+
+    These are the ends of the probabilities, of which only those next to an end are computed.
+    """
+    xp, last = namespace(log_odds), log_odds.shape[0] - 1
+    positions = _positions(level, last + 1)
+    if on_host(log_odds):
+        # The probability of class 0 has the opposite order.
+        needed = {i for low, high, _ in positions for i in (low, high, last - low, last - high)}
+        ordered: AnyArray = np.partition(log_odds, sorted(needed), axis=0)
+    else:
+        ordered = xp.sort(log_odds, axis=0)
+
+    def at(i: int) -> AnyArray:
+        return xp.stack([sigmoid(-ordered[last - i, ...]), sigmoid(ordered[i, ...])], axis=-1)
+
+    return xp.stack(
+        [(1 - part) * at(low) + part * at(high) for low, high, part in positions], axis=1
+    )
+
+
+def _positions(level: float, count: int) -> list[tuple[int, int, float]]:
+    """Return the ranks of the draws around both ends of an interval, and the part of the second."""
+    found = []
+    for tail in ((1 - level) / 2, (1 + level) / 2):
+        low = min(int(tail * (count - 1)), max(count - 2, 0))
+        found.append((low, min(low + 1, count - 1), tail * (count - 1) - low))
+    return found
 
 
 def mixture_quantile(weights: XArray, mean: XArray, spread: XArray, level: float) -> XArray:

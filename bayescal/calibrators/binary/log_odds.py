@@ -15,6 +15,7 @@ from bayescal._core.arrays import AnyArray, ArrayT, XArray, matmul, namespace
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimize import Minimum
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.draws import ends_of_log_odds, over_draws
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.data.given import EVERYWHERE
 from bayescal.data.rows import Rows, Source
@@ -124,9 +125,15 @@ class LogOddsCalibrator(ParametricCalibrator):
         """The index of the first column that is not the intercept."""
         return 1 if self._has_intercept else 0
 
+    def _log_odds(self, state: State, theta: XArray, scores: XArray) -> XArray:
+        return matmul(theta, self._columns(state, bounded(scores)))
+
     def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
-        line = matmul(theta, self._columns(state, bounded(scores)))
-        return sigmoids(line)
+        return sigmoids(self._log_odds(state, theta, scores))
+
+    def _ends(self, state: State, scores: XArray, level: float) -> XArray:
+        ends = partial(ends_of_log_odds, level=level)
+        return over_draws(self, state, scores, ends, self._log_odds)
 
     def _minimize(self, p: int, fit_free: Callable[[np.ndarray], Minimum]) -> Minimum:
         """Fit p coefficients under the constraint that some must not be negative.

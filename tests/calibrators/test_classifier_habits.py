@@ -546,5 +546,5 @@ def test_exclusive_classes_in_columns_get_a_hint() -> None:
     probs = rng.dirichlet(np.ones(3), 100)
     y = rng.integers(0, 3, 100)
     for onehot in (np.eye(3)[y], np.eye(3, dtype=int)[y]):
-        with pytest.warns(UserWarning, match=r"for classes pass y.argmax\(axis=1\)"):
+        with pytest.warns(UserWarning, match=r"for multi-class problems pass y.argmax\(axis=1\)"):
             bc.Auto().fit(probs, onehot)

@@ -347,7 +347,7 @@ def _rows_of_two() -> tuple[np.ndarray, np.ndarray]:
 def test_a_report_needs_the_rows_of_the_fit() -> None:
     fitted = bc.Temperature().fit(*_rows_of_two())
     del fitted._kept_rows
-    with pytest.raises(AttributeError, match="report_ is of a fit: fit again"):
+    with pytest.raises(AttributeError, match="report_ needs the rows of the fit, which are gone"):
         fitted.report_  # noqa: B018
 
 

@@ -78,7 +78,7 @@ def over_draws(
     state: State,
     scores: XArray,
     reduce: Callable[[AnyArray], AnyArray],
-    curves: Callable[[State, AnyArray, AnyArray], AnyArray] | None = None,
+    curves: Callable[..., AnyArray] | None = None,
 ) -> XArray:
     """Reduce the probabilities (draws, m, k) of all parameter draws, in blocks of rows.
 
@@ -87,8 +87,8 @@ def over_draws(
     draws = state["theta_draws"]
     theta = namespace(draws).reshape(draws, (-1, draws.shape[-1]))
     width = math.prod(draws.shape[:-1]) * estimator._width(state, scores)
-    curves = curves or estimator._curves
-    return map_rows(lambda rows: reduce(curves(state, theta, rows)), scores, width)
+    compute = curves or estimator._curves
+    return map_rows(lambda rows: reduce(compute(state, theta, rows)), scores, width)
 
 
 def mean_of_draws(curves: XArray) -> XArray:

@@ -6,9 +6,9 @@ Compile is the first call of a process less the median of later ones; run is tha
 functions of ten queued calls where the device is no processor; busy is the time for which the
 device works in one call. The limit is the least time that the job's operations take at the speed of
 a product of matrices in float32, its exponentials at that of sums of them, or its bytes at that of
-scaling a large vector, all measured here: whichever is longest. They are counted from below, so
-that shares of the limit are at most what is said. Where the device is no processor, the same job
-runs on the processor, too.
+scaling a large vector, all measured here: whichever is longest. The counts are lower bounds, so a
+job is at least as close to its limit as stated. If the device is not a CPU, the job also runs on
+the CPU.
 Precision is the greatest difference between answers from float32 and from float64 scores.
 
 Jobs of which the estimator works on the host, as bootstraps do, are marked so: their time is the

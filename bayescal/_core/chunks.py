@@ -35,9 +35,9 @@ def points_per_chunk() -> int:
 
 
 def sum_sizes(stored: bool) -> tuple[int, int]:
-    """Return the numbers of points and of terms in a step of sums at points.
+    """Return the largest numbers of points and of terms in one step of streamed sums at points.
 
-    If the terms are not stored, steps on accelerators have as many sums as cores.
+    Terms that are not stored need no memory, so accelerators take longer steps with more sums.
     """
     if stored or _on_cpu():
         return points_per_chunk(), block_elements()

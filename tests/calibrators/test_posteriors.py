@@ -7,11 +7,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
+from bayescal.calibrators.base.draws import ends_of_log_odds
 from bayescal.calibrators.base.parametric import ParametricCalibrator, keep_draws
 from bayescal.regression.draws import Draws
 from benchmarks.coverage_bands import study
@@ -117,3 +121,16 @@ def test_bad_chains_are_said_to_be() -> None:
 def test_bands_cover_what_docstrings_say(method: str, truth: str, low: float, high: float) -> None:
     """Of level 0.9, with 100 rows: truths of the model, and others."""
     assert low < study(method, truth, 100, 20)["coverage"] < high
+
+
+@pytest.mark.parametrize("library", [np, jnp])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 200.0])
+@pytest.mark.parametrize("draws", [1, 2, 3, 50])
+def test_ends_are_quantiles_of_probabilities(draws: int, scale: float, library: Any) -> None:
+    log_odds = np.round(scale * np.random.default_rng(0).normal(size=(draws, 40)), 1)  # tied
+    for level in (0.01, 0.5, 0.999):
+        with jax.enable_x64(True):
+            found = np.asarray(ends_of_log_odds(library.asarray(log_odds), level))
+        for column, probs in enumerate((expit(-log_odds), expit(log_odds))):
+            expected = np.quantile(probs, [(1 - level) / 2, (1 + level) / 2], axis=0)
+            np.testing.assert_allclose(found[:, :, column].T, expected, rtol=1e-12)

@@ -15,6 +15,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayescal._core import chunks
 from bayescal.smoothing import _kernels as kernels
 
 
@@ -64,8 +65,13 @@ def test_density_is_that_of_scipy(d: int, weighted: bool, bandwidth: str | float
         np.testing.assert_allclose(np.exp(found), np.exp(expected), rtol=1e-12)
 
 
-def test_many_blocks_of_kernels_and_points() -> None:
-    x, x_new = sample(5003, 2), sample(1301, 2, seed=2)
+@pytest.mark.parametrize(("n", "on_cpu"), [(5003, True), (20_011, False)])
+def test_many_blocks_of_kernels_and_points(
+    monkeypatch: pytest.MonkeyPatch, n: int, on_cpu: bool
+) -> None:
+    """Steps have the sizes of a CPU, or those of an accelerator."""
+    monkeypatch.setattr(chunks, "_on_cpu", lambda: on_cpu)
+    x, x_new = sample(n, 2), sample(1301, 2, seed=2)
     expected = scipy.stats.gaussian_kde(x.T).logpdf(x_new.T)
     found = kernels.kernel_log_density(x, x_new, bandwidth="scott")
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)

@@ -112,7 +112,7 @@ def ends_of_draws(curves: AnyArray, level: float) -> AnyArray:
 def ends_of_log_odds(log_odds: AnyArray, level: float) -> AnyArray:
     """Compute the ends (m, 2, 2) of central intervals from log odds (draws, m) of two classes.
 
-    These are the ends of the probabilities, of which only those next to an end are computed.
+    Probabilities increase with the log odds, so only the draws next to an end are converted.
     """
     xp, last = namespace(log_odds), log_odds.shape[0] - 1
     positions = _positions(level, last + 1)
@@ -132,12 +132,12 @@ def ends_of_log_odds(log_odds: AnyArray, level: float) -> AnyArray:
 
 
 def _positions(level: float, count: int) -> list[tuple[int, int, float]]:
-    """Return the ranks of the draws around both ends of an interval, and the part of the second."""
-    found = []
+    """Return, for both ends of an interval, the ranks of two draws and the second one's weight."""
+    positions = []
     for tail in ((1 - level) / 2, (1 + level) / 2):
         low = min(int(tail * (count - 1)), max(count - 2, 0))
-        found.append((low, min(low + 1, count - 1), tail * (count - 1) - low))
-    return found
+        positions.append((low, min(low + 1, count - 1), tail * (count - 1) - low))
+    return positions
 
 
 def mixture_quantile(weights: XArray, mean: XArray, spread: XArray, level: float) -> XArray:

@@ -134,3 +134,13 @@ def test_ends_are_quantiles_of_probabilities(draws: int, scale: float, library: 
         for column, probs in enumerate((expit(-log_odds), expit(log_odds))):
             expected = np.quantile(probs, [(1 - level) / 2, (1 + level) / 2], axis=0)
             np.testing.assert_allclose(found[:, :, column].T, expected, rtol=1e-12)
+        assert (found[:, 0] <= found[:, 1]).all()
+
+
+@pytest.mark.parametrize("library", [np, jnp])
+def test_ends_of_equal_draws_are_equal(library: Any) -> None:
+    """Rounding must not put the lower end above the upper one."""
+    log_odds = np.tile(np.random.default_rng(0).normal(0, 3, 1_000), (50, 1))
+    for level in (0.5, 0.9, 0.95):
+        ends = np.asarray(ends_of_log_odds(library.asarray(log_odds), level))
+        np.testing.assert_array_equal(ends[:, 0], ends[:, 1])

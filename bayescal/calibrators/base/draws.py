@@ -12,6 +12,7 @@ import numpy as np
 from bayescal._core.arrays import (
     AnyArray,
     AnyModel,
+    Namespace,
     State,
     XArray,
     matmul,
@@ -103,10 +104,7 @@ def ends_of_draws(curves: AnyArray, level: float) -> AnyArray:
     if on_host(curves):
         return np.moveaxis(np.quantile(curves, tails, axis=0), 0, 1)
     ordered = xp.sort(curves, axis=0)
-    ends = []
-    for low, high, part in _positions(level, curves.shape[0]):
-        ends.append((1 - part) * ordered[low, ...] + part * ordered[high, ...])
-    return xp.stack(ends, axis=1)
+    return _interpolate(xp, lambda i: ordered[i, ...], _positions(level, curves.shape[0]))
 
 
 def ends_of_log_odds(log_odds: AnyArray, level: float) -> AnyArray:
@@ -126,9 +124,19 @@ def ends_of_log_odds(log_odds: AnyArray, level: float) -> AnyArray:
     def at(i: int) -> AnyArray:
         return xp.stack([sigmoid(-ordered[last - i, ...]), sigmoid(ordered[i, ...])], axis=-1)
 
-    return xp.stack(
-        [(1 - part) * at(low) + part * at(high) for low, high, part in positions], axis=1
-    )
+    return _interpolate(xp, at, positions)
+
+
+def _interpolate(
+    xp: Namespace, at: Callable[[int], AnyArray], positions: list[tuple[int, int, float]]
+) -> AnyArray:
+    """Compute the ends (m, 2, k) of an interval from the ordered draws ``at(rank)`` (m, k)."""
+    ends = []
+    for low, high, part in positions:
+        first, second = at(low), at(high)
+        # Rounding must not lift the lower end of equal draws above the upper one.
+        ends.append(xp.minimum(first + part * (second - first), second))
+    return xp.stack(ends, axis=1)
 
 
 def _positions(level: float, count: int) -> list[tuple[int, int, float]]:

@@ -112,7 +112,7 @@ class Auto(ClassifierMixin, Combination):
     >>> auto = bc.Auto().fit(p, y)
     >>> print(auto.report_)
     AveragedBeta: two classes, 500 rows
-    weights: linear 0.46, curved 0.54
+    weights: unchanged 0.00, linear 0.46, curved 0.54
     expected log loss: 0.433 ± 0.024
     uncalibrated: 0.517; gain +0.084 ± 0.017: it helps
     >>> auto.predict_proba([0.5])[:, 1].round(1).tolist()

@@ -46,13 +46,15 @@ _DIAGONAL = _PAIR.diagonal()
 _MAX_STEPS, _MAX_POLISHING_STEPS = 60, 6
 #: Largest weight of rows for which single precision resolves the curvature of the priors.
 _MAX_SINGLE_PRECISION_WEIGHT = 1e5
+#: Largest log Bayes factor, for single precision.
+_LARGEST_FACTOR = 1e30
 _TOLERANCE, _COARSE_TOLERANCE = 1e-9, 1e-2
 
 
 def _priors() -> tuple[
     Float[np.ndarray, "2 10 17"], Float[np.ndarray, "2 10 17"], Float[np.ndarray, "2 10"]
 ]:
-    """Compute precisions (2, 10, 17), amplitudes (2, 10, 17) and log weights (2, 10).
+    """Compute precisions (2, 10, 17), amplitudes (2, 10, 17) and log probabilities (2, 10).
 
     Each length has all regressions with a Gaussian process, and half of the regressions without
     one, which do not depend on the length. This gives batches a common shape.
@@ -66,7 +68,7 @@ def _priors() -> tuple[
     precision = np.stack([1 / shape, 1 / shape, 1 / intercept], axis=-1)
     precision = np.concatenate([precision, ones], axis=-1)
     scale = np.concatenate([ones[..., :PARAMETRIC], amplitude[..., None] * ones], axis=-1)
-    return precision, scale, np.log(weight)
+    return precision, scale, np.log(weight / weight.sum())
 
 
 _PRECISION, _AMPLITUDE, _LOG_WEIGHT = _priors()
@@ -107,7 +109,7 @@ class Fitted(NamedTuple):
     coef: AnyArray
     #: The covariance of ``coef`` is factor @ factor' (s, 2, 10, 17, 17).
     factor: AnyArray
-    #: Log evidence plus log prior of the regression, up to a constant (s, 2, 10).
+    #: Logarithm of the evidence times the priors of regression and scale (s, 2, 10).
     log_evidence: AnyArray
     #: Largest expected gain of Newton's last step, relative to the objective ().
     decrement: AnyArray
@@ -225,9 +227,21 @@ def _make_basis(points: Points, inverse: XArray, xp: ModuleType) -> Basis:
 
 
 def log_prior(u: XArray, xp: ModuleType = np) -> XArray:
-    """Compute the log prior density of log inverse temperatures, up to a constant."""
+    """Compute the log prior density of log inverse temperatures."""
     narrow, wide = (-((u / scale) ** 2) / 2 - math.log(scale) for scale in LOG_SCALES)
-    return xp.logaddexp(narrow, wide)
+    return xp.logaddexp(narrow, wide) - math.log(2 * math.sqrt(2 * math.pi))
+
+
+def log_bayes_factor(points: Points, fitted: Fitted) -> float:
+    """Compute the log likelihood of unchanged scores minus the log evidence of all regressions."""
+    z, weights, positives, *_ = points
+    unchanged = -(weights - positives) @ np.logaddexp(0, z) - positives @ np.logaddexp(0, -z)
+    step = np.log(fitted.basis.inverse[1] / fitted.basis.inverse[0])
+    largest = fitted.log_evidence.max()
+    evidence = np.exp(fitted.log_evidence - largest).sum() * step
+    # Inverse temperatures of enormous weights are equal but for rounding.
+    factor = unchanged - largest - np.log(max(evidence, float(np.finfo(float).tiny)))
+    return float(np.clip(factor, -_LARGEST_FACTOR, _LARGEST_FACTOR))
 
 
 def find_scale(

@@ -390,7 +390,7 @@ class AveragedBeta(OnlineCalibrator):
         return xp.sum(matmul(xp.matrix_transpose(state["factor"]), columns) ** 2, axis=2)
 
 
-def _unchanged_weight(state: State, power: float) -> XArray:
+def _unchanged_weight(state: State, power: float) -> AnyArray:
     """Compute the posterior weight of the unchanged scores, which the oldest files lack."""
     if "log_bayes_factor" not in state:
         return 0 * state["smoothing"]

@@ -4,6 +4,7 @@ Draws and log weights are handed out; from them everything else is computed agai
 """
 
 import functools
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -595,6 +596,27 @@ def test_few_weights_have_no_tail() -> None:
     weights = -np.sort(np.random.default_rng(0).exponential(size=(3, 6)))
     assert np.isnan(pareto_k(weights[:, :5])).all()
     assert np.isfinite(pareto_k(weights)).all()
+
+
+@pytest.mark.parametrize("span", [0.5, 20.0, 250.0])
+def test_tails_of_any_span_have_the_shape_of_the_definition(span: float) -> None:
+    """Also where products of four terms of the likelihood would overflow."""
+    from bayescal.inference.engine.diagnostics import pareto_k
+
+    log_weights = -np.sort(span * np.random.default_rng(0).exponential(size=(5, 31)))
+    log_weights -= log_weights[:, :1]
+    for row, found in zip(log_weights, pareto_k(log_weights), strict=True):
+        x = np.sort(np.exp(row[:-1]) - np.exp(row[-1]))
+        n, grid = len(x), 30 + int(np.sqrt(len(x)))
+        quartile = x[int(n / 4 + 0.5) - 1]
+        places = np.arange(1, grid + 1) - 0.5
+        theta = 1 / x[-1] + (1 - np.sqrt(grid / places)) / (3 * quartile)
+        shape = np.array([np.mean([math.log1p(-t * value) for value in x]) for t in theta])
+        profile = n * (np.log(-theta / shape) - shape - 1)
+        weights = np.exp(profile - profile.max())
+        mean = theta @ weights / weights.sum()
+        expected = np.mean([math.log1p(-mean * value) for value in x])
+        assert found == pytest.approx((n * expected + 5) / (n + 10), rel=1e-9)
 
 
 def test_heavier_tails_have_larger_k_and_smaller_ess() -> None:

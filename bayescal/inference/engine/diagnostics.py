@@ -12,6 +12,8 @@ from bayescal._core.shapes import Float
 from bayescal._core.threads import threads
 
 _SETS_AT_ONCE = 16
+#: Products of four terms up to this do not overflow.
+_LARGEST_TERM = 1e75
 #: Fewest effective weighted draws with which chains are compared, and the number of standard errors
 #: by which means must differ to count as different.
 _MIN_EFFECTIVE, _SIGNIFICANT = 100, 4
@@ -70,11 +72,7 @@ def _shapes(largest: Float[np.ndarray, "sets tail"]) -> Float[np.ndarray, " sets
     alone = quartile[:, 0] < np.finfo(float).tiny
     quartile = np.maximum(quartile, np.finfo(float).tiny)
     theta = 1 / x[:, -1:] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quartile)
-    shape, logs = np.empty_like(theta), np.empty((grid, n))
-    for thetas, excesses, means in zip(theta, x, shape, strict=True):
-        # New arrays would be taken from the system each time, for which threads wait.
-        np.multiply(-thetas[:, None], excesses, out=logs)
-        np.log1p(logs, out=logs).mean(axis=1, out=means)
+    shape = _means_of_log1p(-theta, x)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         profile = n * (np.log(-theta / shape) - shape - 1)
         profile = np.where(np.isnan(profile), -np.inf, profile)
@@ -85,6 +83,30 @@ def _shapes(largest: Float[np.ndarray, "sets tail"]) -> Float[np.ndarray, " sets
     # A weak prior of ten observations at one half stabilizes small tails.
     k = np.where(alone, np.inf, (n * k + 10 * 0.5) / (n + 10))
     return np.where(equal, -np.inf, k)
+
+
+def _means_of_log1p(
+    factors: Float[np.ndarray, "sets grid"], values: Float[np.ndarray, "sets tail"]
+) -> Float[np.ndarray, "sets grid"]:
+    """Average log(1 + factor * value) over values, from logarithms of products of four terms."""
+    grid, n = factors.shape[1], values.shape[1]
+    quarter = -(-n // 4)
+    padded = np.zeros((len(values), 4, quarter))
+    padded.reshape(len(values), -1)[:, :n] = values
+    means = np.empty_like(factors)
+    # New arrays would be taken from the system each time, for which threads wait.
+    terms, pairs = np.empty((grid, 4, quarter)), np.empty((grid, 2, quarter))
+    for row, values_of_row, mean in zip(factors, padded, means, strict=True):
+        np.multiply(row[:, None, None], values_of_row, out=terms)
+        if terms.max() < _LARGEST_TERM:
+            np.add(terms, 1, out=terms)
+            np.multiply(terms[:, :2], terms[:, 2:], out=pairs)
+            products = np.multiply(pairs[:, 0], pairs[:, 1], out=pairs[:, 0])
+            np.log(products, out=products).sum(axis=1, out=mean)
+        else:
+            np.log1p(terms, out=terms).sum(axis=(1, 2), out=mean)
+    means /= n
+    return means
 
 
 def judge_chains(

@@ -40,6 +40,9 @@ Ties and skew
 writes and judges the same sets, but for the synthetic ones, with :func:`tied_models`: models whose
 scores have few values, zeros, or a skew. They served no choice either, but `Auto` was changed for
 other scores of this kind before.
+
+Later the prior odds of unchanged scores, a member of `AveragedBeta`, were chosen on the binary sets
+of both confirmations: the figures of two classes are not independent of that choice.
 """
 
 from __future__ import annotations

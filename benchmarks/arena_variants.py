@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 import bayescal as bc
 from bayescal._core.numerics import sigmoid
 from bayescal._core.warnings import ignored
-from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
+from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta, unchanged_weight
 from bayescal.calibrators.binary.averaged_beta.regressions import FAR, LINEAR
 from bayescal.calibrators.multiclass.members import Member
 from bayescal.calibrators.stack import fit as _stack
@@ -194,7 +194,8 @@ def averages(experiment: Experiment) -> dict[str, float]:
     method = AveragedBeta(power=1.0)
     ones = np.ones(len(experiment.y))
     state = method._fit(Rows(log_odds(experiment.scores), experiment.y, ones), 0)
-    line, columns = method._lines(state, np.clip(log_odds(experiment.test_scores), -FAR, FAR))
+    at = np.clip(log_odds(experiment.test_scores), -FAR, FAR)
+    line, columns = method._lines(state, at)
     spread = method._variances(state, columns)
     share = state["cell_weights"]
 
@@ -205,6 +206,7 @@ def averages(experiment: Experiment) -> dict[str, float]:
         own = np.where(some, share, 0) ** 0.5
         return np.einsum("dc,dcm->m", own / own.sum(), sigmoid(line))
 
+    alone, unchanged = mean(sigmoid(line), 0.5), unchanged_weight(state, 0.5)
     inverse = state["inverse"][:, None]
     best = inverse[share.sum(axis=1).argmax()]
     found = {
@@ -212,7 +214,8 @@ def averages(experiment: Experiment) -> dict[str, float]:
         "moderated by the posterior": mean(sigmoid(line / np.sqrt(1 + np.pi * spread / 8))),
         "mean log odds": sigmoid(mean(line)),
         **{f"evidence to the power {p:g}": mean(sigmoid(line), p) for p in POWERS},
-        "ours": mean(sigmoid(line), 0.5),
+        "ours": (1 - unchanged) * alone + unchanged * sigmoid(at),
+        "ours, without unchanged scores": alone,
         "ours, without curves": part(np.arange(share.shape[1]) >= LINEAR),
         "ours, one temperature": part(np.abs(np.log(inverse / best)) < 1e-9),
         "ours, the best regression alone": part(share == share.max()),

@@ -233,7 +233,7 @@ class AveragedBeta(OnlineCalibrator):
     def _log_odds(self, state: State, scores: Array) -> AnyArray:
         """Compute the log odds (m,) of the average of all members, to all digits."""
         xp, (line, _) = namespace(scores), self._lines(state, scores)
-        z, unchanged = xp.clip(scores, -FAR, FAR), _unchanged_weight(state, self.power)
+        z, unchanged = xp.clip(scores, -FAR, FAR), unchanged_weight(state, self.power)
         weights = xp.reshape(state["cell_weights"], (-1,))
         line = xp.reshape(line, (weights.shape[0], -1))
         # Neither may vanish where weights of rows are so large that log odds exceed 700.
@@ -328,7 +328,7 @@ class AveragedBeta(OnlineCalibrator):
         )
 
     def _member_weights(self) -> dict[str, float]:
-        unchanged = float(_unchanged_weight(self.state_, self.power))
+        unchanged = float(unchanged_weight(self.state_, self.power))
         linear = (1 - unchanged) * float(self.linear_weight_)
         return {"unchanged": unchanged, "linear": linear, "curved": 1 - unchanged - linear}
 
@@ -390,7 +390,7 @@ class AveragedBeta(OnlineCalibrator):
         return xp.sum(matmul(xp.matrix_transpose(state["factor"]), columns) ** 2, axis=2)
 
 
-def _unchanged_weight(state: State, power: float) -> AnyArray:
+def unchanged_weight(state: State, power: float) -> AnyArray:
     """Compute the posterior weight of the unchanged scores, which the oldest files lack."""
     if "log_bayes_factor" not in state:
         return 0 * state["smoothing"]

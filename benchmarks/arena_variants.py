@@ -98,7 +98,7 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     fitted = fit_stack(members, scores, y, ones, 5)
     assert fitted.held is not None
     stack, folds = fitted.stack, fitted.folds
-    dealt, dealt_y, _ = folds.take(scores, y)
+    dealt, dealt_y, dealt_weights = folds.take(scores, y)
     theirs = np.empty((len(dealt_y), len(others)))
     for fold in range(folds.count):
         out = folds.fold == fold
@@ -114,7 +114,7 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     for title, some in STACKS.items():
         if set(some) <= set(names):
             place = [names.index(name) for name in some]
-            share = mix(held[:, place], ones)
+            share = mix(held[:, place], dealt_weights)
             losses[title] = float(-log_mean(seen[:, place], share).mean())
     for name, loss in zip(names, -seen.mean(axis=0), strict=True):
         losses[f"only {name}"] = float(loss)
@@ -122,7 +122,7 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     for name in [None, *ours]:
         place = [names.index(own) for own in ours if own != name]
         title = "ours" if name is None else f"ours, without {name}"
-        share = mix(held[:, place], ones)
+        share = mix(held[:, place], dealt_weights)
         losses[title] = float(-log_mean(seen[:, place], share).mean())
         if name is None:
             equal = np.full(len(place), 1 / len(place))
@@ -149,7 +149,7 @@ def refitted(
     with undo():
         fitted = fit_stack(members, scores, y, ones, 5)
     assert fitted.held is not None
-    probs = mixture(members, fitted.stack, mix(fitted.held, ones), test)[
+    probs = mixture(members, fitted.stack, mix(fitted.held, fitted.folds.weights), test)[
         np.arange(len(test_y)), test_y
     ]
     return float(-np.log(np.maximum(probs, 1e-300)).mean())

@@ -64,7 +64,7 @@ OTHERS = {
     "kernel": lambda: bc.compose(bc.Temperature(inputs="logits"), bc.Kernel()),
     "uncentred": lambda: bc.StructuredMatrix(inputs="logits"),
 }
-#: Local averages are slow for many classes.
+#: Local averages are slow for more classes, and stacks have no members with kernels there.
 LOCAL = 30
 PUBLISHED = ["temperature", "both", "middle", "weak"]
 FEW_ROWS = ["temperature", "vector", "firm", "probability", "logarithm", "both", "weak"]
@@ -93,7 +93,8 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     test, _ = convert(experiment.test_scores, experiment.inputs, "logits", least)
     scores, test = scores.astype(float), test.astype(float)
     k, ones = scores.shape[1], np.ones(len(y))
-    names, members = (list(part) for part in zip(*LIBRARY.items(), strict=True))
+    library = {name: own for name, own in LIBRARY.items() if own.kernel is None or k < LOCAL}
+    names, members = (list(part) for part in zip(*library.items(), strict=True))
     others = {name: make for name, make in OTHERS.items() if name != "kernel" or k < LOCAL}
     fitted = fit_stack(members, scores, y, ones, 5)
     assert fitted.held is not None

@@ -157,9 +157,10 @@ def test_posterior_bands(table: Any) -> None:
         (True, None, {"ensemble": True}),
         (True, "averaged_beta", {}),
         (True, "isotonic", {}),
-        (False, "histogram", {}),
+        (True, "histogram", {}),
+        (False, "bbq", {}),
         (False, "no such name", {}),
-        (False, bc.Histogram(), {}),
+        (False, bc.BBQ(), {}),
         (False, bc.VennAbers(), {}),
     ):
         model = bc.CalibratedClassifier(GaussianNB(), calibrator, cv=3, **options)

@@ -279,3 +279,70 @@ def test_options() -> None:
         Histogram(prior_weight="1")._check_options()  # pyright: ignore[reportArgumentType]
     assert Histogram().domain == "probability"
     assert Histogram(binning="equal_mass").domain == "order"
+
+
+@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
+@pytest.mark.parametrize("prior", [0.0, 2.0])
+def test_intervals_are_quantiles_of_beta_posteriors(
+    binning: Literal["equal_width", "equal_mass"], prior: float
+) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(200)
+    y = (rng.random(200) < p).astype(int)
+    weights = rng.integers(1, 4, 200)
+    fitted = Histogram(5, binning, prior_weight=prior).fit(p, y, weights)
+    place = np.searchsorted(fitted.edges_, p)
+    lower, upper = fitted.predict_interval(p, level=0.8)
+    for b in range(5):
+        inside = place == b
+        positive, total = (weights * y)[inside].sum(), weights[inside].sum()
+        center = (b + 0.5) / 5 if binning == "equal_width" else 0.5
+        a, c = (prior * center, prior * (1 - center)) if prior else (0.5, 0.5)
+        posterior = stats.beta(a + positive, c + total - positive)
+        np.testing.assert_allclose(lower[inside], posterior.ppf(0.1), rtol=1e-9)
+        np.testing.assert_allclose(upper[inside], posterior.ppf(0.9), rtol=1e-9)
+    # Integer weights are repeated rows, and fractional weights of equal size are rows.
+    again = Histogram(5, binning, prior_weight=prior).fit(p.repeat(weights), y.repeat(weights))
+    np.testing.assert_allclose(again.predict_interval(p, level=0.8)[0], lower, rtol=1e-9)
+    if not prior:
+        ones, halves = (
+            Histogram(5, binning).fit(p, y, w).predict_interval(p)
+            for w in (None, np.full(200, 0.3))
+        )
+        np.testing.assert_allclose(halves, ones, rtol=1e-9)
+
+
+def test_intervals_contain_the_value_and_know_bins_without_rows() -> None:
+    fitted = Histogram(4).fit([0.1, 0.2, 0.9], [0, 0, 1])
+    lower, upper = fitted.predict_interval([0.1, 0.4, 0.9])
+    assert (lower[0], upper[2]) == (0, 1)
+    np.testing.assert_allclose(upper[0], stats.beta(0.5, 2.5).ppf(0.95))
+    np.testing.assert_allclose([lower[1], upper[1]], stats.beta(0.5, 0.5).ppf([0.05, 0.95]))
+    del fitted.state_["unit"]  # as in files of the first version
+    with pytest.raises(ValueError, match="the file of this calibrator has no intervals"):
+        fitted.predict_interval([0.1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [10, 50, 200, 1000, 5000])
+@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
+def test_intervals_cover_the_means_of_bins(
+    n: int, binning: Literal["equal_width", "equal_mass"]
+) -> None:
+    """Of calibrated, bent, constant and rare probabilities, also with ties; bins alike."""
+    truths = [lambda p: p, lambda p: 0.2 + p**2 / 2, lambda p: 0 * p + 0.1, lambda p: 0.02 * p]
+    for truth, tied in itertools.product(truths, (False, True)):
+        covered = []
+        for seed in range(200):
+            rng = np.random.default_rng(seed)
+            p = 1 / (1 + np.exp(-rng.normal(0, 2, n)))
+            p = np.round(p, 1) if tied else p
+            y = (rng.random(n) < truth(p)).astype(int)
+            fitted = Histogram(10, binning, classes=[0, 1]).fit(p, y)
+            lower, upper = fitted.predict_interval(p)
+            place = np.searchsorted(fitted.edges_, p)
+            mean = np.bincount(place, truth(p)) / np.maximum(np.bincount(place), 1)
+            _, first = np.unique(place, return_index=True)
+            inside = (lower <= mean[place]) & (mean[place] <= upper)
+            covered.append(inside[first].mean())
+        assert 0.8 < np.mean(covered) <= 1, (truth(0.5), tied)

@@ -77,7 +77,7 @@ def test_band_is_that_of_the_posterior() -> None:
 def test_a_calibrator_without_posterior_has_no_band_and_venn_abers_its_pair() -> None:
     p, y = cases()
     assert not plots.curve(bc.Beta().fit(p, y)).collections
-    assert not plots.curve(bc.Histogram().fit(p, y)).collections
+    assert not plots.curve(bc.BBQ().fit(p, y)).collections
     pair = bc.VennAbers().fit(p, y)
     (band,) = plots.curve(pair, scores=[0.3, 0.6]).collections
     corners = band.get_paths()[0].vertices[:, 1]

@@ -164,8 +164,8 @@ class PredictFunction:
         Raises
         ------
         AttributeError
-            If the calibrator has no posterior, or functions do not contain it (``Isotonic`` and
-            ``CenteredIsotonic``).
+            If the calibrator has no posterior, or functions do not contain it (``Isotonic``,
+            ``CenteredIsotonic`` and ``Histogram``).
         """
         level = check_level(level)
         if not self.has_interval:

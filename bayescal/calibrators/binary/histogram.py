@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, on_host, search
+from bayescal._core.arrays import ArrayLike, XArray, on_host, search
 from bayescal._core.binning import (
     equal_mass_cuts,
     equal_mass_cuts_of_rows,
@@ -19,13 +19,16 @@ from bayescal._core.binning import (
 from bayescal._core.lazy import jax, jnp
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
-from bayescal.data.checks import check_choice, check_count, check_real
+from bayescal.data.checks import check_choice, check_count, check_level, check_real
 from bayescal.data.given import EVERYWHERE
 from bayescal.data.order.ranking import Ranking, single_middles
 from bayescal.data.rows import Rows, Source, Sums
 from bayescal.data.scores import Domain, two_columns
 
 __all__ = ["Histogram"]
+
+#: More rows than this count as this many: their probabilities are known.
+_MOST_ROWS = 1e15
 
 
 @dataclass(eq=False, repr=False)
@@ -63,7 +66,8 @@ class Histogram(OrderCalibrator):
     Notes
     -----
     The state is ``edges`` (k - 1,), the borders between bins, ``values`` (k,) and ``bin_weights``
-    (k,), the weight in each bin, which is zero if ``values`` is the center. Fitting n rows takes
+    (k,), the weight in each bin, which is zero if ``values`` is the center, and ``unit``, the
+    weight of a row. Fitting n rows takes
     O(n) for bins of equal width. For equal mass it takes at most O(n log n) comparisons, and O(n)
     if there are many distinct scores; accelerators sort the scores. Predicting takes at most
     O(log k) per score.
@@ -107,6 +111,10 @@ class Histogram(OrderCalibrator):
         return "probability" if self.binning == "equal_width" else "order"
 
     def _fit(self, rows: Source, seed: int) -> State:
+        unit = 1.0 if rows.whole else float(rows.squares / rows.weight)
+        return {**self._fit_bins(rows), "unit": np.asarray(unit)}
+
+    def _fit_bins(self, rows: Source) -> State:
         if self.binning == "equal_width":
             # Quotients are rounded correctly, unlike linspace: 0.2 is on the border 3 / 15.
             edges = np.arange(1, self.bins) / self.bins
@@ -157,14 +165,55 @@ class Histogram(OrderCalibrator):
         return np.divide(positive + prior * center, total, out=center, where=weight > 0)
 
     def _apply(self, state: State, scores: XArray) -> XArray:
+        return two_columns(take_step(state["values"], self._find_bins(state, scores), scores))
+
+    def _find_bins(self, state: State, scores: XArray) -> XArray:
         edges = state["edges"]
         if self.binning == "equal_mass":
-            index = search(edges, scores)
-        elif on_host(scores):
-            index = width_cell_of_any(scores, len(edges) + 1, np)
-        else:
-            index = width_place(edges, scores)
-        return two_columns(take_step(state["values"], index, scores))
+            return search(edges, scores)
+        if on_host(scores):
+            return width_cell_of_any(scores, len(edges) + 1, np)
+        return width_place(edges, scores)
+
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Compute credible intervals of the proportion of the second class in the bin of a score.
+
+        They are central intervals of the beta posterior of the bin, widened to contain the fitted
+        value: with the prior of ``prior_weight``, or with Jeffreys' prior Beta(1/2, 1/2) if that is
+        zero. In simulations of 10 to 5,000 rows in ten bins, intervals of level 0.9 covered 84 to
+        99 % of mean probabilities of bins. They say nothing of how the probability varies within a
+        bin: with 5,000 calibrated scores they contained the probability at half of the scores only.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m,), (m, 1) or (m, 2)
+        level : float
+            Posterior probability of each interval, in (0, 1).
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m,)
+
+        Raises
+        ------
+        ValueError
+            If the calibrator was loaded from a file of a version without intervals.
+        """
+        from scipy.special import betaincinv
+
+        level, values = check_level(level), self._values(scores)
+        state, prior = self.state_, float(self.prior_weight)
+        if "unit" not in state:
+            raise ValueError("the file of this calibrator has no intervals; fit it again")
+        probs, weight = state["values"], state["bin_weights"]
+        rows = (weight + prior) / max(float(state["unit"]), weight.sum() / _MOST_ROWS)
+        jeffreys = 0.0 if prior else 0.5
+        positive, negative = probs * rows + jeffreys, (1 - probs) * rows + jeffreys
+        ends = [betaincinv(positive, negative, (1 + z * level) / 2) for z in (-1, 1)]
+        index = np.asarray(self._find_bins(state, values))
+        return np.minimum(ends[0], probs)[index], np.maximum(ends[1], probs)[index]
 
 
 @partial(jax.jit, static_argnums=3)

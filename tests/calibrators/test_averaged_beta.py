@@ -328,6 +328,14 @@ def test_losses_of_rows_left_out(power: float, n: int, tolerance: float) -> None
     assert np.corrcoef(found, truth)[0, 1] > 0.98
 
 
+@pytest.mark.parametrize("power", [1e-4, 1e3])
+def test_extreme_powers_have_finite_losses(power: float) -> None:
+    z, y = data_set(40)
+    method = AveragedBeta(power, inputs="logits").fit(z, y)
+    losses = method.losses_left_out()
+    assert np.isfinite(losses).all() and (losses > 0).all()
+
+
 @pytest.mark.parametrize("power", [0, -1, np.inf, np.nan])
 def test_power_is_positive_and_finite(power: float) -> None:
     with pytest.raises(ValueError, match="power must be positive and finite"):

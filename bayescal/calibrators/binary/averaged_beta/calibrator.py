@@ -350,24 +350,26 @@ class AveragedBeta(OnlineCalibrator):
         scaled_prob = sigmoid(x)
         remaining = np.maximum(1 - unit * p * (1 - p) * spread, _MIN_REMAINING)
         losses, state = [], self.state_
-        bayes_weights = weights ** (1 / self.power)
-        bayes_weights = bayes_weights / bayes_weights.sum()
+        with np.errstate(divide="ignore"):
+            logs = np.log(weights / weights.max())
+        bayes_total = np.exp(logs / self.power).sum()
         for label, sign in enumerate((-1, 1)):
             influence = spread / remaining * (p - label)
             log_evidence = np.logaddexp(0, -sign * line) + unit * influence * (p - label) / 2
             log_evidence = unit * log_evidence - np.log(remaining) / 2
-            log_weights = self.power * log_evidence
+            log_weights = logs + self.power * log_evidence
             slope = (scaled_prob - label) * x
             rest = 1 - unit * width**2 * (scaled_prob * (1 - scaled_prob) * x**2 + slope)
             shift = np.clip(unit * width * slope / np.maximum(rest, 0.25), -1, 1)
-            weight = weights * np.exp(log_weights - log_weights.max(axis=(0, 1)))
+            weight = np.exp(log_weights - log_weights.max(axis=(0, 1)))
             weight = weight * (1 + shift * ((step == 3) * 1.0 - (step == -3)))
             prob = (weight * sigmoid(sign * (line + unit * influence))).sum(axis=(0, 1))
             prob = prob / weight.sum(axis=(0, 1))
             if "log_bayes_factor" in state:
                 # The Bayes factor without the row.
-                largest = log_evidence.max(axis=(0, 1))
-                total = (bayes_weights * np.exp(log_evidence - largest)).sum(axis=(0, 1))
+                left = logs / self.power + log_evidence
+                largest = left.max(axis=(0, 1))
+                total = np.exp(left - largest).sum(axis=(0, 1)) / bayes_total
                 loss = np.logaddexp(0, -sign * z)
                 factor = state["log_bayes_factor"] + unit * loss - largest - np.log(total)
                 unchanged = sigmoid(state["log_prior_odds"] + self.power * factor)

@@ -170,9 +170,7 @@ def convert(
         if on_host(scores):
             check_probabilities(scores)
         if least is None and domain in LOGARITHMIC:
-            second = _column(scores) if columns == 1 else None
-            given = list(scores.T) if second is None else [1 - second, second]
-            least = least_probabilities(given)
+            least = least_probabilities(scores)
     least = least if inputs == "probs" else None
     if on_host(scores) and inputs == "probs" and domain in _COLUMN and len(scores) > _AT_ONCE:
         # Work in parts that fit in the processor's cache.
@@ -306,8 +304,8 @@ def _contiguous(logits: X) -> X | np.ndarray:
     return np.ascontiguousarray(logits, dtype)
 
 
-def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
-    """Compute the values (k,) that replace smaller probabilities; each column (n,) is a class.
+def least_probabilities(probs: np.ndarray) -> np.ndarray:
+    """Compute the values (k,) that replace smaller probabilities (n,), (n, 1) or (n, k).
 
     If probabilities are exactly zero, like counts of trees or neighbors, all classes share one
     replacement: half the least positive probability of any class, at most 0.01. A forest's 0 is not
@@ -316,10 +314,19 @@ def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
     number of float32. (With 2e-16 instead, temperature scaling loses 0.8e-4 of log loss on tables
     of two classes, and beta calibration nothing.)
     """
-    lowest = np.array([column.min() for column in columns])
+    if probs.ndim == 1 or probs.shape[1] == 1:
+        # The other class has one minus the probabilities, without an array of them.
+        lowest = np.array([1 - float(probs.max()), float(probs.min())])
+        positive = lowest.copy()
+        if lowest[0] <= 0:
+            positive[0] = 1 - probs[probs < 1].astype(float).max(initial=-np.inf)
+        if lowest[1] <= 0:
+            positive[1] = probs[probs > 0].astype(float).min(initial=np.inf)
+        return floors(lowest, positive)
+    lowest = np.array([column.min() for column in probs.T])
     positive = lowest.astype(float)
     for label in np.flatnonzero(lowest <= 0):
-        column = columns[label]
+        column = probs[:, label]
         positive[label] = column[column > 0].astype(float).min(initial=np.inf)
     return floors(lowest, positive)
 

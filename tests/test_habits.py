@@ -208,12 +208,12 @@ def test_a_fit_names_the_mistake_of_labels_before_scores(
 
 def test_what_has_no_intervals_says_what_has() -> None:
     advice = r"no predict_interval: it has no posterior; .* use Auto\(\), or"
-    for calibrator in (bc.Histogram(), bc.Histogram().fit(P, Y), bc.KNN()):
+    for calibrator in (bc.BBQ(), bc.BBQ().fit(P, Y), bc.KNN()):
         assert not hasattr(calibrator, "predict_interval")
         with pytest.raises(AttributeError, match=advice):
             calibrator.predict_interval  # noqa: B018
-    model = bc.CalibratedClassifier(LogisticRegression(), "histogram").fit(Z[:, None], Y)
-    with pytest.raises(AttributeError, match="its calibrator, Histogram, has no posterior"):
+    model = bc.CalibratedClassifier(LogisticRegression(), "bbq").fit(Z[:, None], Y)
+    with pytest.raises(AttributeError, match="its calibrator, BBQ, has no posterior"):
         model.predict_interval(Z[:, None])
     with pytest.raises(AttributeError, match="in calibrators_"):
         model.calibrator_  # noqa: B018

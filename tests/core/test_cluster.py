@@ -98,8 +98,12 @@ def client(cluster: Any, caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
     with distributed.Client(cluster) as made:
         made.wait_for_workers(2, timeout=60)
         yield made
-        # Nothing is kept of a fit, once what errors and cycles refer to is gone.
-        gc.collect()
+        # Nothing is kept of a fit, once what errors and cycles refer to is gone. Dask's own thread
+        # lets go of the future of an error a moment later.
+        end = time.monotonic() + 10
+        while made.futures and time.monotonic() < end:
+            gc.collect()
+            time.sleep(0.05)
         assert not made.futures
     deadline = time.monotonic() + 20
     while cluster.scheduler.tasks and time.monotonic() < deadline:

@@ -20,7 +20,7 @@ Whatever was chosen was chosen on the scores above, on the networks, and on 17 b
 writes and judges others, by a protocol that was fixed before it ran. (It ran twice: the first time
 had read two columns of single precision as the second and its complement, for all methods alike.)
 
-- models that served no choice: :func:`fresh_models`;
+- models that no choice was based on: :func:`fresh_models`;
 - four collections, each a folder: ``adult`` (the census, other targets than the income), ``mulan``
   (scene: images with exactly one label; yeast: how many of the labels, and which of two or three;
   and single labels of both), ``columns`` (numeric columns of auto_price, mindcave2, sonar and
@@ -38,8 +38,8 @@ Ties and skew
     python -m benchmarks.studies arena --data OUT/tied --method auto --installed --out RESULTS
 
 writes and judges the same sets, but for the synthetic ones, with :func:`tied_models`: models whose
-scores have few values, zeros, or a skew. They served no choice either, but `Auto` was changed for
-other scores of this kind before.
+scores have few values, zeros, or a skew. No choice was based on them either, but `Auto` had been
+changed for other scores of this kind.
 
 Later the prior odds of unchanged scores, a member of `AveragedBeta`, were chosen on the binary sets
 of both confirmations: the figures of two classes are not independent of that choice.
@@ -160,7 +160,7 @@ class Margins(OneVsRestClassifier):
 
 
 def fresh_models(columns: int, seed: int) -> dict[str, Any]:
-    """Return models that served no choice."""
+    """Return models that no choice was based on."""
     kernel = ConstantKernel(4.0) * RBF(np.sqrt(columns))
     models = {
         "knn": KNeighborsClassifier(10),

@@ -217,6 +217,14 @@ class Rows(NamedTuple):
         return self if unit == 1 else self._replace(scores=self.scores / unit)
 
 
+def weight_of_row(rows: Source) -> float:
+    """Compute the weight that counts as one row: one if weights are counts, else their mean.
+
+    The mean is weighted by the weights themselves, so that light rows hardly count.
+    """
+    return 1.0 if rows.whole else float(rows.squares / rows.weight)
+
+
 class _Remade(NamedTuple):
     """Designs that are made anew in every iteration."""
 

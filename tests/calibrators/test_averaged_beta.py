@@ -406,6 +406,17 @@ def test_interval_is_that_of_draws() -> None:
         assert below == pytest.approx((1 - level) / 2, abs=5 * 0.5 / np.sqrt(len(cells)))
 
 
+def test_predictions_lie_within_their_intervals() -> None:
+    """Although the unchanged scores, which predictions contain, have no part in intervals."""
+    at = np.linspace(-20, 20, 101)
+    for seed, n in product(range(10), (3, 20, 100)):
+        z, y = data_set(n, seed, slope=(0.3, 1.0, 3.0)[seed % 3])
+        model = AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y)
+        lower, upper = model.predict_interval(at)
+        probs = model.predict_proba(at)[:, 1]
+        assert ((lower <= probs) & (probs <= upper)).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [20, 50, 200, 1000])
 @pytest.mark.parametrize("bend", [0.0, 0.8])

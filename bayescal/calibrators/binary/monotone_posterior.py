@@ -7,7 +7,7 @@ import numpy as np
 from bayescal.calibrators.base.calibrator import State
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import Ranking
-from bayescal.data.rows import Source
+from bayescal.data.rows import Source, weight_of_row
 
 __all__ = ["count_cells", "draw_maps"]
 
@@ -26,7 +26,7 @@ def count_cells(rows: Source, ranking: Ranking) -> State:
     rows.
     """
     groups = ranking.groups
-    unit = 1.0 if rows.whole else rows.squares / rows.weight
+    unit = weight_of_row(rows)
     mass = np.cumsum(groups.weight)
     count = np.ceil(_FACTOR * (mass[-1] / unit) ** _POWER)
     cell = np.floor((mass - groups.weight / 2) / mass[-1] * count)

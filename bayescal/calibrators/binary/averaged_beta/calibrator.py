@@ -41,7 +41,7 @@ from bayescal.calibrators.binary.averaged_beta.regressions import (
 )
 from bayescal.data.checks import check_level
 from bayescal.data.given import EVERYWHERE
-from bayescal.data.rows import Source
+from bayescal.data.rows import Source, weight_of_row
 from bayescal.data.scores import transform, two_columns
 
 __all__ = ["AveragedBeta"]
@@ -88,8 +88,8 @@ class AveragedBeta(OnlineCalibrator):
     are fitted by maximum posterior. Probabilities are averages over regressions, weighted by
     Laplace's approximation of the evidence.
 
-    The unchanged scores are a member, too, so that the average does as little as the data demand.
-    Their prior odds are 5 / (n + 20), since few scores are calibrated perfectly; they are
+    The unchanged scores also belong to the average, which therefore does as little as the data
+    demand. Their prior odds are 5 / (n + 20), since few scores are calibrated perfectly; they are
     multiplied by a power of the Bayes factor, the ratio of their likelihood to the evidence of all
     regressions.
 
@@ -170,9 +170,8 @@ class AveragedBeta(OnlineCalibrator):
             raise ValueError(f"power must be positive and finite, got {self.power}")
 
     def _fit(self, rows: Source, seed: int) -> State:
-        unit = 1.0 if rows.whole else rows.squares / rows.weight
         state = self._fit_points(summarize(rows))
-        return {**state, "rows": np.asarray(rows.n), "unit": np.asarray(unit)}
+        return {**state, "rows": np.asarray(rows.n), "unit": np.asarray(weight_of_row(rows))}
 
     def _fit_points(self, points: Points) -> State:
         """Fit 140 regressions, and keep those that have weight."""

@@ -11,7 +11,6 @@ of one class 4 + 2 ln k more, which is the label of 80 % of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -86,34 +85,6 @@ def probmetrics(name: str) -> Any:
     return setup
 
 
-def batch(p: Array, y: Array, at: Array, truth: Array) -> tuple[Callable[[], Any], Any]:
-    """Fit 1,000 data sets, resampled from one, with JAX."""
-    import jax
-    import jax.numpy as jnp
-
-    from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
-    from bayescal.calibrators.binary.averaged_beta.points import summarize
-
-    rng = np.random.default_rng(0)
-    z = np.log(p[:, 1] / p[:, 0])
-    rows = rng.integers(len(z), size=(1000, 256))
-    parts = [summarize(z[own], y[own], np.ones(256)) for own in rows]
-    size = max(len(points.z) for points in parts)
-
-    def pad(points: Any) -> list[Array]:
-        more = size - len(points.z)
-        edge = np.pad(points.z, (0, more), "edge")
-        rest = (np.pad(part, (0, more)) for part in points[1:3])
-        return [edge, *rest, *points[3:]]
-
-    stacked = [np.stack(each) for each in zip(*map(pad, parts), strict=True)]
-    points = _averaging.Points(*(jnp.asarray(each, jnp.float32) for each in stacked))
-    fit = jax.jit(
-        lambda data: jax.lax.map(lambda one: _averaging.fit(one, jnp), data, batch_size=8)
-    )
-    return lambda: jax.block_until_ready(fit(points)), lambda r: float(r.log_evidence.mean())
-
-
 def entries() -> list[Entry]:
     found = []
     for n in (100, 1000, 10_000, 1_000_000, 10_000_000):
@@ -125,8 +96,6 @@ def entries() -> list[Entry]:
         for name in ("SVSCalibrator", "SMSCalibrator"):
             module = "probmetrics.calibrators"
             found.append(Entry(task, "probmetrics", name, (n, 2), module, probmetrics(name)))
-    task = "1,000 data sets of two classes, 256 rows"
-    found.append(Entry(task, "bayescal", "AveragedBeta, one program", (5000, 2), "jax", batch))
     for n, k in ((5000, 10), (5000, 100), (25_000, 1000)):
         task = f"{k} classes, {n:,} rows"
         for mode in ("stack", "single"):

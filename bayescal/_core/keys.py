@@ -48,6 +48,16 @@ def seed_of(random_state: int | np.random.RandomState | None) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
+def check_seed(random_state: int | np.random.RandomState | None) -> None:
+    """Raise unless ``random_state`` is valid; no numbers are drawn from a generator."""
+    if type(random_state) is int:
+        _seed_of_int(random_state)
+        return
+    from sklearn.utils import check_random_state
+
+    check_random_state(random_state)
+
+
 @lru_cache
 def _seed_of_int(random_state: int) -> int:
     # To seed NumPy's generator takes a tenth of a fit to few rows.

@@ -11,15 +11,16 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, Array, UserData, XArray, accelerated, on_host
+from bayescal._core.keys import check_seed
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.precision import float64
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators.base.dispatch import dispatched
+from bayescal.calibrators.base.estimator import check_fitted
 from bayescal.calibrators.base.report import (
     Report,
     expected_losses,
@@ -155,7 +156,7 @@ class Auto(ClassifierMixin, Combination):
         check_inputs(self.inputs)
         check_choice(self.mode, "mode", ("stack", "single"))
         check_choice(self.inference, "inference", ("map", "laplace"))
-        check_random_state(self.random_state)
+        check_seed(self.random_state)
         if self.folds is not None:
             check_count(self.folds, "folds", 2)
         if np.ndim(y) < 2 and (blocks := as_blocks(scores, y, sample_weight)) is not None:
@@ -218,12 +219,12 @@ class Auto(ClassifierMixin, Combination):
 
     def predict_proba(self, scores: UserData) -> AnyArray:
         """Compute calibrated probabilities (m, k), or (m, labels) for multi-label problems."""
-        check_is_fitted(self)
+        check_fitted(self)
         return self.calibrators_[0].predict_proba(scores)
 
     def predict(self, scores: XArray) -> np.ndarray:
         """Return the most probable class (m,), or for several labels zeros and ones (m, labels)."""
-        check_is_fitted(self)
+        check_fitted(self)
         return self.calibrators_[0].predict(scores)
 
     def _advice(self, name: str) -> str | None:

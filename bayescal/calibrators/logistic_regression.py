@@ -9,11 +9,11 @@ from typing import Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray, matmul
-from bayescal._core.keys import seed_of
+from bayescal._core.keys import check_seed, seed_of
 from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import State
@@ -189,7 +189,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         ConvergenceWarning
             If there is no finite optimum or it was not reached; see ``status_``.
         """
-        check_random_state(self.random_state)
+        check_seed(self.random_state)
         method, X, weights, problem = self._settle(X, y, sample_weight)
         minimum = method.fit(X, weights, problem)
         theta = np.asarray(minimum.x)

@@ -59,7 +59,8 @@ def read_labels(
     """Read the classes (columns,), sorted or as given, and labels (n,) as positions among them."""
     labels, index = distinct(label_array(y, n))
     given = check_classes(labels, classes, columns, MORE)
-    return given, find_positions(labels, given)[index]
+    positions = find_positions(labels, given)
+    return given, index if is_count(positions) else positions[index]
 
 
 def label_array(

@@ -23,6 +23,8 @@ Merge: TypeAlias = Callable[[Sums, Sums], Sums]
 _KEPT_NUMBERS = 1 << 24
 #: Number of scores from which threads compute the parts of a sum, and number of groups of parts.
 _NUMBERS_OF_THREADS, _GROUPS = 1 << 22, 8
+#: Weights that are compared at once, so that their copies fit in the processor's cache.
+_WEIGHTS_AT_ONCE = 1 << 15
 
 
 def add(first: Sums, second: Sums) -> Sums:
@@ -162,7 +164,8 @@ class Rows(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        return bool((self.weights == np.floor(self.weights)).all())
+        parts = (self.weights[part] for part in slices(self.n, _WEIGHTS_AT_ONCE))
+        return all(bool((part == np.floor(part)).all()) for part in parts)
 
     @property
     def largest(self) -> float:

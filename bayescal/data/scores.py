@@ -11,7 +11,6 @@ import numpy as np
 from bayescal._core.arrays import (
     AnyArray,
     AnyModel,
-    Array,
     UserData,
     X,
     XArray,
@@ -21,7 +20,7 @@ from bayescal._core.arrays import (
 )
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax
-from bayescal._core.numerics import FLOOR, log_odds, log_softmax, sigmoid, softmax
+from bayescal._core.numerics import FLOOR, clip, log_odds, log_softmax, sigmoid, softmax
 from bayescal.data.checks import (
     RANGE_TOLERANCE,
     SUM_TOLERANCE,
@@ -152,10 +151,10 @@ def convert(
             "decision values of several classes as logits, and raw scores of two to Logistic or "
             "Isotonic"
         )
-    if on_host(scores):
-        options = inputs == "logits" and scores.ndim == 2 and scores.shape[1] > 1
-        values = scores[:, 0] if scores.shape[1:] == (1,) else scores
-        (check_logits if options else check_finite)(values, "scores")
+    given = scores[:, 0] if scores.shape[1:] == (1,) else scores
+    if on_host(given) and inputs != "probs":
+        options = inputs == "logits" and given.ndim == 2
+        (check_logits if options else check_finite)(given, "scores")
     columns = scores.shape[1] if scores.ndim == 2 else 1
     if domain in _COLUMN and columns > 2:
         raise ValueError(
@@ -167,8 +166,8 @@ def convert(
             "the score of the second class"
         )
     if inputs == "probs":
-        if on_host(scores):
-            check_probabilities(scores)
+        if on_host(given):
+            check_probabilities(given)
         if least is None and domain in LOGARITHMIC:
             least = least_probabilities(scores)
     least = least if inputs == "probs" else None
@@ -220,12 +219,12 @@ def transform(scores: XArray, inputs: Inputs, domain: Domain, least: AnyArray) -
     return log_softmax(logs) if domain == "log_probabilities" else logs
 
 
-def _within(probs: XArray) -> Array:
+def _within(probs: X) -> X:
     """Clip probabilities that rounding put outside [0, 1]."""
     if on_host(probs):
         beyond = probs.size and (probs.min() < 0 or probs.max() > 1)
-        return np.clip(probs, 0.0, 1.0) if beyond else probs
-    return namespace(probs).clip(probs, 0.0, 1.0)
+        return clip(probs, 0.0, 1.0) if beyond else probs
+    return clip(probs, 0.0, 1.0)
 
 
 def _finite(logits: XArray) -> XArray:
@@ -237,7 +236,7 @@ def _finite(logits: XArray) -> XArray:
         top = xp.max(logits, axis=1, keepdims=True)
         low = xp.min(xp.where(absent, top, logits), axis=1, keepdims=True)
         # Half the spread, bounded so that its multiples are finite.
-        half = xp.clip(top / 2 - low / 2, 0.0, float(xp.finfo(logits.dtype).max) / 1e6)
+        half = clip(top / 2 - low / 2, 0.0, float(xp.finfo(logits.dtype).max) / 1e6)
         return xp.where(absent, top - (_FAR_BELOW + 200 * half), logits)
 
     return _if_absent(lift, logits, logits)
@@ -402,14 +401,12 @@ def bounded(scores: X, far: float = FAR, far_single: float = 1e15) -> X:
 
     In single precision the bound is ``far_single``.
     """
-    xp = namespace(scores)
-    scores = wide(scores)
+    xp, scores = namespace(scores), wide(scores)
     most = far if float(xp.finfo(scores.dtype).max) > 1e100 else far_single
-    return xp.clip(scores, -most, most)
+    return clip(scores, -most, most)
 
 
 def two_columns(positive: XArray) -> XArray:
     """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
-    xp = namespace(positive)
-    positive = xp.clip(positive, 0.0, 1.0)
-    return xp.stack([1 - positive, positive], axis=1)
+    positive = clip(positive, 0.0, 1.0)
+    return namespace(positive).stack([1 - positive, positive], axis=1)

@@ -9,7 +9,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -347,32 +346,6 @@ def test_points_on_both_sides_of_a_gap_stay_there() -> None:
     points = summarize(Rows(z, np.zeros(1000, int), np.ones(1000)))
     assert len(points.z) < 500
     assert points.weights[points.z < 0].sum() == pytest.approx(500)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("double", [True, False])
-def test_jax_gives_the_same(double: bool) -> None:
-    """In single precision too, to 1e-4 in probability."""
-    at = np.linspace(-10, 10, 51)
-    cases = [data_set(60, 0), data_set(60, 1, 2.0), (np.linspace(-1, 1, 60), np.ones(60, int))]
-    batch = [summarize(Rows(z, y, np.ones(60))) for z, y in cases]
-    with jax.enable_x64(double):
-        found = jax.jit(jax.vmap(lambda points: _averaging.fit(points, jax.numpy)))(
-            jax.tree.map(lambda *leaves: jax.numpy.asarray(np.stack(leaves), float), *batch)
-        )
-    for i, (z, y) in enumerate(cases):
-        method = AveragedBeta(1.0)
-        state = method._fit(Rows(z, y, np.ones(60)), 0)
-        own = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i], float), found)
-        offset, columns = _averaging.make_columns(own.basis, at)
-        lines = (own.coef @ columns) + offset[:, None, None]
-        share = np.exp(own.log_evidence - logsumexp(own.log_evidence))
-        p = np.einsum("slc,slcm->m", share, expit(lines))
-        factor = _averaging.log_bayes_factor(batch[i], own)
-        unchanged = expit(np.log(5 / 80) + factor)
-        p = (1 - unchanged) * p + unchanged * expit(at)
-        tolerance = 1e-8 if double else 1e-4
-        np.testing.assert_allclose(p, method.apply(state, at)[:, 1], atol=tolerance)
 
 
 def test_interval_is_that_of_draws() -> None:

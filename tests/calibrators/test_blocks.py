@@ -290,6 +290,15 @@ def test_mapped_files_are_read_in_blocks(tmp_path, monkeypatch):
     bc.KNN(k=20).fit(mapped, y)
 
 
+def test_rows_of_weight_zero_may_hold_anything():
+    p, y, w = _binary(100)
+    unused = np.where(w == 0, np.nan, p)
+    assert np.isnan(unused).any()
+    expected = bc.Beta().fit(p, y, w).predict_proba(p)
+    for rows in ((unused, y, w), (_cut((unused, y, w), 40),)):
+        np.testing.assert_allclose(bc.Beta().fit(*rows).predict_proba(p), expected, atol=1e-9)
+
+
 def test_what_is_wrong_is_said_with_the_block():
     p, y, w = _binary(100)
     for position, wrong, message in (
@@ -297,7 +306,7 @@ def test_what_is_wrong_is_said_with_the_block():
         (0, 1.5, "lie in"),
         (2, -1, "negative"),
     ):
-        rows = [np.array(own, float) for own in (p, y, w)]
+        rows = [np.array(own, float) for own in (p, y, w + 1)]
         rows[position][80] = wrong
         with pytest.raises(ValueError, match=f"block 2: .*{message}"):
             bc.Beta().fit(_cut(rows, 40))

@@ -15,9 +15,11 @@ from scipy import optimize, stats
 from scipy.special import expit
 
 from bayescal._core.optimize import Minimum, Status
+from bayescal.data.rows import Rows
+from bayescal.regression.binary.blocks import fit_binary
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
 from bayescal.regression.binary.host import MANY, fit_on_host
-from bayescal.regression.binary.objective import Prior, Regression
+from bayescal.regression.binary.objective import BinaryDesign, Prior, Regression
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -192,9 +194,10 @@ N_MANY = 150_000
 
 
 @pytest.mark.parametrize(
-    "kind", ["mixed", "part is separable", "part is one class", "part is flat"]
+    "kind", ["mixed", "part is separable", "part is one class", "part is flat", "part is zero"]
 )
-def test_a_guess_from_a_part_of_many_rows_changes_nothing(kind: str) -> None:
+def test_a_part_of_many_rows_changes_nothing(kind: str) -> None:
+    """The part from which a fit starts, and which improves its first step."""
     rng = np.random.default_rng(0)
     stride = N_MANY >> 14
     assert N_MANY > 1 << 17
@@ -207,16 +210,25 @@ def test_a_guess_from_a_part_of_many_rows_changes_nothing(kind: str) -> None:
         t[part] = 1
     elif kind == "part is flat":
         x[part] = 2.0
+    elif kind == "part is zero":
+        x[part] = 0.0
     w = rng.uniform(0.5, 1.5, N_MANY)
-    found = fit_single(Regression(x, t, w, 0.0, 0.0))
-    assert int(found.status) == Status.CONVERGED
-    assert float(found.value) == pytest.approx(loss(found.x, x, t, w), rel=1e-12)
-    # Newton's step from here would gain next to nothing.
-    gradient = slope(found.x, x, t, w)
-    p = expit(found.x[0] + x[:, 0] * found.x[1])
-    design = np.stack([np.ones(N_MANY), x[:, 0]])
-    hessian = (design * (w * p * (1 - p))) @ design.T
-    assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(found.value)
+    sample = Regression(x[part], t[part], w[part], 0.0, 0.0)
+    designs = Rows(x[:, 0], t, w).designs(_design, 1 << 14)
+    problem = Regression(x, t, w, 0.0, 0.0)
+    for found in (fit_single(problem), fit_binary(sample, w.sum(), designs)):
+        assert int(found.status) == Status.CONVERGED
+        assert float(found.value) == pytest.approx(loss(found.x, x, t, w), rel=1e-12)
+        # Newton's step from here would gain next to nothing.
+        gradient = slope(found.x, x, t, w)
+        p = expit(found.x[0] + x[:, 0] * found.x[1])
+        design = np.stack([np.ones(N_MANY), x[:, 0]])
+        hessian = (design * (w * p * (1 - p))) @ design.T
+        assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(found.value)
+
+
+def _design(rows: Rows) -> BinaryDesign[np.ndarray]:
+    return BinaryDesign(np.stack([np.ones(rows.n), rows.scores]), rows.y, rows.weights)
 
 
 @pytest.mark.parametrize("seed", [0, 10])

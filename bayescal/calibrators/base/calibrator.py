@@ -23,7 +23,7 @@ from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import map_rows
-from bayescal.calibrators.base.estimator import Estimator
+from bayescal.calibrators.base.estimator import Estimator, check_fitted
 from bayescal.calibrators.base.function import PredictFunction, Tree, needed
 from bayescal.calibrators.base.status import keep_status, remedies
 from bayescal.data.blocks.reader import block_rows
@@ -276,7 +276,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             and sources that are read in blocks give :class:`Blocks` with the labels and weights of
             the input, computed when they are read; Dask arrays give Dask arrays.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         if (blocks := as_blocks(scores)) is not None:
             predict = partial(self._predict_block, blocks.names)
             return map_blocks(predict, blocks, scores, len(self.classes_))
@@ -379,7 +379,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _new_rows(self, scores: UserData) -> np.ndarray:
         """Check new scores (n, 1) or (n, k) and bring columns into the order of the classes."""
-        check_is_fitted(self)
+        check_fitted(self)
         names = column_names(scores)
         fitted = vars(self).get("feature_names_in_")
         if names is not None and fitted is not None and len(scores.shape) == 2:

@@ -25,6 +25,12 @@ from bayescal.calibrators.base.report import (
 from bayescal.data.kept_rows import KeptRows
 
 
+def check_fitted(estimator: AnyModel) -> None:
+    """Raise scikit-learn's error unless fitted; its own check takes as long as one prediction."""
+    if not estimator.__sklearn_is_fitted__():
+        check_is_fitted(estimator)
+
+
 def uncalibrated_losses(kept: KeptRows, inputs: str | None) -> np.ndarray | None:
     """Compute the loss of each row before calibration, if scores are probabilities or logits."""
     if inputs == "probs" or inputs == "logits":

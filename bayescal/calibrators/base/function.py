@@ -211,16 +211,17 @@ class PredictFunction:
 
     def _at(self, xp: Namespace, values: AnyArray) -> Tree:
         """Return the state on the device of the scores and in their type."""
-        if on_host(values):
-            return self._whole(self._arrays)
-        device = None if isinstance(values, jax.Array) else values.device
-        key = xp.__name__, str(device), str(values.dtype)
+        host = on_host(values)
+        device = None if host or isinstance(values, jax.Array) else values.device
+        key = "host" if host else (xp.__name__, str(device), str(values.dtype))
         if key not in self._copies:
-            moved = _map_leaves(lambda leaf: _move(leaf, xp, values.dtype, device), self._arrays)
-            if device is None and _traced(moved):
-                return self._whole(moved)  # tracers must not outlive their trace
-            self._copies[key] = moved
-        return self._whole(self._copies[key])
+            arrays = self._arrays
+            if not host:
+                arrays = _map_leaves(lambda leaf: _move(leaf, xp, values.dtype, device), arrays)
+            if not host and device is None and _traced(arrays):
+                return self._whole(arrays)  # tracers must not outlive their trace
+            self._copies[key] = self._whole(arrays)
+        return self._copies[key]
 
     def _whole(self, arrays: Tree) -> Tree:
         return _merge(arrays, self._constants)

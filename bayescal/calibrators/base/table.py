@@ -15,6 +15,7 @@ import array_api_compat
 import numpy as np
 
 from bayescal._core.arrays import XArray, namespace
+from bayescal._core.numerics import clip
 from bayescal.calibrators.base.calibrator import State
 
 #: Degree of the polynomials. A table begins with this many pieces, besides those between kinks.
@@ -97,24 +98,20 @@ def look_up(table: State, z: XArray) -> XArray:
     xp: Any = namespace(z)
     first, end, far = table["table_first"], table["table_end"], table["table_far"]
     # Not every library has asinh in double precision.
-    size = xp.clip(abs(z), None, far)
+    z = clip(z, -far, far)
+    size = abs(z)
     t = xp.log(size + xp.sqrt(size * size + 1))
-    t = xp.clip(xp.where(z < 0, -t, t), -end, end)
+    t = clip(xp.where(z < 0, -t, t), -end, end)
     count = first.shape[0]
     # Without double precision JAX has only 32-bit integers; other libraries need 64 bits.
     index = xp.int32 if array_api_compat.is_jax_namespace(xp) else xp.int64
     bucket = xp.astype((t + end) * (count / (2 * end)), index)
-    piece = xp.astype(xp.take(first, xp.clip(bucket, 0, count - 1), axis=0), index)
+    piece = xp.astype(xp.take(first, clip(bucket, 0, count - 1), axis=0), index)
     for step in reversed(range(int(table["table_steps"]))):
         beyond = t >= xp.take(table["table_low"], piece + 2**step, axis=0)
         piece = piece + 2**step * xp.astype(beyond, piece.dtype)
-    scale, shift = (xp.take(row, piece, axis=0) for row in _rows(table["table_unit"]))
-    u = t * scale + shift
-    *rest, line = (xp.take(row, piece, axis=0) for row in _rows(table["table_coef"]))
-    for coef in reversed(rest):
-        line = line * u + coef
+    unit, coef = (xp.take(table[name], piece, axis=1) for name in ("table_unit", "table_coef"))
+    u, line = t * unit[0, ...] + unit[1, ...], coef[_DEGREE, ...]
+    for power in reversed(range(_DEGREE)):
+        line = line * u + coef[power, ...]
     return line
-
-
-def _rows(matrix: XArray) -> list[np.ndarray]:
-    return [matrix[i, ...] for i in range(matrix.shape[0])]

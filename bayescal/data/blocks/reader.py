@@ -52,11 +52,13 @@ class Reader:
         if block.weights is not None:
             weights = check_weights_of(block.weights, len(given), "sample_weight")
             weights = np.ldexp(weights, self.power) if self.power else weights
+            if not weights.all():
+                used = weights > 0
+                given, y, weights = given[used], y[used], weights[used]
         check_options(given, y, weights, self.inputs)
         for part in slices(len(given), max(1, numbers // self.columns)):
             scores = convert(given[part], self.inputs, self.domain, self.least)[0]
-            rows = Rows(scores, y[part], weights[part])
-            yield rows if rows.weights.all() else rows.take(rows.weights > 0)
+            yield Rows(scores, y[part], weights[part])
 
 
 @dataclass(frozen=True)

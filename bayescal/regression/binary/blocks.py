@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,22 +13,22 @@ from bayescal._core.optimize import Minimum, Quadratic, Status, newton
 from bayescal._core.shapes import Bool, Float
 from bayescal.data.rows import Designs, Sums, add, greatest
 from bayescal.regression.binary.host import (
+    corrected_step,
     design_of,
     fit_on_host,
     is_settled,
     span_of_gram,
-    units_of,
 )
 from bayescal.regression.binary.objective import (
     BinaryDesign,
     Regression,
     add_penalties,
-    centered,
     cross_entropy_on_host,
     movement,
     products,
     start,
     uncentered,
+    units,
 )
 from bayescal.regression.softmax.fit import MAX_PRODUCTS, is_unbounded
 from bayescal.regression.softmax.fit import fit_on_host as fit_softmax_on_host
@@ -55,11 +54,13 @@ def fit_binary(
     Its penalties and free coefficients are those of all rows, whose total weight is ``total``.
     The ``designs`` of parts of the rows are :class:`BinaryDesign`.
     """
-    deviation, mean = centered(problem, np)
+    design, _, mean = design_of(problem)
     # A column that is constant in the sample may vary in other rows.
-    mean = np.where(deviation.x.any(axis=0), mean, 0.0)
-    problem = problem._replace(x=problem.x - mean)
-    unit, inverse = units_of(problem)
+    mean = np.where(design.columns[1:].any(axis=1), mean, 0.0)
+    x = problem.x - mean
+    problem = problem._replace(x=x)
+    size = np.maximum(x.max(axis=0), -x.min(axis=0))
+    unit, inverse = units(np.where(size > 0, size, 1.0), np)
     begin = _start(problem, total) * unit
     last: list[_LastPass] = []
 
@@ -76,34 +77,33 @@ def fit_binary(
     turn = np.eye(len(gram)) if span is None else span
     bound = 0.25 * np.diagonal(turn.T @ gram @ turn)
 
-    def reduced(
-        loss: Quadratic[np.ndarray], beta: Float[np.ndarray, " parameters"]
+    part = design_of(problem, center=False)[0]
+    weights = part.weights * (total / part.weights.sum())
+    part = part._replace(columns=turn.T @ part.columns, weights=weights)
+
+    def turned(loss: Quadratic[np.ndarray]) -> Quadratic[np.ndarray]:
+        return Quadratic(loss.value, turn.T @ loss.gradient, turn.T @ loss.hessian @ turn)
+
+    def penalized(
+        loss: Quadratic[np.ndarray], gamma: Float[np.ndarray, " combinations"]
     ) -> Quadratic[np.ndarray]:
-        value, slope, hessian = add_penalties(problem, unit, None, loss, beta, np)
-        return Quadratic(value, turn.T @ slope, turn.T @ hessian @ turn)
+        # Without a penalty to decide between dependent columns there is none at all.
+        return add_penalties(problem, unit, None, loss, gamma, np) if span is None else loss
 
     def objective(gamma: Float[np.ndarray, " combinations"]) -> Quadratic[np.ndarray]:
-        return reduced(_loss(sums(turn @ gamma)), turn @ gamma)
+        return penalized(turned(_loss(sums(turn @ gamma))), gamma)
 
     def direction(
         hessian: Float[np.ndarray, "combinations combinations"],
         gradient: Float[np.ndarray, " combinations"],
         gamma: Float[np.ndarray, " combinations"],
     ) -> tuple[Float[np.ndarray, " combinations"], Float[np.ndarray, ""]]:
-        step, decrement = newton_step(hessian, gradient, gamma, xp=np)
         if last[-1].sums is not first:
-            return step, decrement
-        # The sample shows how the curvature of all rows changes. Minimizing its loss, corrected to
-        # the slope and curvature of all rows at this point, gives a step that saves a pass.
-        corrected = _corrected(problem, total, last[-1].at, _loss(first))
-        minimum = newton(
-            lambda gamma: reduced(corrected(turn @ gamma), turn @ gamma),
-            gamma,
-            scale=total,
-            bound=bound,
-            xp=np,
+            return newton_step(hessian, gradient, gamma, xp=np)
+        loss = turned(_loss(first))
+        return corrected_step(
+            part, hessian, gradient, gamma, loss, penalized, scale=total, bound=bound
         )
-        return gamma - minimum.x if minimum.status == Status.CONVERGED else step, decrement
 
     def moved(
         gamma: Float[np.ndarray, " combinations"], step: Float[np.ndarray, " combinations"]
@@ -130,28 +130,6 @@ def fit_binary(
 
 def _loss(sums: Sums) -> Quadratic[np.ndarray]:
     return Quadratic(sums["value"], sums["gradient"], sums["hessian"])
-
-
-def _corrected(
-    problem: Regression[np.ndarray],
-    total: float,
-    at: Float[np.ndarray, " 1+features"],
-    whole: Quadratic[np.ndarray],
-) -> Callable[[np.ndarray], Quadratic[np.ndarray]]:
-    """Return the sample's loss plus a quadratic that gives it the derivatives of all rows."""
-    design = design_of(problem)[0]
-    design = design._replace(weights=design.weights * (total / design.weights.sum()))
-    part = cross_entropy_on_host(design, at)
-    slope, curvature = whole.gradient - part.gradient, whole.hessian - part.hessian
-
-    def evaluate(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
-        value, gradient, hessian = cross_entropy_on_host(design, beta)
-        move = beta - at
-        turn = curvature @ move
-        value = value + move @ (slope + turn / 2)
-        return Quadratic(value, gradient + slope + turn, hessian + curvature)
-
-    return evaluate
 
 
 def _start(problem: Regression[np.ndarray], total: float) -> Float[np.ndarray, " 1+features"]:

@@ -15,7 +15,6 @@ from bayescal.regression.binary.host import design_of, fit_design, span_of
 from bayescal.regression.binary.objective import (
     BinaryDesign,
     Regression,
-    centered,
     loss_and_gradient_on_host,
     penalty_terms,
     start,
@@ -104,8 +103,7 @@ def choose_on_host(
     candidates, weighted = len(grid.l1), weights > 0
     x, y, weights, fold = x[weighted], y[weighted], weights[weighted], fold[weighted]
     targets = np.broadcast_to(grid.targets[:, weighted], (candidates, len(y)))
-    problem, _ = centered(Regression(x, targets[0], weights, 0.0, 0.0), np)
-    design, unit = design_of(problem)
+    design, unit, _ = design_of(Regression(x, targets[0], weights, 0.0, 0.0))
     losses, total = np.zeros((candidates, folds)), np.zeros(candidates)
     with np.errstate(all="ignore"):
         path = _path(design, unit, grid._replace(targets=targets), None)

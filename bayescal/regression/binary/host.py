@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
+from bayescal._core.directions import newton_step
 from bayescal._core.optimize import Minimum, Quadratic, Status, newton
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.lasso import lasso_step_on_host
 from bayescal.regression.binary.objective import (
+    NOISE,
     BinaryDesign,
     Regression,
     add_penalties,
-    centered,
     cross_entropy_on_host,
     loss_and_gradient_on_host,
     movement,
@@ -23,42 +27,68 @@ from bayescal.regression.binary.objective import (
 
 #: Number of columns above which Hessians cost more than they save.
 MANY = 400
-_ROWS_OF_GUESS = 14
+_ROWS_OF_PART = 14
 _RANK = 1e-11
 
 
 def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
     """Fit one regression whose rows all have weight.
 
-    Newton's method, or L-BFGS for more than 400 columns, which ignores ``l1``.
+    Newton's method, or L-BFGS for more than 400 columns, which ignores ``l1``. A fit to very many
+    rows starts from a fit to a part of them.
     """
-    problem, mean = centered(problem, np)
-    design, unit = design_of(problem)
+    design, unit, mean = design_of(problem)
     if problem.x.shape[1] > MANY:
         minimum = _lbfgs(problem, design, unit)
         return minimum._replace(x=uncentered(minimum.x, mean, np))
-    span = span_of(problem, design)
-    minimum = fit_design(problem, design, unit, _guess(problem) * unit, span)
+    span, begin, first_step = span_of(problem, design), start(problem, np) * unit, None
+    stride = len(problem.x) >> _ROWS_OF_PART
+    if stride > 4:
+        part = BinaryDesign(*(np.ascontiguousarray(rows[..., ::stride]) for rows in design))
+        part = part._replace(weights=part.weights * (design.weights.sum() / part.weights.sum()))
+        of_part = problem._replace(x=part.columns[1:].T, targets=part[1], weights=part[2])
+        minimum = fit_design(of_part, part, unit, begin, span)
+        begin = minimum.x if minimum.status == Status.CONVERGED else begin
+        first_step = partial(corrected_step, part)
+    minimum = fit_design(problem, design, unit, begin, span, first_step)
     return minimum._replace(x=uncentered(minimum.x / unit, mean, np))
 
 
 def design_of(
-    problem: Regression[np.ndarray],
-) -> tuple[BinaryDesign[np.ndarray], Float[np.ndarray, " 1+features"]]:
-    """Return the problem's design, and the units of its columns."""
-    n, d = problem.x.shape
-    unit, inverse = units_of(problem)
-    columns = np.empty((1 + d, n))
+    problem: Regression[np.ndarray], center: bool = True
+) -> tuple[
+    BinaryDesign[np.ndarray], Float[np.ndarray, " 1+features"], Float[np.ndarray, " features"]
+]:
+    """Return the design of rows that all have weight, the units of its columns and their means.
+
+    The means are subtracted from the columns, as by :func:`centered`, unless ``center`` is false.
+    """
+    x, weights = problem.x, problem.weights
+    columns = np.empty((1 + x.shape[1], len(x)))
     columns[0] = 1
-    np.multiply(problem.x.T, inverse[:, None], out=columns[1:])
-    return BinaryDesign(columns, problem.targets, problem.weights), unit
-
-
-def units_of(
-    problem: Regression[np.ndarray],
-) -> tuple[Float[np.ndarray, " 1+features"], Float[np.ndarray, " features"]]:
-    """Return the units of the intercept and the features, and the inverses of the latter."""
-    return units(np.maximum(problem.x.max(axis=0), -problem.x.min(axis=0)), np)
+    features, mean = columns[1:], np.zeros(x.shape[1])
+    features[:] = x.T
+    free = problem.free is None or problem.free[0] > 0
+    center = center and free and problem.intercept_prior is None
+    if center:
+        # Measure from one row, so that differences of equal rows are exactly zero.
+        first = x[np.argmax(weights)]
+        features -= first[:, None]
+        shift = features @ weights / weights.sum()
+        features -= shift[:, None]
+        mean = first + shift
+        endless = ~np.isfinite(mean)
+        if endless.any():
+            features[endless], mean[endless] = x.T[endless], 0.0
+    size = np.maximum(features.max(axis=1), -features.min(axis=1))
+    if center:
+        # Variation within rounding counts as constant.
+        constant = size <= NOISE * np.finfo(float).eps * (abs(mean) + size)
+        features[constant], size[constant] = 0.0, 0.0
+    unit, inverse = units(size, np)
+    if (inverse != 1).any():
+        features *= inverse[:, None]
+    return BinaryDesign(columns, problem.targets, weights), unit, mean
 
 
 def fit_design(
@@ -67,12 +97,14 @@ def fit_design(
     unit: Float[np.ndarray, " parameters"],
     begin: Float[np.ndarray, " parameters"],
     span: Float[np.ndarray, "parameters combinations"] | None,
+    first_step: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> Minimum[np.ndarray]:
     """Fit from ``begin``; both ``begin`` and the result are in the columns' units.
 
     Only the penalties, priors and ``free`` of ``problem`` are used. Linearly dependent columns
     without a penalty to decide between them share their effect, by least squares of their
-    coefficients in the units of the columns.
+    coefficients in the units of the columns. ``first_step`` is :func:`corrected_step` with a part
+    of the rows, which saves an evaluation.
     """
     if span is not None:
         reduced = design._replace(columns=span.T @ design.columns)
@@ -86,46 +118,85 @@ def fit_design(
     no_prior = problem.prior is None and problem.intercept_prior is None
     all_free = problem.free is None or np.all(problem.free)
     plain = no_prior and all_free and not lasso and not np.any(problem.l2)
+    losses: list[Quadratic[np.ndarray]] = []
 
-    def objective(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
-        loss = cross_entropy_on_host(design, beta)
+    def penalized(
+        loss: Quadratic[np.ndarray], beta: Float[np.ndarray, " parameters"]
+    ) -> Quadratic[np.ndarray]:
         if plain:
             return loss
         return add_penalties(problem, unit, strength if lasso else None, loss, beta, np)
+
+    def objective(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
+        losses.append(cross_entropy_on_host(design, beta))
+        return penalized(losses[-1], beta)
+
+    largest = np.maximum(columns.max(axis=1), -columns.min(axis=1))
 
     def moved(
         beta: Float[np.ndarray, " parameters"], step: Float[np.ndarray, " parameters"]
     ) -> Float[np.ndarray, ""]:
         # Cheap upper bound; rows are checked only if it is large.
-        bound_on_move = np.abs(step) @ np.abs(columns).max(axis=1)
+        bound_on_move = np.abs(step) @ largest
         return (
             bound_on_move
             if bound_on_move < 0.01
             else movement(beta @ columns, step @ columns, design.weights, np)
         )
 
+    scale = np.sum(design.weights)
+    bound = 0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights)
+
+    def direction(
+        hessian: Float[np.ndarray, "parameters parameters"],
+        gradient: Float[np.ndarray, " parameters"],
+        beta: Float[np.ndarray, " parameters"],
+    ) -> tuple[Float[np.ndarray, " parameters"], Float[np.ndarray, ""]]:
+        if first_step is None or len(losses) > 1:
+            return newton_step(hessian, gradient, beta, xp=np)
+        return first_step(hessian, gradient, beta, losses[0], penalized, scale=scale, bound=bound)
+
     return newton(
         objective,
         begin,
-        scale=np.sum(design.weights),
-        bound=0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights),
-        direction=lasso_step_on_host(strength) if lasso else None,
+        scale=scale,
+        bound=bound,
+        direction=lasso_step_on_host(strength) if lasso else direction,
         movement=moved,
         foresee=not lasso,
         xp=np,
     )
 
 
-def _guess(problem: Regression[np.ndarray]) -> Float[np.ndarray, " 1+features"]:
-    """Return initial coefficients, from a fit to a part of the rows if there are very many."""
-    stride = len(problem.x) >> _ROWS_OF_GUESS
-    if stride > 4:
-        x, targets, weights = (rows[::stride] for rows in problem[:3])
-        part = Regression(x, targets, weights * stride, *problem[3:])
-        minimum = fit_on_host(part)
-        if minimum.status == Status.CONVERGED:
-            return minimum.x
-    return start(problem, np)
+def corrected_step(
+    part: BinaryDesign[np.ndarray],
+    hessian: Float[np.ndarray, "parameters parameters"],
+    gradient: Float[np.ndarray, " parameters"],
+    at: Float[np.ndarray, " parameters"],
+    loss: Quadratic[np.ndarray],
+    penalized: Callable[[Quadratic[np.ndarray], np.ndarray], Quadratic[np.ndarray]],
+    *,
+    scale: float,
+    bound: Float[np.ndarray, " parameters"],
+) -> tuple[Float[np.ndarray, " parameters"], Float[np.ndarray, ""]]:
+    """Compute Newton's step at a point, improved by a part of the rows that shows the curvature.
+
+    The loss of the part, weighted like all rows, gets a quadratic that gives it the derivatives of
+    the ``loss`` of all rows. The step to its minimum saves a pass over all rows.
+    """
+    step, decrement = newton_step(hessian, gradient, at, xp=np)
+    here = cross_entropy_on_host(part, at)
+    slope, curvature = loss.gradient - here.gradient, loss.hessian - here.hessian
+
+    def evaluate(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
+        value, gradient, hessian = cross_entropy_on_host(part, beta)
+        move = beta - at
+        turn = curvature @ move
+        value = value + move @ (slope + turn / 2)
+        return penalized(Quadratic(value, gradient + slope + turn, hessian + curvature), beta)
+
+    minimum = newton(evaluate, at, scale=scale, bound=bound, xp=np)
+    return at - minimum.x if minimum.status == Status.CONVERGED else step, decrement
 
 
 def span_of(

@@ -24,7 +24,7 @@ _BLOCK = 1 << 14
 #: Number of columns up to which products are computed pair by pair.
 _PAIRS = 8
 #: Multiple of the relative rounding error within which values count as equal.
-_NOISE = 8
+NOISE = 8
 #: A sum, and its first two derivatives.
 Terms: TypeAlias = tuple[ArrayT, ArrayT, ArrayT]
 
@@ -273,32 +273,32 @@ def units(
 
 
 def centered(
-    problem: Regression[ArrayT], xp: ModuleType = jnp
-) -> tuple[Regression[ArrayT], Float[ArrayT, " features"]]:
+    problem: Regression[jax.Array],
+) -> tuple[Regression[jax.Array], Float[jax.Array, " features"]]:
     """Subtract their means from the features; return the problem and the means.
 
     Far from zero, columns would differ from the intercept's by less than rounding. The means are
     zero if the intercept has a prior or is not free, and for columns that do not vary.
     """
-    zero = xp.zeros(problem.x.shape[1])
+    zero = jnp.zeros(problem.x.shape[1])
     if problem.intercept_prior is not None:
         return problem, zero
-    total = xp.sum(problem.weights)
-    proportion = problem.weights / xp.where(total > 0, total, 1)
+    total = jnp.sum(problem.weights)
+    proportion = problem.weights / jnp.where(total > 0, total, 1)
     # Measure from one row, so that differences of equal rows are exactly zero. Rows without weight
     # may contain anything.
-    first = problem.x[xp.argmax(proportion)]
-    x = xp.where(proportion[:, None] > 0, problem.x, first)
+    first = problem.x[jnp.argmax(proportion)]
+    x = jnp.where(proportion[:, None] > 0, problem.x, first)
     mean = first + proportion @ (x - first)
-    moved = xp.isfinite(mean) & (total > 0)
+    moved = jnp.isfinite(mean) & (total > 0)
     if problem.free is not None:
-        moved = moved & (xp.asarray(problem.free)[0] > 0)
-    mean = xp.where(moved, mean, zero)
+        moved = moved & (problem.free[0] > 0)
+    mean = jnp.where(moved, mean, zero)
     deviation = x - mean
     # Variation within rounding counts as constant.
-    noise = _NOISE * xp.finfo(x.dtype).eps * xp.max(xp.abs(x), axis=0)
-    constant = moved & (xp.max(xp.abs(deviation), axis=0) <= noise)
-    return problem._replace(x=xp.where(constant, 0.0, deviation)), mean
+    noise = NOISE * jnp.finfo(x.dtype).eps * jnp.max(jnp.abs(x), axis=0)
+    constant = moved & (jnp.max(jnp.abs(deviation), axis=0) <= noise)
+    return problem._replace(x=jnp.where(constant, 0.0, deviation)), mean
 
 
 def uncentered(

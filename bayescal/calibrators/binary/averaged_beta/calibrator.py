@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, Array, UserData, XArray, matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
-from bayescal._core.numerics import FLOOR, ignoring_underflow, sigmoid
+from bayescal._core.numerics import FLOOR, clip, ignoring_underflow, sigmoid, sigmoids
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import map_rows, mixture_quantile
@@ -42,7 +42,7 @@ from bayescal.calibrators.binary.averaged_beta.regressions import (
 from bayescal.data.checks import check_level
 from bayescal.data.given import EVERYWHERE
 from bayescal.data.rows import Source, weight_of_row
-from bayescal.data.scores import transform, two_columns
+from bayescal.data.scores import transform
 
 __all__ = ["AveragedBeta"]
 
@@ -219,20 +219,18 @@ class AveragedBeta(OnlineCalibrator):
     def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
         if "table_first" not in state:
             return super()._apply_in_blocks(state, scores)
-        return map_rows(
-            lambda rows: two_columns(sigmoid(look_up(state, rows))), scores, _TABLE_WIDTH
-        )
+        return map_rows(lambda rows: sigmoids(look_up(state, rows)), scores, _TABLE_WIDTH)
 
     def _width(self, state: State, scores: XArray) -> int:
         return COLUMNS * math.prod(state["cell_weights"].shape)
 
     def _apply(self, state: State, scores: AnyArray) -> AnyArray:
-        return two_columns(sigmoid(self._log_odds(state, scores)))
+        return sigmoids(self._log_odds(state, scores))
 
     def _log_odds(self, state: State, scores: Array) -> AnyArray:
         """Compute the log odds (m,) of the average of all members, to all digits."""
         xp, (line, _) = namespace(scores), self._lines(state, scores)
-        z, unchanged = xp.clip(scores, -FAR, FAR), unchanged_weight(state, self.power)
+        z, unchanged = clip(scores, -FAR, FAR), unchanged_weight(state, self.power)
         weights = xp.reshape(state["cell_weights"], (-1,))
         line = xp.reshape(line, (weights.shape[0], -1))
         # Neither may vanish where weights of rows are so large that log odds exceed 700.
@@ -382,7 +380,7 @@ class AveragedBeta(OnlineCalibrator):
             state["inverse"], state["smoothing"], state["inducing"], state["length"][:, None]
         )
         xp = namespace(scores)
-        offset, columns = make_columns(basis, xp.clip(scores, -FAR, FAR), xp)
+        offset, columns = make_columns(basis, clip(scores, -FAR, FAR), xp)
         return matmul(state["coef"], columns[:, 0, ...]) + offset[:, None, :], columns
 
     def _variances(self, state: State, columns: XArray) -> XArray:

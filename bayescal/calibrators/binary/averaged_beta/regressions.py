@@ -2,8 +2,7 @@
 
 Scores are transformed by several inverse temperatures. The regressions at each temperature differ
 in their priors and in the Gaussian process that may curve the log odds. All are fitted together,
-as one batch with the leading axes (scales, lengths, priors): by NumPy on the host, or by JAX, which
-maps the code over data sets.
+as one batch with the leading axes (scales, lengths, priors).
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, Array, Namespace, XArray
-from bayescal._core.optimize import Status, iterate
+from bayescal._core.arrays import AnyArray, Namespace, XArray
 from bayescal._core.shapes import Float
 
 #: Prior standard deviations of the logarithm of the inverse temperature, with equal probability:
@@ -42,11 +40,11 @@ LINEAR = 8
 _FIRST, _SECOND = np.triu_indices(COLUMNS)
 _PAIR = np.zeros((COLUMNS, COLUMNS), int)
 _PAIR[_FIRST, _SECOND] = _PAIR[_SECOND, _FIRST] = np.arange(len(_FIRST))
-_DIAGONAL = _PAIR.diagonal()
+_DIAGONAL, _DIAGONAL_OF_SHAPES = _PAIR.diagonal(), np.arange(PARAMETRIC)
 _MAX_STEPS, _MAX_POLISHING_STEPS = 60, 6
 #: Largest weight of rows for which single precision resolves the curvature of the priors.
 _MAX_SINGLE_PRECISION_WEIGHT = 1e5
-#: Largest log Bayes factor, for single precision.
+#: Largest log Bayes factor; it is finite in single precision.
 _LARGEST_FACTOR = 1e30
 _TOLERANCE, _COARSE_TOLERANCE = 1e-9, 1e-2
 
@@ -72,13 +70,11 @@ def _priors() -> tuple[
 
 
 _PRECISION, _AMPLITUDE, _LOG_WEIGHT = _priors()
+_PAIRED_AMPLITUDE = _AMPLITUDE[..., _FIRST] * _AMPLITUDE[..., _SECOND]
 
 
 class Points(NamedTuple):
-    """Points that summarize rows: log odds (n,), and weights (n,) of all rows and of class 1.
-
-    Points with a weight of zero are ignored.
-    """
+    """Points that summarize rows: log odds (n,), and weights (n,) of all rows and of class 1."""
 
     z: AnyArray
     weights: AnyArray
@@ -115,20 +111,19 @@ class Fitted(NamedTuple):
     decrement: AnyArray
 
 
-def fit(points: Points, xp: ModuleType = np, coarse: Points | None = None) -> Fitted:
+def fit(points: Points, coarse: Points | None = None) -> Fitted:
     """Fit all regressions in O(n) time and memory.
 
-    On the host, a fit to many points may start from a coarse summary of them, and two threads share
-    the scales.
+    A fit to many points may start from a coarse summary of them; two threads share the scales.
     """
-    center, spread = find_scale(*points[:3], xp)
-    u = center + spread * xp.asarray(STEPS, points.z.dtype)
+    center, spread = find_scale(*points[:3])
+    u = center + spread * STEPS
     if coarse is None:
-        return _fit_at(u, points, xp)
+        return _fit_at(u, points)
 
     def part(u: np.ndarray) -> Fitted:
         with np.errstate(under="ignore"):
-            return _fit_at(u, points, xp, coarse)
+            return _fit_at(u, points, coarse)
 
     # Always two parts, on any machine: a part stops when its regressions have converged.
     with ThreadPoolExecutor(2) as pool:
@@ -143,42 +138,37 @@ def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([first, second]) if np.ndim(first) else first
 
 
-def _fit_at(u: XArray, points: Points, xp: ModuleType, coarse: Points | None = None) -> Fitted:
+def _fit_at(u: np.ndarray, points: Points, coarse: Points | None = None) -> Fitted:
     """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
-    dtype = points.z.dtype
-    basis = _make_basis(points, xp.exp(u), xp)
+    basis = _make_basis(points, np.exp(u))
     z = basis.inducing
-    kernel = _matern((z[:, :, None] - z[:, None, :])[:, None], basis.length, xp)
-    factor_of_kernel = xp.linalg.cholesky(kernel + _JITTER * xp.eye(INDUCING, dtype=z.dtype))
-    inverse = xp.linalg.inv(factor_of_kernel)
-    # Prepend the identity: (s, 2, 17, 17).
-    above = xp.eye(PARAMETRIC, COLUMNS, dtype=dtype)
-    above = xp.broadcast_to(above, (*inverse.shape[:-2], PARAMETRIC, COLUMNS))
-    beside = xp.zeros((*inverse.shape[:-1], PARAMETRIC), dtype)
-    whiten = xp.concatenate([above, xp.concatenate([beside, inverse], axis=-1)], axis=-2)
-    precision, amplitude, log_weight = (
-        xp.asarray(part, dtype) for part in (_PRECISION, _AMPLITUDE, _LOG_WEIGHT)
-    )
+    kernel = _matern((z[:, :, None] - z[:, None, :])[:, None], basis.length, np)
+    factor_of_kernel = np.linalg.cholesky(kernel + _JITTER * np.eye(INDUCING))
+    # Prepend the identity.
+    whiten = np.zeros((*kernel.shape[:2], COLUMNS, COLUMNS))
+    whiten[:, :, _DIAGONAL_OF_SHAPES, _DIAGONAL_OF_SHAPES] = 1
+    whiten[:, :, PARAMETRIC:, PARAMETRIC:] = np.linalg.inv(factor_of_kernel)
 
     def problem(rows: Points) -> _Problem:
-        offset, columns = make_columns(basis, rows.z, xp)
-        return _Problem(rows, offset, whiten @ columns, precision, amplitude)
+        offset, columns = make_columns(basis, rows.z)
+        features, total = whiten @ columns, float(rows.weights.sum())
+        return _Problem(rows, total, offset, features, _pairs(features, total))
 
-    start = xp.zeros((*whiten.shape[:2], *amplitude.shape[1:]), dtype)
-    if coarse is not None:
-        minimum = _minimize(problem(coarse), start, xp, _COARSE_TOLERANCE)
-        minimum = _polish(problem(points), minimum)
+    start = np.zeros((*whiten.shape[:2], *_AMPLITUDE.shape[1:]))
+    if coarse is None:
+        minimum = _minimize(problem(points), start, _TOLERANCE)
     else:
-        minimum = _minimize(problem(points), start, xp)
+        rough = _minimize(problem(coarse), start, _COARSE_TOLERANCE)
+        minimum = _polish(problem(points), rough)
     theta, value, hessian, decrement = minimum
-    root = xp.linalg.cholesky(hessian)
-    log_det = xp.sum(xp.log(precision), -1) / 2
-    log_det = log_det - xp.sum(xp.log(xp.diagonal(root, axis1=-2, axis2=-1)), -1)
-    log_evidence = log_det - value + log_weight + log_prior(u, xp)[:, None, None]
+    root = np.linalg.cholesky(hessian)
+    log_det = np.log(_PRECISION).sum(axis=-1) / 2
+    log_det = log_det - np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(axis=-1)
+    log_evidence = log_det - value + _LOG_WEIGHT + log_prior(u)[:, None, None]
     # Convert to coefficients of kernels at the inducing inputs.
-    turn = xp.swapaxes(whiten, -1, -2)[:, :, None]
-    coef = (turn @ (amplitude * theta)[..., None])[..., 0]
-    factor = turn @ (amplitude[..., None] * xp.swapaxes(xp.linalg.inv(root), -1, -2))
+    turn = np.swapaxes(whiten, -1, -2)[:, :, None]
+    coef = (turn @ (_AMPLITUDE * theta)[..., None])[..., 0]
+    factor = turn @ (_AMPLITUDE[..., None] * np.swapaxes(np.linalg.inv(root), -1, -2))
     return Fitted(basis, coef, factor, log_evidence, decrement)
 
 
@@ -209,27 +199,26 @@ def _matern(distance: XArray, length: XArray, xp: ModuleType | Namespace) -> XAr
     return (1 + r) * xp.exp(-r)
 
 
-def _make_basis(points: Points, inverse: XArray, xp: ModuleType) -> Basis:
+def _make_basis(points: Points, inverse: np.ndarray) -> Basis:
     """Choose inducing inputs and lengths from the distribution of the offsets."""
-    total = xp.sum(points.weights)
+    total = points.weights.sum()
     basis = Basis(inverse, 1 / (total + 1), None, None)
-    one, zero = _shapes(basis, points.z, xp)
+    one, zero = _shapes(basis, points.z, np)
     offset = one - zero
     mean = offset @ points.weights / total
-    deviation = xp.sqrt((offset - mean[:, None]) ** 2 @ points.weights / total)
-    one, zero = _shapes(basis, points.tails.reshape(-1), xp)
+    deviation = np.sqrt((offset - mean[:, None]) ** 2 @ points.weights / total)
+    one, zero = _shapes(basis, points.tails.reshape(-1), np)
     around = (one - zero).reshape(-1, 2, 2)
     low, high = (around[:, :, 0] + points.parts * (around[:, :, 1] - around[:, :, 0])).T
-    step = xp.linspace(0, 1, INDUCING, dtype=offset.dtype)
-    inducing = low[:, None] + (high - low)[:, None] * step
-    length = xp.maximum(deviation, _NARROW)[:, None] * xp.asarray(LENGTHS, offset.dtype)
+    inducing = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, INDUCING)
+    length = np.maximum(deviation, _NARROW)[:, None] * LENGTHS
     return basis._replace(inducing=inducing, length=length)
 
 
-def log_prior(u: XArray, xp: ModuleType = np) -> XArray:
+def log_prior(u: np.ndarray) -> np.ndarray:
     """Compute the log prior density of log inverse temperatures."""
     narrow, wide = (-((u / scale) ** 2) / 2 - math.log(scale) for scale in LOG_SCALES)
-    return xp.logaddexp(narrow, wide) - math.log(2 * math.sqrt(2 * math.pi))
+    return np.logaddexp(narrow, wide) - math.log(2 * math.sqrt(2 * math.pi))
 
 
 def log_bayes_factor(points: Points, fitted: Fitted) -> float:
@@ -244,81 +233,68 @@ def log_bayes_factor(points: Points, fitted: Fitted) -> float:
     return float(np.clip(factor, -_LARGEST_FACTOR, _LARGEST_FACTOR))
 
 
-def find_scale(
-    z: XArray, weights: XArray, positives: XArray, xp: ModuleType = np
-) -> tuple[AnyArray, AnyArray]:
+def find_scale(z: np.ndarray, weights: np.ndarray, positives: np.ndarray) -> tuple[float, float]:
     """Compute the posterior mean and deviation of the logarithm of the inverse temperature.
 
     The range of the quadrature follows from the wide part of the prior.
     """
     prior = 1 / LOG_SCALES[-1] ** 2
 
-    def loss(u: XArray) -> XArray:
-        x = xp.exp(u)[:, None] * z
-        return (xp.maximum(x, 0) + xp.log(1 + xp.exp(-abs(x)))) @ weights - x @ positives
+    def loss(u: np.ndarray) -> np.ndarray:
+        x = np.exp(u)[:, None] * z
+        return (np.maximum(x, 0) + np.log(1 + np.exp(-abs(x)))) @ weights - x @ positives
 
-    def slopes(u: XArray) -> tuple[XArray, XArray, XArray]:
-        x = xp.exp(u) * z
-        p = (1 + xp.tanh(x / 2)) / 2
+    def slopes(u: float) -> tuple[float, float, float]:
+        x = np.exp(u) * z
+        p = (1 + np.tanh(x / 2)) / 2
         square = (weights * p * (1 - p)) @ x**2
         slope = (weights * p - positives) @ x
         return slope + prior * u, square + slope + prior, square
 
     # Search two grids, then use Newton's method.
-    u, width = xp.zeros((), z.dtype), 9.0
+    u, width = 0.0, 9.0
     for _ in range(2):
-        grid = u + xp.linspace(-width, width, 37, dtype=z.dtype)
-        u, width = grid[xp.argmin(loss(grid) + prior * grid**2 / 2)], width / 18
+        grid = u + np.linspace(-width, width, 37)
+        u, width = float(grid[np.argmin(loss(grid) + prior * grid**2 / 2)]), width / 18
     low, high = u - width, u + width
     for _ in range(6):
         slope, second, _ = slopes(u)
-        u = xp.clip(u - slope / xp.maximum(second, prior / 10), low, high)
+        u = min(max(u - slope / max(second, prior / 10), low), high)
     _, second, square = slopes(u)
-    spread = xp.maximum(second, square / 4 + prior) ** -0.5
+    spread = max(second, square / 4 + prior) ** -0.5
     # Tails matter for uninformative scores, so points are dense only in the middle.
-    steps = xp.linspace(-4, 4, _GRID, dtype=z.dtype)
-    grid = u + spread * xp.sinh(steps)
-    log_density = log_prior(grid, xp) - loss(grid)
-    density = xp.cosh(steps) * xp.exp(log_density - xp.max(log_density))
-    density = density / xp.sum(density)
-    mean = xp.sum(density * grid)
-    return mean, xp.sqrt(xp.sum(density * (grid - mean) ** 2))
+    steps = np.linspace(-4, 4, _GRID)
+    grid = u + spread * np.sinh(steps)
+    log_density = log_prior(grid) - loss(grid)
+    density = np.cosh(steps) * np.exp(log_density - log_density.max())
+    density = density / density.sum()
+    mean = float(density @ grid)
+    return mean, math.sqrt(density @ (grid - mean) ** 2)
 
 
 class _Problem(NamedTuple):
-    """Rows with offsets (s, n) and whitened features (s, 2, 17, n), and priors of regressions."""
+    """Rows and their total weight, with offsets (s, n), whitened features (s, 2, 17, n) and pairs.
+
+    Pairs (s, 2, 153, n) are products of features.
+    """
 
     points: Points
-    offset: AnyArray
-    features: AnyArray
-    precision: AnyArray
-    amplitude: AnyArray
+    total: float
+    offset: np.ndarray
+    features: np.ndarray
+    pairs: np.ndarray
 
 
-def _losses(
-    problem: _Problem, theta: XArray, xp: ModuleType
-) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Compute penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
-    points, offset, features, precision, amplitude = problem
-    line = (amplitude * theta) @ features + offset[:, None, None]
-    small = xp.exp(-abs(line))
-    rest = 1 / (1 + small)
-    # log(1 + exp(line)) = max(line, 0) - log(rest).
-    value = (xp.maximum(line, 0) - xp.log(rest)) @ points.weights - line @ points.positives
-    value = value + xp.sum(precision * theta**2, -1) / 2
-    residual = xp.where(line >= 0, rest, small * rest) * points.weights - points.positives
-    gradient = amplitude * (residual @ xp.swapaxes(features, -1, -2)) + precision * theta
-    return value, gradient, small * rest * rest * points.weights
+#: Theta (s, 2, 10, 17), penalized losses, Hessians and the largest relative gain of the last step.
+_Minimum: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, float]
 
 
-def _pairs(features: np.ndarray, total: Array, xp: ModuleType) -> AnyArray:
+def _pairs(features: np.ndarray, total: float) -> np.ndarray:
     """Compute products (s, 2, 153, n) of all pairs of features.
 
-    The host uses single precision, unless there are many rows. The Hessian is needed only for a
+    They are in single precision, unless there are many rows. The Hessian is needed only for a
     determinant and for steps, whose errors are corrected by gradients in double precision.
     """
-    if xp is not np:
-        return features[:, :, _FIRST] * features[:, :, _SECOND]
     narrow = features.astype(np.float32 if total < _MAX_SINGLE_PRECISION_WEIGHT else np.float64)
     pairs = np.empty((*features.shape[:2], len(_FIRST), features.shape[-1]), narrow.dtype)
     start = 0
@@ -329,81 +305,81 @@ def _pairs(features: np.ndarray, total: Array, xp: ModuleType) -> AnyArray:
     return pairs
 
 
-def _hessian(problem: _Problem, curvature: Array, pairs: Array, xp: ModuleType) -> XArray:
+def _losses(problem: _Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
+    points, features = problem.points, problem.features
+    line = (_AMPLITUDE * theta) @ features + problem.offset[:, None, None]
+    small = np.exp(-abs(line))
+    rest = 1 / (1 + small)
+    # log(1 + exp(line)) = max(line, 0) - log(rest).
+    value = (np.maximum(line, 0) - np.log(rest)) @ points.weights - line @ points.positives
+    value += (_PRECISION * theta**2).sum(axis=-1) / 2
+    residual = np.where(line >= 0, rest, small * rest) * points.weights - points.positives
+    gradient = _AMPLITUDE * (residual @ np.swapaxes(features, -1, -2)) + _PRECISION * theta
+    return value, gradient, small * rest * rest * points.weights
+
+
+def _hessian(problem: _Problem, curvature: np.ndarray) -> np.ndarray:
     """Compute the Hessians (s, 2, 10, 17, 17)."""
-    amplitude, dtype = problem.amplitude, problem.amplitude.dtype
-    sums = (curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)).astype(dtype)
-    sums = sums * (amplitude[..., _FIRST] * amplitude[..., _SECOND])
+    pairs = problem.pairs
+    sums = (curvature.astype(pairs.dtype) @ np.swapaxes(pairs, -1, -2)).astype(float)
+    sums *= _PAIRED_AMPLITUDE
     # A ridge keeps the matrix positive definite in spite of rounding errors of large entries.
-    largest = xp.max(sums[..., _DIAGONAL], axis=-1, keepdims=True)
-    ridge = problem.precision + 4 * float(np.finfo(dtype).eps) * largest
-    sums = sums + ridge @ xp.eye(len(_FIRST), dtype=dtype)[_DIAGONAL]
-    return xp.take(sums, _PAIR, axis=-1)
+    largest = sums[..., _DIAGONAL].max(axis=-1, keepdims=True)
+    sums[..., _DIAGONAL] += _PRECISION + 4 * np.finfo(float).eps * largest
+    return sums.take(_PAIR, axis=-1)
 
 
-def _polish(
-    problem: _Problem, coarse: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+def _minimize(problem: _Problem, theta: np.ndarray, tolerance: float) -> _Minimum:
+    """Minimize all regressions together by Newton's method.
+
+    Steps that do not lower a loss are halved.
+    """
+
+    def evaluate(
+        theta: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        value, gradient, curvature = _losses(problem, theta)
+        hessian = _hessian(problem, curvature)
+        step = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
+        return value, hessian, step, (gradient * step).sum(axis=-1)
+
+    value, hessian, step, slope = evaluate(theta)
+    size, decrement = np.ones(theta.shape[:-1]), np.inf
+    for _ in range(_MAX_STEPS):
+        trial = theta + size[..., None] * step
+        new = evaluate(trial)
+        slack = 8 * np.finfo(float).eps * (abs(value) + problem.total)
+        scale = abs(value) + 1e-3
+        # Accept steps with a negligible expected gain, in which rounding may look like a rise.
+        lower = new[0] <= value + 1e-4 * size * slope + slack
+        lower |= -slope <= tolerance * scale
+        decrement = float(np.where(lower, -slope / scale, np.inf).max())
+        if lower.all():
+            theta, (value, hessian, step, slope) = trial, new
+            size[:] = 1
+        else:
+            theta = np.where(lower[..., None], trial, theta)
+            value, slope = np.where(lower, new[0], value), np.where(lower, new[3], slope)
+            hessian = np.where(lower[..., None, None], new[1], hessian)
+            step = np.where(lower[..., None], new[2], step)
+            size = np.where(lower, 1.0, size / 2)
+        if not decrement > tolerance:
+            break
+    return theta, value, hessian, decrement
+
+
+def _polish(problem: _Problem, rough: _Minimum) -> _Minimum:
     """Continue from the minimum of a coarse summary, whose Hessian is nearly correct."""
-    theta, _, hessian, _ = coarse
-    pairs = _pairs(problem.features, problem.points.weights.sum(), np)
+    theta, _, hessian, _ = rough
     before = np.inf
     for _ in range(_MAX_POLISHING_STEPS):
-        value, gradient, curvature = _losses(problem, theta, np)
+        value, gradient, curvature = _losses(problem, theta)
         step = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
-        gain = -(gradient * step).sum(axis=-1) / (abs(value) + 1e-3)
-        decrement = gain.max()
+        decrement = float((-(gradient * step).sum(axis=-1) / (abs(value) + 1e-3)).max())
         if not decrement < before:
             break
         theta, before = theta + step, decrement
         if decrement <= _TOLERANCE:
-            return theta, value, _hessian(problem, curvature, pairs, np), decrement
-    return _minimize(problem, theta, np)
-
-
-def _minimize(
-    problem: _Problem, start: np.ndarray, xp: ModuleType, tolerance: float = _TOLERANCE
-) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Compute theta, penalized loss and Hessian of all regressions, and the last decrement.
-
-    Newton's method runs for all regressions together; steps that do not lower a loss are halved.
-    """
-    total = xp.sum(problem.points.weights)
-    pairs = _pairs(problem.features, total, xp)
-
-    def evaluate(theta: XArray) -> tuple[AnyArray, AnyArray, AnyArray]:
-        value, gradient, curvature = _losses(problem, theta, xp)
-        return value, gradient, _hessian(problem, curvature, pairs, xp)
-
-    def direction(gradient: XArray, hessian: Array) -> tuple[AnyArray, AnyArray]:
-        step = -xp.linalg.solve(hessian, gradient[..., None])[..., 0]
-        return step, xp.sum(gradient * step, -1)
-
-    eps = float(np.finfo(start.dtype).eps)
-    tolerance = max(tolerance, 4 * eps)
-
-    def once(carry: tuple[AnyArray, ...]) -> tuple[AnyArray, ...]:
-        theta, value, hessian, step, slope, size, _, _ = carry
-        trial = theta + size[..., None] * step
-        new, gradient, new_hessian = evaluate(trial)
-        slack = 8 * eps * (abs(value) + total)
-        # Accept steps with a negligible expected gain, in which rounding may look like a rise.
-        least = tolerance * (abs(value) + 1e-3)
-        lower = (new <= value + 1e-4 * size * slope + slack) | (-slope <= least)
-        decrement = xp.max(xp.where(lower, -slope, xp.inf) / (abs(value) + 1e-3))
-        theta = xp.where(lower[..., None], trial, theta)
-        value = xp.where(lower, new, value)
-        hessian = xp.where(lower[..., None, None], new_hessian, hessian)
-        next_step, promise = direction(gradient, new_hessian)
-        step = xp.where(lower[..., None], next_step, step)
-        slope = xp.where(lower, promise, slope)
-        size = xp.where(lower, 1.0, size / 2)
-        status = xp.where(decrement > tolerance, -1, Status.CONVERGED)
-        return theta, value, hessian, step, slope, size, decrement, status
-
-    value, gradient, hessian = evaluate(start)
-    step, slope = direction(gradient, hessian)
-    ones = xp.ones(start.shape[:-1], start.dtype)
-    state = (start, value, hessian, step, slope, ones, ones[0, 0, 0], xp.full((), -1))
-    _, theta, value, hessian, *_, decrement, _ = iterate(once, state, _MAX_STEPS, xp)
-    return theta, value, hessian, decrement
+            return theta, value, _hessian(problem, curvature), decrement
+    return _minimize(problem, theta, _TOLERANCE)

@@ -46,8 +46,9 @@ class Monitor:
     ----------
     alpha : float, default 0.05
         Probability of a false alarm, over the whole life of the monitor.
-    Kind of the probabilities: of two classes, (n,) or (n, 2); of k classes, (n, k), whose rows sum
-    to one; or of k labels of which any number may apply, (n, k).
+    task : {"binary", "multiclass", "multilabel"}, default "binary"
+        Kind of the probabilities: of two classes, (n,) or (n, 2); of k classes, (n, k), whose rows
+        sum to one; or of k labels of which any number may apply, (n, k).
     classes : sequence, optional
         The labels in the order of the columns; by default 0, ..., k - 1.
 

@@ -190,6 +190,23 @@ def test_scores_that_are_equal_up_to_rounding_are_ties_in_all_tests() -> None:
     assert c.bayesian_signed_rank(scores["a"], scores["b"]).equal == 1
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_scores_in_low_precision_tie_as_in_double_precision(dtype: type) -> None:
+    """Equal scores in two precisions are ties, and so are equal differences of decimals."""
+    scores = np.random.default_rng(0).integers(1, 9, (12, 3)) / 10
+    low = scores.astype(dtype)
+    double = c.compare(scores, draws=500)
+    np.testing.assert_array_equal(c.compare(low, draws=500).wilcoxon.p_value, double.wilcoxon[0])
+    np.testing.assert_array_equal(c.compare(low, draws=500).bayesian.better, double.bayesian[0])
+    same = {"double": scores[:, 0] / 7, "low": (scores[:, 0] / 7).astype(dtype)}
+    for lower in (True, False):
+        found = c.compare(same, lower_is_better=lower, draws=500)
+        np.testing.assert_array_equal(found.ranks, 1.5)
+        np.testing.assert_array_equal(found.wilcoxon.p_value, 1)
+        np.testing.assert_array_equal(found.bayesian.equal, 1)
+    assert c.bayesian_signed_rank(same["low"], same["double"], draws=500).equal == 1
+
+
 def test_ties_are_ties_beside_large_scores() -> None:
     """Rounding of scores of 1e9 on one data set does not make differences on others zero."""
     scores = np.array([[1e9, 1e9], *([1e-9, 3e-9] for _ in range(7))])

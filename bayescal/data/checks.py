@@ -260,27 +260,27 @@ def check_strength(value: float | str, name: str = "strength") -> None:
         raise ValueError(f"{name} must be 'cv' or not negative, got {value!r}")
 
 
-def check_class_prior(value: ArrayLike, classes: int) -> np.ndarray:
+def check_class_prior(value: ArrayLike, classes: int, name: str = "class_prior") -> np.ndarray:
     """Return the (classes,) vector of class probabilities.
 
     A number is the probability of class 1 of two; 0.5 means equally likely classes for any number.
     """
-    array = as_numpy(value, "class_prior").astype(np.float64)
+    array = as_numpy(value, name).astype(np.float64)
     if array.ndim == 0:
         number = float(array)
         if not 0 < number < 1:
-            raise ValueError(f"class_prior must lie strictly between 0 and 1, got {number:g}")
+            raise ValueError(f"{name} must lie strictly between 0 and 1, got {number:g}")
         if classes == 2:
             return np.array([1 - number, number])
         if number == 0.5:
             return np.full(classes, 1 / classes)
-        raise ValueError(f"class_prior must be {classes} probabilities, got the number {number:g}")
+        raise ValueError(f"{name} must be {classes} probabilities, got the number {number:g}")
     if array.shape != (classes,):
-        raise ValueError(f"class_prior must have shape ({classes},), got {array.shape}")
+        raise ValueError(f"{name} must have shape ({classes},), got {array.shape}")
     if not ((array > 0) & (array < 1)).all():
-        raise ValueError(f"class_prior must lie strictly between 0 and 1, got {array.tolist()}")
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {array.tolist()}")
     if abs(array.sum() - 1) > 1e-6:
-        raise ValueError(f"class_prior must sum to one, got {array.sum():g}")
+        raise ValueError(f"{name} must sum to one, got {array.sum():g}")
     return array / array.sum()
 
 

@@ -67,7 +67,8 @@ class Monitor:
     alarm_time_ : datetime64, number, str or None
         The time stamp of that row.
     refuted_row_ : int or None
-        The first row whose outcome had a probability of zero. Such a row is an alarm by itself.
+        The first row whose outcome had a probability of zero. Such a row is an alarm by itself,
+        unless its weight is zero.
     start_row_ : int
         The row at which the miscalibration most probably began, to about 6 % of its distance from
         the last row. Meaningful after an alarm.
@@ -253,7 +254,7 @@ class Monitor:
         """Return the logarithm of the evidence after each row (n,)."""
         if self.task == "multiclass":
             label_probs = p[np.arange(len(y)), y]
-            self._note_refuted(label_probs == 0)
+            self._note_refuted(label_probs == 0, weights)
             # A class of probability one that happened carries no information.
             certain = (label_probs == 0) | (label_probs == 1)
             inside = np.where(certain[:, None], 1 / self._k, p)
@@ -265,7 +266,7 @@ class Monitor:
                 zip(self._evidence, self._histories, strict=True)
             ):
                 q, label = columns[0][:, j], columns[1][:, j]
-                self._note_refuted(np.where(label == 1, q, 1 - q) == 0)
+                self._note_refuted(np.where(label == 1, q, 1 - q) == 0, weights)
                 certain = (q == 0) | (q == 1)
                 inside = np.where(certain, 0.5, q)
                 parts.append(evidence.update(inside, label, _without(certain, weights)))
@@ -278,8 +279,10 @@ class Monitor:
             wealth[max(0, self.refuted_row_ - self.n_rows_) :] = np.inf
         return wealth
 
-    def _note_refuted(self, refuted: np.ndarray) -> None:
-        """Keep the first row whose outcome had a probability of zero."""
+    def _note_refuted(self, refuted: np.ndarray, weights: np.ndarray | None) -> None:
+        """Keep the first row of positive weight whose outcome had a probability of zero."""
+        if weights is not None:
+            refuted = refuted & (weights > 0)
         if refuted.any():
             row = self.n_rows_ + int(np.argmax(refuted))
             self.refuted_row_ = row if self.refuted_row_ is None else min(row, self.refuted_row_)

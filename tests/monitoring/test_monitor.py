@@ -182,6 +182,23 @@ def test_an_impossible_outcome_is_an_alarm_that_names_its_row() -> None:
     assert classes.refuted_row_ == 0
 
 
+@pytest.mark.parametrize(
+    ("task", "p", "y"),
+    [
+        ("binary", [0.0, 1.0, 0.4], [1, 0, 1]),
+        ("multiclass", [[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5]], [0, 1, 2]),
+        ("multilabel", [[0.0, 0.5], [0.3, 1.0], [0.4, 0.6]], [[1, 1], [0, 0], [1, 0]]),
+    ],
+)
+def test_an_impossible_outcome_without_weight_is_no_alarm(task: Task, p: list, y: list) -> None:
+    monitor = bc.Monitor(task=task).update(p, y, [0, 0, 1])
+    assert monitor.refuted_row_ is None
+    assert not monitor.alarm_
+    assert np.isfinite(monitor.log_evidence_)
+    monitor.update(p, y, [0, 0.5, 1])
+    assert monitor.refuted_row_ == monitor.alarm_row_ == 4
+
+
 def test_certain_rows_say_nothing_else() -> None:
     p, y = draw(4, 64)
     plain = bc.Monitor().update(p, y)

@@ -176,7 +176,7 @@ class Monitor:
             with weights above one the test would not be valid.
         times : array-like of shape (n,), optional
             Time stamps, numbers or text, by default the dates in the index of a data frame. Time
-            zones are converted to UTC.
+            zones are converted to UTC. None, NaT and NaN are missing.
 
         Returns
         -------
@@ -311,7 +311,8 @@ class Monitor:
         self._times = {row: time for row, time in self._times.items() if row in needed}
         # The first row of a group of restarts may only begin with the next rows.
         new = {row for row in needed if row is not None and first <= row < self.n_rows_}
-        self._times.update({row: plain_time(stamps[row - first]) for row in sorted(new)})
+        read = ((row, plain_time(stamps[row - first])) for row in sorted(new))
+        self._times.update({row: time for row, time in read if time is not None})
         if self.alarm_time_ is None and self.alarm_row_ is not None:
             self.alarm_time_ = self._times.get(self.alarm_row_)
 
@@ -544,7 +545,8 @@ class Monitor:
             setattr(self, name, np.inf if state[name] is None else state[name])
         self.alarm_time_ = from_text(state["alarm_time_"])
         self._course.restore(state["course"])
-        self._times = {int(row): plain_time(time) for row, time in state["times"]}
+        read = ((int(row), from_text(time)) for row, time in state["times"])
+        self._times = {row: time for row, time in read if time is not None}
         if evidence := state["evidence"]:
             # A file must not make a process reserve more memory than the file has.
             held = len(evidence[0]["log_plain"]) if self.task == "multiclass" else len(evidence)

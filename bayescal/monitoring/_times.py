@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 
 import numpy as np
 
@@ -23,18 +24,25 @@ def read_times(times: object, probs: object, n: int) -> np.ndarray | None:
     return stamps
 
 
-def plain_time(value: object) -> Time:
-    """Convert a time stamp to one without a time zone, in UTC; numbers and other text stay."""
+def plain_time(value: object) -> Time | None:
+    """Convert a time stamp to one without a time zone, in UTC; numbers and other text stay.
+
+    Missing ones (None, NaT and numbers that are not finite) become None.
+    """
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
     if isinstance(value, (datetime.datetime, datetime.date)):
         value = np.datetime64(value.isoformat())
     if isinstance(value, np.datetime64):
+        if np.isnat(value):
+            return None
         seconds = value.astype("datetime64[s]")
         fine = np.datetime_data(value.dtype)[0] in ("ms", "us", "ns")
         return seconds if fine and seconds == value else value
     if isinstance(value, np.generic):
         value = value.item()
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
     if isinstance(value, (int, float)):
         return value
     text = str(value)
@@ -51,4 +59,4 @@ def to_text(value: Time | None) -> float | int | str | None:
 
 def from_text(value: object) -> Time | None:
     """Convert what :func:`to_text` returned to a time stamp."""
-    return None if value is None else plain_time(value)
+    return plain_time(value)

@@ -258,6 +258,26 @@ def test_rows_without_times_have_none() -> None:
     assert monitor.times_at(monitor.course_[0]) is None
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        [0.0, np.nan, np.inf],
+        np.array(["2026-01-01", "NaT", "NaT"], "datetime64[D]"),
+        pd.DatetimeIndex(["2026-01-01", None, None]),
+        ["a", None, None],
+    ],
+    ids=["numbers", "dates", "pandas", "text"],
+)
+def test_missing_times_are_those_of_rows_without_times(times: Any, tmp_path: Path) -> None:
+    monitor = bc.Monitor().update([0.5, 0.0, 0.5], [1, 1, 0], times=times)
+    monitor.save(tmp_path / "state.json")
+    for one in (monitor, bc.Monitor.load(tmp_path / "state.json")):
+        assert one.start_time_ == times[0]
+        assert one.alarm_row_ == 1
+        assert one.alarm_time_ is None
+        assert one.times_at([0, 1]) is None
+
+
 def test_labels_go_by_name() -> None:
     p, y = draw(4, 300, slope=0.6)
     plain = bc.Monitor().update(p, y)

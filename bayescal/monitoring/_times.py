@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -57,6 +58,7 @@ def to_text(value: Time | None) -> float | int | str | None:
     return str(value) if isinstance(value, np.datetime64) else value
 
 
-def from_text(value: object) -> Time | None:
-    """Convert what :func:`to_text` returned to a time stamp."""
-    return plain_time(value)
+def known_times(stamps: Iterable[tuple[int, object]]) -> dict[int, Time]:
+    """Convert time stamps by row, also those of :func:`to_text`; missing ones are left out."""
+    read = ((int(row), plain_time(value)) for row, value in stamps)
+    return {row: time for row, time in read if time is not None}

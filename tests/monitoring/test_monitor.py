@@ -1,6 +1,7 @@
 """The monitor: a martingale, against the definition row by row, and under its own truth."""
 
 import copy
+import datetime
 import itertools
 import json
 import re
@@ -256,6 +257,17 @@ def test_rows_without_times_have_none() -> None:
     assert monitor.alarm_time_ == f"day {monitor.alarm_row_}"
     monitor.update(p[300:], y[300:])
     assert monitor.times_at(monitor.course_[0]) is None
+
+
+def test_dates_are_classes(tmp_path: Path) -> None:
+    p, y = draw(4, 60)
+    days = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)]
+    labels = [days[label] for label in y]
+    monitor = bc.Monitor(classes=days).update(p[:30], labels[:30])
+    monitor.save(tmp_path / "state.json")
+    loaded = bc.Monitor.load(tmp_path / "state.json").update(p[30:], labels[30:])
+    assert loaded.log_evidence_ == monitor.update(p[30:], labels[30:]).log_evidence_
+    assert loaded.log_evidence_ == pytest.approx(bc.Monitor().update(p, y).log_evidence_)
 
 
 @pytest.mark.parametrize(

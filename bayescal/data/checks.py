@@ -6,7 +6,7 @@ Messages have the form ``<argument> must ..., got ...``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -237,15 +237,21 @@ def check_positive(value: float, name: str) -> float:
 
 def check_choice(value: Choice, name: str, choices: Sequence[Choice]) -> Choice:
     """Return ``value`` if it is one of ``choices``."""
-    if value not in choices:
+    # An array compares with each choice to an array, which has no truth value.
+    known = isinstance(value, Hashable)
+    if not known or value not in choices:
         options = ", ".join(repr(c) for c in choices)
-        raise ValueError(f"{name} must be one of {options}, got {value!r}")
+        got = repr(value) if known else f"a {type(value).__name__}"
+        raise ValueError(f"{name} must be one of {options}, got {got}")
     return value
 
 
 def check_level(value: float, name: str = "level") -> float:
     """Return ``value`` as a float strictly between 0 and 1."""
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
     if not 0 < number < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
     return number

@@ -70,7 +70,7 @@ class Monitor:
         The first row with a weight whose outcome had a probability of zero: an alarm by itself.
     start_row_ : int
         The row at which the miscalibration most probably began, to about 6 % of its distance from
-        the last row. Meaningful after an alarm.
+        the last row after 10,000 rows, and 20 % after a million. Meaningful after an alarm.
     start_time_ : datetime64, number, str or None
         The time stamp of that row.
     action_ : str

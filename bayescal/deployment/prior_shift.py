@@ -22,7 +22,7 @@ from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws
 from bayescal.calibrators.base.function import PredictFunction, Tree
 from bayescal.data.blocks.stream import Blocks, as_blocks, map_blocks
-from bayescal.data.checks import as_numpy, check_class_prior, check_finite, check_level
+from bayescal.data.checks import as_numpy, check_finite, check_level
 from bayescal.data.label_names import Classes, class_array, column_names, find_positions, in_order
 from bayescal.data.labels import label_array, read_labels
 from bayescal.data.scores import check_rows, transform
@@ -514,8 +514,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         if known is not None:
             logs = np.log(np.maximum(known.probs, floor))
             return draw_recalibrations(logs, known.codes, known.weights, rng)
-        k = len(self.classes_)
-        return exact(check_class_prior(self.calibration_shares, k, "calibration_shares"), k)
+        return exact(self.calibration_shares, len(self.classes_))
 
     def _keep_cells(self, known: CalibrationRows, new: NewRows, count: int) -> None:
         """Keep the counts in cells of scores that the check needs."""

@@ -56,7 +56,7 @@ def read_table(
         if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
             shapes = ", ".join(str(column.shape) for column in columns)
             raise ValueError(f"scores must hold arrays of one shape (data sets,), got {shapes}")
-        array, eps = np.stack(columns, axis=1), precision(*columns)
+        array, eps = np.stack(columns, axis=1), precision(column.dtype for column in columns)
     else:
         if isinstance(scores, list | tuple) and any(row_names(row) for row in scores):
             rows = in_one_order(dict(enumerate(scores)), "scores[{}]")
@@ -66,7 +66,7 @@ def read_table(
         if names is None:
             names = getattr(scores, "columns", None)
         array = as_numpy(scores, "scores")
-        eps = precision(array)
+        eps = precision([array.dtype, *getattr(scores, "dtypes", [])])
     if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
         raise ValueError(
             "scores must have shape (data sets, methods), with one data set and two methods or "
@@ -153,10 +153,11 @@ def _check_names(names: Iterable[object] | None, count: int) -> tuple[str, ...]:
     return labels
 
 
-def precision(*columns: np.ndarray) -> float:
-    """Return the machine epsilon of the least precise floating-point type, at least float64's."""
-    kinds = [np.float64, *(column.dtype for column in columns if column.dtype.kind == "f")]
-    return max(float(np.finfo(kind).eps) for kind in kinds)
+def precision(kinds: Iterable[UserData]) -> float:
+    """Return the machine epsilon of the least precise of float64 and types of any library."""
+    names = {str(getattr(kind, "name", kind)).lower() for kind in kinds}
+    low = names & {"float16", "float32"}
+    return max(float(np.finfo(name).eps) for name in ["float64", *low])
 
 
 def tied(values: np.ndarray, eps: float) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import xarray
 from rich.console import Console
@@ -199,8 +200,11 @@ def test_scores_in_low_precision_tie_as_in_double_precision(dtype: type) -> None
     np.testing.assert_array_equal(c.compare(low, draws=500).wilcoxon.p_value, double.wilcoxon[0])
     np.testing.assert_array_equal(c.compare(low, draws=500).bayesian.better, double.bayesian[0])
     same = {"double": scores[:, 0] / 7, "low": (scores[:, 0] / 7).astype(dtype)}
-    for lower in (True, False):
-        found = c.compare(same, lower_is_better=lower, draws=500)
+    frames = [pd.DataFrame(same)]
+    if dtype is np.float32:
+        frames += [frames[0].convert_dtypes(), pl.DataFrame(same)]
+    for table, lower in [(same, True), (same, False), *((frame, True) for frame in frames)]:
+        found = c.compare(table, lower_is_better=lower, draws=500)
         np.testing.assert_array_equal(found.ranks, 1.5)
         np.testing.assert_array_equal(found.wilcoxon.p_value, 1)
         np.testing.assert_array_equal(found.bayesian.equal, 1)

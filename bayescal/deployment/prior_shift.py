@@ -466,10 +466,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     ) -> NewRows:
         """Read new rows of positive weight; count those below the floors."""
         self.populations_, k = None, len(self.classes_)
-        first = self.calibrator_ is None and "n_features_in_" not in vars(self)
         if scores is None:
-            if self.calibrator_ is None and known is None:
-                self.n_features_in_ = k
             return NewRows(np.empty((0, k)), np.empty(0), np.empty(0, int), np.zeros(2))
         if (blocks := as_blocks(scores, None, sample_weight)) is not None:
             if populations is not None:
@@ -477,10 +474,9 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
                     "populations must be None for scores in blocks; fit one PriorShift to the "
                     "blocks of each"
                 )
-            if first:
-                self.n_features_in_ = k
             predict = block_predictor(self.calibrator_, blocks.names, self.classes_)
             return compress(blocks.mapped(predict), k, floors)
+        first = self.calibrator_ is None and "n_features_in_" not in vars(self)
         probs = self._probabilities(scores, reset=first)
         weights = check_weights(sample_weight, len(probs), match="scores")
         used = weights > 0
@@ -505,7 +501,10 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             return probs
         names = column_names(scores)
         given = scores if names is None else as_numpy(scores, "scores")
-        rows = in_order(check_rows(self, given, "probs", reset), names, self.classes_, "scores")
+        # Fits without rows in memory do not say how many columns two classes have.
+        free = not reset and "n_features_in_" not in vars(self)
+        rows = check_rows(PriorShift() if free else self, given, "probs", reset or free)
+        rows = in_order(rows, names, self.classes_, "scores")
         return read_probabilities(rows, len(self.classes_))
 
     def _recalibrations(

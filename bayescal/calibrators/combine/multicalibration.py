@@ -196,7 +196,7 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
                 raise ValueError(f"tolerance must be positive, got {self.tolerance!r}")
         self.classes_, codes = read_labels(y, _count(probs), self.classes)
         weights = check_weights(sample_weight, len(codes))
-        members, names = check_groups(groups, len(codes))
+        members, names = check_groups(groups, len(codes), weights)
         self.named_, self.groups_ = names is not None, names or [*range(members.shape[1])]
         data = self._read(probs, self.classes_[codes], weights)
         members = _with_all(members[weights > 0])

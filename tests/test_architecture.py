@@ -9,6 +9,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -395,6 +396,25 @@ def call_faults(package: Path) -> list[str]:
     return faults
 
 
+#: Sections of docstrings that hold entries, and the first line of an entry.
+ENTRIES = re.compile(r"^(?:Parameters|Attributes)\n-+\n((?:.*\n)*?)(?=\S.*\n---|\Z)", re.MULTILINE)
+ENTRY = re.compile(r"[\w*]+(, [\w*]+)*( : .*)?")
+
+
+def entry_faults(package: Path) -> list[str]:
+    """Parameters and attributes without name, of which only the text is left."""
+    kinds = ast.ClassDef, ast.FunctionDef
+    return [
+        f"{path.relative_to(package.parent)}: {node.name}: {line!r} is neither entry nor text"
+        for path in source_files(package)
+        for node in ast.walk(parse(path))
+        if isinstance(node, kinds)
+        for section in ENTRIES.findall((ast.get_docstring(node) or "") + "\n")
+        for line in section.splitlines()
+        if line.strip() and not line.startswith(" ") and not ENTRY.fullmatch(line)
+    ]
+
+
 # --- the package keeps the rules ----------------------------------------------------------------
 
 
@@ -406,6 +426,7 @@ def call_faults(package: Path) -> list[str]:
         cycle_faults,
         length_faults,
         call_faults,
+        entry_faults,
         import_faults,
         jax_faults,
     ],
@@ -581,6 +602,16 @@ def test_missing_docstrings_are_seen(write_package: Any) -> None:
         f"{NAME}.a.f has no docstring",
         f"{NAME}.a.g has no docstring",
     ]
+
+
+def test_entries_without_names_are_seen(write_package: Any) -> None:
+    text = (
+        "Parameters\n    ----------\n    x, *rest : int\n        A.\n    {}The end.\n\n    Raises"
+    )
+    text = f'def f():\n    """D.\n\n    {text}\n    ------\n    ValueError\n    """\n'
+    package = write_package({"a.py": text.format(""), "b.py": text.format("    ")})
+    fault = "f: 'The end.' is neither entry nor text"
+    assert entry_faults(package) == [f"{NAME}/a.py: {fault}"]
 
 
 def test_missing_examples_are_seen(write_package: Any) -> None:

@@ -298,7 +298,7 @@ def as_probabilities(
 def are_percentages(values: np.ndarray) -> bool:
     """Whether numbers look like percentages: within [0, 100], but not all within [0, 1]."""
     known = values[~np.isnan(values)]
-    return bool(known.min(initial=0) >= 0 and 1 < known.max(initial=0) <= 100)
+    return bool(known.min(initial=0) >= 0 and 1 + RANGE_TOLERANCE < known.max(initial=0) <= 100)
 
 
 def check_probabilities(

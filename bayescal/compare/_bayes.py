@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keywords import other_words
-from bayescal.compare.table import Scores, differences, in_one_order, read_table
+from bayescal.compare.table import Scores, Table, differences, in_one_order, read_table
 from bayescal.data.checks import check_count, check_finite
 
 #: Numbers in a block of weights: the block and its sums fit in a processor's cache.
@@ -144,8 +144,8 @@ def bayesian_signed_rank(
         check_finite(array, name)
     if len(arrays[0]) != len(arrays[1]):
         raise ValueError(f"a and b must have one length, got {len(arrays[0])} and {len(arrays[1])}")
-    values = read_table(np.stack(arrays, axis=1), lower_is_better=lower_is_better).values
-    result = posterior_of(values, margin, prior_strength, draws, seed)
+    table = read_table(dict(zip("ab", arrays, strict=True)), lower_is_better=lower_is_better)
+    result = posterior_of(table, margin, prior_strength, draws, seed)
     return SignedRankPosterior(*(float(matrix[0, 1]) for matrix in result))
 
 
@@ -208,11 +208,11 @@ def bayesian_signed_rank_matrix(
            [0.3, 0.9, 0. ]])
     """
     table = read_table(scores, lower_is_better=lower_is_better)
-    return posterior_of(table.values, margin, prior_strength, draws, seed)
+    return posterior_of(table, margin, prior_strength, draws, seed)
 
 
 def posterior_of(
-    values: np.ndarray, margin: float, prior_strength: float, draws: int, seed: int
+    table: Table, margin: float, prior_strength: float, draws: int, seed: int
 ) -> SignedRankMatrix:
     """Compute the posterior of all pairs of columns of a checked table, lower is better."""
     draws = check_count(draws, "draws")
@@ -220,9 +220,12 @@ def posterior_of(
         raise ValueError(f"margin must be finite and not negative, got {margin}")
     if not 0 < float(prior_strength) < math.inf:
         raise ValueError(f"prior_strength must be finite and positive, got {prior_strength}")
+    values = table.values
     n, k = values.shape
     pairs = list(zip(*(index.tolist() for index in np.triu_indices(k, 1)), strict=True))
-    plans = [_Plan(differences(values[:, j], values[:, i]), float(margin)) for i, j in pairs]
+    plans = [
+        _Plan(differences(values[:, j], values[:, i], table.eps), float(margin)) for i, j in pairs
+    ]
     counts = np.zeros((k, k))
     for weights in _weights(n, float(prior_strength), draws, seed):
         total = np.square(weights.sum(axis=0))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal.compare.table import Scores, differences, read_table
+from bayescal.compare.table import Scores, Table, differences, read_table
 
 #: Number of data sets up to which the null distribution is computed exactly.
 EXACT = 100
@@ -88,17 +88,18 @@ def wilcoxon(scores: Scores, *, lower_is_better: bool = True) -> Wilcoxon:
     >>> result.adjusted[0]
     array([1.     , 0.09375, 0.09375])
     """
-    return wilcoxon_of(read_table(scores, lower_is_better=lower_is_better).values)
+    return wilcoxon_of(read_table(scores, lower_is_better=lower_is_better))
 
 
-def wilcoxon_of(values: np.ndarray) -> Wilcoxon:
+def wilcoxon_of(table: Table) -> Wilcoxon:
     """Test all pairs of columns of a checked table, lower is better."""
+    values = table.values
     k = values.shape[1]
     rows, columns = np.triu_indices(k, 1)
     p_value, adjusted = np.ones((k, k)), np.ones((k, k))
     better = np.zeros((k, k))
     for i, j in zip(rows, columns, strict=True):
-        first, second, p = signed_rank_test(differences(values[:, j], values[:, i]))
+        first, second, p = signed_rank_test(differences(values[:, j], values[:, i], table.eps))
         better[i, j], better[j, i] = first, second
         p_value[i, j] = p_value[j, i] = p
     adjusted[rows, columns] = adjusted[columns, rows] = holm(p_value[rows, columns])

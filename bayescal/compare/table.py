@@ -10,16 +10,28 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import as_numpy
 
-__all__ = ["Table", "differences", "in_one_order", "read_table", "row_names", "tied"]
+__all__ = [
+    "Table",
+    "differences",
+    "in_one_order",
+    "precision",
+    "read_table",
+    "row_names",
+    "tied",
+]
 #: One array, or several by name.
 Scores = ArrayLike | Mapping[str, ArrayLike]
 
 
 class Table(NamedTuple):
-    """Scores (data sets, methods) in float64, where lower is better, and the methods' names."""
+    """Scores (data sets, methods) in float64, where lower is better, and the methods' names.
+
+    ``eps`` is the relative precision of the least precise scores.
+    """
 
     values: np.ndarray
     names: tuple[str, ...]
+    eps: float
 
 
 def read_table(
@@ -44,7 +56,7 @@ def read_table(
         if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
             shapes = ", ".join(str(column.shape) for column in columns)
             raise ValueError(f"scores must hold arrays of one shape (data sets,), got {shapes}")
-        array = np.stack(columns, axis=1)
+        array, eps = np.stack(columns, axis=1), precision(column.dtype for column in columns)
     else:
         if isinstance(scores, list | tuple) and any(row_names(row) for row in scores):
             rows = in_one_order(dict(enumerate(scores)), "scores[{}]")
@@ -54,6 +66,7 @@ def read_table(
         if names is None:
             names = getattr(scores, "columns", None)
         array = as_numpy(scores, "scores")
+        eps = precision([array.dtype, *getattr(scores, "dtypes", [])])
     if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
         raise ValueError(
             "scores must have shape (data sets, methods), with one data set and two methods or "
@@ -70,8 +83,8 @@ def read_table(
             f"scores must {'be finite' if finite else 'not be NaN'}, got {kind} for method "
             f"{labels[column]!r} on data set {row} ({int(bad.sum())} in all)"
         )
-    array = tied(array)
-    return Table(array if lower_is_better else -array, labels)
+    array = tied(array, eps)
+    return Table(array if lower_is_better else -array, labels, eps)
 
 
 Name = TypeVar("Name")
@@ -140,7 +153,14 @@ def _check_names(names: Iterable[object] | None, count: int) -> tuple[str, ...]:
     return labels
 
 
-def tied(values: np.ndarray) -> np.ndarray:
+def precision(kinds: Iterable[UserData]) -> float:
+    """Return the machine epsilon of the least precise of float64 and types of any library."""
+    names = {str(getattr(kind, "name", kind)).lower() for kind in kinds}
+    low = names & {"float16", "float32"}
+    return max(float(np.finfo(name).eps) for name in ["float64", *low])
+
+
+def tied(values: np.ndarray, eps: float) -> np.ndarray:
     """Make scores (data sets, methods) equal that are equal up to rounding on one data set.
 
     Thus all tests agree on ties, for example 0.1 + 0.2 and 0.3.
@@ -148,33 +168,33 @@ def tied(values: np.ndarray) -> np.ndarray:
     order = np.argsort(values, axis=1, kind="stable")
     ranked = np.take_along_axis(values, order, axis=1)
     first = np.ones(values.shape, bool)
-    first[:, 1:] = _differ(ranked[:, :-1], ranked[:, 1:])
+    first[:, 1:] = _differ(ranked[:, :-1], ranked[:, 1:], eps)
     index = np.maximum.accumulate(np.where(first, np.arange(values.shape[1]), 0), axis=1)
     result = np.empty_like(values)
     np.put_along_axis(result, order, np.take_along_axis(ranked, index, axis=1), axis=1)
     return result
 
 
-def _differ(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def _differ(lower: np.ndarray, upper: np.ndarray, eps: float) -> np.ndarray:
     """Return whether scores differ by more than the rounding of both."""
     with np.errstate(invalid="ignore", over="ignore"):
-        gap = upper - lower > _rounding(lower, upper)
+        gap = upper - lower > _rounding(lower, upper, eps)
     return np.where(np.isfinite(lower) & np.isfinite(upper), gap, lower != upper)
 
 
-def _rounding(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _rounding(a: np.ndarray, b: np.ndarray, eps: float) -> np.ndarray:
     # Decimals are stored to half a unit in the last place, and so are their differences.
-    return np.finfo(np.float64).eps * np.abs(a) + np.finfo(np.float64).eps * np.abs(b)
+    return eps * np.abs(a) + eps * np.abs(b)
 
 
-def differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def differences(a: np.ndarray, b: np.ndarray, eps: float) -> np.ndarray:
     """Compute a - b (n,), making absolute differences equal that are equal up to rounding.
 
     Thus decimal scores tie as on paper: 0.8 - 0.7 with 0.7 - 0.6. The scores must come from
     :func:`tied`, so that only equal scores have the difference zero.
     """
     raw = a - b
-    size, error = np.abs(raw), _rounding(a, b)
+    size, error = np.abs(raw), _rounding(a, b, eps)
     order = np.argsort(size, kind="stable")
     order = order[np.searchsorted(size[order], 0, side="right") :]
     size, slack = size[order], error[order]

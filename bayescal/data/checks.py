@@ -6,7 +6,7 @@ Messages have the form ``<argument> must ..., got ...``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -237,15 +237,21 @@ def check_positive(value: float, name: str) -> float:
 
 def check_choice(value: Choice, name: str, choices: Sequence[Choice]) -> Choice:
     """Return ``value`` if it is one of ``choices``."""
-    if value not in choices:
+    # An array compares with each choice to an array, which has no truth value.
+    known = isinstance(value, Hashable)
+    if not known or value not in choices:
         options = ", ".join(repr(c) for c in choices)
-        raise ValueError(f"{name} must be one of {options}, got {value!r}")
+        got = repr(value) if known else f"a {type(value).__name__}"
+        raise ValueError(f"{name} must be one of {options}, got {got}")
     return value
 
 
 def check_level(value: float, name: str = "level") -> float:
     """Return ``value`` as a float strictly between 0 and 1."""
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
     if not 0 < number < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
     return number
@@ -260,27 +266,27 @@ def check_strength(value: float | str, name: str = "strength") -> None:
         raise ValueError(f"{name} must be 'cv' or not negative, got {value!r}")
 
 
-def check_class_prior(value: ArrayLike, classes: int) -> np.ndarray:
+def check_class_prior(value: ArrayLike, classes: int, name: str = "class_prior") -> np.ndarray:
     """Return the (classes,) vector of class probabilities.
 
     A number is the probability of class 1 of two; 0.5 means equally likely classes for any number.
     """
-    array = as_numpy(value, "class_prior").astype(np.float64)
+    array = as_numpy(value, name).astype(np.float64)
     if array.ndim == 0:
         number = float(array)
         if not 0 < number < 1:
-            raise ValueError(f"class_prior must lie strictly between 0 and 1, got {number:g}")
+            raise ValueError(f"{name} must lie strictly between 0 and 1, got {number:g}")
         if classes == 2:
             return np.array([1 - number, number])
         if number == 0.5:
             return np.full(classes, 1 / classes)
-        raise ValueError(f"class_prior must be {classes} probabilities, got the number {number:g}")
+        raise ValueError(f"{name} must be {classes} probabilities, got the number {number:g}")
     if array.shape != (classes,):
-        raise ValueError(f"class_prior must have shape ({classes},), got {array.shape}")
+        raise ValueError(f"{name} must have shape ({classes},), got {array.shape}")
     if not ((array > 0) & (array < 1)).all():
-        raise ValueError(f"class_prior must lie strictly between 0 and 1, got {array.tolist()}")
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {array.tolist()}")
     if abs(array.sum() - 1) > 1e-6:
-        raise ValueError(f"class_prior must sum to one, got {array.sum():g}")
+        raise ValueError(f"{name} must sum to one, got {array.sum():g}")
     return array / array.sum()
 
 

@@ -64,32 +64,38 @@ def read_labels(
 
 
 def label_array(
-    y: ArrayLike, n: int | None, *, match: str = "the scores", weights: object = None
+    y: ArrayLike,
+    n: int | None,
+    *,
+    match: str = "the scores",
+    weights: object = None,
+    name: str = "y",
 ) -> np.ndarray:
     """Read one label for each of n rows; rows of weight zero may lack theirs.
 
-    Without ``n`` labels may have any length. ``match`` names what they have to match.
+    Without ``n`` labels may have any length. ``match`` names what they have to match, and ``name``
+    the argument in messages.
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    check_unmasked(y, "y")
+    check_unmasked(y, name)
     try:
-        labels = as_numpy(y, "y") if hasattr(y, "detach") else as_labels(y)
+        labels = as_numpy(y, name) if hasattr(y, "detach") else as_labels(y)
     except ValueError:
-        labels = as_numpy(y, "y")  # This error says more.
+        labels = as_numpy(y, name)  # This error says more.
     if labels.ndim == 2 and labels.shape[1] == 1:
         from sklearn.exceptions import DataConversionWarning
 
         labels = labels[:, 0]
         warnings.warn(
-            "A column-vector y was passed when a 1d array was expected",
+            f"A column-vector {name} was passed when a 1d array was expected",
             DataConversionWarning,
             stacklevel=frames_to_caller(),
         )
     if labels.ndim != 1 or n not in (None, len(labels)):
         size = "n" if n is None else n
-        raise ValueError(f"y must have shape ({size},) to match {match}, got {labels.shape}")
-    check_present(labels, weights)
+        raise ValueError(f"{name} must have shape ({size},) to match {match}, got {labels.shape}")
+    check_present(labels, weights, name)
     return labels
 
 

@@ -24,16 +24,20 @@ _MAX_SUBGROUPS = 100
 _ADVICE = "make columns of labels by pandas.get_dummies(labels)"
 
 
-def check_groups(groups: ArrayLike, n: int) -> tuple[np.ndarray, list[object] | None]:
+def check_groups(
+    groups: ArrayLike, n: int, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, list[object] | None]:
     """Read groups as booleans (n, g); also return their names, if any.
 
-    Text (n,) is the name of the group of each row.
+    Text (n,) is the name of the group of each row. With ``weights`` (n,), names that only rows of
+    weight zero have are left out.
     """
     labels = _group_names(groups)
     if labels is not None:
         if len(labels) != n:
             raise ValueError(f"groups must have {n} rows to match probs, got {len(labels)}")
-        distinct = sorted(set(labels.tolist()))
+        used = labels if weights is None else labels[weights > 0]
+        distinct = sorted(set(used.tolist()))
         return _indicators(labels, distinct), list(distinct)
     names = column_names(groups)
     try:

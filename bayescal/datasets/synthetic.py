@@ -161,7 +161,7 @@ def sample(
     num_datasets = checks.check_count(num_datasets, "num_datasets")
     n = checks.check_count(n, "n")
     family = prior.family
-    proportions = checks.check_class_prior(class_ratio, family.classes)
+    proportions = checks.check_class_prior(class_ratio, family.classes, "class_ratio")
     # Class counts are rounded proportions; those with the largest remainders are rounded up.
     counts = np.floor(n * proportions + 1e-9).astype(int)
     order = np.argsort(counts - n * proportions, kind="stable")

@@ -25,7 +25,7 @@ from bayescal.data.blocks.stream import Blocks, as_blocks, map_blocks
 from bayescal.data.checks import as_numpy, check_finite, check_level
 from bayescal.data.label_names import Classes, class_array, column_names, find_positions, in_order
 from bayescal.data.labels import label_array, read_labels
-from bayescal.data.scores import check_rows, convert, transform
+from bayescal.data.scores import check_rows, transform
 from bayescal.data.weights import check_weights
 from bayescal.deployment.assumption import MAX_CLASSES, ShiftCheck, check_mixture, score_cells
 from bayescal.deployment.recalibration import (
@@ -41,6 +41,7 @@ from bayescal.deployment.rows import (
     block_predictor,
     compress,
     kept_rows,
+    read_probabilities,
     shift_block,
     snapshot,
 )
@@ -465,10 +466,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     ) -> NewRows:
         """Read new rows of positive weight; count those below the floors."""
         self.populations_, k = None, len(self.classes_)
-        first = self.calibrator_ is None and "n_features_in_" not in vars(self)
         if scores is None:
-            if self.calibrator_ is None and known is None:
-                self.n_features_in_ = k
             return NewRows(np.empty((0, k)), np.empty(0), np.empty(0, int), np.zeros(2))
         if (blocks := as_blocks(scores, None, sample_weight)) is not None:
             if populations is not None:
@@ -476,16 +474,15 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
                     "populations must be None for scores in blocks; fit one PriorShift to the "
                     "blocks of each"
                 )
-            if first:
-                self.n_features_in_ = k
             predict = block_predictor(self.calibrator_, blocks.names, self.classes_)
             return compress(blocks.mapped(predict), k, floors)
+        first = self.calibrator_ is None and "n_features_in_" not in vars(self)
         probs = self._probabilities(scores, reset=first)
         weights = check_weights(sample_weight, len(probs), match="scores")
         used = weights > 0
         index = np.zeros(len(probs), int)
         if populations is not None:
-            labels = label_array(populations, len(probs))[used]
+            labels = label_array(populations, len(probs), name="populations")[used]
             self.populations_, index[used] = np.unique(labels, return_inverse=True)
         probs = probs[used]
         clipped = (probs.min(axis=1)[:, None] < floors).sum(axis=0)
@@ -504,8 +501,11 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             return probs
         names = column_names(scores)
         given = scores if names is None else as_numpy(scores, "scores")
-        rows = in_order(check_rows(self, given, "probs", reset), names, self.classes_, "scores")
-        return convert(rows, "probs", "probabilities")[0]
+        # Fits without rows in memory do not say how many columns two classes have.
+        free = not reset and "n_features_in_" not in vars(self)
+        rows = check_rows(PriorShift() if free else self, given, "probs", reset or free)
+        rows = in_order(rows, names, self.classes_, "scores")
+        return read_probabilities(rows, len(self.classes_))
 
     def _recalibrations(
         self, known: CalibrationRows | None, floor: float, rng: np.random.Generator
@@ -513,8 +513,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         if known is not None:
             logs = np.log(np.maximum(known.probs, floor))
             return draw_recalibrations(logs, known.codes, known.weights, rng)
-        _, shares = read_class_prior(self.calibration_shares, k := len(self.classes_))
-        return exact(shares, k)
+        return exact(self.calibration_shares, len(self.classes_))
 
     def _keep_cells(self, known: CalibrationRows, new: NewRows, count: int) -> None:
         """Keep the counts in cells of scores that the check needs."""
@@ -550,7 +549,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             raise ValueError(f"populations must be passed as in the fit, which was {state}")
         if fitted is None:
             return np.zeros(m, int)
-        labels, index = np.unique(label_array(populations, m), return_inverse=True)
+        given = label_array(populations, m, name="populations")
+        labels, index = np.unique(given, return_inverse=True)
         unknown = [label for label in labels.tolist() if label not in set(fitted.tolist())]
         if unknown:
             raise ValueError(f"populations must be among those of the fit, got {unknown[0]!r}")

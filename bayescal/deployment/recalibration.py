@@ -13,11 +13,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, Array, Namespace, State, XArray, matmul, namespace
+from bayescal._core.arrays import (
+    AnyArray,
+    Array,
+    Namespace,
+    State,
+    UserData,
+    XArray,
+    matmul,
+    namespace,
+)
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.draws import map_rows
+from bayescal.data.checks import check_class_prior
 
 __all__ = [
     "NUM_DRAWS",
@@ -84,8 +94,9 @@ def draw_recalibrations(
     return Recalibration(theta, np.log(np.maximum(shares, np.finfo(float).tiny)))
 
 
-def exact(shares: np.ndarray, k: int) -> Recalibration:
+def exact(calibration_shares: UserData, k: int) -> Recalibration:
     """Return draws that all leave probabilities unchanged, with known class proportions."""
+    shares = check_class_prior(calibration_shares, k, "calibration_shares")
     theta = np.zeros((NUM_DRAWS, 3 if k == 2 else k + 1))
     return Recalibration(theta, np.tile(np.log(shares), (NUM_DRAWS, 1)))
 

@@ -31,6 +31,7 @@ __all__ = [
     "block_predictor",
     "compress",
     "kept_rows",
+    "read_probabilities",
     "shift_block",
     "snapshot",
 ]
@@ -103,7 +104,16 @@ def compress(blocks: Blocks, k: int, floors: np.ndarray) -> NewRows:
 def _read_block(names: list[object] | None, classes: np.ndarray, block: Block) -> np.ndarray:
     columns = as_numbers(block, "probs").shape[1]
     columns = columns if len(classes) == 2 else len(classes)
-    return convert(block_rows(block, names, "probs", columns, classes), "probs", "probabilities")[0]
+    rows = block_rows(block, names, "probs", columns, classes)
+    return read_probabilities(rows, len(classes))
+
+
+def read_probabilities(rows: np.ndarray, k: int) -> np.ndarray:
+    """Check rows (n, k) of probabilities; one column is that of the second of two classes."""
+    probs = convert(rows, "probs", "probabilities")[0]
+    if probs.shape[1] != k:
+        raise ValueError(f"scores must have {k} columns, one for each class, got {rows.shape[1]}")
+    return probs
 
 
 def _predict_block(calibrator: AnyModel, block: Block) -> np.ndarray:

@@ -130,7 +130,7 @@ def NormalInverseGammaPrior(
 
     Use it for exact results without sampling: ``integrator="closed_form"`` computes the exact
     predictive (a ratio of Student densities), the posterior mean of the coefficients, and the mode.
-    All other integrators work as well.
+    All other integrators except ``"sobol"`` work as well.
 
     Parameters
     ----------

@@ -262,6 +262,13 @@ def _share_between(first: int, end: int) -> float:
     return float(1 / np.log2(first + 2) - 1 / np.log2(max(end, first + 1) + 2))
 
 
+def without(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
+    """Return weights (n,) that are zero for some rows, or None if none are needed."""
+    if not rows.any():
+        return weights
+    return np.where(rows, 0.0, 1.0 if weights is None else weights)
+
+
 def _log_sum(terms: np.ndarray) -> np.ndarray:
     """Sum the exponentials over the last axis, on a log scale."""
     highest = terms.max(axis=-1, keepdims=True)

@@ -18,9 +18,9 @@ from bayescal.data.weights import check_weights_of
 from bayescal.monitoring._action import advise
 from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
 from bayescal.monitoring._course import Course
-from bayescal.monitoring._evidence import Evidence
+from bayescal.monitoring._evidence import Evidence, without
 from bayescal.monitoring._region import History, Region
-from bayescal.monitoring._times import Time, from_text, plain_time, read_times, to_text
+from bayescal.monitoring._times import Time, known_times, plain_time, read_times, to_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,8 +46,9 @@ class Monitor:
     ----------
     alpha : float, default 0.05
         Probability of a false alarm, over the whole life of the monitor.
-    Kind of the probabilities: of two classes, (n,) or (n, 2); of k classes, (n, k), whose rows sum
-    to one; or of k labels of which any number may apply, (n, k).
+    task : {"binary", "multiclass", "multilabel"}, default "binary"
+        Kind of the probabilities: of two classes, (n,) or (n, 2); of k classes, (n, k), whose rows
+        sum to one; or of k labels of which any number may apply, (n, k).
     classes : sequence, optional
         The labels in the order of the columns; by default 0, ..., k - 1.
 
@@ -66,10 +67,10 @@ class Monitor:
     alarm_time_ : datetime64, number, str or None
         The time stamp of that row.
     refuted_row_ : int or None
-        The first row whose outcome had a probability of zero. Such a row is an alarm by itself.
+        The first row with a weight whose outcome had a probability of zero: an alarm by itself.
     start_row_ : int
         The row at which the miscalibration most probably began, to about 6 % of its distance from
-        the last row. Meaningful after an alarm.
+        the last row after 10,000 rows, and 20 % after a million. Meaningful after an alarm.
     start_time_ : datetime64, number, str or None
         The time stamp of that row.
     action_ : str
@@ -174,7 +175,7 @@ class Monitor:
             with weights above one the test would not be valid.
         times : array-like of shape (n,), optional
             Time stamps, numbers or text, by default the dates in the index of a data frame. Time
-            zones are converted to UTC.
+            zones are converted to UTC. None, NaT and NaN are missing.
 
         Returns
         -------
@@ -252,11 +253,11 @@ class Monitor:
         """Return the logarithm of the evidence after each row (n,)."""
         if self.task == "multiclass":
             label_probs = p[np.arange(len(y)), y]
-            self._note_refuted(label_probs == 0)
+            self._note_refuted(label_probs == 0, weights)
             # A class of probability one that happened carries no information.
             certain = (label_probs == 0) | (label_probs == 1)
             inside = np.where(certain[:, None], 1 / self._k, p)
-            wealth = self._evidence[0].update(inside, y, _without(certain, weights))
+            wealth = self._evidence[0].update(inside, y, without(certain, weights))
         else:
             columns = p.reshape(len(p), -1), y.reshape(len(y), -1)
             parts = []
@@ -264,10 +265,10 @@ class Monitor:
                 zip(self._evidence, self._histories, strict=True)
             ):
                 q, label = columns[0][:, j], columns[1][:, j]
-                self._note_refuted(np.where(label == 1, q, 1 - q) == 0)
+                self._note_refuted(np.where(label == 1, q, 1 - q) == 0, weights)
                 certain = (q == 0) | (q == 1)
                 inside = np.where(certain, 0.5, q)
-                parts.append(evidence.update(inside, label, _without(certain, weights)))
+                parts.append(evidence.update(inside, label, without(certain, weights)))
                 used = ~certain
                 share = None if weights is None else weights[used]
                 log_odds = np.log(inside[used]) - np.log1p(-inside[used])
@@ -277,8 +278,10 @@ class Monitor:
             wealth[max(0, self.refuted_row_ - self.n_rows_) :] = np.inf
         return wealth
 
-    def _note_refuted(self, refuted: np.ndarray) -> None:
-        """Keep the first row whose outcome had a probability of zero."""
+    def _note_refuted(self, refuted: np.ndarray, weights: np.ndarray | None) -> None:
+        """Keep the first row of positive weight whose outcome had a probability of zero."""
+        if weights is not None:
+            refuted = refuted & (weights > 0)
         if refuted.any():
             row = self.n_rows_ + int(np.argmax(refuted))
             self.refuted_row_ = row if self.refuted_row_ is None else min(row, self.refuted_row_)
@@ -307,7 +310,7 @@ class Monitor:
         self._times = {row: time for row, time in self._times.items() if row in needed}
         # The first row of a group of restarts may only begin with the next rows.
         new = {row for row in needed if row is not None and first <= row < self.n_rows_}
-        self._times.update({row: plain_time(stamps[row - first]) for row in sorted(new)})
+        self._times.update(known_times((row, stamps[row - first]) for row in sorted(new)))
         if self.alarm_time_ is None and self.alarm_row_ is not None:
             self.alarm_time_ = self._times.get(self.alarm_row_)
 
@@ -483,7 +486,10 @@ class Monitor:
         dict
             What :meth:`from_dict` takes. The state does not grow with the number of rows.
         """
-        classes = None if self.classes is None else label_list(class_array(self.classes))
+        classes: Any = None if self.classes is None else class_array(self.classes)
+        if classes is not None:
+            dates = classes.dtype.kind == "M"
+            classes = {"dates": classes.astype(str).tolist()} if dates else classes.tolist()
         # An infinite evidence follows from the refuted row.
         values = {name: getattr(self, name) for name in _EVIDENCE}
         evidence = {name: None if np.isinf(value) else value for name, value in values.items()}
@@ -526,7 +532,10 @@ class Monitor:
                 "install that version to read it"
             )
         try:
-            monitor = cls(state["alpha"], state["task"], state["classes"])
+            classes = state["classes"]
+            if isinstance(classes, Mapping):
+                classes = np.array(classes["dates"], "M8")
+            monitor = cls(state["alpha"], state["task"], classes)
             monitor._restore(state)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(f"state must be that of a monitor and complete: {error}") from error
@@ -538,9 +547,9 @@ class Monitor:
             setattr(self, name, state[name])
         for name in _EVIDENCE:
             setattr(self, name, np.inf if state[name] is None else state[name])
-        self.alarm_time_ = from_text(state["alarm_time_"])
+        self.alarm_time_ = plain_time(state["alarm_time_"])
         self._course.restore(state["course"])
-        self._times = {int(row): plain_time(time) for row, time in state["times"]}
+        self._times = known_times(state["times"])
         if evidence := state["evidence"]:
             # A file must not make a process reserve more memory than the file has.
             held = len(evidence[0]["log_plain"]) if self.task == "multiclass" else len(evidence)
@@ -588,10 +597,3 @@ class Monitor:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{path} does not hold a monitor of bayescal") from None
         return cls.from_dict(state)
-
-
-def _without(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
-    """Return weights (n,) that are zero for some rows, or None if none are needed."""
-    if not rows.any():
-        return weights
-    return np.where(rows, 0.0, 1.0 if weights is None else weights)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -23,18 +25,25 @@ def read_times(times: object, probs: object, n: int) -> np.ndarray | None:
     return stamps
 
 
-def plain_time(value: object) -> Time:
-    """Convert a time stamp to one without a time zone, in UTC; numbers and other text stay."""
+def plain_time(value: object) -> Time | None:
+    """Convert a time stamp to one without a time zone, in UTC; numbers and other text stay.
+
+    Missing ones (None, NaT and numbers that are not finite) become None.
+    """
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
     if isinstance(value, (datetime.datetime, datetime.date)):
         value = np.datetime64(value.isoformat())
     if isinstance(value, np.datetime64):
+        if np.isnat(value):
+            return None
         seconds = value.astype("datetime64[s]")
         fine = np.datetime_data(value.dtype)[0] in ("ms", "us", "ns")
         return seconds if fine and seconds == value else value
     if isinstance(value, np.generic):
         value = value.item()
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
     if isinstance(value, (int, float)):
         return value
     text = str(value)
@@ -49,6 +58,7 @@ def to_text(value: Time | None) -> float | int | str | None:
     return str(value) if isinstance(value, np.datetime64) else value
 
 
-def from_text(value: object) -> Time | None:
-    """Convert what :func:`to_text` returned to a time stamp."""
-    return None if value is None else plain_time(value)
+def known_times(stamps: Iterable[tuple[int, object]]) -> dict[int, Time]:
+    """Convert time stamps by row, also those of :func:`to_text`; missing ones are left out."""
+    read = ((int(row), plain_time(value)) for row, value in stamps)
+    return {row: time for row, time in read if time is not None}

@@ -53,8 +53,9 @@ def curve(
     scores : array of shape (m,), optional, for calibrators only
         Where to draw the map. By default the interval [0, 1] of probabilities; for log odds and
         scores, the interval with 99 % of the map's change, and a little more.
-    Posterior probability of the bands of calibrators, in (0, 1); None omits them. Calibrators
-    without a posterior have no band. For ``VennAbers`` the band is its pair of probabilities.
+    level : float or None, default 0.9
+        Posterior probability of the bands of calibrators, in (0, 1); None omits them. Calibrators
+        without a posterior have no band. For ``VennAbers`` the band is its pair of probabilities.
     ax : matplotlib Axes, optional
         Where to draw, by default on a new figure. Drawing on the same axes again continues with the
         next color and line.

@@ -127,6 +127,18 @@ def test_weights_are_repetitions_and_order_says_nothing():
     )
 
 
+def test_names_of_rows_without_weight_are_no_groups():
+    names = np.where(GROUPS[:, 0], "b", "a").astype(object)
+    weights = np.ones(len(P))
+    names[5], weights[5] = "c", 0
+    left = np.arange(len(P)) != 5
+    found = bc.Multicalibration().fit(P, Y, names, weights)
+    expected = bc.Multicalibration().fit(P[left], Y[left], names[left])
+    assert found.groups_ == expected.groups_ == ["a", "b"]
+    assert found.tolerance_ == expected.tolerance_
+    assert found.patches_ == expected.patches_
+
+
 def test_the_order_of_rows_changes_no_digit():
     order = np.random.default_rng(6).permutation(len(P))
     fitted, other = (

@@ -59,6 +59,21 @@ def test_two_classes(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
     np.testing.assert_allclose(probs, expected.predict_proba([0.1, 0.5, 0.9]), rtol=1e-12)
 
 
+def test_probabilities_beyond_one_by_rounding_are_no_percentages(tmp_path: Path) -> None:
+    p, y = np.array([0.1, 0.4, 0.6, 1 + 5e-7] * 5), np.array([0, 1, 0, 1] * 5)
+    file, fitted = write(tmp_path / "p.csv", ["p", "y"], p, y), tmp_path / "beta.npz"
+    out = tmp_path / "out.csv"
+    for line in (
+        ["fit", str(file), "--label", "y", "--method", "beta", "--out", str(fitted)],
+        ["apply", str(fitted), str(file), "--out", str(out)],
+        ["evaluate", str(file), "--label", "y", "--calibrator", str(fitted), "--replicates", "20"],
+    ):
+        result = CliRunner().invoke(app, line)
+        assert result.exit_code == 0, result.stderr
+    found = [float(row["calibrated_1"]) for row in read(out)]
+    np.testing.assert_allclose(found, bc.Beta().fit(p, y).predict_proba(p)[:, 1], rtol=1e-12)
+
+
 def test_programs(
     binary: tuple[Path, Array, Array], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import xarray
 from rich.console import Console
@@ -188,6 +189,26 @@ def test_scores_that_are_equal_up_to_rounding_are_ties_in_all_tests() -> None:
         assert found.cliques() == found.cliques("nemenyi") == [("a", "b", "c")]
     np.testing.assert_array_equal(c.average_ranks(scores), 2)
     assert c.bayesian_signed_rank(scores["a"], scores["b"]).equal == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_scores_in_low_precision_tie_as_in_double_precision(dtype: type) -> None:
+    """Equal scores in two precisions are ties, and so are equal differences of decimals."""
+    scores = np.random.default_rng(0).integers(1, 9, (12, 3)) / 10
+    low = scores.astype(dtype)
+    double = c.compare(scores, draws=500)
+    np.testing.assert_array_equal(c.compare(low, draws=500).wilcoxon.p_value, double.wilcoxon[0])
+    np.testing.assert_array_equal(c.compare(low, draws=500).bayesian.better, double.bayesian[0])
+    same = {"double": scores[:, 0] / 7, "low": (scores[:, 0] / 7).astype(dtype)}
+    frames = [pd.DataFrame(same)]
+    if dtype is np.float32:
+        frames += [frames[0].convert_dtypes(), pl.DataFrame(same)]
+    for table, lower in [(same, True), (same, False), *((frame, True) for frame in frames)]:
+        found = c.compare(table, lower_is_better=lower, draws=500)
+        np.testing.assert_array_equal(found.ranks, 1.5)
+        np.testing.assert_array_equal(found.wilcoxon.p_value, 1)
+        np.testing.assert_array_equal(found.bayesian.equal, 1)
+    assert c.bayesian_signed_rank(same["low"], same["double"], draws=500).equal == 1
 
 
 def test_ties_are_ties_beside_large_scores() -> None:

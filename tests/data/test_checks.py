@@ -176,6 +176,9 @@ def test_check_choice() -> None:
         message = f"method must be one of 'a', 'b', got {value!r}"
         with pytest.raises(ValueError, match=says(message)):
             checks.check_choice(value, "method", ("a", "b"))
+    for array in (np.ones(3), jnp.ones(3)):
+        with pytest.raises(ValueError, match="method must be one of 'a', 'b', got a "):
+            checks.check_choice(array, "method", ("a", "b"))
 
 
 def test_check_level() -> None:
@@ -184,6 +187,9 @@ def test_check_level() -> None:
         message = f"level must lie strictly between 0 and 1, got {value}"
         with pytest.raises(ValueError, match=says(message)):
             checks.check_level(value)
+    for other in ([0.5, 0.9], None, "high"):
+        with pytest.raises(TypeError, match=says(f"level must be a number, got {other!r}")):
+            checks.check_level(other)
 
 
 # --- class_prior --------------------------------------------------------------------------------

@@ -346,8 +346,11 @@ def test_files(populations: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "arguments", "message"),
     [
-        ({"calibration_shares": 1.5}, {}, "strictly between 0 and 1"),
-        ({"calibration_shares": [0.5, 0.2]}, {}, "must sum to one"),
+        ({"calibration_shares": 1.5}, {}, "calibration_shares must lie strictly between 0 and 1"),
+        ({"calibration_shares": [0.5, 0.2]}, {}, "calibration_shares must sum to one"),
+        ({"calibration_shares": [0.5, 0.2, 0.3]}, {}, "scores must have 3 columns, .* got 1"),
+        ({"calibration_shares": 0.5}, {"populations": ["a"]}, "populations must have shape"),
+        ({"calibration_shares": 0.5}, {"populations": [None, "a"]}, "populations must not have"),
         ({"class_prior": [0.2, 0.3, 0.5], "calibration_shares": 0.5}, {}, r"shape \(2,\)"),
         ({"class_prior": dist.Dirichlet(np.ones(3)), "calibration_shares": 0.5}, {}, "2 classes"),
         ({"calibration_shares": 0.5}, {"calibration": ([0.5], [1])}, "must be None"),
@@ -359,6 +362,26 @@ def test_files(populations: bool, tmp_path: Path) -> None:
 def test_errors(options: dict[str, Any], arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         bc.PriorShift(**options).fit([0.2, 0.3], **arguments)
+
+
+@pytest.mark.parametrize("how", ["known", "blocks"])
+def test_fits_without_rows_in_memory_predict_one_column_or_two(how: str) -> None:
+    p = np.array([0.2, 0.4, 0.9])
+    shift = bc.PriorShift(class_prior=0.3, calibration_shares=0.5)
+    shift = shift.fit() if how == "known" else shift.fit(in_blocks(p, count=2))
+    odds = p / (1 - p) * 0.3 / 0.7
+    for given in (p, p[:, None], np.stack([1 - p, p], axis=1)):
+        np.testing.assert_allclose(shift.predict_proba(given)[:, 1], odds / (1 + odds))
+    with pytest.raises(ValueError, match="scores must have 2 columns"):
+        shift.predict_proba(np.full((2, 3), 1 / 3))
+
+
+def test_columns_are_those_of_the_shares() -> None:
+    scores = np.full((4, 3), 1 / 3)
+    shift = bc.PriorShift(calibration_shares=[0.2, 0.8])
+    for given in (scores, in_blocks(scores)):
+        with pytest.raises(ValueError, match="scores must have 2 columns, .* got 3"):
+            shift.fit(given)
 
 
 def _fit_truncated(calibrator: Any) -> Any:

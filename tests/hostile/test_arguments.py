@@ -110,6 +110,10 @@ def learned(**options: object) -> bc.Temperature:
             "Input y contains infinity",
         ),
         (
+            lambda: sample(PRIOR, 3, 10, class_ratio=1.2),
+            "class_ratio must lie strictly between 0 and 1, got 1.2",
+        ),
+        (
             lambda: sample(PRIOR, 3, 10, parameters=dict(mu0=np.zeros(3))),
             "parameters must be mu0, mu1, sigma, got mu0",
         ),

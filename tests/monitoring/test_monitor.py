@@ -1,6 +1,7 @@
 """The monitor: a martingale, against the definition row by row, and under its own truth."""
 
 import copy
+import datetime
 import itertools
 import json
 import re
@@ -182,6 +183,23 @@ def test_an_impossible_outcome_is_an_alarm_that_names_its_row() -> None:
     assert classes.refuted_row_ == 0
 
 
+@pytest.mark.parametrize(
+    ("task", "p", "y"),
+    [
+        ("binary", [0.0, 1.0, 0.4], [1, 0, 1]),
+        ("multiclass", [[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5]], [0, 1, 2]),
+        ("multilabel", [[0.0, 0.5], [0.3, 1.0], [0.4, 0.6]], [[1, 1], [0, 0], [1, 0]]),
+    ],
+)
+def test_an_impossible_outcome_without_weight_is_no_alarm(task: Task, p: list, y: list) -> None:
+    monitor = bc.Monitor(task=task).update(p, y, [0, 0, 1])
+    assert monitor.refuted_row_ is None
+    assert not monitor.alarm_
+    assert np.isfinite(monitor.log_evidence_)
+    monitor.update(p, y, [0, 0.5, 1])
+    assert monitor.refuted_row_ == monitor.alarm_row_ == 4
+
+
 def test_certain_rows_say_nothing_else() -> None:
     p, y = draw(4, 64)
     plain = bc.Monitor().update(p, y)
@@ -239,6 +257,37 @@ def test_rows_without_times_have_none() -> None:
     assert monitor.alarm_time_ == f"day {monitor.alarm_row_}"
     monitor.update(p[300:], y[300:])
     assert monitor.times_at(monitor.course_[0]) is None
+
+
+def test_dates_are_classes(tmp_path: Path) -> None:
+    p, y = draw(4, 60)
+    days = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)]
+    labels = [days[label] for label in y]
+    monitor = bc.Monitor(classes=days).update(p[:30], labels[:30])
+    monitor.save(tmp_path / "state.json")
+    loaded = bc.Monitor.load(tmp_path / "state.json").update(p[30:], labels[30:])
+    assert loaded.log_evidence_ == monitor.update(p[30:], labels[30:]).log_evidence_
+    assert loaded.log_evidence_ == pytest.approx(bc.Monitor().update(p, y).log_evidence_)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [0.0, np.nan, np.inf],
+        np.array(["2026-01-01", "NaT", "NaT"], "datetime64[D]"),
+        pd.DatetimeIndex(["2026-01-01", None, None]),
+        ["a", None, None],
+    ],
+    ids=["numbers", "dates", "pandas", "text"],
+)
+def test_missing_times_are_those_of_rows_without_times(times: Any, tmp_path: Path) -> None:
+    monitor = bc.Monitor().update([0.5, 0.0, 0.5], [1, 1, 0], times=times)
+    monitor.save(tmp_path / "state.json")
+    for one in (monitor, bc.Monitor.load(tmp_path / "state.json")):
+        assert one.start_time_ == times[0]
+        assert one.alarm_row_ == 1
+        assert one.alarm_time_ is None
+        assert one.times_at([0, 1]) is None
 
 
 def test_labels_go_by_name() -> None:

@@ -64,7 +64,7 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
     cells of all sizes: for n labels drawn from correct probabilities it exceeds t in a given cell
     with probability of at most :math:`2 e^{-2 n t^2}` (Hoeffding). The default tolerance is the t
     for which the sum of this bound over all cells is one, so that few cells are patched by chance:
-    in simulations 3 to 9 of 100 fits to correct probabilities patch a cell.
+    in simulations 0 to 6 of 100 fits to correct probabilities patch a cell.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
                 raise ValueError(f"tolerance must be positive, got {self.tolerance!r}")
         self.classes_, codes = read_labels(y, _count(probs), self.classes)
         weights = check_weights(sample_weight, len(codes))
-        members, names = check_groups(groups, len(codes))
+        members, names = check_groups(groups, len(codes), weights)
         self.named_, self.groups_ = names is not None, names or [*range(members.shape[1])]
         data = self._read(probs, self.classes_[codes], weights)
         members = _with_all(members[weights > 0])

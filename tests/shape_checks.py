@@ -107,13 +107,19 @@ def describe(value: object) -> str:
     return type(value).__name__ if shape is None else f"{dtype}{list(shape)}"
 
 
+#: Whether values of a type are arrays; to ask JAX for each value would take longer than many calls.
+ARE_ARRAYS: dict[type, bool] = {}
+
+
 def identify(value: Any) -> object:
     """Return a key of the type of a value and, if its shape is checked, of the shape."""
-    if isinstance(value, tuple):
-        return type(value), *map(identify, value)
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        return type(value), value.shape, value.dtype
-    return type(value)
+    kind = type(value)
+    is_array = ARE_ARRAYS.get(kind)
+    if is_array is None:
+        is_array = ARE_ARRAYS[kind] = isinstance(value, np.ndarray | np.generic | jax.Array)
+    if is_array:
+        return kind, value.shape, value.dtype
+    return (kind, *map(identify, value)) if issubclass(kind, tuple) else kind
 
 
 class Checks:

@@ -75,7 +75,7 @@ def sigmoids(log_odds: X) -> X:
         small = np.exp(-np.abs(log_odds))
         larger = 1 / (1 + small)
         small *= larger
-        both = np.empty((*log_odds.shape, 2))
+        both = np.empty((*log_odds.shape, 2), larger.dtype)
         positive = log_odds >= 0
         both[..., 0] = np.where(positive, small, larger)
         both[..., 1] = np.where(positive, larger, small)

@@ -19,7 +19,7 @@ from bayescal.regression.binary import choose as cross_validation
 from bayescal.regression.binary import host
 from bayescal.regression.binary.choose import Grid, choose_on_host
 from bayescal.regression.binary.fit import fit_many, fit_single
-from bayescal.regression.binary.lasso import lasso_step_on_host
+from bayescal.regression.binary.lasso import _best_fraction, lasso_step_on_host
 from bayescal.regression.binary.objective import Regression
 from tests.regression.problems import even_folds
 
@@ -265,3 +265,25 @@ def test_a_hessian_that_has_no_inverse_gives_no_step() -> None:
     step = lasso_step_on_host(np.full(2, 0.1))
     move, gain = step(np.ones((2, 2)), np.array([1.0, -1.0]), np.array([0.5, 0.5]))
     assert np.isnan(move).all() and np.isnan(gain)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_moves_stop_where_a_sign_changes_if_that_is_best(seed: int) -> None:
+    """The model along a move, written out, at its end and at each change of a sign."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(4, 4))
+    block, here, move = root @ root.T, rng.normal(size=4), 2 * rng.normal(size=4)
+    strength, slope = np.array([0.0, 0.5, 1.0, 3.0]), rng.normal(size=4)
+    drift = slope + strength * np.sign(here)
+
+    def model(fraction: float) -> float:
+        z = here + fraction * move
+        penalty = strength @ (np.abs(z) - np.abs(here))
+        return fraction * (slope @ move) + fraction**2 * (move @ block @ move) / 2 + penalty
+
+    changes = {-h / m: j for j, (h, m) in enumerate(zip(here, move, strict=True)) if strength[j]}
+    options = [1.0, *(fraction for fraction in changes if 0 < fraction < 1)]
+    best = min(options, key=model)
+    fraction, crosses = _best_fraction(block, drift, move, here, strength)
+    assert fraction == best
+    assert np.flatnonzero(crosses).tolist() == ([] if best == 1 else [changes[best]])

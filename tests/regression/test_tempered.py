@@ -96,3 +96,11 @@ def test_a_posterior_without_an_end_is_not_taken_for_one() -> None:
             lambda u: np.where(u[:, 0] > -1, u[:, 0], -np.inf), 1, np.zeros(1), np.eye(1), 500, seed
         )
         assert draws.ess.tolist() == [1.0] and np.isfinite(draws.coefficients).all()
+
+
+def test_densities_of_any_size_are_weighed() -> None:
+    """A constant, also a huge one, that is added to the log density changes nothing."""
+    given = 3, np.log(SHAPES), np.diag(1 / np.sqrt(SHAPES)), 500, 0
+    plain = tempered_draws(log_gammas, *given)
+    raised = tempered_draws(lambda u: log_gammas(u) + 2.0**20, *given)
+    np.testing.assert_allclose(raised.coefficients, plain.coefficients, atol=1e-6)

@@ -29,6 +29,8 @@ from bayescal.regression.binary.objective import (
 MANY = 400
 _ROWS_OF_PART = 14
 _RANK = 1e-11
+#: Relative difference of the curvatures of a part of the rows and of all rows that is too large.
+_UNLIKE = 0.2
 
 
 def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
@@ -41,15 +43,19 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
     if problem.x.shape[1] > MANY:
         minimum = _lbfgs(problem, design, unit)
         return minimum._replace(x=uncentered(minimum.x, mean, np))
-    span, begin, first_step = span_of(problem, design), start(problem, np) * unit, None
+    span, begin, first_step = span_of(problem, design), start(problem, np), None
     stride = len(problem.x) >> _ROWS_OF_PART
     if stride > 4:
-        part = BinaryDesign(*(np.ascontiguousarray(rows[..., ::stride]) for rows in design))
-        part = part._replace(weights=part.weights * (design.weights.sum() / part.weights.sum()))
-        of_part = problem._replace(x=part.columns[1:].T, targets=part[1], weights=part[2])
-        minimum = fit_design(of_part, part, unit, begin, span)
-        begin = minimum.x if minimum.status == Status.CONVERGED else begin
-        first_step = partial(corrected_step, part)
+        rows = slice(None, None, stride)
+        scale = problem.weights.sum() / problem.weights[rows].sum()
+        part = problem.x[rows], problem.targets[rows], problem.weights[rows] * scale
+        # The part has means of its own, about which its columns may be constant.
+        minimum = fit_on_host(Regression(*part, *problem[3:]))
+        if minimum.status == Status.CONVERGED:
+            begin = uncentered(minimum.x, -mean, np)
+        columns = np.ascontiguousarray(design.columns[:, rows])
+        first_step = partial(corrected_step, BinaryDesign(columns, *part[1:]))
+    begin = begin * unit
     minimum = fit_design(problem, design, unit, begin, span, first_step)
     return minimum._replace(x=uncentered(minimum.x / unit, mean, np))
 
@@ -182,10 +188,14 @@ def corrected_step(
     """Compute Newton's step at a point, improved by a part of the rows that shows the curvature.
 
     The loss of the part, weighted like all rows, gets a quadratic that gives it the derivatives of
-    the ``loss`` of all rows. The step to its minimum saves a pass over all rows.
+    the ``loss`` of all rows. The step to its minimum saves a pass over all rows. It is Newton's
+    step where the part shows another curvature, for example because it lacks a few rows with other
+    features.
     """
     step, decrement = newton_step(hessian, gradient, at, xp=np)
     here = cross_entropy_on_host(part, at)
+    if not abs(step @ (here.hessian - loss.hessian) @ step) < _UNLIKE * decrement:
+        return step, decrement
     slope, curvature = loss.gradient - here.gradient, loss.hessian - here.hessian
 
     def evaluate(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:

@@ -84,6 +84,8 @@ class Reading:
     multilabel: bool = False
     #: Whether two columns are read as P(second class), so that both shapes have equal metrics.
     second: bool = True
+    #: Whether log odds (n,) become two columns: one probability does not show how near one it is.
+    both: bool = False
     #: Whether these are all rows. A batch may be empty, lack a class or have only zero weights.
     whole: bool = True
 
@@ -260,7 +262,7 @@ def _read_on_device(
 ) -> Predictions | None:
     """Read valid predictions that are on an accelerator; None if the host has to read them."""
     array = accelerated(probs)
-    if array is None or reading.multilabel or reading.outcomes != "labels":
+    if array is None or reading.multilabel or reading.outcomes != "labels" or reading.both:
         return None
     if 1 in array.shape[1:] or np.shape(y) != array.shape[:1]:
         return None
@@ -283,6 +285,8 @@ def _read_on_device(
 
 def _as_probs(given: np.ndarray, reading: Reading) -> np.ndarray:
     """Check logits and compute their probabilities; probabilities are not checked."""
+    if reading.both and given.ndim == 1:
+        given = np.stack([np.zeros_like(given), given], axis=1)
     if reading.inputs != "probs":
         (check_logits if given.ndim == 2 and not reading.multilabel else check_finite)(
             given, "probs"

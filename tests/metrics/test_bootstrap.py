@@ -110,6 +110,9 @@ def test_a_loss_that_is_infinite() -> None:
     found = metrics.bootstrap("log_loss", [0.0, 0.5, 0.5], [1, 1, 1], replicates=50, eps=0)
     assert np.isinf(found).any()
     np.testing.assert_allclose(found[np.isfinite(found)], np.log(2))
+    rows = [0.0, 1.0, *np.linspace(0.1, 0.9, 10)], [1, 0] * 6
+    interval = metrics.interval("log_loss", *rows, eps=0)
+    assert (interval.value, interval.lower, interval.upper) == (np.inf, 0, np.inf)
 
 
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

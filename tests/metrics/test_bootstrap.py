@@ -271,6 +271,9 @@ def test_what_cannot_be_is_said() -> None:
         metrics.interval("eco", probs, y)
     with pytest.raises(ValueError, match="must be one of"):
         metrics.bootstrap("corp", probs, y)
+    for refuse in (metrics.bootstrap, metrics.consistency_test):
+        with pytest.raises(ValueError, match="must not be 'roc_auc' here; interval, difference"):
+            refuse("roc_auc", probs, y)
     with pytest.raises(ValueError, match="bootstrap"):
         metrics.interval("ece", probs, y, binning="equal_mass", method="analytic")
     with pytest.raises(ValueError, match="level"):

@@ -61,8 +61,8 @@ def bootstrap(
     Raises
     ------
     TypeError, ValueError
-        If the metric would raise, for unknown metrics, and for metrics that do not compute one
-        number from probabilities and labels.
+        If the metric would raise, for unknown metrics, for scores of a ranking, and for metrics
+        that do not compute one number from probabilities and labels.
 
     Notes
     -----

@@ -240,7 +240,7 @@ def outcome_shares(
     if not fractional and not ((shares == 0) | (shares == 1)).all():
         raise ValueError(
             "y must hold labels, or a 1 in one column of each row, got proportions of outcomes; "
-            "pass outcomes='fractional', which log_loss, brier_score and ece have"
+            "pass outcomes='fractional', which log_loss, brier_score, ece and ecce have"
         )
     return shares
 

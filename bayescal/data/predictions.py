@@ -31,6 +31,7 @@ from bayescal.data.label_names import (
     class_array,
     column_names,
     in_order,
+    match_columns,
     matched_names,
 )
 from bayescal.data.labels import (
@@ -309,10 +310,19 @@ def read_truth(
     weights: ArrayLike | None,
     classes: Sequence[object] | np.ndarray,
     name: str = "true_probs",
+    given: object = None,
 ) -> np.ndarray:
-    """Read probabilities to compare with ``probs``, without the rows of weight zero."""
-    names, array = column_names(truth), as_numpy(truth, name)
-    array = in_order(array, names, classes, name)
+    """Read probabilities to compare with ``probs``, without the rows of weight zero.
+
+    Columns that have the names of those of ``given``, from which ``probs`` were read, but not those
+    of the classes, are put in its order.
+    """
+    names, known, array = column_names(truth), column_names(given) or [], as_numpy(truth, name)
+    alike = {*names} == {*known} if names and len({*names}) == len(names) == len(known) else False
+    if names and alike and len(names) > 1 and match_columns(known, classes) is None:
+        array = array[:, [names.index(column) for column in known]]
+    else:
+        array = in_order(array, names, classes, name)
     if weights is not None and array.shape[:1] == np.shape(weights):
         array = array[as_numpy(weights, "weights") > 0]
     if probs.ndim == 1 and array.shape == (len(probs), 2):

@@ -425,6 +425,30 @@ def test_strings_of_any_length(k):
             read(PROBS[k], missing)
 
 
+@pytest.mark.parametrize(
+    "names", [["a", "b", "c"], ["2", "0", "1"], [0, 2, 1], ["p_x", "p_z", "p_y"]]
+)
+def test_two_frames_go_by_their_names(names):
+    """Whatever the names, also where they are no classes."""
+    probs, other = (pd.DataFrame(rows, columns=names) for rows in (PROBS[3], PROBS[3][::-1]))
+    turned = other[[names[2], names[0], names[1]]]
+    y = CODES[3]
+    calls = [
+        lambda p, q: metrics.true_calibration_error(p, q, kind="classwise"),
+        lambda p, q: metrics.variational_ece(p, y, q, kind="classwise"),
+        lambda p, q: metrics.loss_gap(p, q, functions=20),
+    ]
+    for call in calls:
+        assert call(probs, turned) == pytest.approx(call(probs, other), rel=1e-12)
+        assert call(probs, turned) != pytest.approx(call(probs, turned.to_numpy()), rel=1e-3)
+
+
+def test_two_frames_with_repeated_names_keep_their_order():
+    probs, other = (pd.DataFrame(rows, columns=list("aab")) for rows in (PROBS[3], PROBS[3][::-1]))
+    expected = metrics.true_calibration_error(PROBS[3], PROBS[3][::-1])
+    assert metrics.true_calibration_error(probs, other) == expected
+
+
 @pytest.mark.parametrize("k", [2, 3])
 def test_batches_of_arrow_have_names(k):
     arrow = pytest.importorskip("pyarrow")

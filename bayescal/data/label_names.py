@@ -82,10 +82,13 @@ def label_list(labels: np.ndarray) -> list[Hashable]:
 
 
 def _plain(labels: np.ndarray) -> np.ndarray:
-    """Convert date objects to NumPy's dates, and unsigned to signed integers.
+    """Convert date objects to NumPy's dates, unsigned to signed integers, and strings to objects.
 
-    NumPy compares the two kinds of integers as floats, for which long ones may be equal.
+    NumPy compares the two kinds of integers as floats, for which long ones may be equal. The
+    strings are those of NumPy's type of any length, which scikit-learn does not know.
     """
+    if labels.dtype.kind == "T":
+        return labels.astype(object)
     if labels.dtype == object and labels.ndim == 1:
         present = [label for label in labels if not _is_missing(label)]
         naive = all(isinstance(d, date) and getattr(d, "tzinfo", None) is None for d in present)
@@ -214,7 +217,7 @@ def label_name(label: object) -> str:
     return label_text(label) if isinstance(label, np.datetime64 | date) else str(label)
 
 
-def column_names(scores: object) -> list[object] | None:
+def column_names(scores: UserData) -> list[object] | None:
     """Return the names of a data frame's columns, or of a series; None if there are none.
 
     The range 0, 1, ... and "column_0", "column_1", ..., which pandas and polars give to unnamed
@@ -224,6 +227,8 @@ def column_names(scores: object) -> list[object] | None:
     columns = getattr(scores, "columns", None) if len(shape) == 2 else None
     if columns is not None:
         names = list(columns)
+        if names and hasattr(names[0], "to_pylist"):
+            names = list(scores.schema.names)  # Arrow's batches list their arrays.
         unnamed = type(columns).__name__ == "RangeIndex" and names == [*range(len(names))]
         return None if unnamed or names == [f"column_{j}" for j in range(len(names))] else names
     name = getattr(scores, "name", None) if len(shape) == 1 else None

@@ -35,7 +35,7 @@ MORE = "use Auto, a multi-class map, or OneVsRest of this calibrator"
 #: by no more than this.
 _MAX_EXTRA_RANGE = 1 << 16
 #: NumPy's kinds of labels that are not numbers: text, objects and dates.
-_TEXT = "OSTUM"
+_TEXT = "OSUM"
 _NAME_CLASSES = "pass classes=(label of each column, ...) for other labels"
 _GIVE_ROWS = "pass a row of probabilities for each row of labels"
 _NO_LABELS = np.empty(0, np.int64)
@@ -106,7 +106,14 @@ def label_values(
     labels = label_array(y, n, match=match, weights=weights)
     if labels.dtype.kind in "biuf" or (is_text(labels) and labels.dtype != object):
         return labels
-    return labels if has_text(labels) else as_numpy(of_one_kind(labels), "y")
+    if has_text(labels):
+        return labels
+    labels = of_one_kind(labels)
+    if labels.dtype == object:
+        # Missing labels of nullable booleans, whose rows have no weight.
+        missing = [type(label).__name__ == "NAType" for label in labels]
+        labels = np.where(missing, np.nan, labels)
+    return as_numpy(labels, "y")
 
 
 def is_text(labels: np.ndarray) -> bool:
@@ -118,7 +125,7 @@ def as_text(labels: np.ndarray) -> np.ndarray:
     """Convert text labels of any kind to an array that NumPy sorts."""
     if not is_text(labels):
         raise TypeError(f"y must hold labels of one kind, got text and {labels.dtype}")
-    return np.array(labels.tolist(), str) if labels.dtype.kind == "T" else of_one_kind(labels)
+    return of_one_kind(labels)
 
 
 def class_codes(
@@ -233,7 +240,7 @@ def outcome_shares(
     if not fractional and not ((shares == 0) | (shares == 1)).all():
         raise ValueError(
             "y must hold labels, or a 1 in one column of each row, got proportions of outcomes; "
-            "pass outcomes='fractional', which log_loss, brier_score and ece have"
+            "pass outcomes='fractional', which log_loss, brier_score, ece and ecce have"
         )
     return shares
 

@@ -31,6 +31,7 @@ from bayescal.data.label_names import (
     class_array,
     column_names,
     in_order,
+    match_columns,
     matched_names,
 )
 from bayescal.data.labels import (
@@ -84,6 +85,8 @@ class Reading:
     multilabel: bool = False
     #: Whether two columns are read as P(second class), so that both shapes have equal metrics.
     second: bool = True
+    #: Whether log odds (n,) become two columns: one probability does not show how near one it is.
+    both: bool = False
     #: Whether these are all rows. A batch may be empty, lack a class or have only zero weights.
     whole: bool = True
 
@@ -260,7 +263,7 @@ def _read_on_device(
 ) -> Predictions | None:
     """Read valid predictions that are on an accelerator; None if the host has to read them."""
     array = accelerated(probs)
-    if array is None or reading.multilabel or reading.outcomes != "labels":
+    if array is None or reading.multilabel or reading.outcomes != "labels" or reading.both:
         return None
     if 1 in array.shape[1:] or np.shape(y) != array.shape[:1]:
         return None
@@ -283,6 +286,8 @@ def _read_on_device(
 
 def _as_probs(given: np.ndarray, reading: Reading) -> np.ndarray:
     """Check logits and compute their probabilities; probabilities are not checked."""
+    if reading.both and given.ndim == 1:
+        given = np.stack([np.zeros_like(given), given], axis=1)
     if reading.inputs != "probs":
         (check_logits if given.ndim == 2 and not reading.multilabel else check_finite)(
             given, "probs"
@@ -305,10 +310,19 @@ def read_truth(
     weights: ArrayLike | None,
     classes: Sequence[object] | np.ndarray,
     name: str = "true_probs",
+    given: object = None,
 ) -> np.ndarray:
-    """Read probabilities to compare with ``probs``, without the rows of weight zero."""
-    names, array = column_names(truth), as_numpy(truth, name)
-    array = in_order(array, names, classes, name)
+    """Read probabilities to compare with ``probs``, without the rows of weight zero.
+
+    Columns that have the names of those of ``given``, from which ``probs`` were read, but not those
+    of the classes, are put in its order.
+    """
+    names, known, array = column_names(truth), column_names(given) or [], as_numpy(truth, name)
+    alike = {*names} == {*known} if names and len({*names}) == len(names) == len(known) else False
+    if names and alike and len(names) > 1 and match_columns(known, classes) is None:
+        array = array[:, [names.index(column) for column in known]]
+    else:
+        array = in_order(array, names, classes, name)
     if weights is not None and array.shape[:1] == np.shape(weights):
         array = array[as_numpy(weights, "weights") > 0]
     if probs.ndim == 1 and array.shape == (len(probs), 2):

@@ -144,6 +144,11 @@ def find_metric(
     if name in OTHER_NAMES:
         metric, implied = OTHER_NAMES[name]
         return metric, {**implied, **options}
+    if name in RANKINGS:
+        raise ValueError(
+            f"metric must not be {name!r} here; interval, difference and report take scores of a "
+            "ranking"
+        )
     known = ", ".join([*METRICS, *RANKINGS])
     raise ValueError(f"no metric named {name!r}; there are {known}{did_you_mean(name)}")
 

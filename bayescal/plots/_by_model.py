@@ -9,8 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.label_names import Classes
-from bayescal.metrics import ece
-from bayescal.plots._inputs import Inputs, Models, ReliabilityOptions, read_models
+from bayescal.data.predictions import as_given
+from bayescal.plots._inputs import Inputs, Models, ReliabilityOptions, error_of, read_models
 from bayescal.plots._panels import Panel, draw_panels
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def by_model(
     panels = []
     for model in models:
         rows = model.data
-        error = ece(rows.probs, rows.y, weights=rows.weights, bins=bins, binning=binning, kind=kind)
+        error = error_of(rows, bins=bins, binning=binning, kind=kind)
         title = f"ECE {error:.3f}" if model.name is None else f"{model.name}\nECE {error:.3f}"
-        panels.append(Panel(rows.probs, rows.y, title))
+        panels.append(Panel(as_given(rows.probs, rows.precision), rows.y, title))
     drawn = {**options, "kind": kind, "weights": models[0].data.weights}
     return draw_panels(panels, axes, columns, drawn)

@@ -11,8 +11,15 @@ from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import check_count
 from bayescal.data.fitted import is_fitted
 from bayescal.data.label_names import Classes
-from bayescal.metrics import ece
-from bayescal.plots._inputs import Inputs, Models, ReliabilityOptions, class_names, read_models
+from bayescal.data.predictions import as_given
+from bayescal.plots._inputs import (
+    Inputs,
+    Models,
+    ReliabilityOptions,
+    class_names,
+    error_of,
+    read_models,
+)
 from bayescal.plots._panels import Panel, draw_panels
 
 if TYPE_CHECKING:
@@ -117,13 +124,16 @@ def classwise(
     assert first.classes is not None
     names = class_names(first.classes)
     labels, weights = first.y, first.weights
-    arrays = {model.name: model.data.probs for model in models}
     bins, binning = options.get("bins", 10), options.get("binning", "equal_width")
     errors = np.array(
         [
             [
-                ece(p[:, j], labels == j, weights=weights, bins=bins, binning=binning)
-                for p in arrays.values()
+                error_of(
+                    model.data._replace(probs=model.data.probs[:, j], y=(labels == j).astype(int)),
+                    bins=bins,
+                    binning=binning,
+                )
+                for model in models
             ]
             for j in range(k)
         ]
@@ -133,7 +143,9 @@ def classwise(
         shown = np.argsort(-errors.mean(axis=1), kind="stable")[:limit]
     panels = []
     for j in shown:
-        given: Any = {name: array[:, j] for name, array in arrays.items()}
+        given: Any = {
+            model.name: as_given(model.data.probs[:, j], model.data.precision) for model in models
+        }
         class_errors = " / ".join(f"{error:.3f}" for error in errors[j])
         title = f"{names[j]}\nECE {class_errors}"
         panels.append(Panel(given if None not in given else given[None], labels == j, title))

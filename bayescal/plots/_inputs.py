@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from bayescal.data.checks import as_numpy, check_finite, check_names
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import Classes, label_name
 from bayescal.data.predictions import Predictions, Reading, read_arrays
+from bayescal.metrics.calibration.ece import make_ece
+from bayescal.metrics.sums import compute
 
 #: One array, or several by name.
 Arrays = ArrayLike | Mapping[str, ArrayLike]
@@ -84,6 +86,11 @@ def read_models(
         checked = read_arrays(array, labels, weights, reading)
         models.append(Model(str(name) if several else label, checked))
     return models
+
+
+def error_of(data: Predictions, **options: Any) -> float:
+    """Compute :func:`bayescal.metrics.ece` of checked predictions, with these options."""
+    return compute(make_ece(data.columns, **options), data)
 
 
 def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:

@@ -11,8 +11,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.keywords import other_words
 from bayescal.data.checks import check_choice
 from bayescal.data.label_names import Classes
-from bayescal.metrics import ReliabilityCurve, ece
-from bayescal.plots._inputs import Inputs, Models, read_models
+from bayescal.plots._inputs import Inputs, Models, error_of, read_models
 from bayescal.plots._reliability_curves import Estimate, Options, estimate, read_events
 from bayescal.plots.style import (
     Style,
@@ -217,13 +216,11 @@ def reliability(
     (kind,) = kinds
     events = [read_events(row, kind) for row in rows]
     curves = [estimate(event, options) for event in events]
-    strips = [event.curve(_STRIP_BINS, "equal_width") for event in events]
+    strips = [event.histogram(_STRIP_BINS) for event in events]
     names = [model.name for model in models]
     if parts:
         for index, (row, event) in enumerate(zip(rows, events, strict=True)):
-            error = ece(
-                row.probs, row.y, weights=row.weights, bins=bins, binning=binning, kind=kind
-            )
+            error = error_of(row, bins=bins, binning=binning, kind=kind)
             texts = {"ece": f"ECE {error:.3f}", "n": f"n = {event.counts.sum():,.0f}"}
             text = ", ".join(texts[part] for part in parts)
             separator = ", " if len(parts) == 1 else "\n"
@@ -317,10 +314,8 @@ def _draw_band(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
     )
 
 
-def _draw_strip(ax: Axes, strip: ReliabilityCurve, style: Style) -> None:
+def _draw_strip(ax: Axes, proportions: np.ndarray, style: Style) -> None:
     """Draw the distribution of the predictions on top."""
-    index = np.clip(np.ceil(strip.predicted * _STRIP_BINS) - 1, 0, _STRIP_BINS - 1)
-    counts = np.bincount(index.astype(int), strip.weight, _STRIP_BINS)
     top: Any = next((child for child in ax.child_axes if child.get_label() == _STRIP), None)
     if top is None:
         bounds = (-_MARGIN, _STRIP_BOTTOM, 1 + 2 * _MARGIN, _STRIP_HEIGHT)
@@ -330,7 +325,6 @@ def _draw_strip(ax: Axes, strip: ReliabilityCurve, style: Style) -> None:
         top.set_ylabel("cases", rotation=0, ha="right", va="center", color=gray(ax, 0.35))
         top.patch.set_visible(False)
     edges = np.arange(_STRIP_BINS + 1) / _STRIP_BINS
-    proportions = counts / counts.sum()
     top.stairs(proportions, edges, fill=True, color=style.color, alpha=faded(ax, 0.25))
     top.stairs(proportions, edges, color=style.color, linestyle=style.linestyle, linewidth=1)
     top.set_ylim(0, max(top.get_ylim()[1] if len(top.patches) > 2 else 0, 1.05 * proportions.max()))

@@ -7,9 +7,10 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
+from bayescal._core.binning import equal_width_cell
 from bayescal._core.generators import generator
 from bayescal.data.checks import check_choice, check_level
-from bayescal.data.predictions import Predictions, as_given
+from bayescal.data.predictions import EPS, Predictions
 from bayescal.data.weights import as_counts
 from bayescal.metrics import ReliabilityCurve, reliability_curve, smooth_ece
 
@@ -81,14 +82,15 @@ class Events(NamedTuple):
     def curve(self, bins: int, binning: Literal["equal_width", "equal_mass"]) -> ReliabilityCurve:
         """Compute the reliability curve; ties stay together, since bands need counts in bins."""
         happened = self.happened.astype(int)
-        return reliability_curve(
-            as_given(self.predicted, self.precision),
-            happened,
-            bins=bins,
-            binning=binning,
-            ties="together",
-            weights=self.counts,
+        data: Any = Predictions(
+            self.predicted, happened, self.counts, EPS, precision=self.precision
         )
+        return reliability_curve(data, data.y, bins=bins, binning=binning, ties="together")
+
+    def histogram(self, bins: int) -> np.ndarray:
+        """Compute the proportion (bins,) of rows in bins of equal width."""
+        cell = equal_width_cell(self.predicted, bins, np, self.precision)
+        return np.bincount(cell, self.counts, bins) / self.counts.sum()
 
 
 def read_events(data: Predictions, kind: str) -> Events:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -59,10 +60,8 @@ class SweepAccessor:
         methods = [str(method) for method in values.calibrator.values]
         rows = []
         for heading, cell in _cells(values):
-            rows_by_method = cell.transpose("calibrator", "dataset").values
-            error = rows_by_method.std(axis=1, ddof=1) / np.sqrt(rows_by_method.shape[1])
-            pairs = zip(rows_by_method.mean(axis=1), error, strict=True)
-            rows.append([heading, *(f"{mean:.4f} ± {spread:.4f}" for mean, spread in pairs)])
+            pairs = zip(*_means(cell.transpose("calibrator", "dataset").values), strict=True)
+            rows.append([heading, *(_text(mean, error) for mean, error in pairs)])
         caption = f"Means over {values.sizes['dataset']:,} data sets, and their standard errors."
         return SweepTable(TextTable(name, ["configuration", *methods], rows, caption))
 
@@ -90,8 +89,11 @@ class SweepAccessor:
         values = values.sel(where)
         stacked = values.stack(case=[d for d in values.dims if d != "calibrator"])
         table = {str(m): stacked.sel({"calibrator": m}).values for m in stacked.calibrator.values}
-        lower = name not in METRICS or METRICS[name].best != "high"
-        return compare(table, lower_is_better=lower, level=level, margin=margin)
+        # The name may be a title; attributes have the metric's name and options.
+        choices = json.loads(self._dataset.attrs.get("metrics", "{}"))
+        described = choices.get(name, f"({name!r}, {{}})")
+        high = any(described.startswith(f"({key!r},") for key in METRICS if _is_high(key))
+        return compare(table, lower_is_better=not high, level=level, margin=margin)
 
     def plot(
         self, metric: str | None = None, *, columns: int | None = None, **where: Any
@@ -173,16 +175,14 @@ class SweepAccessor:
 
         name, values = self._metric(metric)
         values = values.sel(_as_lists(where))
-        others = [dim for dim in values.dims if dim not in ("n_train", "calibrator")]
-        cases = np.prod([values.sizes[dim] for dim in others])
-        means = values.mean(others).transpose("n_train", "calibrator")
-        errors = values.std(others, ddof=1).transpose("n_train", "calibrator") / np.sqrt(cases)
-        methods = [str(m) for m in means.calibrator.values]
+        array = values.transpose("n_train", "calibrator", ...).values
+        means, errors = _means(array.reshape(*array.shape[:2], -1))
+        methods = [str(m) for m in values.calibrator.values]
         ax = plots.by_size(
-            means.n_train.values,
-            means.values,
+            values.n_train.values,
+            np.where(np.isfinite(means), means, np.nan),
             names=methods if named else None,
-            errors=errors.values,
+            errors=errors,
             ax=ax,
         )
         ax.set(xlabel="Training cases", ylabel=name)
@@ -202,6 +202,22 @@ class SweepAccessor:
         if name not in names:
             raise ValueError(f"metric must be one of {', '.join(names)}, got {name!r}")
         return name, self._dataset["value"].sel(metric=name, drop=True)
+
+
+def _is_high(metric: str) -> bool:
+    return METRICS[metric].best == "high"
+
+
+def _means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compute means over the last axis, and their standard errors: NaN if there are none."""
+    count, means = values.shape[-1], values.mean(axis=-1)
+    with np.errstate(invalid="ignore"):  # infinite losses
+        squares = ((values - means[..., None]) ** 2).sum(axis=-1)
+    return means, np.sqrt(squares / (count * (count - 1))) if count > 1 else means * np.nan
+
+
+def _text(mean: float, error: float) -> str:
+    return f"{mean:.4f} ± {error:.4f}" if np.isfinite(error) else f"{mean:.4f}"
 
 
 def _as_lists(where: Mapping[str, object]) -> dict[str, object]:

@@ -79,7 +79,9 @@ def sweep(
         Size of each test set, half of each class.
     metrics : sequence of str, or mapping
         Names of metrics of :mod:`bayescal.metrics`; or a mapping from titles to pairs of such a
-        name and options. By default log loss, and the calibration error in ten bins.
+        name and options. By default log loss, and the calibration error in ten bins. Without
+        ``eps`` the log loss is computed from log odds and not clipped, so it is infinite for a
+        method that is certain of the wrong class, such as "isotonic".
     key : int, JAX key or NumPy generator
         Seed; the result depends on no other randomness.
     executor : concurrent.futures.Executor, optional

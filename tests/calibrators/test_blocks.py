@@ -1,6 +1,8 @@
 """Fits to rows that come in blocks: what they would be to all rows at once."""
 
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,9 @@ import bayescal as bc
 from bayescal.calibrators.binary.averaged_beta import points as _points
 from bayescal.data.blocks import reader as _rows
 from bayescal.data.blocks import survey as _survey
+from tests.calibrators.cases import find
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 
 BINARY = [
     bc.Temperature(),
@@ -412,3 +417,15 @@ def test_ends_of_scores_are_known_before_a_pass_but_for_zeros(monkeypatch):
         found, expected = bc.AveragedBeta().fit(blocks), bc.AveragedBeta().fit(p, y)
         at = np.linspace(0, 1, 41)
         np.testing.assert_allclose(found.predict_proba(at), expected.predict_proba(at), atol=1e-6)
+
+
+def test_the_guide_names_all_that_need_all_rows_in_memory():
+    found = re.search(
+        r"\n(`KNN`.*?) and all\nposteriors except that of `(\w+)` need", GUIDE.read_text(), re.S
+    )
+    assert found is not None
+    in_memory = {cls.__name__ for cls in find() if "blocks" not in cls().sources}
+    assert set(re.findall(r"`(\w+)`", found[1])) == in_memory
+    posterior = [cls for cls in find() if "inference" in cls().get_params()]
+    kept = {cls.__name__ for cls in posterior if "blocks" in cls(inference="laplace").sources}
+    assert kept == {found[2]}

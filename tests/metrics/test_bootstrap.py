@@ -110,6 +110,9 @@ def test_a_loss_that_is_infinite() -> None:
     found = metrics.bootstrap("log_loss", [0.0, 0.5, 0.5], [1, 1, 1], replicates=50, eps=0)
     assert np.isinf(found).any()
     np.testing.assert_allclose(found[np.isfinite(found)], np.log(2))
+    rows = [0.0, 1.0, *np.linspace(0.1, 0.9, 10)], [1, 0] * 6
+    interval = metrics.interval("log_loss", *rows, eps=0)
+    assert (interval.value, interval.lower, interval.upper) == (np.inf, 0, np.inf)
 
 
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,6 +271,9 @@ def test_what_cannot_be_is_said() -> None:
         metrics.interval("eco", probs, y)
     with pytest.raises(ValueError, match="must be one of"):
         metrics.bootstrap("corp", probs, y)
+    for refuse in (metrics.bootstrap, metrics.consistency_test):
+        with pytest.raises(ValueError, match="must not be 'roc_auc' here; interval, difference"):
+            refuse("roc_auc", probs, y)
     with pytest.raises(ValueError, match="bootstrap"):
         metrics.interval("ece", probs, y, binning="equal_mass", method="analytic")
     with pytest.raises(ValueError, match="level"):

@@ -331,3 +331,15 @@ def test_coverage_where_clusters_are_alike_within(name: str) -> None:
         rejected += metrics.spiegelhalter_test(p, y, groups=groups).p_value <= 0.05
     assert covered / runs >= 0.85
     assert rejected / runs <= 0.1
+
+
+def test_certain_predictions_that_are_wrong_are_impossible_in_clusters_too() -> None:
+    p, groups = np.tile([0.0, 1.0, 1.0, 0.0], 6), np.arange(24) // 2
+    y = p.astype(int)
+    assert metrics.spiegelhalter_test(p, y, groups=groups) == (0, 1)
+    y[[1, 9]] = 0
+    for given in (None, groups, np.zeros(24)):
+        assert metrics.spiegelhalter_test(p, y, groups=given) == (np.inf, 0)
+    # A single prediction that is not certain shows nothing about the others.
+    single = metrics.spiegelhalter_test(np.append(p, 0.3), np.append(y, 0), groups=np.zeros(25))
+    assert np.isnan(single.statistic) and single.p_value == 1

@@ -396,6 +396,73 @@ def test_cases_of_weight_zero_may_lack_labels(function, k):
     np.testing.assert_array_equal(found, _numbers(function(probs, codes, weights=weights)))
 
 
+def test_nullable_booleans_of_weight_zero_may_lack_labels():
+    weights = np.append(np.ones(N), 0)
+    labels = pd.array([*CODES[2].astype(bool), None], dtype="boolean")
+    probs = np.append(PROBS[2], 0.5)
+    expected = metrics.log_loss(PROBS[2], CODES[2])
+    assert metrics.log_loss(probs, labels, weights=weights) == expected
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_strings_of_any_length(k):
+    (names, classes), strings = _clothes(k)["text"], np.dtypes.StringDType
+    labels = np.asarray(names, str).astype(strings())
+    expected = metrics.log_loss(PROBS[k], names)
+    assert metrics.log_loss(PROBS[k], labels) == expected
+    named = np.array(classes, str).astype(strings())
+    assert metrics.log_loss(PROBS[k], labels, classes=named) == metrics.log_loss(
+        PROBS[k], names, classes=classes
+    )
+    fitted = bc.Temperature().fit(PROBS[k], labels)
+    other = bc.Temperature().fit(PROBS[k], names)
+    np.testing.assert_array_equal(fitted.classes_, other.classes_)
+    np.testing.assert_array_equal(fitted.predict_proba(PROBS[k]), other.predict_proba(PROBS[k]))
+    missing = labels.astype(strings(na_object=None))
+    missing[3] = None
+    for read in (metrics.log_loss, bc.Temperature().fit):
+        with pytest.raises(ValueError, match="missing labels, got None in row 3"):
+            read(PROBS[k], missing)
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "b", "c"], ["2", "0", "1"], [0, 2, 1], ["p_x", "p_z", "p_y"]]
+)
+def test_two_frames_go_by_their_names(names):
+    """Whatever the names, also where they are no classes."""
+    probs, other = (pd.DataFrame(rows, columns=names) for rows in (PROBS[3], PROBS[3][::-1]))
+    turned = other[[names[2], names[0], names[1]]]
+    y = CODES[3]
+    calls = [
+        lambda p, q: metrics.true_calibration_error(p, q, kind="classwise"),
+        lambda p, q: metrics.variational_ece(p, y, q, kind="classwise"),
+        lambda p, q: metrics.loss_gap(p, q, functions=20),
+    ]
+    for call in calls:
+        assert call(probs, turned) == pytest.approx(call(probs, other), rel=1e-12)
+        assert call(probs, turned) != pytest.approx(call(probs, turned.to_numpy()), rel=1e-3)
+
+
+def test_two_frames_with_repeated_names_keep_their_order():
+    probs, other = (pd.DataFrame(rows, columns=list("aab")) for rows in (PROBS[3], PROBS[3][::-1]))
+    expected = metrics.true_calibration_error(PROBS[3], PROBS[3][::-1])
+    assert metrics.true_calibration_error(probs, other) == expected
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_batches_of_arrow_have_names(k):
+    arrow = pytest.importorskip("pyarrow")
+    rows = PROBS[k] if k > 2 else np.stack([1 - PROBS[2], PROBS[2]], axis=1)
+    names = sorted(NAMES[k])
+    labels = np.array(names)[CODES[k]]
+    batch = arrow.record_batch({names[j]: rows[:, j] for j in reversed(range(k))})
+    expected = metrics.log_loss(rows, labels)
+    assert metrics.log_loss(batch, labels) == pytest.approx(expected, rel=1e-12)
+    fitted = bc.Temperature().fit(batch, labels)
+    probs = bc.Temperature().fit(rows, labels).predict_proba(rows)
+    np.testing.assert_allclose(fitted.predict_proba(batch), probs, rtol=1e-9)
+
+
 @every
 @pytest.mark.parametrize(
     ("labels", "options", "error", "message"),

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import sklearn.metrics
 
+import bayescal as bc
 from bayescal import metrics
 
 
@@ -115,4 +116,9 @@ def test_log_odds_without_clipping() -> None:
     assert found == pytest.approx(expected, rel=1e-12)
     rows = np.stack([np.zeros(4), z], axis=1)
     assert found == metrics.log_loss(rows, y, inputs="logits", eps=0)
+    parts = slice(2), slice(2, None)
+    blocks = bc.Blocks(lambda: ((z[part], y[part]) for part in parts))
+    assert metrics.log_loss(blocks, inputs="logits", eps=0) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match="pass the column of the second class"):
+        metrics.log_loss(pd.Series(z, name="0"), y, inputs="logits", eps=0)
     assert metrics.log_loss(z, y, inputs="logits") < 37

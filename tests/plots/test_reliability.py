@@ -92,6 +92,33 @@ def test_strip_shows_where_the_predictions_lie(forecasts: Any) -> None:
     np.testing.assert_allclose(steps.edges, np.linspace(0, 1, 21))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_strip_and_errors_are_those_of_decimals_of_every_type(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    tenths = rng.integers(0, 11, 300)
+    y = (rng.random(300) < (tenths / 10) ** 1.3).astype(int)
+    probs = (tenths / 10).astype(dtype)
+    ax = plots.reliability(probs, y, legend="ece", label="raw")
+    heights = strip(ax).patches[0].get_data().values  # type: ignore[attr-defined]
+    expected = np.bincount(np.maximum(2 * tenths - 1, 0), minlength=20) / 300
+    np.testing.assert_allclose(heights, expected, atol=1e-12)
+    error = f"ECE {bc.metrics.ece(probs, y, bins=10):.3f}"
+    legend = ax.get_legend()
+    assert legend is not None and legend.get_texts()[0].get_text() == f"raw, {error}"
+    (small,) = plots.by_model({"raw": probs}, y)
+    assert small.get_title() == f"raw\n{error}"
+    (marks,), (same,) = series(ax), series(small)
+    np.testing.assert_array_equal(marks.get_xydata(), same.get_xydata())
+    rows = rng.multinomial(10, [0.2, 0.3, 0.5], 300) / 10
+    y = (rows.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1).clip(0, 2)
+    rows = rows.astype(dtype)
+    for j, ax in enumerate(plots.classwise(rows, y)):
+        error = bc.metrics.ece(rows[:, j], y == j, bins=10)
+        assert ax.get_title() == f"class {j}\nECE {error:.3f}"
+        curve = bc.metrics.reliability_curve(rows[:, j], y == j, bins=10)
+        np.testing.assert_allclose(series(ax)[0].get_xdata(), curve.predicted, atol=1e-12)
+
+
 def test_strip_is_high_enough_for_all(forecasts: Any) -> None:
     probs, y = forecasts
     ax = plots.reliability({"flat": np.full(500, 0.6), "real": probs}, y)

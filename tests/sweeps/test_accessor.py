@@ -49,6 +49,37 @@ def test_ranks(found: xr.Dataset) -> None:
     assert found.bayescal.compare().scores.shape == (60, 3)
 
 
+def test_ranks_of_a_metric_with_a_title() -> None:
+    prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(0.5, 2))
+    metrics = {"right": ("accuracy", {}), "accuracy": ("accuracy", {}), "mce": ("mce", {})}
+    found = bc.sweep(
+        prior, n_train=4, methods=["platt", "optimal"], num_datasets=20, n_test=100,
+        metrics=metrics, progress=False,
+    )  # fmt: skip
+    ranks = [found.bayescal.compare(name).ranks for name in ("right", "accuracy")]
+    np.testing.assert_array_equal(*ranks)
+    assert ranks[0][1] < ranks[0][0] and found.bayescal.compare("mce").scores.shape == (20, 2)
+    found.attrs.clear()
+    np.testing.assert_array_equal(found.bayescal.compare("accuracy").ranks, ranks[1])
+
+
+def test_one_data_set_and_infinite_losses() -> None:
+    dims = ["prior", "n_train", "class_ratio", "calibrator", "dataset", "metric"]
+    values = np.full((1, 2, 1, 2, 1, 1), 0.5)
+    coordinates = {"n_train": [20, 50], "calibrator": ["platt", "isotonic"], "metric": ["loss"]}
+    single = xr.Dataset({"value": (dims, values)}, coordinates)
+    assert " 0.5000 " in repr(single.bayescal.table())
+    several = xr.concat([single, single], "dataset")
+    several["value"][0, 0, 0, 1, 1] = np.inf
+    text = repr(several.bayescal.table())
+    assert " inf " in text and " 0.5000 ± 0.0000 " in text
+    for data in (single, several):
+        for lines in (data.bayescal.plot_by_size().lines, data.bayescal.plot()[0].lines):
+            drawn = np.asarray(lines[1].get_ydata(), float)
+            np.testing.assert_array_equal(drawn, [0.5 if data is single else np.nan, 0.5])
+    plt.close("all")
+
+
 def test_plots(found: xr.Dataset) -> None:
     ax = found.bayescal.plot_by_size("log_loss")
     assert ax.get_xlabel() == "Training cases" and ax.get_ylabel() == "log_loss"

@@ -38,7 +38,8 @@ class ScalingBinning(OrderCalibrator):
     Attributes
     ----------
     edges_, values_, bin_weights_ : arrays
-        Inner borders of the bins, their probabilities and their weights.
+        Inner borders of the bins, their probabilities and their weights. For ``inputs="probs"``
+        borders are log odds, as the scores of the logistic map are.
     slope_, intercept_ : float
 
     Notes

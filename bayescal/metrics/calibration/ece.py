@@ -93,7 +93,7 @@ def reliability_curve(
     kind : {"binary", "confidence"}, optional
         "binary" compares P(y = 1) with the frequency of y = 1 and needs two classes; "confidence"
         compares the largest probability with the frequency of being right. By default "binary"
-        for shape (n,) and "confidence" for shape (n, k).
+        for two classes and "confidence" for more.
     ties : {"shared", "together"}
         How to treat equal predictions across a border of bins of equal mass. "shared" divides them
         between the bins. "together" keeps them in one bin, whose border moves to their nearer end;

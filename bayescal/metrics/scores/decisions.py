@@ -307,7 +307,8 @@ def _check_with_truth(
     """Check probabilities, and true probabilities instead of labels."""
     checked = as_predictions(probs, reading.any_labels(probs), weights, reading)
     rows = as_rows(checked.probs)
-    return checked._replace(probs=rows, y=read_truth(y, rows, weights, checked.classes))
+    truth = read_truth(y, rows, weights, checked.classes, given=probs)
+    return checked._replace(probs=rows, y=truth)
 
 
 @other_words

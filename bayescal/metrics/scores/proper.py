@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
-from bayescal.data.checks import as_numpy, check_eps
+from bayescal.data.checks import check_eps
 from bayescal.data.predictions import (
     EPS,
     Classes,
@@ -93,13 +92,9 @@ def log_loss(
     >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], ["a", "c"], classes=["a", "b", "c"])
     0.56971...
     """
-    given: Any = probs
-    if inputs == "logits" and eps is not None and eps < EPS and np.ndim(given) == 1:
-        # A single probability does not show how close to one it is.
-        log_odds = as_numpy(given, "probs")
-        probs = np.stack([np.zeros_like(log_odds), log_odds], axis=1)
+    both = inputs == "logits" and eps is not None and eps < EPS
     # Keep both columns: 1 - p would lose digits of a small p.
-    reading = Reading(classes, inputs, outcomes, second=False)
+    reading = Reading(classes, inputs, outcomes, second=False, both=both)
     checked = as_predictions(probs, y, weights, reading, on_device=True)
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 

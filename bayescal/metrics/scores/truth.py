@@ -49,7 +49,7 @@ def true_calibration_error(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or class probabilities in rows.
     true_probs : array of the same shape
-        What the probabilities should be.
+        What the probabilities should be. Columns of two data frames go by their names.
     kind : {"binary", "confidence", "classwise"}, optional
         Events: y = 1; that the predicted class happens; or each class in turn, averaged inside the
         root. By default "binary" for two classes and "confidence" for more.
@@ -80,7 +80,7 @@ def true_calibration_error(
     norm = check_norm(norm)
     reading = Reading(classes, inputs)
     checked = as_predictions(probs, reading.any_labels(probs), weights, reading)
-    predicted, truth, _ = matched(checked, true_probs, weights, kind)
+    predicted, truth, _ = matched(checked, true_probs, weights, kind, given=probs)
     distance = np.abs(predicted - truth)
     if math.isinf(norm):
         return float(distance.max())
@@ -95,13 +95,14 @@ def matched(
     weights: ArrayLike | None,
     kind: str | None,
     name: str = "true_probs",
+    given: object = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return predicted probabilities, other probabilities, and outcomes of events.
 
     Their shape is (n,) or (n, k).
     """
     assert checked.classes is not None
-    truth = read_truth(truth, checked.probs, weights, checked.classes, name)
+    truth = read_truth(truth, checked.probs, weights, checked.classes, name, given)
     chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
     predicted, happened = checked.probs, checked.y
     if chosen == "binary":

@@ -104,7 +104,9 @@ def variational_ece(
     if math.isinf(norm):
         raise ValueError(f"norm must be finite, got {norm}; use true_calibration_error or ece")
     checked = as_predictions(probs, y, weights, Reading(classes, inputs))
-    predicted, reference, happened = matched(checked, recalibrated, weights, kind, "recalibrated")
+    predicted, reference, happened = matched(
+        checked, recalibrated, weights, kind, "recalibrated", probs
+    )
     distance, sign = np.abs(reference - predicted), np.sign(reference - predicted)
     slope = norm * (distance ** (norm - 1)) * sign
     by_case = distance**norm + slope * (happened - reference)

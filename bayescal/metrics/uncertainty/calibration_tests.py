@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import NormalDist
 from types import ModuleType
@@ -99,8 +100,8 @@ def spiegelhalter_test(
     simulations with 5 to 50 rows in a cluster and correlations of 0, 0.5 and 1, at most about 6 %
     of true null hypotheses have a p-value of 0.05 or less with 30 or more clusters, and 9 % with
     ten. For rare events (mean probability 0.08), up to 22 % do with ten or 30 clusters and 7 % with
-    200, as clusters without an event do not show how large the variance is. For one cluster the
-    p-value is 1.
+    200, as clusters without an event do not show how large the variance is. For one cluster z is
+    NaN and the p-value is 1.
 
     References
     ----------
@@ -123,8 +124,9 @@ def spiegelhalter_of(data: Predictions) -> CalibrationTest:
     data = equal_rows_once(data)
     metric = Spiegelhalter(data.whole)
     sums = collect(metric, data)
-    if data.clusters is None:
-        return as_test(float(metric.value(sums, np)))
+    z = float(metric.value(sums, np))
+    if data.clusters is None or math.isinf(z):
+        return as_test(z)
     pieces = (metric.pieces(data.part(rows), np) for rows in blocks(metric, data))
     excess = np.concatenate([first.value for first, *_ in pieces])
     return CalibrationTest(*sum_test(data.weights * excess, float(sums[1, 0]), data.clusters))

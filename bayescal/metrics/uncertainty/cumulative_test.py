@@ -84,9 +84,9 @@ def ecce_test(
         P(y = 1), or the largest probability. By default "binary" for two classes and "confidence"
         for more.
     method : {"auto", "asymptotic", "simulated"}
-        "auto" simulates unless every row, and every set of rows with equal predictions, has at most
-        1/1000 of the variance. With distinct predictions between 0 and 1, this holds from about
-        6,000 rows on.
+        "auto" simulates unless every set of rows with equal predictions has at most 1/1000 of the
+        variance, and a single row with a probability of one half would have at most 1/4000. With
+        distinct predictions between 0 and 1, this holds from about 6,000 rows on.
     resamples, seed : int
         Number of sets of labels to simulate, and their seed.
     weights : array of shape (n,), optional

@@ -61,8 +61,8 @@ def bootstrap(
     Raises
     ------
     TypeError, ValueError
-        If the metric would raise, for unknown metrics, and for metrics that do not compute one
-        number from probabilities and labels.
+        If the metric would raise, for unknown metrics, for scores of a ranking, and for metrics
+        that do not compute one number from probabilities and labels.
 
     Notes
     -----
@@ -166,12 +166,12 @@ def interval(
     variance of the square grows with the error.
 
     Intervals are clipped to the range of the metric, [0, 1] for most. With fewer than ten rows they
-    are the whole range. In simulations of 12 metrics, 90 % intervals cover the true value in 81 %
-    or more with ten rows, and in 85 % or more with 30 or 100, for errors mostly more
-    (``benchmarks/bench_intervals.py``). If one row in twenty is of class 1, intervals of log loss
-    and Brier score cover 81 % with 50 rows, and 97 % with 500. Intervals of "debiased_ece" cover
-    about 90 % or more with 10 to 500 rows, for predictions in tenths, with one value, with three,
-    or with any. Use :func:`consistency_test` to test whether an error is zero.
+    are the whole range, except those of an accuracy. In simulations of 12 metrics, 90 % intervals
+    cover the true value in 81 % or more with ten rows, and in 85 % or more with 30 or 100, for
+    errors mostly more (``benchmarks/bench_intervals.py``). If one row in twenty is of class 1,
+    intervals of log loss and Brier score cover 81 % with 50 rows, and 97 % with 500. Intervals of
+    "debiased_ece" cover about 90 % or more with 10 to 500 rows, for predictions in tenths, with one
+    value, with three, or with any. Use :func:`consistency_test` to test whether an error is zero.
 
     With 100,000 rows or more, the bootstrap draws groups of rows (see :func:`bootstrap`), whose
     number gives the degrees of freedom, and the effect of chance is estimated from residuals with a

@@ -161,7 +161,8 @@ class MeasuredMetric:
         if isinstance(self._source, Predictions):
             second = None if other is None else other._source
             assert not isinstance(second, GroupedSums)
-            return standard_error(metric, self._source, second)
+            with np.errstate(invalid="ignore"):  # infinite losses
+                return standard_error(metric, self._source, second)
         # Sums of groups do not determine the skewness, which is small for this many rows.
         gaps = self._source.deviations()
         if other is not None:

@@ -2,9 +2,6 @@
 
     python benchmarks/bench_binary.py [--json FILE] [--task NAME ...]
 
-The tasks "few", "predict" and "spline" are also in results/bench_binary_latency.json, which was
-made on a busy machine: compare its rows with one another, by processor time.
-
 Methods of a task see the same scores and labels; the mean log loss on them says whether they
 reached the same objective.
 

@@ -317,9 +317,14 @@ def read_truth(
     Columns that have the names of those of ``given``, from which ``probs`` were read, but not those
     of the classes, are put in its order.
     """
-    names, known, array = column_names(truth), column_names(given) or [], as_numpy(truth, name)
-    alike = {*names} == {*known} if names and len({*names}) == len(names) == len(known) else False
-    if names and alike and len(names) > 1 and match_columns(known, classes) is None:
+    names, known, array = column_names(truth), column_names(given), as_numpy(truth, name)
+    alike = {*(names or ())} | {*(known or ())}
+    if (
+        names
+        and known
+        and len(alike) == len(names) == len(known) > 1
+        and match_columns(known, classes) is None
+    ):
         array = array[:, [names.index(column) for column in known]]
     else:
         array = in_order(array, names, classes, name)

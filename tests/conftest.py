@@ -41,7 +41,8 @@ import matplotlib
 import pytest
 
 # Shapes of arrays are checked wherever jaxtyping is installed, in modules that are imported later.
-if importlib.util.find_spec("jaxtyping"):
+# CI leaves these checks out of the slow tests, a tenth of whose time they take.
+if importlib.util.find_spec("jaxtyping") and "BAYESCAL_TESTS_SKIP_SHAPES" not in os.environ:
     from tests import shape_checks
 
     shape_checks.install()
@@ -62,6 +63,9 @@ LONG = [
         "tests/inference/test_devices.py",
     )
 ]
+
+#: Tests of each file that --sample runs, beside all examples in docstrings.
+SAMPLE = 5
 
 #: It is read by a type checker, not run.
 collect_ignore = ["typed_user.py"]
@@ -96,9 +100,9 @@ def pytest_unconfigure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--one-case",
+        "--sample",
         action="store_true",
-        help="of each parametrised test run one case: always the same, but any of them",
+        help=f"of each file run {SAMPLE} tests, one case of each: always the same, but any of them",
     )
 
 
@@ -131,11 +135,16 @@ def pytest_collection_modifyitems(
         if item.path.is_relative_to(ROOT / "benchmarks"):
             item.add_marker("slow")
     yield  # Tests are left out by their markers.
-    if config.getoption("--one-case"):
-        cases = defaultdict(list)
+    if config.getoption("--sample"):
+        files: defaultdict[Path, dict[str, list[pytest.Item]]] = defaultdict(dict)
         for item in items:
-            cases[item.nodeid.partition("[")[0]].append(item)
-        kept = {own[zlib.crc32(name.encode()) % len(own)] for name, own in cases.items()}
+            name = item.nodeid.partition("[")[0]
+            files[item.path].setdefault(name, []).append(item)
+        kept = set()
+        for path, cases in files.items():
+            most = SAMPLE if path.name.startswith("test_") else len(cases)
+            digests = sorted((zlib.crc32(name.encode()), name) for name in cases)
+            kept |= {cases[name][digest % len(cases[name])] for digest, name in digests[:most]}
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))

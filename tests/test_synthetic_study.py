@@ -48,7 +48,7 @@ def test_bayes_optimal_loss(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OPTIMUM)
+@pytest.mark.parametrize("name", ["a", "e"])
 def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) -> None:
     prior = synthetic.experiments()[name]
     data = synthetic.sample(prior, 50, 50, key=1)
@@ -92,7 +92,7 @@ def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
 @pytest.mark.slow
 def test_predictive_beats_the_average_of_models_on_few_data(x64: None) -> None:
     prior = synthetic.experiments()["b"]
-    data = synthetic.sample(prior, 1000, 6, key=3)
+    data = synthetic.sample(prior, 400, 6, key=3)
     post = bc.posterior(prior, (data.x, data.y), integrator="quadrature", class_prior=0.5)
     points = true_points(data, 32)  # 60 change the gain, 4e-4, by less than 1e-7
     gain = expected_loss(post.predict(points, method="preds").log_odds) - expected_loss(

@@ -65,7 +65,7 @@ def test_expected_loss_is_that_of_new_data() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [20, 50, 200, 1000])
+@pytest.mark.parametrize("n", [50, 1000])
 def test_expected_loss_is_unbiased(n: int) -> None:
     """Over data sets, beside the true one, within three standard errors and 2e-3.
 

@@ -243,7 +243,6 @@ def test_over_confident_forests_become_honest() -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        bc.CalibratedClassifier(Plain()),
         bc.CalibratedClassifier(Plain(), ensemble=True),
         bc.CalibratedClassifier(GaussianNB(), bc.Isotonic()),
     ],

@@ -290,7 +290,7 @@ def test_saved_without_the_function(table: Any, tmp_path: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
-    [GaussianNB(), RandomForestClassifier(20, min_samples_leaf=5, random_state=0)],
+    [GaussianNB(), RandomForestClassifier(8, min_samples_leaf=5, random_state=0)],
     ids=str,
 )
 def test_intervals_of_ensembles_cover_the_mean_of_the_true_curves(estimator: Any) -> None:

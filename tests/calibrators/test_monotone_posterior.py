@@ -71,8 +71,6 @@ def test_quantiles_of_projected_beta_posteriors(
 TRUTHS: dict[str, tuple[Any, float]] = {
     "calibrated": (lambda p: p, 0.88),
     "too confident": (lambda p: 1 / (1 + np.exp(-np.log(p / (1 - p)) / 2)), 0.88),
-    "too timid": (lambda p: 1 / (1 + np.exp(-3 * np.log(p / (1 - p)))), 0.88),
-    "rare": (lambda p: 0.1 * p**3, 0.88),
     "constant": (lambda p: 0 * p + 0.3, 0.78),
     "rare and constant": (lambda p: 0 * p + 0.02, 0.7),
 }

@@ -189,7 +189,7 @@ def test_fits_are_at_the_mode(case: Any) -> None:
 
 
 #: One of each kind of sites; densities of all are compared in tests/regression/test_model.py.
-SAMPLED = ("Temperature", "Beta", "Vector", "StructuredMatrix")
+SAMPLED = ("Beta", "StructuredMatrix")
 
 
 @pytest.mark.slow

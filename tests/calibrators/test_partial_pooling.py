@@ -450,9 +450,7 @@ def test_far_scores_of_crossed_groups_give_numbers(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "groups", "tau"), [(300, 8, 0.3), (2000, 8, 0.7), (500, 25, 0.3), (2500, 25, 0.7)]
-)
+@pytest.mark.parametrize(("n", "groups", "tau"), [(300, 8, 0.3), (2500, 25, 0.7)])
 def test_intervals_hold_the_truth(n: int, groups: int, tau: float) -> None:
     inside = []
     for seed in range(120):

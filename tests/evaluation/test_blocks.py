@@ -143,13 +143,13 @@ def test_many_cases_of_several_classes() -> None:
 def test_p_values_are_uniform_where_predictions_are_calibrated() -> None:
     rng = np.random.default_rng(5)
     found = []
-    for run in range(150):
+    for run in range(80):
         p = rng.uniform(size=300) ** 2
         y = (rng.uniform(size=300) < p).astype(int)
         own = bc.evaluate(cut(p, y, size=100), replicates=39, seed=run).findings["model"]
         found.append([own.bias.p_value, own.consistency.p_value])
     shares = np.mean(np.array(found) <= 0.25, axis=0)
-    assert (np.abs(shares - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 150)).all()
+    assert (np.abs(shares - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 80)).all()
 
 
 def test_what_is_wrong_is_said() -> None:

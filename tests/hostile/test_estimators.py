@@ -105,10 +105,10 @@ def few_levels(scores: np.ndarray) -> dict[str, np.ndarray]:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", cases())
 def test_few_levels_that_look_odd(case: Case) -> None:
-    for name, given in few_levels(case.arguments[0]).items():
+    for start, (name, given) in enumerate(few_levels(case.arguments[0]).items()):
         expected = case.probs(given, *case.arguments[1:])
         assert np.isfinite(expected).all(), name
-        for kind, value in right(given).items():
+        for kind, value in [*right(given).items()][start::3]:
             found = judge(case.probs, value, *case.arguments[1:])
             assert isinstance(found, np.ndarray), (name, kind, found)
             np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=f"{name} {kind}")

@@ -20,7 +20,7 @@ prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), si
 priors = [bc.GaussianPrior(mu0=-1.0, mu1=dist.Normal(m, 1.0), sigma=1.0) for m in rng.random(20)]
 found = []
 for own, integrator in (
-    (prior, "montecarlo"), (priors, "montecarlo"), (priors, "importance"), (prior, "quadrature")
+    (prior, "montecarlo"), (priors, "importance"), (prior, "quadrature")
 ):
     post = bc.posterior(own, (x, y), integrator=integrator, num_samples=500, key=1)
     found += [post.log_evidence, post.mode["mu1"]]
@@ -59,6 +59,6 @@ def test_eight_devices_split_the_data_sets(tmp_path: object) -> None:
         assert done.returncode == 0, done.stderr[-3000:]
         with np.load(path) as file:
             answers.append([file[name] for name in file.files])
-    assert len(answers[0]) == len(answers[1]) > 40
+    assert len(answers[0]) == len(answers[1]) > 30
     for one, other in zip(*answers, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-6)

@@ -67,8 +67,7 @@ def test_an_estimate_is_less_what_chance_adds(weighted: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [30, 100])
-@pytest.mark.parametrize("name", ["ece", "debiased_ece"])
+@pytest.mark.parametrize(("name", "n"), [("ece", 30), ("debiased_ece", 100)])
 def test_few_true_nulls_are_rejected_and_intervals_hold(name: str, n: int) -> None:
     """Two models as over-confident as each other, and twice; and one beside a calibrated one."""
     rng = np.random.default_rng(5)

@@ -46,12 +46,11 @@ conjugate = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=
 def keep(name, *values):
     for value in values:
         found[f"{integrator} {len(found)} {name}"] = np.asarray(value)
-priors_of = {"montecarlo": prior, "importance": priors, "quadrature": priors}
+priors_of = {"montecarlo": prior, "quadrature": priors}
 # All methods and kinds of points, but not with every integrator: most of the time compiles.
 cases = {
     "montecarlo": [("preds", own), ("predictive", None), ("predictive", each)],
-    "importance": [("coeffs", own), ("predictive", own)],
-    "quadrature": [("map", own), ("predictive", long)],
+    "quadrature": [("map", own), ("coeffs", own), ("predictive", long)],
     "closed_form": [("coeffs", new), ("predictive", own), ("predictive", each)],
 }
 with float64(), warnings.catch_warnings():
@@ -143,7 +142,7 @@ found["errors"] = post.predict([0.0]).probs.shape == (13, 1)
 
 KEEP = "np.savez(sys.argv[1], **found)"
 
-INTEGRATORS = ["montecarlo", "importance", "quadrature", "closed_form"]
+INTEGRATORS = ["montecarlo", "quadrature", "closed_form"]
 FLAGS = "--xla_force_host_platform_device_count="
 
 

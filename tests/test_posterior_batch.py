@@ -89,12 +89,11 @@ def test_a_prior_for_each_data_set(x64: None, integrator: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stacked", [False, True], ids=["one prior", "a prior each"])
-def test_nuts_agrees_within_its_error(x64: None, stacked: bool) -> None:
+def test_nuts_agrees_within_its_error(x64: None) -> None:
     # Chains are chaotic: rounding sends them apart, and only what they estimate is the same.
     prior = prior_of("nuts")
     options = {"integrator": "nuts", "num_samples": 4000, "key": 3}
-    post = condition([prior] * 2 if stacked else prior, SETS[:2], **options)
+    post = condition([prior] * 2, SETS[:2], **options)
     single = alone("nuts", 0, draws=4000)
     for method in ("predictive", "preds", "coeffs"):
         batch, one = (p.predict(POINTS, method=method) for p in (post, single))

@@ -16,7 +16,7 @@ import bayescal as bc
 from tests.calibrators.cases import find
 from tests.hostile.strange import NAMED, P3, Y3, P, W, Y, judge, right, scores, weights, wrong
 
-FEW: dict[str, Any] = {"trees": 5, "hidden": (2, 2), "random_state": 0}
+FEW: dict[str, Any] = {"trees": 5, "hidden": (2, 2), "steps": 3, "random_state": 0}
 
 
 class Case:

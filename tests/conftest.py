@@ -31,7 +31,7 @@ import sys
 import tempfile
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,6 @@ LONG = [
         "tests/inference/test_devices.py",
     )
 ]
-
-#: Tests of each file that --sample runs, beside all examples in docstrings.
-SAMPLE = 5
 
 #: It is read by a type checker, not run.
 collect_ignore = ["typed_user.py"]
@@ -99,11 +96,9 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--sample",
-        action="store_true",
-        help=f"of each file run {SAMPLE} tests, one case of each: always the same, but any of them",
-    )
+    which = "run at most this many {}: always the same, but any of them"
+    parser.addoption("--tests", type=int, help=f"of each file {which.format('tests')}")
+    parser.addoption("--cases", type=int, help=f"of each parametrized test {which.format('cases')}")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -123,6 +118,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         end(f"{', '.join(absent)} is not installed (see the dependency group parity)")
 
 
+def choose(names: Iterable[str], most: int | None) -> list[str]:
+    """Return at most so many of the names: always the same, but any of them."""
+    return sorted(names, key=lambda name: (zlib.crc32(name.encode()), name))[:most]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
@@ -135,18 +135,19 @@ def pytest_collection_modifyitems(
         if item.path.is_relative_to(ROOT / "benchmarks"):
             item.add_marker("slow")
     yield  # Tests are left out by their markers.
-    if config.getoption("--sample"):
-        files: defaultdict[Path, dict[str, list[pytest.Item]]] = defaultdict(dict)
+    most_tests, most_cases = config.getoption("--tests"), config.getoption("--cases")
+    if most_tests or most_cases:
+        files: defaultdict[Path, defaultdict[str, list[str]]]
+        files = defaultdict(lambda: defaultdict(list))
         for item in items:
-            name = item.nodeid.partition("[")[0]
-            files[item.path].setdefault(name, []).append(item)
+            files[item.path][item.nodeid.partition("[")[0]].append(item.nodeid)
         kept = set()
-        for path, cases in files.items():
-            most = SAMPLE if path.name.startswith("test_") else len(cases)
-            digests = sorted((zlib.crc32(name.encode()), name) for name in cases)
-            kept |= {cases[name][digest % len(cases[name])] for digest, name in digests[:most]}
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = [item for item in items if item in kept]
+        for path, tests in files.items():
+            # Of the package itself, all examples in docstrings.
+            chosen = choose(tests, most_tests if path.name.startswith("test_") else None)
+            kept |= {case for name in chosen for case in choose(tests[name], most_cases)}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+        items[:] = [item for item in items if item.nodeid in kept]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     place = {path: number for number, path in enumerate(LONG)}
     items.sort(key=lambda item: (place.get(item.path, len(LONG)), -slow[item.path]))

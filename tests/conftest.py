@@ -141,7 +141,7 @@ def pytest_collection_modifyitems(
         files = defaultdict(lambda: defaultdict(list))
         for item in items:
             files[item.path][item.nodeid.partition("[")[0]].append(item.nodeid)
-        kept = set()
+        kept = {item.nodeid for item in items if item.get_closest_marker("all_cases")}
         for path, tests in files.items():
             # Of the package itself, all examples in docstrings.
             chosen = choose(tests, most_tests if path.name.startswith("test_") else None)

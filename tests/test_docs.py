@@ -108,6 +108,7 @@ def test_there_are_pages() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cases
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_run(page: str, tmp_path: Path) -> None:
     run(page, tmp_path, ["dask", "pyarrow", "flax"])

@@ -81,6 +81,7 @@ def test_there_are_notebooks() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cases
 @each_notebook
 def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     text = path.read_text()

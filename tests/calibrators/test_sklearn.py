@@ -56,6 +56,7 @@ QUICK: dict[str, dict[str, Any]] = {
 FAST = ("Logistic", "Isotonic", "Temperature")
 
 
+@pytest.mark.all_cases
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in NAMES]
 )

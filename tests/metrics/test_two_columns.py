@@ -110,6 +110,15 @@ def test_extreme_probabilities_keep_their_digits_in_log_loss() -> None:
     assert bc.metrics.log_loss(rows, [0, 1]) == pytest.approx(expected, rel=1e-12)
 
 
+class _Given:
+    """A classifier that predicts its features."""
+
+    classes_ = np.arange(2)
+
+    def predict_proba(self, rows: np.ndarray) -> np.ndarray:
+        return rows
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_log_loss_is_that_of_the_given_probability_of_the_label_everywhere(dtype: Any) -> None:
     """In these types the second column is one, or far from one minus the first."""
@@ -138,6 +147,10 @@ def test_log_loss_is_that_of_the_given_probability_of_the_label_everywhere(dtype
         "difference on the page": page.differences["flat"]["log loss"].value * -1 + np.log(2),
         "accumulator": total.result()["log_loss"],
         "blocks": bc.metrics.log_loss(bc.Blocks(parts)),
+        "scorer": -bc.metrics.scorer("log_loss")(_Given(), rows, y, weights),
+        "scorer of the other class": -bc.metrics.scorer("log_loss", pos_label=0)(
+            _Given(), rows, y, weights
+        ),
         "interval of blocks": bc.metrics.interval("log_loss", bc.Blocks(parts), **how).value,
     }
     assert found == pytest.approx(dict.fromkeys(found, expected), rel=1e-12)

@@ -42,18 +42,12 @@ def make() -> type:
             if calibrator.inputs != "probs":
                 raise ValueError(f"calibrator must have inputs='probs', got {calibrator.inputs!r}")
             calibrator.set_params(classes=tuple(range(X.shape[1])))
-            self.calibrator_ = calibrator.fit(_doubled(X), y)
+            self.calibrator_ = calibrator.fit(X, y)
 
         def _predict_proba_impl(self, X: np.ndarray) -> np.ndarray:
-            return self.calibrator_.predict_proba(_doubled(X))
+            return self.calibrator_.predict_proba(X)
 
     # Pretend that the class is defined at the top of the module, so that it can be pickled.
     ProbmetricsCalibrator.__qualname__ = "ProbmetricsCalibrator"
     ProbmetricsCalibrator.__module__ = "bayescal.adapters"
     return ProbmetricsCalibrator
-
-
-def _doubled(probs: np.ndarray) -> np.ndarray:
-    """Convert probabilities to float64; for two classes use the second and its complement."""
-    probs = np.asarray(probs, float)
-    return np.stack([1 - probs[:, 1], probs[:, 1]], axis=1) if probs.shape[1] == 2 else probs

@@ -42,7 +42,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     .. math:: -\sum_i v_i \left[t_i \log \sigma_i + (1 - t_i) \log(1 - \sigma_i)\right]
               + \lambda \left(\rho |w|_1 + \tfrac{1 - \rho}{2} |w|^2\right) - \log p(w, c),
 
-    where the intercept c is never penalized. It calibrates scores if they are its only feature.
+    where the intercept c is not penalized. It calibrates scores if they are its only feature.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     coef_prior : None, "cauchy" or a NumPyro distribution
         With "cauchy", coefficients are Cauchy(0, 2.5) for features that are centered and scaled to
         a standard deviation of 1/2 (binary features to a range of 1). A distribution over all
-        real numbers is the prior of each coefficient of the unscaled features. With a prior, the
-        intercept at the means of the features is Cauchy(0, 10).
+        real numbers is the prior of each coefficient of the unscaled features. With a prior, and in
+        every posterior, the intercept at the means of the features is Cauchy(0, 10).
     inference : {"map", "laplace", "nuts"}
         "map" computes the optimum. The others compute a posterior, which needs ``coef_prior`` or
         ``penalty="l2"``: "laplace" by a normal approximation (refined by sequential Monte Carlo

@@ -133,6 +133,8 @@ class Predictions(NamedTuple):
     excess: np.ndarray | None = None
     #: Index (n,) of the cluster of each row; None if rows are independent.
     clusters: np.ndarray | None = None
+    #: P(y = 0) (n,), if it was given beside P(y = 1), which may be rounded to one.
+    first: AnyArray = None
 
     def part(self, rows: slice | np.ndarray) -> Predictions:
         """Select some rows."""
@@ -142,6 +144,7 @@ class Predictions(NamedTuple):
             weights=self.weights[rows],
             classes=None,
             clusters=None if self.clusters is None else self.clusters[rows],
+            first=None if self.first is None else self.first[rows],
         )
 
     @property
@@ -224,9 +227,10 @@ def read_arrays(
         classes, codes = classes_of_shares(given, k, reading.classes), labels.argmax(axis=1)
     array = _as_probs(in_order(array, names, classes), reading)
     array = check_probabilities(array, "probs", eps)
+    first = None
     if reading.second and k == 2 and array.ndim == 2:
-        array = np.ascontiguousarray(array[:, 1])
-    data = Predictions(array, codes, rows_weights, EPS, classes, eps)
+        first, array = array[:, 0], np.ascontiguousarray(array[:, 1])
+    data = Predictions(array, codes, rows_weights, EPS, classes, eps, first=first)
     return data if reading.outcomes == "labels" else _by_outcome(data, labels)
 
 
@@ -278,10 +282,11 @@ def _read_on_device(
         else:
             weights = check_weights_of(weights, **options)
         device_probs = jnp.clip(reading.probs(array.astype(float)), 0.0, 1.0)
+        first, eps = None, precision(array.dtype)
         if reading.second and device_probs.ndim == 2 and k == 2:
-            device_probs = device_probs[:, 1]
-        eps = precision(array.dtype)
-        return Predictions(device_probs, jnp.asarray(codes), jnp.asarray(weights), EPS, None, eps)
+            first, device_probs = device_probs[:, 0], device_probs[:, 1]
+        codes, weights = jnp.asarray(codes), jnp.asarray(weights)
+        return Predictions(device_probs, codes, weights, EPS, None, eps, first=first)
 
 
 def _as_probs(given: np.ndarray, reading: Reading) -> np.ndarray:
@@ -301,7 +306,8 @@ def _by_outcome(data: Predictions, shares: np.ndarray) -> Predictions:
     spread = 1 - (shares**2).sum(axis=1)
     excess = (spread / 2 if data.probs.ndim == 1 else spread)[row]
     weights = data.weights[row] * shares[row, codes]
-    return data._replace(probs=data.probs[row], y=codes, weights=weights, excess=excess)
+    rows = data.part(row)
+    return rows._replace(y=codes, weights=weights, classes=data.classes, excess=excess)
 
 
 def read_truth(

@@ -58,13 +58,14 @@ class Scorer(BaseEstimator):
         """Return probabilities and classes in the order of columns, the positive of two last."""
         labels = label_list(classes)
         if self.pos_label is None:
-            return (probs[:, 1] if len(labels) == 2 else probs), labels
+            return probs, labels
         if len(labels) != 2 or self.pos_label not in labels:
             raise ValueError(
                 f"pos_label must be one of two classes, got {self.pos_label!r} for {labels}"
             )
         index = labels.index(self.pos_label)
-        return probs[:, index], [labels[1 - index], labels[index]]
+        order = [1 - index, index]
+        return probs[:, order], [labels[column] for column in order]
 
 
 def make(name: str, pos_label: object, options: Mapping[str, object]) -> Scorer:

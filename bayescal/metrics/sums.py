@@ -237,8 +237,7 @@ class DirectMetric(Metric, ABC):
             else:
                 rows = np.repeat(np.arange(len(factor)), factor.astype(int))
                 weights = data.weights[rows]
-            drawn = data._replace(probs=data.probs[rows], y=data.y[rows], weights=weights)
-            values.append(compute(self, drawn))
+            values.append(compute(self, data.part(rows)._replace(weights=weights)))
         return np.array(values)
 
 

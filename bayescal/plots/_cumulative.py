@@ -191,7 +191,8 @@ class _Line(NamedTuple):
 def _of_events(data: Predictions, of: str) -> Predictions:
     """Return the probability of the event of each row, and 1 where it happened."""
     events = find_events(data, of, 1, np)
-    return data._replace(probs=events.predicted, y=events.happened.astype(int), classes=None)
+    y = events.happened.astype(int)
+    return data._replace(probs=events.predicted, y=y, classes=None, first=None)
 
 
 def _part(part: str, data: Predictions, seed: int) -> str:

@@ -204,9 +204,10 @@ class Method:
         settled: Settled,
     ) -> Minimum[np.ndarray]:
         """Find the optimum, with coefficients for the unscaled features."""
-        scaling = scaling_for(x, weights, self.coef_prior)
+        sampled = self.inference != "map"
+        scaling = scaling_for(x, weights, self.coef_prior or ("centered" if sampled else None))
         problem = Regression(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
-        if self.coef_prior is not None:
+        if sampled or self.coef_prior is not None:
             prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
             problem = problem._replace(prior=prior, intercept_prior=INTERCEPT)
         minimum = fit_single(problem, lasso=settled.l1 > 0)

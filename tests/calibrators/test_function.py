@@ -251,6 +251,12 @@ def test_several_labels() -> None:
         with float64():
             found = jax.jit(f)(jnp.asarray(p[:9]))
         np.testing.assert_allclose(np.asarray(found), fitted.predict_proba(p[:9]), atol=1e-12)
+        # A single label, with and without columns.
+        one = bc.MultiLabel(inner).fit(p[:, :1], y[:, :1])
+        expected, f = one.predict_proba(p[:9, :1]), one.as_function()
+        np.testing.assert_allclose(f(p[:9, 0]), expected, atol=1e-12)
+        np.testing.assert_allclose(f(p[:9, :1].reshape(3, 3, 1))[1], expected[3:6], atol=1e-12)
+        np.testing.assert_allclose(f(np.asarray(p[0, 0])), expected[0], atol=1e-12)
 
 
 def test_logistic_regression() -> None:

@@ -379,6 +379,25 @@ def test_posteriors_far_from_zero() -> None:
     np.testing.assert_allclose(model.fit(x + 1e8, y).predict_proba(x + 1e8), near, atol=1e-6)
 
 
+@pytest.mark.parametrize("labels", [[0, 1, 1, 1, 0], [1, 1, 1, 1, 1]])
+def test_coefficients_beside_a_posterior_are_its_mode(labels: list[int]) -> None:
+    x, y = np.array([3.3, 4.2, 2.5, 5.0, 2.7]), np.array(labels)
+    model = bc.LogisticRegression(
+        penalty="l2", strength=2, inference="laplace", num_samples=20, classes=(0, 1)
+    ).fit(x[:, None], y)
+
+    def loss(theta: np.ndarray) -> float:
+        line = theta[0] + theta[1] * (x - x.mean())
+        prior = theta[1] ** 2 + np.log(10 * np.pi) + np.log1p((theta[0] / 10) ** 2)
+        return np.sum(np.logaddexp(0, line) - y * line) + prior
+
+    best = minimum(loss, 2)
+    found = [model.intercept_[0] + model.coef_[0, 0] * x.mean(), model.coef_[0, 0]]
+    np.testing.assert_allclose(found, best.x, atol=1e-5)
+    assert model.objective_ == pytest.approx(best.fun / 5, rel=1e-9)
+    assert model.status_ == "converged"
+
+
 def test_log_odds_of_draws_are_those_of_their_mean_probability() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(80, 2))

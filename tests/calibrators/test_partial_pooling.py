@@ -576,3 +576,27 @@ def test_fits_whose_rounds_run_out_say_so(
         few = model.fit(z, y, groups=group).predict_proba(z, groups=group)
     assert model.status_ == "limit"
     assert np.abs(few - expected).max() > 0.01
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.3, 2.0])
+def test_probabilities_are_means_over_the_posterior_far_from_the_scores(spread: float) -> None:
+    """Log odds of scores that differ from those of the fit may have deviations of 100."""
+    rng = np.random.default_rng(0)
+    z = spread * rng.normal(size=60)
+    y, group = (rng.random(60) < expit(z)).astype(int), rng.integers(0, 3, 60)
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+    at = np.linspace(-60, 60, 81)
+    groups = np.resize([0, 7], len(at))
+    middle, deviation = fitted._log_odds(at, groups, fitted._learned.fit)
+    node = np.linspace(-12, 12, 20_001)
+    mass = np.exp(-(node**2) / 2)
+    mass /= mass.sum()
+    exact = np.stack([expit(s * (middle + deviation * node[:, None])) for s in (-1, 1)], axis=2)
+    expected = np.einsum("n,nmk->mk", mass, exact)
+    found = fitted.predict_proba(at, groups=groups)
+    np.testing.assert_allclose(found, expected, atol=5e-6)
+    assert deviation.max() > (100 if spread == 0.02 else 5)
+    assert found.min() > 0
+    # Neither probability is one minus the other.
+    tiny = expected < 1e-18
+    np.testing.assert_allclose(np.log(found[tiny]), np.log(expected[tiny]), rtol=0.01)

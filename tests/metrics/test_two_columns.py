@@ -108,3 +108,49 @@ def test_extreme_probabilities_keep_their_digits_in_log_loss() -> None:
     rows = np.array([[1e-13, 1 - 1e-13], [0.5, 0.5]])
     expected = (-np.log(1e-13) - np.log(0.5)) / 2
     assert bc.metrics.log_loss(rows, [0, 1]) == pytest.approx(expected, rel=1e-12)
+
+
+class _Given:
+    """A classifier that predicts its features."""
+
+    classes_ = np.arange(2)
+
+    def predict_proba(self, rows: np.ndarray) -> np.ndarray:
+        return rows
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_log_loss_is_that_of_the_given_probability_of_the_label_everywhere(dtype: Any) -> None:
+    """In these types the second column is one, or far from one minus the first."""
+    small = np.array([1e-4, 3e-4, 0.1, 0.6]) if dtype == np.float16 else 10.0 ** -np.arange(1, 13)
+    rows = np.tile(np.stack([small, 1 - small], axis=1).astype(dtype), (40, 1))
+    y = RNG.integers(0, 2, len(rows))
+    weights = RNG.integers(0, 3, len(rows)).astype(float)
+    given = rows.astype(float)[np.arange(len(y)), y]
+    expected = np.average(-np.log(given), weights=weights)
+    flat = np.full(rows.shape, 0.5, dtype)
+    how: Any = {"replicates": 20}
+    total = bc.metrics.Accumulator(["log_loss"], 2)
+    parts = [(rows[i::3], y[i::3], weights[i::3]) for i in range(3)]
+    for part in parts:
+        total.add(*part)
+    page = bc.evaluate({"p": rows, "flat": flat}, y, weights=weights, **how).report
+    found = {
+        "function": bc.metrics.log_loss(rows, y, weights=weights),
+        "interval": bc.metrics.interval("log_loss", rows, y, weights=weights, **how).value,
+        "in clusters": bc.metrics.interval(
+            "log_loss", rows, y, weights=weights, groups=np.arange(len(y)) // 12, **how
+        ).value,
+        "difference": bc.metrics.difference("log_loss", rows, flat, y, weights=weights, **how).value
+        + np.log(2),
+        "page": page.intervals["p"]["log loss"].value,
+        "difference on the page": page.differences["flat"]["log loss"].value * -1 + np.log(2),
+        "accumulator": total.result()["log_loss"],
+        "blocks": bc.metrics.log_loss(bc.Blocks(parts)),
+        "scorer": -bc.metrics.scorer("log_loss")(_Given(), rows, y, weights),
+        "scorer of the other class": -bc.metrics.scorer("log_loss", pos_label=0)(
+            _Given(), rows, y, weights
+        ),
+        "interval of blocks": bc.metrics.interval("log_loss", bc.Blocks(parts), **how).value,
+    }
+    assert found == pytest.approx(dict.fromkeys(found, expected), rel=1e-12)

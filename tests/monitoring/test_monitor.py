@@ -200,6 +200,20 @@ def test_an_impossible_outcome_without_weight_is_no_alarm(task: Task, p: list, y
     assert monitor.refuted_row_ == monitor.alarm_row_ == 4
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_two_columns_in_low_precision_are_not_certain(dtype: Any) -> None:
+    """The second column is rounded to one, which its mirror image is not."""
+    rng = np.random.default_rng(0)
+    small = np.finfo(dtype).eps / 2.0 ** rng.uniform(2, 3, 5000)
+    rows = np.stack([small, 1 - small], axis=1).astype(dtype)
+    y = np.where(np.arange(5000) % 2500 == 1000, 0, 1)
+    assert (rows[:, 1] == 1).all() and (rows[:, 0] > 0).all()
+    monitor, mirrored = bc.Monitor().update(rows, y), bc.Monitor().update(rows[:, ::-1], 1 - y)
+    assert monitor.refuted_row_ is None
+    assert monitor.log_evidence_ == pytest.approx(mirrored.log_evidence_, rel=1e-6)
+    assert (monitor.alarm_row_ is None) == (dtype == np.float16)
+
+
 def test_certain_rows_say_nothing_else() -> None:
     p, y = draw(4, 64)
     plain = bc.Monitor().update(p, y)

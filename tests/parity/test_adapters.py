@@ -50,6 +50,12 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
     few = model.fit(probs[y > 0].astype(np.float32), y[y > 0]).predict_proba(probs)
     assert few.shape == (300, k)
     assert np.isfinite(few).all()
+    # The second column is rounded to one, where the first is not zero.
+    sharp = softmax(np.stack([np.zeros(300), 20 + z[:, 0]], axis=1).astype(np.float32), axis=1)
+    if k == 2 and inner is not None:
+        expected = bc.Temperature().fit(sharp, y).predict_proba(sharp)
+        found = model.fit(sharp, y).predict_proba(sharp)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
     with pytest.raises(ValueError, match="inputs='probs'"):
         ProbmetricsCalibrator(bc.Temperature(inputs="logits")).fit(probs, y)
 

@@ -66,6 +66,17 @@ def test_it_is_the_function(name: str, columns: int | None) -> None:
     assert metric.higher_is_better == {"accuracy": True, "loss_gap": None}.get(name, False), entry
 
 
+def test_log_loss_of_two_columns_in_single_precision() -> None:
+    import torch
+
+    from bayescal.adapters import TorchMetric
+
+    rows, y = torch.tensor([[1e-9, 1.0], [0.3, 0.7], [1.0, 1e-12]]), torch.tensor([0, 1, 1])
+    expected = -np.log(rows.double().numpy()[range(3), y]).mean()
+    metric = TorchMetric("log_loss", 2)
+    assert float(fed(metric, rows, y).compute()) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize(("norm", "order"), [("l1", 1), ("l2", 2), ("max", math.inf)])
 def test_beside_their_calibration_error(norm: str, order: float) -> None:
     from torchmetrics import MetricCollection

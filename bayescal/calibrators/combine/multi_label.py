@@ -131,7 +131,7 @@ class MultiLabel(Combination):
 
     def _map(self, state: State, scores: XArray) -> AnyArray:
         parts = enumerate(self._with_states(state))
-        columns = [part._map(s, scores[:, j])[:, 1] for j, (part, s) in parts]
+        columns = [part._map(s, _label(scores, j))[:, 1] for j, (part, s) in parts]
         return namespace(scores).stack(columns, axis=1)
 
     def _has_ends(self, state: State) -> bool:
@@ -139,7 +139,7 @@ class MultiLabel(Combination):
 
     def _map_ends(self, state: State, scores: XArray, level: float) -> XArray:
         parts = enumerate(self._with_states(state))
-        ends = [part._map_ends(s, scores[:, j], level) for j, (part, s) in parts]
+        ends = [part._map_ends(s, _label(scores, j), level) for j, (part, s) in parts]
         return namespace(scores).stack(ends, axis=2)
 
     def _fitted_rows(self, scores: ArrayLike) -> np.ndarray:
@@ -150,3 +150,8 @@ class MultiLabel(Combination):
                 f"scores must have {self.n_features_in_} columns as in the fit, got {rows.shape[1]}"
             )
         return rows
+
+
+def _label(scores: XArray, number: int) -> XArray:
+    """Return the scores (m,) of a label; those of a single label may have no columns."""
+    return scores[:, number] if scores.ndim == 2 else scores

@@ -83,7 +83,10 @@ class PredictionBlocks:
         """Read all rows into memory."""
         arrays = self.total(_as_arrays, concatenate)
         weights, precision = as_ones(arrays["weights"]), float(arrays["precision"].max())
-        return Predictions(arrays["probs"], arrays["y"], weights, self.eps, None, precision)
+        first = arrays.get("first")
+        return Predictions(
+            arrays["probs"], arrays["y"], weights, self.eps, None, precision, first=first
+        )
 
     @property
     def probs(self) -> NoReturn:
@@ -187,4 +190,5 @@ def _of_numbered(
 
 def _as_arrays(data: Predictions) -> Sums:
     precision = np.asarray([data.precision])
-    return {"probs": data.probs, "y": data.y, "weights": data.weights, "precision": precision}
+    arrays = {"probs": data.probs, "y": data.y, "weights": data.weights, "precision": precision}
+    return arrays if data.first is None else {**arrays, "first": data.first}

@@ -135,9 +135,7 @@ def multicalibration_error(
     total = checked.weights.sum()
     for index, rows in enumerate(members.T):
         if rows.any():
-            group = checked._replace(
-                probs=checked.probs[rows], y=checked.y[rows], weights=checked.weights[rows]
-            )
+            group = checked.part(rows)
             shares[index] = group.weights.sum() / total
             within[index] = compute(metric, group)
     power = 0.0 if math.isinf(norm) else 1 / norm

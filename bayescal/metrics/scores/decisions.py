@@ -308,7 +308,7 @@ def _check_with_truth(
     checked = as_predictions(probs, reading.any_labels(probs), weights, reading)
     rows = as_rows(checked.probs)
     truth = read_truth(y, rows, weights, checked.classes, given=probs)
-    return checked._replace(probs=rows, y=truth)
+    return checked._replace(probs=rows, y=truth, first=None)
 
 
 @other_words

@@ -93,8 +93,7 @@ def log_loss(
     0.56971...
     """
     both = inputs == "logits" and eps is not None and eps < EPS
-    # Keep both columns: 1 - p would lose digits of a small p.
-    reading = Reading(classes, inputs, outcomes, second=False, both=both)
+    reading = Reading(classes, inputs, outcomes, both=both)
     checked = as_predictions(probs, y, weights, reading, on_device=True)
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
@@ -222,10 +221,13 @@ class LogLoss(MeanMetric):
 
     def cost(self, data: Predictions, xp: ModuleType) -> Array:
         eps = data.eps if self.eps is None else self.eps
-        probs, y = data.probs, data.y
-        true_prob = xp.clip(probs if probs.ndim == 1 else of_class(probs, y, xp), eps, 1 - eps)
-        rounding = 0.0
-        if probs.ndim == 1:
+        probs, y, rounding = data.probs, data.y, 0.0
+        if probs.ndim == 2:
+            true_prob = of_class(probs, y, xp)
+        else:
+            true_prob = probs if data.first is None else xp.where(y == 0, data.first, probs)
+        true_prob = xp.clip(true_prob, eps, 1 - eps)
+        if probs.ndim == 1 and data.first is None:
             # 1 - p for class 0 is rounded; the rounding error is computed exactly.
             is_zero = (y == 0).astype(true_prob.dtype)
             prob_of_one, true_prob = true_prob, true_prob - is_zero

@@ -100,11 +100,10 @@ def equal_rows_once(data: Predictions) -> Predictions:
         return data._replace(clusters=None)
     first_row, masses = first[clusters], np.bincount(clusters, data.weights)
     alike = np.ptp(masses) <= 1e-12 * masses[0]
-    equal = (data.probs == data.probs[first_row]).all() and (data.y == data.y[first_row]).all()
-    if not (alike and equal):
+    columns = (column for column in (data.probs, data.y, data.first) if column is not None)
+    if not (alike and all((column == column[first_row]).all() for column in columns)):
         return data
-    fields = {"probs": data.probs[first], "y": data.y[first], "weights": ones(len(first))}
-    return data._replace(**fields, clusters=None)
+    return data.part(first)._replace(weights=ones(len(first)), classes=data.classes, clusters=None)
 
 
 def spread_of_mean(metric: SumMetric, data: Predictions, mean: float, level: float) -> float:

@@ -93,7 +93,7 @@ def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
         copies = np.minimum(data.weights, max_copies).astype(int)
         cases = np.repeat(np.arange(len(copies)), copies)
         shares = (data.weights / copies)[cases]
-        data = data._replace(probs=data.probs[cases], y=data.y[cases], weights=shares)
+        data = data.part(cases)._replace(weights=shares)
     rng = generator(seed)
     drawn = [compute(metric, data._replace(y=draw_labels(data, rng))) for _ in range(_SETS)]
     probs, y = data.probs, data.y
@@ -118,7 +118,7 @@ def redraw(data: Predictions, rng: np.random.Generator) -> Predictions:
     counts = rng.multinomial(data.weights.astype(int), shares)
     case, labels = np.nonzero(counts)
     weights = counts[case, labels].astype(float)
-    return data._replace(probs=data.probs[case], y=labels, weights=weights)
+    return data.part(case)._replace(y=labels, weights=weights)
 
 
 def draw_labels(data: Predictions, rng: np.random.Generator) -> np.ndarray:

@@ -232,12 +232,9 @@ def report(
         measured: dict[str, Measured]
         if isinstance(checked, PredictionBlocks):
             check_no_groups(groups)
-            measured, z, cases, cut = measure_blocks(
-                {key: chosen[key] for key in chosen if readings[key] is reading},
-                checked,
-                replicates,
-                seed,
-            )
+            usual = {key: chosen[key] for key in chosen if readings[key] is reading}
+            of_usual, z, cases, cut = measure_blocks(usual, checked, replicates, seed)
+            measured = {**of_usual}
             for key, other in readings.items():
                 if other is not reading:
                     data = PredictionBlocks(checked.blocks, other)

@@ -7,10 +7,10 @@ double precision. If borders are closer together than that, a score is on the ne
 Bins of equal mass divide rows in ascending order at the masses of :func:`mass_borders`. If all
 weights are integers, hence counts, bins contain equally many rows, and the first ones one more if
 the number does not divide; otherwise bins have equal weight. A weight of 2 equals the row twice. A
-border may fall within rows of one value. For sums over bins (:func:`equal_mass_sums`), such ties
-are divided in proportion, so that the order of rows does not matter. If a value must belong to one
-bin, as in a calibrator (:func:`equal_mass_cuts`) or if rows of a bin are counted (with ``least``),
-the border moves to the nearer end of the ties.
+border may fall within rows of one value, up to rounding (:func:`begins_tie`). For sums over bins
+(:func:`equal_mass_sums`), such ties are divided in proportion, so that the order of rows does not
+matter. If a value must belong to one bin, as in a calibrator (:func:`equal_mass_cuts`) or if rows
+of a bin are counted (with ``least``), the border moves to the nearer end of the ties.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayT, X, XArray, namespace, on_host, search
+from bayescal._core.arrays import AnyArray, Array, ArrayT, X, XArray, namespace, on_host, search
 from bayescal._core.lazy import jax, jnp
 
 #: Machine epsilon of float64 and of float32, and a value between those of float64 and other types.
@@ -31,6 +31,8 @@ EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
 SLACK = 1e-9
 #: Cells by the exponent and seven binary digits, as fine near 0 and 1 as between.
 _SHIFT = 45
+#: Rows that usually show that not all numbers are of single precision.
+_FEW_ROWS = 64
 MIDDLE = 0x3FE << 7
 _Flag: TypeAlias = Array | bool
 
@@ -196,29 +198,74 @@ def equal_mass_sums(
     contain one row more if the number does not divide. With a ``least`` mass of bins there are no
     more of them than contain it, other bins are empty, and ties stay in one bin.
     """
+    if xp is not np:
+        # Rows that do not count tie with no others.
+        predicted = xp.where(weights > 0, predicted, 2.0)
     order = xp.argsort(predicted)
     value, weights = predicted[order], weights[order]
     rows = (weights, weights * value, weights * observed[order])
-    return _read_off(rows, *_ties(value, xp), bins, whole, xp, least)
+    ties = ends_of_ties(begins_tie(value, tie_precision(value, xp), xp), xp)
+    return _read_off(rows, *ties, bins, whole, xp, least)
 
 
-def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
-    """Return the first and the last row that equals each of the ascending rows (n,)."""
-    n = len(value)
-    true = xp.ones(1, bool)
-    new = value[1:] != value[:-1]
+def tie_precision(predicted: Array, xp: ModuleType) -> AnyArray:
+    """Return the epsilon of single precision if it represents all predictions, else of double.
+
+    Ties then do not depend on the type of an array, but on its numbers.
+    """
+    if xp is not np:
+        return xp.where(is_single(predicted).all(), SINGLE, EPS)
+    few = predicted[:_FEW_ROWS]
+    return SINGLE if is_single(few).all() and is_single(predicted).all() else EPS  # type: ignore[type-var]
+
+
+def begins_tie(ordered: Array, precision: Array | float, xp: ModuleType) -> AnyArray:
+    """Mark which ascending probabilities (n,) are the first of those that are equal.
+
+    Probabilities are equal if neighbors differ by at most their ``precision``, a machine epsilon.
+    This does not depend on which class they are of: 1 - p has the rounding errors of numbers near
+    1. If a chain of neighbors is longer than twice that, as in dense data, only
+    identical ones are equal. NaN equals nothing.
+    """
+    step = ordered[1:] - ordered[:-1]
+    new = ~(step <= precision)
+    if xp is np and not (~new & (step > 0)).any():
+        return _after_first(new, xp)
+    first, last = ends_of_ties(_after_first(new, xp), xp)
+    long = ordered[last] - ordered[first] > 2 * precision
+    return _after_first(new | long[1:] & (step > 0), xp)
+
+
+def _after_first(new: Array, xp: ModuleType) -> Array:
+    return xp.concatenate([xp.ones(1, bool), new])
+
+
+def ends_of_ties(begins: Array, xp: ModuleType) -> tuple[Array, Array]:
+    """Return the first and the last row of the tie of each row (n,)."""
+    n = len(begins)
     position = xp.arange(n)
-    first = _running_max(xp.where(xp.concatenate([true, new]), position, 0), xp)
-    from_end = _running_max(xp.where(xp.concatenate([true, new[::-1]]), position, 0), xp)
+    first = _running_max(xp.where(begins, position, 0), xp)
+    ends = xp.concatenate([begins[1:], xp.ones(1, bool)])
+    from_end = _running_max(xp.where(ends[::-1], position, 0), xp)
     return first, n - 1 - from_end[::-1]
 
 
 def cut_cells(
-    sums: Array, bins: int, whole: _Flag, xp: ModuleType, least: Array | float | None = None
+    sums: Array,
+    bins: int,
+    whole: _Flag,
+    xp: ModuleType,
+    least: Array | float | None = None,
+    begins: np.ndarray | None = None,
 ) -> Array:
-    """Compute sums (3, bins) over bins of equal mass from sums (3, cells) of tied rows."""
-    position = xp.arange(sums.shape[1])
-    return _read_off(tuple(sums), position, position, bins, whole, xp, least)
+    """Compute sums (3, bins) over bins of equal mass from sums (3, cells) of tied rows.
+
+    ``begins`` marks the cells (cells,) that do not tie with the one before, by default all.
+    """
+    first = last = xp.arange(sums.shape[1])
+    if begins is not None:
+        first, last = ends_of_ties(begins, xp)
+    return _read_off(tuple(sums), first, last, bins, whole, xp, least)
 
 
 def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
@@ -328,7 +375,7 @@ def equal_mass_cuts_of_rows(
     As :func:`equal_mass_cuts`, for JAX programs. ``mass`` (n + 1,) is the cumulative weight of
     rows.
     """
-    first, last = _ties(value, jnp)
+    first, last = ends_of_ties(_after_first(value[1:] != value[:-1], jnp), jnp)
     border = mass_borders(mass[-1], bins, whole, jnp)[1:]
     row = jnp.clip(jnp.searchsorted(mass, border), 1, len(value)) - 1
     low, high = first[row], last[row] + 1

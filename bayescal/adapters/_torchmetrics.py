@@ -16,7 +16,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.predictions import Reading
 from bayescal.data.tokens import tokens
-from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric
+from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric, reading_for
 from bayescal.metrics.sums import SumMetric, collect, collect_on_device
 
 _OUR_ARGUMENTS = ("probs", "y", "weights", "classes", "inputs", "outcomes")
@@ -83,7 +83,8 @@ def make() -> type:
                 raise ValueError("classes must be the number of labels, got None")
             self.name, self.classes, self.options = name, classes, metric_options
             self.ignore_index = ignore_index
-            self.reading = Reading(classes, inputs, multilabel=self.many, whole=False)
+            reading = Reading(classes, inputs, multilabel=self.many, whole=False)
+            self.reading = reading_for((name, metric_options), reading)
             columns = None if classes == 2 and not self.many else classes
             metric = None if entry.make is None else entry.make(columns, **metric_options)
             self.metric = metric if isinstance(metric, SumMetric) else None

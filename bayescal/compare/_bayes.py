@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keywords import other_words
-from bayescal.compare.table import Scores, Table, differences, in_one_order, read_table
+from bayescal.compare.table import Scores, Table, differences, in_one_order, read_table, rounding
 from bayescal.data.checks import check_count, check_finite
 
 #: Numbers in a block of weights: the block and its sums fit in a processor's cache.
@@ -223,9 +223,10 @@ def posterior_of(
     values = table.values
     n, k = values.shape
     pairs = list(zip(*(index.tolist() for index in np.triu_indices(k, 1)), strict=True))
-    plans = [
-        _Plan(differences(values[:, j], values[:, i], table.eps), float(margin)) for i, j in pairs
-    ]
+    plans = []
+    for i, j in pairs:
+        columns = values[:, j], values[:, i], table.eps
+        plans.append(_Plan(differences(*columns), rounding(*columns), float(margin)))
     counts = np.zeros((k, k))
     for weights in _weights(n, float(prior_strength), draws, seed):
         total = np.square(weights.sum(axis=0))
@@ -259,30 +260,41 @@ def _weights(n: int, strength: float, draws: int, seed: int) -> Iterator[np.ndar
 
 
 class _Plan:
-    """The range of partners, in the order of z, with which each difference is beyond the margin."""
+    """The range of partners with which each difference (n + 1,) is beyond the margin.
 
-    def __init__(self, difference: np.ndarray, margin: float) -> None:
-        z = np.append(difference, 0.0)
-        self.order = np.argsort(z, kind="stable")
-        z = z[self.order]
-        gap = 2 * margin * _AT_THE_MARGIN
-        self.above = np.searchsorted(z, gap - z, side="right")
-        self.below = np.searchsorted(z, -gap - z, side="left")
+    ``slack`` (n,) bounds the rounding errors of differences: pairs at the margin are within it.
+    """
+
+    def __init__(self, difference: np.ndarray, slack: np.ndarray, margin: float) -> None:
+        z, gap = np.append(difference, 0.0), 2 * margin * _AT_THE_MARGIN
+        error = np.append(slack, 0.0) if margin else 0.0
+        up, down = z - error, z + error
+        self.up, self.down = (np.argsort(end, kind="stable") for end in (up, down))
+        if np.array_equal(self.up, self.down):
+            self.up = self.down
+        up, down = up[self.up], down[self.down]
+        self.above = np.searchsorted(up, gap - up, side="right")
+        self.below = np.searchsorted(down, -gap - down, side="left")
 
     def pair_weights(self, weights: np.ndarray, work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Compute the unnormalized weights (draws,) of pairs above and below the margin.
 
         ``work`` is space for three arrays of n + 2 rows.
         """
-        rows = len(weights)
-        sums, (ordered, part) = work[0], work[1:, :rows]
+        sums, (ordered, part) = work[0], work[1:, : len(weights)]
         # With "clip" NumPy writes directly into the output; no index is out of range.
-        np.take(weights, self.order, axis=0, out=ordered, mode="clip")
-        sums[0] = 0
-        np.cumsum(ordered, axis=0, out=sums[1:])
+        _add_up(weights, self.down, ordered, sums)
         np.take(sums, self.below, axis=0, out=part, mode="clip")
         below = np.einsum("nd,nd->d", ordered, part)
+        if self.up is not self.down:
+            _add_up(weights, self.up, ordered, sums)
         np.take(sums, self.above, axis=0, out=part, mode="clip")
         np.subtract(sums[-1], part, out=part)
         above = np.einsum("nd,nd->d", ordered, part)
         return above, below
+
+
+def _add_up(weights: np.ndarray, order: np.ndarray, ordered: np.ndarray, sums: np.ndarray) -> None:
+    np.take(weights, order, axis=0, out=ordered, mode="clip")
+    sums[0] = 0
+    np.cumsum(ordered, axis=0, out=sums[1:])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bayescal._core.keywords import other_words
+from bayescal._core.numerics import unit_of
 from bayescal._core.tables import TextTable
 from bayescal.compare._bayes import SignedRankMatrix, posterior_of
 from bayescal.compare._cliques import cliques
@@ -111,9 +112,12 @@ class Comparison:
             raise AttributeError("the improvement needs a baseline: compare(scores, baseline=name)")
         gaps = self.scores[:, [self.names.index(self.baseline)]] - self.scores
         gaps = gaps if self.lower_is_better else -gaps
-        n = len(gaps)
-        error = gaps.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(len(gaps[0]), np.nan)
-        return Improvement(gaps.mean(axis=0), error, (0.5 + 0.5 * np.sign(gaps)).mean(axis=0))
+        n, wins = len(gaps), (0.5 + 0.5 * np.sign(gaps)).mean(axis=0)
+        # In units of the largest gap, squares neither overflow nor vanish.
+        unit = np.array([unit_of(float(gap), 1e100) for gap in np.abs(gaps).max(axis=0)])
+        scaled = gaps / unit
+        error = scaled.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(len(wins), np.nan)
+        return Improvement(scaled.mean(axis=0) * unit, error * unit, wins)
 
     def significant(self, test: str = "wilcoxon") -> np.ndarray:
         """Return which pairs (k, k) differ by "wilcoxon" (with Holm's correction) or "nemenyi"."""

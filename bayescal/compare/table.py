@@ -16,6 +16,7 @@ __all__ = [
     "in_one_order",
     "precision",
     "read_table",
+    "rounding",
     "row_names",
     "tied",
 ]
@@ -178,11 +179,12 @@ def tied(values: np.ndarray, eps: float) -> np.ndarray:
 def _differ(lower: np.ndarray, upper: np.ndarray, eps: float) -> np.ndarray:
     """Return whether scores differ by more than the rounding of both."""
     with np.errstate(invalid="ignore", over="ignore"):
-        gap = upper - lower > _rounding(lower, upper, eps)
+        gap = upper - lower > rounding(lower, upper, eps)
     return np.where(np.isfinite(lower) & np.isfinite(upper), gap, lower != upper)
 
 
-def _rounding(a: np.ndarray, b: np.ndarray, eps: float) -> np.ndarray:
+def rounding(a: np.ndarray, b: np.ndarray, eps: float) -> np.ndarray:
+    """Bound the rounding error of a - b."""
     # Decimals are stored to half a unit in the last place, and so are their differences.
     return eps * np.abs(a) + eps * np.abs(b)
 
@@ -194,7 +196,7 @@ def differences(a: np.ndarray, b: np.ndarray, eps: float) -> np.ndarray:
     :func:`tied`, so that only equal scores have the difference zero.
     """
     raw = a - b
-    size, error = np.abs(raw), _rounding(a, b, eps)
+    size, error = np.abs(raw), rounding(a, b, eps)
     order = np.argsort(size, kind="stable")
     order = order[np.searchsorted(size[order], 0, side="right") :]
     size, slack = size[order], error[order]

@@ -20,7 +20,7 @@ from bayescal._core.precision import float64
 from bayescal.data.blocks.stream import Blocks, as_blocks
 from bayescal.data.blocks.survey import survey
 from bayescal.data.kept_rows import KeptRows, keep_rows
-from bayescal.data.label_names import column_names, in_order
+from bayescal.data.label_names import Classes, column_names, in_order
 from bayescal.data.labels import in_columns, of_shares, read_rows
 from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import check_options, convert, plausible
@@ -61,8 +61,9 @@ def as_source(
 
     Arrays in memory come first: other forms are recognized by their types.
     """
+    classes = estimator.classes
     if in_columns(y) and estimator.inputs != "top_logits" and getattr(scores, "ndim", 2) < 3:
-        scores, y, sample_weight = of_shares(scores, y, sample_weight, estimator.classes)
+        scores, y, sample_weight, classes = of_shares(scores, y, sample_weight, classes)
     if type(scores) is not np.ndarray:
         blocks = as_blocks(scores, y, sample_weight)
         if isinstance(scores, np.memmap) and "blocks" not in sources:
@@ -71,14 +72,14 @@ def as_source(
             return _in_blocks(estimator, blocks, sources)
         device_scores = accelerated(scores) if "device" in sources else None
         if device_scores is not None:
-            given = _on_device(estimator, device_scores, y, sample_weight)
+            given = _on_device(estimator, device_scores, y, sample_weight, classes)
             if given is not None:
                 return given
             # Checks on the host explain what is wrong.
             scores = np.asarray(device_scores)
     names = column_names(scores)
     rows = estimator._check_rows(scores, reset=True)
-    return _read(estimator, rows, names, y, sample_weight)
+    return _read(estimator, rows, names, y, sample_weight, classes)
 
 
 def _read(
@@ -87,22 +88,23 @@ def _read(
     names: list[object] | None,
     y: UserData,
     sample_weight: UserData,
+    classes: Classes,
 ) -> Given:
     """Read rows (n, 1) or (n, k) whose numbers have been checked."""
     inputs = estimator.inputs
-    classes, rows, labels, weights = read_rows(
-        rows, y, sample_weight, estimator.classes, estimator._class_count(rows)
+    known, rows, labels, weights = read_rows(
+        rows, y, sample_weight, classes, estimator._class_count(rows)
     )
     if on_host(rows):
-        rows = in_order(rows, names, classes, "scores")
+        rows = in_order(rows, names, known, "scores")
     kept = keep_rows(rows, labels, None if sample_weight is None else weights)
     values, least = convert(rows, inputs, estimator.domain)
     check_options(rows, labels, weights, inputs)
-    return Given(Rows(values, labels, weights), classes, least, kept)
+    return Given(Rows(values, labels, weights), known, least, kept)
 
 
 def _on_device(
-    estimator: AnyModel, scores: jax.Array, y: XArray, sample_weight: object
+    estimator: AnyModel, scores: jax.Array, y: XArray, sample_weight: object, classes: Classes
 ) -> Given | None:
     """Read valid scores on an accelerator; None if the host has to raise an error."""
     with float64(), jax.numpy_dtype_promotion("standard"):
@@ -113,7 +115,7 @@ def _on_device(
             rows = rows.astype(float)  # as on the host
         estimator.n_features_in_ = rows.shape[1]
         vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
-        return _read(estimator, rows, None, to_host(y), to_host(sample_weight))
+        return _read(estimator, rows, None, to_host(y), to_host(sample_weight), classes)
 
 
 def _in_blocks(estimator: AnyModel, blocks: Blocks, sources: frozenset[str]) -> Given:

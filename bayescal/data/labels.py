@@ -44,9 +44,12 @@ _NO_LABELS = np.empty(0, np.int64)
 def read_rows(
     x: np.ndarray, y: ArrayLike, sample_weight: ArrayLike | None, classes: Classes, columns: int = 2
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read the classes, and the rows of positive weight with labels as positions, and weights."""
-    labels, codes = read_labels(y, len(x), classes, columns)
+    """Read the classes, and the rows of positive weight with labels as positions, and weights.
+
+    Rows of weight zero may have any label, or none.
+    """
     weights = check_weights(sample_weight, len(x))
+    labels, codes = read_labels(y, len(x), classes, columns, weights)
     used = weights > 0
     if not used.all():
         x, codes, weights = x[used], codes[used], weights[used]
@@ -54,13 +57,27 @@ def read_rows(
 
 
 def read_labels(
-    y: ArrayLike, n: int, classes: Classes, columns: int = 2
+    y: ArrayLike,
+    n: int,
+    classes: Classes,
+    columns: int = 2,
+    weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read the classes (columns,), sorted or as given, and labels (n,) as positions among them."""
-    labels, index = distinct(label_array(y, n))
+    """Read the classes (columns,), sorted or as given, and labels (n,) as positions among them.
+
+    Those of rows of weight zero are arbitrary.
+    """
+    values = label_array(y, n, weights=weights)
+    used = None if weights is None or weights.all() else weights > 0
+    labels, index = distinct(values if used is None else values[used])
     given = check_classes(labels, classes, columns, MORE)
     positions = find_positions(labels, given)
-    return given, index if is_count(positions) else positions[index]
+    found = index if is_count(positions) else positions[index]
+    if used is None:
+        return given, found
+    codes = np.zeros(n, found.dtype)
+    codes[used] = found
+    return given, codes
 
 
 def label_array(
@@ -307,10 +324,10 @@ def in_columns(y: object) -> bool:
 
 def of_shares(
     scores: object, y: np.ndarray, sample_weight: UserData, classes: Classes
-) -> tuple[UserData, np.ndarray, np.ndarray]:
+) -> tuple[UserData, np.ndarray, np.ndarray, np.ndarray]:
     """Expand proportions of outcomes (n, k): one row for each outcome, weighted by its proportion.
 
-    Outcomes that occur in no row get a row of weight zero.
+    Also returns the classes, some of which may occur in no row.
     """
     from sklearn.utils import _safe_indexing
     from sklearn.utils.validation import _num_samples
@@ -329,9 +346,7 @@ def of_shares(
         shares = in_order(shares, names, known, "y")
     weights = check_weights(sample_weight, n)
     row, code = np.nonzero(shares)
-    absent = np.flatnonzero(~shares.any(axis=0))
-    row, code = np.append(row, 0 * absent), np.append(code, absent)
-    return _safe_indexing(scores, row), labels[code], weights[row] * shares[row, code]
+    return _safe_indexing(scores, row), labels[code], weights[row] * shares[row, code], labels
 
 
 def read_many(scores: UserData, Y: UserData) -> tuple[np.ndarray, np.ndarray, list[object] | None]:

@@ -436,13 +436,14 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
                 f"{type(calibration).__name__}"
             )
         scores, y, *rest = calibration
+        given = rest[0] if rest else None
         if self.calibrator_ is None:
             n, *columns = np.shape(scores)
-            self.classes_ = read_labels(y, n, self.classes, max(2, *columns, 2))[0]
+            weights = check_weights(given, n)
+            self.classes_ = read_labels(y, n, self.classes, max(2, *columns, 2), weights)[0]
         probs = self._probabilities(scores, reset=True)
-        classes = self.classes_.tolist()
-        codes = read_labels(y, len(probs), classes, len(classes))[1]
-        weights = check_weights(rest[0] if rest else None, len(probs))
+        weights, classes = check_weights(given, len(probs)), self.classes_.tolist()
+        codes = read_labels(y, len(probs), classes, len(classes), weights)[1]
         used = weights > 0
         return self._with_all_classes(CalibrationRows(probs[used], codes[used], weights[used]))
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import arviz
     import xarray as xr
 
+from bayescal.data.checks import check_level
 from bayescal.inference._arviz import to_arviz
 
 __all__ = ["ParameterPosterior"]
@@ -51,6 +52,7 @@ class ParameterPosterior:
 
     def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
         """Return central credible intervals; the first axis holds the lower and the upper end."""
+        level = check_level(level)
         tails = (1 - level) / 2, (1 + level) / 2
         return {name: np.quantile(v, tails, axis=(0, 1)) for name, v in self.draws.items()}
 

@@ -12,7 +12,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.checks import check_count
 from bayescal.data.label_names import check_classes, class_array
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, read_arrays
-from bayescal.metrics.registry import METRICS, Choice, choose_metrics, streamed
+from bayescal.metrics.registry import METRICS, Choice, choose_metrics, reading_for, streamed
 from bayescal.metrics.sums import collect
 
 
@@ -117,7 +117,12 @@ class Accumulator:
         checked = self._check(probs, y, weights)
         if not len(checked.y):
             return
-        added = {name: collect(metric, checked) for name, metric in self._metrics.items()}
+        added = {}
+        for name, metric in self._metrics.items():
+            reading = reading_for(self._choices[name], self._reading)
+            plain = reading is self._reading
+            data = checked if plain else read_arrays(probs, y, weights, reading)
+            added[name] = collect(metric, data)
         self._sums = {name: sums + added[name] for name, sums in self._sums.items()}
         self.cases += len(checked.y)
 

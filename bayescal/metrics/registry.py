@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from bayescal.data.checks import check_eps
+from bayescal.data.predictions import Reading
 from bayescal.metrics.calibration.canonical import canonical_ece, make_canonical
 from bayescal.metrics.calibration.cumulative import ecce, make_ecce
 from bayescal.metrics.calibration.debiased import debiased_ece, make_debiased
@@ -34,6 +35,7 @@ from bayescal.metrics.scores.proper import (
     LogLoss,
     accuracy,
     brier_score,
+    for_log_loss,
     log_loss,
 )
 from bayescal.metrics.scores.ranking import RANKINGS
@@ -49,6 +51,7 @@ __all__ = [
     "choose_metrics",
     "did_you_mean",
     "find_metric",
+    "reading_for",
     "streamed",
     "usual_metrics",
 ]
@@ -151,6 +154,13 @@ def find_metric(
         )
     known = ", ".join([*METRICS, *RANKINGS])
     raise ValueError(f"no metric named {name!r}; there are {known}{did_you_mean(name)}")
+
+
+def reading_for(choice: tuple[str, Mapping[str, object]], reading: Reading) -> Reading:
+    """Return how predictions are read for a metric with these options."""
+    name, options = choice
+    name = OTHER_NAMES.get(name, (name,))[0]
+    return for_log_loss(reading, options.get("eps")) if name == "log_loss" else reading
 
 
 def did_you_mean(name: str) -> str:

@@ -89,10 +89,11 @@ class SweepAccessor:
         values = values.sel(where)
         stacked = values.stack(case=[d for d in values.dims if d != "calibrator"])
         table = {str(m): stacked.sel({"calibrator": m}).values for m in stacked.calibrator.values}
-        # The name may be a title; attributes have the metric's name and options.
-        choices = json.loads(self._dataset.attrs.get("metrics", "{}"))
-        described = choices.get(name, f"({name!r}, {{}})")
-        high = any(described.startswith(f"({key!r},") for key in METRICS if _is_high(key))
+        # The name may be a title; attributes have the metric's name and options. Those of results
+        # of 0.1.0 are text.
+        choice = json.loads(self._dataset.attrs.get("metrics", "{}")).get(name)
+        entry = METRICS.get(choice[0] if isinstance(choice, list) else name)
+        high = entry is not None and entry.best == "high"
         return compare(table, lower_is_better=not high, level=level, margin=margin)
 
     def plot(
@@ -202,10 +203,6 @@ class SweepAccessor:
         if name not in names:
             raise ValueError(f"metric must be one of {', '.join(names)}, got {name!r}")
         return name, self._dataset["value"].sel(metric=name, drop=True)
-
-
-def _is_high(metric: str) -> bool:
-    return METRICS[metric].best == "high"
 
 
 def _means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -214,7 +214,7 @@ def sweep(
         "n_test": n_test,
         "priors": json.dumps({name: repr(prior) for name, prior in named.items()}),
         "methods": json.dumps({name: recipe.identity for name, recipe in recipes.items()}),
-        "metrics": json.dumps({name: repr(choice) for name, choice in chosen.items()}),
+        "metrics": json.dumps(chosen, default=repr),
         "seconds": json.dumps({name: round(s, 3) for name, s in run.seconds.items()}),
     }
     assert _accessor  # registers ``.bayescal``

@@ -144,3 +144,11 @@ def test_ends_of_equal_draws_are_equal(library: Any) -> None:
     for level in (0.5, 0.9, 0.95):
         ends = np.asarray(ends_of_log_odds(library.asarray(log_odds), level))
         np.testing.assert_array_equal(ends[:, 0], ends[:, 1])
+
+
+@pytest.mark.parametrize("level", [0, 1, 1.5, -0.1, float("nan")])
+def test_levels_of_intervals_of_parameters_are_checked(level: float) -> None:
+    p, y = np.array([0.2, 0.4, 0.6, 0.8] * 5), np.array([0, 1, 0, 1] * 5)
+    posterior = bc.Logistic(inference="laplace", num_samples=50).fit(p, y).posterior_
+    with pytest.raises(ValueError, match="level must"):
+        posterior.interval(level)

@@ -208,3 +208,32 @@ def test_one_score_has_the_share_with_one_row_more(ones: int) -> None:
     # Below all a row of class 0 is alone, and above all one of class 1.
     pairs = [(0.0, high), (low, high), (low, 1.0)]
     np.testing.assert_allclose(p, [b / (1 - a + b) for a, b in pairs], rtol=1e-12)
+
+
+def test_exchanged_classes_have_the_same_ties() -> None:
+    """Next to scores of the fit, far below and above a step of single precision."""
+    distances = np.array([1e-300, 1e-17, 1e-12, 1e-9, 2.0**-25, 2.0**-24, 1e-7, 1e-5])
+    for values in ([0, 0.25, 0.5, 0.75, 1], [0, 1e-6, 0.5, 1 - 1e-6, 1], [0, 1e-10, 1 - 1e-10, 1]):
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            p, y = rng.choice(values, 40), rng.integers(0, 2, 40)
+            plain = VennAbers().fit(np.stack([1 - p, p], axis=1), y)
+            exchanged = VennAbers().fit(np.stack([p, 1 - p], axis=1), 1 - y)
+            at = np.concatenate([[v - distances, v + distances] for v in values]).ravel()
+            at = at[(at >= 0) & (at <= 1)]
+            found = exchanged.predict_proba(np.stack([at, 1 - at], axis=1))[:, ::-1]
+            expected = plain.predict_proba(np.stack([1 - at, at], axis=1))
+            np.testing.assert_allclose(found, expected, atol=1e-14)
+
+
+def test_probabilities_that_single_precision_of_either_class_rounds_are_ties() -> None:
+    p, y = np.array([0, 0, 0, 0.5, 0.5, 1, 1, 1]), np.array([0, 1, 0, 1, 0, 1, 0, 1])
+    fitted, tiny = VennAbers().fit(p, y), np.array([1e-300, 1e-12, 1e-8])
+    at_ends = np.transpose(brute_force(p, y.astype(float), np.ones(8), np.array([0.0, 1.0])))
+    for score, expected in zip((tiny, 1 - tiny), at_ends, strict=True):
+        np.testing.assert_allclose(
+            np.transpose(fitted.predict_interval(score))[[0, 1, 2]], [expected] * 3
+        )
+    # Raw scores have no distance to 1.
+    raw = VennAbers(inputs="scores").fit(p, y)
+    assert (np.stack(raw.predict_interval(tiny)) != at_ends[0][:, None]).any()

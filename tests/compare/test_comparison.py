@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import xarray
 from rich.console import Console
+from scipy.stats import sem
 
 from bayescal import compare as c
 
@@ -264,3 +265,38 @@ def test_cliques_of_named_methods() -> None:
     differ = pd.DataFrame([[0, 1, 0], [1, 0, 0], [0, 0, 0]], list("cab"), list("cab")).astype(bool)
     ranks = pd.Series([1.0, 2.0, 3.0], list("abc"))
     assert c.cliques(ranks, differ) == [(0, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_differences_at_the_margin_are_within_it_in_any_precision(dtype: type) -> None:
+    """Scores of hundredths, whose differences are computed exactly as whole numbers."""
+    rng = np.random.default_rng(0)
+    points = rng.integers(60, 90, (20, 2))
+    points[:, 1] = points[:, 0] + rng.integers(-3, 4, 20)
+    scores = {"a": (points[:, 0] / 100).astype(dtype), "b": (points[:, 1] / 100).astype(dtype)}
+    for margin in (0, 1, 2):
+        exact = c.bayesian_signed_rank(points[:, 0], points[:, 1], margin=margin, draws=2000)
+        for lower in (True, False):
+            found = c.bayesian_signed_rank(
+                *scores.values(), margin=margin / 100, draws=2000, lower_is_better=lower
+            )
+            sides = (found.better, found.worse) if lower else (found.worse, found.better)
+            assert (*sides, found.equal) == (exact.better, exact.worse, exact.equal)
+    gap = points[:1, 0] - np.array([1])
+    alone = c.bayesian_signed_rank(
+        (points[:1, 0] / 100).astype(dtype), (gap / 100).astype(dtype), margin=0.01
+    )
+    assert alone.equal == 1
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1.0, 1e160, 1e300])
+def test_improvements_of_scores_of_any_size(size: float) -> None:
+    scores = np.random.default_rng(0).random((30, 4))
+    plain = c.compare(scores, baseline="method 0", draws=100).improvement
+    scaled = scores * [size, size, size, 1.0]
+    found = c.compare(scaled, baseline="method 0", draws=100).improvement
+    np.testing.assert_allclose(found.mean[:3] / size, plain.mean[:3], rtol=1e-12)
+    np.testing.assert_allclose(found.error[:3] / size, plain.error[:3], rtol=1e-9)
+    gaps = scaled[:, 0] - scaled[:, 3]
+    assert found.mean[3] == pytest.approx(gaps.mean())
+    assert found.error[3] == pytest.approx(float(sem(gaps / max(size, 1))) * max(size, 1))

@@ -522,3 +522,71 @@ def test_two_places_between_the_same_texts_say_nothing() -> None:
     assert labels.by_affixes(["aa", "aaa"], ["aa", "a"]) == [1, 0]
     assert labels.by_affixes(["xa", "yb"], ["a", "b"]) is None
     assert labels.by_affixes(["xa", "xb", "xc"], ["a", "b"]) is None
+
+
+NO_LABEL: dict[str, tuple[Any, Any]] = {
+    "numbers": (np.array([0.0, 1.0, 2.0]), np.nan),
+    "text": (np.array(["a", "b", "c"], object), None),
+    "objects": (np.array([3, 4, 5], object), None),
+    "dates": (np.array(["2020", "2021", "2022"], "M8[D]"), np.datetime64("NaT")),
+    "another class": (np.array([0, 1, 2]), 7),
+    "NA": (np.array([False, True, True], object), pd.NA),
+}
+
+
+@pytest.mark.parametrize("name", NO_LABEL)
+@pytest.mark.parametrize("k", [2, 3])
+def test_rows_of_weight_zero_need_no_label_in_any_fit(name: str, k: int) -> None:
+    """Neither in memory nor in blocks; they are as if absent."""
+    if (name, k) == ("NA", 3):
+        return
+    labels, missing = NO_LABEL[name]
+    rng = np.random.default_rng(0)
+    codes, weights = rng.integers(0, k, 60), np.append(rng.integers(1, 4, 57), [0, 0, 0])
+    codes[:k] = np.arange(k)
+    y = labels[codes]
+    y[57:] = missing
+    p = rng.dirichlet(np.ones(k), 60)
+    p = p[:, 1] if k == 2 else p
+    used = slice(57)
+    fits: list[Any] = [bc.Beta, bc.Isotonic] if k == 2 else [bc.Temperature, bc.Vector]
+    for cls in fits:
+        expected = cls().fit(p[used], y[used], weights[used])
+        blocks = [(p[part], y[part], weights[part]) for part in (slice(30), slice(30, None))]
+        for fitted in (cls().fit(p, y, weights), cls().fit(bc.Blocks(blocks))):
+            assert fitted.classes_.tolist() == expected.classes_.tolist()
+            np.testing.assert_allclose(
+                fitted.predict_proba(p), expected.predict_proba(p), rtol=1e-6, atol=1e-8
+            )
+    if k == 3:
+        return
+    x, groups = rng.normal(size=(60, 2)), np.array(["u", "v"])[rng.integers(0, 2, 60)]
+    regression, own = bc.LogisticRegression, (x[used], y[used], weights[used])
+    np.testing.assert_array_equal(
+        regression().fit(x, y, weights).coef_, regression().fit(*own).coef_
+    )
+    for pooled in (bc.Multicalibration, bc.PartialPooling):
+        found = pooled().fit(p, y, groups=groups, sample_weight=weights)
+        own = p[used], y[used], weights[used]
+        expected = pooled().fit(own[0], own[1], groups=groups[used], sample_weight=own[2])
+        np.testing.assert_allclose(
+            found.predict_proba(p, groups=groups),
+            expected.predict_proba(p, groups=groups),
+            atol=1e-12,
+        )
+    scores = np.stack([1 - p, p], axis=1)
+    shift = [
+        bc.PriorShift().fit(scores, calibration=(scores[part], y[part], weights[part]))
+        for part in (slice(None), used)
+    ]
+    assert shift[0].classes_.tolist() == shift[1].classes_.tolist()
+    np.testing.assert_array_equal(*(found.predict_proba(scores) for found in shift))
+
+
+def test_labels_of_rows_with_weight_are_needed() -> None:
+    p, y = np.array([0.2, 0.4, 0.6, 0.8]), np.array([0.0, 1.0, np.nan, 1.0])
+    for weights in (None, np.array([0, 1, 1, 1])):
+        with pytest.raises(ValueError, match="missing labels, got NaN in row 2"):
+            bc.Beta().fit(p, y, weights)
+    with pytest.raises(ValueError, match="block 0: y must not have missing labels"):
+        bc.Beta().fit(bc.Blocks([(p, y, np.array([0, 1, 1, 1]))]))

@@ -267,3 +267,17 @@ def test_one_column_of_scores_of_a_data_frame_of_dask():
     found = bc.evaluate(frame, "y", weights="w", replicates=20).report.intervals["model"]
     wanted = bc.evaluate(p, y, weights=y + 1.0, replicates=20).report.intervals["model"]
     assert [own.value for own in found.values()] == [own.value for own in wanted.values()]
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("name", ["log_loss", "debiased_ece", "kde_ece", "ecce"])
+def test_weights_of_any_size(name, size):
+    """Whose squares vanish or overflow: those of large size are counts, as integers are."""
+    p, y = _cases("two", 600)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 600) * size
+    moderate = np.round(weights / size * 2.0**60) if size > 1 else weights / size
+    blocks = _cut((p, y, weights), 250)
+    value = getattr(metrics, name)(p, y, weights=moderate)
+    assert getattr(metrics, name)(blocks) == pytest.approx(value, rel=1e-9)
+    found, expected = metrics.interval(name, blocks), metrics.interval(name, p, y, weights=moderate)
+    np.testing.assert_allclose(found[:5], expected[:5], rtol=1e-6, atol=1e-9)

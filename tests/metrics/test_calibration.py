@@ -2,9 +2,11 @@
 
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import bayescal as bc
 from bayescal import metrics
 
 
@@ -130,3 +132,73 @@ def test_ties_that_stay_together() -> None:
     assert shared.weight.tolist() == [4, 4, 4]
     with pytest.raises(ValueError, match="ties must be one of 'shared', 'together'"):
         metrics.reliability_curve(p, y, ties="apart")  # type: ignore[arg-type]
+
+
+MASS: dict[str, dict] = {"ece": {"binning": "equal_mass"}, "debiased_ece": {}}
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [300, 3000, 60_000])
+def test_predictions_that_differ_by_rounding_are_ties(n: int, kind: type) -> None:
+    """Percents, half of them computed from the other class, have the errors of exact percents."""
+    rng = np.random.default_rng(n)
+    percent = rng.integers(1, 100, n)
+    y = (rng.random(n) < percent / 100).astype(int)
+    near = (percent / 100).astype(kind), kind(1) - ((100 - percent) / 100).astype(kind)
+    p = np.where(rng.random(n) < 0.5, *near)
+    assert len(np.unique(p)) > len(np.unique(percent))
+    weights = rng.integers(1, 4, n)
+    parts = np.array_split(np.arange(n), 3)
+    blocks = bc.Blocks([(p[part], y[part]) for part in parts])
+    for name, how in MASS.items():
+        metric = getattr(metrics, name)
+        for own in (None, weights, weights / 3):
+            expected = metric(percent / 100, y, weights=own, **how)
+            assert metric(p, y, weights=own, **how) == pytest.approx(expected, abs=1e-7)
+        expected = metric(percent / 100, y, **how)
+        # Exchanged classes have exchanged bins, as the number of bins divides that of rows.
+        for found in (metric(jnp.asarray(p), y, **how), metric(blocks, **how)):
+            assert found == pytest.approx(expected, abs=1e-7)
+        assert metric(kind(1) - p, 1 - y, **how) == pytest.approx(
+            metric(1 - percent / 100, 1 - y, **how), abs=1e-7
+        )
+    if n < 60_000:
+        found = metrics.bootstrap("debiased_ece", p, y, replicates=50)
+        expected = metrics.bootstrap("debiased_ece", percent / 100, y, replicates=50)
+        np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["near 0", "near 1", "clusters", "single", "dense single"])
+@pytest.mark.parametrize("n", [500, 30_000])
+def test_ties_are_those_of_a_search_for_chains(kind: str, n: int) -> None:
+    """Whether all rows are sorted, few of them, or those of blocks."""
+    rng = np.random.default_rng(n)
+    p: np.ndarray = {
+        "near 0": 10.0 ** -rng.uniform(12, 20, n),
+        "near 1": 1 - rng.integers(0, 9, n) * 2.0**-53,
+        "clusters": rng.choice(rng.random(n // 9), n) + rng.integers(-2, 3, n) * 2.0**-53,
+        "single": rng.beta(0.05, 0.05, n).astype(np.float32),
+        "dense single": (1 - rng.integers(0, 50, n) * 2.0**-24).astype(np.float32),
+    }[kind].clip(0, 1)
+    y, eps = rng.integers(0, 2, n), float(np.finfo(p.dtype).eps)
+    # Chains of neighbors, each of which is replaced by its first, unless it is too long.
+    first, start, values = {}, 0, np.unique(p).astype(float)
+    for i in range(1, len(values) + 1):
+        if i == len(values) or values[i] - values[i - 1] > eps:
+            tied = values[i - 1] - values[start] <= 2 * eps
+            first |= {v: values[start] if tied else v for v in values[start:i]}
+            start = i
+    merged = np.array([first[float(v)] for v in p])
+    distinct, rank = np.unique(merged, return_inverse=True)
+    assert (len(distinct) < len(values)) == (kind in ("near 0", "clusters", "single"))
+    # Bins do not depend on how far apart predictions are that are not tied.
+    for bins in (4, 15):
+        how: dict = {"bins": bins, "binning": "equal_mass", "ties": "together"}
+        found = metrics.reliability_curve(p, y, **how)
+        expected = metrics.reliability_curve(rank / n, y, **how)
+        np.testing.assert_array_equal(found.weight, expected.weight)
+        np.testing.assert_allclose(found.observed, expected.observed, rtol=1e-12)
+        parts = np.array_split(np.arange(n), 3)
+        blocks = bc.Blocks([(p[part], y[part]) for part in parts])
+        in_memory = metrics.debiased_ece(p, y, bins=bins)
+        assert metrics.debiased_ece(blocks, bins=bins) == pytest.approx(in_memory, abs=1e-12)

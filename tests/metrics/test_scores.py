@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn.metrics
+from scipy.special import expit
 
 import bayescal as bc
 from bayescal import metrics
@@ -122,3 +123,47 @@ def test_log_odds_without_clipping() -> None:
     with pytest.raises(ValueError, match="pass the column of the second class"):
         metrics.log_loss(pd.Series(z, name="0"), y, inputs="logits", eps=0)
     assert metrics.log_loss(z, y, inputs="logits") < 37
+
+
+@pytest.mark.parametrize("form", ["log odds", "logits", "two columns"])
+def test_log_losses_that_are_not_clipped_are_alike_everywhere(form: str) -> None:
+    """The loss of log odds z is log(1 + exp(-z)) for class 1, and finite for any finite z."""
+    rng = np.random.default_rng(0)
+    z = np.concatenate([rng.normal(0, 3, 40), rng.normal(0, 200, 40)])
+    y, weights = rng.integers(0, 2, 80), rng.integers(1, 4, 80)
+    given: np.ndarray = {
+        "log odds": z,
+        "logits": np.stack([1 - z / 2, 1 + z / 2], axis=1),
+        "two columns": np.stack([expit(-z), expit(z)], axis=1),
+    }[form]
+    inputs: Any = "probs" if form == "two columns" else "logits"
+    losses = np.logaddexp(0, np.where(y == 1, -z, z))
+    expected = weights @ losses / weights.sum()
+    assert expected > 40  # though 1 - p is zero for many
+    how = {"eps": 0.0, "inputs": inputs}
+    assert metrics.log_loss(given, y, weights=weights, **how) == pytest.approx(expected)
+    error = np.sqrt(np.cov(losses, fweights=weights) / weights.sum())
+    blocks = bc.Blocks([(given[:50], y[:50], weights[:50]), (given[50:], y[50:], weights[50:])])
+    for data, own in (((given, y), weights), ((blocks,), None)):
+        found = metrics.interval("log_loss", *data, weights=own, **how)
+        assert (found.value, found.standard_error) == pytest.approx((expected, error))
+        chosen = {"unclipped": ("log_loss", {"eps": 0}), "Brier score": ("brier_score", {})}
+        report = metrics.report(*data, weights=own, metrics=chosen, inputs=inputs)
+        assert list(report.intervals["model"]) == list(chosen)
+        assert report.intervals["model"]["unclipped"] == found
+        only = metrics.report(*data, weights=own, metrics={"x": chosen["unclipped"]}, inputs=inputs)
+        assert only.intervals["model"]["x"] == found
+    gap = metrics.difference("log_loss", given, given, y, **how)
+    assert (gap.value, gap.standard_error) == (0, 0)
+    columns = 2 if given.ndim == 2 else None
+    total = metrics.Accumulator([("nll", {"eps": 0}), "brier_score"], columns, inputs)
+    for part in (slice(50), slice(50, None)):
+        total.add(given[part], y[part], weights[part])
+    assert total.result() == pytest.approx(
+        {
+            "nll": expected,
+            "brier_score": metrics.brier_score(given, y, weights=weights, inputs=inputs),
+        }
+    )
+    drawn = metrics.bootstrap("log_loss", given, y, replicates=50, **how)
+    assert np.isfinite(drawn).all()

@@ -268,3 +268,13 @@ def test_processes(tmp_path: Path) -> None:
         worker.join(60)
     for rank in (0, 1):
         np.testing.assert_allclose(found[rank], expected, rtol=1e-9)
+
+
+def test_log_losses_that_are_not_clipped() -> None:
+    import torch
+
+    z, y = torch.tensor([700.0, -3.0, 50.0], dtype=torch.float64), torch.tensor([0, 1, 0])
+    metric = bc.adapters.TorchMetric("log_loss", inputs="logits", eps=0.0)
+    metric.update(z, y)
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(z, y.double())
+    assert metric.compute() == pytest.approx(float(expected), rel=1e-12)

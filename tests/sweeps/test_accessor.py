@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,6 +60,15 @@ def test_ranks_of_a_metric_with_a_title() -> None:
     ranks = [found.bayescal.compare(name).ranks for name in ("right", "accuracy")]
     np.testing.assert_array_equal(*ranks)
     assert ranks[0][1] < ranks[0][0] and found.bayescal.compare("mce").scores.shape == (20, 2)
+    about = json.loads(found.attrs["metrics"])
+    assert about == {
+        "right": ["accuracy", {}],
+        "accuracy": ["accuracy", {}],
+        "mce": ["ece", {"norm": np.inf}],
+    }
+    # Version 0.1.0 wrote the choices as text, and there may be none.
+    found.attrs["metrics"] = json.dumps({"accuracy": "('accuracy', {})"})
+    np.testing.assert_array_equal(found.bayescal.compare("accuracy").ranks, ranks[1])
     found.attrs.clear()
     np.testing.assert_array_equal(found.bayescal.compare("accuracy").ranks, ranks[1])
 

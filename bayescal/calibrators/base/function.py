@@ -86,7 +86,7 @@ class PredictFunction:
         """
         if isinstance(scores, jax.Array) and not _traced([scores, self._arrays]):
             return _compiled(self._beside(scores), scores)
-        return self._run(scores, self._owner._map)
+        return self._probs(scores)
 
     def _beside(self, scores: jax.Array) -> PredictFunction:
         """Return a function whose arrays are JAX's, in the type of the scores."""
@@ -182,6 +182,12 @@ class PredictFunction:
         """Whether the calibrator has a posterior."""
         return self._owner._has_ends(self._whole(self._arrays))
 
+    def _probs(self, scores: AnyArray) -> AnyArray:
+        probs = self._run(scores, self._owner._map)
+        if getattr(self._owner, "keeps", None) != "argmax" or self.columns == 1:
+            return probs
+        return probs if namespace(probs).finfo(probs.dtype).bits == 64 else keep_top(probs, scores)
+
     def _run(self, scores: AnyArray, function: Callable[[Tree, AnyArray], AnyArray]) -> AnyArray:
         try:
             xp = namespace(scores)
@@ -230,6 +236,14 @@ class PredictFunction:
         return f"PredictFunction({type(self._owner).__name__})"
 
 
+def keep_top(probs: AnyArray, scores: AnyArray) -> AnyArray:
+    """Lower probabilities that only rounding makes those of the top class, which scores show."""
+    xp = namespace(probs)
+    lower = scores < xp.max(scores, axis=-1, keepdims=True)
+    most = xp.max(probs, axis=-1, keepdims=True) * (1 - 2 * float(xp.finfo(probs.dtype).eps))
+    return xp.where(lower, xp.minimum(probs, most), probs)
+
+
 def at_least_single(scores: AnyArray) -> AnyArray:
     """Convert half precision to float32, and NumPy arrays to float64."""
     if on_host(scores):
@@ -268,7 +282,7 @@ def _unflatten(
 
 @jax.jit
 def _compiled(f: PredictFunction, scores: jax.Array) -> jax.Array:
-    return f._run(scores, f._owner._map)
+    return f._probs(scores)
 
 
 def _options(value: AnyModel) -> Hashable:

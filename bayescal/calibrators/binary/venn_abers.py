@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, namespace, search
-from bayescal._core.binning import single_above, single_below, take_step
+from bayescal._core.binning import EPS, single_above, single_below, take_step
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
@@ -56,7 +56,8 @@ class VennAbers(OrderCalibrator):
     ``upper`` (k + 1,), the values of :math:`p_0` and :math:`p_1` between thresholds. At a threshold
     :math:`p_0` is already the next value, and :math:`p_1` still the previous one. Scores within one
     step of single precision of a threshold count as equal to it, unless thresholds are about as
-    close, so that scores in single and in double precision give equal predictions.
+    close, so that scores in single and in double precision give equal predictions. Probabilities
+    count as equal if they or their distances to 1 do: 1 - 1e-12 counts as 1, and 1e-12 as 0.
     Fitting n rows takes O(n log n), predicting O(log k) per score.
 
     Fits to at most 4,194,304 rows in blocks equal those in memory; two passes collect the distinct
@@ -100,7 +101,7 @@ class VennAbers(OrderCalibrator):
         return {"thresholds": groups.lowest[changes], "lower": lower[kept], "upper": upper[kept]}
 
     def _precompute(self, state: State) -> State:
-        first, last = _equal_scores(state["thresholds"])
+        first, last = _equal_scores(state["thresholds"], self.inputs == "probs")
         return state | {"first": first, "last": last}
 
     def _apply(self, state: State, scores: XArray) -> XArray:
@@ -173,18 +174,29 @@ class VennAbers(OrderCalibrator):
         return np.stack([zero, one], axis=1) / (zero + one)[:, None]
 
 
-def _equal_scores(thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _equal_scores(
+    thresholds: np.ndarray, probabilities: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Compute the smallest and the largest score that count as equal to each threshold.
 
     These are the neighbors of the threshold in single precision, so that scores in single and in
-    double precision tie with the same rows. If thresholds are nearly as close as that, only equal
-    scores count as equal.
+    double precision tie with the same rows. For probabilities, neighbors of the distance to 1
+    count, too, so that exchanged classes have the same ties. If thresholds are nearly as close as
+    that, fewer scores count: those that differ by the rounding of the distance in double precision,
+    the nearer neighbors, or only equal scores.
     """
     gap = np.diff(thresholds / 1024)
     before, after = np.append(np.inf, gap), np.append(gap, np.inf)
-    first, last = single_below(thresholds), single_above(thresholds)
-    first = np.where(thresholds - first <= before, first, thresholds)
-    return first, np.where(last - thresholds <= after, last, thresholds)
+    below, above = [single_below(thresholds)], [single_above(thresholds)]
+    if probabilities:
+        below += [1 - single_above(1 - thresholds), thresholds - EPS / 2]
+        above += [1 - single_below(1 - thresholds), thresholds + EPS / 2]
+    first = last = thresholds
+    for low in np.sort(below, axis=0)[::-1]:
+        first = np.where(thresholds - low <= before, low, first)
+    for high in np.sort(above, axis=0):
+        last = np.where(high - thresholds <= after, high, last)
+    return first, last
 
 
 def _two_values(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

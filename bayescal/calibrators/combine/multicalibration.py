@@ -194,8 +194,8 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
             check_real(self.tolerance, "tolerance", "None or a positive number")
             if not 0 < self.tolerance < np.inf:
                 raise ValueError(f"tolerance must be positive, got {self.tolerance!r}")
-        self.classes_, codes = read_labels(y, _count(probs), self.classes)
-        weights = check_weights(sample_weight, len(codes))
+        weights = check_weights(sample_weight, _count(probs))
+        self.classes_, codes = read_labels(y, len(weights), self.classes, weights=weights)
         members, names = check_groups(groups, len(codes), weights)
         self.named_, self.groups_ = names is not None, names or [*range(members.shape[1])]
         data = self._read(probs, self.classes_[codes], weights)

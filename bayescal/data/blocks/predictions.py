@@ -18,7 +18,7 @@ from bayescal.data.label_names import check_classes
 from bayescal.data.labels import as_text, is_text, label_values
 from bayescal.data.predictions import EPS, PLAIN, Predictions, Reading, read_arrays
 from bayescal.data.rows import Sums
-from bayescal.data.weights import as_ones
+from bayescal.data.weights import as_ones, power_of_weights
 
 
 def as_predictions(
@@ -65,7 +65,7 @@ class PredictionBlocks:
             first = _first(blocks, read, reading)
             assert not isinstance(first, int)
         self.columns = first.columns
-        self._read = partial(_read_alike, partial(read, reading), first.shape, first.text)
+        self._read = partial(_read_alike, partial(read, reading), first)
         #: Whether weights are integers, and the classes, in the first block that has rows.
         self.whole, self.classes = first.whole, first.classes
 
@@ -106,6 +106,9 @@ class _First(NamedTuple):
     columns: int | None
     classes: Sequence[object] | np.ndarray | None
     whole: bool
+    #: The power of two by which weights are multiplied, so that their squares neither vanish nor
+    #: overflow.
+    power: int
     #: Shape of a row of probabilities, and whether labels are text.
     shape: tuple[int, ...]
     text: bool
@@ -133,7 +136,8 @@ def _look(
     if text and reading.classes is None:
         return shape[1] if len(shape) == 2 else 2
     data = read(reading, block)
-    return _First(data.columns, data.classes, data.whole, shape[1:], text)
+    power = power_of_weights(float(data.weights.max())) if len(data.weights) else 0
+    return _First(data.columns, data.classes, data.whole, power, shape[1:], text)
 
 
 def _has_text(block: Block) -> bool:
@@ -149,18 +153,17 @@ def _read_block(names: list[object] | None, reading: Reading, block: Block) -> P
     return read_arrays(block.scores, block.y, block.weights, reading, names=names)
 
 
-def _read_alike(
-    read: Callable[[Block], Predictions], shape: tuple[int, ...], text: bool, block: Block
-) -> Predictions:
+def _read_alike(read: Callable[[Block], Predictions], first: _First, block: Block) -> Predictions:
     """Read a block that must have the columns and the kind of labels of the first one."""
     columns = np.shape(block.scores)[1:]
-    if columns != shape:
-        got = " after ".join(str(tail[0]) if tail else "one dimension" for tail in (columns, shape))
+    if columns != first.shape:
+        shapes = columns, first.shape
+        got = " after ".join(str(tail[0]) if tail else "one dimension" for tail in shapes)
         raise ValueError(f"probs must have the same columns in all blocks, got {got}")
     data = read(block)
-    if _has_text(block) != text:
+    if _has_text(block) != first.text:
         raise TypeError("y must hold labels of one kind in all blocks, got text and numbers")
-    return data
+    return data._replace(weights=np.ldexp(data.weights, first.power)) if first.power else data
 
 
 def _distinct_text(block: Block) -> Sums:

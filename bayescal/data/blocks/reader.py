@@ -47,7 +47,7 @@ class Reader:
     def parts(self, block: Block, numbers: int) -> Iterator[Rows]:
         """Yield the rows of positive weight in parts of at most ``numbers`` numbers."""
         given = block_rows(block, self.names, self.inputs, self.columns, self.classes)
-        y = find_positions(of_one_kind(label_array(block.y, len(given))), self.classes)
+        y = label_array(block.y, len(given), weights=block.weights)
         weights = np.ones(len(given))
         if block.weights is not None:
             weights = check_weights_of(block.weights, len(given), "sample_weight")
@@ -55,6 +55,7 @@ class Reader:
             if not weights.all():
                 used = weights > 0
                 given, y, weights = given[used], y[used], weights[used]
+        y = find_positions(of_one_kind(y), self.classes)
         check_options(given, y, weights, self.inputs)
         for part in slices(len(given), max(1, numbers // self.columns)):
             scores = convert(given[part], self.inputs, self.domain, self.least)[0]

@@ -88,7 +88,7 @@ def _look(
     names = names or []
     if len(names) == 1 and not isinstance(names[0], str):
         names = []
-    y = of_one_kind(label_array(block.y, len(rows)))
+    y = label_array(block.y, len(rows), weights=block.weights)
     weights = np.ones(len(rows))
     if block.weights is not None:
         weights = check_weights_of(block.weights, len(rows), "sample_weight")
@@ -97,7 +97,7 @@ def _look(
             rows, y, weights = rows[used], y[used], weights[used]
     if not len(rows):
         return None
-    columns = rows.shape[1]
+    y, columns = of_one_kind(y), rows.shape[1]
     lowest, least = np.empty((2, 0)), None
     if inputs == "probs" and domain in LOGARITHMIC:
         pair = [1 - rows[:, 0], rows[:, 0]]

@@ -165,3 +165,11 @@ def quantile_cells(sample: np.ndarray, low: float, high: float, count: int) -> Q
     knots = np.unique(np.concatenate([[low], np.sort(sample)[at], [high]]))
     per = max(1, count // (len(knots) - 1))
     return QuantileCells(knots, per, np.ones((len(knots) - 1) * per, np.intp))
+
+
+def covered(first: np.ndarray, last: np.ndarray, count: int) -> np.ndarray:
+    """Mark which of ``count`` positions lie in any of the ranges [first, last) (m,)."""
+    steps = np.zeros(count + 1, np.intp)
+    np.add.at(steps, first, 1)
+    np.add.at(steps, last, -1)
+    return np.cumsum(steps[:-1]) > 0

@@ -9,8 +9,18 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.binning import cut_cells, equal_mass_sums, mass_borders
+from bayescal._core.binning import (
+    EPS,
+    SINGLE,
+    begins_tie,
+    cut_cells,
+    equal_mass_sums,
+    is_single,
+    mass_borders,
+    tie_precision,
+)
 from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.order.cells import covered
 from bayescal.data.order.ranking import Ranking
 from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Rows, Sums
@@ -25,6 +35,10 @@ _SHIFT, _GROUPS = 45, 16
 _ONE_HALF = 0x3FE << 52
 #: Rows of blocks that are held one by one, and digits by which cells of more rows are divided.
 _ROWS, _DIGITS = 1 << 21, 12
+#: Scores that decide what is tied with a score are within this many times the precision of it.
+_REACH = 3
+#: If more cells are as near as that to a border, they are dense, and nothing is tied.
+_MAX_NEAR_CELLS = 1 << 12
 #: Up to this many cells, a table marks those that are looked at.
 _MAX_TABLE_CELLS = 1 << 20
 
@@ -44,15 +58,18 @@ def mass_sums(
     if len(predicted) <= _MAX_SORTED_ROWS:
         sums = equal_mass_sums(predicted, observed, weights, bins, whole, np, least)
         return np.asarray(sums)
+    precision = tie_precision(predicted, np)
     ranking = Ranking(Rows(predicted, observed, weights), probabilities=True)
     while True:
         groups = ranking.groups
-        unsorted = groups.whole & _hold_borders(groups.weight, bins, whole, least)
+        held = _hold_borders(groups.weight, bins, whole, least)
+        unsorted = groups.whole & ranking.mark_near(held, _REACH * precision)
         if not unsorted.any():
             break
         ranking.refine(unsorted)
     sums = np.stack([groups.weight, ranking.score_sums(), groups.positive])
-    return np.asarray(cut_cells(sums, bins, whole, np, least))
+    begins = begins_tie(groups.lowest, precision, np)
+    return np.asarray(cut_cells(sums, bins, whole, np, least, begins))
 
 
 def _hold_borders(weight: np.ndarray, bins: int, whole: bool, least: float | None) -> np.ndarray:
@@ -100,12 +117,18 @@ def mass_sums_of_blocks(
     whole = bool(counts["fractions"] == 0)
     ratio = 1.0 if whole else float(counts["weight"] / counts["squares"])
     rule = bins, whole, least(ratio)
-    cells = []
+    precision = np.where(counts["double"] == 0, SINGLE, EPS)
+    cells, begins = [], []
     for sums in counts["sums"].reshape(4, groups, -1).swapaxes(0, 1):
         used = np.flatnonzero(sums[3])
         cells.append(Cells(used, sums[:, used]))
     while shift:
         held = [_hold_borders(c.sums[0], *rule) if len(c.keys) else c.keys > 0 for c in cells]
+        near = [
+            _cells_near(c.keys, mask, shift, _REACH * eps)
+            for c, mask, eps in zip(cells, held, precision, strict=True)
+        ]
+        held = [mask | others for mask, (others, _) in zip(held, near, strict=True)]
         rows = sum(int(c.sums[3, mask].sum()) for c, mask in zip(cells, held, strict=True))
         finer = 0 if rows <= _ROWS else max(0, shift - _DIGITS)
         keys = [c.keys[mask] for c, mask in zip(cells, held, strict=True)]
@@ -113,9 +136,30 @@ def mass_sums_of_blocks(
         for g, mask in enumerate(held):
             parts = Cells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
             cells[g] = cells[g].replaced(mask, shift - finer, parts)
+            if not finer:
+                alone = np.isin(cells[g].keys, parts.keys)
+                alone &= ~np.isin(cells[g].keys >> shift, near[g][1])
+                values = np.where(alone, _values(cells[g].keys), np.nan)
+                begins.append(begins_tie(values, precision[g], np))
         shift = finer
-    filled = (c.sums[:3] for c in cells if len(c.keys))
-    return np.concatenate([cut_cells(sums, *rule[:2], np, rule[2]) for sums in filled], 1), ratio
+    filled = ((c.sums[:3], first) for c, first in zip(cells, begins, strict=True) if len(c.keys))
+    parts = [cut_cells(sums, *rule[:2], np, rule[2], first) for sums, first in filled]
+    return np.concatenate(parts, axis=1), ratio
+
+
+def _cells_near(
+    keys: np.ndarray, held: np.ndarray, shift: int, reach: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mark the cells (m,) with scores within reach of a cell that is ``held``.
+
+    Where there are too many of them, none are marked; also returns the keys of such held cells.
+    """
+    lowest = _values(keys << shift)
+    highest = _values(np.minimum((keys + 1 << shift) - 1, 2 * _ONE_HALF))
+    first = np.searchsorted(highest, lowest[held] - reach)
+    last = np.searchsorted(lowest, highest[held] + reach, "right")
+    dense = last - first > _MAX_NEAR_CELLS
+    return covered(first[~dense], last[~dense], len(held)), keys[held][dense]
 
 
 def first_shift(groups: int) -> int:
@@ -130,22 +174,33 @@ def _keys(predicted: np.ndarray) -> np.ndarray:
     return np.where(predicted < 0.5, distance, 2 * _ONE_HALF - distance)
 
 
+def _values(keys: np.ndarray) -> np.ndarray:
+    """Compute the probabilities that have these keys."""
+    distance = np.minimum(keys, 2 * _ONE_HALF - keys).view(float)
+    return np.where(keys < _ONE_HALF, distance, 1 - distance)
+
+
 def _addends(group: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     predicted, observed, weights = group
     return weights, weights * predicted, weights * observed, np.ones(len(weights))
 
 
 def count_cells(split: Split, groups: int, shift: int, data: Predictions) -> Sums:
-    """Sum the rows of each group by cell; also weights, their squares, and rows with fractions."""
+    """Sum the rows of each group by cell; also weights, their squares, and rows with fractions.
+
+    ``double`` counts the rows of each group that single precision does not represent.
+    """
     cells = (2 * _ONE_HALF >> shift) + 1
-    sums = np.zeros((4, groups, cells))
+    sums, double = np.zeros((4, groups, cells)), np.zeros(groups)
     for g, group in enumerate(split(data, np)):
         cell = _keys(group[0]) >> shift
+        double[g] = len(cell) - np.count_nonzero(is_single(group[0]))
         for of_groups, addend in zip(sums, _addends(group), strict=True):
             of_groups[g] = np.bincount(cell, addend, cells)
     weights = data.weights
     return {
         "sums": sums,
+        "double": double,
         "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
         "weight": weights.sum(),
         "squares": weights @ weights,

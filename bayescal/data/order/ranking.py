@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.binning import is_single, single_above
 from bayescal.data.blocks.reader import RowBlocks
-from bayescal.data.order.cells import Cells, even_cells, quantile_cells, relative_cells
+from bayescal.data.order.cells import Cells, covered, even_cells, quantile_cells, relative_cells
 from bayescal.data.order.classes import canonical_order, class_moments, order_by_moments
 from bayescal.data.rows import Rows, Source, Sums
 
@@ -171,6 +171,18 @@ class Ranking:
         order = np.argsort(joined[0], kind="stable")
         self._single = Groups(*(column[order] for column in joined))
         self._assemble()
+
+    def mark_near(self, mask: np.ndarray, reach: float) -> np.ndarray:
+        """Mark the groups in ``mask``, and cells that may hold scores within reach of theirs."""
+        scores = self.groups.lowest[mask & ~self.groups.whole]
+        if self._cells is None or not len(scores):
+            return mask
+        first, last = self._cells.assign(scores - reach), self._cells.assign(scores + reach)
+        first, last = (
+            np.searchsorted(self._names, first),
+            np.searchsorted(self._names, last, "right"),
+        )
+        return mask | covered(first, last, len(mask))
 
     def score_sums(self) -> np.ndarray:
         """Sum weights times scores over each group (g,), in a pass if some are cells."""

@@ -77,8 +77,9 @@ def reliability_curve(
     precision, and 0.1 + 0.2 is in the bin of 0.3. Bins of equal mass hold equally many rows; if the
     number does not divide, the first ones hold one more. Rows with equal predictions on both sides
     of a border are divided between the bins in proportion, so the order of rows does not matter.
-    Integer weights are counts, equal to repeating rows. Other weights are proportions, and each bin
-    of equal mass holds exactly the same proportion.
+    Predictions that differ only by rounding, such as 0.93 and 1 - 0.07, are equal. Integer weights
+    are counts, equal to repeating rows. Other weights are proportions, and each bin of equal mass
+    holds exactly the same proportion.
 
     Parameters
     ----------

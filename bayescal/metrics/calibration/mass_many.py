@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.binning import SLACK, mass_borders, nearer_end
+from bayescal._core.binning import SLACK, begins_tie, mass_borders, nearer_end, tie_precision
 from bayescal._core.shapes import Bool, Float, Int, Shaped
 from bayescal.data.order.equal_rows import is_first
 
@@ -23,7 +23,9 @@ class _Buckets(NamedTuple):
     rows: Int[np.ndarray, " cases"]
     #: Where buckets begin, and the end of the last.
     start: Int[np.ndarray, " 1+buckets"]
-    #: Whether all predictions of a bucket are the same.
+    #: The number of the tie that each prediction belongs to.
+    tie: Int[np.ndarray, " cases"]
+    #: Whether all predictions of a bucket are tied.
     flat: Bool[np.ndarray, " buckets"]
 
 
@@ -46,7 +48,7 @@ def mass_sums_many(
 
     order = np.argsort(predicted)
     buckets = _make_buckets(predicted[order], observed[order], np.asarray(rows)[order])
-    predicted, observed, rows, start, flat = buckets
+    predicted, observed, rows, start, _, flat = buckets
     parts = (np.ones(len(rows)), predicted, observed)
     shape = len(flat), len(weights)
     totals = np.stack([csr_array((part, rows, start), shape=shape) @ weights for part in parts])
@@ -88,14 +90,15 @@ def _make_buckets(
 ) -> _Buckets:
     """Make buckets of tied rows: many tied rows are one bucket, and others share buckets."""
     n = len(predicted)
-    tie = np.flatnonzero(is_first(predicted))
+    begins = begins_tie(predicted, tie_precision(predicted, np), np)
+    tie = np.flatnonzero(begins)
     size = np.diff(np.append(tie, n))
     large = size > _BUCKET
     # A bucket begins with each large tie, after it, and when the previous bucket is full.
     new = large | np.append(True, large[:-1]) | is_first(tie // _BUCKET)
     start = tie[new]
     flat = np.add.reduceat(size, np.flatnonzero(new)) == size[new]
-    return _Buckets(predicted, observed, rows, np.append(start, n), flat)
+    return _Buckets(predicted, observed, rows, np.append(start, n), np.cumsum(begins), flat)
 
 
 def _sums_in_buckets(
@@ -106,7 +109,7 @@ def _sums_in_buckets(
     slack: Float[np.ndarray, "draws 1"] | None,
 ) -> Float[np.ndarray, "3 draws borders"]:
     """Sum weights, predictions and outcomes within buckets up to the borders."""
-    predicted, observed, rows, start, flat = buckets
+    predicted, observed, rows, start, tie, flat = buckets
     first, last, tied = start[bucket], start[bucket + 1], flat[bucket]
     width = int(np.where(tied, 1, last - first).max())
     position = first[..., None] + np.arange(width)
@@ -115,13 +118,13 @@ def _sums_in_buckets(
     position = np.minimum(position, len(rows) - 1)
     draw = np.arange(len(bucket))[:, None, None]
     row_weights = np.where(valid, weights[rows[position], draw], 0)
-    value, outcome = predicted[position], observed[position]
+    value, outcome, number = predicted[position], observed[position], tie[position]
     zero = np.zeros((*bucket.shape, 1))
     mass = np.concatenate([zero, np.cumsum(row_weights, axis=2)], axis=2)
-    # The row with the border, and all rows with equal predictions.
+    # The row with the border, and all rows that are tied with it.
     row = np.clip((mass < missing[..., None]).sum(axis=2) - 1, 0, last - first - 1)[..., None]
     row = np.minimum(row, width - 1)
-    equal = (value == np.take_along_axis(value, row, axis=2)) & valid
+    equal = (number == np.take_along_axis(number, row, axis=2)) & valid
     low = np.argmax(equal, axis=2)[..., None]
     high = low + equal.sum(axis=2)[..., None]
     begin, end = (np.take_along_axis(mass, edge, axis=2) for edge in (low, high))

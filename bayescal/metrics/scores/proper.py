@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from types import ModuleType
 
 import numpy as np
@@ -92,10 +93,16 @@ def log_loss(
     >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], ["a", "c"], classes=["a", "b", "c"])
     0.56971...
     """
-    both = inputs == "logits" and eps is not None and eps < EPS
-    reading = Reading(classes, inputs, outcomes, both=both)
+    reading = for_log_loss(Reading(classes, inputs, outcomes), eps)
     checked = as_predictions(probs, y, weights, reading, on_device=True)
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
+
+
+def for_log_loss(reading: Reading, eps: object) -> Reading:
+    """Read both classes if logarithms are clipped so late that 1 - p would lose a small p."""
+    if isinstance(eps, Real) and eps < EPS:
+        return replace(reading, second=False, both=reading.inputs == "logits")
+    return reading
 
 
 @ignoring_underflow

@@ -18,7 +18,7 @@ from bayescal.data.predictions import PLAIN, Predictions, Reading, read_arrays
 from bayescal.metrics.calibration.debiased import DebiasedError, DebiasedMassError
 from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
 from bayescal.metrics.kernels.skce import make_skce
-from bayescal.metrics.registry import METRICS, find_metric
+from bayescal.metrics.registry import METRICS, find_metric, reading_for
 from bayescal.metrics.scores.proper import Accuracy
 from bayescal.metrics.sums import MeanMetric, Metric, SumMetric, compute, standard_error
 from bayescal.metrics.uncertainty.groups import (
@@ -376,7 +376,7 @@ def prepare(
     metric, options = find_metric(metric, options)
     entry = METRICS[metric]
     if entry.shapes != ("multilabel",):
-        data = as_predictions(probs, y, weights, reading)
+        data = as_predictions(probs, y, weights, reading_for((metric, options), reading))
     elif isinstance(probs, Predictions):
         data = read_arrays(probs.probs, y, weights, Reading(multilabel=True))
         data = data._replace(clusters=probs.clusters)

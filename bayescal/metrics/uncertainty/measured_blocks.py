@@ -14,7 +14,7 @@ from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.blocks.stream import as_blocks
 from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.data.rows import Sums
-from bayescal.metrics.registry import METRICS, find_metric
+from bayescal.metrics.registry import METRICS, find_metric, reading_for
 from bayescal.metrics.scores.ranking import RANKINGS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
@@ -103,7 +103,8 @@ def measure_each(
         if metric in RANKINGS:
             raise TypeError(f"probs must be arrays in memory for {metric}, which sorts all rows")
         multilabel = METRICS[find_metric(metric)[0]].shapes == ("multilabel",)
-        data = PredictionBlocks(blocks, replace(reading, multilabel=multilabel))
+        reading = replace(reading_for((metric, options), reading), multilabel=multilabel)
+        data = PredictionBlocks(blocks, reading)
         measurements = measure_blocks({metric: (metric, options)}, data, replicates, seed)
         cuts.append(measurements.cut)
         read.append(blocks)

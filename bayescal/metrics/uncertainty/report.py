@@ -16,7 +16,7 @@ from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_count, check_level, check_names
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
-from bayescal.metrics.registry import Choices, usual_metrics
+from bayescal.metrics.registry import Choices, reading_for, usual_metrics
 from bayescal.metrics.scores.ranking import can_rank
 from bayescal.metrics.uncertainty.calibration_tests import (
     CalibrationTest,
@@ -220,6 +220,8 @@ def report(
         ranking = can_rank(first)
         metrics = usual_metrics(first.columns or 2, clusters is not None, ranking=ranking)
     chosen = metrics if isinstance(metrics, Mapping) else {name: (name, {}) for name in metrics}
+    # Others than usual are how a log loss that is not clipped reads log odds.
+    readings = {key: reading_for(choice, reading) for key, choice in chosen.items()}
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
@@ -227,20 +229,30 @@ def report(
     cases, cuts, read = 0, [], []
     for name, model_probs in models.items():
         checked = as_predictions(model_probs, y, weights, reading)
-        measured: Mapping[str, Measured]
+        measured: dict[str, Measured]
         if isinstance(checked, PredictionBlocks):
             check_no_groups(groups)
-            measured, z, cases, cut = measure_blocks(chosen, checked, replicates, seed)
+            usual = {key: chosen[key] for key in chosen if readings[key] is reading}
+            of_usual, z, cases, cut = measure_blocks(usual, checked, replicates, seed)
+            measured = {**of_usual}
+            for key, other in readings.items():
+                if other is not reading:
+                    data = PredictionBlocks(checked.blocks, other)
+                    measured |= measure_blocks({key: chosen[key]}, data, replicates, seed).metrics
+            measured = {key: measured[key] for key in chosen}
             test = as_test(z)
             cuts.append(cut)
             read.append(checked.blocks)
             check_cuts(cuts)
         else:
             checked = checked._replace(clusters=clusters)
-            measured = {
-                title: measure_any(metric, checked, y, weights, options, replicates, seed)
-                for title, (metric, options) in chosen.items()
-            }
+            measured = {}
+            for key, (metric, options) in chosen.items():
+                data = checked
+                if readings[key] is not reading:
+                    data = as_predictions(model_probs, y, weights, readings[key])
+                    data = data._replace(clusters=clusters)
+                measured[key] = measure_any(metric, data, y, weights, options, replicates, seed)
             test = spiegelhalter_of(checked)
             cases = len(np.asarray(getattr(model_probs, "probs", model_probs)))
         intervals[str(name)] = {

@@ -95,9 +95,16 @@ def log_sigmoids(log_odds: X) -> tuple[X, X]:
     if torch := torch_of(log_odds):
         log_sigmoid = torch.nn.functional.logsigmoid
         return log_sigmoid(-log_odds), log_sigmoid(log_odds)
-    xp = namespace(log_odds)
-    zero = xp.zeros_like(log_odds)
-    return -xp.logaddexp(zero, log_odds), -xp.logaddexp(zero, -log_odds)
+    return -softplus(log_odds), -softplus(-log_odds)
+
+
+def softplus(values: X) -> X:
+    """Compute log(1 + exp(x)) of numbers of any size."""
+    xp = namespace(values)
+    if isinstance(values, jax.Array) or torch_of(values):
+        return xp.logaddexp(xp.zeros_like(values), values)
+    # logaddexp overflows in ONNX.
+    return xp.maximum(values, 0.0) + xp.log1p(xp.exp(-abs(values)))
 
 
 def log_odds(logits: X) -> X:

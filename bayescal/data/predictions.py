@@ -147,6 +147,17 @@ class Predictions(NamedTuple):
             first=None if self.first is None else self.first[rows],
         )
 
+    def unrounded(self) -> np.ndarray:
+        """Return probabilities that are one only where that of the other class, if given, is zero.
+
+        In single precision, 1e-9 and 1.0 are two probabilities neither of which is certain.
+        """
+        probs = np.asarray(self.probs, float)
+        if self.first is None or not (probs == 1).any():
+            return probs
+        below = np.minimum(1 - np.asarray(self.first, float), np.nextafter(1.0, 0.0))
+        return np.where((probs == 1) & (self.first > 0), below, probs)
+
     @property
     def columns(self) -> int | None:
         """Number of columns; None if there is one probability for each row."""

@@ -216,11 +216,7 @@ class Monitor:
         binary = self.task == "binary"
         reading = Reading(classes=self.classes, multilabel=many, second=binary, whole=False)
         data: Predictions = read_arrays(probs, y, None, reading)
-        p = np.asarray(data.probs, float)
-        if data.first is not None and (p == 1).any():
-            # A probability that was rounded to one is not certain if the other one is not zero.
-            below = np.minimum(1 - np.asarray(data.first, float), np.nextafter(1.0, 0.0))
-            p = np.where((p == 1) & (data.first > 0), below, p)
+        p = data.unrounded()
         if p.ndim != (1 if binary else 2):
             shape = "(n,) or (n, 2)" if binary else "(n, k)"
             raise ValueError(f"probs must have shape {shape} for task={self.task!r}, got {p.shape}")

@@ -45,6 +45,24 @@ def test_programs(case: Case, ending: str, tmp_path: Path) -> None:
     check(fitted_of(case), new, tmp_path / f"program{ending}", dtype, RUNS[ending])
 
 
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_logits_of_hundreds(dtype: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    z = 300 * rng.normal(size=(100, 3))
+    y = np.argmax(z / 300 + rng.gumbel(size=z.shape), axis=1)
+    far = np.linspace(-900, 900, 37).astype(dtype)[:, None] * [1.0, 0.0, -0.4]
+    cases: list[tuple[Any, np.ndarray, np.ndarray, np.ndarray]] = [
+        (kind(inputs="logits"), z[:, 0], (y == 0).astype(int), far[:, :1])
+        for kind in (bc.Beta, bc.AveragedBeta, bc.Logistic)
+    ]
+    cases.append((bc.OrderPreserving(inputs="logits", family="full", hidden=(2, 2)), z, y, far))
+    for calibrator, scores, labels, new in cases:
+        expected = calibrator.fit(scores, labels).predict_proba(new)
+        bc.export(calibrator, tmp_path / "model.onnx", dtype=dtype)  # type: ignore[arg-type]
+        found = run_onnx(tmp_path / "model.onnx", new.astype(dtype))
+        np.testing.assert_allclose(found, expected, atol=10 * TOLERANCES[dtype])
+
+
 @pytest.mark.parametrize("ending", RUNS)
 def test_combinations_posteriors_and_estimators(ending: str, tmp_path: Path) -> None:
     for fitted, new in several():

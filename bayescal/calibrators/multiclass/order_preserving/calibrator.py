@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, namespace, take_in_rows
+from bayescal._core.numerics import softplus
 from bayescal._core.optimize import Status
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
@@ -191,7 +192,7 @@ class OrderPreserving(Calibrator):
         else:
             rows = _unit(z, state["center"], state["scale"])
             stretched = network.stretching(state, rows, xp.tanh)
-            factors = xp.logaddexp(xp.zeros_like(stretched), stretched)
+            factors = softplus(stretched)
             falls = steps * (xp.exp(state["log_slope"]) / state["scale"] * factors)
         # Rounding must not change the ranking or separate equal logits.
         falls = xp.where(steps > 0, xp.maximum(falls, 0.0), 0.0)

@@ -21,7 +21,10 @@ from bayescal._core.shapes import Float
 #: Largest and smallest relative residual of the linear system, in the preconditioner's norm.
 _LOOSEST, _TIGHTEST = 0.1, 1e-4
 _HALVINGS = 40
-_SLOW = 1e-2
+#: Relative gains of steps that are slow, and of steps after which slow ones may be the last.
+_SLOW, _ENOUGH = 1e-2, 1e-7
+#: Steps to infinity gain at least this part of what the step before gained.
+_CREEPING = 0.1
 
 At = TypeVar("At")
 Prepared = TypeVar("Prepared")
@@ -71,8 +74,9 @@ def newton_cg(
     ``scale``, a size of the objective; the step before it was solved so precisely that the result
     is much closer. ``unbounded(x, point)`` is called at the end in any case: it tells whether the
     next step, though it gains nothing, still changes predictions, so that there is no finite
-    minimum. If ``max_slow`` steps in a row gain less than a hundredth without converging, they are
-    the last: Newton's steps to a minimum soon gain nothing, but steps to infinity gain for ever.
+    minimum. If ``max_slow`` steps in a row gain less than a hundredth without converging, and the
+    last of them hardly anything, they are the last: Newton's steps to a minimum soon gain nothing,
+    but steps to infinity gain for ever.
     """
     first = evaluate(start)
     used, then = xp.zeros((), int), first.value
@@ -111,7 +115,7 @@ def newton_cg(
         return xp.where(kept, size, 0), trial
 
     def once(carry: State) -> State:
-        x, here, prepared, then, used, slow, _, _ = carry
+        x, here, prepared, then, used, slow, crept, decrement, _ = carry
         # If the loss has fallen far, the curvature has changed as well.
         stale = (used > curvature.patience) | (here.value < 0.5 * then)
         if xp is np:
@@ -128,7 +132,7 @@ def newton_cg(
             precise = xp.clip(xp.maximum(promise, needed), _TIGHTEST**2, _LOOSEST**2)
             return xp.where(promise > tolerance, precise, _LOOSEST**2)
 
-        step, used = conjugate_gradients(
+        step, left, used = conjugate_gradients(
             partial(curvature.product, here.state),
             partial(curvature.precondition, prepared),
             -here.gradient,
@@ -141,19 +145,27 @@ def newton_cg(
         # Rounding of sums of the objective's size may look like a rise.
         moved = size > 0
         small = negligible(-slope, trial.value, scale, tolerance)
+        # The preconditioner of a point far away may hide a part of the gradient, and of the step:
+        # most of it, or what leads to infinity. Prepare again before this is taken for the minimum.
+        hidden = left @ left > 0.8 * here.gradient @ here.gradient
+        blind = ~stale & (hidden | (small & crept))
+        used, small = xp.where(blind, curvature.patience + 1, used), small & ~blind
         ended = xp.where(moved, small, True)
         status = xp.where(ended, xp.where(small, Status.CONVERGED, Status.LIMIT), -1)
         if max_slow is not None:
             slow = xp.where(negligible(-slope, trial.value, scale, _SLOW), slow + 1, 0)
-            status = xp.where((status < 0) & (slow >= max_slow), Status.LIMIT, status)
+            last = (slow >= max_slow) & ~blind
+            last &= negligible(-slope, trial.value, scale, _ENOUGH)
+            status = xp.where((status < 0) & last, Status.LIMIT, status)
         x = xp.where(moved, x + size * step, x)
-        return x, trial, prepared, then, used, slow, -slope, status
+        crept = (decrement > 0) & (-slope > _CREEPING * decrement)
+        return x, trial, prepared, then, used, slow, crept, -slope, status
 
     valid = xp.isfinite(first.value) & xp.isfinite(first.gradient).all()
     status = xp.where(valid, -1, Status.INVALID)
     nothing = xp.zeros((), start.dtype)
     zero = xp.zeros((), int)
-    state = (start, first, prepared, then, used, zero, nothing, status)
+    state = (start, first, prepared, then, used, zero, nothing > 0, nothing, status)
     final = iterate(once, state, max_iterations, xp)
     number, x, here, ready, *_, decrement, status = final
     if unbounded is not None and (xp is not np or status <= Status.LIMIT):
@@ -169,8 +181,10 @@ def conjugate_gradients(
     allowed_residual: Callable[[ArrayT], ArrayT | float],
     max_products: int,
     xp: ModuleType = jnp,
-) -> tuple[ArrayT, ArrayT]:
-    """Solve a positive definite system for ``vector`` (p,); return also the number of products.
+) -> tuple[ArrayT, ArrayT, ArrayT]:
+    """Solve a positive definite system for ``vector`` (p,).
+
+    Returns also the residual, and the number of products.
 
     The squared residual, in the preconditioner's norm, may end at ``allowed_residual(power)`` times
     its initial value ``power``. There are at most ``max_products`` products.
@@ -200,5 +214,5 @@ def conjugate_gradients(
         return (carry[0] < max_products) & (carry[4] > enough) & carry[5]
 
     begin = (xp.zeros((), int), xp.zeros_like(vector), vector, toward, power, power > 0)
-    number, step, *_ = while_loop(unfinished, once, begin, xp)
-    return step, number
+    number, step, residual, *_ = while_loop(unfinished, once, begin, xp)
+    return step, residual, number

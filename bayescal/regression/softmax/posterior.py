@@ -105,7 +105,7 @@ def _solve_draws(
             residual = scale * (noise - probs * noise.sum(axis=1, keepdims=True))
             vector = logit_vjp(design, residual, np)
             vector += np.sqrt(penalty) * rng.standard_normal(len(theta))
-            draws[number], _ = conjugate_gradients(
+            draws[number], *_ = conjugate_gradients(
                 partial(host.multiply, probs),
                 lambda v: method.apply(inverse, v, sizes),
                 vector,

@@ -106,11 +106,19 @@ def _invert_whole(
 ) -> Float[ArrayT, "parameters parameters"]:
     xp = _xp(data)
     matrix = data + penalty * xp.eye(len(penalty), dtype=data.dtype)
-    matrix = _ridge(matrix, xp)
+    if xp is not np:
+        return xp.linalg.inv(_ridge(matrix, xp))
+    # The inverse must be positive definite in spite of rounding, or no step leads downhill.
+    diagonal = np.diagonal(matrix)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    matrix = _ridge(matrix * scale * scale[:, None], np)
     try:
-        return xp.linalg.inv(matrix)
-    except np.linalg.LinAlgError:  # exactly singular, for example if rows have hardly any weight
-        return np.linalg.pinv(matrix, hermitian=True)
+        root = np.linalg.inv(np.linalg.cholesky(matrix)) * scale
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrix)
+        least = _TINY * max(float(values[-1]), 1.0)
+        root = (vectors * (scale[:, None] / np.sqrt(np.maximum(values, least)))).T
+    return cast(ArrayT, root.T @ root)
 
 
 WHOLE = Preconditioner(

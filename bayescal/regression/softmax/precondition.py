@@ -116,7 +116,8 @@ def _invert_whole(
         root = np.linalg.inv(np.linalg.cholesky(matrix)) * scale
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrix)
-        least = _TINY * max(float(values[-1]), 1.0)
+        # A negative value is rounding, and shows how large that is.
+        least = max(_TINY * float(values[-1]), _TINY, -2 * float(values[0]))
         root = (vectors * (scale[:, None] / np.sqrt(np.maximum(values, least)))).T
     return cast(ArrayT, root.T @ root)
 

@@ -27,6 +27,10 @@ from bayescal._core.lazy import jax, jnp
 
 #: Machine epsilon of float64 and of float32, and a value between those of float64 and other types.
 EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
+#: Scores that differ by more than this fraction never tie.
+_CLOSE = 2.0**-20
+#: Largest rounding error of a probability of zero: four times that of a number just below 1.
+ROUNDED_ZERO = 2 * EPS
 #: Masses that differ by less than this fraction of a bin's are equal.
 SLACK = 1e-9
 #: Cells by the exponent and seven binary digits, as fine near 0 and 1 as between.
@@ -219,16 +223,41 @@ def tie_precision(predicted: Array, xp: ModuleType) -> AnyArray:
     return SINGLE if is_single(few).all() and is_single(predicted).all() else EPS  # type: ignore[type-var]
 
 
+def score_precision(scores: Array, log_odds: bool = False) -> Array:
+    """Return the rounding errors of scores (n,) of any kind, or of log odds of probabilities.
+
+    It is the epsilon of double precision, which is the error of 1 - p for small p, too, times the
+    size of scores above 1. Distinct scores very close to zero remain distinct, except for rounding
+    errors of zero.
+    """
+    xp = np if on_host(scores) else jnp
+    size = xp.abs(scores)
+    if log_odds:
+        return xp.minimum(EPS * (2 + 2 * xp.cosh(xp.minimum(size, 40.0))), _CLOSE)
+    error = xp.where(is_rounded_zero(size), EPS, _CLOSE * size)
+    return xp.minimum(EPS * xp.maximum(size, 1), error)
+
+
+def is_rounded_zero(probs: Array) -> AnyArray:
+    """Return which probabilities are zero or what 1 - p leaves in its place by rounding.
+
+    These are small multiples of half the epsilon of double precision.
+    """
+    xp = np if on_host(probs) else jnp
+    multiple = probs * (2 / EPS)
+    return (multiple <= ROUNDED_ZERO * (2 / EPS)) & (multiple == xp.floor(multiple))
+
+
 def begins_tie(ordered: Array, precision: Array | float, xp: ModuleType) -> AnyArray:
     """Mark which ascending probabilities (n,) are the first of those that are equal.
 
     Probabilities are equal if neighbors differ by at most their ``precision``, a machine epsilon.
     This does not depend on which class they are of: 1 - p has the rounding errors of numbers near
     1. If a chain of neighbors is longer than twice that, as in dense data, only
-    identical ones are equal. NaN equals nothing.
+    identical ones are equal. NaN equals nothing. Precisions may differ between rows.
     """
     step = ordered[1:] - ordered[:-1]
-    new = ~(step <= precision)
+    new = ~(step <= (precision[1:] if np.ndim(precision) else precision))  # type: ignore[index]
     if xp is np and not (~new & (step > 0)).any():
         return _after_first(new, xp)
     first, last = ends_of_ties(_after_first(new, xp), xp)
@@ -368,19 +397,19 @@ def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarr
 
 
 def equal_mass_cuts_of_rows(
-    value: jax.Array, mass: jax.Array, bins: int, whole: _Flag
+    begins: jax.Array, mass: jax.Array, bins: int, whole: _Flag
 ) -> jax.Array:
-    """Cut ascending rows (n,) into bins of equal mass (bins,); equal rows are a group.
+    """Cut ascending rows (n,) into bins of equal mass (bins,); tied rows are a group.
 
-    As :func:`equal_mass_cuts`, for JAX programs. ``mass`` (n + 1,) is the cumulative weight of
-    rows.
+    As :func:`equal_mass_cuts`, for JAX programs. ``begins`` marks the first row of each tie, and
+    ``mass`` (n + 1,) is the cumulative weight of rows.
     """
-    first, last = ends_of_ties(_after_first(value[1:] != value[:-1], jnp), jnp)
+    first, last = ends_of_ties(begins, jnp)
     border = mass_borders(mass[-1], bins, whole, jnp)[1:]
-    row = jnp.clip(jnp.searchsorted(mass, border), 1, len(value)) - 1
+    row = jnp.clip(jnp.searchsorted(mass, border), 1, len(begins)) - 1
     low, high = first[row], last[row] + 1
     upper = nearer_end(border - mass[low], mass[high] - mass[low], SLACK * mass[-1] / bins)
-    return jnp.where(upper > 0, high, low).at[-1].set(len(value))
+    return jnp.where(upper > 0, high, low).at[-1].set(len(begins))
 
 
 def binned_error(sums: Array, norm: float, xp: ModuleType) -> Array:

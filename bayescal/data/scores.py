@@ -18,6 +18,7 @@ from bayescal._core.arrays import (
     on_host,
     wide,
 )
+from bayescal._core.binning import ROUNDED_ZERO, is_rounded_zero
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import FLOOR, clip, log_odds, log_softmax, sigmoid, softmax
@@ -306,28 +307,48 @@ def _contiguous(logits: X) -> X | np.ndarray:
 def least_probabilities(probs: np.ndarray) -> np.ndarray:
     """Compute the values (k,) that replace smaller probabilities (n,), (n, 1) or (n, k).
 
-    If probabilities are exactly zero, like counts of trees or neighbors, all classes share one
-    replacement: half the least positive probability of any class, at most 0.01. A forest's 0 is not
-    a certainty, and a separate replacement for each class would be tiny for a class that is either
-    certain or absent. Without zeros, tiny positive probabilities are raised to the least normal
-    number of float32. (With 2e-16 instead, temperature scaling loses 0.8e-4 of log loss on tables
-    of two classes, and beta calibration nothing.)
+    If probabilities are zero up to rounding, like counts of trees or neighbors, all classes share
+    one replacement: half the least positive probability of any class, at most 0.01. A forest's 0 is
+    not a certainty, and a separate replacement for each class would be tiny for a class that is
+    either certain or absent. Without zeros, tiny positive probabilities are raised to the least
+    normal number of float32. (With 2e-16 instead, temperature scaling loses 0.8e-4 of log loss on
+    tables of two classes, and beta calibration nothing.)
+    """
+    return floors(*least_of_classes(probs))
+
+
+def least_of_classes(probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find the least probability (k,) of each class, and the least positive one, or infinity.
+
+    Rounding errors of 0, and of 1 for the other class, count as zero: sums of shares may end just
+    below 1.
     """
     if probs.ndim == 1 or probs.shape[1] == 1:
-        # The other class has one minus the probabilities, without an array of them.
-        lowest = np.array([1 - float(probs.max()), float(probs.min())])
-        positive = lowest.copy()
-        if lowest[0] <= 0:
-            positive[0] = 1 - probs[probs < 1].astype(float).max(initial=-np.inf)
-        if lowest[1] <= 0:
-            positive[1] = probs[probs > 0].astype(float).min(initial=np.inf)
-        return floors(lowest, positive)
-    lowest = np.array([column.min() for column in probs.T])
-    positive = lowest.astype(float)
-    for label in np.flatnonzero(lowest <= 0):
-        column = probs[:, label]
-        positive[label] = column[column > 0].astype(float).min(initial=np.inf)
-    return floors(lowest, positive)
+        pairs = [_least_of_other(probs), _least(probs)]
+    else:
+        pairs = [_least(column) for column in probs.T]
+    lowest, positive = np.array(pairs).T
+    return lowest, positive
+
+
+def _least(column: np.ndarray) -> tuple[float, float]:
+    lowest = float(column.min())
+    if lowest > ROUNDED_ZERO:
+        return lowest, lowest
+    small = column[column <= ROUNDED_ZERO].astype(float)
+    zero = (small <= 0) | is_rounded_zero(small)
+    if not zero.any():
+        return lowest, lowest
+    others = column[column > ROUNDED_ZERO].astype(float) if zero.all() else small[~zero]
+    return 0.0, float(others.min(initial=np.inf))
+
+
+def _least_of_other(column: np.ndarray) -> tuple[float, float]:
+    """Find those of one minus the probabilities, without an array of them."""
+    least = 1 - float(column.max())
+    if least > ROUNDED_ZERO:
+        return least, least
+    return 0.0, 1 - float(column[column < 1 - ROUNDED_ZERO].astype(float).max(initial=-np.inf))
 
 
 def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:

@@ -80,3 +80,9 @@ def several(name: str) -> Discrete:
 
 BINARY = ("constant", "two levels", "zeros and ones", "tenths", "leaves")
 SEVERAL = ("constant", "one-hot", "two levels", "tenths", "leaves")
+
+
+def blurred(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Add rounding errors: of sums in another order, and of one minus the other class."""
+    beside = np.where(p > 0, np.nextafter(p, rng.integers(0, 2, len(p))), 2.0**-53)
+    return np.choose(rng.integers(0, 3, len(p)), [p, beside, 1 - (1 - p)])

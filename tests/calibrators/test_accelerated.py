@@ -31,6 +31,7 @@ from bayescal.data.rows import Rows
 from bayescal.regression.binary import fit
 from bayescal.regression.softmax import fit as softmax_fit
 from tests.calibrators.cases import CASES, Array, Case, each
+from tests.calibrators.discrete import blurred
 
 THERE = [c for c in CASES if inspect.isclass(c.calibrator) and "device" in c().sources]
 #: One of each way to fit; the others are fitted to single precision in slow tests.
@@ -305,7 +306,8 @@ def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered
 def test_bins_of_equal_mass(bins: int) -> None:
     """Ties stay together, as many as there may be; borders are the host's."""
     rng = np.random.default_rng(0)
-    for scores in (rng.random(500), rng.random(500).round(1), np.full(20, 0.3), np.ones(1)):
+    near = blurred(rng.integers(1, 10, 500) / 10, rng)
+    for scores in (rng.random(500), rng.random(500).round(1), near, np.full(20, 0.3), np.ones(1)):
         y, w = rng.integers(0, 2, len(scores)), rng.integers(0, 3, len(scores)) + 1.0
         for weights in (w, w / 3, None):
             own = bc.Histogram(bins, "equal_mass", classes=[0, 1])
@@ -400,4 +402,4 @@ def test_bins_of_equal_mass_are_lowered() -> None:
     with float64():
         row, whole = jax.ShapeDtypeStruct((300,), float), jax.ShapeDtypeStruct((), bool)
         cut = jax.export.export(histogram._cut_on_device, platforms=Lowered.platforms)
-        assert cut(row, row, row, 10, whole).platforms == Lowered.platforms
+        assert cut(row, row, row, 10, whole, False).platforms == Lowered.platforms

@@ -9,7 +9,7 @@ from bayescal.data.blocks import reader as _rows
 from bayescal.data.blocks import survey as _survey
 from bayescal.data.order import ranking as _ranking
 from bayescal.data.order.cells import quantile_cells
-from bayescal.data.order.ranking import Ranking, merge_ties
+from bayescal.data.order.ranking import Ranking, distinct_scores
 from bayescal.data.rows import Rows
 
 ORDERED = [
@@ -132,7 +132,7 @@ def test_cells_are_divided_before_too_many_rows_are_sorted(monkeypatch):
     _few_at_once(monkeypatch, 50, 16)
     ranking = Ranking(_in_blocks(rows, 1000, 2000))
     assert ranking.groups.whole.all() and len(ranking.groups.weight) <= 16
-    expected = merge_ties(*rows)
+    expected = distinct_scores(Rows(*rows), "Isotonic")
     ranking.refine(ranking.groups.whole)
     assert 16 < len(ranking.groups.weight) < len(expected.weight)
     inside = ranking.groups
@@ -204,7 +204,9 @@ def test_sorting_some_of_the_rows_is_asked_for_once(monkeypatch):
         ranking.refine(np.arange(len(ranking.groups.weight)) % 3 == 0)
         if int(ranking.groups.whole.sum()) == before:
             ranking.refine(ranking.groups.whole)
-    for found, expected in zip(ranking.groups, merge_ties(p, y, w), strict=True):
+    for found, expected in zip(
+        ranking.groups, distinct_scores(Rows(p, y, w), "Isotonic"), strict=True
+    ):
         np.testing.assert_array_equal(found, expected)
 
 

@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import bayescal as bc
 from tests.calibrators.cases import DEFAULTS, Case, each
-from tests.calibrators.discrete import BINARY, SEVERAL, Discrete, binary, several
+from tests.calibrators.discrete import BINARY, SEVERAL, Discrete, binary, blurred, several
 
 
 def check(calibrator: Any, data: Discrete, rows: Any, tolerance: float = 0.01) -> None:
@@ -39,6 +39,35 @@ def test_two_classes(case: Case, name: str) -> None:
 def test_several_classes(case: Case, name: str) -> None:
     data = several(name)
     check(case(), data, data.draw(4000, 1))
+
+
+@pytest.mark.parametrize("n", [300, pytest.param(30_000, marks=pytest.mark.slow)])
+@each([case for case in DEFAULTS if case.binary])
+def test_scores_that_are_equal_up_to_rounding_are_equal(case: Case, n: int) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.integers(0, 101, n) / 100
+    y = (rng.random(n) < (0.1 + 0.8 * p) ** 1.5).astype(int)
+    q, expected = blurred(p, rng), case().fit(p, y).predict_proba(p)
+    half = n // 2
+    for found in (
+        case().fit(q, y),
+        case().fit(bc.Blocks([(q[:half], y[:half]), (q[half:], y[half:])])),
+    ):
+        for scores in (p, blurred(p, rng)):
+            np.testing.assert_allclose(found.predict_proba(scores), expected, atol=1e-7)
+
+
+def test_scores_that_differ_by_more_than_rounding_are_distinct() -> None:
+    """As close as they are dense, or to zero."""
+    y = np.array([0, 1, 1, 0, 1, 1])
+    for p in (
+        0.4 + np.arange(6) * 2.0**-52,
+        np.array([1e-300, 1e-200, 1e-99, 1e-50, 1e-20, 2e-20]),
+        -np.array([1e-20, 1e-30, 1e-31, 1e-40, 1e-50, 0]),
+        np.array([1e3, 1e3 + 1e-11, 1e15, 1e15 + 1, 1e20, 2e20]),
+    ):
+        fitted = bc.Isotonic(inputs="logits").fit(p, y)
+        np.testing.assert_allclose(fitted.predict_proba(p)[:, 1], [0, 2 / 3, 2 / 3, 2 / 3, 1, 1])
 
 
 @pytest.mark.parametrize("data", [*map(binary, BINARY), *map(several, SEVERAL)])

@@ -13,7 +13,7 @@ from bayescal import metrics
 from bayescal._core.binning import equal_mass_cuts
 from bayescal.calibrators.binary.histogram import Histogram
 from bayescal.data.order import ranking as _ranking
-from bayescal.data.order.ranking import Ranking, merge_ties, middles
+from bayescal.data.order.ranking import Ranking, distinct_scores, middles
 from bayescal.data.rows import Rows
 from tests.calibrators.hostile import PROBABILITIES
 
@@ -191,7 +191,7 @@ def test_ties_are_merged_as_by_numpy_unique() -> None:
         rng.uniform(size=200),
     )
     distinct, place = np.unique(scores, return_inverse=True)
-    groups = merge_ties(scores, y, weights)
+    groups = distinct_scores(Rows(scores, y, weights), "Isotonic")
     np.testing.assert_array_equal(groups.lowest, distinct)
     np.testing.assert_allclose(groups.weight, np.bincount(place, weights))
     np.testing.assert_allclose(groups.positive, np.bincount(place, weights * y), atol=1e-15)

@@ -450,6 +450,22 @@ def test_neither_the_order_of_rows_nor_another_fit_matters(rescale: Any) -> None
     assert float(calibration._fit(Rows(p, y, w), 0)["strength"]) == float(state["strength"])
 
 
+@pytest.mark.parametrize("rescale", [None, "compact_logit", "logit"])
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_rounding_of_scores_and_weights_does_not_matter(penalty: Any, rescale: Any) -> None:
+    """Not even of scores that crowd near zero, where one-sided cubes are nearly dependent."""
+    rng = np.random.default_rng(4)
+    z = 3 * rng.normal(size=300) - 4
+    p, y, w = expit(z), (rng.random(300) < expit(z / 2)).astype(int), rng.exponential(size=300)
+    spline, at = Spline(rescale, penalty=penalty), np.geomspace(1e-6, 0.9, 20)
+    expected = spline.fit(p, y, w).predict_proba(at)[:, 1]
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        near, weights = (a * (1 + rng.integers(-1, 2, 300) * 2.0**-53) for a in (p, w))
+        found = spline.fit(near, y, weights).predict_proba(at)[:, 1]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("strength", [0.01, "cv"])
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("n", "digits"), [(80, 9), (700, 9), (700, 1)])

@@ -59,7 +59,7 @@ def _case(method: Method, variant: str, fit: Any, *arguments: Any) -> Case:
     names = ", ".join(str(own) for own in arguments)
     cls = method.calibrator.__name__
     rtol = 1e-8 if cls in SEARCHED else RTOL
-    # Elsewhere rounding moves draws and weak penalties of splines, by 2e-4.
+    # Elsewhere rounding moves draws of splines, by 2e-4.
     elsewhere = 1e-3 if cls == "Spline" else ELSEWHERE
     compute = partial(fit, method, *arguments)
     return Case(f"{method.name}: {variant}, {names}", compute, cls in SLOW, rtol, elsewhere)

@@ -9,6 +9,7 @@ import sklearn.isotonic
 import sklearn.metrics
 
 from bayescal import metrics
+from tests.calibrators.discrete import blurred
 
 
 def binary(n: int = 300, digits: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -59,6 +60,16 @@ def test_corp_of_counts_and_order() -> None:
     for one, other, third in zip(weighted, repeated, reverse, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
         np.testing.assert_allclose(one, third, atol=1e-12)
+
+
+@pytest.mark.parametrize("score", ["brier", "log_loss"])
+def test_corp_of_predictions_that_are_equal_up_to_rounding(score: Any) -> None:
+    rng = np.random.default_rng(0)
+    probs = rng.integers(1, 100, 500) / 100
+    y = (rng.random(500) < probs**1.5).astype(int)
+    found = metrics.corp(blurred(probs, rng), y, score=score)
+    for one, other in zip(found, metrics.corp(probs, y, score=score), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-13)
 
 
 @pytest.mark.parametrize("score", ["brier", "log_loss"])

@@ -102,7 +102,7 @@ class BBQ(OrderCalibrator):
             np.concatenate([[0.0], np.cumsum(part)])
             for part in (groups.weight, groups.positive, groups.weight - groups.positive)
         )
-        edges = middles(groups.lowest[:-1], groups.lowest[1:])
+        edges = middles(groups.highest[:-1], groups.lowest[1:])
         # Rounding may put sums of weights and cube roots just below an integer.
         root = np.cbrt(mass[-1]) * (1 + 1e-12)
         most = max(1, min(int(self.range_factor * root), len(groups.weight)))
@@ -136,7 +136,7 @@ class BBQ(OrderCalibrator):
         relative /= relative.sum()
         cuts, average = _average(relative, bins, upper, values)
         return {
-            "edges": single_middles(groups.lowest[cuts[:-1] - 1], groups.lowest[cuts[:-1]]),
+            "edges": single_middles(groups.highest[cuts[:-1] - 1], groups.lowest[cuts[:-1]]),
             "values": average,
             "bins": bins,
             "model_weights": relative,

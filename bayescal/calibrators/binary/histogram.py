@@ -10,8 +10,10 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike, XArray, on_host, search
 from bayescal._core.binning import (
+    begins_tie,
     equal_mass_cuts,
     equal_mass_cuts_of_rows,
+    score_precision,
     take_step,
     width_cell_of_any,
     width_place,
@@ -124,35 +126,9 @@ class Histogram(OrderCalibrator):
                 "values": self._posterior_means(positive, weight, centers),
                 "bin_weights": weight,
             }
-        if isinstance(rows, Rows) and not on_host(rows.scores):
-            cells = np.asarray(
-                _cut_on_device(rows.scores, rows.y, rows.weights, self.bins, rows.whole)
-            )
-            cuts, bins = np.unique(cells[0], return_index=True)
-            below, above, *sums = cells[1:, bins[cuts > 0]]
-            weight, positive = np.diff(sums, prepend=0)
-            edges = single_middles(below[:-1], above[:-1])
-            values = self._posterior_means(positive, weight, np.full(len(weight), 0.5))
-            return {"edges": edges, "values": values, "bin_weights": weight}
-        ranking = Ranking(rows)
-        whole_weights = rows.whole
-        while True:
-            groups = ranking.groups
-            mass = np.concatenate([[0.0], np.cumsum(groups.weight)])
-            cuts = np.unique(equal_mass_cuts(mass, np.array([self.bins]), whole_weights))
-            cuts = cuts[(cuts > 0) & (cuts < len(groups.weight))]
-            at_cut = np.zeros(len(groups.weight), bool)
-            at_cut[cuts - 1] = at_cut[cuts] = True
-            if not (at_cut & groups.whole).any():
-                break
-            ranking.refine(at_cut & groups.whole)
-        starts = np.concatenate([[0], cuts])
-        weight, positive = (np.add.reduceat(s, starts) for s in (groups.weight, groups.positive))
-        return {
-            "edges": single_middles(groups.highest[cuts - 1], groups.lowest[cuts]),
-            "values": self._posterior_means(positive, weight, np.full(len(weight), 0.5)),
-            "bin_weights": weight,
-        }
+        edges, weight, positive = equal_mass_bins(rows, self.bins)
+        values = self._posterior_means(positive, weight, np.full(len(weight), 0.5))
+        return {"edges": edges, "values": values, "bin_weights": weight}
 
     def _posterior_means(
         self, positive: np.ndarray, weight: np.ndarray, center: np.ndarray
@@ -215,9 +191,41 @@ class Histogram(OrderCalibrator):
         return np.minimum(ends[0], probs)[index], np.maximum(ends[1], probs)[index]
 
 
-@partial(jax.jit, static_argnums=3)
+def equal_mass_bins(
+    rows: Source, bins: int, log_odds: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find bins of equal mass: inner borders, and sums of weights of all rows and of class 1.
+
+    ``log_odds`` tells whether scores are the log odds of given probabilities.
+    """
+    if isinstance(rows, Rows) and not on_host(rows.scores):
+        cells = np.asarray(
+            _cut_on_device(rows.scores, rows.y, rows.weights, bins, rows.whole, log_odds)
+        )
+        cuts, kept = np.unique(cells[0], return_index=True)
+        below, above, *sums = cells[1:, kept[cuts > 0]]
+        weight, positive = np.diff(sums, prepend=0)
+        return single_middles(below[:-1], above[:-1]), weight, positive
+    ranking = Ranking(rows, log_odds=log_odds)
+    whole_weights = rows.whole
+    while True:
+        groups = ranking.groups
+        mass = np.concatenate([[0.0], np.cumsum(groups.weight)])
+        cuts = np.unique(equal_mass_cuts(mass, np.array([bins]), whole_weights))
+        cuts = cuts[(cuts > 0) & (cuts < len(groups.weight))]
+        at_cut = np.zeros(len(groups.weight), bool)
+        at_cut[cuts - 1] = at_cut[cuts] = True
+        if not (at_cut & groups.whole).any():
+            break
+        ranking.refine(at_cut & groups.whole)
+    starts = np.concatenate([[0], cuts])
+    weight, positive = (np.add.reduceat(s, starts) for s in (groups.weight, groups.positive))
+    return single_middles(groups.highest[cuts - 1], groups.lowest[cuts]), weight, positive
+
+
+@partial(jax.jit, static_argnums=(3, 5))
 def _cut_on_device(
-    scores: jax.Array, y: jax.Array, weights: jax.Array, bins: int, whole: jax.Array
+    scores: jax.Array, y: jax.Array, weights: jax.Array, bins: int, whole: jax.Array, log_odds: bool
 ) -> jax.Array:
     """Compute five numbers (5, bins) for the upper border of each bin.
 
@@ -228,7 +236,8 @@ def _cut_on_device(
     scores, weights = scores[order], weights[order]
     sums = [jnp.cumsum(terms) for terms in (weights, weights * y[order])]
     mass, positive = (jnp.concatenate([jnp.zeros(1), total]) for total in sums)
-    cuts = equal_mass_cuts_of_rows(scores, mass, bins, whole)
+    begins = begins_tie(scores, score_precision(scores, log_odds), jnp)
+    cuts = equal_mass_cuts_of_rows(begins, mass, bins, whole)
     beside = [scores[jnp.clip(at, 0, len(scores) - 1)] for at in (cuts - 1, cuts)]
     return jnp.stack([cuts.astype(float), *beside, mass[cuts], positive[cuts]])
 

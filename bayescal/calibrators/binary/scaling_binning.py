@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import XArray, search
 from bayescal._core.binning import take_step
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.histogram import Histogram
+from bayescal.calibrators.binary.histogram import equal_mass_bins
 from bayescal.calibrators.binary.logistic import Logistic
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.data.checks import check_count
@@ -75,10 +75,9 @@ class ScalingBinning(OrderCalibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         state = Logistic()._fit(rows, seed)
         theta = {"theta": state["theta"]}
-        state |= Histogram(self.bins, "equal_mass")._fit(rows, seed)
-        sums = rows.total(partial(_scaled_sums, theta, state["edges"]))
-        state["values"] = sums["scaled"] / state["bin_weights"]
-        return state
+        edges, weight, _ = equal_mass_bins(rows, self.bins, self.inputs == "probs")
+        values = rows.total(partial(_scaled_sums, theta, edges))["scaled"] / weight
+        return state | {"edges": edges, "values": values, "bin_weights": weight}
 
     def _apply(self, state: State, scores: XArray) -> XArray:
         index = search(state["edges"], scores)

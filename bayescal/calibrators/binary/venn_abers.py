@@ -52,8 +52,9 @@ class VennAbers(OrderCalibrator):
     values therefore follow from tangents to one convex chain, by binary search. :math:`p_0` follows
     in the same way from the other side.
 
-    The state is ``thresholds`` (k,), the scores at which a value changes, ``lower`` (k + 1,) and
-    ``upper`` (k + 1,), the values of :math:`p_0` and :math:`p_1` between thresholds. At a threshold
+    The state is ``thresholds`` (k,), the scores at which a value changes, ``highest`` (k,), the
+    largest score that ties with each up to rounding, ``lower`` (k + 1,) and ``upper`` (k + 1,), the
+    values of :math:`p_0` and :math:`p_1` between thresholds. At a threshold
     :math:`p_0` is already the next value, and :math:`p_1` still the previous one. Scores within one
     step of single precision of a threshold count as equal to it, unless thresholds are about as
     close, so that scores in single and in double precision give equal predictions. Probabilities
@@ -98,10 +99,16 @@ class VennAbers(OrderCalibrator):
             ranking.refine(unsettled)
         changes = np.flatnonzero((np.diff(lower) > 0) | (np.diff(upper) > 0))
         kept = np.append(changes, len(lower) - 1)
-        return {"thresholds": groups.lowest[changes], "lower": lower[kept], "upper": upper[kept]}
+        return {
+            "thresholds": groups.lowest[changes],
+            "highest": groups.highest[changes],
+            "lower": lower[kept],
+            "upper": upper[kept],
+        }
 
     def _precompute(self, state: State) -> State:
-        first, last = _equal_scores(state["thresholds"], self.inputs == "probs")
+        lowest = state["thresholds"]
+        first, last = _equal_scores(lowest, state.get("highest", lowest), self.inputs == "probs")
         return state | {"first": first, "last": last}
 
     def _apply(self, state: State, scores: XArray) -> XArray:
@@ -175,27 +182,27 @@ class VennAbers(OrderCalibrator):
 
 
 def _equal_scores(
-    thresholds: np.ndarray, probabilities: bool = False
+    lowest: np.ndarray, highest: np.ndarray, probabilities: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the smallest and the largest score that count as equal to each threshold.
 
-    These are the neighbors of the threshold in single precision, so that scores in single and in
-    double precision tie with the same rows. For probabilities, neighbors of the distance to 1
-    count, too, so that exchanged classes have the same ties. If thresholds are nearly as close as
-    that, fewer scores count: those that differ by the rounding of the distance in double precision,
-    the nearer neighbors, or only equal scores.
+    These are the scores of a tie, from ``lowest`` to ``highest``, and their neighbors in single
+    precision, so that scores in single and in double precision tie with the same rows. For
+    probabilities, neighbors of the distance to 1 count, too, so that exchanged classes have the
+    same ties. If thresholds are nearly as close as that, fewer scores count: those that differ by
+    the rounding of the distance in double precision, the nearer neighbors, or only the tie.
     """
-    gap = np.diff(thresholds / 1024)
+    gap = lowest[1:] / 1024 - highest[:-1] / 1024
     before, after = np.append(np.inf, gap), np.append(gap, np.inf)
-    below, above = [single_below(thresholds)], [single_above(thresholds)]
+    below, above = [single_below(lowest)], [single_above(highest)]
     if probabilities:
-        below += [1 - single_above(1 - thresholds), thresholds - EPS / 2]
-        above += [1 - single_below(1 - thresholds), thresholds + EPS / 2]
-    first = last = thresholds
+        below += [1 - single_above(1 - lowest), lowest - EPS / 2]
+        above += [1 - single_below(1 - highest), highest + EPS / 2]
+    first, last = lowest, highest
     for low in np.sort(below, axis=0)[::-1]:
-        first = np.where(thresholds - low <= before, low, first)
+        first = np.where(lowest - low <= before, low, first)
     for high in np.sort(above, axis=0):
-        last = np.where(high - thresholds <= after, high, last)
+        last = np.where(high - highest <= after, high, last)
     return first, last
 
 

@@ -29,7 +29,7 @@ from bayescal.data.label_names import (
 )
 from bayescal.data.labels import MORE, distinct, label_array
 from bayescal.data.rows import Sums
-from bayescal.data.scores import LOGARITHMIC, Domain, Inputs, convert, floors
+from bayescal.data.scores import LOGARITHMIC, Domain, Inputs, convert, floors, least_of_classes
 from bayescal.data.top_logits import check_distinct, pack, unpack
 from bayescal.data.weights import check_weights_of, power_of_weights
 
@@ -100,8 +100,7 @@ def _look(
     y, columns = of_one_kind(y), rows.shape[1]
     lowest, least = np.empty((2, 0)), None
     if inputs == "probs" and domain in LOGARITHMIC:
-        pair = [1 - rows[:, 0], rows[:, 0]]
-        lowest = _lowest(pair if columns == 1 else [*rows.T])
+        lowest = np.stack(least_of_classes(rows))
         least = np.full(lowest.shape[1], FLOOR)
     looked = rows
     if columns == 1 and not top:
@@ -143,15 +142,6 @@ def _drawn(rng: np.random.Generator, n: int, fraction: float) -> tuple[np.ndarra
     kept[rng.choice(n, rng.binomial(n, fraction), replace=False, shuffle=False)] = True
     drawn = np.flatnonzero(kept)
     return fraction * rng.random(len(drawn)), drawn
-
-
-def _lowest(columns: list[np.ndarray]) -> np.ndarray:
-    """Compute the smallest value and the smallest positive value (2, k) of the columns."""
-    smallest = np.array([[column.min() for column in columns]] * 2, float)
-    for j in np.flatnonzero(smallest[0] <= 0):
-        column = columns[j]
-        smallest[1, j] = column.min(where=column > 0, initial=np.inf)
-    return smallest
 
 
 def _join(first: Sums, second: Sums) -> Sums:

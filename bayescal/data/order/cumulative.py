@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.binning import begins_tie, score_precision
 from bayescal._core.lazy import jax, jnp
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import (
@@ -19,7 +20,6 @@ from bayescal.data.order.equal_mass import (
     merge_keys,
     sum_by_key,
 )
-from bayescal.data.order.equal_rows import is_first
 
 #: Predictions are rounded to multiples of its inverse, so that equal ones are tied in any source.
 _GRID = 2.0**46
@@ -81,10 +81,13 @@ def excursions_of_many(
 
 
 def sums_by_prediction(predicted: np.ndarray, addends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the distinct predictions (m,) in ascending order, and sum addends (r, n) by them."""
+    """Find the distinct predictions (m,) in ascending order, and sum addends (r, n) by them.
+
+    Predictions that are equal up to rounding are not distinct.
+    """
     order = np.argsort(predicted)
     ordered = predicted[order]
-    starts = np.flatnonzero(is_first(ordered))
+    starts = np.flatnonzero(begins_tie(ordered, score_precision(ordered), np))
     return ordered[starts], np.add.reduceat(addends[:, order], starts, axis=1)
 
 

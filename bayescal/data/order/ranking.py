@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.binning import is_single, single_above
+from bayescal._core.binning import begins_tie, is_single, score_precision, single_above
 from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.order.cells import Cells, covered, even_cells, quantile_cells, relative_cells
 from bayescal.data.order.classes import canonical_order, class_moments, order_by_moments
@@ -60,7 +60,10 @@ _BISECTIONS = 70
 
 
 class Groups(NamedTuple):
-    """Groups of rows (g,) in ascending order of scores; no score is in two groups."""
+    """Groups of rows (g,) in ascending order of scores; no score is in two groups.
+
+    Scores that are equal up to rounding are in one group; see ``score_precision``.
+    """
 
     #: Smallest and largest score; unknown (NaN) if ``whole`` and all rows are in memory.
     lowest: np.ndarray
@@ -72,19 +75,6 @@ class Groups(NamedTuple):
     whole: np.ndarray
 
 
-def merge_ties(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Groups:
-    """Sort rows and merge those with equal scores.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> groups = merge_ties(np.array([2.0, 1.0, 2.0]), np.array([1, 0, 0]), np.ones(3))
-    >>> groups.lowest.tolist(), groups.weight.tolist(), groups.positive.tolist()
-    ([1.0, 2.0], [1.0, 2.0], [0.0, 1.0])
-    """
-    return _singles(_merge(np.argsort(scores), scores, weights, weights * y))
-
-
 def distinct_scores(rows: Source, name: str) -> Groups:
     """Find all distinct scores, in one pass over blocks.
 
@@ -92,6 +82,14 @@ def distinct_scores(rows: Source, name: str) -> Groups:
     ------
     ValueError
         If rows in blocks have too many distinct scores; ``name`` is the calibrator in the message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = Rows(np.array([2.0, 1.0, 2.0]), np.array([1, 0, 0]), np.ones(3))
+    >>> groups = distinct_scores(rows, "Isotonic")
+    >>> groups.lowest.tolist(), groups.weight.tolist(), groups.positive.tolist()
+    ([1.0, 2.0], [1.0, 2.0], [0.0, 1.0])
     """
     groups = _singles(rows.total(partial(_gather, None, None), partial(_join, _MAX_DISTINCT)))
     if isinstance(rows, RowBlocks) and len(groups.weight) > _MAX_DISTINCT:
@@ -99,7 +97,7 @@ def distinct_scores(rows: Source, name: str) -> Groups:
             f"scores in blocks must have at most {_MAX_DISTINCT:,} distinct values to fit {name}, "
             "got more; round them, or use Isotonic or Auto"
         )
-    return groups
+    return _merge_near(groups)[0]
 
 
 def merged_rows(rows: Source, name: str) -> Rows:
@@ -125,11 +123,19 @@ class Ranking:
     they are first divided, down to 2**-21 of their width.
     """
 
-    def __init__(self, rows: Source, at_once: bool = False, probabilities: bool = False) -> None:
+    def __init__(
+        self,
+        rows: Source,
+        at_once: bool = False,
+        probabilities: bool = False,
+        log_odds: bool = False,
+    ) -> None:
         """Count rows in cells; ``at_once`` sorts all rows in memory.
 
-        Cells of ``probabilities`` in memory have high resolution close to 0 and 1.
+        Cells of ``probabilities`` in memory have high resolution close to 0 and 1, and only equal
+        ones are merged. ``log_odds`` are those of given probabilities.
         """
+        self._tied = _alone if probabilities else partial(_merge_near, log_odds=log_odds)
         self._rows = rows
         self._single = _singles(_EMPTY_SUMS)
         self._cells: Cells | None = None
@@ -141,7 +147,8 @@ class Ranking:
             make_cells = relative_cells if probabilities else even_cells
             self._cells = make_cells(rows.all().scores, rows.n / _ROWS_PER_CELL)
         if self._cells is None:
-            self.groups = self._single = self._distinct_in(None)
+            self._single = self._distinct_in(None)
+            self.groups, _ = self._tied(self._single)
             return
         self._sorted = np.zeros(self._cells.count, bool)
         self._count()
@@ -232,9 +239,9 @@ class Ranking:
         groups = Groups(lowest, highest, unsorted["weight"], unsorted["positive"], whole)
         names = np.concatenate([self._cells.assign(self._single.lowest), cells])
         order = np.argsort(names, kind="stable")
-        self._names = names[order]
         pairs = zip(self._single, groups, strict=True)
-        self.groups = Groups(*(np.concatenate(pair)[order] for pair in pairs))
+        self.groups, starts = self._tied(Groups(*(np.concatenate(pair)[order] for pair in pairs)))
+        self._names = names[order][starts]
 
 
 _EMPTY_SUMS: Sums = {name: np.empty(0) for name in ("scores", "weight", "positive")}
@@ -243,6 +250,23 @@ _EMPTY_SUMS: Sums = {name: np.empty(0) for name in ("scores", "weight", "positiv
 def _singles(sums: Sums) -> Groups:
     scores = sums["scores"]
     return Groups(scores, scores, sums["weight"], sums["positive"], np.zeros(len(scores), bool))
+
+
+def _alone(groups: Groups) -> tuple[Groups, slice]:
+    return groups, slice(None)
+
+
+def _merge_near(groups: Groups, log_odds: bool = False) -> tuple[Groups, np.ndarray | slice]:
+    """Merge single scores that are equal up to rounding; also return where merged groups start."""
+    scores = np.where(groups.whole, np.nan, groups.lowest) if groups.whole.any() else groups.lowest
+    begins = begins_tie(scores, score_precision(scores, log_odds), np)
+    if begins.all():
+        return _alone(groups)
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(begins)) - 1
+    weight, positive = (np.add.reduceat(s, starts) for s in (groups.weight, groups.positive))
+    ties = groups.lowest[starts], groups.highest[ends], weight, positive, groups.whole[starts]
+    return Groups(*ties), starts
 
 
 def _merge(order: np.ndarray, scores: np.ndarray, weight: np.ndarray, positive: np.ndarray) -> Sums:

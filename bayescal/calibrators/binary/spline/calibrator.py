@@ -281,9 +281,10 @@ class Spline(LogOddsCalibrator):
             points = points.with_more(
                 self._rescaled(state, prior_scores), y[count:], weights[count:]
             )
-        # Cubes of logits vary far more than cubes of probabilities. Candidate strengths follow from
-        # the roughness, and must not change if the classes are exchanged.
-        precise = self.rescale == "logit" or self.penalty == "symmetric"
+        # Cubes of logits vary far more than cubes of probabilities, and one-sided cubes are nearly
+        # dependent. Candidate strengths follow from the roughness, and must not change if the
+        # classes are exchanged.
+        precise = self.rescale == "logit" or self.penalty != "curvature"
         mass = points.weights.sum(axis=0)
         functions, roughness = make_basis(knots, points.x, mass, self.penalty, precise)
         state |= {"knots": knots, "functions": functions, "roughness": roughness}

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from bayescal._core.binning import begins_tie, score_precision
 from bayescal.calibrators.binary.spline.basis import FUNCTIONS
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.rows import Rows
@@ -45,7 +46,18 @@ class FoldedPoints(NamedTuple):
 
 
 def sort_rows(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Rows:
-    """Sort rows by score, then by label, then by weight."""
+    """Sort rows by score, then by label, then by weight.
+
+    Scores that are equal up to rounding become equal: the one closest to 0 or 1 is taken.
+    """
+    rows = _sorted(x, y, weights)
+    begins = begins_tie(rows.scores, score_precision(rows.scores), np)
+    first, last = rows.scores[begins], rows.scores[np.append(begins[1:], True)]
+    equal = np.where(first < 0.5, first, last)[np.cumsum(begins) - 1]
+    return rows if (equal == rows.scores).all() else _sorted(equal, rows.y, rows.weights)
+
+
+def _sorted(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Rows:
     if (weights != weights[:1]).any() or not ((y == 0) | (y == 1)).all():
         order = np.lexsort((weights, y, x))
         return Rows(x[order], y[order], weights[order])

@@ -34,7 +34,18 @@ def as_key(key: Seed) -> jax.Array:
         ) from None
     if seed < 0:
         raise ValueError(f"key must be non-negative, got {seed}")
-    return jax.random.key(seed % 2**32)
+    seed %= 2**32
+    if jax.config.jax_default_prng_impl != "threefry2x32":  # pyright: ignore[reportAttributeAccessIssue]
+        return jax.random.key(seed)
+    # jax.random.key compiles two programs for this.
+    return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)))
+
+
+def repeat_key(key: jax.Array, count: int) -> jax.Array:
+    """Return an array (count,) of equal keys, which compiles nothing."""
+    data = np.asarray(jax.random.key_data(key))
+    repeated = jax.device_put(np.tile(data, (count, 1)))
+    return jax.random.wrap_key_data(repeated, impl=jax.random.key_impl(key))
 
 
 def seed_of(random_state: int | np.random.RandomState | None) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.keys import repeat_key
 from bayescal._core.lazy import jax, jnp, registered, special
 from bayescal._core.padding import pad_axis
 from bayescal._core.shapes import Float
@@ -136,7 +137,9 @@ class Estimated(ClassPrior):
 
     def drawn(self, n: int) -> Float[jax.Array, "classes draws"]:
         alpha = self.concentration
-        logs = jax.random.loggamma(self.key, alpha, (n, alpha.shape[0]), alpha.dtype)
+        # Use a separate stream of random numbers from the parameters.
+        key = jax.random.fold_in(self.key, 0x5A5E)
+        logs = jax.random.loggamma(key, alpha, (n, alpha.shape[0]), alpha.dtype)
         return jax.nn.log_softmax(logs, axis=1).T
 
     def _for_preds(self, n: int, coarse: bool) -> ClassProbRule:
@@ -191,9 +194,7 @@ def make_class_prior(
         for logs, weights in (_gauss if len(values) == 2 else _quasi_random)(different):
             arrays = jax.device_put((logs[index][..., None], weights[index]))
             rules.append(ClassProbRule(*arrays))
-    # Use a separate stream of random numbers from the parameters.
-    keys = jnp.broadcast_to(jax.random.fold_in(key, 0x5A5E), (padded,))
-    return Estimated(jax.device_put(alpha), keys, *rules)
+    return Estimated(jax.device_put(alpha), repeat_key(key, padded), *rules)
 
 
 def _gauss(

@@ -1,5 +1,8 @@
 """Padding to powers of two, and keys made from seeds."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayescal._core.keys import as_key, seed_of
+from bayescal._core.keys import as_key, repeat_key, seed_of
 from bayescal._core.padding import pad_axis, padded_length
 
 # --- padding ------------------------------------------------------------------------------------
@@ -68,6 +71,25 @@ def test_all_kinds_of_integers_are_seeds() -> None:
     expected = key_numbers(jax.random.key(5))
     for seed in (5, np.int64(5), np.uint8(5), np.array(5), jnp.asarray(5)):
         assert key_numbers(as_key(seed)) == expected
+
+
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg"])
+def test_seeds_give_the_keys_of_jax(kind: str) -> None:
+    with jax.default_prng_impl(kind):
+        key, expected = as_key(2**32 + 11), jax.random.key(11)
+        assert key.dtype == expected.dtype
+        assert key_numbers(key) == key_numbers(expected)
+        for repeated in repeat_key(key, 3):
+            assert repeated.dtype == key.dtype
+            assert key_numbers(repeated) == key_numbers(key)
+
+
+def test_seeds_compile_nothing(compilations: Callable[[], Any]) -> None:
+    jax.clear_caches()
+    for wide in (False, True):
+        with jax.enable_x64(wide), compilations() as programs:
+            repeat_key(as_key(5), 3)
+        assert programs == []
 
 
 def test_keys_pass_through() -> None:

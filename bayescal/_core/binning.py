@@ -223,17 +223,28 @@ def tie_precision(predicted: Array, xp: ModuleType) -> AnyArray:
     return SINGLE if is_single(few).all() and is_single(predicted).all() else EPS  # type: ignore[type-var]
 
 
-def score_precision(scores: Array, log_odds: bool = False) -> Array:
-    """Return the rounding errors of scores (n,) of any kind, or of log odds of probabilities.
+def begins_score(ordered: Array, log_odds: bool = False) -> AnyArray:
+    """Mark which ascending scores (n,) of any kind, or log odds, are the first that are equal.
 
-    It is the epsilon of double precision, which is the error of 1 - p for small p, too, times the
-    size of scores above 1. Distinct scores very close to zero remain distinct, except for rounding
-    errors of zero.
+    As :func:`begins_tie`. The precision is the epsilon of double precision, which is the error of
+    1 - p for small p, too, times the size of scores above 1; that of ``log_odds`` follows from it.
+    Distinct scores very close to zero remain distinct, except for rounding errors of zero.
     """
-    xp = np if on_host(scores) else jnp
-    size = xp.abs(scores)
     if log_odds:
-        return xp.minimum(EPS * (2 + 2 * xp.cosh(xp.minimum(size, 40.0))), _CLOSE)
+        xp = np if on_host(ordered) else jnp
+        spread = 2 + 2 * xp.cosh(xp.clip(ordered, -40.0, 40.0))
+        return begins_tie(ordered, xp.minimum(EPS * spread, _CLOSE), xp)
+    if not on_host(ordered):
+        return begins_tie(ordered, _score_precision(ordered, jnp), jnp)
+    # Most scores are far apart, which is quickly seen.
+    most = EPS * np.fmax.reduce(np.abs(ordered), initial=1.0)
+    if not (ordered[1:] - ordered[:-1] <= most).any():
+        return np.ones(len(ordered), bool)
+    return begins_tie(ordered, _score_precision(ordered, np), np)
+
+
+def _score_precision(scores: Array, xp: ModuleType) -> Array:
+    size = xp.abs(scores)
     error = xp.where(is_rounded_zero(size), EPS, _CLOSE * size)
     return xp.minimum(EPS * xp.maximum(size, 1), error)
 

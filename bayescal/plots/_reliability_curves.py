@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
-from bayescal._core.binning import begins_tie, equal_width_cell, score_precision
+from bayescal._core.binning import begins_score, equal_width_cell
 from bayescal._core.generators import generator
 from bayescal.data.checks import check_choice, check_level
 from bayescal.data.predictions import EPS, Predictions
@@ -145,7 +145,7 @@ def _wilson(
 
 def _corp(events: Events, options: Options) -> Estimate:
     predicted, index = np.unique(events.predicted, return_inverse=True)
-    begins = begins_tie(predicted, score_precision(predicted), np)
+    begins = begins_score(predicted)
     predicted, index = predicted[begins], (np.cumsum(begins) - 1)[index]
     cells = _count(events, index, len(predicted))
     curve = _pool_adjacent_violators(cells.happened, cells.cases)

@@ -10,10 +10,9 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike, XArray, on_host, search
 from bayescal._core.binning import (
-    begins_tie,
+    begins_score,
     equal_mass_cuts,
     equal_mass_cuts_of_rows,
-    score_precision,
     take_step,
     width_cell_of_any,
     width_place,
@@ -236,7 +235,7 @@ def _cut_on_device(
     scores, weights = scores[order], weights[order]
     sums = [jnp.cumsum(terms) for terms in (weights, weights * y[order])]
     mass, positive = (jnp.concatenate([jnp.zeros(1), total]) for total in sums)
-    begins = begins_tie(scores, score_precision(scores, log_odds), jnp)
+    begins = begins_score(scores, log_odds)
     cuts = equal_mass_cuts_of_rows(begins, mass, bins, whole)
     beside = [scores[jnp.clip(at, 0, len(scores) - 1)] for at in (cuts - 1, cuts)]
     return jnp.stack([cuts.astype(float), *beside, mass[cuts], positive[cuts]])

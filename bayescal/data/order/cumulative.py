@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from bayescal._core.arrays import Array
-from bayescal._core.binning import begins_tie, score_precision
+from bayescal._core.binning import begins_score
 from bayescal._core.lazy import jax, jnp
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import (
@@ -87,7 +87,7 @@ def sums_by_prediction(predicted: np.ndarray, addends: np.ndarray) -> tuple[np.n
     """
     order = np.argsort(predicted)
     ordered = predicted[order]
-    starts = np.flatnonzero(begins_tie(ordered, score_precision(ordered), np))
+    starts = np.flatnonzero(begins_score(ordered))
     return ordered[starts], np.add.reduceat(addends[:, order], starts, axis=1)
 
 

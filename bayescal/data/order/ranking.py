@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.binning import begins_tie, is_single, score_precision, single_above
+from bayescal._core.binning import begins_score, is_single, single_above
 from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.order.cells import Cells, covered, even_cells, quantile_cells, relative_cells
 from bayescal.data.order.classes import canonical_order, class_moments, order_by_moments
@@ -62,7 +62,7 @@ _BISECTIONS = 70
 class Groups(NamedTuple):
     """Groups of rows (g,) in ascending order of scores; no score is in two groups.
 
-    Scores that are equal up to rounding are in one group; see ``score_precision``.
+    Scores that are equal up to rounding are in one group; see ``begins_score``.
     """
 
     #: Smallest and largest score; unknown (NaN) if ``whole`` and all rows are in memory.
@@ -259,7 +259,7 @@ def _alone(groups: Groups) -> tuple[Groups, slice]:
 def _merge_near(groups: Groups, log_odds: bool = False) -> tuple[Groups, np.ndarray | slice]:
     """Merge single scores that are equal up to rounding; also return where merged groups start."""
     scores = np.where(groups.whole, np.nan, groups.lowest) if groups.whole.any() else groups.lowest
-    begins = begins_tie(scores, score_precision(scores, log_odds), np)
+    begins = begins_score(scores, log_odds)
     if begins.all():
         return _alone(groups)
     starts = np.flatnonzero(begins)

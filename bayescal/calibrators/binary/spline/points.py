@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from bayescal._core.binning import begins_tie, score_precision
+from bayescal._core.binning import begins_score
 from bayescal.calibrators.binary.spline.basis import FUNCTIONS
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.rows import Rows
@@ -51,7 +51,7 @@ def sort_rows(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Rows:
     Scores that are equal up to rounding become equal: the one closest to 0 or 1 is taken.
     """
     rows = _sorted(x, y, weights)
-    begins = begins_tie(rows.scores, score_precision(rows.scores), np)
+    begins = begins_score(rows.scores)
     first, last = rows.scores[begins], rows.scores[np.append(begins[1:], True)]
     equal = np.where(first < 0.5, first, last)[np.cumsum(begins) - 1]
     return rows if (equal == rows.scores).all() else _sorted(equal, rows.y, rows.weights)

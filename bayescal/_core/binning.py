@@ -236,11 +236,12 @@ def begins_score(ordered: Array, log_odds: bool = False) -> AnyArray:
         return begins_tie(ordered, xp.minimum(EPS * spread, _CLOSE), xp)
     if not on_host(ordered):
         return begins_tie(ordered, _score_precision(ordered, jnp), jnp)
-    # Most scores are far apart, which is quickly seen.
-    most = EPS * np.fmax.reduce(np.abs(ordered), initial=1.0)
-    if not (ordered[1:] - ordered[:-1] <= most).any():
-        return np.ones(len(ordered), bool)
-    return begins_tie(ordered, _score_precision(ordered, np), np)
+    with np.errstate(over="ignore"):
+        # Most scores are far apart, which is quickly seen.
+        most = EPS * np.fmax.reduce(np.abs(ordered), initial=1.0)
+        if not (ordered[1:] - ordered[:-1] <= most).any():
+            return np.ones(len(ordered), bool)
+        return begins_tie(ordered, _score_precision(ordered, np), np)
 
 
 def _score_precision(scores: Array, xp: ModuleType) -> Array:
@@ -255,7 +256,7 @@ def is_rounded_zero(probs: Array) -> AnyArray:
     These are small multiples of half the epsilon of double precision.
     """
     xp = np if on_host(probs) else jnp
-    multiple = probs * (2 / EPS)
+    multiple = xp.minimum(probs, 1.0) * (2 / EPS)
     return (multiple <= ROUNDED_ZERO * (2 / EPS)) & (multiple == xp.floor(multiple))
 
 

@@ -116,12 +116,7 @@ def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 def check_present(y: np.ndarray, weights: UserData = None, name: str = "y") -> None:
     """Raise if a label of positive weight is missing: NaN, None, or NA of pandas."""
-    if y.dtype == object and not {type(label) for label in y} <= {str, int, bool}:
-        missing = np.array([_is_missing(label) for label in y], bool)
-    elif y.dtype.kind == "M" or (y.dtype.kind == "f" and np.isnan(y.max(initial=0))):
-        missing = np.isnan(y) if y.dtype.kind == "f" else np.isnat(y)
-    else:
-        return
+    missing = missing_labels(y)
     if missing.any() and np.shape(weights) == y.shape:
         missing &= np.asarray(weights) != 0
     if missing.any():
@@ -131,6 +126,15 @@ def check_present(y: np.ndarray, weights: UserData = None, name: str = "y") -> N
             f"{name} must not have missing labels, got {what} in row {row} "
             f"({int(missing.sum())} in all); leave these rows out"
         )
+
+
+def missing_labels(y: np.ndarray) -> np.ndarray:
+    """Return which labels (n,) are missing, or an empty array if none is."""
+    if y.dtype == object and not {type(label) for label in y} <= {str, int, bool}:
+        return np.array([_is_missing(label) for label in y], bool)
+    if y.dtype.kind == "M" or (y.dtype.kind == "f" and np.isnan(y.max(initial=0))):
+        return np.isnan(y) if y.dtype.kind == "f" else np.isnat(y)
+    return np.empty(0, bool)
 
 
 def _is_missing(label: object) -> bool:

@@ -384,7 +384,8 @@ def test_rows_of_weight_zero_need_no_label_of_several() -> None:
     p, y = expit(x), (rng.random((90, 2)) < expit(x)).astype(float)
     weights = np.append(np.ones(80), np.zeros(10))
     lacking = np.where(weights[:, None] > 0, y, np.nan)
-    for calibrator in (bc.MultiLabel(bc.Beta()), bc.Auto()):
+    calibrators: list[Any] = [bc.MultiLabel(bc.Beta()), bc.Auto()]
+    for calibrator in calibrators:
         found = clone(calibrator).fit(p, lacking, sample_weight=weights)
         expected = clone(calibrator).fit(p[:80], y[:80])
         np.testing.assert_allclose(found.predict_proba(p), expected.predict_proba(p), atol=1e-9)

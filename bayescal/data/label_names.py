@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import date
 from numbers import Integral
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -79,6 +79,24 @@ def class_array(classes: Sequence[object] | np.ndarray | int) -> np.ndarray:
 def label_list(labels: np.ndarray) -> list[Hashable]:
     """Return labels (n,) as Python objects, but dates as NumPy's, which may be finer."""
     return list(labels) if labels.dtype.kind == "M" else labels.tolist()
+
+
+def classes_to_json(classes: np.ndarray) -> object:
+    """Return classes (k,) as values for JSON, which has neither dates nor byte strings."""
+    if classes.dtype.kind == "M":
+        return {"dates": classes.astype(str).tolist()}
+    if classes.dtype.kind == "S":
+        return {"byte strings": np.char.decode(classes, "latin-1").tolist()}
+    return classes.tolist()
+
+
+def classes_from_json(classes: Any) -> Any:
+    """Return the classes that :func:`classes_to_json` has converted."""
+    if not isinstance(classes, Mapping):
+        return classes
+    if "byte strings" in classes:
+        return np.char.encode(classes["byte strings"], "latin-1")
+    return np.array(classes["dates"], "M8")
 
 
 def _plain(labels: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ from bayescal.inference import (
     pareto_k,
     read_class_prior,
 )
-from bayescal.inference.prediction import Prediction
+from bayescal.inference.prediction import ROUGH_RULE, Prediction
 from bayescal.inference.result import METHODS, Posterior
 from bayescal.models import Family, Prior
 from bayescal.models.prior import fit_shapes, stack_priors, widen
@@ -348,7 +348,7 @@ def _check_integration(setup: Setup, summary: Summary[np.ndarray], layout: Batch
             "parameters is valid or gives the data a positive density; check its support"
         )
     error = summary.quadrature_error
-    if (error >= 1e-6).any():
+    if (error >= ROUGH_RULE).any():
         warnings.warn(
             f"quadrature may be off by a relative {np.max(error):.1g}: the posterior is too rough "
             f"for {size} nodes per parameter; use integrator='importance' or 'nuts'",

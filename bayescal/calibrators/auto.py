@@ -174,7 +174,7 @@ class Auto(ClassifierMixin, Combination):
         if not isinstance(chosen, AveragedBeta):
             on_device = device_scores is not None and isinstance(chosen, StackedScaling)
             if several:
-                rows, labels, _ = read_many(scores, labels)
+                rows, labels, _ = read_many(scores, labels, sample_weight)
                 _warn_if_exclusive(rows, labels, self.inputs)
             else:
                 rows = scores if on_device else self._in_order(scores)

@@ -230,6 +230,8 @@ class _Writer:
     def encode(self, value: object, name: str) -> object:
         if value is None or type(value) in (bool, int, float, str):
             return value
+        if isinstance(value, bytes):
+            return {"byte string": value.decode("latin-1")}
         if isinstance(value, date | np.datetime64):
             return {"date": self._encode_array(np.array(value, "M8"), name)}
         if isinstance(value, np.generic):
@@ -273,6 +275,8 @@ class _Writer:
             return {"array": key}
         if value.dtype.kind == "M":
             return {"dates": [value.dtype.name, np.datetime_as_string(value).tolist()]}
+        if value.dtype.kind == "S":
+            return {"byte strings": np.char.decode(value, "latin-1").tolist()}
         if not all(isinstance(entry, str) for entry in value.flat):
             raise TypeError(f"{name} must hold numbers, strings or dates to be saved")
         kind = "objects" if value.dtype == object else "strings"
@@ -305,6 +309,10 @@ def _decode(content: object, arrays: dict[str, np.ndarray]) -> Any:
         return arrays[inner]
     if kind in ("strings", "objects"):
         return np.array(inner, object if kind == "objects" else str)
+    if kind == "byte string":
+        return inner.encode("latin-1")
+    if kind == "byte strings":
+        return np.char.encode(inner, "latin-1")
     if kind == "dates":
         return np.array(inner[1], inner[0])
     if kind == "date":

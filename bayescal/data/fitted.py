@@ -56,12 +56,18 @@ def predictions(
     return results, rest[-1] if rest else None, classes
 
 
-def read_label_rows(y: ArrayLike, name: str = "y") -> np.ndarray:
-    """Read multi-label labels of any type as integers (n, labels)."""
+def read_label_rows(y: ArrayLike, name: str = "y", weights: UserData = None) -> np.ndarray:
+    """Read multi-label labels of any type as integers (n, labels).
+
+    Those of rows of weight zero count as absent, whatever they are.
+    """
     dense = getattr(y, "toarray", None)  # sparse matrices of SciPy
     rows = as_numpy(y if dense is None else dense(), name)
     if rows.ndim != 2:
         raise ValueError(f"{name} must have shape (n, labels), got {rows.shape}")
+    used = np.ones(len(rows), bool) if weights is None else as_numpy(weights, "weights") != 0
+    if used.shape == rows.shape[:1] and not used.all():
+        rows = np.where(used[:, None], rows, 0)
     strange = (rows != 0) & (rows != 1)
     if strange.any():
         shares = rows.min() >= 0 and np.allclose(rows.sum(axis=1), 1)

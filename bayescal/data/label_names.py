@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import date
 from numbers import Integral
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -81,6 +81,24 @@ def label_list(labels: np.ndarray) -> list[Hashable]:
     return list(labels) if labels.dtype.kind == "M" else labels.tolist()
 
 
+def classes_to_json(classes: np.ndarray) -> object:
+    """Return classes (k,) as values for JSON, which has neither dates nor byte strings."""
+    if classes.dtype.kind == "M":
+        return {"dates": classes.astype(str).tolist()}
+    if classes.dtype.kind == "S":
+        return {"byte strings": np.char.decode(classes, "latin-1").tolist()}
+    return classes.tolist()
+
+
+def classes_from_json(classes: Any) -> Any:
+    """Return the classes that :func:`classes_to_json` has converted."""
+    if not isinstance(classes, Mapping):
+        return classes
+    if "byte strings" in classes:
+        return np.char.encode(classes["byte strings"], "latin-1")
+    return np.array(classes["dates"], "M8")
+
+
 def _plain(labels: np.ndarray) -> np.ndarray:
     """Convert date objects to NumPy's dates, unsigned to signed integers, and strings to objects.
 
@@ -116,12 +134,7 @@ def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 def check_present(y: np.ndarray, weights: UserData = None, name: str = "y") -> None:
     """Raise if a label of positive weight is missing: NaN, None, or NA of pandas."""
-    if y.dtype == object and not {type(label) for label in y} <= {str, int, bool}:
-        missing = np.array([_is_missing(label) for label in y], bool)
-    elif y.dtype.kind == "M" or (y.dtype.kind == "f" and np.isnan(y.max(initial=0))):
-        missing = np.isnan(y) if y.dtype.kind == "f" else np.isnat(y)
-    else:
-        return
+    missing = missing_labels(y)
     if missing.any() and np.shape(weights) == y.shape:
         missing &= np.asarray(weights) != 0
     if missing.any():
@@ -131,6 +144,15 @@ def check_present(y: np.ndarray, weights: UserData = None, name: str = "y") -> N
             f"{name} must not have missing labels, got {what} in row {row} "
             f"({int(missing.sum())} in all); leave these rows out"
         )
+
+
+def missing_labels(y: np.ndarray) -> np.ndarray:
+    """Return which labels (n,) are missing, or an empty array if none is."""
+    if y.dtype == object and not {type(label) for label in y} <= {str, int, bool}:
+        return np.array([_is_missing(label) for label in y], bool)
+    if y.dtype.kind == "M" or (y.dtype.kind == "f" and np.isnan(y.max(initial=0))):
+        return np.isnan(y) if y.dtype.kind == "f" else np.isnat(y)
+    return np.empty(0, bool)
 
 
 def _is_missing(label: object) -> bool:

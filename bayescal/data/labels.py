@@ -25,6 +25,7 @@ from bayescal.data.label_names import (
     label_list,
     match_columns,
     matched_names,
+    missing_labels,
     of_one_kind,
 )
 from bayescal.data.weights import check_weights
@@ -272,13 +273,18 @@ def classes_of_shares(
     return range(k) if names is None or match_columns(names, range(k), "y") else names
 
 
-def class_labels(y: object) -> np.ndarray:
-    """Read labels (n,) for fitting a classifier, checked as scikit-learn does."""
+def class_labels(y: object, weights: np.ndarray | None = None) -> np.ndarray:
+    """Read labels (n,) for fitting a classifier, checked as scikit-learn does.
+
+    Missing ones of rows of weight zero are replaced by the label of the heaviest row.
+    """
     from sklearn.utils import assert_all_finite, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
 
     labels = np.asarray(column_or_1d(as_labels(y), warn=True))
-    check_present(labels)
+    check_present(labels, weights)
+    if weights is not None and (missing := missing_labels(labels)).any():
+        labels = np.where(missing, labels[[np.argmax(weights)]], labels)
     labels = of_one_kind(labels)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
@@ -349,10 +355,12 @@ def of_shares(
     return _safe_indexing(scores, row), labels[code], weights[row] * shares[row, code], labels
 
 
-def read_many(scores: UserData, Y: UserData) -> tuple[np.ndarray, np.ndarray, list[object] | None]:
+def read_many(
+    scores: UserData, Y: UserData, weights: UserData = None
+) -> tuple[np.ndarray, np.ndarray, list[object] | None]:
     """Read scores (n, labels) and labels in the same order, and the names of labels."""
     names = column_names(Y)
-    rows, present = score_rows(scores, names), read_label_rows(Y, "Y")
+    rows, present = score_rows(scores, names), read_label_rows(Y, "Y", weights)
     if present.shape != rows.shape:
         raise ValueError(f"Y must have the shape of the scores, {rows.shape}, got {present.shape}")
     return rows, present, names

@@ -258,7 +258,7 @@ def _read_multilabel(
         raise ValueError(f"probs must have shape (n, labels), got {array.shape}")
     if reading.whole and array.size == 0:
         raise ValueError("probs must not be empty")
-    labels = read_label_rows(y)
+    labels = read_label_rows(y, weights=weights)
     if labels.shape != array.shape:
         raise ValueError(f"y must have shape {array.shape} to match probs, got {labels.shape}")
     if reading.classes is not None:

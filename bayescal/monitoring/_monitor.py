@@ -12,7 +12,13 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.files import write_atomically
 from bayescal.data.checks import check_choice, check_real
-from bayescal.data.label_names import Classes, class_array, label_list
+from bayescal.data.label_names import (
+    Classes,
+    class_array,
+    classes_from_json,
+    classes_to_json,
+    label_list,
+)
 from bayescal.data.predictions import Predictions, Reading, read_arrays
 from bayescal.data.weights import check_weights_of
 from bayescal.monitoring._action import advise
@@ -486,10 +492,7 @@ class Monitor:
         dict
             What :meth:`from_dict` takes. The state does not grow with the number of rows.
         """
-        classes: Any = None if self.classes is None else class_array(self.classes)
-        if classes is not None:
-            dates = classes.dtype.kind == "M"
-            classes = {"dates": classes.astype(str).tolist()} if dates else classes.tolist()
+        classes = None if self.classes is None else classes_to_json(class_array(self.classes))
         # An infinite evidence follows from the refuted row.
         values = {name: getattr(self, name) for name in _EVIDENCE}
         evidence = {name: None if np.isinf(value) else value for name, value in values.items()}
@@ -532,10 +535,7 @@ class Monitor:
                 "install that version to read it"
             )
         try:
-            classes = state["classes"]
-            if isinstance(classes, Mapping):
-                classes = np.array(classes["dates"], "M8")
-            monitor = cls(state["alpha"], state["task"], classes)
+            monitor = cls(state["alpha"], state["task"], classes_from_json(state["classes"]))
             monitor._restore(state)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(f"state must be that of a monitor and complete: {error}") from error

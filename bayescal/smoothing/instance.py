@@ -15,7 +15,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import two_class_probabilities
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64
-from bayescal._core.shapes import Float, Int, Shaped
+from bayescal._core.shapes import Bool, Float, Int, Shaped
 from bayescal.data.checks import as_numpy, check_choice
 from bayescal.data.weights import check_weights
 from bayescal.smoothing._constant import smoothing_by_class
@@ -194,7 +194,7 @@ def _many(
         numbers = np.array([check_bandwidth(value) for value in np.ravel(bandwidth).tolist()])
     length = padded_length(n)
     padded = [pad_axis(values, length, 1) for values in (features, targets)]
-    padded.append(np.pad(weights, ((0, 0), (0, length - n))))
+    padded += [np.pad(values, ((0, 0), (0, length - n))) for values in (weights, real)]
     with float64() if features.dtype == np.float64 else nullcontext():
         result = np.asarray(_compiled(*padded, numbers, rule, scale))[:, :, :n]
     return result.reshape(*np.shape(bandwidth), *shape).astype(np.float64, copy=False)
@@ -205,13 +205,14 @@ def _compiled(
     x: Float[jax.Array, "sets rows features"],
     y: Int[jax.Array, "sets rows"],
     weights: Float[jax.Array, "sets rows"],
+    real: Bool[jax.Array, "sets rows"],
     numbers: Float[jax.Array, " candidates"],
     rule: Rule,
     scale: Scale,
 ) -> Float[jax.Array, "candidates sets rows"]:
-    weights = weights.astype(x.dtype)
+    rows = x, y, weights.astype(x.dtype)
     return jax.lax.map(
-        lambda number: batched_instance_targets(x, y, weights, number.astype(x.dtype), rule, scale),
+        lambda number: batched_instance_targets(*rows, number.astype(x.dtype), rule, scale, real),
         numbers,
     )
 
@@ -235,15 +236,17 @@ def masked_instance_targets(
     number: Float[jax.Array, ""],
     rule: Rule = "silverman",
     scale: Scale = "full",
+    real: Bool[jax.Array, " rows"] | None = None,
 ) -> Float[jax.Array, " rows"]:
     """Compute the targets of :func:`instance_targets` for one padded data set, in pure JAX.
 
     The caller checks the input, and maps and compiles the function; rule and scale are static.
-    Masked rows have weight zero, any ``x`` (even NaN), and get their label as target. ``number`` is
-    the bandwidth factor for the rule "number", and unused otherwise.
+    Masked rows have weight zero, any ``x`` (even NaN), and get their label as target. They are the
+    rows that are not ``real``, by default all rows of weight zero. ``number`` is the bandwidth
+    factor for the rule "number", and unused otherwise.
     """
     x = x if x.ndim == 2 else x[:, None]
-    real = weights > 0
+    real = weights > 0 if real is None else real
     x = jnp.where(real[:, None], x, x[jnp.argmax(real)])
     unit = data_scale(x, weights, jnp.inf, 1.0, "diagonal")
     log_density, eps = [], []
@@ -256,7 +259,7 @@ def masked_instance_targets(
             )
         )
     # Without any weight there is no density, and the difference would be NaN.
-    log_odds = jnp.where(jnp.any(real), log_density[1] - log_density[0], 0)
+    log_odds = jnp.where(jnp.any(weights > 0), log_density[1] - log_density[0], 0)
     positive, negative = two_class_probabilities(log_odds)
     targets = jnp.where(y == 1, 1 - eps[1] * positive, eps[0] * negative)
     return jnp.where(real, targets, y.astype(targets.dtype))
@@ -269,6 +272,7 @@ def batched_instance_targets(
     number: Float[jax.Array, ""],
     rule: Rule = "silverman",
     scale: Scale = "full",
+    real: Bool[jax.Array, "sets rows"] | None = None,
 ) -> Float[jax.Array, "sets rows"]:
     """Compute the targets (batch, n) of many data sets, as many at a time as fit in a block.
 
@@ -278,7 +282,8 @@ def batched_instance_targets(
     batch, n = y.shape
     together = max(1, min(batch, block_elements() // (n * min(n, 512))))
 
-    def targets(item: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        return masked_instance_targets(*item, number, rule, scale)
+    def targets(item: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        return masked_instance_targets(*item[:3], number, rule, scale, item[3])
 
-    return jax.lax.map(targets, (x, y, weights), batch_size=together)
+    rows = x, y, weights, weights > 0 if real is None else real
+    return jax.lax.map(targets, rows, batch_size=together)

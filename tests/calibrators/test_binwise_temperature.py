@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
+from scipy.special import logsumexp
 
 from bayescal import metrics
 from bayescal._core.numerics import log_softmax, softmax
-from bayescal.calibrators import BinwiseTemperature, Temperature
+from bayescal.calibrators import BinwiseTemperature, Temperature, WeightScaling
 from bayescal.data.rows import Rows
 from bayescal.data.scores import convert
 from tests.calibrators.brute import example
@@ -213,3 +215,26 @@ def test_figures_of_densenet(shared_data: Path) -> None:
     assert error(Temperature()) == pytest.approx(1.006, abs=1e-3)
     assert error(BinwiseTemperature("log_loss")) == pytest.approx(1.135, abs=0.01)
     assert error(BinwiseTemperature("confidence")) == pytest.approx(1.116, abs=0.01)
+
+
+@pytest.mark.parametrize("calibrator", [BinwiseTemperature, WeightScaling])
+def test_confident_rows_have_their_bins_in_single_precision(
+    calibrator: type[BinwiseTemperature | WeightScaling],
+) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 500, (120, 3)).astype(np.float32)
+    y = np.where(rng.random(120) < 0.7, z.argmax(axis=1), rng.integers(0, 3, 120))
+    fitted = calibrator(inputs="logits", bins=5).fit(z, y)
+    below = z.astype(float) - z.max(axis=1, keepdims=True)
+    rest = logsumexp(np.sort(below, axis=1)[:, :2], axis=1)
+    level = np.logaddexp(0, -rest)
+    assert np.quantile(level, 0.3) > 90  # 1 - c is zero in single precision
+    f = fitted.as_function()
+    single = np.asarray(jax.jit(f)(z))
+    np.testing.assert_allclose(single, fitted.predict_proba(z), atol=2e-5)
+    counts = np.bincount(np.searchsorted(fitted.edges_, level))
+    np.testing.assert_array_equal(counts, fitted.bin_weights_)
+    tiny = np.array([[1.0, 1e-39, 0.0], [1.0, 0.0, 0.0]], np.float32)
+    fitted = calibrator(bins=3).fit(softmax(z / 250), y)
+    single = np.asarray(fitted.as_function()(jax.numpy.asarray(tiny)))
+    np.testing.assert_allclose(single, fitted.predict_proba(tiny), atol=1e-6)

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.special import expit
 from scipy.stats import gmean
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -352,3 +353,49 @@ def test_scores_of_classes_that_a_fold_lacks() -> None:
     probs = np.array([[0.3, 0.7]])
     found = _pair._widened(probs, np.array([1, 2]), classes, "predict_proba")
     np.testing.assert_array_equal(found, [[0.0, 0.3, 0.7]])
+
+
+@pytest.mark.parametrize("missing", [np.nan, None])
+def test_rows_of_weight_zero_need_no_label(missing: float | None) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 2))
+    y = (x[:, 0] + rng.normal(size=90) > 0).astype(float if missing else object)
+    weights = np.append(rng.integers(1, 3, 80), np.zeros(10))
+    lacking = y.copy()
+    lacking[80:] = missing
+    splits = list(KFold(3, shuffle=True, random_state=0).split(x))
+    for estimator in (Plain(), FrozenEstimator(Plain().fit(x, y == 1))):
+        found, expected = (
+            bc.CalibratedClassifier(estimator, bc.Beta(), cv=splits).fit(x, labels, weights)
+            for labels in (lacking, y)
+        )
+        np.testing.assert_array_equal(found.classes_, [0, 1])
+        np.testing.assert_allclose(found.predict_proba(x), expected.predict_proba(x), atol=1e-6)
+    with (
+        pytest.raises(ValueError, match=r"missing labels, got \w+ in row 80"),
+        pytest.warns(UserWarning, match="takes no sample_weight"),
+    ):
+        bc.CalibratedClassifier(KNeighborsClassifier()).fit(x, lacking, weights)
+
+
+def test_rows_of_weight_zero_need_no_label_of_several() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 2))
+    p, y = expit(x), (rng.random((90, 2)) < expit(x)).astype(float)
+    weights = np.append(np.ones(80), np.zeros(10))
+    lacking = np.where(weights[:, None] > 0, y, np.nan)
+    calibrators: list[Any] = [bc.MultiLabel(bc.Beta()), bc.Auto()]
+    for calibrator in calibrators:
+        found = clone(calibrator).fit(p, lacking, sample_weight=weights)
+        expected = clone(calibrator).fit(p[:80], y[:80])
+        np.testing.assert_allclose(found.predict_proba(p), expected.predict_proba(p), atol=1e-9)
+    forest = RandomForestClassifier(5, random_state=0)
+    found, expected = (
+        bc.CalibratedClassifier(forest, bc.Beta(), cv=[(np.arange(0, 90, 2), np.arange(1, 90, 2))])
+        .set_params(ensemble=True)
+        .fit(x, labels, weights)
+        for labels in (lacking, np.where(weights[:, None] > 0, y, 0))
+    )
+    np.testing.assert_array_equal(found.predict_proba(x), expected.predict_proba(x))
+    for metric in (bc.metrics.hamming_loss, bc.metrics.multilabel_ece):
+        assert metric(p, lacking, weights=weights) == metric(p[:80], y[:80])

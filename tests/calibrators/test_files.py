@@ -329,3 +329,19 @@ def test_an_interrupted_save_leaves_the_old_file(
         bc.save(bc.Isotonic().fit(FRESH, FRESH > 0.5), path)
     assert [own.name for own in tmp_path.iterdir()] == ["x.npz"]
     same(first, bc.load(path), FRESH)
+
+
+def test_labels_of_byte_strings(tmp_path: Path) -> None:
+    """As HDF5 holds them, in blocks and among the options."""
+    h5py = pytest.importorskip("h5py")
+    p, y = data()
+    path = tmp_path / "bytes"
+    labels = np.where(y == "yes", b"y\xc3\xa9s", b"no")
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        held = {"p": np.stack([1 - p, p], axis=1), "y": labels}
+        scores, y = (file.create_dataset(name, data=array) for name, array in held.items())
+        for classes in (None, (b"no", b"y\xc3\xa9s")):
+            fitted = bc.Beta(classes=classes).fit(scores, y)
+            bc.save(fitted, path)
+            same(fitted, bc.load(path), held["p"])
+            assert bc.load(path).classes_.tolist() == [b"no", b"y\xc3\xa9s"]

@@ -1035,3 +1035,30 @@ def test_another_key_or_data_set_compiles_nothing(
     with compilations() as names:
         run(1)
     assert names == []
+
+
+@pytest.mark.parametrize("name", ["uniform", "gamma"])
+def test_a_rough_rule_states_no_smaller_error_than_it_has(name: str) -> None:
+    """Three equal scores, against the integral over sigma, given which means are normal."""
+    density = {"uniform": dist.Uniform(0.1, 3.0), "gamma": dist.Gamma(1.2, 1.0)}[name]
+    prior = bc.GaussianPrior(dist.Normal(-1.0, 1.0), dist.Normal(1.0, 1.0), density)
+    x, at = np.full(3, 0.3), np.array([-1.0, 0.0, 0.3, 0.5, 1.0, 3.0])
+    with pytest.warns(bc.AccuracyWarning, match="quadrature may be off"):
+        post = bc.posterior(prior, (x, [0, 1, 1]), integrator="quadrature", class_prior=0.5)
+    found = post.predict(at, method="coeffs")
+    low, high = (np.log([0.1, 3.0])) if name == "uniform" else (-60.0, 8.0)
+    logs = np.linspace(low, high, 400_001)
+    sigma = np.exp(logs)
+    log_density = 0.0 if name == "uniform" else 0.2 * logs - sigma
+    log_weights, squares = log_density + logs, []
+    for n, mean in ((1, -1.0), (2, 1.0)):
+        spread = np.sqrt(1 + sigma**2 / n)
+        log_weights = log_weights + (1 - n) * logs + scipy.stats.norm.logpdf(0.3, mean, spread)
+        variance = 1 / (1 + n / sigma**2)
+        center = variance * (mean + n * 0.3 / sigma**2)
+        squares.append((at[:, None] - center) ** 2 + variance)
+    weights = scipy.special.softmax(log_weights)
+    log_odds = ((squares[0] - squares[1]) / (2 * sigma**2)) @ weights
+    error = np.abs(np.asarray(found.probs) - scipy.special.expit(log_odds))
+    assert error.max() > 0.05
+    assert (np.asarray(found.mcse) >= error).all()

@@ -273,11 +273,13 @@ def test_rows_without_times_have_none() -> None:
     assert monitor.times_at(monitor.course_[0]) is None
 
 
-def test_dates_are_classes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "classes", [[datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)], [b"no", b"\xc3\xa9"]]
+)
+def test_dates_and_byte_strings_are_classes(classes: list[Any], tmp_path: Path) -> None:
     p, y = draw(4, 60)
-    days = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)]
-    labels = [days[label] for label in y]
-    monitor = bc.Monitor(classes=days).update(p[:30], labels[:30])
+    labels = [classes[label] for label in y]
+    monitor = bc.Monitor(classes=classes).update(p[:30], labels[:30])
     monitor.save(tmp_path / "state.json")
     loaded = bc.Monitor.load(tmp_path / "state.json").update(p[30:], labels[30:])
     assert loaded.log_evidence_ == monitor.update(p[30:], labels[30:]).log_evidence_

@@ -89,6 +89,7 @@ def test_many_are_as_each_alone(rule: Any, scale: Any) -> None:
         n = len(labels)
         x[row, -n:], y[row, -n:], mask[row, -n:] = features * 10.0 ** (150 * row), labels, True
         w[row, -n:] = np.random.default_rng(row).uniform(0.5, 2, n)
+        w[row, -2] = 0  # it exists, and has a target
     before = x.copy(), y.copy(), w.copy()
     found = instance_targets(x, y, w, rule, scale, mask)
     for row, own in enumerate(mask):

@@ -87,7 +87,7 @@ class MultiLabel(Combination):
         ValueError
             If shapes differ, or ``Y`` contains values other than zero and one.
         """
-        rows, present, names = read_many(scores, Y)
+        rows, present, names = read_many(scores, Y, sample_weight)
         weights = check_weights(sample_weight, len(rows))
         self.label_names_ = None if names is None else np.asarray(names, object)
         self.n_features_in_ = rows.shape[1]

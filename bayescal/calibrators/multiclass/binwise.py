@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, device, namespace, search
 from bayescal._core.binning import SINGLE, binned_error, border_ends, equal_mass_cuts
-from bayescal._core.numerics import differences
+from bayescal._core.numerics import FLOOR, differences, softplus
 from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.data.order.equal_mass import mass_sums
 from bayescal.data.order.ranking import single_middles
@@ -22,6 +23,8 @@ SAME = 1e-12
 TRACE = 1e-9
 #: Positive probabilities never fall below exp(-700), which is a normal number.
 _LEAST_LOG_PROB = -700.0
+#: Least logarithm of 1 - confidence for logits; for probabilities it is that of FLOOR.
+_LEAST_LOG_REST = math.log(np.finfo(float).tiny)
 BINS = 15
 #: Temperatures from 1/20 to 20.
 _GRID = np.exp(np.linspace(np.log(1 / 20), np.log(20), 161))
@@ -42,7 +45,7 @@ class TopClass(NamedTuple):
 
 def top_class(probs: XArray, binning: Binning) -> TopClass:
     """Find the top class of rows of probabilities (n, k), up to a factor for each row."""
-    xp, tiny = namespace(probs), float(namespace(probs).finfo(probs.dtype).smallest_normal)
+    xp = namespace(probs)
     top, largest = xp.argmax(probs, axis=1), xp.max(probs, axis=1)
     classes = xp.arange(probs.shape[1], device=device(probs))
     rest = xp.sum(xp.where(classes == top[:, None], 0.0, probs), axis=1)
@@ -50,7 +53,20 @@ def top_class(probs: XArray, binning: Binning) -> TopClass:
     confidence = largest / total
     if binning == "equal_width":
         return TopClass(top, confidence, confidence)
-    return TopClass(top, confidence, -xp.log(xp.maximum(rest / total, tiny)))
+    return TopClass(top, confidence, -xp.log(xp.maximum(rest / total, FLOOR)))
+
+
+def level_of_logits(below: XArray, binning: Binning) -> AnyArray:
+    """Compute levels (n,) from logits (n, k) minus the largest of their row, of any size."""
+    xp = namespace(below)
+    if binning == "equal_width":
+        return top_class(xp.exp(below), binning).level
+    top, classes = xp.argmax(below, axis=1), xp.arange(below.shape[1], device=device(below))
+    least = 2 * _LEAST_LOG_REST
+    rest = xp.where(classes == top[:, None], least, xp.maximum(below, least))
+    most = xp.max(rest, axis=1)
+    log_rest = most + xp.log(xp.sum(xp.exp(rest - most[:, None]), axis=1))
+    return softplus(-xp.maximum(log_rest, _LEAST_LOG_REST))
 
 
 def find_bin(edges: AnyArray, level: AnyArray, binning: Binning) -> AnyArray:

@@ -19,8 +19,8 @@ from bayescal.calibrators.multiclass.binwise import (
     Binning,
     bin_edges,
     find_bin,
+    level_of_logits,
     softmax_below,
-    top_class,
 )
 from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.data.checks import check_choice, check_count
@@ -57,7 +57,8 @@ class BinwiseTemperature(Calibrator):
     limited_ : array of bool of shape (b,)
         Bins whose rows do not determine the temperature.
     edges_ : array of shape (b - 1,)
-        Borders of the bins: the confidence c, or -log(1 - c) for bins of equal mass.
+        Borders of the bins: the confidence c, or -log(1 - c) for bins of equal mass, where c is
+        at most 1 - 1e-308, or 1 - 1e-38 for probabilities.
 
     Notes
     -----
@@ -110,7 +111,7 @@ class BinwiseTemperature(Calibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         scores, y, weights = rows.all()
         below = differences(scores)
-        level = top_class(np.exp(below), self.binning).level
+        level = level_of_logits(below, self.binning)
         edges = bin_edges(level, weights, self.bins, self.binning)
         index = find_bin(edges, level, self.binning)
         count = len(edges) + 1
@@ -142,7 +143,7 @@ class BinwiseTemperature(Calibrator):
 
     def _apply(self, state: State, scores: AnyArray) -> AnyArray:
         xp, below = namespace(scores), differences(scores)
-        index = find_bin(state["edges"], top_class(xp.exp(below), self.binning).level, self.binning)
+        index = find_bin(state["edges"], level_of_logits(below, self.binning), self.binning)
         most = float(xp.finfo(below.dtype).max)
         inverse = xp.take(xp.minimum(state["inverse"], most), index, axis=0)
         return softmax_below(below * inverse[:, None], below)

@@ -7,7 +7,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, namespace
+from bayescal._core.arrays import AnyArray, XArray, namespace
+from bayescal._core.numerics import differences, softmax
 from bayescal._core.shapes import Float
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.multiclass.binwise import (
@@ -15,13 +16,16 @@ from bayescal.calibrators.multiclass.binwise import (
     SAME,
     TRACE,
     Binning,
+    TopClass,
     bin_edges,
     confidence_sums,
     find_bin,
+    level_of_logits,
     top_class,
 )
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.rows import Source
+from bayescal.data.scores import Domain
 
 __all__ = ["WeightScaling"]
 
@@ -70,7 +74,8 @@ class WeightScaling(Calibrator):
     alpha_ : array of shape (b,)
         Weights of the original probabilities.
     edges_ : array of shape (b - 1,)
-        Borders of the bins: the confidence c, or -log(1 - c) for bins of equal mass.
+        Borders of the bins: the confidence c, or -log(1 - c) for bins of equal mass, where c is
+        at most 1 - 1e-308, or 1 - 1e-38 for probabilities.
     bin_weights_, accuracy_, confidence_ : arrays of shape (b,)
         Weights, accuracies and confidences of the bins that determine the weights.
 
@@ -111,7 +116,10 @@ class WeightScaling(Calibrator):
     confidence_: np.ndarray = field(init=False)
 
     keeps: ClassVar[Keeps] = "argmax"
-    _domain = "probabilities"
+
+    @property
+    def domain(self) -> Domain:
+        return "logits" if self.inputs == "logits" else "probabilities"
 
     def _check_options(self) -> None:
         if self.bins is not None:
@@ -122,7 +130,7 @@ class WeightScaling(Calibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         scores, y, weights = rows.all()
         k = scores.shape[1]
-        top, confidence, level = top_class(scores.astype(float), self.binning)
+        _, (top, confidence, level) = self._probabilities(scores.astype(float))
         correct = top == y
         if self.bins is None:
             edges = np.empty(0)
@@ -147,11 +155,19 @@ class WeightScaling(Calibrator):
         }
 
     def _apply(self, state: State, scores: AnyArray) -> AnyArray:
-        xp = namespace(scores)
-        index = find_bin(state["edges"], top_class(scores, self.binning).level, self.binning)
+        xp, (probs, top) = namespace(scores), self._probabilities(scores)
+        index = find_bin(state["edges"], top.level, self.binning)
         alpha = xp.take(state["alpha"], index, axis=0)[:, None]
-        mixed = alpha * scores + (1 - alpha) / scores.shape[1]
+        mixed = alpha * probs + (1 - alpha) / probs.shape[1]
         return mixed / xp.sum(mixed, axis=1, keepdims=True)
+
+    def _probabilities(self, scores: XArray) -> tuple[XArray, TopClass]:
+        if self.domain == "probabilities":
+            return scores, top_class(scores, self.binning)
+        below = differences(scores)
+        probs = softmax(below)
+        level = level_of_logits(below, self.binning)
+        return probs, top_class(probs, self.binning)._replace(level=level)
 
 
 def _means(sums: Float[np.ndarray, "3 bins"]) -> _Sums:

@@ -15,7 +15,7 @@ from sklearn.utils import Bunch, Tags, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 
 from bayescal._core.arrays import AnyModel, ArrayLike, UserData, namespace, to_host
 from bayescal._core.progress import Progress, showing
@@ -161,7 +161,8 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             with a column for each label of a multi-label problem, if the classifier supports it;
             the labels are calibrated separately.
         sample_weight : array-like of shape (n,), optional
-            Passed to the calibrator, and to the classifier if its ``fit`` accepts weights.
+            Passed to the calibrator, and to the classifier if its ``fit`` accepts weights. Rows of
+            weight zero then need no label.
         **fit_params : arrays
             Passed to the classifier's ``fit``, by metadata routing if that is enabled.
 
@@ -193,14 +194,16 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         check_unmasked(X, "X")
         check_unmasked(y, "y")
         several = in_columns(y)
-        label = read_label_rows(y) if several else class_labels(y)
-        X = indexable(X, label)[0]
-        weights, used = None, label
+        weights = None
         if sample_weight is not None:
-            weights = check_weights(sample_weight, len(label))
-            used = label[weights > 0]
+            weights = check_weights(sample_weight, _num_samples(y))
         routed = self._route(weights, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)
+        # Other classifiers also learn from rows of weight zero, which need a label then.
+        known = weights if frozen or "sample_weight" in routed.estimator.fit else None
+        label = read_label_rows(y, weights=known) if several else class_labels(y, known)
+        X = indexable(X, label)[0]
+        used = label if weights is None else label[weights > 0]
         if several:
             self.classes_ = [np.array([0, 1]) for _ in range(label.shape[1])]
         else:

@@ -1,7 +1,7 @@
 """Bins of equal width and of equal mass: the single definition of each.
 
-Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first. A score within the machine
-epsilon of its type of a border counts as on it, so that 0.6 is in the same bin in single and in
+Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first. A score within the rounding
+errors of its type of a border counts as on it, so that 0.6 is in the same bin in single and in
 double precision. If borders are closer together than that, a score is on the nearest one.
 
 Bins of equal mass divide rows in ascending order at the masses of :func:`mass_borders`. If all
@@ -27,10 +27,11 @@ from bayescal._core.lazy import jax, jnp
 
 #: Machine epsilon of float64 and of float32, and a value between those of float64 and other types.
 EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
+#: Rounding errors in double precision of averages of hundreds of probabilities, and of zero: what
+#: remains of one minus such an average.
+TIE = 8 * EPS
 #: Scores that differ by more than this fraction never tie.
 _CLOSE = 2.0**-20
-#: Largest rounding error of a probability of zero: four times that of a number just below 1.
-ROUNDED_ZERO = 2 * EPS
 #: Masses that differ by less than this fraction of a bin's are equal.
 SLACK = 1e-9
 #: Cells by the exponent and seven binary digits, as fine near 0 and 1 as between.
@@ -75,13 +76,13 @@ def _width_ends(bins: int, precision: float) -> np.ndarray:
 def border_ends(borders: X, precision: XArray | float) -> X:
     """Return the largest scores that count as on borders (k,) of bins of equal width.
 
-    They are the ``precision`` of scores, their machine epsilon, above the border, but at most half
-    a bin. Scores less precise than double precision are compared in single precision, so that
-    single-precision programs and NumPy agree on all scores.
+    They are the ``precision`` of scores above the border, their machine epsilon but at least
+    ``TIE``, and at most half a bin. Scores less precise than double precision are compared in single
+    precision, so that single-precision programs and NumPy agree on all scores.
     """
     xp = namespace(borders)
     width = borders[:1] if borders.shape[0] else borders
-    slack = xp.minimum(xp.ones_like(borders) * precision, width / 2)
+    slack = xp.minimum(xp.clip(xp.ones_like(borders) * precision, TIE, None), width / 2)
     if borders.dtype == xp.float32:
         return borders + slack
     single = xp.astype(borders, xp.float32) + xp.astype(slack, xp.float32)
@@ -213,32 +214,32 @@ def equal_mass_sums(
 
 
 def tie_precision(predicted: Array, xp: ModuleType) -> AnyArray:
-    """Return the epsilon of single precision if it represents all predictions, else of double.
+    """Return the epsilon of single precision if it represents all predictions, else ``TIE``.
 
     Ties then do not depend on the type of an array, but on its numbers.
     """
     if xp is not np:
-        return xp.where(is_single(predicted).all(), SINGLE, EPS)
+        return xp.where(is_single(predicted).all(), SINGLE, TIE)
     few = predicted[:_FEW_ROWS]
-    return SINGLE if is_single(few).all() and is_single(predicted).all() else EPS  # type: ignore[type-var]
+    return SINGLE if is_single(few).all() and is_single(predicted).all() else TIE  # type: ignore[type-var]
 
 
 def begins_score(ordered: Array, log_odds: bool = False) -> AnyArray:
     """Mark which ascending scores (n,) of any kind, or log odds, are the first that are equal.
 
-    As :func:`begins_tie`. The precision is the epsilon of double precision, which is the error of
-    1 - p for small p, too, times the size of scores above 1; that of ``log_odds`` follows from it.
-    Distinct scores very close to zero remain distinct, except for rounding errors of zero.
+    As :func:`begins_tie`. The precision is ``TIE``, for small p, too, as they may be one minus
+    another, times the size of scores above 1; that of ``log_odds`` follows from it. Distinct scores
+    very close to zero remain distinct, except for rounding errors of zero.
     """
     if log_odds:
         xp = np if on_host(ordered) else jnp
         spread = 2 + 2 * xp.cosh(xp.clip(ordered, -40.0, 40.0))
-        return begins_tie(ordered, xp.minimum(EPS * spread, _CLOSE), xp)
+        return begins_tie(ordered, xp.minimum(TIE * spread, _CLOSE), xp)
     if not on_host(ordered):
         return begins_tie(ordered, _score_precision(ordered, jnp), jnp)
     with np.errstate(over="ignore"):
         # Most scores are far apart, which is quickly seen.
-        most = EPS * np.fmax.reduce(np.abs(ordered), initial=1.0)
+        most = TIE * np.fmax.reduce(np.abs(ordered), initial=1.0)
         if not (ordered[1:] - ordered[:-1] <= most).any():
             return np.ones(len(ordered), bool)
         return begins_tie(ordered, _score_precision(ordered, np), np)
@@ -246,27 +247,27 @@ def begins_score(ordered: Array, log_odds: bool = False) -> AnyArray:
 
 def _score_precision(scores: Array, xp: ModuleType) -> Array:
     size = xp.abs(scores)
-    error = xp.where(is_rounded_zero(size), EPS, _CLOSE * size)
-    return xp.minimum(EPS * xp.maximum(size, 1), error)
+    error = xp.where(is_rounded_zero(size), TIE, _CLOSE * size)
+    return xp.minimum(TIE * xp.maximum(size, 1), error)
 
 
 def is_rounded_zero(probs: Array) -> AnyArray:
-    """Return which probabilities are zero or what 1 - p leaves in its place by rounding.
+    """Return which probabilities are zero, or what one minus another leaves in its place.
 
     These are small multiples of half the epsilon of double precision.
     """
     xp = np if on_host(probs) else jnp
     multiple = xp.minimum(probs, 1.0) * (2 / EPS)
-    return (multiple <= ROUNDED_ZERO * (2 / EPS)) & (multiple == xp.floor(multiple))
+    return (multiple <= TIE * (2 / EPS)) & (multiple == xp.floor(multiple))
 
 
 def begins_tie(ordered: Array, precision: Array | float, xp: ModuleType) -> AnyArray:
     """Mark which ascending probabilities (n,) are the first of those that are equal.
 
-    Probabilities are equal if neighbors differ by at most their ``precision``, a machine epsilon.
-    This does not depend on which class they are of: 1 - p has the rounding errors of numbers near
-    1. If a chain of neighbors is longer than twice that, as in dense data, only
-    identical ones are equal. NaN equals nothing. Precisions may differ between rows.
+    Probabilities are equal if neighbors differ by at most their ``precision``. This does not depend
+    on which class they are of: 1 - p has the rounding errors of numbers near 1. If a chain of
+    neighbors is longer than twice that, as in dense data, only identical ones are equal. NaN equals
+    nothing. Precisions may differ between rows.
     """
     step = ordered[1:] - ordered[:-1]
     new = ~(step <= (precision[1:] if np.ndim(precision) else precision))  # type: ignore[index]

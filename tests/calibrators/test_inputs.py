@@ -364,7 +364,7 @@ def test_what_zero_stands_for_in_several_classes() -> None:
 
 def test_rounding_errors_of_zero_are_zero() -> None:
     """In both columns, one alone, and blocks; other small probabilities are not."""
-    up = np.array([0.2, 0.9999999999999999, 0.7, 1 - 3 * 2.0**-53, 0.99])
+    up = np.array([0.2, 0.9999999999999999, 0.7, 1 - 12 * 2.0**-53, 0.99])
     for p in (up, 1 - up):
         pair = np.stack([1 - p, p], axis=1)
         y = np.array([1, 0, 0, 1, 1])
@@ -375,7 +375,7 @@ def test_rounding_errors_of_zero_are_zero() -> None:
                 bc.Logistic().fit(blocks).least_probabilities_,
             ):
                 np.testing.assert_allclose(least, [0.005] * 2, rtol=1e-12)
-    for p in (np.array([1e-16, 0.5]), np.array([5 * 2.0**-53, 0.5]), np.array([0.5, 1 - 1e-15])):
+    for p in (np.array([1e-16, 0.5]), np.array([17 * 2.0**-53, 0.5]), np.array([0.5, 1 - 2e-15])):
         assert _inputs.convert(p, "probs", "log_odds")[1] == pytest.approx(FLOOR)
 
 

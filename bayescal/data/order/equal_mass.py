@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.binning import (
-    EPS,
     SINGLE,
+    TIE,
     begins_tie,
     cut_cells,
     equal_mass_sums,
@@ -117,7 +117,7 @@ def mass_sums_of_blocks(
     whole = bool(counts["fractions"] == 0)
     ratio = 1.0 if whole else float(counts["weight"] / counts["squares"])
     rule = bins, whole, least(ratio)
-    precision = np.where(counts["double"] == 0, SINGLE, EPS)
+    precision = np.where(counts["double"] == 0, SINGLE, TIE)
     cells, begins = [], []
     for sums in counts["sums"].reshape(4, groups, -1).swapaxes(0, 1):
         used = np.flatnonzero(sums[3])

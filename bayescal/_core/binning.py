@@ -77,8 +77,8 @@ def border_ends(borders: X, precision: XArray | float) -> X:
     """Return the largest scores that count as on borders (k,) of bins of equal width.
 
     They are the ``precision`` of scores above the border, their machine epsilon but at least
-    ``TIE``, and at most half a bin. Scores less precise than double precision are compared in single
-    precision, so that single-precision programs and NumPy agree on all scores.
+    ``TIE``, and at most half a bin. Scores less precise than double precision are compared in
+    single precision, so that single-precision programs and NumPy agree on all scores.
     """
     xp = namespace(borders)
     width = borders[:1] if borders.shape[0] else borders

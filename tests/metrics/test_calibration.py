@@ -175,12 +175,12 @@ def test_ties_are_those_of_a_search_for_chains(kind: str, n: int) -> None:
     rng = np.random.default_rng(n)
     p: np.ndarray = {
         "near 0": 10.0 ** -rng.uniform(12, 20, n),
-        "near 1": 1 - rng.integers(0, 9, n) * 2.0**-53,
+        "near 1": 1 - rng.integers(0, 9, n) * 2.0**-50,
         "clusters": rng.choice(rng.random(n // 9), n) + rng.integers(-2, 3, n) * 2.0**-53,
         "single": rng.beta(0.05, 0.05, n).astype(np.float32),
         "dense single": (1 - rng.integers(0, 50, n) * 2.0**-24).astype(np.float32),
     }[kind].clip(0, 1)
-    y, eps = rng.integers(0, 2, n), float(np.finfo(p.dtype).eps)
+    y, eps = rng.integers(0, 2, n), max(2.0**-49, float(np.finfo(p.dtype).eps))
     # Chains of neighbors, each of which is replaced by its first, unless it is too long.
     first, start, values = {}, 0, np.unique(p).astype(float)
     for i in range(1, len(values) + 1):

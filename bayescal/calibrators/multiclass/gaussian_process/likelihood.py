@@ -211,7 +211,8 @@ def _fit(
     linear = expansion.hessian @ center - expansion.gradient
     mode = newton(
         lambda v: whiten(likelihood(a @ v), v),
-        np.linalg.solve(a.T @ expansion.hessian @ a + eye, a.T @ linear),
+        # Huge weights leave nothing of the unit matrix.
+        np.linalg.lstsq(a.T @ expansion.hessian @ a + eye, a.T @ linear)[0],
         scale=likelihood.weight,
         bound=1 + likelihood.weight * np.ptp(a, axis=0) ** 2 / 4,
         tolerance=_TOLERANCE,

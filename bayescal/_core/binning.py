@@ -27,8 +27,8 @@ from bayescal._core.lazy import jax, jnp
 
 #: Machine epsilon of float64 and of float32, and a value between those of float64 and other types.
 EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
-#: Rounding errors in double precision of averages of hundreds of probabilities, and of zero: what
-#: remains of one minus such an average.
+#: Scores in double precision that differ by at most this are equal. Averages of hundreds of
+#: probabilities, added in different orders, differ by up to five times the epsilon.
 TIE = 8 * EPS
 #: Scores that differ by more than this fraction never tie.
 _CLOSE = 2.0**-20
@@ -225,11 +225,12 @@ def tie_precision(predicted: Array, xp: ModuleType) -> AnyArray:
 
 
 def begins_score(ordered: Array, log_odds: bool = False) -> AnyArray:
-    """Mark which ascending scores (n,) of any kind, or log odds, are the first that are equal.
+    """Mark which ascending scores (n,) are the first of those that are equal up to rounding.
 
-    As :func:`begins_tie`. The precision is ``TIE``, for small p, too, as they may be one minus
-    another, times the size of scores above 1; that of ``log_odds`` follows from it. Distinct scores
-    very close to zero remain distinct, except for rounding errors of zero.
+    Scores may be of any kind, also log odds of probabilities (``log_odds``). The rule is that of
+    :func:`begins_tie` with a precision of ``TIE``, times the size of scores above 1. It also holds
+    for small probabilities, which may be one minus others. But distinct scores very close to zero
+    remain distinct, unless they are rounding errors of zero.
     """
     if log_odds:
         xp = np if on_host(ordered) else jnp

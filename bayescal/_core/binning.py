@@ -30,8 +30,8 @@ EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
 #: Scores in double precision that differ by at most this are equal. Averages of hundreds of
 #: probabilities, added in different orders, differ by up to five times the epsilon.
 TIE = 8 * EPS
-#: Scores that differ by more than this fraction never tie.
-_CLOSE = 2.0**-20
+#: Scores that differ by more than this fraction never tie; those of single precision.
+_CLOSE, _CLOSE_SINGLE = 2.0**-20, 2.0**-10
 #: Masses that differ by less than this fraction of a bin's are equal.
 SLACK = 1e-9
 #: Cells by the exponent and seven binary digits, as fine near 0 and 1 as between.
@@ -228,28 +228,66 @@ def begins_score(ordered: Array, log_odds: bool = False) -> AnyArray:
     """Mark which ascending scores (n,) are the first of those that are equal up to rounding.
 
     Scores may be of any kind, also log odds of probabilities (``log_odds``). The rule is that of
-    :func:`begins_tie` with a precision of ``TIE``, times the size of scores above 1. It also holds
-    for small probabilities, which may be one minus others. But distinct scores very close to zero
-    remain distinct, unless they are rounding errors of zero.
+    :func:`begins_tie`, for which the precision of two neighbors is ``SINGLE`` if single precision
+    represents both, else ``TIE``, times the size of scores above 1. It also holds for small
+    probabilities, which may be one minus others. But distinct scores very close to zero remain
+    distinct, unless they are rounding errors of zero.
     """
-    if log_odds:
-        xp = np if on_host(ordered) else jnp
-        spread = 2 + 2 * xp.cosh(xp.clip(ordered, -40.0, 40.0))
-        return begins_tie(ordered, xp.minimum(TIE * spread, _CLOSE), xp)
     if not on_host(ordered):
-        return begins_tie(ordered, _score_precision(ordered, jnp), jnp)
+        single = _are_single(ordered, log_odds)
+        both = jnp.concatenate([single[:1], single[1:] & single[:-1]])
+        return begins_tie(ordered, _score_precision(ordered, both, log_odds), jnp)
+    step = ordered[1:] - ordered[:-1]
     with np.errstate(over="ignore"):
-        # Most scores are far apart, which is quickly seen.
-        most = TIE * np.fmax.reduce(np.abs(ordered), initial=1.0)
-        if not (ordered[1:] - ordered[:-1] <= most).any():
+        # Most scores are far apart, or of double precision, which is quickly seen.
+        if log_odds:
+            unit = _spread(ordered[1:])
+            most, few = np.minimum(SINGLE * unit, _CLOSE_SINGLE), TIE * unit
+        else:
+            largest = np.fmax.reduce(np.abs(ordered), initial=1.0)
+            most, few = SINGLE * largest, TIE * largest
+        near = np.flatnonzero(step <= most)
+        if not len(near):
             return np.ones(len(ordered), bool)
-        return begins_tie(ordered, _score_precision(ordered, np), np)
+        near = near[_are_single(ordered[near], log_odds)]
+        near = 1 + near[_are_single(ordered[near + 1], log_odds)]
+        if not len(near) and not (step <= few).any():
+            return np.ones(len(ordered), bool)
+        both = np.zeros(len(ordered), bool)
+        both[near] = True
+        return begins_tie(ordered, _score_precision(ordered, both, log_odds), np)
 
 
-def _score_precision(scores: Array, xp: ModuleType) -> Array:
+def _spread(log_odds: Array) -> Array:
+    """Compute how fast log odds (n,) change with their probabilities, or at most e to the 40."""
+    xp = np if on_host(log_odds) else jnp
+    return 2 + 2 * xp.cosh(xp.clip(log_odds, -40.0, 40.0))
+
+
+def _are_single(scores: Array, log_odds: bool) -> AnyArray:
+    """Find which scores, or probabilities with these log odds, are of single precision.
+
+    Scores from 2**23 on, whose steps are integers, are not.
+    """
+    xp = np if on_host(scores) else jnp
+    if not log_odds:
+        return is_single(scores) & (xp.abs(scores) < 1 / SINGLE)
+    probs = 1 / (1 + xp.exp(-xp.clip(scores, -700.0, 700.0)))
+    error = xp.abs(xp.astype(xp.astype(probs, xp.float32), probs.dtype) - probs)
+    # Log odds of up to 50 have rounding errors of this size.
+    return error <= 64 * EPS * probs
+
+
+def _score_precision(scores: Array, single: Array, log_odds: bool) -> Array:
+    """Compute the precision of scores (n,); ``single`` are those of single precision."""
+    xp = np if on_host(scores) else jnp
+    close = xp.where(single, _CLOSE_SINGLE, _CLOSE)
+    precision = xp.where(single, SINGLE, TIE)
+    if log_odds:
+        return xp.minimum(precision * _spread(scores), close)
     size = xp.abs(scores)
-    error = xp.where(is_rounded_zero(size), TIE, _CLOSE * size)
-    return xp.minimum(TIE * xp.maximum(size, 1), error)
+    rounded = is_rounded_zero(size) | single & _is_multiple(size, SINGLE / 2, SINGLE)
+    return xp.minimum(precision * xp.maximum(size, 1), xp.where(rounded, precision, close * size))
 
 
 def is_rounded_zero(probs: Array) -> AnyArray:
@@ -257,9 +295,14 @@ def is_rounded_zero(probs: Array) -> AnyArray:
 
     These are small multiples of half the epsilon of double precision.
     """
-    xp = np if on_host(probs) else jnp
-    multiple = xp.minimum(probs, 1.0) * (2 / EPS)
-    return (multiple <= TIE * (2 / EPS)) & (multiple == xp.floor(multiple))
+    return _is_multiple(probs, EPS / 2, TIE)
+
+
+def _is_multiple(values: Array, unit: float, most: float) -> AnyArray:
+    """Return which values are multiples of a power of two, and at most this large."""
+    xp = np if on_host(values) else jnp
+    multiple = xp.minimum(values, 1.0) / unit
+    return (values <= most) & (multiple == xp.floor(multiple))
 
 
 def begins_tie(ordered: Array, precision: Array | float, xp: ModuleType) -> AnyArray:

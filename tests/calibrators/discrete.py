@@ -83,5 +83,6 @@ SEVERAL = ("constant", "one-hot", "two levels", "tenths", "leaves")
 
 
 def blurred(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Add rounding errors of averages of hundreds of numbers, or of one minus these."""
-    return np.clip(p + rng.integers(-5, 6, len(p)) * 2.0**-53, 0, 1)
+    """Add rounding errors, of averages of hundreds of numbers if in double precision."""
+    most, unit = (1, 2.0**-24) if p.dtype == np.float32 else (5, 2.0**-53)
+    return np.clip(p + (rng.integers(-most, most + 1, len(p)) * unit).astype(p.dtype), 0, 1)

@@ -306,8 +306,9 @@ def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered
 def test_bins_of_equal_mass(bins: int) -> None:
     """Ties stay together, as many as there may be; borders are the host's."""
     rng = np.random.default_rng(0)
-    near = blurred(rng.integers(1, 10, 500) / 10, rng)
-    for scores in (rng.random(500), rng.random(500).round(1), near, np.full(20, 0.3), np.ones(1)):
+    levels = rng.integers(1, 10, 500) / 10
+    near = blurred(levels, rng), blurred(levels.astype(np.float32), rng)
+    for scores in (rng.random(500), rng.random(500).round(1), *near, np.full(20, 0.3), np.ones(1)):
         y, w = rng.integers(0, 2, len(scores)), rng.integers(0, 3, len(scores)) + 1.0
         for weights in (w, w / 3, None):
             own = bc.Histogram(bins, "equal_mass", classes=[0, 1])

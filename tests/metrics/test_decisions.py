@@ -62,14 +62,15 @@ def test_corp_of_counts_and_order() -> None:
         np.testing.assert_allclose(one, third, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("score", ["brier", "log_loss"])
-def test_corp_of_predictions_that_are_equal_up_to_rounding(score: Any) -> None:
+def test_corp_of_predictions_that_are_equal_up_to_rounding(score: Any, dtype: type) -> None:
     rng = np.random.default_rng(0)
-    probs = rng.integers(1, 100, 500) / 100
+    probs = (rng.integers(1, 100, 500) / 100).astype(dtype)
     y = (rng.random(500) < probs**1.5).astype(int)
     found = metrics.corp(blurred(probs, rng), y, score=score)
     for one, other in zip(found, metrics.corp(probs, y, score=score), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-13)
+        np.testing.assert_allclose(one, other, atol=1e-13 if dtype == np.float64 else 1e-6)
 
 
 @pytest.mark.parametrize("score", ["brier", "log_loss"])

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, namespace, search
-from bayescal._core.binning import EPS, single_above, single_below, take_step
+from bayescal._core.binning import SINGLE, TIE, single_above, single_below, take_step
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
@@ -188,16 +188,16 @@ def _equal_scores(
 
     These are the scores of a tie, from ``lowest`` to ``highest``, and their neighbors in single
     precision, so that scores in single and in double precision tie with the same rows. For
-    probabilities, neighbors of the distance to 1 count, too, so that exchanged classes have the
-    same ties. If thresholds are nearly as close as that, fewer scores count: those that differ by
-    the rounding of the distance in double precision, the nearer neighbors, or only the tie.
+    probabilities, those that differ by the rounding of one minus them count, too, so that exchanged
+    classes have the same ties. If thresholds are nearly as close as that, fewer scores count: those
+    that differ by the rounding of double precision, the nearer neighbors, or only the tie.
     """
     gap = lowest[1:] / 1024 - highest[:-1] / 1024
     before, after = np.append(np.inf, gap), np.append(gap, np.inf)
     below, above = [single_below(lowest)], [single_above(highest)]
     if probabilities:
-        below += [1 - single_above(1 - lowest), lowest - EPS / 2]
-        above += [1 - single_below(1 - highest), highest + EPS / 2]
+        below += [lowest - SINGLE, lowest - TIE]
+        above += [highest + SINGLE, highest + TIE]
     first, last = lowest, highest
     for low in np.sort(below, axis=0)[::-1]:
         first = np.where(lowest - low <= before, low, first)

@@ -242,12 +242,12 @@ def compilations(caplog: pytest.LogCaptureFixture) -> Callable[[], Any]:
 
     @contextlib.contextmanager
     def collect() -> Iterator[list[str]]:
-        found: list[str] = []
+        result: list[str] = []
         caplog.clear()
         with caplog.at_level(logging.WARNING), jax.log_compiles():
-            yield found
+            yield result
         messages = [record.getMessage() for record in caplog.records]
-        found += [m.split(" with ")[0] for m in messages if m.startswith("Compiling ")]
+        result += [m.split(" with ")[0] for m in messages if m.startswith("Compiling ")]
         caplog.clear()
 
     return collect

@@ -62,8 +62,8 @@ def run_integrator(name: str) -> None:
         prior = bc.NormalInverseGammaPrior(-1.0, 1.0, kappa0=1.0, kappa1=1.0, alpha=2.0, beta=2.0)
     else:
         prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
-    found = bc.posterior_predict(prior, known, points, integrator=name, key=0)
-    assert np.isfinite(found.probs).all()
+    result = bc.posterior_predict(prior, known, points, integrator=name, key=0)
+    assert np.isfinite(result.probs).all()
 
 
 def run_plot(name: str) -> None:
@@ -78,8 +78,8 @@ def run_report() -> None:
     """Write a page and the forms of programs."""
     scores = LOGITS - LOGITS.max(axis=1, keepdims=True)
     probs = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-    found = bc.evaluate({"a": probs, "b": probs**2 / (probs**2).sum(1, keepdims=True)}, Y)
-    assert "</html>" in found.to_html()
+    result = bc.evaluate({"a": probs, "b": probs**2 / (probs**2).sum(1, keepdims=True)}, Y)
+    assert "</html>" in result.to_html()
     calibrator = bc.Temperature(inputs="logits").fit(LOGITS, Y)
     for ending in ("stablehlo", "onnx"):
         bc.export(calibrator, f"temperature.{ending}")

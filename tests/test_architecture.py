@@ -190,10 +190,10 @@ def public_modules(name: str) -> list[ModuleType]:
         raise ImportError(f"cannot import {module}") from sys.exception()
 
     package = importlib.import_module(name)
-    found = pkgutil.walk_packages(package.__path__, f"{name}.", onerror=fail)
+    result = pkgutil.walk_packages(package.__path__, f"{name}.", onerror=fail)
     names = [
         entry.name
-        for entry in found
+        for entry in result
         if "._" not in entry.name
         and entry.name.count(".") <= 2
         and not entry.name.startswith(INTERNAL)

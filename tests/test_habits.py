@@ -57,10 +57,10 @@ def test_keywords_of_calibration_curve(binning: tuple[str, str]) -> None:
 def test_one_seed_by_all_its_names() -> None:
     assert bc.Beta(seed=3).random_state == 3  # pyright: ignore[reportCallIssue]
     options: Any = [{"random_state": 3}, {"seed": 3}, {"key": 3}]
-    found = [bc.posterior_predict(PRIOR, FEW, [0.0], num_samples=1000, **o).probs for o in options]
-    assert found[0] == found[1] == found[2]
-    found = [bc.metrics.interval("ece", P, Y, **o) for o in options]
-    assert found[0] == found[1] == found[2]
+    result = [bc.posterior_predict(PRIOR, FEW, [0.0], num_samples=1000, **o).probs for o in options]
+    assert result[0] == result[1] == result[2]
+    result = [bc.metrics.interval("ece", P, Y, **o) for o in options]
+    assert result[0] == result[1] == result[2]
     generator = np.random.default_rng(0)
     first, second = (
         bc.posterior_predict(PRIOR, FEW, [0.0], num_samples=1000, key=generator) for _ in "ab"
@@ -314,10 +314,10 @@ def test_posteriors_of_labels_of_any_kind(names: tuple[Any, Any]) -> None:
     labels = np.array(names)[FEW[1]]
     labels = labels.astype("M8[D]") if "2020-01-01" in names else labels
     expected = bc.posterior_predict(PRIOR, FEW, [0.3], integrator="quadrature")
-    found = bc.posterior_predict(PRIOR, (FEW[0], labels), [0.3], integrator="quadrature")
-    assert found.probs == expected.probs
+    result = bc.posterior_predict(PRIOR, (FEW[0], labels), [0.3], integrator="quadrature")
+    assert result.probs == expected.probs
     if names[0] != False:  # noqa: E712  booleans are the numbers 0 and 1
-        assert found.posterior.classes.tolist() == np.unique(labels).tolist()
+        assert result.posterior.classes.tolist() == np.unique(labels).tolist()
     listed = bc.posterior(PRIOR, [(FEW[0], labels.tolist())] * 2, integrator="quadrature")
     assert listed.predict([0.3]).probs == pytest.approx([float(expected.probs[0])] * 2)
 
@@ -409,20 +409,20 @@ def test_plots_of_posteriors_and_predictions() -> None:
 
 def test_xarray_has_an_index_of_points() -> None:
     x = np.linspace(-1, 1, 5)
-    found = bc.posterior_predict(PRIOR, FEW, x, integrator="quadrature").to_xarray()
-    assert float(found.sel(x=0.1, method="nearest").x) == 0
+    result = bc.posterior_predict(PRIOR, FEW, x, integrator="quadrature").to_xarray()
+    assert float(result.sel(x=0.1, method="nearest").x) == 0
     batch = bc.posterior_predict(PRIOR, [FEW, FEW], x, integrator="quadrature").to_xarray()
     assert batch.sel(dataset=1, x=0.5).probs.shape == ()
 
 
 def test_xarray_has_intervals_and_errors() -> None:
     prediction = bc.posterior_predict(PRIOR, [FEW, FEW], [-1.0, 0.5], num_samples=4000)
-    found = prediction.to_xarray(level=0.8)
+    result = prediction.to_xarray(level=0.8)
     lower, upper = prediction.interval(0.8)
     for name, values in {"lower": lower, "upper": upper, "mcse": prediction.mcse}.items():
-        assert found[name].dims == ("dataset", "point")
-        np.testing.assert_array_equal(found[name], values)
-    assert found.attrs["level"] == 0.8
+        assert result[name].dims == ("dataset", "point")
+        np.testing.assert_array_equal(result[name], values)
+    assert result.attrs["level"] == 0.8
     assert not {"lower", "upper", "mcse"} & {*prediction.to_xarray(level=None)}
     mode = bc.posterior_predict(PRIOR, FEW, [0.5], method="map", num_samples=4000).to_xarray()
     assert "lower" not in mode and "level" not in mode.attrs and np.isnan(mode.mcse).all()
@@ -455,7 +455,7 @@ def test_a_prior_of_a_scale_that_may_be_negative_warns() -> None:
 
 def test_sweeps_know_calibrators_and_select_by_name() -> None:
     methods = ["platt", "beta", bc.Isotonic(inputs="scores")]
-    found = bc.sweep(
+    result = bc.sweep(
         PRIOR,
         n_train=20,
         methods=methods,
@@ -464,8 +464,8 @@ def test_sweeps_know_calibrators_and_select_by_name() -> None:
         metrics=["brier"],
         progress=False,
     )
-    assert found.calibrator.values.tolist() == ["platt", "beta", "Isotonic"]
-    one = found.value.sel(calibrator="beta")
+    assert result.calibrator.values.tolist() == ["platt", "beta", "Isotonic"]
+    one = result.value.sel(calibrator="beta")
     assert "calibrator" not in one.dims and one.notnull().all()
     with pytest.raises(ValueError, match="did you mean 'isotonic'"):
         bc.sweep(PRIOR, methods=["isotonik"], num_datasets=2)

@@ -124,10 +124,10 @@ def test_pickles_are_read_where_nothing_is_imported(tmp_path: Path) -> None:
     values = [bc.posterior, bc.evaluate, bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=1.0), bc.Beta()]
     path.write_bytes(pickle.dumps(values))
     code = "import pickle, sys; print(*map(repr, pickle.load(open(sys.argv[1], 'rb'))), sep='\\n')"
-    found = fresh(code, str(path)).splitlines()
-    assert found[0].startswith("<function posterior at ")
-    assert found[1].startswith("<function evaluate at ")
-    assert found[2:] == [repr(value) for value in values[2:]]
+    result = fresh(code, str(path)).splitlines()
+    assert result[0].startswith("<function posterior at ")
+    assert result[1].startswith("<function evaluate at ")
+    assert result[2:] == [repr(value) for value in values[2:]]
 
 
 @pytest.mark.slow
@@ -142,10 +142,10 @@ def test_type_checkers_see_every_name_and_no_other(tmp_path: Path) -> None:
         [*line, str(file)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     said = json.loads(done.stdout)["generalDiagnostics"]
-    *found, wrong = [each["message"] for each in said if each["severity"] != "warning"]
+    *result, wrong = [each["message"] for each in said if each["severity"] != "warning"]
     assert wrong.startswith('"nonsense" is not a known attribute of module "bayescal"')
-    assert len(found) == len(bc.__all__)
-    assert not [message for message in found if message.endswith(('is "Any"', 'is "Unknown"'))]
+    assert len(result) == len(bc.__all__)
+    assert not [message for message in result if message.endswith(('is "Any"', 'is "Unknown"'))]
 
 
 FITS_WITHOUT_JAX = """

@@ -35,14 +35,14 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_changes_of_a_function(module: Path) -> None:
-    found = sorted((m.line, m.change) for m in mutants.mutants_of(module))
+    result = sorted((m.line, m.change) for m in mutants.mutants_of(module))
     condition = ["Lt -> LtE", "Eq -> NotEq", "And -> Or", "2 -> 3", "1 -> 2"]
     condition += ["drop Not", "negate the condition"]
-    assert [change for line, change in found if line == 9] == sorted(condition)
-    assert [change for line, change in found if line == 11] == sorted(
+    assert [change for line, change in result if line == 9] == sorted(condition)
+    assert [change for line, change in result if line == 11] == sorted(
         ["Add -> Sub", "drop the second term", "drop USub", "2.0 -> 4.0"]
     )
-    assert {line for line, _ in found} == {9, 11, 12, 13}
+    assert {line for line, _ in result} == {9, 11, 12, 13}
 
 
 def test_mutants_compute_something_else(module: Path) -> None:

@@ -128,8 +128,8 @@ def test_no_notebook_lacks_its_source() -> None:
 def test_failing_cell_and_warning_are_seen(tmp_path: Path) -> None:
     source = tmp_path / "example.py"
     source.write_text("# %%\nimport warnings\n\nwarnings.warn('look out')\n")
-    (found,) = warnings_of(run(source, tmp_path / "example.ipynb"))
-    assert "look out" in found
+    (result,) = warnings_of(run(source, tmp_path / "example.ipynb"))
+    assert "look out" in result
     source.write_text("# %%\nx = 1\n\n# %%\nx / 0\n")
     with pytest.raises(AssertionError, match="ZeroDivisionError"):
         run(source, tmp_path / "example.ipynb")

@@ -53,15 +53,15 @@ def assert_equal_alone(
     post: bc.Posterior, index: int, single: bc.Posterior, methods: tuple = METHODS
 ) -> None:
     for name in ("log_evidence", "ess", "pareto_k"):
-        found, expected = getattr(post, name)[index], getattr(single, name)
-        assert found == pytest.approx(expected, rel=1e-12, nan_ok=True), name
+        actual, expected = getattr(post, name)[index], getattr(single, name)
+        assert actual == pytest.approx(expected, rel=1e-12, nan_ok=True), name
     for method in methods:
-        found = post.predict(POINTS, method=method).probs[index]
+        actual = post.predict(POINTS, method=method).probs[index]
         expected = single.predict(POINTS, method=method).probs
         # A density is flat at its mode: rounding moves the place by the root of eps.
         searched = method == "map" and post.integrator == "quadrature"
         rtol = 10 * np.sqrt(np.finfo(float).eps) if searched else 1e-12
-        np.testing.assert_allclose(found, expected, rtol=rtol, err_msg=method)
+        np.testing.assert_allclose(actual, expected, rtol=rtol, err_msg=method)
 
 
 # --- alone or in a batch ------------------------------------------------------------------------
@@ -124,8 +124,8 @@ def test_errors_and_intervals_in_a_batch(x64: None, integrator: str) -> None:
     for index in (0, 4):
         single = alone(integrator, index).predict(POINTS, method="preds")
         np.testing.assert_allclose(result.mcse[index], single.mcse, rtol=1e-9)
-        for found, expected in zip((lower, upper), single.interval(0.8), strict=True):
-            np.testing.assert_allclose(found[index], expected, rtol=1e-9)
+        for actual, expected in zip((lower, upper), single.interval(0.8), strict=True):
+            np.testing.assert_allclose(actual[index], expected, rtol=1e-9)
 
 
 def test_order_does_not_matter(x64: None) -> None:
@@ -133,8 +133,8 @@ def test_order_does_not_matter(x64: None) -> None:
     options = {"num_samples": DRAWS, "key": 3}
     back = condition(prior_of("montecarlo"), SETS[::-1], **options)
     np.testing.assert_allclose(back.log_evidence, post.log_evidence[::-1], rtol=1e-12)
-    found, expected = (np.asarray(p.predict(POINTS).probs) for p in (back, post))
-    np.testing.assert_allclose(found, expected[::-1], rtol=1e-12)
+    actual, expected = (np.asarray(p.predict(POINTS).probs) for p in (back, post))
+    np.testing.assert_allclose(actual, expected[::-1], rtol=1e-12)
 
 
 def test_a_batch_of_one_is_a_batch(x64: None) -> None:
@@ -202,20 +202,20 @@ def test_masked_observations_anywhere(x64: None) -> None:
     post = condition(prior_of("montecarlo"), shuffled, num_samples=DRAWS, key=3)
     expected = together("montecarlo")
     np.testing.assert_allclose(post.log_evidence, expected.log_evidence, rtol=1e-12)
-    found = np.asarray(post.predict().probs)
-    np.testing.assert_array_equal(np.isnan(found), ~shuffled[2])
+    actual = np.asarray(post.predict().probs)
+    np.testing.assert_array_equal(np.isnan(actual), ~shuffled[2])
     back = np.take_along_axis(np.asarray(expected.predict().probs), order, axis=1)
-    np.testing.assert_allclose(found, back, rtol=1e-12)
+    np.testing.assert_allclose(actual, back, rtol=1e-12)
 
 
 def test_a_full_batch_needs_no_mask(x64: None) -> None:
     sets = [data_set(30, seed) for seed in range(5)]
     x, y = np.stack([s[0] for s in sets]), np.stack([s[1] for s in sets])
     options = {"num_samples": DRAWS, "key": 3}
-    found = condition(prior_of("montecarlo"), (x, y), **options)
+    actual = condition(prior_of("montecarlo"), (x, y), **options)
     expected = condition(prior_of("montecarlo"), sets, **options)
-    np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
-    assert not np.isnan(found.predict().probs).any()
+    np.testing.assert_array_equal(actual.log_evidence, expected.log_evidence)
+    assert not np.isnan(actual.predict().probs).any()
 
 
 # --- points -------------------------------------------------------------------------------------
@@ -230,21 +230,21 @@ def test_shared_points_and_own_points(x64: None, method: str) -> None:
     np.testing.assert_allclose(tiled.probs, shared, rtol=1e-12)
     assert tiled.x.shape == shared.shape
     own = POINTS + np.arange(len(SETS))[:, None] / 8
-    found = np.asarray(post.predict(own, method=method).probs)
+    actual = np.asarray(post.predict(own, method=method).probs)
     for index in (1, 4):
         expected = alone("montecarlo", index).predict(own[index], method=method).probs
-        np.testing.assert_allclose(found[index], expected, rtol=1e-12)
+        np.testing.assert_allclose(actual[index], expected, rtol=1e-12)
 
 
 def test_predictions_at_the_data(x64: None) -> None:
     result = together("montecarlo").predict()
-    found = np.asarray(result.probs)
-    assert found.shape == (len(SETS), max(len(y) for _, y in SETS))
+    actual = np.asarray(result.probs)
+    assert actual.shape == (len(SETS), max(len(y) for _, y in SETS))
     for index, (_, labels) in enumerate(SETS):
         expected = alone("montecarlo", index).predict().probs
-        np.testing.assert_allclose(found[index, : len(labels)], expected, rtol=1e-12)
-        assert np.isnan(found[index, len(labels) :]).all()
-    assert np.isnan(result.log_odds).sum() == np.isnan(found).sum()
+        np.testing.assert_allclose(actual[index, : len(labels)], expected, rtol=1e-12)
+        assert np.isnan(actual[index, len(labels) :]).all()
+    assert np.isnan(result.log_odds).sum() == np.isnan(actual).sum()
 
 
 @pytest.mark.slow

@@ -124,8 +124,8 @@ def test_points_as_torch_in_single_precision() -> None:
 
     narrow = POINTS.astype(np.float32)
     post = condition(PRIOR, (SCORES, LABELS), num_samples=DRAWS)
-    found = post.predict(torch.tensor(narrow)).log_odds
-    np.testing.assert_array_equal(found, post.predict(narrow).log_odds)
+    actual = post.predict(torch.tensor(narrow)).log_odds
+    np.testing.assert_array_equal(actual, post.predict(narrow).log_odds)
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.float32, np.float64])
@@ -138,10 +138,10 @@ def test_features_in_frames_and_tensors() -> None:
     x = np.stack([SCORES, SCORES[::-1] / 2], axis=1)
     frame = pd.DataFrame(x, columns=["a", "b"], index=list("stuvwxyz"))
     expected = bc.posterior_predict(PLANE, (x, LABELS), num_samples=DRAWS)
-    found = bc.posterior_predict(PLANE, (frame, pd.Series(LABELS)), frame, num_samples=DRAWS)
-    assert_same(found, expected)
-    found = bc.posterior_predict(PLANE, (jnp.asarray(x), LABELS.tolist()), num_samples=DRAWS)
-    assert_same(found, expected)
+    actual = bc.posterior_predict(PLANE, (frame, pd.Series(LABELS)), frame, num_samples=DRAWS)
+    assert_same(actual, expected)
+    actual = bc.posterior_predict(PLANE, (jnp.asarray(x), LABELS.tolist()), num_samples=DRAWS)
+    assert_same(actual, expected)
 
 
 @pytest.mark.parity("torch")

@@ -68,5 +68,5 @@ def test_platt_minimizes_the_cross_entropy_to_its_targets(script: ModuleType) ->
 
     best = minimize(loss, [1.0, 0.0], options={"gtol": 1e-9}).x
     split = script.Split(scores, y, points, y[:7], 0.3)
-    found = script.logistic(split, (low, high))
-    np.testing.assert_allclose(found, expit(best[0] * points + best[1]), atol=1e-3)
+    actual = script.logistic(split, (low, high))
+    np.testing.assert_allclose(actual, expit(best[0] * points + best[1]), atol=1e-3)

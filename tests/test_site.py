@@ -23,10 +23,10 @@ def site() -> dict[str, ModuleType]:
     folders = [str(ROOT / "docs"), str(ROOT / "docs" / "_extensions")]
     sys.path[:0] = folders
     modules = ("reference", "pictures", "measures", "pages", "parameters", "sources", "build")
-    found = {name: importlib.import_module(name) for name in modules}
+    result = {name: importlib.import_module(name) for name in modules}
     for folder in folders:
         sys.path.remove(folder)
-    return found
+    return result
 
 
 def test_every_public_name_is_in_one_group(site: dict[str, ModuleType]) -> None:

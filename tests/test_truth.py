@@ -99,13 +99,13 @@ def reference(name: str, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         log_total += math.log(total) - inside
         boxes.append(box)
         weights.append(weight)
-        found = optimize.minimize_scalar(
+        result = optimize.minimize_scalar(
             lambda m, own=own, c=c: 0.5 * np.sum((own - m) ** 2) - densities[c].logpdf(m),
             bounds=(low, high),
             method="bounded",
             options={"xatol": 1e-10},
         )
-        best.append(found.x)
+        best.append(result.x)
     first = [row[0] - 10 for row in moments]
     second = [row[1] - 20 * row[0] + 100 for row in moments]
     a, b = first[1] - first[0], (second[0] - second[1]) / 2
@@ -147,8 +147,8 @@ def test_quadrature_agrees_with_scipy(name: str, n: int, x64: None) -> None:
     post = posterior(bc.GaussianPrior(mu0, mu1, 1.0), (x, y), integrator="quadrature")
     assert post.log_evidence == pytest.approx(truth["log_evidence"], rel=1e-10, abs=1e-10)
     for method, points in (("predictive", X_NEW), ("preds", X_NEW[[0, 3]]), ("coeffs", X_NEW)):
-        found = post.predict(points, method=method).probs
-        np.testing.assert_allclose(found, truth[method], rtol=0, atol=1e-10)
+        result = post.predict(points, method=method).probs
+        np.testing.assert_allclose(result, truth[method], rtol=0, atol=1e-10)
     # A minimizer is known to the square root of rounding only.
     np.testing.assert_allclose(
         post.predict(X_NEW, method="map").probs, truth["map"], rtol=0, atol=1e-6
@@ -181,11 +181,11 @@ def test_sampling_lies_within_its_own_error_of_quadrature(
     draws = 4_000 if integrator == "nuts" else 40_000
     post = posterior(prior, (x, y), integrator=integrator, num_samples=draws, key=3)
     for method in ("predictive", "preds", "coeffs"):
-        found = post.predict(X_NEW, method=method)
-        error = np.abs(found.probs - truth.predict(X_NEW, method=method).probs)
-        assert (found.mcse > 0).all()
-        assert (found.mcse < 0.01).all()
-        assert (error <= 4 * found.mcse).all(), method
+        result = post.predict(X_NEW, method=method)
+        error = np.abs(result.probs - truth.predict(X_NEW, method=method).probs)
+        assert (result.mcse > 0).all()
+        assert (result.mcse < 0.01).all()
+        assert (error <= 4 * result.mcse).all(), method
 
 
 def test_stated_error_is_the_spread_between_seeds(x64: None) -> None:
@@ -193,9 +193,9 @@ def test_stated_error_is_the_spread_between_seeds(x64: None) -> None:
     prior = bc.GaussianPrior(*PRIORS["uniform"][0], 1.0)
     posts = [posterior(prior, (x, y), num_samples=1_000, key=k) for k in range(60)]
     for method in ("predictive", "preds", "coeffs"):
-        found = [post.predict(X_NEW[:2], method=method) for post in posts]
-        spread = np.std([f.probs for f in found], axis=0, ddof=1)
-        stated = np.mean([f.mcse for f in found[:20]], axis=0)
+        result = [post.predict(X_NEW[:2], method=method) for post in posts]
+        spread = np.std([f.probs for f in result], axis=0, ddof=1)
+        stated = np.mean([f.mcse for f in result[:20]], axis=0)
         # The standard deviation of 60 values is known to 1 / sqrt(120) = 9 %.
         np.testing.assert_allclose(stated / spread, 1, atol=4 * 0.09)
 
@@ -255,8 +255,8 @@ def test_samplers_against_the_conjugate_closed_form(integrator: str, x64: None) 
     draws = 4_000 if integrator == "nuts" else 40_000
     post = posterior(prior, (x, y), integrator=integrator, num_samples=draws)
     for method in ("predictive", "coeffs"):
-        found = post.predict(X_NEW, method=method)
-        assert (np.abs(found.probs - truth[method]) <= 4 * found.mcse).all(), method
+        result = post.predict(X_NEW, method=method)
+        assert (np.abs(result.probs - truth[method]) <= 4 * result.mcse).all(), method
 
 
 @pytest.mark.slow
@@ -269,8 +269,8 @@ def test_importance_sampling_where_plain_sampling_degenerates(x64: None) -> None
     truth = posterior(prior, (x, y), integrator="quadrature")
     post = posterior(prior, (x, y), integrator="importance", num_samples=20_000)
     assert post.ess > 1_000
-    found = post.predict(X_NEW)
-    assert (np.abs(found.probs - truth.predict(X_NEW).probs) <= 4 * found.mcse).all()
+    result = post.predict(X_NEW)
+    assert (np.abs(result.probs - truth.predict(X_NEW).probs) <= 4 * result.mcse).all()
 
 
 @pytest.mark.slow
@@ -286,11 +286,11 @@ def test_float32_agrees_with_float64(integrator: str) -> None:
     narrow = posterior(prior, (x.astype(np.float32), y), integrator=integrator, num_samples=20_000)
     for interpolate in (True, False):
         for method in METHODS:
-            found = narrow.predict(
+            result = narrow.predict(
                 points.astype(np.float32), method=method, interpolate=interpolate
             ).probs
-            assert found.dtype == np.float32
-            np.testing.assert_allclose(found, truth[method], rtol=0, atol=1e-4)
+            assert result.dtype == np.float32
+            np.testing.assert_allclose(result, truth[method], rtol=0, atol=1e-4)
 
 
 def test_point_masses_give_the_optimal_model() -> None:
@@ -302,8 +302,8 @@ def test_point_masses_give_the_optimal_model() -> None:
     for integrator in ("montecarlo", "quadrature"):
         post = posterior(prior, data, integrator=integrator, num_samples=2_000, class_prior=0.3)
         for method in METHODS:
-            found = post.predict(X_NEW, method=method)
-            np.testing.assert_allclose(found.log_odds, log_odds, rtol=2e-6, atol=2e-6)
+            result = post.predict(X_NEW, method=method)
+            np.testing.assert_allclose(result.log_odds, log_odds, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.slow

@@ -69,26 +69,26 @@ def test_losses_are_those_of_scikit_learn(
     known = {name: adult.CALIBRATORS[name] for name in chosen}
     monkeypatch.setattr(adult, "CALIBRATORS", known | {"logistic, of log odds": known[chosen[0]]})
     seen = []
-    found = adult.run(
+    result = adult.run(
         folder, tmp_path / "out", about={"a": "1"}, progress=lambda *facts: seen.append(facts)
     )
-    assert json.loads((tmp_path / "out" / "adult.json").read_text()) == found
+    assert json.loads((tmp_path / "out" / "adult.json").read_text()) == result
     assert [done for _, done, _ in seen] == list(range(13))
     assert seen[-1] == ("", 12, 12)
-    assert found["rows"] == {"train": 400, "test": 200}
-    assert len(found["remarks"]) == 4
+    assert result["rows"] == {"train": 400, "test": 200}
+    assert len(result["remarks"]) == 4
 
     x, y, test_x, test_y = adult.load(folder)
     encoder = OneHotEncoder(sparse_output=False).fit(x)
     wide, test_wide = encoder.transform(x), encoder.transform(test_x)
     plain = BernoulliNB().fit(wide, y).predict_proba(test_wide)[:, 1]
-    losses = {name: facts["cross_validated"] for name, facts in found["methods"].items()}
+    losses = {name: facts["cross_validated"] for name, facts in result["methods"].items()}
     assert losses["uncalibrated"] == pytest.approx(log_loss(test_y, plain), abs=1e-9)
     scores = cross_val_predict(BernoulliNB(), wide, y, cv=5, method="predict_proba")[:, 1:]
     platt = LogisticRegression(C=np.inf, tol=1e-10).fit(scores, y)
     expected = log_loss(test_y, platt.predict_proba(plain[:, None])[:, 1])
     assert losses[chosen[0]] == pytest.approx(expected, abs=1e-6)
-    for facts in found["methods"].values():
+    for facts in result["methods"].values():
         assert len(facts["held_out"]) == 5
         assert len(set(facts["held_out"])) == 5
 
@@ -99,17 +99,17 @@ def test_losses_are_those_of_scikit_learn(
     counts = CategoricalNB().fit(x[:, others], y).predict_log_proba(test_x[:, others])
     odds = np.diff(normal + counts - prior, axis=1)[:, 0]
     expected = log_loss(test_y, 1 / (1 + np.exp(-odds)))
-    mixed = found["encodings"]["categorical, education-num normal"]
+    mixed = result["encodings"]["categorical, education-num normal"]
     assert mixed == pytest.approx(expected, abs=1e-9)
 
 
 def test_every_calibrator_is_fitted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adult, "ENCODINGS", {adult.MODEL: adult.ENCODINGS[adult.MODEL]})
     monkeypatch.setattr(adult, "_SPLITS", 1)
-    found = adult.run(folder)
-    assert list(found["methods"]) == ["uncalibrated", *adult.CALIBRATORS]
-    assert found["closest_encoding"] == adult.MODEL
-    losses = [facts["cross_validated"] for facts in found["methods"].values()]
+    result = adult.run(folder)
+    assert list(result["methods"]) == ["uncalibrated", *adult.CALIBRATORS]
+    assert result["closest_encoding"] == adult.MODEL
+    losses = [facts["cross_validated"] for facts in result["methods"].values()]
     assert np.all(np.array(losses) < 1)
 
 
@@ -140,10 +140,10 @@ def test_broken_files_are_errors(folder: Path, part: str, change: object, messag
 @pytest.mark.realdata
 @pytest.mark.slow
 def test_published_figures(shared_data: Path) -> None:
-    found = adult.run(shared_data)
-    methods = found["methods"]
-    assert found["rows"] == {"train": 32561, "test": 16281}
-    assert found["closest_encoding"] == adult.MODEL
+    result = adult.run(shared_data)
+    methods = result["methods"]
+    assert result["rows"] == {"train": 32561, "test": 16281}
+    assert result["closest_encoding"] == adult.MODEL
     crossed = {name: facts["cross_validated"] for name, facts in methods.items()}
     # Trained on some of the rows, the classifier's own loss scatters around the published one.
     plain = methods["uncalibrated"]
@@ -166,6 +166,6 @@ def test_published_figures(shared_data: Path) -> None:
     assert np.all(np.diff(np.array(isotonic["impossible_held_out"])[ranks]) >= 0)
 
     recorded = json.loads(RECORDED.read_text())
-    assert found["encodings"] == pytest.approx(recorded["encodings"], abs=1e-6)
+    assert result["encodings"] == pytest.approx(recorded["encodings"], abs=1e-6)
     for name, facts in recorded["methods"].items():
         assert crossed[name] == pytest.approx(facts["cross_validated"], abs=3e-4), name

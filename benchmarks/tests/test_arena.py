@@ -45,21 +45,21 @@ def test_comparison_by_hand() -> None:
     ours = {"a": 0.1, "b": 0.5, "c": 0.2, "d": 1.0}
     theirs = {"a": 0.2, "b": 0.2, "c": 0.2, "e": 1.0}
     groups = {"a": "x", "b": "x", "c": "y", "d": "y", "e": "y"}
-    found = arena.compare(ours, theirs, groups)
-    assert (found["experiments"], found["groups"]) == (3, 2)
-    assert found["win_rate"] == pytest.approx((1 + 0 + 0.5) / 3)
-    assert found["difference"] == pytest.approx(((-0.1 + 0.3) / 2 + 0) / 2)
-    assert found["error"] == pytest.approx(np.std([0.1, 0], ddof=1) / np.sqrt(2))
-    assert found["win_error"] == pytest.approx(0)
-    found = arena.compare({**ours, "e": 1.5}, theirs, groups)
-    assert found["win_rate"] == pytest.approx(1.5 / 4)
-    assert found["win_error"] == pytest.approx(np.std([1 / 2, 1 / 4], ddof=1) / np.sqrt(2))
+    actual = arena.compare(ours, theirs, groups)
+    assert (actual["experiments"], actual["groups"]) == (3, 2)
+    assert actual["win_rate"] == pytest.approx((1 + 0 + 0.5) / 3)
+    assert actual["difference"] == pytest.approx(((-0.1 + 0.3) / 2 + 0) / 2)
+    assert actual["error"] == pytest.approx(np.std([0.1, 0], ddof=1) / np.sqrt(2))
+    assert actual["win_error"] == pytest.approx(0)
+    actual = arena.compare({**ours, "e": 1.5}, theirs, groups)
+    assert actual["win_rate"] == pytest.approx(1.5 / 4)
+    assert actual["win_error"] == pytest.approx(np.std([1 / 2, 1 / 4], ddof=1) / np.sqrt(2))
 
 
 def test_experiments_of_both_kinds(folder: Path) -> None:
-    found = arena.find_experiments([folder])
-    assert sorted(found) == ["cnn-net", *(f"tab-{t}-{m}" for t in ("one", "two") for m in "ab")]
-    table = arena.read_experiment("tab-one-b", found["tab-one-b"])
+    actual = arena.find_experiments([folder])
+    assert sorted(actual) == ["cnn-net", *(f"tab-{t}-{m}" for t in ("one", "two") for m in "ab")]
+    table = arena.read_experiment("tab-one-b", actual["tab-one-b"])
     assert (table.group, table.inputs, table.scores.shape) == ("tab-one", "probs", (90, 2))
     np.testing.assert_allclose(table.scores.sum(axis=1), 1, rtol=1e-15)
     certain = np.array([[1e-12, 1], [1, 1e-30]], np.float32)
@@ -67,7 +67,7 @@ def test_experiments_of_both_kinds(folder: Path) -> None:
     np.testing.assert_allclose(
         arena.read_experiment("sure", folder / "sure.npz").scores, certain, rtol=1e-11
     )
-    net = arena.read_experiment("cnn-net", found["cnn-net"])
+    net = arena.read_experiment("cnn-net", actual["cnn-net"])
     order = np.random.default_rng(0).permutation(600)
     with np.load(folder / "net.npz") as file:
         np.testing.assert_array_equal(net.scores, file["logits_test"][order[:300]])
@@ -114,11 +114,11 @@ def test_further_opponents(folder: Path, tmp_path: Path) -> None:
     def even(probs: np.ndarray, y: np.ndarray, test: np.ndarray) -> np.ndarray:
         return np.full(test.shape, 1 / test.shape[1])
 
-    found = arena.run([folder], tmp_path, methods=["temperature"], against={"even": even})
-    own = found["comparisons"]["several classes"]["even"]["log_loss"]
+    actual = arena.run([folder], tmp_path, methods=["temperature"], against={"even": even})
+    own = actual["comparisons"]["several classes"]["even"]["log_loss"]
     assert own["experiments"] == 1
     assert own["error"] is None
-    assert found["means"]["several classes"]["methods"]["even"]["log_loss"] == pytest.approx(
+    assert actual["means"]["several classes"]["methods"]["even"]["log_loss"] == pytest.approx(
         np.log(3)
     )
 
@@ -127,8 +127,8 @@ def test_parts_by_folder(folder: Path, tmp_path: Path) -> None:
     more = tmp_path / "more"
     more.mkdir()
     (folder / "tab-two-a.npz").rename(more / "tab-three-a.npz")
-    found = arena.run([folder, more], tmp_path, methods=["temperature"])["comparisons"]
-    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in found.items()}
+    actual = arena.run([folder, more], tmp_path, methods=["temperature"])["comparisons"]
+    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in actual.items()}
     own = {f"binary, {folder.name}": 3, "binary, more": 1}
     assert counts == {"binary": 4, "several classes": 1, **own}
 
@@ -138,8 +138,8 @@ def test_parts_by_size(folder: Path, tmp_path: Path) -> None:
         np.savez(
             folder / "small", logits_test=file["logits_test"][:120], y_test=file["y_test"][:120]
         )
-    found = arena.run([folder], tmp_path, methods=["temperature"])["comparisons"]
-    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in found.items()}
+    actual = arena.run([folder], tmp_path, methods=["temperature"])["comparisons"]
+    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in actual.items()}
     assert counts == {
         "binary": 4,
         "several classes": 2,

@@ -105,13 +105,13 @@ def test_results_are_those_of_estimators_and_scipy() -> None:
     outcome = _calibrators.run_method(fixed, z, y, test_z, "logits", 0)
     np.testing.assert_allclose(outcome.probs, probs["temperature+knn"], atol=1e-9)
     for name in ("uncalibrated", "temperature"):
-        found = cnn.evaluate(z, y, test_z, test_y, name)
+        result = cnn.evaluate(z, y, test_z, test_y, name)
         picked = probs[name][np.arange(len(test_y)), test_y]
-        assert found["log_loss"] == pytest.approx(-np.log(picked).mean(), abs=1e-6)
+        assert result["log_loss"] == pytest.approx(-np.log(picked).mean(), abs=1e-6)
         squares = (probs[name] - np.eye(3)[test_y]) ** 2
-        assert found["brier_score"] == pytest.approx(squares.sum(axis=1).mean(), abs=1e-6)
-        assert found["accuracy"] == np.mean(probs[name].argmax(axis=1) == test_y)
-        assert found["status"] == "converged"
+        assert result["brier_score"] == pytest.approx(squares.sum(axis=1).mean(), abs=1e-6)
+        assert result["accuracy"] == np.mean(probs[name].argmax(axis=1) == test_y)
+        assert result["status"] == "converged"
 
 
 @pytest.mark.slow
@@ -122,9 +122,9 @@ def test_every_map_is_measured() -> None:
             (z, test_z, "logits"),
             (softmax(z, axis=1), softmax(test_z, axis=1), "probs"),
         ):
-            found = cnn.evaluate(scores, y, test, test_y, method.name, inputs=inputs)
-            assert set(cnn.METRICS) < set(found)
-            assert all(np.isfinite(found[key]) for key in cnn.METRICS)
+            result = cnn.evaluate(scores, y, test, test_y, method.name, inputs=inputs)
+            assert set(cnn.METRICS) < set(result)
+            assert all(np.isfinite(result[key]) for key in cnn.METRICS)
 
 
 def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None:
@@ -146,14 +146,14 @@ def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None
     assert len(rows) == 12
     for network, facts in summary["networks"].items():
         assert list(facts["maps"]) == list(QUICK)
-        for name, found in facts["maps"].items():
+        for name, result in facts["maps"].items():
             mine = [r for r in rows if (r["network"], r["map"]) == (network, name)]
             for key in cnn.METRICS:
                 values = [float(row[key]) for row in mine]
-                assert found[key] == pytest.approx(np.mean(values))
-                if "spread" in found:
-                    assert found["spread"][key] == [min(values), max(values)]
-            assert ("spread" in found) == ("forest" in name)
+                assert result[key] == pytest.approx(np.mean(values))
+                if "spread" in result:
+                    assert result["spread"][key] == [min(values), max(values)]
+            assert ("spread" in result) == ("forest" in name)
     north, south = (summary["networks"][name] for name in ("north", "south"))
     assert north["rows"] == {"calibration": 120, "test": 150}
     assert north["split"] == "validation rows"
@@ -195,13 +195,13 @@ def test_run_goes_on_where_it_was_stopped(folder: Path, tmp_path: Path, counted:
     # One file is cut off: it is done again, beside the missing ones.
     (parts / names[1]).write_text((parts / names[1]).read_text()[:100])
     counted.clear()
-    found = cnn.run(folder, stopped, maps=QUICK)
+    result = cnn.run(folder, stopped, maps=QUICK)
     assert [made[:2] for made in counted[:2]] == [(120, "temperature"), (120, "temperature+forest")]
     assert len(counted) == 2 + 4
     expected = json.loads((whole / "cnn.json").read_text())
     for name in ("north", "south"):
         for method in QUICK:
-            old, new = (each["networks"][name]["maps"][method] for each in (expected, found))
+            old, new = (each["networks"][name]["maps"][method] for each in (expected, result))
             assert {k: old[k] for k in cnn.METRICS} == {k: new[k] for k in cnn.METRICS}
     counted.clear()
     cnn.run(folder, stopped, maps=QUICK[:2])
@@ -221,8 +221,8 @@ def test_changed_data_and_versions_are_seen(folder: Path, tmp_path: Path, counte
 def test_networks_beneath_are_found(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "above").mkdir()
     folder.rename(tmp_path / "above" / "predictions")
-    found = cnn.run(tmp_path / "above", tmp_path / "out", networks=["south"], maps=QUICK[:1])
-    assert list(found["networks"]) == ["south"]
+    result = cnn.run(tmp_path / "above", tmp_path / "out", networks=["south"], maps=QUICK[:1])
+    assert list(result["networks"]) == ["south"]
 
 
 @pytest.mark.parametrize(
@@ -283,17 +283,17 @@ def test_published_figures_stand_beside_ours(folder: Path, tmp_path: Path) -> No
     path = folder / "published" / "valk_msc_knn_tables.json"
     path.write_text(json.dumps({"tables": tables}))
     options: dict[str, Any] = {"networks": ["kull_densenet40_c10"], "maps": QUICK[:2]}
-    found = cnn.run(folder, tmp_path / "out", **options)["networks"]["kull_densenet40_c10"]
-    figures = found["published"]["figures"]
+    result = cnn.run(folder, tmp_path / "out", **options)["networks"]["kull_densenet40_c10"]
+    figures = result["published"]["figures"]
     assert {f["method"] for f in figures} == set(QUICK[:2])
     for figure in figures:
-        assert figure["ours"] == found["maps"][figure["method"]][figure["metric"]]
+        assert figure["ours"] == result["maps"][figure["method"]][figure["metric"]]
     valk = {(f["method"], f["metric"]): f["value"] for f in figures if f["source"] == "Valk"}
     assert len(valk) == 12
     assert valk["temperature", "log_loss"] == 0.25
     assert valk["uncalibrated", "ece_mass"] == 0.005
     assert any(
-        "published figures are ours within" in line for line in found["published"]["remarks"]
+        "published figures are ours within" in line for line in result["published"]["remarks"]
     )
     path.write_text("{}")
     with pytest.raises(ValueError, match="cannot read the published tables"):
@@ -306,9 +306,9 @@ def test_remarks_count_what_agrees() -> None:
         for metric, value in (("log_loss", 0.225), ("ece", 0.02))
     ]
     ours = {"temperature": {"log_loss": 0.2259, "ece": 0.01}}
-    found = _published.beside(figures, ours)
-    assert [f["ours"] for f in found["figures"]] == [0.2259, 0.01]
-    line = next(text for text in found["remarks"] if "figures are ours" in text)
+    result = _published.beside(figures, ours)
+    assert [f["ours"] for f in result["figures"]] == [0.2259, 0.01]
+    line = next(text for text in result["remarks"] if "figures are ours" in text)
     assert line.startswith("1 of 2 published figures")
     assert line.endswith("Farthest are ece of temperature, 0.01 for 0.02.")
 

@@ -125,7 +125,7 @@ def test_adult_prints_the_differences(folder: Path, monkeypatch: pytest.MonkeyPa
         "impossible": 2,
         "impossible_held_out": [0, 3, 1],
     }
-    found = {
+    actual = {
         "held_out_share": 0.25,
         "encodings": {"some": 0.74, "other": 0.5},
         "closest_encoding": "some",
@@ -137,7 +137,7 @@ def test_adult_prints_the_differences(folder: Path, monkeypatch: pytest.MonkeyPa
     def run(data: Path, out: Path, **options: object) -> dict:
         calls.append((data, out, options["about"]["bayescal"]))
         options["progress"]("some", 0, 1)
-        return found
+        return actual
 
     monkeypatch.setattr(adult, "run", run)
     result = CliRunner().invoke(app, ["adult", "--data", "x", "--out", "y"])
@@ -175,15 +175,15 @@ def test_cnn_prints_metrics_and_published_figures(network: Path) -> None:
     summary = json.loads((out / "cnn.json").read_text())
     assert summary["about"]["bayescal"] == bayescal.__version__
     facts = summary["networks"]["kull_densenet40_c10"]
-    found = facts["maps"]["temperature"]
+    actual = facts["maps"]["temperature"]
     metrics, valk, kull = cells(result.stdout, "temperature (TS)")[:3]
-    assert metrics[0] == f"{found['accuracy']:.4f}"
+    assert metrics[0] == f"{actual['accuracy']:.4f}"
     percents = ("ece", "ece_mass", "ece_25", "class_wise_ece", "class_wise_ece_mass")
-    assert metrics[1:6] == [f"{100 * found[key]:.2f}" for key in percents]
-    assert metrics[6:9] == [f"{found[key]:.4f}" for key in ("brier_score", "log_loss", "loss_gap")]
-    assert valk[-2] == f"{found['log_loss']:.3f}/0.225"
-    assert valk[1] == f"{100 * found['ece_mass']:.3f}/0.924"
-    assert kull[-1] == f"{found['log_loss']:.4f}/0.2251"
+    assert metrics[1:6] == [f"{100 * actual[key]:.2f}" for key in percents]
+    assert metrics[6:9] == [f"{actual[key]:.4f}" for key in ("brier_score", "log_loss", "loss_gap")]
+    assert valk[-2] == f"{actual['log_loss']:.3f}/0.225"
+    assert valk[1] == f"{100 * actual['ece_mass']:.3f}/0.924"
+    assert kull[-1] == f"{actual['log_loss']:.4f}/0.2251"
     least, greatest = facts["maps"]["forest"]["spread"]["log_loss"]
     assert cells(result.stdout, "forest")[1][2] == f"{least:.4f} to {greatest:.4f}"
     shown = " ".join(result.stdout.split())
@@ -200,11 +200,11 @@ def test_simplex_prints_distances_and_the_floor(folder: Path) -> None:
     line += ["--calibration-rows", "200", "--test-rows", "1000", "--datasets", "2"]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
-    found = json.loads((folder / "out" / "simplex.json").read_text())["maps"]
+    actual = json.loads((folder / "out" / "simplex.json").read_text())["maps"]
     for name, label in (("dirichlet", "dirichlet"), ("truth", "truth")):
         first = cells(result.stdout, label)[0]
-        assert first[0] == f"{found[name]['distance_l1']:.4f}"
-        assert first[6] == f"{100 * found[name]['ece']:.2f}"
+        assert first[0] == f"{actual[name]['distance_l1']:.4f}"
+        assert first[6] == f"{100 * actual[name]['ece']:.2f}"
     published = ["0.000", "0.000", "0.477", "0.790", "0.627", "0.000"]
     assert cells(result.stdout, "truth")[1] == published
     assert "Means over calibration sets (2) of 200 rows" in " ".join(result.stdout.split())
@@ -221,8 +221,8 @@ def test_multilabel_prints_means_and_deviations(folder: Path) -> None:
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
-    found = json.loads((folder / "out" / "multilabel.json").read_text())
-    for method, values in found["data"]["some"]["methods"].items():
+    actual = json.loads((folder / "out" / "multilabel.json").read_text())
+    for method, values in actual["data"]["some"]["methods"].items():
         mean, deviation = (values[key]["ece_total"] for key in ("mean", "deviation"))
         assert cells(result.stdout, method)[0][0] == f"{mean:.4f} ± {deviation:.4f}"
     assert "Fits without finite optimum, of 4: logistic 2." in result.stdout

@@ -38,20 +38,20 @@ def test_tables_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest.Monkey
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
-    found = json.loads((tmp_path / "out" / "synthetic.json").read_text())
-    assert found["about"]["bayescal"] == bayescal.__version__
-    assert (found["seed"], found["datasets"], found["n_test"]) == (7, 5, 200)
+    actual = json.loads((tmp_path / "out" / "synthetic.json").read_text())
+    assert actual["about"]["bayescal"] == bayescal.__version__
+    assert (actual["seed"], actual["datasets"], actual["n_test"]) == (7, 5, 200)
     shown = {m: cells(result.stdout, m) for m in ("platt", "optimal", "floor", "normal")}
     for metric, row in zip(("log_loss", "ece"), shown["platt"][:2], strict=True):
-        means = [f["metrics"][metric]["platt"] for f in found["configurations"].values()]
+        means = [f["metrics"][metric]["platt"] for f in actual["configurations"].values()]
         assert row[::2] == [_with_error(each) for each in means]
-        known = [f["published"][metric]["platt"] for f in found["configurations"].values()]
+        known = [f["published"][metric]["platt"] for f in actual["configurations"].values()]
         assert row[1::2] == [f"{each['mean']:.4f}" for each in known]
     assert shown["normal"][0][-1] == "∞"
     assert "!: below the floor, so impossible" in " ".join(result.stdout.split())
     assert shown["optimal"][0][1] == ""
     assert shown["floor"][0][2] == "0.2829"
-    ranks = found["rankings"]["1"]["log_loss"]["ten"]["ranks"]
+    ranks = actual["rankings"]["1"]["log_loss"]["ten"]["ranks"]
     assert shown["platt"][2][-1] == f"{ranks['platt']:.2f}"
     for words in ("Means over 5 data sets, 200 test points", "(e) B(2, 5), B(5, 2) + 5"):
         assert words in " ".join(result.stdout.split())

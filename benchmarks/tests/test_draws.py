@@ -30,9 +30,9 @@ def test_losses_are_those_of_the_posterior(integrator: str) -> None:
     losses = by_size(problem, draws._sequence(prior, integrator, most, key), [16, most])
     with float64():
         how: dict[str, Any] = {"num_samples": most, "key": key, "class_prior": 0.5}
-        found = bc.posterior(prior, (problem.x, problem.y), integrator=integrator, **how)
+        result = bc.posterior(prior, (problem.x, problem.y), integrator=integrator, **how)
         for j, method in enumerate(draws.METHODS):
-            odds = found.predict(problem.nodes, method=method).log_odds
+            odds = result.predict(problem.nodes, method=method).log_odds
             expected = float(np.mean(loss_at_nodes(odds, problem.weights)))
             assert losses[1, j] == pytest.approx(expected, rel=1e-6)
     assert (losses > floor).all()
@@ -53,10 +53,10 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_run_writes_figures(tmp_path: Path) -> None:
-    found = draws.run(tmp_path, datasets=8, most=1024, repeats=2, tolerance=0.01, seed=1)
+    result = draws.run(tmp_path, datasets=8, most=1024, repeats=2, tolerance=0.01, seed=1)
     assert sorted(os.listdir(tmp_path)) == [f"figure_14.{end}" for end in ("csv", "json", "svg")]
-    assert json.loads((tmp_path / "figure_14.json").read_text()) == found
-    for facts in found["priors"].values():
+    assert json.loads((tmp_path / "figure_14.json").read_text()) == result
+    for facts in result["priors"].values():
         assert facts["floor"] < facts["quadrature"]["preds"]
         own = facts["montecarlo"]["preds"]
         gaps = np.abs(np.array(own["loss"]) - facts["quadrature"]["preds"]).max(axis=1)

@@ -50,15 +50,15 @@ def test_losses_are_those_of_the_estimator() -> None:
 
 @pytest.mark.slow
 def test_run_writes_figures(tmp_path: Path) -> None:
-    found = factors.run(tmp_path, datasets=40, sizes=[20], separations=[1.0, 2.0], seed=1)
+    result = factors.run(tmp_path, datasets=40, sizes=[20], separations=[1.0, 2.0], seed=1)
     assert sorted(os.listdir(tmp_path)) == [f"figure_15.{end}" for end in ("csv", "json", "svg")]
-    assert json.loads((tmp_path / "figure_15.json").read_text()) == found
+    assert json.loads((tmp_path / "figure_15.json").read_text()) == result
     with (tmp_path / "figure_15.csv").open(newline="") as stream:
         assert [float(row["best"]) for row in csv.DictReader(stream)] == [
-            row["best"] for row in found["rows"]
+            row["best"] for row in result["rows"]
         ]
-    near, far = found["rows"]
-    for row in found["rows"]:
+    near, far = result["rows"]
+    for row in result["rows"]:
         assert row["floor"] < row["loss_best"] <= min(row["loss_platt"], row["loss_instance"])
         assert row["least"] <= row["best"] <= row["greatest"]
         assert row["platt"] == pytest.approx(1 / 12)

@@ -15,11 +15,11 @@ def test_nothing_beats_the_truth() -> None:
     assert best["accuracy"] == pytest.approx(truth.max(axis=1).mean())
     assert best["brier_score"] == pytest.approx(1 - (truth**2).sum(axis=1).mean())
     for shift in (0.02, 0.3):
-        found = _measures.measure_known((1 - shift) * truth + shift * np.eye(3)[0], y, truth)
+        result = _measures.measure_known((1 - shift) * truth + shift * np.eye(3)[0], y, truth)
         for key in ("log_loss", "brier_score"):
-            assert found[key] > best[key]
-        assert found["accuracy"] <= best["accuracy"]
+            assert result[key] > best[key]
+        assert result["accuracy"] <= best["accuracy"]
         move = shift * (np.eye(3)[0] - truth)
-        assert found["distance_l1"] == pytest.approx(np.abs(move).sum(axis=1).mean())
-        assert found["distance_l2"] == pytest.approx(np.linalg.norm(move, axis=1).mean())
-        assert found["class_wise_error"] == pytest.approx(found["distance_l1"] / 3)
+        assert result["distance_l1"] == pytest.approx(np.abs(move).sum(axis=1).mean())
+        assert result["distance_l2"] == pytest.approx(np.linalg.norm(move, axis=1).mean())
+        assert result["class_wise_error"] == pytest.approx(result["distance_l1"] / 3)

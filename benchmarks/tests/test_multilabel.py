@@ -85,10 +85,10 @@ def by_hand(probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 def test_metrics_are_those_of_a_loop() -> None:
     (probs, y), (test_probs, test_y) = draw(2, 200), draw(3, 150)
-    found = multilabel.evaluate(probs, y, test_probs, test_y, "uncalibrated")
+    result = multilabel.evaluate(probs, y, test_probs, test_y, "uncalibrated")
     expected = by_hand(test_probs.astype(float), test_y)
     for key, value in expected.items():
-        assert found[key] == pytest.approx(value, rel=1e-9)
+        assert result[key] == pytest.approx(value, rel=1e-9)
 
 
 def test_histogram_is_that_of_a_loop() -> None:
@@ -99,9 +99,9 @@ def test_histogram_is_that_of_a_loop() -> None:
         new = np.ceil(test_probs[:, label].astype(float) * 10)
         for b in range(1, 11):
             calibrated[new == b, label] = y[place == b, label].mean()
-    found = multilabel.evaluate(probs, y, test_probs, test_y, "histogram")
+    result = multilabel.evaluate(probs, y, test_probs, test_y, "histogram")
     for key, value in by_hand(calibrated, test_y).items():
-        assert found[key] == pytest.approx(value, rel=1e-9, abs=1e-12)
+        assert result[key] == pytest.approx(value, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("method", multilabel.METHODS)
@@ -110,10 +110,10 @@ def test_labels_without_contrast_and_separated_ones_work(method: str, constant: 
     probs, y = draw(6, 40)
     y[:, -1] = constant
     y[:, 0] = probs[:, 0] > 0.5
-    found = multilabel.evaluate(probs, y, probs, y, method)
-    assert all(np.isfinite(value) for value in found.values())
+    result = multilabel.evaluate(probs, y, probs, y, method)
+    assert all(np.isfinite(value) for value in result.values())
     if method == "logistic":
-        assert found["without_optimum"] >= 1
+        assert result["without_optimum"] >= 1
 
 
 def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None
         rows = list(csv.DictReader(stream))
     assert len(rows) == 3 * 2 * 3
     for name, facts in summary["data"].items():
-        for method, found in facts["methods"].items():
+        for method, result in facts["methods"].items():
             mine = [row for row in rows if (row["data"], row["method"]) == (name, method)]
             for key in multilabel.METRICS:
                 values = [float(row[key]) for row in mine]
-                assert found["mean"][key] == pytest.approx(np.mean(values))
-                assert found["deviation"][key] == pytest.approx(np.std(values))
+                assert result["mean"][key] == pytest.approx(np.mean(values))
+                assert result["deviation"][key] == pytest.approx(np.std(values))
 
 
 def test_classifier_never_sees_what_calibrates_or_tests(folder: Path) -> None:
@@ -168,9 +168,9 @@ def test_run_goes_on_and_adds_methods(folder: Path, tmp_path: Path, counted: lis
     multilabel.run(folder, out, **options, methods=QUICK[:2])
     assert counted == [(60, "uncalibrated"), (60, "histogram")] * 2
     counted.clear()
-    found = multilabel.run(folder, out, **options, methods=QUICK)
+    result = multilabel.run(folder, out, **options, methods=QUICK)
     assert counted == [(60, "logistic")] * 2
-    assert multilabel.run(folder, out, **options, methods=QUICK) == found
+    assert multilabel.run(folder, out, **options, methods=QUICK) == result
     assert len(counted) == 2
     probs, y = draw(9, 121)
     np.savez(folder / "scores.npz", scores=probs, labels=y)
@@ -231,15 +231,15 @@ def test_parts_with_other_columns_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.realdata
 def test_histograms_calibrate_real_labels(shared_data: Path, tmp_path: Path) -> None:
-    found = multilabel.run(shared_data, tmp_path, names=["ribeiro_ecg_6"], methods=QUICK[:2])
-    means = {m: f["mean"] for m, f in found["data"]["ribeiro_ecg_6"]["methods"].items()}
+    result = multilabel.run(shared_data, tmp_path, names=["ribeiro_ecg_6"], methods=QUICK[:2])
+    means = {m: f["mean"] for m, f in result["data"]["ribeiro_ecg_6"]["methods"].items()}
     for key in ("ece_total", "ece_weighted"):
         assert means["histogram"][key] < means["uncalibrated"][key]
 
 
 def test_bins_are_counted_by_a_loop() -> None:
     (probs, y), (new, new_y) = draw(10, 25), draw(11, 40)
-    found = examine(_label_data.Labels(probs, y, new, new_y), 10)
+    result = examine(_label_data.Labels(probs, y, new, new_y), 10)
     cells = dict.fromkeys(("empty", "pure", "mixed"), 0)
     contradicted, after = dict(cells), dict.fromkeys(cells, 0.0)
     for label in range(3):
@@ -252,12 +252,12 @@ def test_bins_are_counted_by_a_loop() -> None:
             cells[kind] += 1
             contradicted[kind] += chance == 0
             after[kind] -= np.log(max(chance, 1e-15))
-    for kind, own in found["kinds"].items():
+    for kind, own in result["kinds"].items():
         assert (own["cells"], own["contradicted"]) == (cells[kind], contradicted[kind])
         assert own["after"] == pytest.approx(after[kind])
         assert cells[kind] > 0
-    assert found["labels"] == 3
-    twice = add([found, found])
+    assert result["labels"] == 3
+    twice = add([result, result])
     assert twice["labels"] == 6 and twice["kinds"]["pure"]["cells"] == 2 * cells["pure"]
 
 
@@ -267,22 +267,22 @@ def test_what_the_theorems_say_is_true_of_fitted_rows(seed: int) -> None:
     rng = np.random.default_rng(seed)
     probs, y = rng.random((60, 4)), rng.integers(0, 2, (60, 4))
     rows = _label_data.Labels(probs, y, *draw(seed, 30, 4))
-    found = examine(rows, 10)
-    assert found["fitted_ece"] < 1e-14
-    assert found["fitted"]["ece"] == found["fitted"]["hamming_loss"] == 0
+    result = examine(rows, 10)
+    assert result["fitted_ece"] < 1e-14
+    assert result["fitted"]["ece"] == result["fitted"]["hamming_loss"] == 0
     # Not so for new rows of scores that were right.
     new = rng.random((2000, 4))
     truth = (rng.random((2000, 4)) < new).astype(int)
     small = rng.random((30, 4))
     labels = (rng.random((30, 4)) < small).astype(int)
-    found = examine(_label_data.Labels(small, labels, new, truth), 10)
-    assert found["new"]["ece"] == 4 and found["new"]["brier_score"] == 4
+    result = examine(_label_data.Labels(small, labels, new, truth), 10)
+    assert result["new"]["ece"] == 4 and result["new"]["brier_score"] == 4
 
 
 @pytest.mark.parametrize(("n", "share"), [(5, 0.4), (20, 0.7)])
 def test_a_calibrated_bin_gets_the_error_of_its_share(n: int, share: float) -> None:
-    found = calibrated_already(n, share)
+    result = calibrated_already(n, share)
     k = np.random.default_rng(0).binomial(n, share, 200_000) / n
     away, wrong = np.abs(k - share), (k > 0.5) != (share > 0.5)
-    assert abs(found["error"] - away.mean()) < 4 * away.std() / np.sqrt(len(k))
-    assert abs(found["worse"] - wrong.mean()) < 4 * wrong.std() / np.sqrt(len(k))
+    assert abs(result["error"] - away.mean()) < 4 * away.std() / np.sqrt(len(k))
+    assert abs(result["worse"] - wrong.mean()) < 4 * wrong.std() / np.sqrt(len(k))

@@ -65,13 +65,13 @@ def test_losses(options: dict[str, float], tmp_path: Path, monkeypatch: pytest.M
     t, share = options.get("temperature", 2.0), options.get("share", 0.5)
     soft = -(softmax(v / t, axis=1) * log_softmax(z / t, axis=1)).sum(axis=1)
     expected = [plain, 0.8 * plain - 0.2 * logs.mean(axis=1)]
-    found = [float(loss(*given)) for loss in losses]
-    assert found[:2] == pytest.approx([mean(rows) for rows in expected], rel=1e-5)
-    assert found[3] == pytest.approx(mean(share * t**2 * soft + (1 - share) * plain), rel=1e-5)
+    result = [float(loss(*given)) for loss in losses]
+    assert result[:2] == pytest.approx([mean(rows) for rows in expected], rel=1e-5)
+    assert result[3] == pytest.approx(mean(share * t**2 * soft + (1 - share) * plain), rel=1e-5)
     # The mass that moves, and where it goes, follow logits that begin at the offset.
     far = v.astype(float) - v.min(axis=1, keepdims=True) + 3.0
     own = far[np.arange(6), y]
     moved = 0.2 * own / far.sum(axis=1)
     targets = moved[:, None] * far / (far.sum(axis=1) - own)[:, None]
     targets[np.arange(6), y] = 1 - moved
-    assert found[2] == pytest.approx(mean(-(targets * logs).sum(axis=1)), rel=1e-5)
+    assert result[2] == pytest.approx(mean(-(targets * logs).sum(axis=1)), rel=1e-5)

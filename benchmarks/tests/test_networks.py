@@ -36,9 +36,9 @@ def similar(z: Array, y: Array) -> Array:
 def test_similarity_is_a_correlation() -> None:
     rng = np.random.default_rng(0)
     z, y = rng.normal(size=(200, 5)), rng.integers(0, 5, 200)
-    found = similarity(z + rng.normal(size=5), y)
-    np.testing.assert_allclose(found, similar(z, y), atol=1e-12)
-    np.testing.assert_allclose(similarity(3 * z + 1, y), found, atol=1e-12)
+    actual = similarity(z + rng.normal(size=5), y)
+    np.testing.assert_allclose(actual, similar(z, y), atol=1e-12)
+    np.testing.assert_allclose(similarity(3 * z + 1, y), actual, atol=1e-12)
     assert np.isfinite(similarity(np.zeros((200, 5)), y)).all()
 
 
@@ -53,9 +53,9 @@ def test_agreement_is_that_of_pairs() -> None:
 
 def test_networks_are_not_compared_with_their_own_seed() -> None:
     own, plain = np.random.default_rng(0).normal(size=(2, 3, 5, 5))
-    found = kept(list(own), list(plain))
+    actual = kept(list(own), list(plain))
     expected = np.mean([agreement(own[1], plain[j]) for j in (0, 2)])
-    assert found[1] == pytest.approx(expected)
+    assert actual[1] == pytest.approx(expected)
     assert kept(list(plain), list(plain)).max() < 1
     assert kept(list(own[:1]), list(plain[:1]))[0] == pytest.approx(agreement(own[0], plain[0]))
 
@@ -175,7 +175,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[dict[str, Any]
 
 def test_what_is_trained_and_measured(pretended: Any, tmp_path: Path) -> None:
     images, calls = pretended
-    found = networks.run(
+    actual = networks.run(
         "made",
         tmp_path,
         images=images,
@@ -200,11 +200,11 @@ def test_what_is_trained_and_measured(pretended: Any, tmp_path: Path) -> None:
     assert students["extras"]["teacher"].values.shape == (3 * 2 * SEEDS, 80, 4)
 
     # The best settings are the last ones; the first rows are those of no smoothing.
-    settings = [row["setting"] for row in found["table"]]
+    settings = [row["setting"] for row in actual["table"]]
     assert settings == [{}] * 2 + [{"smoothing": 0.1}] * 2 + [{"smoothing": 0.1, "offset": 10}] * 2
     y = images.test_labels
     z = Pretended(None, range(SEEDS), {60: y}, 3.0).logits(images.test_images).astype(float)
-    before, after = (row["measures"] for row in found["table"][:2])
+    before, after = (row["measures"] for row in actual["table"][:2])
     losses = [-log_softmax(own, axis=1)[np.arange(60), y].mean() for own in z]
     assert before["log_loss"]["seeds"] == pytest.approx(losses)
     assert before["accuracy"]["mean"] == pytest.approx(np.mean(z.argmax(axis=2) == y))
@@ -223,14 +223,14 @@ def test_what_is_trained_and_measured(pretended: Any, tmp_path: Path) -> None:
     # The teachers of students are before and after scaling.
     values = students["extras"]["teacher"].values
     np.testing.assert_allclose(values[2] * scale.temperature_, values[0], rtol=1e-5)
-    assert len(found["designed"]["instance"]) == SEEDS
-    assert found["three_classes"][:2] in (["class 0", "class 1"], ["class 2", "class 3"])
+    assert len(actual["designed"]["instance"]) == SEEDS
+    assert actual["three_classes"][:2] in (["class 0", "class 1"], ["class 2", "class 3"])
 
     with (tmp_path / "networks.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == (1 + 2 + 4) * SEEDS
     assert [float(row["test_log_loss"]) for row in rows[:SEEDS]] == pytest.approx(losses)
-    assert json.loads((tmp_path / "networks.json").read_text())["claims"] == found["claims"]
+    assert json.loads((tmp_path / "networks.json").read_text())["claims"] == actual["claims"]
     for name, shown in (("logits", 4), ("logits_three", 3)):
         text = (tmp_path / f"{name}.svg").read_text()
         assert "Instance-based smoothing" in text
@@ -244,13 +244,13 @@ def test_command(pretended: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     line += ["--smoothing", "0.1", "--offset", "1", "--projection", "pca", "--checkpoints"]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
-    found = json.loads((tmp_path / "networks.json").read_text())
-    facts = found["table"][0]["measures"]
+    actual = json.loads((tmp_path / "networks.json").read_text())
+    facts = actual["table"][0]["measures"]
     assert calls[0]["checkpoint"] == str(tmp_path / "checkpoints") + "/without smoothing"
     mean, half = (100 * facts["accuracy"][key] for key in ("mean", "half_width"))
     assert cells(result.stdout, "none")[0][:2] == ["no", f"{mean:.1f} ± {half:.1f}"]
     assert "constant (0.1)" in result.stdout
-    assert result.stdout.count("not clear") == [c["verdict"] for c in found["claims"]].count(
+    assert result.stdout.count("not clear") == [c["verdict"] for c in actual["claims"]].count(
         "not clear"
     )
 
@@ -283,9 +283,9 @@ def test_files_of_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
     assert "cifar10: resnet18, 2 seeds" in result.stdout
-    found = json.loads((tmp_path / "out" / "networks.json").read_text())
-    assert found["images"] == {"train": 80, "validation": 20, "test": 20}
-    ours, known = found["table"][0]["measures"], found["published"]["rows"][0]["measures"]
+    actual = json.loads((tmp_path / "out" / "networks.json").read_text())
+    assert actual["images"] == {"train": 80, "validation": 20, "test": 20}
+    ours, known = actual["table"][0]["measures"], actual["published"]["rows"][0]["measures"]
     assert set(known) == set(MEASURES)
     assert "ours, resnet18 / ResNet18" in result.stdout
     assert f"{ours['log_loss']['mean']:.3f} / 0.362" in result.stdout
@@ -322,14 +322,14 @@ def test_networks_that_are_trained(tmp_path: Path) -> None:
             **options,
         )
 
-    found = study("one", checkpoints=True)
-    for row in found["table"]:
+    actual = study("one", checkpoints=True)
+    for row in actual["table"]:
         assert row["measures"]["accuracy"]["mean"] > 0.5
         assert row["measures"]["student_accuracy"]["mean"] > 0.4
-    assert min(map(min, found["designed"].values())) > 0.3
-    assert found["network"] == "student"
+    assert min(map(min, actual["designed"].values())) > 0.3
+    assert actual["network"] == "student"
     # What is finished is read, not trained: no second is added.
     again = study("one", checkpoints=True, projection="pca")
-    assert again["table"] == found["table"]
-    for stage, own in found["seconds"].items():
+    assert again["table"] == actual["table"]
+    for stage, own in actual["seconds"].items():
         assert again["seconds"][stage]["train"] == own["train"] > 0

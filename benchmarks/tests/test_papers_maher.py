@@ -23,16 +23,16 @@ def test_mean_least_of_draws() -> None:
 
 def test_differences_of_table_6_in_standard_errors() -> None:
     # Printed: 0.6705 with a deviation of 0.0282 over 1,000 data sets.
-    found = {entry.what: entry for entry in _maher_synthetic.entries("log_loss")}
+    result = {entry.what: entry for entry in _maher_synthetic.entries("log_loss")}
     path = ROOT / "benchmarks" / "results" / "study_synthetic.json"
     study = json.loads(path.read_text(encoding="utf-8"))
     own = study["configurations"]["1a"]["metrics"]["log_loss"]["platt"]
     error = np.hypot(own["error"], 0.0282 / np.sqrt(1000))
-    assert found["`platt` in a"].apart == pytest.approx((own["mean"] - 0.6705) / error)
-    assert found["`L2` in e"].apart == np.inf
+    assert result["`platt` in a"].apart == pytest.approx((own["mean"] - 0.6705) / error)
+    assert result["`L2` in e"].apart == np.inf
     # Separable data sets leave no mean of fits without a penalty.
-    assert {"`normal` in b", "`normal` in d", "`normal` in e"}.isdisjoint(found)
-    assert len(found) == 47
+    assert {"`normal` in b", "`normal` in d", "`normal` in e"}.isdisjoint(result)
+    assert len(result) == 47
     assert len(_maher_synthetic.entries("ece")) == 50
 
 

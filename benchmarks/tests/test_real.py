@@ -109,20 +109,20 @@ def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None
                 ]
                 for table in ("north", "south")
             ]
-            found = summary["experiments"][experiment][metric]
-            assert list(found["mean"]) == methods
-            np.testing.assert_allclose(list(found["mean"].values()), np.mean(means, axis=0))
+            result = summary["experiments"][experiment][metric]
+            assert list(result["mean"]) == methods
+            np.testing.assert_allclose(list(result["mean"].values()), np.mean(means, axis=0))
             sign = -1 if metric == "accuracy" else 1
             ranks = rankdata(sign * np.array(means), axis=1)
-            np.testing.assert_allclose(list(found["mean_rank"].values()), ranks.mean(axis=0))
+            np.testing.assert_allclose(list(result["mean_rank"].values()), ranks.mean(axis=0))
             best = np.sum(sign * np.array(means) == np.min(sign * np.array(means), 1)[:, None], 0)
-            assert list(found["best"].values()) == best.tolist()
+            assert list(result["best"].values()) == best.tolist()
 
 
 def test_results_are_those_of_scikit_learn(folder: Path) -> None:
     x, y = draw(1, 120, 3)
     for split in (0, 3):
-        found = real.evaluate(x, y, split, ["uncalibrated", "normal"])
+        result = real.evaluate(x, y, split, ["uncalibrated", "normal"])
         random = np.random.default_rng(split)
         train, test = split_rows(y, np.arange(len(y)), 0.3, random)
         fit, calibration = split_rows(y, train, 0.3, random)
@@ -137,7 +137,7 @@ def test_results_are_those_of_scikit_learn(folder: Path) -> None:
             model.fit(features[rows], y[rows])
             expected[name, "normal"] = model.predict_proba(features[test])[:, 1]
         for (experiment, method), probs in expected.items():
-            mine = found[experiment][method]
+            mine = result[experiment][method]
             assert mine["status"] == "converged"
             assert mine["log_loss"] == pytest.approx(log_loss(y[test], probs), abs=1e-6)
             assert mine["brier_score"] == pytest.approx(brier_score_loss(y[test], probs), abs=1e-6)
@@ -166,9 +166,9 @@ def test_separable_rows_are_counted_and_losses_finite(tmp_path: Path) -> None:
     (tmp_path / "easy.csv").write_text(text_of(x, (x[:, 0] > 0).astype(int)))
     summary = real.run(tmp_path, tmp_path / "out", splits=2, methods=["normal", "cauchy_map"])
     for experiment in real.EXPERIMENTS:
-        found = summary["experiments"][experiment]
-        assert found["without_finite_optimum"] == {"normal": 2, "cauchy_map": 0}
-        assert 0 < found["log_loss"]["mean"]["cauchy_map"] < 0.3
+        result = summary["experiments"][experiment]
+        assert result["without_finite_optimum"] == {"normal": 2, "cauchy_map": 0}
+        assert 0 < result["log_loss"]["mean"]["cauchy_map"] < 0.3
 
 
 def test_run_goes_on_where_it_was_stopped(folder: Path, tmp_path: Path, counted: list) -> None:
@@ -383,9 +383,9 @@ def test_cauchy_prior_is_no_outlier(shared_data: Path, tmp_path: Path) -> None:
 def test_all_tables_agree_with_what_is_recorded(shared_data: Path, tmp_path: Path) -> None:
     summary = real.run(shared_data, tmp_path, methods=["uncalibrated", "platt", "cauchy_map"])
     assert set(summary["tables"]) == _summary.KNOWN_TABLES
-    found = summary["experiments"]["svm"]["log_loss"]
+    result = summary["experiments"]["svm"]["log_loss"]
     # Published as 0.5055, four times what all other methods have.
-    assert found["mean"]["cauchy_map"] < found["mean"]["platt"] + 0.005
+    assert result["mean"]["cauchy_map"] < result["mean"]["platt"] + 0.005
     results = ROOT / "benchmarks" / "results"
     recorded = json.loads((results / "study_real.json").read_text())
     for experiment, metrics in summary["experiments"].items():
@@ -398,7 +398,7 @@ def test_all_tables_agree_with_what_is_recorded(shared_data: Path, tmp_path: Pat
     other = json.loads((results / "real_scores.json").read_text())["results"]
     for row in other:
         for method in ("uncalibrated", "platt"):
-            mine = found["by_table"][row["table"]][method]
+            mine = result["by_table"][row["table"]][method]
             assert mine == pytest.approx(row["log_loss"][method], abs=2e-4)
 
 

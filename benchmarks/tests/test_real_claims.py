@@ -30,15 +30,15 @@ def made(level: dict[str, float], noise: float, tables: int = 19) -> dict[str, A
 
 
 def verdicts(summary: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
-    found: dict[tuple[str, str], set[str]] = {}
+    result: dict[tuple[str, str], set[str]] = {}
     for line in conclude(summary):
-        found.setdefault((line["claim"], line["experiment"]), set()).add(line["verdict"])
-    return found
+        result.setdefault((line["claim"], line["experiment"]), set()).add(line["verdict"])
+    return result
 
 
 def test_methods_that_are_far_apart() -> None:
     order = ("ibls", "platt", "smoothed", "L2", "L1", "normal", "cauchy_map")
-    found = verdicts(made({m: i for i, m in enumerate(order)}, 1e-3))
+    result = verdicts(made({m: i for i, m in enumerate(order)}, 1e-3))
     holds = {
         ("ibls has the best rank", "svm"),
         ("platt ranks before smoothed", "svm"),
@@ -49,14 +49,14 @@ def test_methods_that_are_far_apart() -> None:
         ("ibls ranks before platt", "multivariate"),
     }
     moved = ("soft targets rank worse with features than with scores", "both")
-    assert found.pop(moved) == {"not clear"}  # the same ranks in both
-    for claim, own in found.items():
+    assert result.pop(moved) == {"not clear"}  # the same ranks in both
+    for claim, own in result.items():
         assert own == {"holds" if claim in holds else "does not hold"}, claim
 
 
 def test_methods_that_do_not_differ() -> None:
-    found = verdicts(made(dict.fromkeys(SEVEN, 0.0), 1.0))
-    for (claim, _), own in found.items():
+    result = verdicts(made(dict.fromkeys(SEVEN, 0.0), 1.0))
+    for (claim, _), own in result.items():
         expected = "holds" if claim in _CLEAR else "not clear"
         assert own == {"does not hold" if claim.startswith("every") else expected}, claim
 
@@ -92,12 +92,12 @@ def test_recorded_statistics_are_those_of_scipy() -> None:
         for metric in ("log_loss", "ece"):
             by_table = own[metric]["by_table"]
             values = np.array([[each[m] for m in SEVEN] for each in by_table.values()])
-            found = own[metric]["seven"]
+            result = own[metric]["seven"]
             ranks = rankdata(values, axis=1).mean(axis=0)
-            assert [found["ranks"][m] for m in SEVEN] == pytest.approx(ranks)
+            assert [result["ranks"][m] for m in SEVEN] == pytest.approx(ranks)
             test = friedmanchisquare(*values.T)
-            assert found["friedman"]["statistic"] == pytest.approx(test.statistic)
-            assert found["friedman"]["p_value"] == pytest.approx(test.pvalue)
+            assert result["friedman"]["statistic"] == pytest.approx(test.statistic)
+            assert result["friedman"]["p_value"] == pytest.approx(test.pvalue)
             ranked = rank_tables(by_table)
             assert ranked is not None
             pairs = [(i, j) for i in range(7) for j in range(i)]

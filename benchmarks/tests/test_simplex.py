@@ -48,22 +48,22 @@ def test_run_writes_rows_and_what_they_say(tmp_path: Path) -> None:
 
 
 def test_results_are_those_of_the_estimator(tmp_path: Path) -> None:
-    found = simplex.run(tmp_path, maps=["dirichlet"], **SMALL)["maps"]["dirichlet"]
+    result = simplex.run(tmp_path, maps=["dirichlet"], **SMALL)["maps"]["dirichlet"]
     own, test = sample(300, seed=0), sample(2000, seed=1_000_000)
     probs = bc.Dirichlet().fit(own.probs, own.y).predict_proba(test.probs)
-    assert found["distance_l1"] == pytest.approx(np.abs(probs - test.truth).sum(axis=1).mean())
+    assert result["distance_l1"] == pytest.approx(np.abs(probs - test.truth).sum(axis=1).mean())
     expected = -(test.truth * np.log(probs)).sum(axis=1).mean()
-    assert found["log_loss"] == pytest.approx(expected)
+    assert result["log_loss"] == pytest.approx(expected)
 
 
 def test_truth_is_a_floor(tmp_path: Path) -> None:
     maps = simplex.run(tmp_path, maps=QUICK, **SMALL)["maps"]
     truth = maps.pop(simplex.TRUTH)
     assert truth["distance_l1"] == truth["loss_gap"] == 0
-    for found in maps.values():
+    for result in maps.values():
         for key in ("distance_l2", "log_loss", "brier_score"):
-            assert found[key] > truth[key]
-        assert found["accuracy"] < truth["accuracy"]
+            assert result[key] > truth[key]
+        assert result["accuracy"] < truth["accuracy"]
 
 
 def test_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,9 +139,9 @@ def test_recorded_table_is_that_of_today(name: str, tmp_path: Path) -> None:
     recorded = json.loads(RECORDED.with_name(f"study_simplex_{name}.json").read_text())
     rows, maps = recorded["rows"]["test"], ["temperature", "dirichlet"]
     wave = recorded.get("wave", 0.15)
-    found = simplex.run(tmp_path, maps=maps, datasets=2, test_rows=rows, wave=wave)["maps"]
+    result = simplex.run(tmp_path, maps=maps, datasets=2, test_rows=rows, wave=wave)["maps"]
     for each in maps:
-        for key, values in found[each]["each"].items():
+        for key, values in result[each]["each"].items():
             assert values == pytest.approx(recorded["maps"][each]["each"][key][:2], abs=1e-5)
 
 
@@ -150,12 +150,12 @@ def test_recorded_results_are_those_of_today(tmp_path: Path) -> None:
     recorded = json.loads(RECORDED.read_text())
     maps = recorded["maps"]
     for key in ("log_loss", "brier_score", "distance_l1", "loss_gap"):
-        assert min(found[key] for found in maps.values()) == maps[simplex.TRUTH][key]
+        assert min(result[key] for result in maps.values()) == maps[simplex.TRUTH][key]
     for name in ("dirichlet", "kernel"):
         for key in simplex.METRICS:
             sign = -1 if key == "accuracy" else 1
             assert sign * maps[name][key] < sign * maps["temperature"][key]
-    found = simplex.run(tmp_path, maps=["vector"], datasets=recorded["datasets"])["maps"]
+    result = simplex.run(tmp_path, maps=["vector"], datasets=recorded["datasets"])["maps"]
     for name in ("vector", simplex.TRUTH):
         for key in simplex.METRICS:
-            assert found[name][key] == pytest.approx(maps[name][key], abs=1e-5)
+            assert result[name][key] == pytest.approx(maps[name][key], abs=1e-5)

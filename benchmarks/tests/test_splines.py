@@ -48,19 +48,19 @@ def test_clipping_by_hand() -> None:
     expected = np.array([[0.999, 0.01, 0.01], [0.5, 0.3, 0.2]]) / [[1.019], [1.0]]
     np.testing.assert_allclose(splines.clip(probs, 0.01), expected, rtol=1e-12)
     y = np.array([2, 0])
-    found = splines.clipped([(probs, probs)], [y], y)
+    actual = splines.clipped([(probs, probs)], [y], y)
     losses = [row_losses(splines.clip(probs, p), y, 1e-15).mean() for p in splines.P_MIN]
-    for p in found.values():
+    for p in actual.values():
         assert row_losses(p, y, 1e-15).mean() == pytest.approx(min(losses))
 
 
 def test_differences_are_those_of_a_paired_t_test() -> None:
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 40))
-    found = paired(first, second)
+    actual = paired(first, second)
     test = stats.ttest_rel(first, second)
-    assert found["difference"] / found["error"] == pytest.approx(test.statistic)
-    assert verdict(found) == "open"
+    assert actual["difference"] / actual["error"] == pytest.approx(test.statistic)
+    assert verdict(actual) == "open"
     assert verdict(paired(first - 2, second)) == "holds"
     assert verdict(paired(first + 2, second)) == "fails"
 
@@ -84,16 +84,16 @@ def test_measures_are_of_rows_that_do_not_calibrate(
     monkeypatch.setattr(splines, "CLAIMS", {"claim": ("log_loss", "temperature", "uncalibrated")})
     monkeypatch.setattr(splines, "_train", lambda seed: {"seed": seed})
     seen: list[Any] = []
-    found = splines.run(
+    actual = splines.run(
         folder, tmp_path, networks=[name], seeds=2, progress=lambda *facts: seen.append(facts)
     )
-    assert json.loads((tmp_path / "splines.json").read_text()) == found
+    assert json.loads((tmp_path / "splines.json").read_text()) == actual
     assert [facts[0] for facts in seen] == [name, "training, seed 0", "training, seed 1", ""]
-    assert found["training"]["seeds"] == [{"seed": 0}, {"seed": 1}]
+    assert actual["training"]["seeds"] == [{"seed": 0}, {"seed": 1}]
     own, test = draw(0, 90), draw(1, 120)
     z, y = test["logits"].astype(float), test["y"]
     plain = softmax(z, axis=1)
-    facts = found["networks"][name]
+    facts = actual["networks"][name]
     assert list(facts["methods"])[:5] == ["uncalibrated", "clipped, best", "clipped", *QUICK]
     assert facts["methods"]["uncalibrated"]["log_loss"] == pytest.approx(log_loss(y, plain))
     claim = facts["claims"]["claim"]
@@ -116,8 +116,8 @@ def test_a_curve_is_that_of_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
     z = rng.normal(0, 2, (4000, 2))
     y = (z @ [[1, 0], [0, 1]] + rng.gumbel(size=z.shape)).argmax(axis=1)
     network = splines.Network("one", "logits", 2 * z, y, 2 * z, y, "validation rows", "")
-    found = splines.curves(network)
-    at, probs = np.array(found["log_odds"]), np.array(found["probabilities"])
+    actual = splines.curves(network)
+    at, probs = np.array(actual["log_odds"]), np.array(actual["probabilities"])
     model = LogisticRegression(C=np.inf).fit((2 * z[:, 1:] - 2 * z[:, :1]), y)
     expected = model.predict_proba(at[:, None])[:, 1]
     middle = np.abs(at) < 5
@@ -136,12 +136,12 @@ def test_small_networks_calibrate_on_what_they_have_not_seen(
             yield np.full((len(new), 10), 0.1)
 
     monkeypatch.setattr(_spline_training, "_epochs", epochs)
-    found = {name: list(steps) for name, steps in _spline_training.train(0).items()}
+    actual = {name: list(steps) for name, steps in _spline_training.train(0).items()}
     assert len(fits) == 7
     for seen, predicted in fits:
         assert not seen & predicted
     assert [len(seen) for seen, _ in fits] == [960, 1200, *[960] * 5]
-    held, crossed = found["held out"], found["cross-validated"]
+    held, crossed = actual["held out"], actual["cross-validated"]
     assert len(held) == len(crossed) == 2
     own, labels, test, y = held[0]
     assert own.shape == (240, 10) and test.shape == (597, 10)
@@ -156,26 +156,26 @@ def test_a_spline_mends_a_network_that_was_trained_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_spline_training, "CHECKPOINTS", (200,))
-    found = splines._train(0)
+    actual = splines._train(0)
     for scheme in ("held out", "cross-validated"):
-        assert found[scheme]["uncalibrated"]["accuracy"][0] > 0.8
+        assert actual[scheme]["uncalibrated"]["accuracy"][0] > 0.8
     # The rows held out are too few for ten splines.
-    loss = {name: own["log_loss"][0] for name, own in found["cross-validated"].items()}
+    loss = {name: own["log_loss"][0] for name, own in actual["cross-validated"].items()}
     assert loss["compact spline"] < loss["uncalibrated"]
 
 
 def test_a_forest_is_calibrated_half_on_half(folder: Path) -> None:
     path = _spline_forest.find_forest(folder)
     assert path is not None and path == _spline_forest.find_forest(path.parent) is not None
-    found = _spline_forest.run_forest(path)
+    actual = _spline_forest.run_forest(path)
     with np.load(path) as file:
         p, y = file["p"], file["y"]
-    assert found["rows"] == 400
+    assert actual["rows"] == 400
     expected = log_loss(y, np.clip(p, 1e-15, 1 - 1e-15))
-    assert found["log_loss"]["uncalibrated"] == pytest.approx(expected, rel=1e-9)
-    assert found["log_loss"]["spline"] < found["log_loss"]["uncalibrated"]
-    assert found["impossible"]["uncalibrated"] == np.sum(p == 1 - y)
-    assert set(found["claims"]) == set(_spline_forest.CLAIMS)
+    assert actual["log_loss"]["uncalibrated"] == pytest.approx(expected, rel=1e-9)
+    assert actual["log_loss"]["spline"] < actual["log_loss"]["uncalibrated"]
+    assert actual["impossible"]["uncalibrated"] == np.sum(p == 1 - y)
+    assert set(actual["claims"]) == set(_spline_forest.CLAIMS)
     assert _spline_forest.find_forest(Path("nowhere")) is None
 
 
@@ -196,6 +196,6 @@ def test_the_command_prints_methods_and_claims(
     line = ["splines", "--data", str(folder), "--out", str(tmp_path), "--seeds", "1"]
     result = CliRunner().invoke(app, [*line, "--network", "with_val"])
     assert result.exit_code == 0, result.output
-    found = json.loads((tmp_path / "splines.json").read_text())["networks"]["with_val"]
-    for value in (found["methods"]["isotonic"]["log_loss"], found["claims"]["claim"]["error"]):
+    actual = json.loads((tmp_path / "splines.json").read_text())["networks"]["with_val"]
+    for value in (actual["methods"]["isotonic"]["log_loss"], actual["claims"]["claim"]["error"]):
         assert f"{value:.4f}" in result.stdout

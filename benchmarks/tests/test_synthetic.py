@@ -48,10 +48,10 @@ def done(small_blocks: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     seen: list[tuple[str, int, int]] = []
     out = tmp_path_factory.mktemp("study") / "new" / "out"
     show = lambda *facts: seen.append(facts)  # noqa: E731
-    found = synthetic.run(
+    result = synthetic.run(
         out, questions=[1], methods=QUICK, about={"a": "1"}, progress=show, **SMALL
     )
-    return out, found, seen
+    return out, result, seen
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -87,14 +87,14 @@ def test_configurations_are_those_of_the_tables() -> None:
 
 @pytest.mark.slow
 def test_run_writes_what_it_says(done: tuple[Path, dict, list]) -> None:
-    out, found, seen = done
+    out, result, seen = done
     assert seen[-1][1:] == (5, 5)
     assert sorted(os.listdir(out)) == [
         *("figure_22.svg", "parts", "synthetic.csv", "synthetic.json"),
         *("synthetic_pairs.csv", "synthetic_values.csv"),
     ]
-    assert json.loads((out / "synthetic.json").read_text()) == found
-    assert found["about"] == {"a": "1"}
+    assert json.loads((out / "synthetic.json").read_text()) == result
+    assert result["about"] == {"a": "1"}
     single = rows_of(out / "synthetic_values.csv")
     assert len(single) == 5 * len(QUICK) * 6
     for row in rows_of(out / "synthetic.csv"):
@@ -103,7 +103,7 @@ def test_run_writes_what_it_says(done: tuple[Path, dict, list]) -> None:
             for each in single
             if (each["configuration"], each["method"]) == (row["configuration"], row["method"])
         ]
-        facts = found["configurations"][row["configuration"]]["metrics"][row["metric"]]
+        facts = result["configurations"][row["configuration"]]["metrics"][row["metric"]]
         assert float(row["mean"]) == facts[row["method"]]["mean"] == pytest.approx(np.mean(some))
         assert float(row["error"]) == pytest.approx(np.std(some, ddof=1) / math.sqrt(6))
     pairs = rows_of(out / "synthetic_pairs.csv")
@@ -113,7 +113,7 @@ def test_run_writes_what_it_says(done: tuple[Path, dict, list]) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_done_twice(done: tuple[Path, dict, list]) -> None:
-    out, found, _ = done
+    out, result, _ = done
 
     def files() -> list[tuple[str, int]]:
         return sorted((p.name, p.stat().st_mtime_ns) for p in (out / "parts").iterdir())
@@ -127,7 +127,7 @@ def test_nothing_is_done_twice(done: tuple[Path, dict, list]) -> None:
         progress=lambda *facts: seen.append(facts),
         **SMALL,
     )
-    assert {**again, "seconds": None} == {**found, "seconds": None}
+    assert {**again, "seconds": None} == {**result, "seconds": None}
     assert files() == before
     assert seen == [("data sets", 5, 5)]
 
@@ -170,17 +170,17 @@ def test_more_data_sets_keep_what_was_done(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_equal_configurations_share_their_data(tmp_path: Path) -> None:
-    found = synthetic.run(tmp_path, questions=[1, 2], methods=["platt"], datasets=2, n_test=200)
-    same = {name: facts["data_of"] for name, facts in found["configurations"].items()}
+    result = synthetic.run(tmp_path, questions=[1, 2], methods=["platt"], datasets=2, n_test=200)
+    same = {name: facts["data_of"] for name, facts in result["configurations"].items()}
     assert {name: first for name, first in same.items() if name != first} == {
         "2a": "1b",
         "2d": "1d",
     }
     for name, first in same.items():
-        facts = found["configurations"]
+        facts = result["configurations"]
         assert facts[name]["metrics"] == facts[first]["metrics"]
     # One method cannot be ranked, nor can claims be judged.
-    assert found["pictures"] == found["conclusions"] == []
+    assert result["pictures"] == result["conclusions"] == []
 
 
 @pytest.mark.slow
@@ -232,22 +232,22 @@ def test_conclusions_follow_the_figures() -> None:
     for own in values.values():
         for place, method in enumerate(order):
             own[method] = own["preds"] + 0.0001 * place
-    found = {
+    result = {
         c["claim"]: c for c in conclude(describe(chosen, values, status), rankings(chosen, values))
     }
-    assert len(found) == len(CLAIMS)
+    assert len(result) == len(CLAIMS)
     for claim in ("preds ranks first, before every other", "ibls beats platt"):
-        assert found[claim]["verdict"] == "holds"
-    assert found["preds, coeffs and map beat all uninformed methods"]["of"] == 34
-    assert found["normal is the worst uninformed in 1d and 1e"]["verdict"] == "holds"
+        assert result[claim]["verdict"] == "holds"
+    assert result["preds, coeffs and map beat all uninformed methods"]["of"] == 34
+    assert result["normal is the worst uninformed in 1d and 1e"]["verdict"] == "holds"
     for claim in ("normal is the best uninformed in 1c", "cauchy_map has the highest mean"):
-        assert found[claim]["verdict"] == "fails"
+        assert result[claim]["verdict"] == "fails"
     values["1a"]["ibls"] = values["1a"]["platt"] + 0.001
-    found = {
+    result = {
         c["claim"]: c for c in conclude(describe(chosen, values, status), rankings(chosen, values))
     }
-    assert found["ibls beats platt"]["verdict"] == "in part"
-    failed = [c for c in found["ibls beats platt"]["checks"] if not c["holds"]]
+    assert result["ibls beats platt"]["verdict"] == "in part"
+    failed = [c for c in result["ibls beats platt"]["checks"] if not c["holds"]]
     assert [c["where"] for c in failed] == ["1a log loss", "1a ECE"]
 
 
@@ -280,9 +280,9 @@ def test_wrong_arguments_are_said(tmp_path: Path, options: dict, message: str) -
 
 def test_recorded_figures() -> None:
     """What is kept of the whole study: the floor holds, and informed methods come close to it."""
-    found = json.loads(RECORDED.read_text())
-    assert found["datasets"] >= 100
-    for name, facts in found["configurations"].items():
+    result = json.loads(RECORDED.read_text())
+    assert result["datasets"] >= 100
+    for name, facts in result["configurations"].items():
         losses = facts["metrics"]["log_loss"]
         best = losses[OPTIMAL]
         assert abs(best["mean"] - facts["floor"]) <= 4 * best["error"], name

@@ -21,9 +21,9 @@ def test_losses_are_those_of_the_seed() -> None:
 
 
 def test_only_what_is_below_zero_is_raised() -> None:
-    found = published.floored(np.array([[-0.1, 1e-6, 0.5], [0.2, 0.3, 1.2]]))
+    result = published.floored(np.array([[-0.1, 1e-6, 0.5], [0.2, 0.3, 1.2]]))
     expected = np.array([[1e-4, 1e-6, 0.5], [0.2, 0.3, 1 - 1e-4]])
-    np.testing.assert_allclose(found, expected / expected.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(result, expected / expected.sum(axis=1, keepdims=True))
 
 
 def test_neighborhoods_have_the_published_floor() -> None:
@@ -37,8 +37,8 @@ def test_neighborhoods_have_the_published_floor() -> None:
     moved = test - averages
     expected = published.floored(moved)
     assert (moved < 0).any()
-    found = published.neighborhood(bc.KNN(20, distance="euclidean"))(p, y, test)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    result = published.neighborhood(bc.KNN(20, distance="euclidean"))(p, y, test)
+    np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
 def test_a_zero_is_nobodys_neighbor() -> None:
@@ -46,8 +46,8 @@ def test_a_zero_is_nobodys_neighbor() -> None:
     p = p.astype(np.float32)
     zero = np.array([[0.0, 0.6, 0.4]], np.float32)
     with_zero = np.vstack([p, zero.repeat(50, axis=0)]), np.append(y, np.zeros(50, int))
-    found = published.nearest(*with_zero, p[:5], count=150)
-    np.testing.assert_allclose(found, published.nearest(p, y, p[:5], count=150), atol=1e-7)
+    result = published.nearest(*with_zero, p[:5], count=150)
+    np.testing.assert_allclose(result, published.nearest(p, y, p[:5], count=150), atol=1e-7)
 
 
 def test_a_tree_of_depth_zero_is_the_mean_error() -> None:
@@ -63,12 +63,12 @@ def test_least_squares_lower_the_brier_score_more() -> None:
     def brier(probs: np.ndarray) -> float:
         return float(np.sum((probs - np.eye(3)[y]) ** 2, axis=1).mean())
 
-    found = [
+    result = [
         published.decisions(p, y, p, y, False, squares, 0, most=1) for squares in (False, True)
     ]
-    means, squares = (brier(own[published.DECISION_FLOOR][0]) for own in found)
+    means, squares = (brier(own[published.DECISION_FLOOR][0]) for own in result)
     assert squares < means < brier(p)
-    assert [own[published.FLOOR][1] for own in found] == [1, 1]
+    assert [own[published.FLOOR][1] for own in result] == [1, 1]
 
 
 def test_clipped_steps_do_not_push_back() -> None:
@@ -89,14 +89,14 @@ def test_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     y = (z / 3 + rng.gumbel(size=z.shape)).argmax(axis=1)
     parts = {"logits_val": z[:300], "y_val": y[:300], "logits_test": z[300:], "y_test": y[300:]}
     np.savez(tmp_path / "kull_densenet40_c10.npz", **parts)
-    found = valk.run(tmp_path, tmp_path / "out", seeds=1, sets=2)
+    result = valk.run(tmp_path, tmp_path / "out", seeds=1, sets=2)
     assert (tmp_path / "out" / "valk.json").exists()
-    plain = found["maps"]["uncalibrated"]
+    plain = result["maps"]["uncalibrated"]
     probs = softmax(z[300:].astype(float), axis=1)
     assert plain["brier_score"] == pytest.approx(MEASURES["brier_score"](probs, y[300:]))
-    assert found["maps"]["temperature"]["log_loss"] < plain["log_loss"]
-    assert len(found["decision"]) == 6 and len(found["order_preserving"]) == 5
-    own = found["partitions"]["simplex"]["10"]["log_loss"]
+    assert result["maps"]["temperature"]["log_loss"] < plain["log_loss"]
+    assert len(result["decision"]) == 6 and len(result["order_preserving"]) == 5
+    own = result["partitions"]["simplex"]["10"]["log_loss"]
     assert own["difference"] == pytest.approx(own["hard"] - own["soft"])
 
 
@@ -109,8 +109,8 @@ def test_published_digits(shared_data: Path) -> None:
     drawn = published.losses(10)
     for name, gap in (("uncalibrated", 0.0295), ("temperature", 0.0063)):
         probs = maps[name](z, y, test)
-        found = bc.metrics.loss_gap(probs, data["y_test"], losses=drawn)
-        assert found == pytest.approx(gap, abs=5e-5)
+        result = bc.metrics.loss_gap(probs, data["y_test"], losses=drawn)
+        assert result == pytest.approx(gap, abs=5e-5)
     probs = maps["temperature+forest"](z, y, test)
     assert bc.metrics.loss_gap(probs, data["y_test"], losses=drawn) == pytest.approx(4e-3, abs=5e-5)
     assert MEASURES["log_loss"](probs, data["y_test"]) == pytest.approx(0.227, abs=5e-4)

@@ -48,9 +48,9 @@ def test_errors_of_a_grid_are_those_of_the_metric() -> None:
     probs[:3] = [[0.2, 0.4, 0.4], [0.6, 0.2, 0.2], [0.0, 1.0, 0.0]]  # on borders of bins
     right = probs.argmax(axis=1) == y
     mixed = [scaled_by_weight(probs, alpha) for alpha in (1.0, 0.5, 0.001)]
-    found = confidence_errors(np.stack([own.max(axis=1) for own in mixed]), right)
+    actual = confidence_errors(np.stack([own.max(axis=1) for own in mixed]), right)
     expected = [metrics.ece(own, y) for own in mixed]
-    np.testing.assert_allclose(found, expected, atol=1e-14)
+    np.testing.assert_allclose(actual, expected, atol=1e-14)
 
 
 def test_searches_find_the_least_error() -> None:
@@ -77,7 +77,7 @@ def test_weights_cannot_help_an_underconfident_network() -> None:
 @pytest.mark.slow
 def test_standard_errors_of_halves_of_the_same_rows_are_not_too_small() -> None:
     sets, repeats, n = 100, 5, 600
-    found = np.empty((sets, 2, 3))  # mean, standard error, and that of rows of their own
+    actual = np.empty((sets, 2, 3))  # mean, standard error, and that of rows of their own
     for seed in range(sets):
         z, y = draw(seed, n, factor=3.0)
         probs, rng = softmax(z, axis=1), np.random.default_rng(seed)
@@ -89,11 +89,11 @@ def test_standard_errors_of_halves_of_the_same_rows_are_not_too_small() -> None:
             values[:, repeat] = metrics.ece(probs[two], y[two]), few - many
         for place, own in enumerate(values):
             both = mean_and_error(own, 1.0), mean_and_error(own)
-            found[seed, place] = both[0]["mean"], both[0]["error"], both[1]["error"]
-    off = np.abs(found[:, :, 0] - found[:, :, 0].mean(axis=0)) / stats.t.ppf(0.975, repeats - 1)
-    assert (np.mean(off < found[:, :, 1], axis=0) > 0.93).all()
+            actual[seed, place] = both[0]["mean"], both[0]["error"], both[1]["error"]
+    off = np.abs(actual[:, :, 0] - actual[:, :, 0].mean(axis=0)) / stats.t.ppf(0.975, repeats - 1)
+    assert (np.mean(off < actual[:, :, 1], axis=0) > 0.93).all()
     # What all halves of one data set have in common does not average out.
-    assert np.mean(off[:, 0] < found[:, 0, 2]) < 0.8
+    assert np.mean(off[:, 0] < actual[:, 0, 2]) < 0.8
 
 
 # --- ways left open -----------------------------------------------------------------------------
@@ -101,8 +101,8 @@ def test_standard_errors_of_halves_of_the_same_rows_are_not_too_small() -> None:
 
 def test_ways_left_open_hold_those_of_the_library() -> None:
     (z, y), (test, test_y) = draw(3, 400), draw(4, 300)
-    found = _binwise_variants.errors(z, y, test, test_y)
-    assert len(found) == len({tuple(way.values())[:-1] for way in found}) == 7 * 2 * 3 * 2 * 7
+    actual = _binwise_variants.errors(z, y, test, test_y)
+    assert len(actual) == len({tuple(way.values())[:-1] for way in actual}) == 7 * 2 * 3 * 2 * 7
     way = {"bins": 13, "ties": "together", "border": "middle", "dtype": "float64", "step": 0.0}
     options: dict[str, Any] = {"inputs": "logits", "classes": (0, 1, 2)}
     models = {
@@ -113,7 +113,7 @@ def test_ways_left_open_hold_those_of_the_library() -> None:
     for method, model in models.items():
         (own,) = [
             each["ece_25"]
-            for each in found
+            for each in actual
             if each == {"method": method, **way, "ece_25": each["ece_25"]}
         ]
         probs = model.fit(z, y).predict_proba(test)
@@ -121,7 +121,7 @@ def test_ways_left_open_hold_those_of_the_library() -> None:
     # Without ties all ways of sharing them are one, but for rows between two bins.
     errors = [
         each["ece_25"]
-        for each in found
+        for each in actual
         if each["method"] == "CWS" and each["bins"] == 13 and each["dtype"] == "float64"
     ]
     assert np.ptp(errors) < 0.01
@@ -132,8 +132,8 @@ def test_rows_that_are_exchanged() -> None:
     before, after = rng.uniform(size=(2, 1200))
     order = np.argsort(before)
     inversions = sum((after[order[:i]] > after[own]).sum() for i, own in enumerate(order))
-    found = weight_scaling.exchanged(before, after)
-    assert found == pytest.approx(inversions / (1200 * 1199 / 2), rel=1e-12)
+    actual = weight_scaling.exchanged(before, after)
+    assert actual == pytest.approx(inversions / (1200 * 1199 / 2), rel=1e-12)
     assert weight_scaling.exchanged(before, 0.3 * before + 0.1) == 0
 
 
@@ -156,20 +156,20 @@ def test_losses_are_those_of_the_paper() -> None:
         ((1 - np.exp(-own)) ** 3 * own).mean(),
     )
     given = jnp.asarray(z, jnp.float32), jnp.asarray(y), jnp.ones(8, jnp.float32)
-    found = [float(objective(*given)) for objective in losses.objectives()]
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    actual = [float(objective(*given)) for objective in losses.objectives()]
+    np.testing.assert_allclose(actual, expected, rtol=1e-4)
 
 
 def test_what_is_measured_of_a_network() -> None:
     (z, y), (test, test_y) = draw(6, 1500), draw(7, 1500)
-    found = losses.measure(z, y, test, test_y)
+    actual = losses.measure(z, y, test, test_y)
     probs = softmax(test, axis=1)
-    assert found["ece"] == metrics.ece(probs, test_y)
-    assert found["ece_temperature"] < found["ece"]
-    assert found["ece_weight"] < found["ece"]
-    assert 0.5 < found["weight"] < 1 < found["temperature"]
+    assert actual["ece"] == metrics.ece(probs, test_y)
+    assert actual["ece_temperature"] < actual["ece"]
+    assert actual["ece_weight"] < actual["ece"]
+    assert 0.5 < actual["weight"] < 1 < actual["temperature"]
     closed = bc.WeightScaling(norm=2).fit(softmax(z, axis=1), y).predict_proba(probs)
-    assert found["ece_weight_squares"] == pytest.approx(metrics.ece(closed, test_y), abs=1e-12)
+    assert actual["ece_weight_squares"] == pytest.approx(metrics.ece(closed, test_y), abs=1e-12)
 
 
 @pytest.mark.slow
@@ -178,10 +178,10 @@ def test_losses_from_the_command_line(tmp_path: Path) -> None:
     line += ["--data", "digits", "--network", "dense"]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
-    found = json.loads((tmp_path / "losses.json").read_text())
-    assert found["rows"] == {"digits": [449, 449, 899]}
-    assert [case["loss"] for case in found["cases"]] == list(losses.LOSSES)
-    own = found["cases"][0]
+    actual = json.loads((tmp_path / "losses.json").read_text())
+    assert actual["rows"] == {"digits": [449, 449, 899]}
+    assert [case["loss"] for case in actual["cases"]] == list(losses.LOSSES)
+    own = actual["cases"][0]
     values, mean = own["values"]["ece"], own["measures"]["ece"]
     assert len(set(values)) == 2
     assert mean["mean"] == pytest.approx(np.mean(values))
@@ -209,8 +209,8 @@ def test_weight_scaling_from_the_command_line(tmp_path: Path) -> None:
     line = ["weight_scaling", "--data", str(tmp_path), "--out", str(out), "--splits", "3"]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
-    found = json.loads((out / "weight_scaling.json").read_text())
-    whole, halved = found["networks"][name], found["networks"]["halved"]
+    actual = json.loads((out / "weight_scaling.json").read_text())
+    whole, halved = actual["networks"][name], actual["networks"]["halved"]
     assert (whole["splits"], halved["splits"]) == (1, 3)
     model = bc.WeightScaling(25, "equal_width", inputs="logits").fit(z, y)
     expected = metrics.ece(model.predict_proba(test), test_y, bins=25)
@@ -237,7 +237,7 @@ def test_weight_scaling_from_the_command_line(tmp_path: Path) -> None:
     room = np.array(bins["confidence"]) - 1 / 3
     alpha = np.clip((np.array(bins["accuracy"]) - 1 / 3) / room, 1e-9, 1)
     np.testing.assert_allclose(bins["weight"], alpha, rtol=1e-12)
-    assert set(found["variants"]) == {"CWS", "CTS", "BTS"}
+    assert set(actual["variants"]) == {"CWS", "CTS", "BTS"}
     assert len(cells(result.stdout, "halved")) == 1
 
 
@@ -274,10 +274,10 @@ def test_kull_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     line = ["kull", "--data", str(tmp_path), "--out", str(out), "--repeats", "2"]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
-    found = json.loads((out / "kull.json").read_text())
+    actual = json.loads((out / "kull.json").read_text())
     model = bc.Matrix(off_diagonal=250, intercept=1e-4, inputs="logits").fit(z, y)
     probs = model.predict_proba(test)
-    own = found["methods"]["matrix_odir"]
+    own = actual["methods"]["matrix_odir"]
     expected = {
         "accuracy": np.mean(probs.argmax(axis=1) == test_y),
         "log_loss": -np.log(probs[np.arange(len(test_y)), test_y]).mean(),
@@ -293,15 +293,15 @@ def test_kull_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert own["whole"]["class_wise_ece"] == pytest.approx(np.sum(by_class) / 300, abs=1e-6)
     assert len(own["folds"]) == 2
     assert own["folds"][0] != own["folds"][1]
-    assert sum(found["sctl"][kull.NETWORK]["whole"]["mixture"]) == pytest.approx(1)
+    assert sum(actual["sctl"][kull.NETWORK]["whole"]["mixture"]) == pytest.approx(1)
     assert len(cells(result.stdout, "matrix_odir")) == 6
 
 
 def test_steps_of_the_gradient_end_at_the_minimum(tmp_path: Path) -> None:
     (z, y), (test, test_y) = draw(12, 300, 4), draw(13, 300, 4)
     np.savez(tmp_path / "n.npz", logits_val=z, y_val=y, logits_test=test, y_test=test_y)
-    found = kull._stopped(read_network("n", tmp_path / "n.npz"), "vector")
+    actual = kull._stopped(read_network("n", tmp_path / "n.npz"), "vector")
     probs = bc.Vector(inputs="logits").fit(z, y).predict_proba(test)
     expected = metrics.log_loss(probs, test_y)
-    assert found["least_log_loss"] == pytest.approx(expected, abs=1e-4)
-    assert found["excess"] >= 0
+    assert actual["least_log_loss"] == pytest.approx(expected, abs=1e-4)
+    assert actual["excess"] >= 0

@@ -47,7 +47,7 @@ class OneColumn:
 
 def checked() -> list[Any]:
     """Return calibrators of log odds, or of ten logits of which the labels are the first two."""
-    found: list[Any] = [
+    result: list[Any] = [
         bc.LogisticRegression(penalty="l2", strength=1.0),
         bc.OneVsRest(bc.Beta(), inputs="logits", classes=range(10)),
         bc.Average([bc.Temperature(inputs="logits", classes=range(10))]),
@@ -60,10 +60,10 @@ def checked() -> list[Any]:
         options = {**case.options, **QUICK.get(name, {}), "inputs": "logits"}
         if case.binary:
             own = type(name, (OneColumn, case.calibrator), {"__module__": __name__})
-            found.append(dataclasses.dataclass(eq=False, repr=False)(own)(**options))
+            result.append(dataclasses.dataclass(eq=False, repr=False)(own)(**options))
         elif "classes" in case.calibrator().get_params():
-            found.append(case.calibrator(**options, classes=range(10)))
-    return found
+            result.append(case.calibrator(**options, classes=range(10)))
+    return result
 
 
 def check(estimator: Any, library: str) -> None:
@@ -108,14 +108,14 @@ def compare(library: str) -> None:
     ):
         expected = clone(estimator).fit(z, y)
         with config_context(array_api_dispatch=True):
-            found = clone(estimator).fit(make(z), make(y))
+            result = clone(estimator).fit(make(z), make(y))
             same = array_api_compat.array_namespace(make(z))
-            probs, most = found.predict_proba(make(z)), found.predict(make(z))
+            probs, most = result.predict_proba(make(z)), result.predict(make(z))
             assert all(array_api_compat.array_namespace(a) == same for a in (probs, most))
             np.testing.assert_allclose(np.asarray(probs), expected.predict_proba(z), atol=tolerance)
             np.testing.assert_array_equal(np.asarray(most), expected.predict(z))
-            if isinstance(found, bc.Vector):
-                ends = found.predict_interval(make(z), 0.8), expected.predict_interval(z, 0.8)
+            if isinstance(result, bc.Vector):
+                ends = result.predict_interval(make(z), 0.8), expected.predict_interval(z, 0.8)
                 for one, other in zip(*ends, strict=True):
                     assert array_api_compat.array_namespace(one) == same
                     np.testing.assert_allclose(np.asarray(one), other, atol=tolerance)
@@ -124,13 +124,13 @@ def compare(library: str) -> None:
             assert list(named.predict(make(z))) == ["abc"[label] for label in expected.predict(z)]
             for wrong, message in ((z[:, :2], "features"), (z * np.nan, "NaN")):
                 with pytest.raises(ValueError, match=message):
-                    found.predict_proba(make(wrong))
+                    result.predict_proba(make(wrong))
             with pytest.raises(ValueError, match="must use the same namespace"):
-                found.predict_proba(z)
+                result.predict_proba(z)
             # What was fitted to NumPy's arrays serves all.
             again = np.asarray(expected.predict_proba(make(z)))
             np.testing.assert_allclose(again, expected.predict_proba(z), atol=tolerance)
-        plain = found.predict_proba(z)
+        plain = result.predict_proba(z)
         np.testing.assert_allclose(plain, expected.predict_proba(z), atol=tolerance)
         # Lists and tables are not dispatched.
         for convert in (np.ndarray.tolist, pd.DataFrame):
@@ -140,10 +140,10 @@ def compare(library: str) -> None:
     several = rng.random(z.shape) < 0.6
     labels = bc.MultiLabel(bc.Beta(inputs="logits")).fit(z, several)
     with config_context(array_api_dispatch=True):
-        found = bc.MultiLabel(bc.Beta(inputs="logits")).fit(make(z), make(several))
-        probs = np.asarray(found.predict_proba(make(z)))
+        result = bc.MultiLabel(bc.Beta(inputs="logits")).fit(make(z), make(several))
+        probs = np.asarray(result.predict_proba(make(z)))
         np.testing.assert_allclose(probs, labels.predict_proba(z), atol=tolerance)
-        assert np.array_equal(np.asarray(found.predict(make(z))), labels.predict(z))
+        assert np.array_equal(np.asarray(result.predict(make(z))), labels.predict(z))
 
 
 def compare_classifier(library: str) -> None:
@@ -156,11 +156,11 @@ def compare_classifier(library: str) -> None:
     expected = bc.CalibratedClassifier(model, calibrator=calibrator).fit(x, y).predict_proba(x)
     with config_context(array_api_dispatch=True):
         model = FrozenEstimator(LinearDiscriminantAnalysis().fit(make(x), make(y)))
-        found = bc.CalibratedClassifier(model, calibrator=calibrator).fit(make(x), make(y))
-        probs = found.predict_proba(make(x))
+        result = bc.CalibratedClassifier(model, calibrator=calibrator).fit(make(x), make(y))
+        probs = result.predict_proba(make(x))
         assert type(probs) is type(make(x))
         np.testing.assert_allclose(np.asarray(probs), expected, atol=1e-10)
-        most = np.asarray(found.predict(make(x)))
+        most = np.asarray(result.predict(make(x)))
         np.testing.assert_array_equal(most, np.argmax(expected, axis=1))
 
 
@@ -175,9 +175,9 @@ def compare_dask() -> None:
     for weights in (None, da.ones(90, chunks=40)):
         expected = bc.Vector(inputs="logits").fit(*rows, sample_weight=weights)
         with config_context(array_api_dispatch=True):
-            found = bc.Vector(inputs="logits").fit(*rows, sample_weight=weights)
-            np.testing.assert_array_equal(found.coef_, expected.coef_)
-            probs = found.predict_proba(rows[0])
+            result = bc.Vector(inputs="logits").fit(*rows, sample_weight=weights)
+            np.testing.assert_array_equal(result.coef_, expected.coef_)
+            probs = result.predict_proba(rows[0])
         np.testing.assert_array_equal(np.asarray(probs), expected.predict_proba(z))
 
 

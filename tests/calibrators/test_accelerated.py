@@ -170,15 +170,15 @@ def test_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list of one number: of what is made NumPy's, the greatest size."""
-    real, found = np.asarray, [0]
+    real, result = np.asarray, [0]
 
     def spy(value: Any, *args: Any, **options: Any) -> Any:
         if isinstance(value, jax.Array):
-            found[0] = max(found[0], value.size)
+            result[0] = max(result[0], value.size)
         return real(value, *args, **options)
 
     monkeypatch.setattr(np, "asarray", spy)
-    return found
+    return result
 
 
 def test_scores_are_never_copied_to_the_host(largest: list[int]) -> None:

@@ -48,9 +48,9 @@ def prepared(
 @pytest.mark.parametrize("bandwidth", [0.05, 1.0, 40.0])
 def test_streaming_changes_nothing(m: int, n: int, bandwidth: float) -> None:
     data = example(m, n)
-    found = attend(data[0], prepared(data), np.array([bandwidth]))
-    assert found.shape == (1, m, 3)
-    np.testing.assert_allclose(found[0], brute(data, bandwidth), atol=1e-12)
+    result = attend(data[0], prepared(data), np.array([bandwidth]))
+    assert result.shape == (1, m, 3)
+    np.testing.assert_allclose(result[0], brute(data, bandwidth), atol=1e-12)
 
 
 @pytest.mark.parametrize("elements", [1, 700, 4096, 10**9])
@@ -59,8 +59,8 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, eleme
     monkeypatch.setattr(attention, "points_per_chunk", lambda: 7)
     monkeypatch.setattr(attention, "_BLOCKS_PER_CALL", 2)
     monkeypatch.setattr(attention, "block_elements", lambda: elements)
-    found = attend(data[0], prepared(data), np.array([0.3]))
-    np.testing.assert_allclose(found[0], brute(data, 0.3), atol=1e-12)
+    result = attend(data[0], prepared(data), np.array([0.3]))
+    np.testing.assert_allclose(result[0], brute(data, 0.3), atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [11, 45])
@@ -69,14 +69,14 @@ def test_sums_inside_programs_pad_the_last_block(monkeypatch: pytest.MonkeyPatch
     further = np.arange(1.0, m + 1)
     monkeypatch.setattr(attention, "points_per_chunk", lambda: 7)
     with float64():
-        found = attend_and_sum(
+        result = attend_and_sum(
             (jnp.asarray(data[0]), None, jnp.asarray(further)),
             prepared(data),
             np.array([0.3]),
             lambda averages, numbers: averages**2 @ np.ones(3) @ numbers,
         )
     expected = (brute(data, 0.3) ** 2).sum(axis=1) @ further
-    np.testing.assert_allclose(found, [expected], rtol=1e-12)
+    np.testing.assert_allclose(result, [expected], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(np.float64, 1e-12), (np.float32, 3e-6)])
@@ -85,9 +85,9 @@ def test_every_bandwidth_has_its_own_bias(kind: Any, tolerance: float) -> None:
     bandwidths = np.array([51.2, 3.0, 0.7, 0.01])
     biases = np.random.default_rng(1).normal(size=(4, 150))
     prepared = prepare_keys(keys, biases + np.log(weights), values, kind)
-    found = attend(queries, prepared, bandwidths)
-    assert found.dtype == kind
-    for average, bias, h in zip(found, biases, bandwidths, strict=True):
+    result = attend(queries, prepared, bandwidths)
+    assert result.dtype == kind
+    for average, bias, h in zip(result, biases, bandwidths, strict=True):
         expected = brute((queries, keys, bias, values, weights), h)
         np.testing.assert_allclose(average, expected, atol=tolerance)
 
@@ -97,29 +97,29 @@ def test_queries_do_not_see_their_own_group() -> None:
     rng = np.random.default_rng(1)
     groups, key_groups = rng.integers(0, 5, 400), np.sort(rng.integers(0, 4, 900))
     bandwidths = np.array([2.0, 0.1])
-    found = attend(data[0], prepared(data, 2, groups=key_groups), bandwidths, groups)
-    for average, h in zip(found, bandwidths, strict=True):
+    result = attend(data[0], prepared(data, 2, groups=key_groups), bandwidths, groups)
+    for average, h in zip(result, bandwidths, strict=True):
         expected = brute(data, h, groups[:, None] == key_groups)
         np.testing.assert_allclose(average, expected, atol=1e-12)
 
 
 def test_without_keys_to_see_the_average_is_zero() -> None:
     data = example(3, 5)
-    found = attend(data[0], prepared(data, groups=np.ones(5)), np.ones(1), np.ones(3, int))
-    assert (found == 0).all()
+    result = attend(data[0], prepared(data, groups=np.ones(5)), np.ones(1), np.ones(3, int))
+    assert (result == 0).all()
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_extreme_bandwidths_are_the_best_key_and_the_mean(kind: Any) -> None:
     data = example(20, 50)
     queries, keys, _, values, weights = data
-    found = attend(queries, prepared(data, 2, kind), np.array([1e-12, 1e-300]))
+    result = attend(queries, prepared(data, 2, kind), np.array([1e-12, 1e-300]))
     best = values[np.argmax(queries @ keys.T, axis=1)]
-    np.testing.assert_allclose(found, [best, best], rtol=1e-6)
+    np.testing.assert_allclose(result, [best, best], rtol=1e-6)
     flat = (queries, keys, np.zeros(50), values, weights)
-    found = attend(queries, prepared(flat, 2, kind), np.array([1e12, 1e300]))
+    result = attend(queries, prepared(flat, 2, kind), np.array([1e12, 1e300]))
     mean = np.average(values, axis=0, weights=weights)
-    np.testing.assert_allclose(found, np.broadcast_to(mean, found.shape), rtol=1e-5)
+    np.testing.assert_allclose(result, np.broadcast_to(mean, result.shape), rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
@@ -127,11 +127,11 @@ def test_weights_of_any_size(kind: Any) -> None:
     queries, keys, bias, values, _ = example(5, 30)
     expected = brute((queries, keys, bias, values, np.ones(30)), 1.0)
     weights = np.full(30, 1e-320)
-    found = attend(queries, prepared((queries, keys, bias, values, weights), 1, kind), np.ones(1))
-    np.testing.assert_allclose(found[0], expected, atol=2e-6)
+    result = attend(queries, prepared((queries, keys, bias, values, weights), 1, kind), np.ones(1))
+    np.testing.assert_allclose(result[0], expected, atol=2e-6)
     weights[7] = 1e300
-    found = attend(queries, prepared((queries, keys, bias, values, weights), 1, kind), np.ones(1))
-    np.testing.assert_allclose(found[0], np.tile(values[7], (5, 1)), rtol=1e-6)
+    result = attend(queries, prepared((queries, keys, bias, values, weights), 1, kind), np.ones(1))
+    np.testing.assert_allclose(result[0], np.tile(values[7], (5, 1)), rtol=1e-6)
 
 
 def test_nearby_sizes_share_a_compilation(compilations: Any) -> None:

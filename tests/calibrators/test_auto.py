@@ -75,7 +75,7 @@ def test_expected_loss_is_unbiased(n: int) -> None:
     at = np.linspace(-8, 8, 161)
     density = np.exp(-(at**2) / 8)
     density /= density.sum()
-    found = []
+    result = []
     for seed in range(4000 // n + 20):
         rng = np.random.default_rng(seed)
         z = rng.normal(0, 2, n)
@@ -86,8 +86,8 @@ def test_expected_loss_is_unbiased(n: int) -> None:
         loss = -density @ (truth * np.log(q) + (1 - truth) * np.log1p(-q))
         entropy = -density @ (truth * np.log(truth) + (1 - truth) * np.log1p(-truth))
         luck = -np.log(np.where(y == 1, p, 1 - p)).mean() - entropy
-        found.append(auto.report_.log_loss - luck - loss)
-    assert abs(np.mean(found)) < 3 * np.std(found) / np.sqrt(len(found)) + 2e-3
+        result.append(auto.report_.log_loss - luck - loss)
+    assert abs(np.mean(result)) < 3 * np.std(result) / np.sqrt(len(result)) + 2e-3
 
 
 def test_scores_of_zero_and_one_are_judged_as_they_are() -> None:
@@ -174,13 +174,13 @@ def test_labels_that_do_not_exclude_each_other() -> None:
 def test_raw_scores_of_any_scale() -> None:
     z = np.random.default_rng(0).normal(0, 2, 500)
     y = (np.random.default_rng(1).random(500) < expit(z)).astype(int)
-    found = []
+    result = []
     for scale, shift in ((1.0, 0.0), (1e-4, 3.0), (1e5, -7e5)):
         auto = bc.Auto(inputs="scores").fit(scale * z + shift, y)
-        found.append(auto.predict_proba(scale * z + shift)[:, 1])
+        result.append(auto.predict_proba(scale * z + shift)[:, 1])
         assert auto.report_.calibrator == "Composition(Logistic, AveragedBeta)"
         assert auto.report_.gain is None
-    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-4)
+    np.testing.assert_allclose(result[1:], [result[0]] * 2, atol=1e-4)
 
 
 @pytest.mark.parametrize("inputs", ["probs", "scores"])

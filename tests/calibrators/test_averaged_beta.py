@@ -88,7 +88,7 @@ def by_definition(z: Array, y: Array, at: Array) -> Array:
     """Return probabilities at new log odds: every regression by SciPy, its evidence by slogdet."""
     e, (center, spread) = 1 / (len(z) + 1), find_scale(z, y)
     processes = [(0.0, 1.0), *product((0.3, 1.0), (0.5, 1.5))]
-    logs, found = [], []
+    logs, result = [], []
     for u in center + spread * np.arange(-3, 4):
         offset = np.subtract(*shapes(z, u, e))
         inducing = np.linspace(*np.quantile(offset, [0.005, 0.995]), 14)
@@ -112,9 +112,9 @@ def by_definition(z: Array, y: Array, at: Array) -> Array:
             theta, evidence = fit_one(offset, design, y, precision)
             logs.append(evidence + log_prior(u) + np.log(0.25 if amplitude else 3.0))
             there, design = columns(at)
-            found.append(expit(there + design @ theta))
+            result.append(expit(there + design @ theta))
     assert len(logs) == 140
-    average = np.exp(np.array(logs) - logsumexp(logs)) @ np.array(found)
+    average = np.exp(np.array(logs) - logsumexp(logs)) @ np.array(result)
     # The prior weights of the regressions sum to 16; their evidence is a sum over scales.
     evidence = logsumexp(logs) - np.log(16) + np.log(spread)
     unchanged = np.log(np.where(y == 1, expit(z), expit(-z))).sum()
@@ -317,14 +317,14 @@ def test_losses_of_rows_left_out(power: float, n: int, tolerance: float) -> None
     """Beside fits without each row."""
     z, y = data_set(n, seed=n)
     method = AveragedBeta(power, inputs="logits").fit(z, y)
-    found = method.losses_left_out()[y, np.searchsorted(np.sort(z), z)]
+    result = method.losses_left_out()[y, np.searchsorted(np.sort(z), z)]
     truth = np.empty(n)
     for i in range(n):
         rest = np.arange(n) != i
         state = method._fit(Rows(z[rest], y[rest], np.ones(n - 1)), 0)
         truth[i] = -np.log(method.apply(state, z[i : i + 1])[0, y[i]])
-    assert found.mean() == pytest.approx(truth.mean(), abs=tolerance)
-    assert np.corrcoef(found, truth)[0, 1] > 0.98
+    assert result.mean() == pytest.approx(truth.mean(), abs=tolerance)
+    assert np.corrcoef(result, truth)[0, 1] > 0.98
 
 
 @pytest.mark.parametrize("power", [1e-4, 1e3])
@@ -421,10 +421,10 @@ def test_rounding_does_not_keep_a_fit_from_its_end() -> None:
 def test_probabilities_of_zero_and_one() -> None:
     p = np.array([0.0, 0.0, 0.2, 0.7, 1.0, 1.0])
     y = np.array([0, 1, 0, 1, 1, 0])
-    found = bc.AveragedBeta().fit(p, y).predict_proba(p)
-    assert np.isfinite(found).all()
-    assert 0.1 < found[0, 1] < found[2, 1] + 0.2
-    assert (found > 0.05).all()
+    result = bc.AveragedBeta().fit(p, y).predict_proba(p)
+    assert np.isfinite(result).all()
+    assert 0.1 < result[0, 1] < result[2, 1] + 0.2
+    assert (result > 0.05).all()
     logits = bc.AveragedBeta(inputs="logits").fit([-1e300, 0, 1e300], [0, 1, 1])
     assert np.isfinite(logits.predict_proba([-1e300, 1e300])).all()
 
@@ -451,9 +451,9 @@ def test_losses_are_those_of_the_prototype(arena: Path) -> None:
             np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny)) for p in (known, new)
         )
         method = AveragedBeta(1.0)
-        found = method.apply(method._fit(Rows(z, y, np.ones(len(y))), 0), at)[:, 1]
-        found = np.clip(found, 1e-15, 1 - 1e-15)
-        loss = -np.mean(np.where(truth == 1, np.log(found), np.log1p(-found)))
+        result = method.apply(method._fit(Rows(z, y, np.ones(len(y))), 0), at)[:, 1]
+        result = np.clip(result, 1e-15, 1 - 1e-15)
+        loss = -np.mean(np.where(truth == 1, np.log(result), np.log1p(-result)))
         (few if len(y) < 1000 else many)[row["experiment"]] = loss - float(row["log_loss"])
     assert len(many) == 42
     assert max(map(abs, many.values())) < 5e-4, many

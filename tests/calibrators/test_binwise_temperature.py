@@ -42,7 +42,7 @@ def test_each_bin_against_scipy(objective: Objective, bins: int) -> None:
     chosen = BinwiseTemperature(objective, bins)
     state = chosen._fit(Rows(z, y, np.ones(600)), 0)
     confidence = softmax(z).max(axis=1)
-    found, total = chosen.apply(state, z), 0.0
+    result, total = chosen.apply(state, z), 0.0
     for b, part in enumerate(np.array_split(np.argsort(confidence), bins)):
         accuracy = (z.argmax(axis=1) == y)[part].mean()
 
@@ -58,9 +58,9 @@ def test_each_bin_against_scipy(objective: Objective, bins: int) -> None:
         else:
             inverse = brentq(excess, 1e-3, 5, xtol=1e-13)
         assert state["inverse"][b] == pytest.approx(inverse, rel=1e-6)
-        np.testing.assert_allclose(found[part], softmax(inverse * z[part]), atol=1e-6)
+        np.testing.assert_allclose(result[part], softmax(inverse * z[part]), atol=1e-6)
         if objective == "confidence":
-            assert found[part].max(axis=1).mean() == pytest.approx(accuracy, abs=1e-12)
+            assert result[part].max(axis=1).mean() == pytest.approx(accuracy, abs=1e-12)
     assert state["objective"] == pytest.approx(total / 600, abs=1e-9)
     assert not state["limited"].any()
     # Weights count.
@@ -85,9 +85,9 @@ def test_two_classes_by_hand() -> None:
     for objective in ("log_loss", "confidence"):
         state = BinwiseTemperature(objective, 2)._fit(Rows(z, y, np.ones(10)), 0)
         np.testing.assert_allclose(state["temperature"], expected, rtol=1e-7)
-        found = BinwiseTemperature(objective, 2).apply(state, np.array([[0.0, 1], [3, 0], [9, 0]]))
+        result = BinwiseTemperature(objective, 2).apply(state, np.array([[0.0, 1], [3, 0], [9, 0]]))
         odds = [2 / 3, 4, 4**3]
-        np.testing.assert_allclose(found[:, 1], [0.6, 0.2, 1 / (1 + odds[2])], rtol=1e-7)
+        np.testing.assert_allclose(result[:, 1], [0.6, 0.2, 1 / (1 + odds[2])], rtol=1e-7)
 
 
 @pytest.mark.parametrize("objective", ["log_loss", "confidence"])
@@ -104,9 +104,9 @@ def test_what_rows_cannot_decide(objective: Objective) -> None:
     # Never right: all classes equally probable, but the greatest can still be told.
     state = chosen._fit(Rows(z, (right + 1) % 3, np.ones(3)), 0)
     assert state["inverse"] == pytest.approx(1e-9 / 4) and state["limited"].all()
-    found = chosen.apply(state, z)
-    np.testing.assert_allclose(found, 1 / 3, atol=1e-9)
-    np.testing.assert_array_equal(found.argmax(axis=1), z.argmax(axis=1))
+    result = chosen.apply(state, z)
+    np.testing.assert_allclose(result, 1 / 3, atol=1e-9)
+    np.testing.assert_array_equal(result.argmax(axis=1), z.argmax(axis=1))
     # Uniform rows stay what they are, whatever the labels.
     state = chosen._fit(Rows(np.zeros((3, 3)), right, np.ones(3)), 0)
     assert state["inverse"] == 1 and state["limited"].all()
@@ -150,14 +150,14 @@ def test_weights_are_repetition_and_order_does_not_matter(
     state = chosen._fit(Rows(z, y, count.astype(float)), 0)
     repeated = chosen._fit(Rows(z.repeat(count, 0), y.repeat(count), np.ones(count.sum())), 0)
     turned = chosen._fit(Rows(z[::-1].copy(), y[::-1], count[::-1].astype(float)), 0)
-    found = chosen.apply(state, z)
+    result = chosen.apply(state, z)
     for other in (repeated, turned):
-        np.testing.assert_allclose(chosen.apply(other, z), found, atol=1e-6)
+        np.testing.assert_allclose(chosen.apply(other, z), result, atol=1e-6)
         np.testing.assert_array_equal(other["limited"], state["limited"])
-    np.testing.assert_allclose(found.sum(axis=1), 1)
-    np.testing.assert_array_equal(found.argmax(axis=1), z.argmax(axis=1))
+    np.testing.assert_allclose(result.sum(axis=1), 1)
+    np.testing.assert_array_equal(result.argmax(axis=1), z.argmax(axis=1))
     # In a row all logits are divided by one number.
-    assert (np.diff(np.take_along_axis(found, z.argsort(axis=1), axis=1), axis=1) >= 0).all()
+    assert (np.diff(np.take_along_axis(result, z.argsort(axis=1), axis=1), axis=1) >= 0).all()
 
 
 @pytest.mark.parametrize("chosen", MAPS, ids=repr)
@@ -169,11 +169,11 @@ def test_hostile_data(chosen: BinwiseTemperature, name: str, dtype: type) -> Non
     z = convert(np.array(given), kind, "logits")[0].astype(dtype)
     p = softmax(z.astype(float))
     state = chosen._fit(Rows(z, np.array(y), np.ones(len(y))), 0)
-    found = chosen.apply(state, z)
+    result = chosen.apply(state, z)
     assert all(isinstance(value, np.ndarray) for value in state.values())
-    assert np.isfinite(state["objective"]) and found.dtype == np.float64
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
-    assert (found[p > 0] > 0).all() and (found >= 0).all()
+    assert np.isfinite(state["objective"]) and result.dtype == np.float64
+    np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-12)
+    assert (result[p > 0] > 0).all() and (result >= 0).all()
 
 
 @pytest.mark.parametrize("objective", ["log_loss", "confidence"])
@@ -183,11 +183,11 @@ def test_logits_of_any_size(objective: Objective, size: float) -> None:
     chosen = BinwiseTemperature(objective, 1)
     for labels in ([0, 1, 2], [0, 1, 1], [1, 2, 0]):
         state = chosen._fit(Rows(z, np.array(labels), np.ones(3)), 0)
-        found = chosen.apply(state, z)
-        assert (found >= 0).all()
-        np.testing.assert_allclose(found.sum(axis=1), 1)
+        result = chosen.apply(state, z)
+        assert (result >= 0).all()
+        np.testing.assert_allclose(result.sum(axis=1), 1)
         if objective == "confidence" and labels == [0, 1, 1] and size > 1e-320:
-            assert found.max(axis=1).mean() == pytest.approx(2 / 3)
+            assert result.max(axis=1).mean() == pytest.approx(2 / 3)
 
 
 def test_options() -> None:
@@ -207,8 +207,8 @@ def test_figures_of_densenet(shared_data: Path) -> None:
 
     def error(chosen: BinwiseTemperature | Temperature) -> float:
         state = chosen._fit(Rows(data["logits_val"], y, np.ones(len(y))), 0)
-        found = chosen.apply(state, data["logits_test"])
-        return 100 * metrics.ece(found, data["y_test"], bins=25)
+        result = chosen.apply(state, data["logits_test"])
+        return 100 * metrics.ece(result, data["y_test"], bins=25)
 
     # Published: 1.006, and 0.957 and 0.855 by bins, which are not reproduced. Of the 13 bins, 5
     # have no error at all in the data of the fit: what was made of them there is not said.

@@ -94,13 +94,13 @@ def test_the_optimum_is_that_of_scipy():
         return -(w @ log_p[np.arange(len(y)), y]), slope
 
     start = np.concatenate([np.ones(k), np.zeros(k)])
-    found = minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-9})
-    found = minimize(loss, found.x, jac=True, method="BFGS", options={"gtol": 1e-10})
+    result = minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-9})
+    result = minimize(loss, result.x, jac=True, method="BFGS", options={"gtol": 1e-10})
     cut = bc.Vector(inputs="logits").fit(_cut((z, y, w)))
     ours = np.concatenate([cut.coef_, cut.intercept_ - cut.intercept_.mean()])
-    best = np.concatenate([found.x[:k], found.x[k:] - found.x[k:].mean()])
+    best = np.concatenate([result.x[:k], result.x[k:] - result.x[k:].mean()])
     np.testing.assert_allclose(ours, best, atol=1e-7)
-    assert loss(ours)[0] <= found.fun * (1 + 1e-13)
+    assert loss(ours)[0] <= result.fun * (1 + 1e-13)
 
 
 @pytest.mark.parametrize(
@@ -148,20 +148,20 @@ def test_the_sample_stays_small_whatever_the_number_of_blocks(monkeypatch):
     held, join = [], _survey._join
 
     def watched(first, second):
-        found = join(first, second)
-        held.append(sum(len(own) for name, own in found.items() if name.startswith("draws/")))
-        return found
+        result = join(first, second)
+        held.append(sum(len(own) for name, own in result.items() if name.startswith("draws/")))
+        return result
 
     rows = _binary(6000)
     whole = _survey.survey(_cut(rows, 100), "probs", "log_odds", None, True)
     monkeypatch.setattr(_rows, "_SAMPLE", 150)
     monkeypatch.setattr(_survey, "_join", watched)
-    found = _survey.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
-    assert max(held) <= 300 and len(found.y) == 150
-    assert np.isin(found.scores, whole.sample.scores).all()
+    result = _survey.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
+    assert max(held) <= 300 and len(result.y) == 150
+    assert np.isin(result.scores, whole.sample.scores).all()
     monkeypatch.setattr(_survey, "_thinned", lambda rows, columns: rows)
     expected = _survey.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
-    for own, wanted in zip(found, expected, strict=True):
+    for own, wanted in zip(result, expected, strict=True):
         np.testing.assert_array_equal(own, wanted)
 
 
@@ -263,8 +263,8 @@ def test_a_score_that_few_rows_have(calibrator):
 def test_predictions_are_blocks_again():
     p, y, w = _binary()
     calibrator = bc.Beta().fit(p, y, w)
-    found = calibrator.predict_proba(_cut((p, y, w)))
-    parts = [*found.each(lambda block: block)]
+    result = calibrator.predict_proba(_cut((p, y, w)))
+    parts = [*result.each(lambda block: block)]
     probs = np.concatenate([part.scores for part in parts])
     np.testing.assert_allclose(probs, calibrator.predict_proba(p), rtol=1e-15)
     np.testing.assert_array_equal(np.concatenate([part.y for part in parts]), y)
@@ -277,9 +277,9 @@ def test_arrays_of_dask_give_arrays_of_dask():
     lazy = array.from_array(z, chunks=(1000, 3))
     calibrator = bc.Vector(inputs="logits").fit(lazy, array.from_array(y, chunks=700))
     whole = bc.Vector(inputs="logits").fit(z, y)
-    found = calibrator.predict_proba(lazy)
-    assert isinstance(found, array.Array) and found.shape == z.shape
-    np.testing.assert_allclose(found.compute(), whole.predict_proba(z), atol=5e-6)
+    result = calibrator.predict_proba(lazy)
+    assert isinstance(result, array.Array) and result.shape == z.shape
+    np.testing.assert_allclose(result.compute(), whole.predict_proba(z), atol=5e-6)
 
 
 def test_mapped_files_are_read_in_blocks(tmp_path, monkeypatch):
@@ -288,9 +288,9 @@ def test_mapped_files_are_read_in_blocks(tmp_path, monkeypatch):
     np.save(tmp_path / "p.npy", p)
     mapped = np.load(tmp_path / "p.npy", mmap_mode="r")
     whole, cut = bc.Beta().fit(p, y, w), bc.Beta().fit(mapped, y, w)
-    found = cut.predict_proba(mapped)
-    assert type(found) is np.ndarray
-    np.testing.assert_allclose(found, whole.predict_proba(p), atol=1e-9)
+    result = cut.predict_proba(mapped)
+    assert type(result) is np.ndarray
+    np.testing.assert_allclose(result, whole.predict_proba(p), atol=1e-9)
     # What needs all rows at once gets them.
     bc.KNN(k=20).fit(mapped, y)
 
@@ -395,9 +395,9 @@ def test_raw_scores_of_any_size(scale, separable):
     how = {"inputs": "scores"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that separable rows have no finite optimum
-        found, expected = bc.Logistic(**how).fit(blocks), bc.Logistic(**how).fit(*rows)
-    assert found.status_ == expected.status_
-    p = [fitted.predict_proba(rows[0])[:, 1] for fitted in (found, expected)]
+        result, expected = bc.Logistic(**how).fit(blocks), bc.Logistic(**how).fit(*rows)
+    assert result.status_ == expected.status_
+    p = [fitted.predict_proba(rows[0])[:, 1] for fitted in (result, expected)]
     np.testing.assert_allclose(*p, atol=1e-6 if not separable else 1e-3)
     if not separable:
         # Two pairs of scores: at the optimum mean predictions and products are those of labels.
@@ -414,18 +414,18 @@ def test_ends_of_scores_are_known_before_a_pass_but_for_zeros(monkeypatch):
         p[:zeros] = 0.0
         y[:zeros] = 0
         blocks = bc.Blocks([(p[i : i + 100], y[i : i + 100]) for i in range(0, 400, 100)])
-        found, expected = bc.AveragedBeta().fit(blocks), bc.AveragedBeta().fit(p, y)
+        result, expected = bc.AveragedBeta().fit(blocks), bc.AveragedBeta().fit(p, y)
         at = np.linspace(0, 1, 41)
-        np.testing.assert_allclose(found.predict_proba(at), expected.predict_proba(at), atol=1e-6)
+        np.testing.assert_allclose(result.predict_proba(at), expected.predict_proba(at), atol=1e-6)
 
 
 def test_the_guide_names_all_that_need_all_rows_in_memory():
-    found = re.search(
+    result = re.search(
         r"\n(`KNN`.*?) and all\nposteriors except that of `(\w+)` need", GUIDE.read_text(), re.S
     )
-    assert found is not None
+    assert result is not None
     in_memory = {cls.__name__ for cls in find() if "blocks" not in cls().sources}
-    assert set(re.findall(r"`(\w+)`", found[1])) == in_memory
+    assert set(re.findall(r"`(\w+)`", result[1])) == in_memory
     posterior = [cls for cls in find() if "inference" in cls().get_params()]
     kept = {cls.__name__ for cls in posterior if "blocks" in cls(inference="laplace").sources}
-    assert kept == {found[2]}
+    assert kept == {result[2]}

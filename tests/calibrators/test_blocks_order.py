@@ -70,8 +70,8 @@ def _points(rows):
 def _agree(calibrator, rows, blocks, atol):
     whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(blocks)
     at = _points(rows)
-    found, expected = cut.predict_proba(at), whole.predict_proba(at)
-    np.testing.assert_allclose(found, expected, atol=atol, rtol=0)
+    result, expected = cut.predict_proba(at), whole.predict_proba(at)
+    np.testing.assert_allclose(result, expected, atol=atol, rtol=0)
     return cut
 
 
@@ -204,10 +204,10 @@ def test_sorting_some_of_the_rows_is_asked_for_once(monkeypatch):
         ranking.refine(np.arange(len(ranking.groups.weight)) % 3 == 0)
         if int(ranking.groups.whole.sum()) == before:
             ranking.refine(ranking.groups.whole)
-    for found, expected in zip(
+    for result, expected in zip(
         ranking.groups, distinct_scores(Rows(p, y, w), "Isotonic"), strict=True
     ):
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("kind", ["plain", "ties", "weights", "fractions", "zeros"])
@@ -232,11 +232,11 @@ def test_raw_scores_pass_through_platt_scaling_first():
     np.testing.assert_allclose(
         cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9, rtol=0
     )
-    found, expected = cut.report_, whole.report_
-    assert (found.calibrator, found.rows) == (expected.calibrator, expected.rows)
-    assert found.gain is None and found.uncalibrated is None
+    result, expected = cut.report_, whole.report_
+    assert (result.calibrator, result.rows) == (expected.calibrator, expected.rows)
+    assert result.gain is None and result.uncalibrated is None
     # Without folds, which fit to fewer rows.
-    assert found.log_loss == pytest.approx(expected.log_loss, abs=expected.log_loss_error / 2)
+    assert result.log_loss == pytest.approx(expected.log_loss, abs=expected.log_loss_error / 2)
     parts = cut.predict_proba(_cut(rows, 600)).each(lambda block: block.scores)
     np.testing.assert_allclose(np.concatenate([*parts]), cut.predict_proba(rows[0]), atol=1e-14)
 

@@ -183,10 +183,10 @@ def test_what_auto_expects(inputs, small, double):
     assert cut.report_.calibrator == "StackedScaling" and cut.report_.helps
     assert (cut.report_.rows, cut.report_.classes) == (np.count_nonzero(w), 4)
     for name in ("log_loss", "log_loss_error", "uncalibrated", "gain", "gain_error"):
-        found, expected = getattr(cut.report_, name), getattr(whole.report_, name)
+        result, expected = getattr(cut.report_, name), getattr(whole.report_, name)
         # Standard errors in blocks count the parts of a row that is divided between folds apart.
         tolerance = 1e-5 if name.endswith("error") else 1e-6
-        assert found == pytest.approx(expected, rel=tolerance)
+        assert result == pytest.approx(expected, rel=tolerance)
 
 
 def test_auto_of_few_rows_and_of_a_single_fit(small):

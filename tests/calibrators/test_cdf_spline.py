@@ -225,8 +225,8 @@ def test_the_floor_for_weights_of_any_size() -> None:
     scores, y, weights = np.arange(40) / 40, np.arange(40) > 35, np.tile([1.0, 3.0], 20)
     # (1 + 3)**2 / (1 + 9) * 20 = 32 rows are effective.
     for size, count in ((1.0, 80), (0.5, 40), (1 / 80, 32), (1e-300, 32), (1e20, 8e21)):
-        found = CDFSpline().fit(scores, y, size * weights).predict_proba(scores)[:, 1]
-        assert found.min() == pytest.approx(0.5 / (count + 1), rel=1e-9)
+        result = CDFSpline().fit(scores, y, size * weights).predict_proba(scores)[:, 1]
+        assert result.min() == pytest.approx(0.5 / (count + 1), rel=1e-9)
 
 
 def test_one_class_among_many() -> None:
@@ -240,9 +240,9 @@ def test_one_class_among_many() -> None:
         return softmax(1.7 * z, axis=1), y
 
     (p, y), (new, truth) = draw(5000), draw(5000)
-    found = OneVsRest(CDFSpline()).fit(p, y).predict_proba(new)
-    assert brier_score(found, truth) < 0.9 * brier_score(new, truth)
-    assert log_loss(found, truth) < log_loss(new, truth)
+    result = OneVsRest(CDFSpline()).fit(p, y).predict_proba(new)
+    assert brier_score(result, truth) < 0.9 * brier_score(new, truth)
+    assert log_loss(result, truth) < log_loss(new, truth)
     # Classes that are about as frequent, or not told apart, keep their knots.
     for score, label in ((p[:, 0], y < 5), (rng.random(5000), y == 0)):
         assert len(CDFSpline().fit(score, label).state_["knots"]) == 6

@@ -226,8 +226,8 @@ def test_frames_pipelines_splitters_and_grid_search(table: Any) -> None:
     model = bc.CalibratedClassifier(base, bc.Beta(), cv=KFold(3, shuffle=True, random_state=0))
     assert model.fit(frame, y).feature_names_in_.tolist() == list("abcdef")
     grid = {"calibrator": [bc.Beta(), bc.Logistic()], "estimator__logisticregression__C": [0.1, 1]}
-    found = GridSearchCV(model, grid, scoring="neg_log_loss", cv=2).fit(frame, y)
-    assert np.isfinite(found.best_score_)
+    result = GridSearchCV(model, grid, scoring="neg_log_loss", cv=2).fit(frame, y)
+    assert np.isfinite(result.best_score_)
 
 
 def test_over_confident_forests_become_honest() -> None:
@@ -300,10 +300,10 @@ def test_weights_of_a_fitted_classifier_count_for_the_calibration_alone() -> Non
     y = (rng.random(100) < 1 / (1 + np.exp(-2 * x[:, 0]))).astype(int)
     w = rng.uniform(0.5, 2, 100)
     frozen = FrozenEstimator(KNeighborsClassifier(15).fit(x, y))
-    found = bc.CalibratedClassifier(frozen, calibrator=bc.Logistic()).fit(x, y, sample_weight=w)
+    result = bc.CalibratedClassifier(frozen, calibrator=bc.Logistic()).fit(x, y, sample_weight=w)
     p = frozen.predict_proba(x)[:, 1]
     expected = bc.Logistic().fit(p, y, sample_weight=w).predict_proba(p)
-    np.testing.assert_allclose(found.predict_proba(x), expected, atol=1e-9)
+    np.testing.assert_allclose(result.predict_proba(x), expected, atol=1e-9)
 
 
 def test_errors_of_a_splitter_are_its_own() -> None:
@@ -332,8 +332,8 @@ def test_scores_of_several_labels_have_a_column_for_each() -> None:
         _pair._of_labels(np.zeros((5, 2)), None, 3, "predict_proba")
     parts = [np.full((4, 2), 0.5), np.ones((4, 1)), np.ones((4, 1))]
     known = type("Known", (), {"classes_": [[0, 1], [1], [0]]})
-    found = _pair._of_labels(parts, known, 3, "predict_proba")
-    np.testing.assert_array_equal(found, [[0.5, 1.0, 0.0]] * 4)
+    result = _pair._of_labels(parts, known, 3, "predict_proba")
+    np.testing.assert_array_equal(result, [[0.5, 1.0, 0.0]] * 4)
 
 
 def test_searches_for_options_count_pairs_as_their_best_classifier() -> None:
@@ -347,12 +347,12 @@ def test_searches_for_options_count_pairs_as_their_best_classifier() -> None:
 def test_scores_of_classes_that_a_fold_lacks() -> None:
     classes, floor = np.array([0, 1, 2]), np.log(FLOOR)
     line = np.array([-1.0, 4.0])
-    found = _pair._widened(line, np.array([0, 2]), classes, "decision_function")
-    np.testing.assert_allclose(found[:, 2] - found[:, 0], line)
-    np.testing.assert_allclose(found[:, 1], -np.abs(line) / 2 + floor)
+    result = _pair._widened(line, np.array([0, 2]), classes, "decision_function")
+    np.testing.assert_allclose(result[:, 2] - result[:, 0], line)
+    np.testing.assert_allclose(result[:, 1], -np.abs(line) / 2 + floor)
     probs = np.array([[0.3, 0.7]])
-    found = _pair._widened(probs, np.array([1, 2]), classes, "predict_proba")
-    np.testing.assert_array_equal(found, [[0.0, 0.3, 0.7]])
+    result = _pair._widened(probs, np.array([1, 2]), classes, "predict_proba")
+    np.testing.assert_array_equal(result, [[0.0, 0.3, 0.7]])
 
 
 @pytest.mark.parametrize("missing", [np.nan, None])
@@ -365,12 +365,12 @@ def test_rows_of_weight_zero_need_no_label(missing: float | None) -> None:
     lacking[80:] = missing
     splits = list(KFold(3, shuffle=True, random_state=0).split(x))
     for estimator in (Plain(), FrozenEstimator(Plain().fit(x, y == 1))):
-        found, expected = (
+        result, expected = (
             bc.CalibratedClassifier(estimator, bc.Beta(), cv=splits).fit(x, labels, weights)
             for labels in (lacking, y)
         )
-        np.testing.assert_array_equal(found.classes_, [0, 1])
-        np.testing.assert_allclose(found.predict_proba(x), expected.predict_proba(x), atol=1e-6)
+        np.testing.assert_array_equal(result.classes_, [0, 1])
+        np.testing.assert_allclose(result.predict_proba(x), expected.predict_proba(x), atol=1e-6)
     with (
         pytest.raises(ValueError, match=r"missing labels, got \w+ in row 80"),
         pytest.warns(UserWarning, match="takes no sample_weight"),
@@ -386,16 +386,16 @@ def test_rows_of_weight_zero_need_no_label_of_several() -> None:
     lacking = np.where(weights[:, None] > 0, y, np.nan)
     calibrators: list[Any] = [bc.MultiLabel(bc.Beta()), bc.Auto()]
     for calibrator in calibrators:
-        found = clone(calibrator).fit(p, lacking, sample_weight=weights)
+        result = clone(calibrator).fit(p, lacking, sample_weight=weights)
         expected = clone(calibrator).fit(p[:80], y[:80])
-        np.testing.assert_allclose(found.predict_proba(p), expected.predict_proba(p), atol=1e-9)
+        np.testing.assert_allclose(result.predict_proba(p), expected.predict_proba(p), atol=1e-9)
     forest = RandomForestClassifier(5, random_state=0)
-    found, expected = (
+    result, expected = (
         bc.CalibratedClassifier(forest, bc.Beta(), cv=[(np.arange(0, 90, 2), np.arange(1, 90, 2))])
         .set_params(ensemble=True)
         .fit(x, labels, weights)
         for labels in (lacking, np.where(weights[:, None] > 0, y, 0))
     )
-    np.testing.assert_array_equal(found.predict_proba(x), expected.predict_proba(x))
+    np.testing.assert_array_equal(result.predict_proba(x), expected.predict_proba(x))
     for metric in (bc.metrics.hamming_loss, bc.metrics.multilabel_ece):
         assert metric(p, lacking, weights=weights) == metric(p[:80], y[:80])

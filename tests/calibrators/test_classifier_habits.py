@@ -111,8 +111,8 @@ def test_names_for_more_classes(three: Any) -> None:
     X, y = three
     by_hand = bc.OneVsRest(bc.Isotonic())
     expected = bc.CalibratedClassifier(GaussianNB(), by_hand, cv=3).fit(X, y).predict_proba(X)
-    found = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=3).fit(X, y)
-    np.testing.assert_array_equal(found.predict_proba(X), expected)
+    result = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=3).fit(X, y)
+    np.testing.assert_array_equal(result.predict_proba(X), expected)
     for name in ("sigmoid", "Temperature", "venn_abers"):
         probs = bc.CalibratedClassifier(SVC(), name, cv=3).fit(X, y).predict_proba(X)
         assert probs.shape == (240, 3)
@@ -130,8 +130,8 @@ def test_a_fitted_classifier_is_given_as_such(table: Any) -> None:
         bc.CalibratedClassifier(base, ensemble="yes").fit(X, y)
     own = bc.CalibratedClassifier(FrozenEstimator(base), "isotonic", ensemble="auto")
     theirs = CalibratedClassifierCV(FrozenEstimator(base), method="isotonic")
-    found, expected = (m.fit(X[100:], y[100:]).predict_proba(X) for m in (own, theirs))
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    result, expected = (m.fit(X[100:], y[100:]).predict_proba(X) for m in (own, theirs))
+    np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
 # --- attributes and methods ---------------------------------------------------------------------
@@ -145,17 +145,17 @@ def test_pairs(ensemble: bool, table: Any) -> None:
     pairs = model.fit(X, y).calibrated_classifiers_
     assert [pair.estimator for pair in pairs] == model.estimators_
     assert [pair.calibrators for pair in pairs] == [[own] for own in model.calibrators_]
-    found = np.mean([pair.predict_proba(X) for pair in pairs], axis=0)
-    np.testing.assert_allclose(found, model.predict_proba(X), rtol=1e-12)
+    result = np.mean([pair.predict_proba(X) for pair in pairs], axis=0)
+    np.testing.assert_allclose(result, model.predict_proba(X), rtol=1e-12)
 
 
 def test_log_probabilities(table: Any) -> None:
     X, y = table
     model = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=3).fit(X, y)
-    found, probs = model.predict_log_proba(X), model.predict_proba(X)
+    result, probs = model.predict_log_proba(X), model.predict_proba(X)
     assert (probs == 0).any()
-    np.testing.assert_allclose(np.exp(found), probs, rtol=1e-12)
-    assert (found[probs == 0] == -np.inf).all()
+    np.testing.assert_allclose(np.exp(result), probs, rtol=1e-12)
+    assert (result[probs == 0] == -np.inf).all()
 
 
 def test_containers_are_set_for_the_steps_of_the_classifier(table: Any) -> None:
@@ -246,10 +246,10 @@ def test_groups_reach_the_splitter(table: Any) -> None:
     groups = np.arange(240) % 6
     with sklearn.config_context(enable_metadata_routing=True):
         model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=GroupKFold(3))
-        found = model.fit(X, y, groups=groups).predict_proba(X)
+        result = model.fit(X, y, groups=groups).predict_proba(X)
     by_hand = [*GroupKFold(3).split(X, y, groups)]
     expected = bc.CalibratedClassifier(GaussianNB(), "beta", cv=by_hand).fit(X, y)
-    np.testing.assert_array_equal(found, expected.predict_proba(X))
+    np.testing.assert_array_equal(result, expected.predict_proba(X))
 
 
 # --- progress -----------------------------------------------------------------------------------
@@ -510,9 +510,9 @@ def test_label_matrices_of_every_type(many: Any) -> None:
     expected, error = model.fit(X, Y).predict_proba(X), bc.metrics.multilabel_ece(P, Y)
     for number, (name, given) in enumerate(_of_labels(Y).items()):
         scores = (P, pairs)[number % 2]
-        found = bc.MultiLabel(bc.Isotonic()).fit(scores, given)
-        np.testing.assert_array_equal(found.predict_proba(scores), single.predict_proba(P))
-        assert str(found.report_) == str(single.report_)
+        result = bc.MultiLabel(bc.Isotonic()).fit(scores, given)
+        np.testing.assert_array_equal(result.predict_proba(scores), single.predict_proba(P))
+        assert str(result.report_) == str(single.report_)
         assert bc.metrics.multilabel_ece(scores, given) == error
         default = bc.Auto().fit(scores, given)
         np.testing.assert_array_equal(default.predict_proba(scores), auto.predict_proba(P), name)

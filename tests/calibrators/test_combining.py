@@ -83,12 +83,12 @@ def test_each_label_has_its_own_calibrator() -> None:
     labels[:, 2] = 0
     weights = rng.uniform(0.5, 2, 150)
     several = bc.MultiLabel(bc.Histogram(10)).fit(scores, labels, weights)
-    found = several.predict_proba(scores)
+    result = several.predict_proba(scores)
     for j in range(4):
         own = bc.Histogram(10, classes=(0, 1)).fit(scores[:, j], labels[:, j], weights)
-        np.testing.assert_array_equal(found[:, j], own.predict_proba(scores[:, j])[:, 1])
-    assert (found[:, 2] == 0).all()
-    np.testing.assert_array_equal(several.predict(scores), found > 0.5)
+        np.testing.assert_array_equal(result[:, j], own.predict_proba(scores[:, j])[:, 1])
+    assert (result[:, 2] == 0).all()
+    np.testing.assert_array_equal(several.predict(scores), result > 0.5)
     table = pd.DataFrame(labels, columns=list("abcd"))
     assert bc.MultiLabel(bc.Isotonic()).fit(scores, table).label_names_.tolist() == list("abcd")
     # Also where a label is always absent: the prior keeps its curve finite.

@@ -92,11 +92,11 @@ def test_predictions_are_probabilities_of_all_classes(case: Case) -> None:
     assert calibrator.status_ == "converged"
     # Better than one probability for all, on the data themselves.
     shares = np.bincount(y, w) / w.sum()
-    found, none = (
+    result, none = (
         bc.metrics.brier_score(q, y, weights=w)
         for q in (calibrator.predict_proba(p), np.tile(shares, (len(y), 1)))
     )
-    assert found < 0.9 * none
+    assert result < 0.9 * none
 
 
 @each_case
@@ -158,14 +158,14 @@ def test_inputs_that_mean_the_same_give_the_same(case: Case) -> None:
     if case().domain == "real":
         same.append(("scores", z, z_new))
     for inputs, scores, at in same:
-        found = case(inputs=inputs).fit(scores, y, w).predict_proba(at)
+        result = case(inputs=inputs).fit(scores, y, w).predict_proba(at)
         # Rounding is magnified where a strength is searched for.
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        np.testing.assert_allclose(result, expected, atol=1e-5)
     if case().domain == "order":
         expected = fitted_of(case).predict_proba(p)
         for inputs, scores in (("scores", p * 7 - 100), ("logits", p - 0.3)):
-            found = case(inputs=inputs).fit(scores, y, w).predict_proba(scores)
-            np.testing.assert_allclose(found, expected, atol=1e-12)
+            result = case(inputs=inputs).fit(scores, y, w).predict_proba(scores)
+            np.testing.assert_allclose(result, expected, atol=1e-12)
     elif case().domain != "real":
         with pytest.raises(ValueError, match="inputs must be 'probs' or 'logits'"):
             case(inputs="scores").fit(p, y)
@@ -178,8 +178,8 @@ def test_inputs_that_mean_the_same_give_the_same(case: Case) -> None:
 def test_the_order_of_rows_does_not_matter(case: Case) -> None:
     p, y, w, new = data_of(case.binary)
     order = np.random.default_rng(1).permutation(len(p))
-    found = case().fit(p[order], y[order], w[order]).predict_proba(new)
-    np.testing.assert_allclose(found, fitted_of(case).predict_proba(new), atol=1e-6)
+    result = case().fit(p[order], y[order], w[order]).predict_proba(new)
+    np.testing.assert_allclose(result, fitted_of(case).predict_proba(new), atol=1e-6)
 
 
 @each_case
@@ -189,9 +189,9 @@ def test_whole_weights_are_repetitions(case: Case) -> None:
     rows = np.repeat(np.arange(len(p)), counts)
     weighted = quietly_fit(case(), p, y, counts)
     repeated = quietly_fit(case(), p[rows], y[rows])
-    found, expected = weighted.predict_proba(new), repeated.predict_proba(new)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert np.abs(found - fitted_of(case, weighted=False).predict_proba(new)).max() > 1e-3
+    result, expected = weighted.predict_proba(new), repeated.predict_proba(new)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
+    assert np.abs(result - fitted_of(case, weighted=False).predict_proba(new)).max() > 1e-3
     if hasattr(weighted, "objective_"):
         assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-6, abs=1e-9)
 
@@ -201,8 +201,8 @@ def test_rows_without_weight_are_left_out(case: Case) -> None:
     p, y, w, new = data_of(case.binary)
     at = np.arange(20) * 3
     more = np.insert(p, at, p[:20], axis=0), np.insert(y, at, y.max() - y[:20])
-    found = case().fit(*more, np.insert(w, at, 0.0)).predict_proba(new)
-    np.testing.assert_array_equal(found, fitted_of(case).predict_proba(new))
+    result = case().fit(*more, np.insert(w, at, 0.0)).predict_proba(new)
+    np.testing.assert_array_equal(result, fitted_of(case).predict_proba(new))
     equal = case().fit(p, y, np.ones(len(p))).predict_proba(new)
     np.testing.assert_array_equal(equal, fitted_of(case, weighted=False).predict_proba(new))
 
@@ -213,8 +213,8 @@ def test_permuting_the_classes_permutes_the_probabilities(case: Case) -> None:
     for order in list(itertools.permutations(range(2 if case.binary else 3)))[1:4]:
         moved = np.argsort(order)[y]
         turn = (lambda q: 1 - q) if case.binary else (lambda q, order=order: q[:, list(order)])
-        found = case().fit(turn(p), moved, w).predict_proba(turn(new))
-        away = np.abs(found - fitted_of(case).predict_proba(new)[:, list(order)]).max()
+        result = case().fit(turn(p), moved, w).predict_proba(turn(new))
+        away = np.abs(result - fitted_of(case).predict_proba(new)[:, list(order)]).max()
         if case().symmetric:
             assert away < 1e-6
         else:
@@ -268,9 +268,9 @@ def test_what_is_monotone_never_falls(case: Case) -> None:
     for seed in range(3):
         p, y, w, _ = make(Case(bc.Isotonic, {}), 80, seed)  # of two classes
         for label in (y, 1 - y, np.random.default_rng(seed).integers(0, 2, len(y))):
-            found = quietly_fit(case(), p, label, w).predict_proba(FINE)[:, 1]
+            result = quietly_fit(case(), p, label, w).predict_proba(FINE)[:, 1]
             # Rounding of log odds is no fall.
-            assert np.diff(found).min() > -1e-15
+            assert np.diff(result).min() > -1e-15
 
 
 @each([case for case in CASES if case.calibrator.keeps != "nothing"])
@@ -291,9 +291,9 @@ def test_the_order_of_classes_is_kept_where_promised(case: Case) -> None:
 def test_single_precision_costs_no_more_than_its_digits(case: Case) -> None:
     p, y, w, new = data_of(case.binary)
     single = case().fit(p.astype(np.float32), y, w.astype(np.float32))
-    found = single.predict_proba(new.astype(np.float32))
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, fitted_of(case).predict_proba(new), atol=1e-3)
+    result = single.predict_proba(new.astype(np.float32))
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, fitted_of(case).predict_proba(new), atol=1e-3)
 
 
 #: Whose objective is the log loss of their predictions alone.
@@ -428,8 +428,8 @@ def test_columns_named_like_the_classes_are_matched(case: Case, frame: Any) -> N
     for names in ("abc", "cab"):
         fitted = case().fit(named(p, names), labels, w)
         for others in ("abc", "bca"):
-            found = fitted.predict_proba(named(new, others))
-            np.testing.assert_array_equal(found, expected)
+            result = fitted.predict_proba(named(new, others))
+            np.testing.assert_array_equal(result, expected)
     with pytest.raises(ValueError, match="scores must have columns named like all of the classes"):
         case().fit(named(p, "abc").rename(**renamed(frame)), labels, w)
 
@@ -446,8 +446,8 @@ def test_a_column_alone_is_of_the_second_class(case: Case) -> None:
     expected = case().fit(p, labels).predict_proba(p)
     for name in ("yes", "score"):
         for scores in (pd.DataFrame({name: p}), pd.Series(p, name=name)):
-            found = case().fit(scores, labels).predict_proba(scores)
-            np.testing.assert_array_equal(found, expected)
+            result = case().fit(scores, labels).predict_proba(scores)
+            np.testing.assert_array_equal(result, expected)
     for scores in (pd.DataFrame({"no": p}), pd.Series(p, name="no")):
         with pytest.raises(ValueError, match="got .'no'.; pass the column of the second class"):
             case().fit(scores, labels)
@@ -463,13 +463,13 @@ def test_weights_are_routed(case: Case) -> None:
         pipe = make_pipeline(FunctionTransformer(), asked).fit(scores, y, sample_weight=weights)
         expected = case().fit(scores, y, weights)
         np.testing.assert_array_equal(pipe.predict_proba(scores), expected.predict_proba(scores))
-        found = cross_validate(
+        result = cross_validate(
             asked, scores, y, params={"sample_weight": weights}, return_estimator=True, cv=2,
             return_indices=True,
         )  # fmt: skip
-        rows = found["indices"]["train"][0]
+        rows = result["indices"]["train"][0]
         expected = case().fit(scores[rows], y[rows], weights[rows]).predict_proba(scores)
-        np.testing.assert_array_equal(found["estimator"][0].predict_proba(scores), expected)
+        np.testing.assert_array_equal(result["estimator"][0].predict_proba(scores), expected)
 
 
 @each_default
@@ -549,9 +549,11 @@ def test_errors_of_options(case: Case) -> None:
 
 def test_separable_scores_warn_and_say_what_to_do() -> None:
     p = np.array([0.1, 0.2, 0.8, 0.9])
-    with pytest.warns(ConvergenceWarning, match="the scores separate the labels.*laplace") as found:
+    with pytest.warns(
+        ConvergenceWarning, match="the scores separate the labels.*laplace"
+    ) as result:
         fitted = bc.Logistic().fit(p, [0, 0, 1, 1])
-    assert fitted.status_ == "unbounded" and found[0].filename == __file__
+    assert fitted.status_ == "unbounded" and result[0].filename == __file__
     assert fitted.predict(p).tolist() == [0, 0, 1, 1]
 
 
@@ -583,7 +585,7 @@ def _estimators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         False: pd.DataFrame(several[0], columns=["a", "b", "c"]),
     }
     labels = {True: np.array(["no", "yes"])[binary[1]], False: np.array([*"abc"])[several[1]]}
-    found = {case.name: (case(), (frames[case.binary], labels[case.binary])) for case in DEFAULTS}
+    result = {case.name: (case(), (frames[case.binary], labels[case.binary])) for case in DEFAULTS}
     pair = frames[True], labels[True]
     combined = (
         bc.Auto(),
@@ -593,13 +595,13 @@ def _estimators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         bc.CalibratedClassifier(GaussianNB(), bc.Isotonic(), cv=2, ensemble=True),
         bc.LogisticRegression.preset("platt"),
     )
-    found |= {f"{type(own).__name__} {i}": (own, pair) for i, own in enumerate(combined)}
+    result |= {f"{type(own).__name__} {i}": (own, pair) for i, own in enumerate(combined)}
     many = pd.DataFrame(several[0], columns=["a", "b", "c"])
     present = pd.DataFrame(several[0] > 0.4, columns=["a", "b", "c"]).astype(int)
-    found["MultiLabel"] = bc.MultiLabel(bc.Isotonic()), (many, present)
+    result["MultiLabel"] = bc.MultiLabel(bc.Isotonic()), (many, present)
     groups = pd.DataFrame({"first": binary[0] > 0.5, "second": binary[0] <= 0.5})
-    found["Multicalibration"] = bc.Multicalibration(), (*pair, groups)
-    return found
+    result["Multicalibration"] = bc.Multicalibration(), (*pair, groups)
+    return result
 
 
 def _failures(data: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
@@ -655,10 +657,10 @@ def test_a_pass_over_blocks_that_fails_leaves_the_earlier_fit() -> None:
 
     class Failing(bc.Beta):
         def _fit(self, rows: Any, seed: int) -> Any:
-            found = super()._fit(rows, seed)
+            result = super()._fit(rows, seed)
             if not isinstance(rows, Rows):
                 raise OSError("the disk is gone")
-            return found
+            return result
 
     p, y, w, new = data_of(True)
     fitted = Failing().fit(p, y)
@@ -691,8 +693,8 @@ def test_errors_of_floating_point_that_the_caller_asks_for_change_nothing(
 
     wanted = use()
     with np.errstate(all="raise"):
-        found = use()
-    for own, other in zip(found, wanted, strict=True):
+        result = use()
+    for own, other in zip(result, wanted, strict=True):
         np.testing.assert_array_equal(own, other)
 
 

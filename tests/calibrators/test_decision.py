@@ -48,17 +48,17 @@ def test_one_part_is_the_mean_error() -> None:
     shift = np.average(np.eye(3)[y] - p, axis=0, weights=weights)
     np.testing.assert_allclose(state["adjustments"], shift[None, None], atol=1e-12)
     assert state["violations"][0] == pytest.approx(np.linalg.norm(shift))
-    found = Decision(1, 1, crop=1e-9).apply(state, p)
+    result = Decision(1, 1, crop=1e-9).apply(state, p)
     inside = (p + shift > 0).all(axis=1)
-    np.testing.assert_allclose(found[inside], (p + shift)[inside], atol=1e-12)
+    np.testing.assert_allclose(result[inside], (p + shift)[inside], atol=1e-12)
 
 
 def test_two_distinct_rows_are_set_right() -> None:
     p = np.repeat([[0.6, 0.4], [0.2, 0.8]], [8, 4], axis=0)
     y = np.repeat([0, 1, 0, 1], [2, 6, 3, 1])
     state = Decision(steps=30, crop=1e-9)._fit(Rows(p, y, np.ones(12)), seed=0)
-    found = Decision(steps=30, crop=1e-9).apply(state, p)
-    np.testing.assert_allclose(found[[0, -1]], [[0.25, 0.75], [0.75, 0.25]], atol=1e-3)
+    result = Decision(steps=30, crop=1e-9).apply(state, p)
+    np.testing.assert_allclose(result[[0, -1]], [[0.25, 0.75], [0.75, 0.25]], atol=1e-3)
     # The first partition parts them: norms sqrt(2) * 8/12 * 0.35 and sqrt(2) * 4/12 * 0.55.
     assert state["violations"][0] == pytest.approx(np.sqrt(2) * (2.8 + 2.2) / 12, rel=0.02)
 
@@ -82,11 +82,11 @@ def test_no_step_raises_the_brier_score(decisions: int, k: int) -> None:
         promised = size @ np.sum(state["adjustments"][t] ** 2, axis=1)
         assert scores[t] - scores[t + 1] >= promised - 1e-14
     # The simplex is convex and holds the labels, all but the cropped margin.
-    found = Decision(decisions, 8).apply(state, p)
+    result = Decision(decisions, 8).apply(state, p)
     np.testing.assert_allclose(
-        found, nearest_probabilities(steps[-1], float(state["crop"])), atol=1e-12
+        result, nearest_probabilities(steps[-1], float(state["crop"])), atol=1e-12
     )
-    assert brier(found, y, weights) <= scores[-1] + 2 * k * float(state["crop"])
+    assert brier(result, y, weights) <= scores[-1] + 2 * k * float(state["crop"])
     assert brier(nearest_probabilities(steps[-1], 0.0), y, weights) <= scores[-1] + 1e-14
 
 
@@ -98,9 +98,9 @@ def test_partition_of_two_classes_against_all_thresholds(n: int) -> None:
     below = np.cumsum(errors[order], axis=0)
     total = below[-1]
     hard = np.linalg.norm(below, axis=1) + np.linalg.norm(total - below, axis=1)
-    found = worst_partition(p, errors, 2, np.random.default_rng(0))
-    assert found.violation >= 0.95 * hard.max()
-    assert found.violation <= hard.max() + 1e-9
+    result = worst_partition(p, errors, 2, np.random.default_rng(0))
+    assert result.violation >= 0.95 * hard.max()
+    assert result.violation <= hard.max() + 1e-9
 
 
 @pytest.mark.parametrize("k", [3, 5])
@@ -115,9 +115,9 @@ def test_partition_against_many_random_planes(k: int) -> None:
         one = side @ errors
         both = np.linalg.norm(one) + np.linalg.norm(errors.sum(axis=0) - one)
         best = max(best, float(both))
-    found = worst_partition(p, errors, 2, np.random.default_rng(0))
+    result = worst_partition(p, errors, 2, np.random.default_rng(0))
     # A soft border cannot turn around single rows.
-    assert found.violation >= 0.9 * best
+    assert result.violation >= 0.9 * best
 
 
 def best_line(p: np.ndarray, errors: np.ndarray) -> float:
@@ -142,12 +142,12 @@ def test_hard_partition_against_all_lines(seed: int) -> None:
     errors = (np.eye(3)[y] - p) / 90
     best = best_line(p, errors)
     soft = worst_partition(p, errors, 2, np.random.default_rng(0))
-    found = worst_partition(p, errors, 2, np.random.default_rng(0), hard=True)
-    assert 0.97 * best <= found.violation <= best + 1e-12
-    assert soft.violation < found.violation
-    own = membership(found.directions, found.offsets, p, hard=True)
+    result = worst_partition(p, errors, 2, np.random.default_rng(0), hard=True)
+    assert 0.97 * best <= result.violation <= best + 1e-12
+    assert soft.violation < result.violation
+    own = membership(result.directions, result.offsets, p, hard=True)
     assert set(np.unique(own)) == {0.0, 1.0} and (own.sum(axis=1) == 1).all()
-    assert violation_of(own.T @ errors) == pytest.approx(found.violation, rel=1e-9)
+    assert violation_of(own.T @ errors) == pytest.approx(result.violation, rel=1e-9)
 
 
 def test_hard_partition_into_three_improves_and_keeps_rows() -> None:
@@ -158,10 +158,10 @@ def test_hard_partition_into_three_improves_and_keeps_rows() -> None:
         for functions in np.random.default_rng(1).normal(size=(5000, 5, 3))
         for own in [(np.column_stack([p - p.mean(axis=0), np.ones(200)]) @ functions).argmax(1)]
     )
-    found = worst_partition(p, errors, 3, np.random.default_rng(0), hard=True)
-    assert found.violation >= best
+    result = worst_partition(p, errors, 3, np.random.default_rng(0), hard=True)
+    assert result.violation >= best
     two = worst_partition(p, errors, 2, np.random.default_rng(0), hard=True)
-    assert found.violation >= two.violation
+    assert result.violation >= two.violation
 
 
 def test_hard_corrections_are_the_means_of_parts() -> None:
@@ -186,8 +186,8 @@ def test_hard_corrections_are_the_means_of_parts() -> None:
 @pytest.mark.parametrize("least", [0.0, 0.01, 0.2])
 def test_nearest_probabilities_against_scipy(least: float) -> None:
     rows = np.random.default_rng(0).normal(0.25, 0.5, size=(12, 4))
-    found = nearest_probabilities(rows, least)
-    for row, own in zip(rows, found, strict=True):
+    result = nearest_probabilities(rows, least)
+    for row, own in zip(rows, result, strict=True):
         best = minimize(
             lambda q, row=row: np.sum((q - row) ** 2),
             np.full(4, 0.25),
@@ -197,8 +197,8 @@ def test_nearest_probabilities_against_scipy(least: float) -> None:
             options={"ftol": 1e-14},
         )
         np.testing.assert_allclose(own, best.x, atol=1e-6)
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-14)
-    assert found.min() >= least
+    np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-14)
+    assert result.min() >= least
     np.testing.assert_allclose(nearest_probabilities(rows, 0.25), 0.25, atol=1e-15)
 
 
@@ -239,8 +239,8 @@ def test_tolerance_stops() -> None:
     # Nothing to do: predictions are those of the data, but for the least probability.
     state = Decision(tolerance=1e3)._fit(Rows(p, y, weights), seed=0)
     assert state["n_iter"] == 0
-    found = Decision(tolerance=1e3).apply(state, p)
-    np.testing.assert_allclose(found, nearest_probabilities(p, 0.01 / 9))
+    result = Decision(tolerance=1e3).apply(state, p)
+    np.testing.assert_allclose(result, nearest_probabilities(p, 0.01 / 9))
 
 
 def test_cross_validation_is_that_of_refits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,13 +253,13 @@ def test_cross_validation_is_that_of_refits(monkeypatch: pytest.MonkeyPatch) -> 
     p, y, weights, folds = folded(p, y, weights, 5)
     expected = []
     for t in range(1, 5):
-        found = np.empty_like(p)
+        result = np.empty_like(p)
         for f in range(5):
             kept, refit = folds != f, Decision(steps=t)
-            found[~kept] = refit.apply(
+            result[~kept] = refit.apply(
                 refit._fit(Rows(p[kept], y[kept], weights[kept]), 4), p[~kept]
             )
-        expected.append(brier(found, y, weights))
+        expected.append(brier(result, y, weights))
     tried = len(state["cv_briers"]) - 1
     assert tried >= 3
     np.testing.assert_allclose(state["cv_briers"][1:], expected[:tried], rtol=1e-6)
@@ -286,10 +286,10 @@ def test_hostile_data(chosen: Decision, name: str) -> None:
     given, y = (PROBABILITIES | LOGITS)[name]
     p = convert(np.array(given, float), inputs, "probabilities")[0]
     state = chosen._fit(Rows(p, np.array(y), np.ones(len(y))), seed=0)
-    found = chosen.apply(state, p)
+    result = chosen.apply(state, p)
     assert all(np.isfinite(value).all() for value in state.values())
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
-    assert found.min() >= state["crop"] > 0
+    np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-12)
+    assert result.min() >= state["crop"] > 0
     assert (np.diff(state["briers"]) <= 1e-14).all()
 
 
@@ -322,11 +322,11 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
     ones, scaling = np.ones(len(y)), Temperature()
     scaled = scaling._fit(Rows(data["logits_val"], y, ones), seed=0)
     given, test = (scaling.apply(scaled, data[name]) for name in ("logits_val", "logits_test"))
-    found = Decision().apply(Decision()._fit(Rows(given, y, ones), seed=0), test)
+    result = Decision().apply(Decision()._fit(Rows(given, y, ones), seed=0), test)
     # Published after temperature scaling: Brier score 0.110, log loss 0.264, ECE 1.20 %.
-    assert metrics.brier_score(found, data["y_test"]) == pytest.approx(0.110, abs=5e-4)
-    assert metrics.log_loss(found, data["y_test"]) < 0.24
-    assert metrics.ece(found, data["y_test"], bins=15, binning="equal_mass") < 0.0120
+    assert metrics.brier_score(result, data["y_test"]) == pytest.approx(0.110, abs=5e-4)
+    assert metrics.log_loss(result, data["y_test"]) < 0.24
+    assert metrics.ece(result, data["y_test"], bins=15, binning="equal_mass") < 0.0120
 
 
 def test_paths_that_have_ended_stay_where_they_are() -> None:

@@ -51,13 +51,13 @@ def test_scores_that_are_equal_up_to_rounding_are_equal(case: Case, n: int, dtyp
     y = (rng.random(n) < (0.1 + 0.8 * p) ** 1.5).astype(int)
     q, expected = blurred(p, rng), case().fit(p, y).predict_proba(p)
     half = n // 2
-    for found in (
+    for result in (
         case().fit(q, y),
         case().fit(bc.Blocks([(q[:half], y[:half]), (q[half:], y[half:])])),
     ):
         for scores in (p, blurred(p, rng)):
             tolerance = 1e-7 if dtype == np.float64 else 5e-6
-            np.testing.assert_allclose(found.predict_proba(scores), expected, atol=tolerance)
+            np.testing.assert_allclose(result.predict_proba(scores), expected, atol=tolerance)
 
 
 def test_scores_that_differ_by_more_than_rounding_are_distinct() -> None:
@@ -111,8 +111,8 @@ def test_a_million_rows_in_memory_and_in_blocks(data: Discrete) -> None:
         loss = data.loss(auto.predict_proba(data.levels))
         assert loss <= data.best + 1e-4
         assert abs(auto.report_.log_loss - loss) < 4 * auto.report_.log_loss_error
-    found, expected = (auto.predict_proba(data.levels) for auto in fits)
-    np.testing.assert_allclose(found, expected, atol=1e-3)
+    result, expected = (auto.predict_proba(data.levels) for auto in fits)
+    np.testing.assert_allclose(result, expected, atol=1e-3)
 
 
 def shares_of_cells() -> Discrete:

@@ -39,6 +39,6 @@ def test_without_dispatch_nothing_changes() -> None:
     z, y = np.array([[1.0, 0], [0, 1], [2, 1], [0, 2]]), [0, 1, 1, 1]
     expected = bc.Temperature(inputs="logits").fit(z, y).predict_proba(z)
     for library in (asarray, np.asarray, list):
-        found = bc.Temperature(inputs="logits").fit(library(z), y).predict_proba(library(z))
-        assert isinstance(found, np.ndarray)
-        np.testing.assert_array_equal(found, expected)
+        result = bc.Temperature(inputs="logits").fit(library(z), y).predict_proba(library(z))
+        assert isinstance(result, np.ndarray)
+        np.testing.assert_array_equal(result, expected)

@@ -30,11 +30,11 @@ def check(
     scores[1, 0] = np.nan
     # Any number of rows.
     for rows in (len(new), 1) if dtype == "float64" else (len(new),):
-        found = run(path, scores[:rows])
-        assert found.dtype == np.dtype(dtype)
-        missing = np.isnan(found).any(axis=1)
+        result = run(path, scores[:rows])
+        assert result.dtype == np.dtype(dtype)
+        missing = np.isnan(result).any(axis=1)
         np.testing.assert_array_equal(missing, np.arange(rows) == 1)
-        kept = found[~missing], expected[:rows][~missing]
+        kept = result[~missing], expected[:rows][~missing]
         np.testing.assert_allclose(*kept, atol=TOLERANCES[dtype], rtol=0)
 
 
@@ -47,10 +47,10 @@ def several() -> list[tuple[Any, Any]]:
     """Return combinations, posteriors and estimators, fitted, and new data."""
     p, y, _, new = data_of(binary=False)
     made = [*combined(), bc.Vector(inference="laplace", num_samples=50)]
-    found = [(calibrator.fit(p, y), new) for calibrator in made]
+    result = [(calibrator.fit(p, y), new) for calibrator in made]
     labels = np.stack([y == 0, y != 1], axis=1).astype(int)
-    found.append((bc.MultiLabel(bc.Beta()).fit(p[:, :2], labels), new[:, :2]))
-    return [*found, (bc.LogisticRegression().fit(p[:, :2], (y == 1).astype(int)), new[:, :2])]
+    result.append((bc.MultiLabel(bc.Beta()).fit(p[:, :2], labels), new[:, :2]))
+    return [*result, (bc.LogisticRegression().fit(p[:, :2], (y == 1).astype(int)), new[:, :2])]
 
 
 @each(DEFAULTS)

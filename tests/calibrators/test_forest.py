@@ -117,8 +117,8 @@ def test_classes_that_do_not_vary_are_drawn_anew() -> None:
         ],
         axis=0,
     )
-    found = Forest(8, 5).apply(state, p[9:10])[0]
-    np.testing.assert_allclose(found, finish(p[9], expected, "errors", 0.01 / 900), atol=1e-12)
+    result = Forest(8, 5).apply(state, p[9:10])[0]
+    np.testing.assert_allclose(result, finish(p[9], expected, "errors", 0.01 / 900), atol=1e-12)
 
 
 def test_fewer_bins_are_part_of_more() -> None:
@@ -142,7 +142,7 @@ def plain_losses(
     value, losses = values(p, y, "errors"), []
     for bins in candidates:
         roots = [plain_tree(p, order, bins, seed, tree).root for tree in range(trees)]
-        found = []
+        result = []
         for i, query in enumerate(p):
             means = []
             for root in roots:
@@ -151,8 +151,8 @@ def plain_losses(
                     node = node.parent
                 rows = node.rows[fold[node.rows] != fold[i]]
                 means.append(np.average(value[rows], axis=0, weights=weights[rows]))
-            found.append(finish(query, np.mean(means, axis=0), "errors", 0.01 / p.shape[1] ** 2))
-        losses.append(log_loss(np.array(found), y, weights))
+            result.append(finish(query, np.mean(means, axis=0), "errors", 0.01 / p.shape[1] ** 2))
+        losses.append(log_loss(np.array(result), y, weights))
     return losses
 
 

@@ -48,9 +48,9 @@ def test_values_are_those_of_predict_proba(case: Case) -> None:
     assert strict.dtype == array_api_strict.float64
     np.testing.assert_allclose(np.asarray(strict), expected, atol=1e-12)
     with float64():
-        found = jax.jit(f)(jnp.asarray(at))
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+        result = jax.jit(f)(jnp.asarray(at))
+        assert result.dtype == np.float64
+        np.testing.assert_allclose(np.asarray(result), expected, atol=1e-12)
 
 
 @each(DEFAULTS)
@@ -71,11 +71,11 @@ def test_axes_rows_and_nan(case: Case) -> None:
         return f(at.reshape(cube.shape)).reshape(expected.shape), mapped, f(missing)
 
     with float64():
-        found = compute(jnp.asarray(at), jnp.asarray(missing))
+        result = compute(jnp.asarray(at), jnp.asarray(missing))
         # A call outside of compiled functions compiles a program of its own.
         called = f(jnp.asarray(missing))
     for values, wanted in zip(
-        (*found, called), (expected, expected, without, without), strict=True
+        (*result, called), (expected, expected, without, without), strict=True
     ):
         np.testing.assert_allclose(np.asarray(values), wanted, atol=1e-12)
 
@@ -86,13 +86,13 @@ def test_half_precision_is_calculated_in_single(case: Case) -> None:
     both = case.calibrator in (bc.Temperature, bc.Beta)
     for dtype in (jnp.bfloat16, jnp.float16) if both else (jnp.bfloat16,):
         given = jnp.asarray(at, dtype)
-        found = f(given)
-        assert found.dtype == dtype
+        result = f(given)
+        assert result.dtype == dtype
         single = given.astype(jnp.float32)
         expected = f(single)
         assert expected.dtype == np.float32
         np.testing.assert_array_equal(
-            np.asarray(found, float), np.asarray(expected.astype(dtype), float)
+            np.asarray(result, float), np.asarray(expected.astype(dtype), float)
         )
         if case.calibrator.__name__ not in TIED:
             exact = f(np.asarray(single, float))
@@ -112,17 +112,17 @@ def test_gradients(case: Case) -> None:
         return f(z)[:, 0].sum()
 
     with float64():
-        found = np.asarray(jax.jit(jax.grad(one))(jnp.asarray(at)))
-    assert np.isfinite(found).all()
+        result = np.asarray(jax.jit(jax.grad(one))(jnp.asarray(at)))
+    assert np.isfinite(result).all()
     if case.calibrator.__name__ in STEPS:
-        assert (found == 0).all()
+        assert (result == 0).all()
     step = 1e-7
     for index in np.ndindex(at.shape):
         moved = [at.copy(), at.copy()]
         moved[0][index] -= step
         moved[1][index] += step
         low, high = (f(scores)[:, 0].sum() for scores in moved)
-        assert (high - low) / (2 * step) == pytest.approx(found[index], abs=2e-4, rel=1e-4)
+        assert (high - low) / (2 * step) == pytest.approx(result[index], abs=2e-4, rel=1e-4)
 
 
 @each(DEFAULTS)
@@ -150,8 +150,8 @@ def test_intervals(case: Case) -> None:
     for one, other in zip(f.interval(cube, 0.8), expected, strict=True):
         np.testing.assert_allclose(one, other[:12].reshape(3, 4, *other.shape[1:]), atol=1e-12)
     with float64():
-        found = jax.jit(lambda z: f.interval(z, 0.8))(jnp.asarray(at))
-    for one, other in zip(found, expected, strict=True):
+        result = jax.jit(lambda z: f.interval(z, 0.8))(jnp.asarray(at))
+    for one, other in zip(result, expected, strict=True):
         np.testing.assert_allclose(np.asarray(one), other, atol=1e-12)
 
 
@@ -176,8 +176,8 @@ def test_combinations_and_missing_classes(calibrator: Any) -> None:
         strict = f(array_api_strict.asarray(new))
         np.testing.assert_allclose(np.asarray(strict), expected, atol=1e-12)
         with float64():
-            found = jax.jit(f)(jnp.asarray(new))
-        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+            result = jax.jit(f)(jnp.asarray(new))
+        np.testing.assert_allclose(np.asarray(result), expected, atol=1e-12)
 
 
 def check_nan(f: Any, at: Array) -> None:
@@ -188,8 +188,8 @@ def check_nan(f: Any, at: Array) -> None:
     np.testing.assert_allclose(f(at), expected, atol=1e-12)
     for made in (f, jax.jit(f)):
         with float64():
-            found = np.asarray(made(jnp.asarray(at)))
-        np.testing.assert_allclose(found, expected, atol=1e-12)
+            result = np.asarray(made(jnp.asarray(at)))
+        np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("step", [bc.Histogram(), bc.BBQ(), bc.ScalingBinning(), bc.VennAbers()])
@@ -263,11 +263,11 @@ def test_predicted_classes_are_kept_in_all_precisions(k: int) -> None:
                 exact = fitted.predict_proba(scores.astype(float))
                 libraries = [np, jnp] + [array_api_strict] * (kind is not np.float16)
                 for xp in libraries:
-                    found = np.asarray(f(xp.asarray(scores)))
+                    result = np.asarray(f(xp.asarray(scores)))
                     # The first of several scores that are equal is on top.
-                    np.testing.assert_array_equal(found.argmax(axis=1), scores.argmax(axis=1))
-                    eps = float(np.finfo(found.dtype).eps)
-                    np.testing.assert_allclose(found, exact, atol=4 * eps)
+                    np.testing.assert_array_equal(result.argmax(axis=1), scores.argmax(axis=1))
+                    eps = float(np.finfo(result.dtype).eps)
+                    np.testing.assert_allclose(result, exact, atol=4 * eps)
 
 
 def test_several_labels() -> None:
@@ -278,8 +278,8 @@ def test_several_labels() -> None:
         fitted = bc.MultiLabel(inner).fit(p, y)
         f = fitted.as_function()
         with float64():
-            found = jax.jit(f)(jnp.asarray(p[:9]))
-        np.testing.assert_allclose(np.asarray(found), fitted.predict_proba(p[:9]), atol=1e-12)
+            result = jax.jit(f)(jnp.asarray(p[:9]))
+        np.testing.assert_allclose(np.asarray(result), fitted.predict_proba(p[:9]), atol=1e-12)
         # A single label, with and without columns.
         one = bc.MultiLabel(inner).fit(p[:, :1], y[:, :1])
         expected, f = one.predict_proba(p[:9, :1]), one.as_function()
@@ -296,8 +296,8 @@ def test_logistic_regression() -> None:
         fitted = bc.LogisticRegression(**options).fit(x, y)  # type: ignore[arg-type]
         f = fitted.as_function()
         with float64():
-            found = jax.jit(f)(jnp.asarray(x))
-            np.testing.assert_allclose(np.asarray(found), fitted.predict_proba(x), atol=1e-12)
+            result = jax.jit(f)(jnp.asarray(x))
+            np.testing.assert_allclose(np.asarray(result), fitted.predict_proba(x), atol=1e-12)
             if options:
                 ends = f.interval(jnp.asarray(x))
                 np.testing.assert_allclose(ends, fitted.predict_interval(x), atol=1e-12)
@@ -315,8 +315,8 @@ def test_one_compilation_serves_all_fits() -> None:
 
     for _ in range(3):
         fitted = bc.Vector(inputs="logits").fit(z, rng.integers(0, 4, 200))
-        found = apply(fitted.as_function(), jnp.asarray(z, jnp.float32))
-        np.testing.assert_allclose(np.asarray(found), fitted.predict_proba(z), atol=1e-6)
+        result = apply(fitted.as_function(), jnp.asarray(z, jnp.float32))
+        np.testing.assert_allclose(np.asarray(result), fitted.predict_proba(z), atol=1e-6)
     assert count == 1
     other = bc.Vector(inputs="logits", inference="laplace").fit(z, rng.integers(0, 4, 200))
     apply(other.as_function(), jnp.asarray(z, jnp.float32))

@@ -74,7 +74,7 @@ def test_modes_are_scipys(k: int) -> None:
     assert cells.scales.tolist() == [list(pair) for pair in SCALES] and cells.status == 0
     at = straight(nodes, x.ravel()).reshape(*x.shape, NODES)
     own = at[np.arange(60), y]
-    for scales, found in zip(SCALES, cells.modes, strict=True):
+    for scales, result in zip(SCALES, cells.modes, strict=True):
         factor = np.linalg.cholesky(covariance(nodes, scales))
 
         def loss(v: Array, factor: Array = factor) -> tuple[float, Array]:
@@ -85,8 +85,8 @@ def test_modes_are_scipys(k: int) -> None:
             return value, factor.T @ (w @ slope) + v
 
         best: Any = minimize(loss, np.zeros(NODES), jac=True, method="BFGS", options={"gtol": 1e-9})
-        assert loss(np.linalg.solve(factor, found))[0] <= best.fun * (1 + 1e-10)
-        np.testing.assert_allclose(found, factor @ best.x, atol=1e-6)
+        assert loss(np.linalg.solve(factor, result))[0] <= best.fun * (1 + 1e-10)
+        np.testing.assert_allclose(result, factor @ best.x, atol=1e-6)
 
 
 def dense_laplace(x: Array, y: Array, w: Array, cov: Array) -> tuple[Array, float]:
@@ -165,8 +165,8 @@ def test_the_temperature_is_the_most_probable(scale: float, kind: str) -> None:
     start = grid[np.argmin([loss(u) for u in grid])]
     around = (start - 0.1, start + 0.1)
     best: Any = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-9})
-    found = np.log(best_inverse(z, y, w))
-    assert found == pytest.approx(best.x, abs=1e-6)
+    result = np.log(best_inverse(z, y, w))
+    assert result == pytest.approx(best.x, abs=1e-6)
     # Of huge logits it is that of their powers of two.
     assert best_inverse(z * 2.0**60 / scale, y, w) * 2.0**60 < 100
 
@@ -214,9 +214,9 @@ def test_draws_are_of_the_mixture() -> None:
     cov += np.einsum("c,ci,cj->ij", share, away, away)
     error = np.sqrt(np.diag(cov) / 20_000)
     assert (np.abs(draws.mean(axis=0) - mean) < 4 * error).all()
-    found = np.cov(draws.T, bias=True)
+    result = np.cov(draws.T, bias=True)
     variance = np.diag(cov)
-    assert (np.abs(found - cov) < 6 * np.sqrt(np.outer(variance, variance) * 2 / 10_000)).all()
+    assert (np.abs(result - cov) < 6 * np.sqrt(np.outer(variance, variance) * 2 / 10_000)).all()
 
 
 def importance(
@@ -322,8 +322,8 @@ def test_a_bend_that_no_temperature_has_is_found() -> None:
     loss = {}
     for name in ("Temperature", "GaussianProcess"):
         model = getattr(bc, name)(inputs="logits").fit(z[:3000], y[:3000])
-        found = model.predict_proba(z[3000:])
-        loss[name] = np.mean(np.sum(truth[3000:] * np.log(truth[3000:] / found), axis=1))
+        result = model.predict_proba(z[3000:])
+        loss[name] = np.mean(np.sum(truth[3000:] * np.log(truth[3000:] / result), axis=1))
     assert loss["GaussianProcess"] < 0.2 * loss["Temperature"]
 
 

@@ -158,14 +158,14 @@ def test_what_zero_stands_for(one: Any, least: Any) -> None:
     np.testing.assert_allclose(least_probabilities(one), expected, rtol=1e-12)
     np.testing.assert_allclose(least_probabilities(one[:, None]), expected, rtol=1e-12)
     pair = np.stack([1 - one, one], axis=1)
-    found = least_probabilities(pair)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    actual = least_probabilities(pair)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
     # Turned round, the classes change places.
     np.testing.assert_allclose(least_probabilities(pair[:, ::-1]), expected[::-1], rtol=1e-12)
     z = np.log(np.maximum(one, expected[1])) - np.log(np.maximum(1 - one, expected[0]))
     for scores in (one, pair):
-        np.testing.assert_allclose(convert(scores, "probs", "real", found), z, rtol=1e-9)
-        np.testing.assert_array_equal(convert(scores, "probs", "order", found), one)
+        np.testing.assert_allclose(convert(scores, "probs", "real", actual), z, rtol=1e-9)
+        np.testing.assert_array_equal(convert(scores, "probs", "order", actual), one)
 
 
 def test_what_zero_stands_for_in_single_precision() -> None:
@@ -306,8 +306,8 @@ def test_an_absent_option_is_one_of_a_huge_negative_logit() -> None:
         metric = getattr(bc.metrics, name)
         assert metric(logits, y, inputs="logits") == metric(finite, y, inputs="logits")
     blocks = bc.Blocks(lambda: iter([(logits[:900], y[:900]), (logits[900:], y[900:])]))
-    found = bc.Temperature(inputs="logits").fit(blocks)
-    assert found.temperature_ == pytest.approx(one.temperature_, rel=1e-6)
+    actual = bc.Temperature(inputs="logits").fit(blocks)
+    assert actual.temperature_ == pytest.approx(one.temperature_, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -413,8 +413,8 @@ def test_shares_of_outcomes_have_the_likelihood_of_fractions() -> None:
         return float(np.mean(np.logaddexp(0, line) - y * line))
 
     best = minimize(loss, [1, 0], tol=1e-12).x
-    found = fitted.predict_proba(z)[:, 1]
-    np.testing.assert_allclose(found, expit(best[0] * z + best[1]), atol=1e-6)
+    actual = fitted.predict_proba(z)[:, 1]
+    np.testing.assert_allclose(actual, expit(best[0] * z + best[1]), atol=1e-6)
 
 
 def test_outcomes_in_columns_by_place_and_by_name() -> None:

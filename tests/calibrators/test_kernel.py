@@ -27,7 +27,7 @@ def brute(
 ) -> np.ndarray:
     """Calibrate row by row with densities, their normalizers included."""
     p, y, weights = data
-    value, found = values(p, y, chosen.assumption), []
+    value, result = values(p, y, chosen.assumption), []
     for query in queries:
         if chosen.kernel == "dirichlet":
             logs = np.array([stats.dirichlet.logpdf(row, query / h + 1) for row in p])
@@ -36,8 +36,8 @@ def brute(
         else:
             logs = -((p - query) ** 2).sum(axis=1) / h
         share = weights * np.exp(logs - logs.max())
-        found.append(finish(query, share @ value / share.sum(), chosen.assumption, crop))
-    return np.array(found)
+        result.append(finish(query, share @ value / share.sum(), chosen.assumption, crop))
+    return np.array(result)
 
 
 @pytest.mark.parametrize("assumption", ["errors", "labels"])
@@ -65,13 +65,13 @@ def test_cross_validation_is_that_of_refits(kernel: Name) -> None:
     assert len(state["candidates"]) == 16
     np.testing.assert_allclose(state["candidates"], 1.6 * 2.0 ** np.arange(6, -10, -1))
     for h, loss in list(zip(state["candidates"], state["cv_losses"], strict=True))[::3]:
-        found = np.empty_like(p)
+        result = np.empty_like(p)
         for f in range(10):
             kept = fold != f
             refit = Kernel(kernel, float(h))
             fitted = refit._fit(Rows(p[kept], y[kept], weights[kept]), seed=0)
-            found[~kept] = refit.apply(fitted, p[~kept])
-        assert loss == pytest.approx(log_loss(found, y, weights), abs=1e-9)
+            result[~kept] = refit.apply(fitted, p[~kept])
+        assert loss == pytest.approx(log_loss(result, y, weights), abs=1e-9)
     assert state["bandwidth"] == state["candidates"][np.argmin(state["cv_losses"])]
 
 
@@ -84,9 +84,9 @@ def test_few_rows_have_fewer_folds() -> None:
         )
         for i in range(4)
     ]
-    found = np.concatenate([Kernel().apply(s, p[i : i + 1]) for i, s in enumerate(left_out)])
+    result = np.concatenate([Kernel().apply(s, p[i : i + 1]) for i, s in enumerate(left_out)])
     place = np.flatnonzero(np.isclose(state["candidates"], 1.6))[0]
-    assert state["cv_losses"][place] == pytest.approx(log_loss(found, y, weights))
+    assert state["cv_losses"][place] == pytest.approx(log_loss(result, y, weights))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -100,8 +100,8 @@ def test_accelerators_cross_validate_in_float32(
     assert state["bandwidth"] == expected["bandwidth"]
     assert (state["cv_losses"] != expected["cv_losses"]).any()
     np.testing.assert_allclose(state["cv_losses"], expected["cv_losses"], atol=1e-5)
-    found, probabilities = (Kernel(kernel).apply(s, data[0]) for s in (state, expected))
-    np.testing.assert_allclose(found, probabilities, atol=1e-5)
+    result, probabilities = (Kernel(kernel).apply(s, data[0]) for s in (state, expected))
+    np.testing.assert_allclose(result, probabilities, atol=1e-5)
 
 
 def test_zeros_are_the_limit_of_small_probabilities() -> None:
@@ -112,11 +112,11 @@ def test_zeros_are_the_limit_of_small_probabilities() -> None:
     queries = np.array([[0.6, 0.4, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     for kernel in KERNELS:
         chosen = Kernel(kernel, 0.3)
-        found, expected = (
+        result, expected = (
             chosen.apply(chosen._fit(Rows(rows, y, weights), seed=0), queries)
             for rows in (p, nearly)
         )
-        np.testing.assert_allclose(found, expected, atol=1e-12)
+        np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
 def test_nearby_sizes_share_a_compilation(compilations: Any) -> None:
@@ -157,16 +157,16 @@ def test_a_forked_child_fits_and_predicts() -> None:
     fitted = Kernel().fit(p, y)
     wanted = fitted.predict_proba(p)  # which leaves its keys with JAX, where the child cannot go
 
-    def work(found: Any) -> None:
-        found.put([fitted.predict_proba(p), Kernel().fit(p, y).predict_proba(p)])
+    def work(result: Any) -> None:
+        result.put([fitted.predict_proba(p), Kernel().fit(p, y).predict_proba(p)])
 
     context = multiprocessing.get_context("fork")
-    found = context.SimpleQueue()
-    process = context.Process(target=work, args=(found,))
+    result = context.SimpleQueue()
+    process = context.Process(target=work, args=(result,))
     process.start()
     process.join(60)
     hangs = process.is_alive()
     process.kill()
     assert not hangs
-    for probs in found.get():
+    for probs in result.get():
         np.testing.assert_allclose(probs, wanted, atol=1e-12)

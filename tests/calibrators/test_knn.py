@@ -26,7 +26,7 @@ def brute(
 ) -> np.ndarray:
     """Calibrate row by row, filling up with the nearest rows until their weight is reached."""
     p, y, weights = data
-    value, found = values(p, y, chosen.assumption), []
+    value, result = values(p, y, chosen.assumption), []
     for query in queries:
         if chosen.distance == "kl":
             distances = rel_entr(query, p).sum(axis=1)
@@ -40,8 +40,8 @@ def brute(
             left -= shares[tied].sum()
             if left <= 1e-12:
                 break
-        found.append(finish(query, shares @ value / shares.sum(), chosen.assumption, crop))
-    return np.array(found)
+        result.append(finish(query, shares @ value / shares.sum(), chosen.assumption, crop))
+    return np.array(result)
 
 
 @pytest.mark.parametrize("k", [1, 7, 60])
@@ -81,9 +81,9 @@ def test_ties_by_symmetry_are_shared() -> None:
     y = np.arange(40) % 7
     for distance in ("kl", "euclidean"):
         chosen = KNN(5, distance)
-        found = chosen.apply(chosen._fit(Rows(p, y, np.ones(40)), seed=0), np.full((1, 7), 1 / 7))
+        result = chosen.apply(chosen._fit(Rows(p, y, np.ones(40)), seed=0), np.full((1, 7), 1 / 7))
         expected = finish(np.full(7, 1 / 7), values(p, y, "errors").mean(axis=0), "errors", 1e-4)
-        np.testing.assert_allclose(found[0], expected, atol=1e-12)
+        np.testing.assert_allclose(result[0], expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 20, 500])
@@ -101,8 +101,8 @@ def test_a_threshold_from_a_sample_changes_nothing(monkeypatch: pytest.MonkeyPat
 def test_a_sample_that_misleads_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_search, "_SAMPLE", 50)
     closeness = np.tile(np.arange(1000.0)[::-1], (3, 1))  # the sample holds the largest
-    found = _search._thresholds(closeness, 100)
-    assert ((closeness >= found).sum(axis=1) >= 100).all()
+    result = _search._thresholds(closeness, 100)
+    assert ((closeness >= result).sum(axis=1) >= 100).all()
 
 
 @pytest.mark.parametrize("distance", ["kl", "euclidean"])
@@ -115,14 +115,14 @@ def test_cross_validation_is_that_of_refits(distance: Distance) -> None:
     assert state["candidates"].tolist() == [32, 64, 128, 256]
     assert 256 <= total < 512
     for k, loss in zip(state["candidates"], state["cv_losses"], strict=True):
-        found = np.empty_like(p)
+        result = np.empty_like(p)
         for f in range(10):
             kept = fold != f
             refit = KNN(int(k), distance)
-            found[~kept] = refit.apply(
+            result[~kept] = refit.apply(
                 refit._fit(Rows(p[kept], y[kept], weights[kept]), 0), p[~kept]
             )
-        assert loss == pytest.approx(log_loss(found, y, weights), abs=1e-9)
+        assert loss == pytest.approx(log_loss(result, y, weights), abs=1e-9)
     assert state["k"] == state["candidates"][np.argmin(state["cv_losses"])]
 
 

@@ -179,7 +179,7 @@ def test_chosen_penalties_know_no_order_and_weights_are_repetition() -> None:
     z, y, _ = make(60, 3)
     weights = np.random.default_rng(0).integers(1, 4, 60)
     order = np.random.default_rng(1).permutation(60)
-    found = [
+    result = [
         Matrix("cv", 0.1, inputs="logits").fit(z[rows], y[rows], own)
         for rows, own in (
             (np.arange(60), weights),
@@ -187,6 +187,6 @@ def test_chosen_penalties_know_no_order_and_weights_are_repetition() -> None:
             (np.repeat(order, weights[order]), None),
         )
     ]
-    for other in found[1:]:
-        assert other.off_diagonal_ == found[0].off_diagonal_
-        np.testing.assert_allclose(other.predict_proba(z), found[0].predict_proba(z), atol=1e-6)
+    for other in result[1:]:
+        assert other.off_diagonal_ == result[0].off_diagonal_
+        np.testing.assert_allclose(other.predict_proba(z), result[0].predict_proba(z), atol=1e-6)

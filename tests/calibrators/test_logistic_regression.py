@@ -286,8 +286,8 @@ def test_in_pipelines_and_grid_search() -> None:
     x, y, _ = data(90)
     model = make_pipeline(StandardScaler(), bc.LogisticRegression(penalty="l2", strength=1.0))
     grid = {"logisticregression__strength": [0.1, 10.0]}
-    found = GridSearchCV(model, grid, scoring="neg_log_loss", cv=3).fit(x, y)
-    assert found.best_params_["logisticregression__strength"] in (0.1, 10.0)
+    result = GridSearchCV(model, grid, scoring="neg_log_loss", cv=3).fit(x, y)
+    assert result.best_params_["logisticregression__strength"] in (0.1, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -358,8 +358,8 @@ def test_features_far_from_zero_are_those_near_it(preset: str, shift: float) -> 
     far = bc.LogisticRegression.preset(preset).fit(x + shift, y, sample_weight=w)
     # What the sum leaves of the features is off by half of its last digit.
     rounding = np.spacing(shift) * np.abs(near.coef_).sum() + 1e-9
-    found = far.predict_proba(x + shift)
-    np.testing.assert_allclose(found, near.predict_proba(x), rtol=0, atol=rounding)
+    result = far.predict_proba(x + shift)
+    np.testing.assert_allclose(result, near.predict_proba(x), rtol=0, atol=rounding)
     np.testing.assert_allclose(far.coef_, near.coef_, rtol=rounding)
     assert far.status_ == "converged"
 
@@ -392,8 +392,8 @@ def test_coefficients_beside_a_posterior_are_its_mode(labels: list[int]) -> None
         return np.sum(np.logaddexp(0, line) - y * line) + prior
 
     best = minimum(loss, 2)
-    found = [model.intercept_[0] + model.coef_[0, 0] * x.mean(), model.coef_[0, 0]]
-    np.testing.assert_allclose(found, best.x, atol=1e-5)
+    result = [model.intercept_[0] + model.coef_[0, 0] * x.mean(), model.coef_[0, 0]]
+    np.testing.assert_allclose(result, best.x, atol=1e-5)
     assert model.objective_ == pytest.approx(best.fun / 5, rel=1e-9)
     assert model.status_ == "converged"
 

@@ -79,9 +79,9 @@ def test_nuts_against_a_grid() -> None:
     mean, deviation = moments(z, y, w, at)
     probs = calibration._curves(state, theta.reshape(-1, 4), at[None])[:, 0]
     probs = probs.reshape(*theta.shape[:2], 4)
-    found = np.concatenate([np.log(theta[..., :1]), theta[..., 1:], probs], axis=-1)
-    for j in range(found.shape[-1]):
-        own = found[..., j]
+    result = np.concatenate([np.log(theta[..., :1]), theta[..., 1:], probs], axis=-1)
+    for j in range(result.shape[-1]):
+        own = result[..., j]
         error = deviation[j] / np.sqrt(float(effective_sample_size(own[..., None])[0]))
         assert abs(own.mean() - mean[j]) < 5 * error
         squares = (own - mean[j]) ** 2

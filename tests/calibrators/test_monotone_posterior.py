@@ -62,9 +62,9 @@ def test_quantiles_of_projected_beta_posteriors(
     beta = stats.beta(prior + np.array(positive), prior + rows - np.array(positive))
     maps = isotonic(beta.rvs((20_000, 3), random_state=1), rows)
     expected = np.quantile(maps, [0.025, 0.975], axis=0)
-    found = make().fit(p, y.astype(int)).predict_interval(scores, level=0.9)
+    result = make().fit(p, y.astype(int)).predict_interval(scores, level=0.9)
     # Ends of 1,000 draws have a standard error of about a tenth of the distance.
-    np.testing.assert_allclose(found, expected, atol=atol)
+    np.testing.assert_allclose(result, expected, atol=atol)
 
 
 # Mean coverage over scores by truth; the last two do not increase.
@@ -131,10 +131,10 @@ def test_rows_that_are_counted_in_cells(make: Any, monkeypatch: pytest.MonkeyPat
     """Cells of unsorted rows end where a score would be in the next one."""
     p, y = draw(50_000, 0)
     at = np.linspace(0.01, 0.99, 99)
-    found = make().fit(p, y).predict_interval(at)
+    result = make().fit(p, y).predict_interval(at)
     monkeypatch.setattr(ranking, "_MAX_SORTED_ROWS", 100_000)
     exact = make().fit(p, y).predict_interval(at)
-    np.testing.assert_allclose(found, exact, atol=0.01)
+    np.testing.assert_allclose(result, exact, atol=0.01)
     monkeypatch.setattr(ranking, "_MAX_SORTED_ROWS", 20_000)
     parts = [(p[i : i + 7000], y[i : i + 7000]) for i in range(0, len(p), 7000)]
     blocks = bc.Blocks(parts)

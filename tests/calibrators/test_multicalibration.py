@@ -31,15 +31,15 @@ P, Y, GROUPS, _ = simulate(3000, 0)
 def violations(f, y, groups, w, bins):
     """Return those of all cells, found by masks."""
     everyone = np.append(groups, np.ones((len(f), 1), bool), axis=1)
-    found = []
+    result = []
     for group in everyone.T:
         for lower in [None, *range(bins)]:
             inside = np.ceil(f * bins) - 1 == lower if lower is not None else True
             rows = group & inside
             if (w[rows] > 0).any():
                 share = w[rows].sum() / w.sum()
-                found.append(math.sqrt(share) * abs(np.average((y - f)[rows], weights=w[rows])))
-    return found
+                result.append(math.sqrt(share) * abs(np.average((y - f)[rows], weights=w[rows])))
+    return result
 
 
 @pytest.mark.parametrize("tolerance", [None, 0.01])
@@ -132,11 +132,11 @@ def test_names_of_rows_without_weight_are_no_groups():
     weights = np.ones(len(P))
     names[5], weights[5] = "c", 0
     left = np.arange(len(P)) != 5
-    found = bc.Multicalibration().fit(P, Y, names, weights)
+    result = bc.Multicalibration().fit(P, Y, names, weights)
     expected = bc.Multicalibration().fit(P[left], Y[left], names[left])
-    assert found.groups_ == expected.groups_ == ["a", "b"]
-    assert found.tolerance_ == expected.tolerance_
-    assert found.patches_ == expected.patches_
+    assert result.groups_ == expected.groups_ == ["a", "b"]
+    assert result.tolerance_ == expected.tolerance_
+    assert result.patches_ == expected.patches_
 
 
 def test_the_order_of_rows_changes_no_digit():

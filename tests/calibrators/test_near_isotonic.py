@@ -20,11 +20,11 @@ def solve_dual(weight: np.ndarray, share: np.ndarray, strength: float) -> np.nda
         return share
     differences = np.eye(len(share))[:-1] - np.eye(len(share))[1:]
     root = np.sqrt(weight)
-    found = lsq_linear(
+    result = lsq_linear(
         differences.T / root[:, None], root * share, (0, strength), method="bvls", tol=1e-14
     )
-    assert found.success
-    return share - differences.T @ found.x / weight
+    assert result.success
+    return share - differences.T @ result.x / weight
 
 
 def grouped(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -39,9 +39,9 @@ def grouped(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, n
 def test_solution_of_any_strength_is_the_dual_s(rows, strength):
     s, y, w = np.array(rows, float).T
     at, weight, positive = grouped(rows)
-    found = bc.NearIsotonic(strength, inputs="scores", classes=[0, 1]).fit(s, y, sample_weight=w)
+    result = bc.NearIsotonic(strength, inputs="scores", classes=[0, 1]).fit(s, y, sample_weight=w)
     expected = solve_dual(weight, positive / weight, strength)
-    np.testing.assert_allclose(found.predict_proba(at)[:, 1], expected, atol=1e-7)
+    np.testing.assert_allclose(result.predict_proba(at)[:, 1], expected, atol=1e-7)
 
 
 @settings(max_examples=40, deadline=None)
@@ -49,9 +49,9 @@ def test_solution_of_any_strength_is_the_dual_s(rows, strength):
 def test_average_is_that_of_duals_by_bic(rows):
     s, y, w = np.array(rows, float).T
     at, weight, positive = grouped(rows)
-    found = bc.NearIsotonic(inputs="scores", classes=[0, 1]).fit(s, y, sample_weight=w)
+    result = bc.NearIsotonic(inputs="scores", classes=[0, 1]).fit(s, y, sample_weight=w)
     solutions, criteria = [], []
-    for strength in found.strengths_:
+    for strength in result.strengths_:
         own = np.clip(solve_dual(weight, positive / weight, strength), 0, 1).round(9)
         fit = np.sum(xlogy(positive, own) + xlogy(weight - positive, 1 - own))
         different = 1 + np.count_nonzero(np.diff(own))
@@ -59,22 +59,22 @@ def test_average_is_that_of_duals_by_bic(rows):
         solutions.append(own)
     shares = np.exp(-(np.array(criteria) - min(criteria)) / 2)
     expected = shares @ np.array(solutions) / shares.sum()
-    np.testing.assert_allclose(found.predict_proba(at)[:, 1], expected, atol=1e-6)
+    np.testing.assert_allclose(result.predict_proba(at)[:, 1], expected, atol=1e-6)
     # Meetings are where the number of different values falls.
-    assert found.strengths_[0] == 0
-    assert np.all(np.diff(found.strengths_) > 0)
+    assert result.strengths_[0] == 0
+    assert np.all(np.diff(result.strengths_) > 0)
 
 
 def test_meetings_by_hand():
     # Two of class 1 above one of class 0: they meet where 1 - a = 2 a, at a = 1/3 for each unit.
-    found = bc.NearIsotonic().fit([0.2, 0.2, 0.7], [1, 1, 0])
-    np.testing.assert_allclose(found.strengths_, [0, 2 / 3])
+    result = bc.NearIsotonic().fit([0.2, 0.2, 0.7], [1, 1, 0])
+    np.testing.assert_allclose(result.strengths_, [0, 2 / 3])
     # Both likelihoods are known: 1 at two values, (2/3)^2 / 3 at one.
     apart, together = 3.0**-1, (4 / 27) * 3.0**-0.5
     weights = np.array([apart, together]) / (apart + together)
-    np.testing.assert_allclose(found.model_weights_, weights)
+    np.testing.assert_allclose(result.model_weights_, weights)
     np.testing.assert_allclose(
-        found.predict_proba([0.2, 0.7])[:, 1], weights @ [[1, 0], [2 / 3, 2 / 3]]
+        result.predict_proba([0.2, 0.7])[:, 1], weights @ [[1, 0], [2 / 3, 2 / 3]]
     )
 
 

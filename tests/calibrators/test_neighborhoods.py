@@ -49,11 +49,11 @@ def test_hostile_data(chosen: Calibrator, name: str) -> None:
         assert np.isfinite(value).all()
     k = scores.shape[1]
     new = np.random.default_rng(0).dirichlet(np.full(k, 0.1), 9)
-    found = chosen.apply(state, np.concatenate([scores, new, np.eye(k)]))
-    assert found.dtype == np.float64
-    assert np.isfinite(found).all()
-    assert found.min() > 0
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
+    result = chosen.apply(state, np.concatenate([scores, new, np.eye(k)]))
+    assert result.dtype == np.float64
+    assert np.isfinite(result).all()
+    assert result.min() > 0
+    np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-12)
     np.testing.assert_array_equal(scores, before)
 
 
@@ -65,12 +65,12 @@ def test_weights_are_repetition_and_order_does_not_matter(
     p, y, _ = example(60, 4, digits=digits)
     count = np.random.default_rng(0).integers(1, 5, 60)
     queries = np.concatenate([p, example(20, 4, seed=1)[0]])
-    found = chosen.apply(chosen._fit(Rows(p, y, count.astype(float)), seed=0), queries)
+    result = chosen.apply(chosen._fit(Rows(p, y, count.astype(float)), seed=0), queries)
     many = chosen._fit(Rows(p.repeat(count, axis=0), y.repeat(count), np.ones(count.sum())), seed=0)
-    np.testing.assert_allclose(chosen.apply(many, queries), found, atol=1e-12)
+    np.testing.assert_allclose(chosen.apply(many, queries), result, atol=1e-12)
     turn = np.random.default_rng(1).permutation(60)
     turned = chosen._fit(Rows(p[turn], y[turn], count[turn].astype(float)), seed=0)
-    np.testing.assert_allclose(chosen.apply(turned, queries), found, atol=1e-12)
+    np.testing.assert_allclose(chosen.apply(turned, queries), result, atol=1e-12)
 
 
 @pytest.mark.parametrize("chosen", CROSS_VALIDATED, ids=repr)
@@ -89,9 +89,9 @@ def test_errors_of_an_overconfident_model_are_corrected(chosen: Calibrator) -> N
     sharp = true**2 / (true**2).sum(axis=1, keepdims=True)
     y = (true.cumsum(axis=1) > rng.random((6000, 1))).argmax(axis=1)
     state = chosen._fit(Rows(sharp[:4000], y[:4000], np.ones(4000)), seed=0)
-    found = chosen.apply(state, sharp[4000:])
+    result = chosen.apply(state, sharp[4000:])
     before = np.mean((sharp[4000:] - true[4000:]) ** 2)
-    assert np.mean((found - true[4000:]) ** 2) < before / 4
+    assert np.mean((result - true[4000:]) ** 2) < before / 4
 
 
 def test_crop_by_hand() -> None:
@@ -100,8 +100,8 @@ def test_crop_by_hand() -> None:
     # The mean error of the only row moves (0.9, 0.06, 0.04) to (1.5, -0.44, -0.06).
     chosen = KNN(1, crop=0.1)
     state = chosen._fit(Rows(np.array([[0.4, 0.5, 0.1]]), np.array([0]), np.ones(1)), seed=0)
-    found = chosen.apply(state, np.array([[0.9, 0.06, 0.04]]))
-    np.testing.assert_allclose(found[0], np.array([0.9, 0.1, 0.1]) / 1.1)
+    result = chosen.apply(state, np.array([[0.9, 0.06, 0.04]]))
+    np.testing.assert_allclose(result[0], np.array([0.9, 0.1, 0.1]) / 1.1)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -131,8 +131,8 @@ def test_density_and_mode_of_logistic_regression(
     fitted = estimator.fit(X, Y, W)
     best = both(fitted.intercept_[0], fitted.coef_[0])[0]
     begin = np.r_[fitted.intercept_, fitted.coef_[0]]
-    found = minimize(lambda v: -both(v[0], v[1:])[1], begin, method="Nelder-Mead", tol=1e-10)
-    assert best >= -found.fun - 1e-8 * abs(found.fun)
+    result = minimize(lambda v: -both(v[0], v[1:])[1], begin, method="Nelder-Mead", tol=1e-10)
+    assert best >= -result.fun - 1e-8 * abs(result.fun)
     constant = -best - fitted.objective_ * W.sum()
     free = {"l1": 3 * np.log(2 / 0.7), "l2": 1.5 * np.log(2 * np.pi / 0.7)}
     expected = free.get(options.get("penalty", ""), 0.0)
@@ -180,11 +180,11 @@ def test_fits_are_at_the_mode(case: Any) -> None:
     held = penalty[penalty > 0]
     constant = 0.5 * np.log(2 * np.pi / held).sum()
     value = state["objective"] * w.sum()
-    found = evaluate(model, sites)
-    assert found.density == pytest.approx(-value - constant, rel=1e-8)
+    result = evaluate(model, sites)
+    assert result.density == pytest.approx(-value - constant, rel=1e-8)
     if (theta != 0).all():  # else at the border of what is allowed
-        assert max(np.abs(v).max() for v in found.slopes.values()) < 1e-4 * w.sum()
-    for own, value in found.named.items():
+        assert max(np.abs(v).max() for v in result.slopes.values()) < 1e-4 * w.sum()
+    for own, value in result.named.items():
         np.testing.assert_allclose(value, state[own], rtol=1e-9, atol=1e-12)
 
 

@@ -17,26 +17,26 @@ from tests.calibrators.lifted import AT, Array, P, Y, rows
 def couple(pairs: Array) -> Array:
     """Couple P(i | i or j) (m, k, k) as the paper writes it."""
     m, k, _ = pairs.shape
-    found = np.empty((m, k))
+    result = np.empty((m, k))
     for i in range(k):
         others = [j for j in range(k) if j != i]
-        found[:, i] = 1 / (sum(1 / pairs[:, i, j] for j in others) - (k - 2))
-    return found / found.sum(axis=1, keepdims=True)
+        result[:, i] = 1 / (sum(1 / pairs[:, i, j] for j in others) - (k - 2))
+    return result / result.sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize(
     "calibrator", [bc.Logistic(), bc.Beta(), bc.Isotonic("laplace"), bc.VennAbers()]
 )
 def test_each_pair_is_calibrated_alone(calibrator: Calibrator) -> None:
-    found = bc.OneVsOne(calibrator).fit(P, Y)
+    result = bc.OneVsOne(calibrator).fit(P, Y)
     pairs = np.ones((len(AT), 4, 4))
     for i, j in combinations(range(4), 2):
         own = (Y == i) | (Y == j)
         alone = calibrator.fit(P[own, j] / (P[own, i] + P[own, j]), Y[own] == j)
         pairs[:, j, i] = alone.predict_proba(AT[:, j] / (AT[:, i] + AT[:, j]))[:, 1]
         pairs[:, i, j] = 1 - pairs[:, j, i]
-    np.testing.assert_allclose(found.predict_proba(AT), couple(pairs), atol=1e-7)
-    assert found.statuses_.tolist() == [0] * 6 and found.status_ == "converged"
+    np.testing.assert_allclose(result.predict_proba(AT), couple(pairs), atol=1e-7)
+    assert result.statuses_.tolist() == [0] * 6 and result.status_ == "converged"
 
 
 def test_pairs_that_agree_are_coupled_exactly() -> None:
@@ -45,8 +45,10 @@ def test_pairs_that_agree_are_coupled_exactly() -> None:
         def _fit(self, rows: Source, seed: int) -> dict[str, Array]:
             return {**super()._fit(rows, seed), "theta": np.array([0.5])}
 
-    found = bc.OneVsOne(Fixed()).fit(P, Y)
-    np.testing.assert_allclose(found.predict_proba(AT), softmax(np.log(AT) / 2, axis=1), atol=1e-12)
+    result = bc.OneVsOne(Fixed()).fit(P, Y)
+    np.testing.assert_allclose(
+        result.predict_proba(AT), softmax(np.log(AT) / 2, axis=1), atol=1e-12
+    )
 
 
 def test_two_classes_are_the_calibrator_itself() -> None:
@@ -67,7 +69,7 @@ def test_permuting_the_classes_permutes_the_result() -> None:
 def test_a_class_without_a_label_keeps_shrunk_odds() -> None:
     p, y = rows(300, k=3)
     own = y < 2
-    found = bc.OneVsOne(bc.Isotonic("laplace"), classes=[0, 1, 2]).fit(p[own], y[own])
+    result = bc.OneVsOne(bc.Isotonic("laplace"), classes=[0, 1, 2]).fit(p[own], y[own])
     at = AT[:, :3] / AT[:, :3].sum(axis=1, keepdims=True)
     pairs = np.ones((len(at), 3, 3))
     alone = bc.Isotonic("laplace").fit((p[:, 1] / (p[:, 0] + p[:, 1]))[own], y[own])
@@ -77,13 +79,13 @@ def test_a_class_without_a_label_keeps_shrunk_odds() -> None:
         pairs[:, 2, i] = shrunk / (shrunk + at[:, i])
     for i, j in combinations(range(3), 2):
         pairs[:, i, j] = 1 - pairs[:, j, i]
-    np.testing.assert_allclose(found.predict_proba(at), couple(pairs), atol=1e-9)
+    np.testing.assert_allclose(result.predict_proba(at), couple(pairs), atol=1e-9)
 
 
 def test_sure_pairs_leave_probabilities() -> None:
     p = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
-    found = bc.OneVsOne(bc.Isotonic()).fit(p, [0, 1, 2])
-    np.testing.assert_allclose(found.predict_proba(p), np.eye(3), atol=1e-25)
+    result = bc.OneVsOne(bc.Isotonic()).fit(p, [0, 1, 2])
+    np.testing.assert_allclose(result.predict_proba(p), np.eye(3), atol=1e-25)
 
 
 def test_what_it_takes() -> None:

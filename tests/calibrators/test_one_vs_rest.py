@@ -14,12 +14,12 @@ from tests.calibrators.lifted import AT, P, Y
     "calibrator", [bc.Logistic(), bc.Beta(), bc.Isotonic(), bc.Histogram(5), bc.VennAbers()]
 )
 def test_each_class_is_calibrated_alone(calibrator: Calibrator) -> None:
-    found = bc.OneVsRest(calibrator).fit(P, Y)
+    result = bc.OneVsRest(calibrator).fit(P, Y)
     alone = [calibrator.fit(P[:, j], Y == j).predict_proba(AT[:, j])[:, 1] for j in range(4)]
     expected = np.stack(alone, axis=1)
     expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found.predict_proba(AT), expected, atol=1e-7)
-    assert found.statuses_.tolist() == [0] * 4 and found.status_ == "converged"
+    np.testing.assert_allclose(result.predict_proba(AT), expected, atol=1e-7)
+    assert result.statuses_.tolist() == [0] * 4 and result.status_ == "converged"
 
 
 def test_logistic_is_the_default() -> None:
@@ -36,20 +36,20 @@ def test_permuting_the_classes_permutes_the_result() -> None:
 
 def test_a_class_without_a_label_keeps_a_shrunk_probability() -> None:
     y = np.where(Y == 3, 0, Y)
-    found = bc.OneVsRest(bc.Isotonic("laplace"), classes=[0, 1, 2, 3]).fit(P, y)
+    result = bc.OneVsRest(bc.Isotonic("laplace"), classes=[0, 1, 2, 3]).fit(P, y)
     others = [
         bc.Isotonic("laplace").fit(P[:, j], y == j).predict_proba(AT[:, j])[:, 1] for j in range(3)
     ]
     expected = np.stack([*others, AT[:, 3] / (1 + P[:, 3].sum())], axis=1)
     expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found.predict_proba(AT), expected, atol=1e-9)
+    np.testing.assert_allclose(result.predict_proba(AT), expected, atol=1e-9)
 
 
 def test_rows_of_which_no_class_is_likely_keep_their_probabilities() -> None:
     p = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
-    found = bc.OneVsRest(bc.Isotonic()).fit(p, [0, 1, 2])
+    result = bc.OneVsRest(bc.Isotonic()).fit(p, [0, 1, 2])
     at = np.array([[0.1, 0.1, 0.8], [1 / 3, 1 / 3, 1 / 3]])
-    np.testing.assert_allclose(found.predict_proba(at), [[0, 0, 1], [1 / 3, 1 / 3, 1 / 3]])
+    np.testing.assert_allclose(result.predict_proba(at), [[0, 0, 1], [1 / 3, 1 / 3, 1 / 3]])
     steps = bc.OneVsRest(bc.Histogram(2)).fit(p, [0, 1, 2])
     flat = np.array([[0.5, 0.3, 0.2]])
     np.testing.assert_allclose(steps.predict_proba(flat), flat)
@@ -68,7 +68,7 @@ def test_what_it_takes() -> None:
 def test_logits_are_calibrated_as_log_odds() -> None:
     rng = np.random.default_rng(0)
     probs, y = rng.dirichlet(np.ones(3), 200), rng.integers(0, 3, 200)
-    found = bc.OneVsRest(bc.Temperature()).fit(probs, y).predict_proba(probs)
+    result = bc.OneVsRest(bc.Temperature()).fit(probs, y).predict_proba(probs)
     # Beta calibration of one parameter is temperature scaling of two classes.
     same = bc.OneVsRest(bc.Beta(1)).fit(probs, y).predict_proba(probs)
-    np.testing.assert_allclose(found, same, atol=1e-6)
+    np.testing.assert_allclose(result, same, atol=1e-6)

@@ -115,8 +115,8 @@ def test_diagonal_function_is_the_same_for_all_classes() -> None:
 def test_full_function_against_its_matrices() -> None:
     chosen, state = fit("full")
     z = np.random.default_rng(1).normal(size=(30, 4)) * 5
-    found = chosen.apply(state, z)
-    for row, p in zip(z, found, strict=True):
+    result = chosen.apply(state, z)
+    for row, p in zip(z, result, strict=True):
         u = (row - state["center"]) / state["scale"]
         inner = np.tanh(u @ state["first"] + state["first_bias"])
         inner = np.tanh(inner @ state["second"] + state["second_bias"])
@@ -171,10 +171,10 @@ def test_a_curved_function_is_found(family: Family) -> None:
     ones = np.ones(len(labels))
     chosen = OrderPreserving(family)
     state = chosen._fit(Rows(z, y, np.ones(3000)), seed=0)
-    found = loss(chosen.apply(state, test), labels, ones)
+    result = loss(chosen.apply(state, test), labels, ones)
     truth = loss(softmax(curved(test)), labels, ones)
     scaled = Temperature().apply(Temperature()._fit(Rows(z, y, np.ones(3000)), seed=0), test)
-    gained = (loss(scaled, labels, ones) - found) / (loss(scaled, labels, ones) - truth)
+    gained = (loss(scaled, labels, ones) - result) / (loss(scaled, labels, ones) - truth)
     assert gained > (0.9 if family == "diagonal" else 0.6)
     assert (state["status"] == Status.LIMIT) == (state["n_iter"] == 10 * network.MAX_CHECKS)
     assert state["cv_losses"].shape[0] == len(state["cv_hidden"])
@@ -253,16 +253,16 @@ def test_hostile_data(family: Family, name: str) -> None:
     p = softmax(z)
     chosen = OrderPreserving(family, (2, 2))
     state = chosen._fit(Rows(z, np.array(y), np.ones(len(y))), seed=0)
-    found = chosen.apply(state, z)
+    result = chosen.apply(state, z)
     assert all(isinstance(value, np.ndarray) for value in state.values())
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
-    assert (found[p > 0] > 0).all() and (found >= 0).all()
+    np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-12)
+    assert (result[p > 0] > 0).all() and (result >= 0).all()
     # Never worse than temperature scaling on the rows that were seen, but for early stopping.
     scaled = Temperature().apply(
         Temperature()._fit(Rows(z, np.array(y), np.ones(len(y))), seed=0), z
     )
     ones, tiny = np.ones(len(y)), 1e-300
-    assert loss(np.maximum(found, tiny), np.array(y), ones) <= 1e-6 + loss(
+    assert loss(np.maximum(result, tiny), np.array(y), ones) <= 1e-6 + loss(
         np.maximum(scaled, tiny), np.array(y), ones
     )
 
@@ -275,9 +275,9 @@ def test_float32_rows_are_used_in_float64(family: Family) -> None:
     state = chosen._fit(Rows(narrow, y, weights), seed=0)
     wide = chosen._fit(Rows(narrow.astype(float), y, weights), seed=0)
     assert state["objective"] == pytest.approx(float(wide["objective"]), rel=1e-6)
-    found = chosen.apply(state, narrow)
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, chosen.apply(state, narrow.astype(float)))
+    result = chosen.apply(state, narrow)
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, chosen.apply(state, narrow.astype(float)))
 
 
 def test_options() -> None:
@@ -298,14 +298,14 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
     data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")
     chosen = OrderPreserving()
     state = chosen._fit(Rows(data["logits_val"], data["y_val"].astype(int), np.ones(5000)), seed=0)
-    found = chosen.apply(state, data["logits_test"])
+    result = chosen.apply(state, data["logits_test"])
     # Published: log loss 0.225, ECE 0.80 %. Which size and how many iterations are best depends on
     # the folds: three partitions gave 0.2254, 0.2264 and 0.2268.
-    assert metrics.log_loss(found, data["y_test"]) == pytest.approx(0.225, abs=2e-3)
-    error = 100 * metrics.ece(found, data["y_test"], bins=15, binning="equal_mass")
+    assert metrics.log_loss(result, data["y_test"]) == pytest.approx(0.225, abs=2e-3)
+    error = 100 * metrics.ece(result, data["y_test"], bins=15, binning="equal_mass")
     assert error == pytest.approx(0.80, abs=0.1)
     top = data["logits_test"].argmax(axis=1)
-    np.testing.assert_array_equal(found.argmax(axis=1), top)
+    np.testing.assert_array_equal(result.argmax(axis=1), top)
 
 
 def test_training_is_settled_where_losses_are_no_numbers_or_nothing_is_held_out() -> None:

@@ -122,13 +122,13 @@ def test_objective_is_scipys_constrained_optimum(name: str, kind: str, weighted:
 
 def test_some_of_these_data_meet_each_bound() -> None:
     """The test above would be easy if all optima were inside."""
-    found = set()
+    result = set()
     for kind in KINDS:
         z, y, _ = make(200)
         y = KINDS[kind](z, y, np.random.default_rng(100))
         state = Beta()._fit(Rows(z, y, np.ones(200)), 0)
-        found.add((state["a"] == 0, state["b"] == 0))
-    assert found == {(False, False), (True, False), (False, True), (True, True)}
+        result.add((state["a"] == 0, state["b"] == 0))
+    assert result == {(False, False), (True, False), (False, True), (True, True)}
 
 
 ROWS = st.lists(
@@ -212,9 +212,9 @@ def test_saturated_maps_by_hand() -> None:
     assert float(state["slope"]) == pytest.approx((line[1] - line[0]) / 3, rel=1e-8)
     assert float(state["intercept"]) == pytest.approx((2 * line[0] + line[1]) / 3, rel=1e-8)
     state = Quadratic()._fit(Rows(*shares(np.array([-1.0, 0.0, 1.0]), [(1, 1), (3, 1), (1, 5)])), 0)
-    found = [float(state[name]) for name in ("intercept", "slope", "curvature")]
+    result = [float(state[name]) for name in ("intercept", "slope", "curvature")]
     expected = [-np.log(3), np.log(5) / 2, np.log(5) / 2 + np.log(3)]
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    np.testing.assert_allclose(result, expected, rtol=1e-8)
     p = np.array([0.2, 0.8])
     state = Beta(2)._fit(Rows(*shares(logit(p), [(2, 1), (1, 3)])), 0)
     design = np.stack([np.log(2 * p), -np.log(2 - 2 * p)], axis=1)
@@ -455,11 +455,11 @@ def test_chains_of_one_slope_against_quadrature() -> None:
     assert draws.shape == (4, 1000, 1) and posterior.divergences == 0
     assert posterior.r_hat[0] < 1.01 and posterior.ess[0] > 400
     np.testing.assert_allclose(posterior.draws["a"], draws[..., 0], rtol=1e-14)
-    found, mean = draws[..., 0], grid.average(a[:, 0])
-    check(found, mean)
-    check((found - mean) ** 2, grid.average((a[:, 0] - mean) ** 2))
-    check(np.log(found), grid.average(grid.u[:, 0]))
-    check(np.log(found) ** 2, grid.average(grid.u[:, 0] ** 2))
+    result, mean = draws[..., 0], grid.average(a[:, 0])
+    check(result, mean)
+    check((result - mean) ** 2, grid.average((a[:, 0] - mean) ** 2))
+    check(np.log(result), grid.average(grid.u[:, 0]))
+    check(np.log(result) ** 2, grid.average(grid.u[:, 0] ** 2))
     at = np.array([-3.0, 0.4, 2.0])
     check_curves(draws, "beta 1", at, grid, a)
     np.testing.assert_allclose(fitted.predict_proba(at)[:, 1], expit(draws * at).mean((0, 1)))
@@ -481,9 +481,9 @@ def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, p
     grid = Grid(name, z, y, w, axes)
     for j in range(p):
         exact = grid.average(grid.u[:, j])
-        found = u[:, j].reshape(4, 1000)
-        check(found, exact)
-        check((found - exact) ** 2, grid.average((grid.u[:, j] - exact) ** 2))
+        result = u[:, j].reshape(4, 1000)
+        check(result, exact)
+        check((result - exact) ** 2, grid.average((grid.u[:, j] - exact) ** 2))
 
 
 @pytest.mark.slow
@@ -564,13 +564,13 @@ def test_raw_scores_far_from_zero_against_scipy(name: str, shift: float) -> None
     ).x
     model = clone(MAPS[name]).set_params(inputs="scores").fit(z + shift, y, sample_weight=w)
     truth = expit(expected @ columns(name, z))
-    found = model.predict_proba(z + shift)[:, 1]
-    np.testing.assert_allclose(found, truth, rtol=0, atol=1e-6 + np.spacing(abs(shift)))
-    np.testing.assert_allclose(model.as_function()(z + shift)[:, 1], found, rtol=0, atol=1e-12)
+    result = model.predict_proba(z + shift)[:, 1]
+    np.testing.assert_allclose(result, truth, rtol=0, atol=1e-6 + np.spacing(abs(shift)))
+    np.testing.assert_allclose(model.as_function()(z + shift)[:, 1], result, rtol=0, atol=1e-12)
     parts = [slice(i, i + 50) for i in range(0, 200, 50)]
     blocks = bc.Blocks(lambda: ((z[own] + shift, y[own], w[own]) for own in parts))
     again = clone(model).fit(blocks).predict_proba(z + shift)[:, 1]
-    np.testing.assert_allclose(again, found, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(again, result, rtol=0, atol=1e-7)
 
 
 def test_parameters_of_raw_scores_are_those_of_the_formula() -> None:

@@ -100,7 +100,7 @@ def test_evidence_is_that_of_quadrature() -> None:
     weights, codes = np.ones(300), np.array([[0, 1]])
     effects = make_effects(z, y.astype(float), weights, group, codes, [False], 0.0, 1e6)
     tau = np.array([0.7])
-    found = fit_at(effects, tau, np.zeros(effects.layout.length))
+    result = fit_at(effects, tau, np.zeros(effects.layout.length))
     # The common slope has no effect: scores are divided by a million.
     nodes, mass = np.polynomial.hermite_e.hermegauss(60)
     mass = mass / mass.sum()
@@ -114,7 +114,7 @@ def test_evidence_is_that_of_quadrature() -> None:
     # Given the common offset, groups are independent.
     exact = np.log(mass @ np.prod(np.einsum("abl,b->al", inner, mass), axis=1)) + top.sum()
     exact -= 0.5 * (tau[0] / HALF_NORMAL[0]) ** 2
-    assert found.log_evidence == pytest.approx(exact, abs=0.02)
+    assert result.log_evidence == pytest.approx(exact, abs=0.02)
 
 
 def test_deviations_are_the_mode_of_the_evidence() -> None:
@@ -160,15 +160,15 @@ def test_levels_with_few_rows_against_quadrature(rows: int) -> None:
     best = minimize(objective, [0.3, 0.0, 0.0]).x
     # The approximation for the common effects remains.
     assert fit_effects(effects).tau == pytest.approx(np.exp(best[:1]), rel=0.01)
-    found = fit_at(effects, np.exp(best[:1]), np.zeros(effects.layout.length))
+    result = fit_at(effects, np.exp(best[:1]), np.zeros(effects.layout.length))
     common = [best[1], best[2] * spread]
-    np.testing.assert_allclose(found.theta[effects.layout.kept], common, atol=2e-3)
+    np.testing.assert_allclose(result.theta[effects.layout.kept], common, atol=2e-3)
     share = softmax(logs(best), axis=1)
     mean = np.exp(best[0]) * share @ nodes
     deviation = np.sqrt(np.exp(2 * best[0]) * share @ nodes**2 - mean**2)
     own = effects.layout.eliminated[:, 0]
-    np.testing.assert_allclose(found.theta[own], mean, atol=5e-3)
-    stated = np.sqrt(found.covariance.diagonal(effects.layout)[own])
+    np.testing.assert_allclose(result.theta[own], mean, atol=5e-3)
+    stated = np.sqrt(result.covariance.diagonal(effects.layout)[own])
     # What is stated includes the uncertainty of the common effects.
     np.testing.assert_allclose(stated, deviation, rtol=0.01)
 
@@ -292,11 +292,11 @@ def test_group_effects() -> None:
     z, y, group, shift = simulate(20_000, 4, 1.0, 6)
     names = np.array(["north", "south", "east", "west"])[group]
     frame = pd.DataFrame({"region": names})
-    found = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame).group_effects()
-    assert [own.level for own in found] == [("east",), ("north",), ("south",), ("west",)]
-    assert all(own.columns == ("region",) and own.lower < own.offset < own.upper for own in found)
-    assert [own.weight for own in found] == [float((group == i).sum()) for i in (2, 0, 1, 3)]
-    offsets = np.array([own.offset for own in found])
+    result = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame).group_effects()
+    assert [own.level for own in result] == [("east",), ("north",), ("south",), ("west",)]
+    assert all(own.columns == ("region",) and own.lower < own.offset < own.upper for own in result)
+    assert [own.weight for own in result] == [float((group == i).sum()) for i in (2, 0, 1, 3)]
+    offsets = np.array([own.offset for own in result])
     # Up to what all groups have in common.
     expected = shift[[2, 0, 1, 3]]
     np.testing.assert_allclose(offsets - offsets.mean(), expected - expected.mean(), atol=0.12)
@@ -323,9 +323,9 @@ def test_the_evidence_chooses_into_how_many_groups_numbers_are_cut(offset: list[
         int
     )
     effects = bc.PartialPooling(inputs="logits").fit(z, y, groups=age).group_effects()
-    found = np.array([effect.offset for effect in effects])
-    assert len(found) == len(offset)
-    np.testing.assert_allclose(found - found.mean(), offset - np.mean(offset), atol=0.25)
+    result = np.array([effect.offset for effect in effects])
+    assert len(result) == len(offset)
+    np.testing.assert_allclose(result - result.mean(), offset - np.mean(offset), atol=0.25)
 
 
 def test_what_is_wrong_is_said() -> None:
@@ -558,9 +558,9 @@ def test_a_number_that_never_changes_is_one_level() -> None:
 
 def test_columns_with_too_many_levels_to_number_are_not_crossed() -> None:
     codes = np.random.default_rng(0).integers(0, 3, (3, 50))
-    found, levels = cross(codes, [2**40, 3, 2**40], 2)
-    assert [grouping.columns for grouping in found] == [(0,), (1,), (2,), (0, 1), (1, 2)]
-    for grouping, own in zip(found, levels, strict=True):
+    result, levels = cross(codes, [2**40, 3, 2**40], 2)
+    assert [grouping.columns for grouping in result] == [(0,), (1,), (2,), (0, 1), (1, 2)]
+    for grouping, own in zip(result, levels, strict=True):
         pairs = np.unique(codes[list(grouping.columns)], axis=1, return_inverse=True)[1]
         assert len({*zip(own, pairs.ravel(), strict=True)}) == len(np.unique(own))
 
@@ -593,10 +593,10 @@ def test_probabilities_are_means_over_the_posterior_far_from_the_scores(spread: 
     mass /= mass.sum()
     exact = np.stack([expit(s * (middle + deviation * node[:, None])) for s in (-1, 1)], axis=2)
     expected = np.einsum("n,nmk->mk", mass, exact)
-    found = fitted.predict_proba(at, groups=groups)
-    np.testing.assert_allclose(found, expected, atol=5e-6)
+    result = fitted.predict_proba(at, groups=groups)
+    np.testing.assert_allclose(result, expected, atol=5e-6)
     assert deviation.max() > (100 if spread == 0.02 else 5)
-    assert found.min() > 0
+    assert result.min() > 0
     # Neither probability is one minus the other.
     tiny = expected < 1e-18
-    np.testing.assert_allclose(np.log(found[tiny]), np.log(expected[tiny]), rtol=0.01)
+    np.testing.assert_allclose(np.log(result[tiny]), np.log(expected[tiny]), rtol=0.01)

@@ -32,15 +32,15 @@ def loss(logits: Array, y: Array) -> float:
 def hessian(function: Callable[[Array], float], at: Array, h: float = 1e-3) -> Array:
     """Return second derivatives by differences of the fourth order."""
     p = len(at)
-    found = np.empty((p, p))
+    result = np.empty((p, p))
     nodes, factors = np.array([-2, -1, 1, 2]), np.array([1, -8, 8, -1]) / (12 * h)
     for i, j in np.ndindex(p, p):
-        found[i, j] = sum(
+        result[i, j] = sum(
             a * b * function(at + h * (s * np.eye(p)[i] + t * np.eye(p)[j]))
             for s, a in zip(nodes, factors, strict=True)
             for t, b in zip(nodes, factors, strict=True)
         )
-    return found
+    return result
 
 
 @pytest.mark.parametrize(("n", "k", "sharpness"), [(4, 3, 20.0), (6, 3, 1e-3), (300, 4, 1.0)])

@@ -130,11 +130,11 @@ def test_ends_are_quantiles_of_probabilities(draws: int, scale: float, library: 
     log_odds = np.round(scale * np.random.default_rng(0).normal(size=(draws, 40)), 1)  # tied
     for level in (0.01, 0.5, 0.999):
         with jax.enable_x64(True):
-            found = np.asarray(ends_of_log_odds(library.asarray(log_odds), level))
+            result = np.asarray(ends_of_log_odds(library.asarray(log_odds), level))
         for column, probs in enumerate((expit(-log_odds), expit(log_odds))):
             expected = np.quantile(probs, [(1 - level) / 2, (1 + level) / 2], axis=0)
-            np.testing.assert_allclose(found[:, :, column].T, expected, rtol=1e-12)
-        assert (found[:, 0] <= found[:, 1]).all()
+            np.testing.assert_allclose(result[:, :, column].T, expected, rtol=1e-12)
+        assert (result[:, 0] <= result[:, 1]).all()
 
 
 @pytest.mark.parametrize("library", [np, jnp])

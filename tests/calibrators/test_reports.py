@@ -69,9 +69,9 @@ def test_parameters_and_effective_rows() -> None:
     assert (counts.rows, counts.effective_rows) == (200, 300)  # whole weights are counts
     assert "200 rows, effectively 300, 3 parameters" in str(counts)
     weights = np.random.default_rng(0).uniform(0.5, 2, 300)
-    found, expected = (bc.AveragedBeta().fit(p, y, w).report_ for w in (weights, 3 * weights))
-    assert found.effective_rows == pytest.approx(weights.sum() ** 2 / (weights @ weights))
-    assert found.effective_rows == pytest.approx(expected.effective_rows)
+    result, expected = (bc.AveragedBeta().fit(p, y, w).report_ for w in (weights, 3 * weights))
+    assert result.effective_rows == pytest.approx(weights.sum() ** 2 / (weights @ weights))
+    assert result.effective_rows == pytest.approx(expected.effective_rows)
 
 
 def binary_errors(fitted: Any, p: Array, y: Array) -> tuple[float, float]:
@@ -147,11 +147,11 @@ def test_a_gain_is_clear_from_1_645_errors_on(gain: float, words: str) -> None:
 @pytest.mark.parametrize(("k", "truth"), [(2, "bent"), (2, "calibrated"), (3, "slope")])
 def test_errors_are_those_of_this_fit(k: int, truth: str) -> None:
     """Of 90 % intervals 80 % at least; with the errors of means over data sets it was 58 to 79."""
-    found = study(k, 100, truth, False, 150)
+    result = study(k, 100, truth, False, 150)
     # The standard error is .03.
-    assert found["coverage_gain"] > 0.81 and found["coverage_loss"] > 0.78
-    assert 0.8 < found["error"] / found["deviation"] < 1.3
-    assert found["wrong"] < 0.05
+    assert result["coverage_gain"] > 0.81 and result["coverage_loss"] > 0.78
+    assert 0.8 < result["error"] / result["deviation"] < 1.3
+    assert result["wrong"] < 0.05
 
 
 def test_of_many_rows_some_are_judged() -> None:
@@ -163,9 +163,9 @@ def test_of_many_rows_some_are_judged() -> None:
     assert report.log_loss_error == pytest.approx(of_all.std() / np.sqrt(2048), rel=0.1)
     assert abs(report.log_loss - of_all.mean()) < 3 * report.log_loss_error
     cut = bc.Blocks([(p[part], y[part]) for part in np.array_split(np.arange(40_000), 7)])
-    found = bc.Beta().fit(cut).report_
-    assert (found.rows, found.rows_judged, found.effective_rows) == (40_000, 2048, 40_000)
-    assert abs(found.log_loss - of_all.mean()) < 3 * found.log_loss_error
+    result = bc.Beta().fit(cut).report_
+    assert (result.rows, result.rows_judged, result.effective_rows) == (40_000, 2048, 40_000)
+    assert abs(result.log_loss - of_all.mean()) < 3 * result.log_loss_error
 
 
 def test_blocks_of_few_rows_say_what_rows_in_memory_do() -> None:
@@ -173,10 +173,10 @@ def test_blocks_of_few_rows_say_what_rows_in_memory_do() -> None:
     w = np.random.default_rng(1).uniform(0, 2, 900)
     w[:50] = 0
     cut = bc.Blocks([(p[i : i + 250], y[i : i + 250], w[i : i + 250]) for i in (0, 250, 500, 750)])
-    found, expected = bc.Beta().fit(cut).report_, bc.Beta().fit(p, y, w).report_
-    assert found.rows == expected.rows == 850
+    result, expected = bc.Beta().fit(cut).report_, bc.Beta().fit(p, y, w).report_
+    assert result.rows == expected.rows == 850
     for name in ("log_loss", "log_loss_error", "gain", "gain_error", "effective_rows"):
-        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-6), name
+        assert getattr(result, name) == pytest.approx(getattr(expected, name), rel=1e-6), name
 
 
 def test_copies_and_files_hold_the_report_and_no_rows(tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_combinations() -> None:
     assert both.report_.calibrator == "Average(Beta, Logistic)"
     assert both.report_.log_loss == pytest.approx(losses(both.predict_proba(p), y).mean())
     several = bc.MultiLabel(bc.Beta()).fit(q, labels)
-    found = several.predict_proba(q)
-    own = -np.log(np.where(labels == 1, found, 1 - found)).mean()
+    result = several.predict_proba(q)
+    own = -np.log(np.where(labels == 1, result, 1 - result)).mean()
     assert several.report_.log_loss == pytest.approx(own)
     assert several.report_.reason == "2 labels"
     regression = bc.LogisticRegression().fit(q, y)
@@ -303,8 +303,8 @@ def test_reports_of_other_scores_and_calibrators() -> None:
     frozen = bc.CalibratedClassifier(FrozenEstimator(base), bc.Logistic(inputs="logits"))
     z = base.decision_function(X[100:])
     plain = -log_softmax(np.stack([0 * z, z], 1), axis=1)[np.arange(300), y[100:]]
-    found = frozen.fit(X[100:], y[100:]).report_
-    assert found.uncalibrated == pytest.approx(plain.mean()) and found.rows == 300
+    result = frozen.fit(X[100:], y[100:]).report_
+    assert result.uncalibrated == pytest.approx(plain.mean()) and result.rows == 300
 
 
 def test_copies_of_a_classifier_have_the_report_if_it_was_asked_for() -> None:

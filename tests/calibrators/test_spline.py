@@ -89,11 +89,11 @@ def reference(x: Array, y: Array, w: Array, k: Array, penalty: str, strength: fl
         p = expit(t @ basis)
         return (basis * (w * p * (1 - p))) @ basis.T + quadratic
 
-    found = optimize.minimize(
+    result = optimize.minimize(
         loss, np.zeros(len(k)), jac=slope, hess=hessian, method="trust-exact",
         options={"gtol": 1e-7, "maxiter": 1000},
     )  # fmt: skip
-    return found.fun, found.x * unit
+    return result.fun, result.x * unit
 
 
 def rescaled(calibration: Spline, state: Any, p: Array) -> Array:
@@ -141,9 +141,9 @@ def test_knots_may_lie_close_together(penalty: Any, gap: float) -> None:
     for strength in (0.01, 1.0):
         state = Spline(None, 30, penalty, strength)._fit(Rows(p, y, np.ones(240)), 0)
         best, _ = reference(p, y, np.ones(240), state["knots"], penalty, strength)
-        found = float(state["objective"]) * 240
+        result = float(state["objective"]) * 240
         # The search over the raw basis comes near the mean of two penalties only.
-        assert found == pytest.approx(best, rel=1e-6) or (penalty == "symmetric" and found < best)
+        assert result == pytest.approx(best, rel=1e-6) or (penalty == "symmetric" and result < best)
         assert np.isfinite(state["theta"]).all()
 
 
@@ -200,8 +200,8 @@ def test_strong_and_weak_penalties_have_known_limits() -> None:
     p, y, w = make(150)
     line = fit_single(Regression(p[:, None], y * 1.0, w, 0.0, 0.0))
     stiff = Spline(penalty="curvature", strength=1e12)
-    found = log_odds(stiff, stiff._fit(Rows(p, y, w), 0), p)
-    np.testing.assert_allclose(found, line.x[0] + line.x[1] * p, atol=1e-5)
+    result = log_odds(stiff, stiff._fit(Rows(p, y, w), 0), p)
+    np.testing.assert_allclose(result, line.x[0] + line.x[1] * p, atol=1e-5)
     flat = Spline(penalty="coefficients", strength=1e12)
     np.testing.assert_allclose(
         flat.apply(flat._fit(Rows(p, y, w), 0), p)[:, 1], np.average(y, weights=w), atol=1e-5
@@ -347,9 +347,9 @@ def test_where_the_logit_is_clipped(scores: list[float], epsilon: float) -> None
     state = calibration._fit(Rows(p, np.arange(len(p)) % 2, np.ones(len(p))), 0)
     assert float(state["epsilon"]) == pytest.approx(epsilon, rel=1e-12)
     at = np.array([0.0, epsilon / 2, epsilon, 1 - epsilon, 1 - epsilon / 2, 1.0])
-    found = calibration.apply(state, at)[:, 1]
-    np.testing.assert_allclose(found[:3], found[0], rtol=1e-12)
-    np.testing.assert_allclose(found[3:], found[3], rtol=1e-12)
+    result = calibration.apply(state, at)[:, 1]
+    np.testing.assert_allclose(result[:3], result[0], rtol=1e-12)
+    np.testing.assert_allclose(result[3:], result[3], rtol=1e-12)
 
 
 def unity_rows() -> tuple[Array, Array]:
@@ -395,8 +395,8 @@ def test_a_heavy_unity_prior_leaves_probabilities_as_they_are() -> None:
         y = (rng.uniform(size=40) < p).astype(int)
         for weight, losses in ((20.0, own), (0.0, without)):
             calibration = Spline("logit", 10, unity_prior_weight=weight)
-            found = calibration.apply(calibration._fit(Rows(p, y, np.ones(40)), 0), at)[:, 1]
-            losses.append(np.mean((found - at) ** 2))
+            result = calibration.apply(calibration._fit(Rows(p, y, np.ones(40)), 0), at)[:, 1]
+            losses.append(np.mean((result - at) ** 2))
     # Where scores are probabilities already, it must help.
     difference = np.array(without) - own
     assert difference.mean() > 3 * difference.std() / np.sqrt(40)
@@ -462,8 +462,8 @@ def test_rounding_of_scores_and_weights_does_not_matter(penalty: Any, rescale: A
     for seed in range(3):
         rng = np.random.default_rng(seed)
         near, weights = (a * (1 + rng.integers(-1, 2, 300) * 2.0**-53) for a in (p, w))
-        found = spline.fit(near, y, weights).predict_proba(at)[:, 1]
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        result = spline.fit(near, y, weights).predict_proba(at)[:, 1]
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("strength", [0.01, "cv"])
@@ -487,9 +487,9 @@ def test_many_rows_of_few_scores_get_their_shares() -> None:
     p = np.repeat([0.3, 0.6], 50_000)
     y = np.arange(100_000) % 50_000 < np.repeat([10_000, 22_500], 50_000)
     for penalty in PENALTIES:
-        found = Spline(penalty=penalty).fit(p, y).predict_proba([0.3, 0.6])[:, 1]
+        result = Spline(penalty=penalty).fit(p, y).predict_proba([0.3, 0.6])[:, 1]
         # Of shares of 50,000 rows the standard error is 0.002.
-        np.testing.assert_allclose(found, [0.2, 0.45], atol=0.004)
+        np.testing.assert_allclose(result, [0.2, 0.45], atol=0.004)
 
 
 def one_by_one(
@@ -519,21 +519,21 @@ def test_ridge_path_is_fits_one_by_one() -> None:
     weights = rng.uniform(0, 2, (3, 90)) * (rng.uniform(size=(3, 90)) < 0.7)
     positives = weights * (rng.uniform(size=(3, 90)) < expit(x[0] - 0.5 * x[1]))
     penalties = np.geomspace(1e-3, 1e4, 6)[:, None] * np.array([0, 1, 3, 0.1, 10])
-    found = ridge_path(columns, weights, positives, penalties)
+    result = ridge_path(columns, weights, positives, penalties)
     losses, theta = one_by_one(columns, weights, positives, penalties)
-    np.testing.assert_allclose(found.losses, losses, rtol=1e-6)
-    np.testing.assert_allclose(found.theta, theta, atol=1e-5)
+    np.testing.assert_allclose(result.losses, losses, rtol=1e-6)
+    np.testing.assert_allclose(result.theta, theta, atol=1e-5)
 
 
 def test_ridge_path_of_a_constant_is_the_share_of_the_other_folds() -> None:
     weights = np.array([[2.0, 2.0], [4.0, 0.0], [1.0, 3.0]])
     positives = np.array([[1.0, 1.0], [3.0, 0.0], [0.0, 1.0]])
-    found = ridge_path(np.ones((1, 2)), weights, positives, np.zeros((1, 1)))
+    result = ridge_path(np.ones((1, 2)), weights, positives, np.zeros((1, 1)))
     share = np.array([4 / 8, 3 / 8, 5 / 8])
     own = np.array([1 / 2, 3 / 4, 1 / 4])
     losses = -(own * np.log(share) + (1 - own) * np.log1p(-share))
-    np.testing.assert_allclose(found.losses[0], losses, rtol=1e-10)
-    np.testing.assert_allclose(found.theta, [[0.0]], atol=1e-10)
+    np.testing.assert_allclose(result.losses[0], losses, rtol=1e-10)
+    np.testing.assert_allclose(result.theta, [[0.0]], atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["separable", "one class", "all in one fold", "tiny weights"])
@@ -548,9 +548,9 @@ def test_ridge_path_of_hard_data_stays_finite(kind: str) -> None:
     elif kind == "tiny weights":
         weights = weights * 1e-12
     penalties = np.array([[0.0, 0.0], [0.0, 1e-3], [0.0, 10.0]])
-    found = ridge_path(np.stack([np.ones(20), x]), weights, weights * share, penalties)
-    assert np.isfinite(found.losses).all() and np.isfinite(found.theta).all()
-    assert (found.losses >= 0).all()
+    result = ridge_path(np.stack([np.ones(20), x]), weights, weights * share, penalties)
+    assert np.isfinite(result.losses).all() and np.isfinite(result.theta).all()
+    assert (result.losses >= 0).all()
 
 
 @pytest.mark.parametrize("rule", ["best", "one_se"])
@@ -604,8 +604,8 @@ def test_losses_held_out_are_honest(wiggle: float) -> None:
     for seed in range(30 if wiggle else 10):
         p, y, _ = make(3000, seed, wiggle)
         calibration = Spline()
-        found = calibration.apply(calibration._fit(Rows(p, y, np.ones(3000)), 0), at)[:, 1]
-        excess.append(3000 * stats.entropy([truth, 1 - truth], [found, 1 - found]).mean())
+        result = calibration.apply(calibration._fit(Rows(p, y, np.ones(3000)), 0), at)[:, 1]
+        excess.append(3000 * stats.entropy([truth, 1 - truth], [result, 1 - result]).mean())
     assert np.mean(excess) < 6
 
 
@@ -617,8 +617,8 @@ def test_the_mode_is_that_of_the_documented_posterior(monkeypatch: pytest.Monkey
     state = calibration._fit(Rows(p, y, w), 0)
 
     def mode_alone(target: Target, *_: object) -> Draws:
-        found = find_mode(target)[0]
-        return one_chain(found.x[None], int(found.status))
+        result = find_mode(target)[0]
+        return one_chain(result.x[None], int(result.status))
 
     monkeypatch.setattr(_log_odds, "sample", mode_alone)
     mode = calibration._sample(state, Rows(p, y, w), 0).coefficients[0, 0]
@@ -677,17 +677,17 @@ def curves_by_quadrature(
     problem = (p, y, w, k, penalty, strength)
     _, begin = reference(p, y, w, k, penalty, strength)
     unit = 1 / np.abs(natural(p, k)).max(axis=1)
-    found = optimize.minimize(
+    result = optimize.minimize(
         lambda u: -log_posterior((u * unit)[None], *problem)[0], begin / unit, method="BFGS"
     )
     # A sum over a grid is right for any axes; these only keep it small.
-    factor = np.linalg.cholesky(found.hess_inv)
+    factor = np.linalg.cholesky(result.hess_inv)
     steps = np.linspace(-8, 8, 65)
     z = np.stack(np.meshgrid(*[steps] * len(k), indexing="ij"), axis=-1).reshape(-1, len(k))
     total, first, second = 0.0, np.zeros(len(at)), np.zeros(len(at))
     for part in np.array_split(z, 40):
-        theta = (found.x + part @ factor.T) * unit
-        mass = np.exp(log_posterior(theta, *problem) + found.fun)
+        theta = (result.x + part @ factor.T) * unit
+        mass = np.exp(log_posterior(theta, *problem) + result.fun)
         curve = expit(theta @ natural(at, k))
         total += mass.sum()
         first += mass @ curve
@@ -735,8 +735,8 @@ def test_draws_are_averaged_over_the_strength() -> None:
         means.append((mass * expit(middle + 0.3 * slope)).sum() / mass.sum())
     share = np.exp(0.5 * (np.array(evidence) - max(evidence)))
     expected = share @ means / share.sum()
-    found = calibration.predict_proba([0.8])[0, 1]
-    assert found == pytest.approx(expected, abs=0.01)
+    result = calibration.predict_proba([0.8])[0, 1]
+    assert result == pytest.approx(expected, abs=0.01)
     assert abs(means[0] - means[1]) > 0.1  # each strength alone says something else
     given = Spline(inference="laplace", strength=0.5, num_samples=4000, random_state=0)
     assert given.fit(x, y).predict_proba([0.8])[0, 1] == pytest.approx(means[0], abs=0.01)
@@ -746,8 +746,8 @@ def test_draws_are_averaged_over_the_strength() -> None:
 @pytest.mark.parametrize("truth", ["calibrated", "slope", "bent", "flat"])
 def test_bands_cover_about_their_level(truth: str) -> None:
     """On average over scores; given the strength that cross-validation chose it was .65 to .76."""
-    found = study("Spline", truth, 100, 30)
-    assert 0.78 < found["coverage"] < 0.99
+    result = study("Spline", truth, 100, 30)
+    assert 0.78 < result["coverage"] < 0.99
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,8 @@ def weighted_set(n: int = 150, k: int = 4) -> tuple[Array, Array, Array]:
     return *data_set(n, k), np.random.default_rng(1).uniform(0.5, 2, n)
 
 
-def smoothed(found: Stack, z: Array) -> Array:
-    inverse, e = found.scale
+def smoothed(result: Stack, z: Array) -> Array:
+    inverse, e = result.scale
     return np.log((1 - e) * softmax(inverse * z, axis=1) + e / z.shape[1])
 
 
@@ -121,11 +121,11 @@ def test_scale_is_the_most_probable_one() -> None:
         logs = log_softmax(np.exp(t) * z, axis=1)[np.arange(150), y]
         return -weights @ logs + t * t / 2
 
-    found: Any = optimize.minimize_scalar(
+    result: Any = optimize.minimize_scalar(
         loss, bounds=(-4, 4), method="bounded", options={"xatol": 1e-9}
     )
     inverse, e = _stack.fit_scale(z, y, weights)
-    assert inverse == pytest.approx(np.exp(found.x), rel=1e-6)
+    assert inverse == pytest.approx(np.exp(result.x), rel=1e-6)
     assert e == pytest.approx(0.5 / (weights.sum() + 1))
     for far in (1e-300, 1e30, 1e300):
         assert np.exp(-4) <= _stack.fit_scale(far * z, y, weights).inverse <= np.exp(4)
@@ -158,9 +158,9 @@ def test_members_are_at_the_optimum(
     member = MEMBERS[name]
     monkeypatch.setattr(_stack, "_RANK", 2)
     monkeypatch.setattr(_stack, "_CENTERS", 8)
-    found, *_ = fit_stack([member], z, y, weights, 1)
-    theta = found.thetas[0]
-    given = smoothed(found, z), y, weights, member, found.basis
+    result, *_ = fit_stack([member], z, y, weights, 1)
+    theta = result.thetas[0]
+    given = smoothed(result, z), y, weights, member, result.basis
     options = {"gtol": 1e-6, "maxiter": 1000}
     value = objective(theta, *given)
     # The objective is convex: any start leads to its minimum.
@@ -178,13 +178,13 @@ def test_members_of_many_parameters_are_at_the_optimum(k: int) -> None:
     share = 1e-6 if z.size < 32768 else 1e-5
     names = ["temperature", "probability", "logarithm", "both", "middle", "weak", "curved", "wavy"]
     for name in names[: 8 if k < 30 else 6]:
-        found, *_ = fit_stack([MEMBERS[name]], z, y, weights, 1)
-        x, member = smoothed(found, z), MEMBERS[name]
-        penalty = penalties(member, found.basis.dimensions)
-        design = _stack.make_design(member, x, y, weights, found.basis)
+        result, *_ = fit_stack([MEMBERS[name]], z, y, weights, 1)
+        x, member = smoothed(result, z), MEMBERS[name]
+        penalty = penalties(member, result.basis.dimensions)
+        design = _stack.make_design(member, x, y, weights, result.basis)
         best = fit_on_host(design, penalty, limits=False)[0].x
-        given = x, y, weights, member, found.basis
-        value, least = (objective(at, *given) for at in (found.thetas[0], best))
+        given = x, y, weights, member, result.basis
+        value, least = (objective(at, *given) for at in (result.thetas[0], best))
         assert least * (1 - 1e-6) < value < least * (1 + share)
 
 
@@ -382,8 +382,8 @@ def test_posterior_of_a_stack() -> None:
             total = sum(s * objective(theta + d, *rows) for s, d in signs)
             hessian[i, j] = total / (4 * step**2)
     expected = np.sqrt(np.diag(np.linalg.inv(hessian)))
-    found = draws["theta_vector"].std(axis=(0, 1))
-    np.testing.assert_allclose(found, expected, rtol=0.12)
+    result = draws["theta_vector"].std(axis=(0, 1))
+    np.testing.assert_allclose(result, expected, rtol=0.12)
     counts = np.bincount(draws["member"][0].astype(int), minlength=8)
     np.testing.assert_allclose(counts / 1000, mean, atol=0.05)
     names, by_hand = model.member_names_, []
@@ -530,8 +530,8 @@ def test_intervals_know_no_order_and_are_kept_in_files(tmp_path: Path) -> None:
     np.testing.assert_allclose(again, expected, atol=1e-5)
     classes = np.array([2, 0, 3, 1])
     moved = bc.StackedScaling(inputs="logits").fit(z[:, classes], np.argsort(classes)[y])
-    found = moved.predict_interval(z[:, classes])
-    np.testing.assert_allclose(found, np.asarray(expected)[:, :, classes], atol=1e-8)
+    result = moved.predict_interval(z[:, classes])
+    np.testing.assert_allclose(result, np.asarray(expected)[:, :, classes], atol=1e-8)
     bayescal.save(model, tmp_path / "stack.npz")
     loaded = bayescal.load(tmp_path / "stack.npz")
     np.testing.assert_array_equal(loaded.predict_interval(z), expected)
@@ -565,7 +565,7 @@ def test_a_stack_knows_no_order_and_weights_are_repetition() -> None:
     weights = np.random.default_rng(0).integers(1, 4, 200)
     order = np.random.default_rng(1).permutation(200)
     model = bc.StackedScaling(inputs="logits", random_state=0)
-    found = [
+    result = [
         model.fit(z[rows], y[rows], own).predict_proba(z)
         for rows, own in (
             (np.arange(200), weights),
@@ -573,7 +573,7 @@ def test_a_stack_knows_no_order_and_weights_are_repetition() -> None:
             (np.repeat(order, weights[order]), None),
         )
     ]
-    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)
+    np.testing.assert_allclose(result[1:], [result[0]] * 2, atol=1e-6)
 
 
 @pytest.mark.parametrize(("n", "k"), [(3500, 12), (2600, 40)])
@@ -585,8 +585,8 @@ def test_many_rows_know_no_order_and_weights_are_repetition(n: int, k: int) -> N
     model = bc.StackedScaling(inputs="logits")
     expected = model.fit(z, y, weights).predict_proba(z)
     rows = np.repeat(order, weights[order])
-    found = model.fit(z[rows], y[rows]).predict_proba(z)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    result = model.fit(z[rows], y[rows]).predict_proba(z)
+    np.testing.assert_allclose(result, expected, atol=1e-5)
     moved = model.fit(z[:, classes], np.argsort(classes)[y], weights).predict_proba(z[:, classes])
     np.testing.assert_allclose(moved, expected[:, classes], atol=1e-5)
 
@@ -596,8 +596,8 @@ def test_permuted_classes_permute_the_stack() -> None:
     order = np.array([2, 0, 3, 1])
     model = bc.StackedScaling(inputs="logits")
     expected = model.fit(z, y).predict_proba(z)[:, order]
-    found = model.fit(z[:, order], np.argsort(order)[y]).predict_proba(z[:, order])
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    result = model.fit(z[:, order], np.argsort(order)[y]).predict_proba(z[:, order])
+    np.testing.assert_allclose(result, expected, atol=1e-9)
 
 
 def less_shrunk(member: Member, share: float) -> Member:

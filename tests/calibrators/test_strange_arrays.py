@@ -70,8 +70,8 @@ def test_probabilities_of_half_precision(calibrator: Any, dtype: Any) -> None:
     assert np.abs(rounded.astype(float).sum(axis=1) - 1).max() > 1e-4
     exact = rounded.astype(float) / rounded.astype(float).sum(axis=1, keepdims=True)
     expected = calibrator.fit(exact, y).predict_proba(exact)
-    found = calibrator.fit(rounded, y).predict_proba(rounded)
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    result = calibrator.fit(rounded, y).predict_proba(rounded)
+    np.testing.assert_allclose(result, expected, atol=1e-9)
     with pytest.raises(ValueError, match="rows that sum to one"):
         calibrator.fit((p * 0.9).astype(dtype), y)
 

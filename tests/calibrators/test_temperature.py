@@ -36,16 +36,16 @@ def loss(s: float, z: Array, y: Array, w: Array) -> float:
 @pytest.mark.parametrize(("n", "k"), [(2, 3), (40, 2), (300, 5), (8000, 20)])
 def test_the_best_temperature_against_scipy(n: int, k: int) -> None:
     z, y, w = make(n, k)
-    found = fit_inverse(Rows(z, y, w))
+    result = fit_inverse(Rows(z, y, w))
     best = optimize.minimize_scalar(
         loss, args=(z, y, w), bounds=(0, 5), method="bounded", options={"xatol": 1e-11}
     )
-    assert found.status == Status.CONVERGED
-    assert loss(found.x, z, y, w) <= best.fun * (1 + 1e-12)
-    assert found.x == pytest.approx(best.x, rel=1e-5, abs=1e-8)
-    assert found.value == pytest.approx(best.fun, rel=1e-6)
+    assert result.status == Status.CONVERGED
+    assert loss(result.x, z, y, w) <= best.fun * (1 + 1e-12)
+    assert result.x == pytest.approx(best.x, rel=1e-5, abs=1e-8)
+    assert result.value == pytest.approx(best.fun, rel=1e-6)
     narrow = fit_inverse(Rows(z.astype(np.float32), y, w))
-    assert narrow.x == pytest.approx(found.x, rel=1e-5)
+    assert narrow.x == pytest.approx(result.x, rel=1e-5)
 
 
 def test_temperatures_at_the_limits() -> None:
@@ -59,9 +59,9 @@ def test_temperatures_at_the_limits() -> None:
     assert same.x == 1 and same.status == Status.CONVERGED
     for size in (1e-30, 1e30):
         some = size * np.array([[1.0, 0, 0]] * 3)
-        found = fit_inverse(Rows(some, np.array([0, 1, 0]), ones))
+        result = fit_inverse(Rows(some, np.array([0, 1, 0]), ones))
         # Two of three are right: exp(s size) / 2 is the ratio of shares.
-        assert found.x * size == pytest.approx(np.log(4), rel=1e-7)
+        assert result.x * size == pytest.approx(np.log(4), rel=1e-7)
     state = Temperature()._fit(Rows(2 * eye, np.array([1, 2, 0]), ones), 0)
     np.testing.assert_allclose(Temperature().apply(state, eye), 1 / 3)
     assert np.isinf(state["temperature"])
@@ -143,11 +143,11 @@ def test_error_in_bins_of_equal_mass() -> None:
     expected = sum(
         abs(confidence[part].sum() - correct[part].sum()) for part in np.array_split(order, 15)
     )
-    found = equal_mass_error(confidence, correct, np.ones(300))
-    assert found == pytest.approx(expected / 300, rel=1e-12)
+    result = equal_mass_error(confidence, correct, np.ones(300))
+    assert result == pytest.approx(expected / 300, rel=1e-12)
     shuffled = rng.permutation(300)
     again = equal_mass_error(confidence[shuffled], correct[shuffled], np.ones(300))
-    assert again == pytest.approx(found, rel=1e-12)
+    assert again == pytest.approx(result, rel=1e-12)
     # One confidence for all is one bin.
     assert equal_mass_error(np.full(10, 0.7), np.arange(10) < 5, np.ones(10)) == pytest.approx(0.2)
 
@@ -188,17 +188,17 @@ def test_posterior_against_quadrature(inference: Inference) -> None:
     deviation = np.sqrt(mass @ (u - mean) ** 2)
     calibrator = Temperature(inference=inference, num_samples=4000)
     draws = calibrator._sample({}, Rows(z, y, w), 0)
-    found = np.log(draws.coefficients[..., 0])
+    result = np.log(draws.coefficients[..., 0])
     if inference == "nuts":
         assert draws.divergences == 0 and draws.r_hat[0] < 1.01
-        ess = float(effective_sample_size(found[..., None])[0])
-        assert abs(found.mean() - mean) < 4.5 * deviation / np.sqrt(ess)
-        squares = (found - mean) ** 2
+        ess = float(effective_sample_size(result[..., None])[0])
+        assert abs(result.mean() - mean) < 4.5 * deviation / np.sqrt(ess)
+        squares = (result - mean) ** 2
         ess = float(effective_sample_size(squares[..., None])[0])
         assert abs(squares.mean() - deviation**2) < 4.5 * squares.std() / np.sqrt(ess)
     else:
-        assert found.mean() == pytest.approx(mean, abs=0.003)
-        assert found.std() == pytest.approx(deviation, rel=0.03)
+        assert result.mean() == pytest.approx(mean, abs=0.003)
+        assert result.std() == pytest.approx(deviation, rel=0.03)
     at = np.array([[1.0, 0.0, -1.0, 0.5]])
     state = {"theta_draws": draws.coefficients}
     probs, lower, upper = summary(calibrator, state, at, 0.9)

@@ -65,8 +65,8 @@ def cut(scores: Any, *beside: Array, size: int = 700) -> bc.Blocks:
 @pytest.mark.parametrize("classes", [1000, range(1000), np.arange(1000), [*range(1000)]], ids=type)
 def test_classes_may_be_a_number(classes: Any) -> None:
     y = np.array([3, 999, 3, 0])
-    found, position = read_labels(y, 4, classes, 1000)
-    np.testing.assert_array_equal(found, np.arange(1000))
+    result, position = read_labels(y, 4, classes, 1000)
+    np.testing.assert_array_equal(result, np.arange(1000))
     np.testing.assert_array_equal(position, y)
     with pytest.raises(ValueError, match="y must hold only the classes 0, ..., 999, got"):
         read_labels(np.array([1000]), 1, classes, 1000)
@@ -78,28 +78,28 @@ def test_classes_may_be_a_number(classes: Any) -> None:
 def test_whole_labels_are_counted_as_they_would_be_sorted(dtype: Any) -> None:
     y = np.random.default_rng(0).integers(-100, 100, 500).astype(dtype)
     k = len(np.unique(y))
-    found, position = read_labels(y, 500, None, k)
+    result, position = read_labels(y, 500, None, k)
     expected, place = np.unique(y, return_inverse=True)
-    np.testing.assert_array_equal(found, expected)
-    assert found.dtype == dtype
+    np.testing.assert_array_equal(result, expected)
+    assert result.dtype == dtype
     np.testing.assert_array_equal(position, place)
 
 
 def test_labels_far_apart() -> None:
     y = np.array([5, 10**12, -(10**12), 5])
-    found, position = read_labels(y, 4, None, 3)
-    np.testing.assert_array_equal(found, [-(10**12), 5, 10**12])
+    result, position = read_labels(y, 4, None, 3)
+    np.testing.assert_array_equal(result, [-(10**12), 5, 10**12])
     np.testing.assert_array_equal(position, [1, 2, 0, 1])
 
 
 def test_a_million_classes_take_memory_for_the_labels_alone() -> None:
     k, y = 1_000_000, np.array([7, 999_999, 7])
     tracemalloc.start()
-    found, _ = read_labels(y, 3, k, k)
+    result, _ = read_labels(y, 3, k, k)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(found) == k
-    assert peak < 4 * found.nbytes
+    assert len(result) == k
+    assert peak < 4 * result.nbytes
 
 
 # --- memory -------------------------------------------------------------------------------------
@@ -211,14 +211,16 @@ def test_the_temperature_is_that_of_scipy() -> None:
         parts = np.concatenate([s * logits, (s * others + np.log(36))[:, None]], axis=1)
         return float(w @ (logsumexp(parts, axis=1) - s * own)) / w.sum()
 
-    found: Any = minimize_scalar(loss, bounds=(0.01, 5), method="bounded", options={"xatol": 1e-10})
+    result: Any = minimize_scalar(
+        loss, bounds=(0.01, 5), method="bounded", options={"xatol": 1e-10}
+    )
     for ours in (
         bc.Temperature(inputs="top_logits", classes=40).fit(top, y, w),
         bc.Temperature(inputs="top_logits", classes=40).fit(cut(top, y, w)),
     ):
         # The minimum is known by its values to the root of their precision only.
-        np.testing.assert_allclose(1 / ours.temperature_, found.x, atol=1e-7)
-        assert ours.objective_ <= found.fun + 1e-14
+        np.testing.assert_allclose(1 / ours.temperature_, result.x, atol=1e-7)
+        assert ours.objective_ <= result.fun + 1e-14
 
 
 def test_jensen_says_on_which_side_the_rest_errs() -> None:
@@ -242,11 +244,11 @@ def test_vector_with_all_logits_is_that_of_scipy_and_of_the_plain_fit() -> None:
         slope = np.concatenate([(residual * z).sum(axis=0), residual.sum(axis=0)])
         return -(w @ log_p[np.arange(len(y)), y]), slope
 
-    found = minimize(loss, np.repeat([0.5, 0.0], 5), jac=True, method="BFGS")
-    found = minimize(loss, found.x, jac=True, method="BFGS", options={"gtol": 1e-9})
+    result = minimize(loss, np.repeat([0.5, 0.0], 5), jac=True, method="BFGS")
+    result = minimize(loss, result.x, jac=True, method="BFGS", options={"gtol": 1e-9})
     ours = bc.Vector(inputs="top_logits", classes=5).fit(top, y, w)
-    np.testing.assert_allclose(ours.coef_[:5], found.x[:5], atol=1e-7)
-    best = found.x[5:] - found.x[5:].mean()
+    np.testing.assert_allclose(ours.coef_[:5], result.x[:5], atol=1e-7)
+    best = result.x[5:] - result.x[5:].mean()
     np.testing.assert_allclose(ours.intercept_[:5], best, atol=1e-7)
     plain = bc.Vector(inputs="logits").fit(bc.Blocks([(z, y, w)]))
     expected = np.take_along_axis(plain.predict_proba(z), top[0], axis=1)
@@ -272,15 +274,15 @@ def test_vector_with_a_rest_is_that_of_scipy() -> None:
             slope
         )
 
-    found = minimize(loss, np.repeat([0.5, 0.0], 7), jac=True, method="BFGS")
-    found = minimize(loss, found.x, jac=True, method="BFGS", options={"gtol": 1e-9})
+    result = minimize(loss, np.repeat([0.5, 0.0], 7), jac=True, method="BFGS")
+    result = minimize(loss, result.x, jac=True, method="BFGS", options={"gtol": 1e-9})
     for ours in (
         bc.Vector(inputs="top_logits", classes=6).fit(top, y, w),
         bc.Vector(inputs="top_logits", classes=6).fit(cut(top, y, w)),
     ):
-        np.testing.assert_allclose(ours.coef_, found.x[:7], atol=1e-6)
-        np.testing.assert_allclose(ours.intercept_, found.x[7:] - found.x[7:].mean(), atol=1e-6)
-        np.testing.assert_allclose(ours.objective_, found.fun / w.sum(), rtol=1e-12)
+        np.testing.assert_allclose(ours.coef_, result.x[:7], atol=1e-6)
+        np.testing.assert_allclose(ours.intercept_, result.x[7:] - result.x[7:].mean(), atol=1e-6)
+        np.testing.assert_allclose(ours.objective_, result.fun / w.sum(), rtol=1e-12)
         np.testing.assert_allclose(ours.predict_proba(top).log_loss(y, w), ours.objective_)
 
 
@@ -361,13 +363,13 @@ def test_functions_of_other_libraries(cls: Any, m: int) -> None:
     strict = f(tuple(map(array_api_strict.asarray, top)))
     np.testing.assert_allclose(np.asarray(strict.probs), expected.probs, atol=1e-12)
     with float64():
-        found = jax.jit(lambda f, top: f(top))(f, tuple(map(jnp.asarray, top)))
-        np.testing.assert_allclose(np.asarray(found.probs), expected.probs, atol=1e-12)
+        result = jax.jit(lambda f, top: f(top))(f, tuple(map(jnp.asarray, top)))
+        np.testing.assert_allclose(np.asarray(result.probs), expected.probs, atol=1e-12)
     single = tuple(jnp.asarray(own) for own in top)
-    found = jax.jit(f)(single)
-    assert isinstance(found, bc.TopProbs)
-    assert found.rest.dtype == np.float32
-    np.testing.assert_allclose(np.asarray(found.rest), expected.rest, atol=1e-6)
+    result = jax.jit(f)(single)
+    assert isinstance(result, bc.TopProbs)
+    assert result.rest.dtype == np.float32
+    np.testing.assert_allclose(np.asarray(result.rest), expected.rest, atol=1e-6)
     half = f((single[0], single[1].astype(jnp.bfloat16), single[2].astype(jnp.bfloat16)))
     assert half.probs.dtype == jnp.bfloat16
     with pytest.raises(TypeError, match="scores must be a tuple"):
@@ -402,10 +404,10 @@ def test_huge_and_tiny_logits(cls: Any) -> None:
     each = rest - np.log(9)
     for unit in (2.0**60, 2.0**-60):
         top = indices, unit * logits, unit * each + np.log(9)
-        found = clone(calibrator).fit(top, y, w).predict_proba(top).probs
+        result = clone(calibrator).fit(top, y, w).predict_proba(top).probs
         if unit > 1:
-            np.testing.assert_allclose(found, expected, atol=1e-7)
-        assert np.isfinite(found).all()
+            np.testing.assert_allclose(result, expected, atol=1e-7)
+        assert np.isfinite(result).all()
 
 
 def test_saved_and_read_again(tmp_path: Any) -> None:

@@ -221,9 +221,9 @@ def test_exchanged_classes_have_the_same_ties() -> None:
             exchanged = VennAbers().fit(np.stack([p, 1 - p], axis=1), 1 - y)
             at = np.concatenate([[v - distances, v + distances] for v in values]).ravel()
             at = at[(at >= 0) & (at <= 1)]
-            found = exchanged.predict_proba(np.stack([at, 1 - at], axis=1))[:, ::-1]
+            result = exchanged.predict_proba(np.stack([at, 1 - at], axis=1))[:, ::-1]
             expected = plain.predict_proba(np.stack([1 - at, at], axis=1))
-            np.testing.assert_allclose(found, expected, atol=1e-14)
+            np.testing.assert_allclose(result, expected, atol=1e-14)
 
 
 def test_probabilities_that_single_precision_of_either_class_rounds_are_ties() -> None:

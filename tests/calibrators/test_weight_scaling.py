@@ -34,14 +34,14 @@ def test_equal_mass_against_a_loop_over_parts_of_the_order(bins: int) -> None:
     p, y, _ = example(650, 5)
     state = WeightScaling(bins)._fit(Rows(p, y, np.ones(650)), 0)
     confidence = p.max(axis=1)
-    found = WeightScaling(bins).apply(state, p)
+    result = WeightScaling(bins).apply(state, p)
     for b, part in enumerate(np.array_split(np.argsort(confidence), bins)):
         accuracy, mean = (p.argmax(axis=1) == y)[part].mean(), confidence[part].mean()
         alpha = min(1, max(1e-9, (accuracy - 0.2) / (mean - 0.2)))
         assert state["alpha"][b] == pytest.approx(alpha, abs=1e-12)
-        np.testing.assert_allclose(found[part], alpha * p[part] + (1 - alpha) / 5, atol=1e-12)
+        np.testing.assert_allclose(result[part], alpha * p[part] + (1 - alpha) / 5, atol=1e-12)
         if 0 < alpha < 1:
-            assert found[part].max(axis=1).mean() == pytest.approx(accuracy)
+            assert result[part].max(axis=1).mean() == pytest.approx(accuracy)
     assert len(state["edges"]) == bins - 1
 
 
@@ -133,12 +133,12 @@ def test_weights_are_repetition_and_order_does_not_matter(
     for name, value in state.items():
         np.testing.assert_allclose(value, repeated[name], atol=1e-9)
         np.testing.assert_allclose(value, turned[name], atol=1e-9)
-    found = chosen.apply(state, p)
-    np.testing.assert_allclose(found.sum(axis=1), 1)
+    result = chosen.apply(state, p)
+    np.testing.assert_allclose(result.sum(axis=1), 1)
     # The most probable class stays so, equal ones stay equal.
-    np.testing.assert_array_equal(found.argmax(axis=1), p.argmax(axis=1))
+    np.testing.assert_array_equal(result.argmax(axis=1), p.argmax(axis=1))
     same = p[:, 0] == p[:, 1]
-    np.testing.assert_array_equal(found[same, 0], found[same, 1])
+    np.testing.assert_array_equal(result[same, 0], result[same, 1])
 
 
 @pytest.mark.parametrize("chosen", MAPS, ids=repr)
@@ -148,12 +148,12 @@ def test_hostile_data(chosen: WeightScaling, name: str) -> None:
     given, y = (PROBABILITIES | LOGITS)[name]
     p = convert(np.array(given), kind, "probabilities")[0]
     state = chosen._fit(Rows(p, np.array(y), np.ones(len(y))), 0)
-    found = chosen.apply(state, p)
+    result = chosen.apply(state, p)
     assert all(isinstance(value, np.ndarray) for value in state.values())
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
-    assert (found[p > 0] > 0).all() and (found >= 0).all()
+    np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-12)
+    assert (result[p > 0] > 0).all() and (result >= 0).all()
     alone = chosen.apply(state, p[:1])
-    np.testing.assert_array_equal(alone, found[:1])
+    np.testing.assert_array_equal(alone, result[:1])
 
 
 def test_float32_rows_are_used_in_float64() -> None:
@@ -163,9 +163,9 @@ def test_float32_rows_are_used_in_float64() -> None:
         state = chosen._fit(Rows(narrow, y, weights), 0)
         wide = chosen._fit(Rows(narrow.astype(float), y, weights), 0)
         np.testing.assert_array_equal(state["alpha"], wide["alpha"])
-        found = chosen.apply(state, narrow)
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-14)
+        result = chosen.apply(state, narrow)
+        assert result.dtype == np.float64
+        np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-14)
 
 
 def test_options() -> None:
@@ -190,9 +190,9 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
     # In percent, 25 bins of equal width; the second from 13 bins of equal mass.
     assert error(test) == pytest.approx(5.507, abs=1e-3)
     chosen = WeightScaling(13)
-    found = chosen.apply(chosen._fit(Rows(given, y, np.ones(len(y))), 0), test)
-    assert error(found) == pytest.approx(1.314, abs=0.03)
-    np.testing.assert_array_equal(found.argmax(axis=1), test.argmax(axis=1))
+    result = chosen.apply(chosen._fit(Rows(given, y, np.ones(len(y))), 0), test)
+    assert error(result) == pytest.approx(1.314, abs=0.03)
+    np.testing.assert_array_equal(result.argmax(axis=1), test.argmax(axis=1))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -209,10 +209,10 @@ def test_one_weight_of_squares_is_the_minimum_over_the_bins(seed: int) -> None:
         return float(np.mean((accuracy - alpha * confidence - (1 - alpha) / 4) ** 2))
 
     best = minimize_scalar(error, bounds=(1e-9, 1), method="bounded", options={"xatol": 1e-10})
-    found = WeightScaling(norm=2).fit(p, y)
-    assert found.alpha_[0] == pytest.approx(best.x, abs=1e-6)
-    assert found.objective_ == pytest.approx(error(found.alpha_[0]))
-    assert WeightScaling().fit(p, y).alpha_[0] != found.alpha_[0]
+    result = WeightScaling(norm=2).fit(p, y)
+    assert result.alpha_[0] == pytest.approx(best.x, abs=1e-6)
+    assert result.objective_ == pytest.approx(error(result.alpha_[0]))
+    assert WeightScaling().fit(p, y).alpha_[0] != result.alpha_[0]
 
 
 @pytest.mark.parametrize("weigh", [module._one_weight, module._square_weight])

@@ -9,8 +9,8 @@ from bayescal.cli import app
 
 def cells(text: str, name: str) -> list[list[str]]:
     """Return the other cells of the rows of printed tables that begin with ``name``."""
-    found = [line.split("│")[1:-1] for line in text.splitlines() if "│" in line]
-    rows = [[cell.strip() for cell in row] for row in found]
+    actual = [line.split("│")[1:-1] for line in text.splitlines() if "│" in line]
+    rows = [[cell.strip() for cell in row] for row in actual]
     return [row[1:] for row in rows if row[0] == name]
 
 

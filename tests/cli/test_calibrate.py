@@ -53,9 +53,9 @@ def test_two_classes(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
     line = ["apply", str(tmp_path / "auto.npz"), str(new), "--out", str(out)]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
-    found = read(out)
-    assert list(found[0]) == ["id", "p", "calibrated_no", "calibrated_yes"]
-    probs = [[float(row["calibrated_no"]), float(row["calibrated_yes"])] for row in found]
+    actual = read(out)
+    assert list(actual[0]) == ["id", "p", "calibrated_no", "calibrated_yes"]
+    probs = [[float(row["calibrated_no"]), float(row["calibrated_yes"])] for row in actual]
     np.testing.assert_allclose(probs, expected.predict_proba([0.1, 0.5, 0.9]), rtol=1e-12)
 
 
@@ -70,8 +70,8 @@ def test_probabilities_beyond_one_by_rounding_are_no_percentages(tmp_path: Path)
     ):
         result = CliRunner().invoke(app, line)
         assert result.exit_code == 0, result.stderr
-    found = [float(row["calibrated_1"]) for row in read(out)]
-    np.testing.assert_allclose(found, bc.Beta().fit(p, y).predict_proba(p)[:, 1], rtol=1e-12)
+    actual = [float(row["calibrated_1"]) for row in read(out)]
+    np.testing.assert_allclose(actual, bc.Beta().fit(p, y).predict_proba(p)[:, 1], rtol=1e-12)
 
 
 def test_programs(
@@ -82,8 +82,8 @@ def test_programs(
     result = CliRunner().invoke(app, ["export", str(model), str(program)])
     assert result.exit_code == 0, result.stderr
     at = np.array([[0.1], [0.5], [0.9]], np.float32)
-    found = jax.export.deserialize(bytearray(program.read_bytes())).call(at)
-    np.testing.assert_allclose(np.asarray(found), bc.load(model).predict_proba(at), atol=1e-6)
+    actual = jax.export.deserialize(bytearray(program.read_bytes())).call(at)
+    np.testing.assert_allclose(np.asarray(actual), bc.load(model).predict_proba(at), atol=1e-6)
     check_error(["export", str(model), str(tmp_path / "beta.txt")], "path must end in")
     check_error(["export", str(model), str(program), "--dtype", "int8"], "dtype must be")
     monkeypatch.setitem(sys.modules, "ndonnx", None)
@@ -105,8 +105,8 @@ def test_several_classes_go_by_name(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     rows = list(csv.DictReader(result.stdout.splitlines()))
     expected = bc.StructuredVector(inputs="logits").fit(z, names[y]).predict_proba(z)
-    found = [[float(row[f"p_{name}"]) for name in names] for row in rows]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    actual = [[float(row[f"p_{name}"]) for name in names] for row in rows]
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
 def test_methods_have_names_in_any_case(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:

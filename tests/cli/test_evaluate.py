@@ -64,8 +64,8 @@ def check_error(result: Result, message: str) -> None:
     assert message in result.stderr
 
 
-def losses(found: dict[str, Any]) -> dict[str, float]:
-    return {name: own["metrics"]["log loss"]["value"] for name, own in found["models"].items()}
+def losses(actual: dict[str, Any]) -> dict[str, float]:
+    return {name: own["metrics"]["log loss"]["value"] for name, own in actual["models"].items()}
 
 
 def test_table_is_that_of_the_report(folder: Path) -> None:
@@ -88,15 +88,15 @@ def test_json_has_every_number(folder: Path) -> None:
     p, y = binary()
     write(folder / "probs.csv", ["p", "y"], [p, y])
     options = ("--level", "0.5", "--bins", "7", "--seed", "9")
-    found = numbers("probs.csv", "--label", "y", *options)
+    actual = numbers("probs.csv", "--label", "y", *options)
     own = bayescal.evaluate(
         {"p": p}, y, replicates=20, level=0.5, bins=7, seed=9, classes=["0", "1"]
     ).to_dict()
-    assert found == {"file": "probs.csv", "columns": {"p": ["p"]}, **json.loads(json.dumps(own))}
+    assert actual == {"file": "probs.csv", "columns": {"p": ["p"]}, **json.loads(json.dumps(own))}
     result = run("probs.csv", "--label", "y", "--json", "out.json", *options)
     assert "log loss" in result.stdout
     assert result.stderr == "bayescal: written: out.json\n"
-    assert json.loads((folder / "out.json").read_text()) == found
+    assert json.loads((folder / "out.json").read_text()) == actual
 
 
 def test_several_models_stand_side_by_side(folder: Path) -> None:
@@ -104,9 +104,9 @@ def test_several_models_stand_side_by_side(folder: Path) -> None:
     write(folder / "probs.csv.tmp", ["raw", "a,b", "y", "id"], [p, p**2, y, range(80)])
     (folder / "probs.csv.gz").write_bytes(gzip.compress((folder / "probs.csv.tmp").read_bytes()))
     line = ("probs.csv.gz", "--label", "y", "--model", "raw", "--model", 'squared="a,b"')
-    found = numbers(*line)
+    actual = numbers(*line)
     log_loss = bayescal.metrics.log_loss
-    assert losses(found) == {"raw": log_loss(p, y), "squared": log_loss(p**2, y)}
+    assert losses(actual) == {"raw": log_loss(p, y), "squared": log_loss(p**2, y)}
     result = run(*line)
     assert "vs. raw" in result.stdout
     assert "Model squared: a,b is P(y = 1)" in result.stdout
@@ -133,10 +133,10 @@ def test_columns_of_classes_go_by_name_or_in_sorted_order(
     place = [NAMES.index(c) for h in header for c in NAMES if h.endswith(c)] or [0, 1, 2]
     labels = np.array(NAMES)[codes]
     write(folder / "probs.csv", [*header, "kind"], [*probs[:, place].T, labels])
-    found = numbers("probs.csv", "--label", "kind")
-    assert losses(found) == {"model": bayescal.metrics.log_loss(probs, codes)}
-    assert found["columns"]["model"] == [header[place.index(j)] for j in range(3)]
-    assert list(found["classes"]) == list(NAMES)
+    actual = numbers("probs.csv", "--label", "kind")
+    assert losses(actual) == {"model": bayescal.metrics.log_loss(probs, codes)}
+    assert actual["columns"]["model"] == [header[place.index(j)] for j in range(3)]
+    assert list(actual["classes"]) == list(NAMES)
     assert "class-wise ECE" in run("probs.csv", "--label", "kind").stdout
 
 
@@ -146,41 +146,41 @@ def test_classes_can_be_told(folder: Path) -> None:
     order = ("cedar", "ash", "oak", "birch")
     padded = np.stack([probs[:, 2], probs[:, 0], np.zeros(90), probs[:, 1]], axis=1)
     write(folder / "probs.csv", ["a", "b", "c", "d", "kind"], [*padded.T, labels])
-    found = numbers("probs.csv", "--label", "kind", "--classes", ", ".join(order))
+    actual = numbers("probs.csv", "--label", "kind", "--classes", ", ".join(order))
     new = np.array([1, 3, 0])[codes]
-    assert losses(found) == {"model": bayescal.metrics.log_loss(padded, new)}
-    assert found["classes"]["oak"] == 0
+    assert losses(actual) == {"model": bayescal.metrics.log_loss(padded, new)}
+    assert actual["classes"]["oak"] == 0
     # Of two classes the second is the event.
     p, y = binary()
     write(folder / "two.csv", ["p", "y"], [p, np.where(y == 1, "bad", "good")])
-    found = numbers("two.csv", "--label", "y", "--classes", "good,bad")
-    assert losses(found) == {"p": bayescal.metrics.log_loss(p, y)}
+    actual = numbers("two.csv", "--label", "y", "--classes", "good,bad")
+    assert losses(actual) == {"p": bayescal.metrics.log_loss(p, y)}
 
 
 def test_numbers_as_labels_are_sorted_as_numbers(folder: Path) -> None:
     probs, codes = several()
     labels = np.array(["9.0", "10", "1e2"])[codes]
     write(folder / "probs.csv", ["a", "b", "c", "y"], [*probs.T, labels])
-    found = numbers("probs.csv", "--label", "y", "--classes", "9,10,100")
-    assert list(found["classes"]) == ["9", "10", "100"]
-    assert found == numbers("probs.csv", "--label", "y")
+    actual = numbers("probs.csv", "--label", "y", "--classes", "9,10,100")
+    assert list(actual["classes"]) == ["9", "10", "100"]
+    assert actual == numbers("probs.csv", "--label", "y")
 
 
 def test_labels_of_eighteen_digits_differ(folder: Path) -> None:
     p, y = binary()
     codes = np.array([900000000000207009, 900000000000207008])
     write(folder / "probs.csv", ["p", "code"], [p, codes[1 - y]])
-    found = numbers("probs.csv", "--label", "code")
-    assert [*found["classes"]] == ["900000000000207008", "900000000000207009"]
-    assert losses(found) == {"p": bayescal.metrics.log_loss(p, y)}
+    actual = numbers("probs.csv", "--label", "code")
+    assert [*actual["classes"]] == ["900000000000207008", "900000000000207009"]
+    assert losses(actual) == {"p": bayescal.metrics.log_loss(p, y)}
 
 
 def test_classes_before_a_common_suffix(folder: Path) -> None:
     probs, codes = several()
     labels = np.array(["ash", "elm", "oak"])[codes]
     write(folder / "probs.csv", ["elm_p", "oak_p", "ash_p", "y"], [*probs.T[[1, 2, 0]], labels])
-    found = numbers("probs.csv", "--label", "y")
-    assert losses(found) == {"model": bayescal.metrics.log_loss(probs, codes)}
+    actual = numbers("probs.csv", "--label", "y")
+    assert losses(actual) == {"model": bayescal.metrics.log_loss(probs, codes)}
 
 
 def test_two_columns_of_two_classes(folder: Path) -> None:
@@ -188,8 +188,8 @@ def test_two_columns_of_two_classes(folder: Path) -> None:
     write(folder / "probs.csv", ["p_1", "p_0", "y"], [p, 1 - p, y])
     value = bayescal.metrics.brier_score(p, y)
     for line in ((), ("--model", "m=p_0,p_1"), ("--model", "m=p_1,p_0")):
-        found = numbers("probs.csv", "--label", "y", *line)
-        (own,) = found["models"].values()
+        actual = numbers("probs.csv", "--label", "y", *line)
+        (own,) = actual["models"].values()
         assert own["metrics"]["Brier score"]["value"] == pytest.approx(value, abs=1e-15)
 
 
@@ -197,20 +197,20 @@ def test_logits_weights_and_rounded_rows(folder: Path) -> None:
     p, y = binary()
     w = np.tile([1, 2, 3, 0.5], 20)
     write(folder / "odds.csv", ["s", "y", "w"], [np.log(p / (1 - p)), y, w])
-    found = numbers("odds.csv", "--label", "y", "--inputs", "logits", "--weights", "w")
+    actual = numbers("odds.csv", "--label", "y", "--inputs", "logits", "--weights", "w")
     expected = bayescal.metrics.log_loss(p, y, weights=w)
-    assert losses(found)["s"] == pytest.approx(expected, rel=1e-12)
+    assert losses(actual)["s"] == pytest.approx(expected, rel=1e-12)
     probs, codes = several()
     write(folder / "logits.csv", [*"abc", "y"], [*np.log(probs).T, codes])
-    found = numbers("logits.csv", "--label", "y", "--inputs", "logits")
+    actual = numbers("logits.csv", "--label", "y", "--inputs", "logits")
     expected = bayescal.metrics.log_loss(probs, codes)
-    assert losses(found)["model"] == pytest.approx(expected, rel=1e-12)
+    assert losses(actual)["model"] == pytest.approx(expected, rel=1e-12)
     rough = probs.round(2)
     write(folder / "rough.csv", [*"abc", "y"], [*rough.T, codes])
     check_error(run("rough.csv", "--label", "y"), "must add up to one")
-    found = numbers("rough.csv", "--label", "y", "--normalize")
+    actual = numbers("rough.csv", "--label", "y", "--normalize")
     normal = rough / rough.sum(axis=1, keepdims=True)
-    assert losses(found)["model"] == bayescal.metrics.log_loss(normal, codes)
+    assert losses(actual)["model"] == bayescal.metrics.log_loss(normal, codes)
 
 
 def test_columns_without_numbers_are_left_out_and_said(folder: Path) -> None:
@@ -233,8 +233,8 @@ def test_page_is_that_of_the_library(folder: Path) -> None:
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert page.count("<script>") == 1 and "<b>" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; is P(y = &lt;b&gt;yes)" in page
-    found = bayescal.evaluate({evil: p}, y, classes=["no & no", "<b>yes"], replicates=20)
-    for each in found.report.intervals[evil].values():
+    actual = bayescal.evaluate({evil: p}, y, classes=["no & no", "<b>yes"], replicates=20)
+    for each in actual.report.intervals[evil].values():
         assert f"{each.value:.4f}" in page
     again = run(
         *("probs.csv", "--label", "y", "--html", "again.html", "--classes", "no & no,<b>yes")
@@ -307,12 +307,12 @@ def test_columns_are_matched_by_name() -> None:
 def test_columns_in_single_precision_have_the_same_numbers(folder: Path) -> None:
     pytest.importorskip("pyarrow")
     p, y = np.repeat([0.6, 0.7], 100), np.repeat([1, 0, 1, 0], [80, 20, 50, 50])
-    found = []
+    actual = []
     for kind in ("float64", "float32"):
         pd.DataFrame({"p": p.astype(kind), "y": y}).to_parquet(folder / f"{kind}.parquet")
         told = numbers(f"{kind}.parquet", "--label", "y", "--bins", "10")
-        found.append(told["models"]["p"]["metrics"]["ECE"]["value"])
-    assert found == pytest.approx([0.2, 0.2], abs=1e-6)
+        actual.append(told["models"]["p"]["metrics"]["ECE"]["value"])
+    assert actual == pytest.approx([0.2, 0.2], abs=1e-6)
 
 
 def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,9 +323,9 @@ def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyP
     for large in (False, True):
         if large:
             monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
-        found = numbers("d.csv", "--label", "y", "--groups", "race")
-        assert found["groups"] == 20
-        assert found["models"]["p"]["metrics"]["ECE"]["upper"] == pytest.approx(expected.upper)
+        actual = numbers("d.csv", "--label", "y", "--groups", "race")
+        assert actual["groups"] == 20
+        assert actual["models"]["p"]["metrics"]["ECE"]["upper"] == pytest.approx(expected.upper)
     assert "Group column: race" in run("d.csv", "--label", "y", "--groups", "race").stdout
     check_error(run("d.csv", "--label", "y", "--groups", "rac"), "no column named 'rac' (--groups)")
 
@@ -370,12 +370,12 @@ def test_a_calibrator_is_compared_with_its_columns(
     for large in (False, True):
         if large:
             monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
-        found = losses(numbers("test.csv", *CALIBRATED))
-        assert [*found] == (["calibrated"] if inputs == "scores" else ["raw", "calibrated"])
-        assert found["calibrated"] == pytest.approx(expected, rel=1e-6)
+        actual = losses(numbers("test.csv", *CALIBRATED))
+        assert [*actual] == (["calibrated"] if inputs == "scores" else ["raw", "calibrated"])
+        assert actual["calibrated"] == pytest.approx(expected, rel=1e-6)
     if inputs != "scores":
         raw = bayescal.metrics.log_loss(s[40:], labels[40:], inputs=inputs)
-        assert found["raw"] == pytest.approx(raw)
+        assert actual["raw"] == pytest.approx(raw)
     about = run("test.csv", *CALIBRATED, "--html", "page.html").stdout
     assert "Model calibrated: fitted.safetensors applied to s" in about
     assert ("s is" in about.partition("Model calibrated")[0]) == (inputs != "scores")
@@ -388,11 +388,11 @@ def test_a_calibrator_of_several_classes_with_missing_rows(folder: Path) -> None
     head = ["y", "p_cedar", "p_ash", "p_birch"]
     write(Path("fit.csv"), head, shuffled)
     fit("fit.csv", "--label", "y")
-    found = losses(numbers("fit.csv", *CALIBRATED))
+    actual = losses(numbers("fit.csv", *CALIBRATED))
     fitted = bayescal.Auto().fit(probs, names)
     calibrated = fitted.predict_proba(probs)
-    assert found["raw"] == pytest.approx(bayescal.metrics.log_loss(probs, names))
-    assert found["calibrated"] == pytest.approx(
+    assert actual["raw"] == pytest.approx(bayescal.metrics.log_loss(probs, names))
+    assert actual["calibrated"] == pytest.approx(
         bayescal.metrics.log_loss(calibrated, names), rel=1e-6
     )
     text = Path("fit.csv").read_text().splitlines()

@@ -102,10 +102,10 @@ def test_every_form_is_read(
     run("fit", file, *line, *more)
     expected = bc.Beta(classes=("nicht", "wéi")).fit(data["p"].to_numpy(), data["truth"])
     run("apply", model, file, "--out", out, *more)
-    found = pd.read_csv(out, sep=";" if ";" in form else ",")
-    assert [*found.columns[-2:]] == ["calibrated_nicht", "calibrated_wéi"]
-    assert found["note"].tolist() == data["note"].tolist()
-    probs = found.to_numpy()[:, -2:].astype(float)
+    actual = pd.read_csv(out, sep=";" if ";" in form else ",")
+    assert [*actual.columns[-2:]] == ["calibrated_nicht", "calibrated_wéi"]
+    assert actual["note"].tolist() == data["note"].tolist()
+    probs = actual.to_numpy()[:, -2:].astype(float)
     np.testing.assert_allclose(probs, expected.predict_proba(data["p"].to_numpy()), atol=1e-9)
     said = run("evaluate", file, "--label", "truth", "--model", "p", "--replicates", 20, *more)
     loss = bc.metrics.log_loss(data["p"].to_numpy(), data["truth"].to_numpy())
@@ -124,9 +124,9 @@ def test_forms_of_output(tmp_path: Path) -> None:
     ):
         out = tmp_path / f"out.{ending}"
         run("apply", model, file, "--out", out)
-        found = read(out)
-        assert [*found.columns] == [*frame().columns, "calibrated_nicht", "calibrated_wéi"]
-        np.testing.assert_array_equal(found["p"], frame()["p"])
+        actual = read(out)
+        assert [*actual.columns] == [*frame().columns, "calibrated_nicht", "calibrated_wéi"]
+        np.testing.assert_array_equal(actual["p"], frame()["p"])
     run("apply", model, file, "--out", tmp_path / "out.csv.zst")
     with pyarrow.input_stream(tmp_path / "out.csv.zst", compression="zstd") as stream:
         assert len(pd.read_csv(io.BytesIO(stream.read()))) == N
@@ -155,11 +155,11 @@ def test_intervals(tmp_path: Path) -> None:
         data["p"].to_numpy(), data["truth"]
     )
     lower, upper = expected.predict_interval(data["p"].to_numpy(), 0.8)
-    found = pd.read_csv(out)
+    actual = pd.read_csv(out)
     names = [f"calibrated_{name}" for name in ("nicht", "wéi", "wéi_lower", "wéi_upper")]
-    assert [*found.columns[-4:]] == names
-    np.testing.assert_allclose(found[names[2]], lower, atol=1e-9)
-    np.testing.assert_allclose(found[names[3]], upper, atol=1e-9)
+    assert [*actual.columns[-4:]] == names
+    np.testing.assert_allclose(actual[names[2]], lower, atol=1e-9)
+    np.testing.assert_allclose(actual[names[3]], upper, atol=1e-9)
     run(*fit, "--method", "Beta")
     check_error(
         "--interval needs a posterior", "apply", model, file, "--out", out, "--interval", 0.8
@@ -203,10 +203,10 @@ def test_predictions_at_the_data(tmp_path: Path) -> None:
     line = ["predict", file, "--label", "y", "--score", "s", "--prior", prior, "--integrator"]
     printed = run(*line, "quadrature", "--out", tmp_path / "out.tsv")
     assert printed.stdout == ""
-    found = pd.read_csv(tmp_path / "out.tsv", sep="\t")
+    actual = pd.read_csv(tmp_path / "out.tsv", sep="\t")
     run(*line, "quadrature", "--new", file, "--out", tmp_path / "again.tsv")
     assert (tmp_path / "again.tsv").read_bytes() == (tmp_path / "out.tsv").read_bytes()
-    assert [*found.columns] == ["s", "y", "prob"] and found["prob"].between(0, 1).all()
+    assert [*actual.columns] == ["s", "y", "prob"] and actual["prob"].between(0, 1).all()
 
 
 def test_predictions_in_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,12 +237,12 @@ def test_predictions_in_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         out = tmp_path / f"out.{ending}"
         result = run(*line, file, *more, out)
         assert f"80 rows written to {out}" in result.stderr
-        found = read(out)
-        assert [*found.columns] == [*new.columns, "prob", "lower", "upper"]
-        assert found["note"].tolist() == new["note"].tolist()
+        actual = read(out)
+        assert [*actual.columns] == [*new.columns, "prob", "lower", "upper"]
+        assert actual["note"].tolist() == new["note"].tolist()
         if ending in ("feather", "parquet"):
-            pd.testing.assert_frame_equal(found[[*new.columns]], new)
-        np.testing.assert_allclose(found.to_numpy()[:, -3:].T.astype(float), columns, rtol=1e-9)
+            pd.testing.assert_frame_equal(actual[[*new.columns]], new)
+        np.testing.assert_allclose(actual.to_numpy()[:, -3:].T.astype(float), columns, rtol=1e-9)
     table = pd.read_csv(io.StringIO(run(*line, file, *more, "-").stdout))
     np.testing.assert_allclose(table["prob"], columns[0], rtol=1e-9)
     wrong = "rows of text are written as text"
@@ -272,8 +272,8 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 def loss(*line: object) -> float:
-    found = json.loads(run("evaluate", *line, "--replicates", 20, "--json", "-").stdout)
-    (model,) = found["models"].values()
+    actual = json.loads(run("evaluate", *line, "--replicates", 20, "--json", "-").stdout)
+    (model,) = actual["models"].values()
     return model["metrics"]["log loss"]["value"]
 
 
@@ -290,10 +290,10 @@ def test_decimal_commas(tmp_path: Path, reader: str, sep: str) -> None:
     assert loss(file, "--model", "p", *line) == pytest.approx(expected, rel=1e-9)
     run("fit", file, *line, "--columns", "p", "--method", "beta", "--out", model)
     run("apply", model, file, "--out", out, *form)
-    found = pd.read_csv(out, sep=sep, decimal=",")
-    np.testing.assert_array_equal(found["p"], p)
+    actual = pd.read_csv(out, sep=sep, decimal=",")
+    np.testing.assert_array_equal(actual["p"], p)
     expected = bc.Beta().fit(p, y, w).predict_proba(p)
-    np.testing.assert_allclose(found[[*found.columns[-2:]]], expected, atol=1e-9)
+    np.testing.assert_allclose(actual[[*actual.columns[-2:]]], expected, atol=1e-9)
     # What was written is read in the same form.
     column = "calibrated_wéi"
     assert loss(out, "--label", "truth", "--model", column, *form) == pytest.approx(
@@ -310,9 +310,9 @@ def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
     model, out = tmp_path / "m.safetensors", tmp_path / "out.csv"
     run("fit", file, "--label", "truth", "--columns", "p", "--method", "beta", "--out", model)
     run("apply", model, file, "--out", out, "--sep", ";", "--decimal", ",")
-    found = pd.read_csv(out, sep=";", decimal=",")
-    np.testing.assert_array_equal(found["p"], data["p"])
-    assert found["calibrated_wéi"].dtype == float
+    actual = pd.read_csv(out, sep=";", decimal=",")
+    np.testing.assert_array_equal(actual["p"], data["p"])
+    assert actual["calibrated_wéi"].dtype == float
     text = data.assign(p=data["p"].map(repr).str.replace(".", ","))
     text.to_parquet(file)
     expected = bc.metrics.log_loss(data["p"].to_numpy(), data["truth"].to_numpy())
@@ -325,12 +325,12 @@ def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
     scores = pd.DataFrame({"s": s, "y": y})
     said = ["--label", "y", "--score", "s", "--integrator", "quadrature", "--out", "-", "--prior"]
     said.append("gaussian:mu0=uniform(-3,0),mu1=uniform(0,3),sigma=1")
-    found = []
+    actual = []
     for sep, point in ((",", "."), (";", ",")):
         scores.to_csv(known := tmp_path / "known.csv", sep=sep, decimal=point, index=False)
         printed = run("predict", known, *said, "--sep", sep, "--decimal", point).stdout
-        found.append(pd.read_csv(io.StringIO(printed), sep=sep, decimal=point))
-    pd.testing.assert_frame_equal(*found)
+        actual.append(pd.read_csv(io.StringIO(printed), sep=sep, decimal=point))
+    pd.testing.assert_frame_equal(*actual)
 
 
 @pytest.mark.parametrize("sign", ["%", " %", ""])
@@ -352,8 +352,8 @@ def test_percentages(tmp_path: Path, reader: str, sign: str) -> None:
     check_error(advice, *apply)
     check_error("--inputs must be percent or left out", *apply, "--inputs", "probs")
     run(*apply, *more)
-    found = pd.read_csv(tmp_path / "out.csv")["calibrated_wéi"]
-    np.testing.assert_allclose(found, bc.Beta().fit(p, y).predict_proba(p)[:, 1], atol=1e-9)
+    actual = pd.read_csv(tmp_path / "out.csv")["calibrated_wéi"]
+    np.testing.assert_allclose(actual, bc.Beta().fit(p, y).predict_proba(p)[:, 1], atol=1e-9)
 
 
 def test_logits_are_not_taken_for_percentages(tmp_path: Path) -> None:
@@ -530,9 +530,9 @@ def test_json_lines(tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch
     text = file.read_text("utf-8")
     assert run("apply", model, "-", "--out", "-", input=text).stdout.splitlines() == lines
     run("apply", model, file, "--out", tmp_path / "out.csv")
-    found = pd.read_csv(tmp_path / "out.csv", dtype=str, keep_default_na=False)
-    assert [*found.columns] == ["id", "p", "y", "tags", "note", "extra", *dict(added[0])]
-    assert [*found.iloc[0, :5]] == ["900000000000207008", "0.10", "false", "[a, {b: 1.50}]", "ü\n"]
+    actual = pd.read_csv(tmp_path / "out.csv", dtype=str, keep_default_na=False)
+    assert [*actual.columns] == ["id", "p", "y", "tags", "note", "extra", *dict(added[0])]
+    assert [*actual.iloc[0, :5]] == ["900000000000207008", "0.10", "false", "[a, {b: 1.50}]", "ü\n"]
 
 
 @pytest.mark.parametrize(
@@ -583,10 +583,10 @@ def test_missing_predictions_are_skipped(tmp_path: Path, reader: str, form: str)
     known = data.dropna()
     result = run("evaluate", *line, *models, skip, "--replicates", 20, "--json", "-")
     assert "rows without predictions, left out: 5 of 400" in result.stderr
-    found = json.loads(result.stdout)
+    actual = json.loads(result.stdout)
     for name in ("p", "q"):
         expected = bc.metrics.log_loss(known[name].to_numpy(), known["truth"].to_numpy())
-        value = found["models"][name]["metrics"]["log loss"]["value"]
+        value = actual["models"][name]["metrics"]["log loss"]["value"]
         assert value == pytest.approx(expected, rel=1e-9)
     model, out = tmp_path / "m.safetensors", tmp_path / f"out.{form}"
     fit = ["fit", *line, "--columns", "p", "--method", "beta", "--out", model]

@@ -105,10 +105,10 @@ def test_methods_are_known_before_they_are_imported() -> None:
     with pytest.raises(CommandError) as caught:
         _check_method("nonsense")
     (listed,) = re.findall(r"one of (.*), got", str(caught.value))
-    *found, platt, sigmoid = listed.split(", ")
+    *actual, platt, sigmoid = listed.split(", ")
     assert (platt, sigmoid) == ("platt", "sigmoid")
-    assert sorted(found) == sorted(calibrator_names())
-    for name in ("Venn_Abers", "VENNABERS", *calibrator_names(), *found, "sigmoid", "platt"):
+    assert sorted(actual) == sorted(calibrator_names())
+    for name in ("Venn_Abers", "VENNABERS", *calibrator_names(), *actual, "sigmoid", "platt"):
         _check_method(name)
 
 

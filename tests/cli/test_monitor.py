@@ -55,17 +55,17 @@ def test_appended_rows_continue(folder: Path) -> None:
     for end in (1, 300, 300, 450, 900):
         table[:end].to_csv("log.csv", index=False)
         code = ALARM if end == 900 else 0
-        found = numbers("--model", "p", "--classes", "0,1", code=code)
+        actual = numbers("--model", "p", "--classes", "0,1", code=code)
         new = slice(monitor.n_rows_, end)
         monitor.update(table["p"][new], table["y"][new])
-        assert (found["rows"], found["new_rows"]) == (end, new.stop - new.start)
-        assert found["log_evidence"] == monitor.log_evidence_
-        assert found["alarm"] is monitor.alarm_ is (end == 900)
-    assert found["alarm_row"] == monitor.alarm_row_
-    assert found["start_row"] == monitor.start_row_
-    assert found["action"] == monitor.action_
-    assert found["slope"] == pytest.approx(monitor.slope_interval(), rel=1e-9)
-    assert found["offset"] == pytest.approx(monitor.offset_interval(), rel=1e-9)
+        assert (actual["rows"], actual["new_rows"]) == (end, new.stop - new.start)
+        assert actual["log_evidence"] == monitor.log_evidence_
+        assert actual["alarm"] is monitor.alarm_ is (end == 900)
+    assert actual["alarm_row"] == monitor.alarm_row_
+    assert actual["start_row"] == monitor.start_row_
+    assert actual["action"] == monitor.action_
+    assert actual["slope"] == pytest.approx(monitor.slope_interval(), rel=1e-9)
+    assert actual["offset"] == pytest.approx(monitor.offset_interval(), rel=1e-9)
     again = bc.Monitor.load("state.json")
     assert again.log_evidence_ == monitor.log_evidence_
     assert again.course_[1].tolist() == monitor.course_[1].tolist()
@@ -113,10 +113,10 @@ def test_new_files_are_not_skipped(folder: Path) -> None:
     table[:450].to_csv("monday.csv", index=False)
     table[450:].to_csv("tuesday.csv", index=False)
     numbers("--new", "--model", "p", file="monday.csv")
-    found = numbers("--new", "--model", "p", file="tuesday.csv", code=ALARM)
+    actual = numbers("--new", "--model", "p", file="tuesday.csv", code=ALARM)
     whole = bc.Monitor().update(table["p"], table["y"])
-    assert found["rows"] == 900
-    assert found["log_evidence"] == pytest.approx(whole.log_evidence_, abs=1e-9)
+    assert actual["rows"] == 900
+    assert actual["log_evidence"] == pytest.approx(whole.log_evidence_, abs=1e-9)
     wrong("--new must be the same in all runs: it was True", file="monday.csv")
 
 
@@ -125,9 +125,9 @@ def test_weights_and_logits(folder: Path) -> None:
     table["logit"] = np.log(table["p"]) - np.log1p(-table["p"])
     table.to_csv("log.csv", index=False)
     options = ("--model", "logit", "--inputs", "logits", "--weights", "w")
-    found = numbers(*options, code=ALARM)
+    actual = numbers(*options, code=ALARM)
     whole = bc.Monitor().update(table["p"], table["y"], table["w"])
-    assert found["log_evidence"] == pytest.approx(whole.log_evidence_, rel=1e-9)
+    assert actual["log_evidence"] == pytest.approx(whole.log_evidence_, rel=1e-9)
 
 
 def test_classes_by_name(folder: Path) -> None:
@@ -142,9 +142,9 @@ def test_classes_by_name(folder: Path) -> None:
         result = run("--json", "found.json", label="tree")
     assert result.exit_code == ALARM, result.output
     whole = bc.Monitor(task="multiclass").update(softmax(logits, axis=1), y)
-    found = json.loads(Path("found.json").read_text())
-    assert found["log_evidence"] == pytest.approx(whole.log_evidence_, abs=1e-9)
-    assert found["slope"] is None
+    actual = json.loads(Path("found.json").read_text())
+    assert actual["log_evidence"] == pytest.approx(whole.log_evidence_, abs=1e-9)
+    assert actual["slope"] is None
     again = bc.Monitor.load("state.json")
     assert again.classes == names.tolist()
     assert again.update(table.drop(columns="tree"), table["tree"]).n_rows_ == 1200
@@ -163,8 +163,8 @@ def test_large_files_are_read_in_blocks(
             part.to_csv("log.csv", index=False)
         else:
             part.to_parquet("log.parquet", index=False)
-        found = run("--model", "p", "--json", "found.json", file=f"log.{kind}")
-    assert found.exit_code == ALARM
+        actual = run("--model", "p", "--json", "found.json", file=f"log.{kind}")
+    assert actual.exit_code == ALARM
     whole = bc.Monitor().update(table["p"], table["y"])
     values = json.loads(Path("found.json").read_text())
     assert values["rows"] == 900
@@ -173,9 +173,9 @@ def test_large_files_are_read_in_blocks(
 
 def test_an_impossible_outcome_is_an_alarm(folder: Path) -> None:
     pd.DataFrame({"p": [0.5, 0.0, 0.5], "y": [0, 1, 1]}).to_csv("log.csv", index=False)
-    found = numbers(code=ALARM)
-    assert (found["refuted_row"], found["log_evidence"]) == (1, None)
-    assert found["action"].startswith("row 1 had an outcome of probability zero")
+    actual = numbers(code=ALARM)
+    assert (actual["refuted_row"], actual["log_evidence"]) == (1, None)
+    assert actual["action"].startswith("row 1 had an outcome of probability zero")
     assert run().exit_code == ALARM
 
 
@@ -234,13 +234,13 @@ def test_several_labels(given: str, folder: Path) -> None:
     monitor = bc.Monitor(task="multilabel", classes=[f"is_{name}" for name in NAMES])
     for end in (10, 900):
         table[:end].to_csv("log.csv", index=False)
-        found = several_run(*line, code=ALARM if end == 900 else 0)
+        actual = several_run(*line, code=ALARM if end == 900 else 0)
         new = slice(monitor.n_rows_, end)
         monitor.update(probs[new].to_numpy(), y[new].to_numpy())
-        assert found["log_evidence"] == pytest.approx(monitor.log_evidence_, abs=1e-9)
-    assert found["action"] == monitor.action_
-    assert found["action"].startswith("label is_birch: confidence is too high")
-    assert found["slope"]["is_birch"] == pytest.approx(monitor.slope_interval(1), rel=1e-9)
+        assert actual["log_evidence"] == pytest.approx(monitor.log_evidence_, abs=1e-9)
+    assert actual["action"] == monitor.action_
+    assert actual["action"].startswith("label is_birch: confidence is too high")
+    assert actual["slope"]["is_birch"] == pytest.approx(monitor.slope_interval(1), rel=1e-9)
     again = bc.Monitor.load("state.json")
     assert (again.task, again.classes) == (monitor.task, monitor.classes)
 
@@ -256,9 +256,9 @@ def test_several_labels_with_weights_times_and_logits(folder: Path) -> None:
     monitor = bc.Monitor(task="multilabel").update(probs.to_numpy(), y.to_numpy(), w)
     for file in ("log.csv", "log.parquet"):
         state = ["--state", f"{file}.json", "--time", "day"]
-        found = numbers(*line, *state, code=ALARM, file=file, label=",".join(y.columns))
-        assert found["log_evidence"] == pytest.approx(monitor.log_evidence_, rel=1e-9)
-        assert found["alarm_time"] == str(found["alarm_row"])
+        actual = numbers(*line, *state, code=ALARM, file=file, label=",".join(y.columns))
+        assert actual["log_evidence"] == pytest.approx(monitor.log_evidence_, rel=1e-9)
+        assert actual["alarm_time"] == str(actual["alarm_row"])
     result = run(*line, "--state", "text.json", "--plot", "course.png", label=",".join(y.columns))
     assert "Label is_birch: slope 0." in result.stdout
 
@@ -275,13 +275,13 @@ def test_several_labels_in_large_files(
     writer(f"log.{kind}", index=False)
     labels = ",".join(table.filter(like="is_").columns)
     line = ["--model", "p_ash,p_birch,p_cedar", "--skip-missing"]
-    found = numbers(*line, code=ALARM, file=f"log.{kind}", label=labels)
+    actual = numbers(*line, code=ALARM, file=f"log.{kind}", label=labels)
     kept = table[table["p_ash"].notna()]
     whole = bc.Monitor(task="multilabel").update(
         kept.filter(like="p_").to_numpy(), kept.filter(like="is_").to_numpy()
     )
-    assert found["rows"] == len(kept)
-    assert found["log_evidence"] == pytest.approx(whole.log_evidence_, abs=1e-9)
+    assert actual["rows"] == len(kept)
+    assert actual["log_evidence"] == pytest.approx(whole.log_evidence_, abs=1e-9)
 
 
 def test_wrong_labels_are_errors(folder: Path) -> None:

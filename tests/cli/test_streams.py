@@ -99,8 +99,8 @@ def test_two_classes(tmp_path: Path, form: str) -> None:
     assert f"1,000 rows of p, {cut.passes + 1} passes over the file" in said
     expected = bc.Beta().fit(columns["p"], columns["truth"], columns["w"])
     at = np.linspace(0, 1, 21)
-    found = load(model).predict_proba(at[:, None])
-    np.testing.assert_allclose(found, expected.predict_proba(at), atol=1e-9, rtol=0)
+    actual = load(model).predict_proba(at[:, None])
+    np.testing.assert_allclose(actual, expected.predict_proba(at), atol=1e-9, rtol=0)
     out = tmp_path / "out.csv"
     said = run("apply", model, file, "--out", out).stderr
     assert "1,000 rows with columns 'calibrated_ape', 'calibrated_bee'" in said
@@ -122,8 +122,8 @@ def test_several_classes_go_by_name(tmp_path: Path, form: str) -> None:
     assert "columns without numbers are left out: 'other'" in said
     assert "1,000 rows of z_ape, z_bee, z_cat, " in said
     expected = bc.Temperature(inputs="logits").fit(z, columns["truth"])
-    found = load(model).temperature_
-    np.testing.assert_allclose(found, expected.temperature_, rtol=1e-9)
+    actual = load(model).temperature_
+    np.testing.assert_allclose(actual, expected.temperature_, rtol=1e-9)
 
 
 def two_models() -> dict[str, np.ndarray]:
@@ -168,22 +168,22 @@ def test_models_are_judged(
         monkeypatch.setattr("bayescal.metrics.uncertainty.calibration_tests.MANY", 100)
     line = ["evaluate", file, "--label", "truth", "--model", "p", "--model", "b=q"]
     line += ["--json", "-", "--replicates", "30", *(["--html", page] if weights is None else [])]
-    found = json.loads(run(*line, *(["--weights", weights] if weights else [])).stdout)
-    assert found["columns"] == {"p": ["p"], "b": ["q"]} and found["cases"] == N
+    actual = json.loads(run(*line, *(["--weights", weights] if weights else [])).stdout)
+    assert actual["columns"] == {"p": ["p"], "b": ["q"]} and actual["cases"] == N
     expected = evaluated(weights)
-    assert found["classes"] == expected["classes"]
+    assert actual["classes"] == expected["classes"]
     for name, known in expected["models"].items():
         for metric, interval in known["metrics"].items():
             if many and metric in ("ROC AUC", "average precision"):
                 # A ranking needs all rows at once.
-                assert metric not in found["models"][name]["metrics"]
+                assert metric not in actual["models"][name]["metrics"]
                 continue
-            ours = found["models"][name]["metrics"][metric]
+            ours = actual["models"][name]["metrics"][metric]
             assert ours["value"] == pytest.approx(interval["value"], abs=1e-9)
             if not many:
                 assert ours == pytest.approx(interval, abs=1e-9)
         for field in ("verdict", "mean_confidence", "observed"):
-            assert found["models"][name][field] == pytest.approx(known[field], abs=1e-9)
+            assert actual["models"][name][field] == pytest.approx(known[field], abs=1e-9)
     if weights is None:
         assert "1,000" in page.read_text(encoding="utf-8")
 
@@ -208,8 +208,8 @@ def test_what_needs_all_rows_gets_them(tmp_path: Path, form: str) -> None:
     assert ", 2 passes over the file" in fit(file, model, "KNN", "--columns", "p").stderr
     expected = bc.KNN().fit(columns["p"], columns["truth"])
     at = np.linspace(0, 1, 21)
-    found = load(model).predict_proba(at[:, None])
-    np.testing.assert_array_equal(found, expected.predict_proba(at))
+    actual = load(model).predict_proba(at[:, None])
+    np.testing.assert_array_equal(actual, expected.predict_proba(at))
 
 
 def test_small_files_are_read_once(tmp_path: Path, form: str) -> None:
@@ -372,16 +372,16 @@ def test_parquet_is_written(tmp_path: Path) -> None:
     model = tmp_path / "m.npz"
     fit(file, model, "Beta", "--columns", "p")
     run("apply", model, file, "--out", out, "--prefix", "q_")
-    found, given = parquet.read_table(out), parquet.read_table(file)
+    actual, given = parquet.read_table(out), parquet.read_table(file)
     assert parquet.ParquetFile(out).num_row_groups > 5
-    assert found.column_names == [*columns, "q_ape", "q_bee"]
-    assert found.select([*columns]).equals(given)
+    assert actual.column_names == [*columns, "q_ape", "q_bee"]
+    assert actual.select([*columns]).equals(given)
     expected = load(model).predict_proba(columns["p"][:, None])
-    np.testing.assert_array_equal(np.stack([found["q_ape"], found["q_bee"]], axis=1), expected)
+    np.testing.assert_array_equal(np.stack([actual["q_ape"], actual["q_bee"]], axis=1), expected)
     pd = pytest.importorskip("pandas")
     given.to_pandas().to_parquet(file)
     run("apply", model, file, "--out", out, "--prefix", "q_")
-    assert list(pd.read_parquet(out)) == found.column_names
+    assert list(pd.read_parquet(out)) == actual.column_names
     check_error(["apply", str(model), str(out), "--out", str(out), "--prefix", "q_"], "already")
     csv_file = write(tmp_path / "new.csv", columns)
     check_error(["apply", str(model), str(csv_file), "--out", str(out)], "written as text")

@@ -132,8 +132,8 @@ def test_nothing_controls_the_terminal(folder: Path, monkeypatch: pytest.MonkeyP
         printed = stdout.getvalue() + said
         assert said or printed
         assert [c for c in printed if not c.isprintable() and c != "\n"] == []
-    found = bc.evaluate({EVIL: [0.1, 0.4, 0.8]}, [0, 1, 1], replicates=20)
-    assert [c for c in repr(found) if not c.isprintable() and c != "\n"] == []
+    result = bc.evaluate({EVIL: [0.1, 0.4, 0.8]}, [0, 1, 1], replicates=20)
+    assert [c for c in repr(result) if not c.isprintable() and c != "\n"] == []
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     assert call(monkeypatch, *apply, "-", stdout=terminal)[0] == 0

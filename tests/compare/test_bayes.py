@@ -10,8 +10,8 @@ from bayescal.compare import bayesian_signed_rank, bayesian_signed_rank_matrix
 SIGMAS = 4.5
 
 
-def check(found: float, expected: float, error: float) -> None:
-    assert abs(found - expected) <= SIGMAS * error
+def check(actual: float, expected: float, error: float) -> None:
+    assert abs(actual - expected) <= SIGMAS * error
 
 
 @pytest.mark.parametrize("strength", [0.1, 0.5, 2.0])
@@ -53,7 +53,7 @@ def test_agrees_with_sums_over_all_pairs(margin: float, decimals: int) -> None:
     rng = np.random.default_rng(3)
     n, draws = 8, 500
     difference = rng.normal(loc=0.3, size=n).round(decimals)
-    found = bayesian_signed_rank(
+    actual = bayesian_signed_rank(
         np.zeros(n), difference, margin=margin, prior_strength=0.7, draws=draws, seed=4
     )
     weights = np.concatenate(list(bayes._weights(n, 0.7, draws, 4)), axis=1)
@@ -67,7 +67,7 @@ def test_agrees_with_sums_over_all_pairs(margin: float, decimals: int) -> None:
                 side = 0 if mean > margin + 1e-12 else 2 if mean < -margin - 1e-12 else 1
                 share[side] += w[i] * w[j]
         wins[np.argmax(share)] += 1
-    np.testing.assert_array_equal(found[:3], wins / draws)
+    np.testing.assert_array_equal(actual[:3], wins / draws)
 
 
 def test_weights_are_dirichlet() -> None:

@@ -180,14 +180,14 @@ def test_a_baseline_is_a_method(scores: Any) -> None:
 def test_scores_that_are_equal_up_to_rounding_are_ties_in_all_tests() -> None:
     scores = {"a": [0.1 + 0.2] * 8, "b": [0.3] * 8, "c": [0.8 - 0.5] * 8}
     for lower in (True, False):
-        found = c.compare(scores, baseline="a", lower_is_better=lower)
-        np.testing.assert_array_equal(found.ranks, 2)
-        np.testing.assert_array_equal(found.win_rates, 0.5)
-        np.testing.assert_array_equal(found.improvement.wins, 0.5)
-        np.testing.assert_array_equal(found.bayesian.equal, 1)
-        np.testing.assert_array_equal(found.wilcoxon.p_value, 1)
-        assert (found.friedman.p_value, found.friedman.statistic) == (1, 0)
-        assert found.cliques() == found.cliques("nemenyi") == [("a", "b", "c")]
+        actual = c.compare(scores, baseline="a", lower_is_better=lower)
+        np.testing.assert_array_equal(actual.ranks, 2)
+        np.testing.assert_array_equal(actual.win_rates, 0.5)
+        np.testing.assert_array_equal(actual.improvement.wins, 0.5)
+        np.testing.assert_array_equal(actual.bayesian.equal, 1)
+        np.testing.assert_array_equal(actual.wilcoxon.p_value, 1)
+        assert (actual.friedman.p_value, actual.friedman.statistic) == (1, 0)
+        assert actual.cliques() == actual.cliques("nemenyi") == [("a", "b", "c")]
     np.testing.assert_array_equal(c.average_ranks(scores), 2)
     assert c.bayesian_signed_rank(scores["a"], scores["b"]).equal == 1
 
@@ -205,18 +205,18 @@ def test_scores_in_low_precision_tie_as_in_double_precision(dtype: type) -> None
     if dtype is np.float32:
         frames += [frames[0].convert_dtypes(), pl.DataFrame(same)]
     for table, lower in [(same, True), (same, False), *((frame, True) for frame in frames)]:
-        found = c.compare(table, lower_is_better=lower, draws=500)
-        np.testing.assert_array_equal(found.ranks, 1.5)
-        np.testing.assert_array_equal(found.wilcoxon.p_value, 1)
-        np.testing.assert_array_equal(found.bayesian.equal, 1)
+        actual = c.compare(table, lower_is_better=lower, draws=500)
+        np.testing.assert_array_equal(actual.ranks, 1.5)
+        np.testing.assert_array_equal(actual.wilcoxon.p_value, 1)
+        np.testing.assert_array_equal(actual.bayesian.equal, 1)
     assert c.bayesian_signed_rank(same["low"], same["double"], draws=500).equal == 1
 
 
 def test_ties_are_ties_beside_large_scores() -> None:
     """Rounding of scores of 1e9 on one data set does not make differences on others zero."""
     scores = np.array([[1e9, 1e9], *([1e-9, 3e-9] for _ in range(7))])
-    found = c.wilcoxon(scores)
-    assert found.p_value[0, 1] == pytest.approx(2 / 2**7)
+    actual = c.wilcoxon(scores)
+    assert actual.p_value[0, 1] == pytest.approx(2 / 2**7)
     assert c.average_ranks(scores).tolist() == [1.0625, 1.9375]
 
 
@@ -225,8 +225,8 @@ def test_named_data_sets_are_matched_by_name() -> None:
     b = pd.Series([0.45, 0.35, 0.25, 0.15], list("dcba"))
     frame = pd.DataFrame({"m": a, "n": b})
     for function in (c.wilcoxon, c.friedman, c.average_ranks, c.nemenyi):
-        found, expected = function({"m": a, "n": b}), function(frame)
-        np.testing.assert_equal(found, expected)
+        actual, expected = function({"m": a, "n": b}), function(frame)
+        np.testing.assert_equal(actual, expected)
     assert c.bayesian_signed_rank(a, b) == c.bayesian_signed_rank(a, frame["n"])
     assert c.wilcoxon({"m": a, "n": b}).p_value[0, 1] == 0.125
     # Without names, and where names are mere numbers beside others, places count.
@@ -277,11 +277,11 @@ def test_differences_at_the_margin_are_within_it_in_any_precision(dtype: type) -
     for margin in (0, 1, 2):
         exact = c.bayesian_signed_rank(points[:, 0], points[:, 1], margin=margin, draws=2000)
         for lower in (True, False):
-            found = c.bayesian_signed_rank(
+            actual = c.bayesian_signed_rank(
                 *scores.values(), margin=margin / 100, draws=2000, lower_is_better=lower
             )
-            sides = (found.better, found.worse) if lower else (found.worse, found.better)
-            assert (*sides, found.equal) == (exact.better, exact.worse, exact.equal)
+            sides = (actual.better, actual.worse) if lower else (actual.worse, actual.better)
+            assert (*sides, actual.equal) == (exact.better, exact.worse, exact.equal)
     gap = points[:1, 0] - np.array([1])
     alone = c.bayesian_signed_rank(
         (points[:1, 0] / 100).astype(dtype), (gap / 100).astype(dtype), margin=0.01
@@ -294,9 +294,9 @@ def test_improvements_of_scores_of_any_size(size: float) -> None:
     scores = np.random.default_rng(0).random((30, 4))
     plain = c.compare(scores, baseline="method 0", draws=100).improvement
     scaled = scores * [size, size, size, 1.0]
-    found = c.compare(scaled, baseline="method 0", draws=100).improvement
-    np.testing.assert_allclose(found.mean[:3] / size, plain.mean[:3], rtol=1e-12)
-    np.testing.assert_allclose(found.error[:3] / size, plain.error[:3], rtol=1e-9)
+    actual = c.compare(scaled, baseline="method 0", draws=100).improvement
+    np.testing.assert_allclose(actual.mean[:3] / size, plain.mean[:3], rtol=1e-12)
+    np.testing.assert_allclose(actual.error[:3] / size, plain.error[:3], rtol=1e-9)
     gaps = scaled[:, 0] - scaled[:, 3]
-    assert found.mean[3] == pytest.approx(gaps.mean())
-    assert found.error[3] == pytest.approx(float(sem(gaps / max(size, 1))) * max(size, 1))
+    assert actual.mean[3] == pytest.approx(gaps.mean())
+    assert actual.error[3] == pytest.approx(float(sem(gaps / max(size, 1))) * max(size, 1))

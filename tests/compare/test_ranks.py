@@ -21,8 +21,8 @@ def test_published_example() -> None:
     assert result.p_value < 0.05
     assert result.f_p_value < 0.05
     for level, critical in ((0.05, 1.25), (0.10, 1.12)):
-        found = nemenyi(TUNED_TREES, level, lower_is_better=False)
-        assert found.critical_difference == pytest.approx(critical, abs=5e-3)
+        actual = nemenyi(TUNED_TREES, level, lower_is_better=False)
+        assert actual.critical_difference == pytest.approx(critical, abs=5e-3)
     significant = nemenyi(TUNED_TREES).p_value <= 0.10
     # At 0.10, C4.5 differs from its versions with m and with both; the rest is undecided.
     assert np.argwhere(np.triu(significant)).tolist() == [[0, 1], [0, 3]]
@@ -104,16 +104,16 @@ def test_published_quantiles() -> None:
     """J. Demšar (2006), table 5a: quantiles divided by the root of two."""
     published = {2: 1.960, 3: 2.343, 4: 2.569, 5: 2.728, 6: 2.850, 7: 2.949, 8: 3.031, 10: 3.164}
     for k, quantile in published.items():
-        found = nemenyi(np.arange(k)[None]).critical_difference / np.sqrt(k * (k + 1) / 6)
-        assert found == pytest.approx(quantile, abs=1.1e-3)
+        actual = nemenyi(np.arange(k)[None]).critical_difference / np.sqrt(k * (k + 1) / 6)
+        assert actual == pytest.approx(quantile, abs=1.1e-3)
 
 
 def test_cliques_by_hand() -> None:
     def matrix(*pairs: tuple[int, int]) -> np.ndarray:
-        found = np.zeros((4, 4), bool)
+        actual = np.zeros((4, 4), bool)
         for i, j in pairs:
-            found[i, j] = found[j, i] = True
-        return found
+            actual[i, j] = actual[j, i] = True
+        return actual
 
     ranks = [4.0, 3.0, 2.0, 1.0]
     assert cliques(ranks, matrix()) == [(3, 2, 1, 0)]

@@ -80,10 +80,10 @@ def test_identical_methods_and_one_data_set_do_not_differ() -> None:
 
 def test_decimal_scores_tie_as_on_paper() -> None:
     a, b = np.array([0.8, 0.7, 0.3, 0.5]), np.array([0.7, 0.6, 0.4, 0.5])
-    found = differences(a, b, EPS)
+    actual = differences(a, b, EPS)
     assert len(set(np.abs(a - b))) > 2
-    assert set(np.abs(found)) == {0, np.abs(found).max()}
-    np.testing.assert_allclose(found, a - b, atol=1e-15)
+    assert set(np.abs(actual)) == {0, np.abs(actual).max()}
+    np.testing.assert_allclose(actual, a - b, atol=1e-15)
     # Scales of data sets may differ: what is small beside one score is not beside another.
     a, b = np.array([1e6, 1e-12, 3e-12]), np.array([1e6 + 1, 0, 0])
     np.testing.assert_array_equal(differences(a, b, EPS), a - b)
@@ -105,7 +105,7 @@ def test_matrices_are_symmetric_and_holm_covers_each_pair_once() -> None:
 
 def test_holm_by_hand() -> None:
     # Sorted: .005 * 5, .01 * 4, .02 * 3, .025 * 2 (below the last), .4 * 1.
-    found = holm(np.array([0.02, 0.005, 0.4, 0.01, 0.025]))
-    np.testing.assert_allclose(found, [0.06, 0.025, 0.4, 0.04, 0.06], rtol=1e-14)
+    actual = holm(np.array([0.02, 0.005, 0.4, 0.01, 0.025]))
+    np.testing.assert_allclose(actual, [0.06, 0.025, 0.4, 0.04, 0.06], rtol=1e-14)
     np.testing.assert_array_equal(holm(np.array([0.6, 0.7])), [1, 1])
     np.testing.assert_array_equal(holm(np.array([0.6])), [0.6])

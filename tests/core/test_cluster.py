@@ -137,8 +137,8 @@ def resident(pid: int) -> int:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    found = [line for line in lines if line.startswith("VmRSS")]
-    return int(found[0].split()[1]) * 1024 if found else 0
+    result = [line for line in lines if line.startswith("VmRSS")]
+    return int(result[0].split()[1]) * 1024 if result else 0
 
 
 AT = np.linspace(0, 1, 101)
@@ -167,8 +167,8 @@ def test_data_frames(client: Any) -> None:
     cut = bc.Temperature().fit(frame[["p", "y"]], "y")
     own = in_memory(make_probs)
     whole = bc.Temperature().fit(own[:, 0], own[:, 1], repeated(len(own)))
-    found = cut.predict_proba(pd.DataFrame({"p": AT}))
-    np.testing.assert_allclose(found, whole.predict_proba(AT), atol=1e-9, rtol=0)
+    result = cut.predict_proba(pd.DataFrame({"p": AT}))
+    np.testing.assert_allclose(result, whole.predict_proba(AT), atol=1e-9, rtol=0)
 
 
 def test_several_classes(client: Any) -> None:
@@ -222,11 +222,11 @@ def test_persisted_collections_and_lazy_predictions(client: Any) -> None:
     whole = bc.Beta().fit(own[:, 0], own[:, 1])
     np.testing.assert_allclose(cut.predict_proba(AT), whole.predict_proba(AT), atol=1e-9, rtol=0)
     kept = len(client.futures)
-    found = cut.predict_proba(rows[:, 0])
-    assert isinstance(found, array.Array) and found.shape == (KINDS * ROWS, 2)
+    result = cut.predict_proba(rows[:, 0])
+    assert isinstance(result, array.Array) and result.shape == (KINDS * ROWS, 2)
     assert len(client.futures) == kept  # nothing is computed yet
     # Where it is computed it stays.
-    there = found.persist()
+    there = result.persist()
     distributed.wait(there)
     assert all(client.who_has(there).values())
     np.testing.assert_array_equal(there.compute(), cut.predict_proba(own[:, 0]))

@@ -17,10 +17,10 @@ def test_solves_a_system(xp: Any, x64: None) -> None:
     root = rng.normal(size=(8, 8))
     matrix, vector = xp.asarray(root @ root.T + np.eye(8)), xp.asarray(rng.normal(size=8))
     diagonal = xp.diag(matrix)
-    found, _, steps = conjugate_gradients(
+    result, _, steps = conjugate_gradients(
         lambda v: matrix @ v, lambda v: v / diagonal, vector, lambda power: 1e-24, 30, xp
     )
-    np.testing.assert_allclose(found, np.linalg.solve(matrix, vector), rtol=1e-9)
+    np.testing.assert_allclose(result, np.linalg.solve(matrix, vector), rtol=1e-9)
     assert 0 < int(steps) <= 12
 
 
@@ -30,8 +30,8 @@ def test_a_first_direction_that_seems_flat_is_taken_whole(
     curvature: float, xp: Any, x64: None
 ) -> None:
     vector = xp.asarray([3.0, -4.0])
-    found, _, steps = conjugate_gradients(
+    result, _, steps = conjugate_gradients(
         lambda v: curvature * v, lambda v: v / 2, vector, lambda power: 1e-6, 10, xp
     )
-    np.testing.assert_allclose(found, [1.5, -2.0])
+    np.testing.assert_allclose(result, [1.5, -2.0])
     assert int(steps) == 1

@@ -39,32 +39,32 @@ def logistic(ridge: float, center: float) -> Callable[[float], tuple[float, floa
 @pytest.mark.parametrize("start", [0.0, 0.3, 50.0])
 def test_newton_on_an_interval_finds_the_minimum(ridge: float, start: float) -> None:
     evaluate = logistic(ridge, 3.0)
-    found = newton_on_interval(evaluate, start, scale=len(SLOPES))
+    result = newton_on_interval(evaluate, start, scale=len(SLOPES))
     expected = minimize_scalar(
         lambda x: evaluate(x)[0], bounds=(0, 100), method="bounded", options={"xatol": 1e-9}
     )
-    assert found.status == Status.CONVERGED
-    assert found.x == pytest.approx(expected.x, rel=1e-6)
-    assert (found.value, found.slope, found.curvature) == evaluate(found.x)
-    assert found.value <= expected.fun + 1e-12 * abs(expected.fun)
+    assert result.status == Status.CONVERGED
+    assert result.x == pytest.approx(expected.x, rel=1e-6)
+    assert (result.value, result.slope, result.curvature) == evaluate(result.x)
+    assert result.value <= expected.fun + 1e-12 * abs(expected.fun)
 
 
 @pytest.mark.parametrize("lower", [0.0, 1.5])
 @pytest.mark.parametrize("away", [0.0, 0.7, 20.0])
 def test_newton_stops_at_the_lower_bound(lower: float, away: float) -> None:
     evaluate = logistic(10.0, -4.0)
-    found = newton_on_interval(evaluate, lower + away, scale=len(SLOPES), lower=lower)
+    result = newton_on_interval(evaluate, lower + away, scale=len(SLOPES), lower=lower)
     expected = minimize_scalar(lambda x: evaluate(x)[0], bounds=(lower, 60), method="bounded")
-    assert found.status == Status.CONVERGED
-    assert found.x == pytest.approx(lower, abs=1e-12) == pytest.approx(expected.x, abs=1e-4)
-    assert found.slope > 0
+    assert result.status == Status.CONVERGED
+    assert result.x == pytest.approx(lower, abs=1e-12) == pytest.approx(expected.x, abs=1e-4)
+    assert result.slope > 0
 
 
 @pytest.mark.parametrize("start", [0.0, 5.0])
 def test_newton_says_that_there_is_no_minimum(start: float) -> None:
-    found = newton_on_interval(lambda x: (np.exp(-x), -np.exp(-x), np.exp(-x)), start, scale=1.0)
-    assert found.status == Status.UNBOUNDED
-    assert found.x > 30
+    result = newton_on_interval(lambda x: (np.exp(-x), -np.exp(-x), np.exp(-x)), start, scale=1.0)
+    assert result.status == Status.UNBOUNDED
+    assert result.x > 30
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
@@ -100,9 +100,9 @@ def test_searches_ask_together() -> None:
         return {name: x**3 - 2 for name, x in points.items()}
 
     searches = {"wide": halve(0, 64), "near": halve(1, 1.5), "none": halve(1, 1)}
-    found = run_together(searches, evaluate)
-    assert found["wide"] == pytest.approx(2 ** (1 / 3), abs=0.01)
-    assert found["near"] == pytest.approx(2 ** (1 / 3), abs=0.01) and found["none"] == 1
+    result = run_together(searches, evaluate)
+    assert result["wide"] == pytest.approx(2 ** (1 / 3), abs=0.01)
+    assert result["near"] == pytest.approx(2 ** (1 / 3), abs=0.01) and result["none"] == 1
     assert asked == [["near", "wide"]] * 6 + [["wide"]] * 7
 
 
@@ -110,8 +110,8 @@ def test_a_start_at_the_minimum_is_the_minimum() -> None:
     """Where the step is lost in rounding there is no other to try."""
     for start in (1.0, 3.0):
         for slope in (1e-17, -1e-17, 0.0):
-            found = newton_on_interval(lambda _, slope=slope: (1.0, slope, 1.0), start, scale=1.0)
-            assert found.x == start and found.status == Status.CONVERGED
+            result = newton_on_interval(lambda _, slope=slope: (1.0, slope, 1.0), start, scale=1.0)
+            assert result.x == start and result.status == Status.CONVERGED
 
 
 def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
@@ -126,11 +126,11 @@ def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
     looked = newton(evaluate, start, scale=1.0, bound=bound, xp=np)
     evaluations = len(seen)
     seen.clear()
-    found = newton(evaluate, start, scale=1.0, bound=bound, foresee=True, xp=np)
-    assert len(seen) == evaluations - 1 and found.status == Status.CONVERGED
-    np.testing.assert_array_equal(found.x, looked.x)
-    np.testing.assert_allclose(found.x, np.log(3), rtol=1e-9)
-    np.testing.assert_allclose(found.value, 2 * (3 - 3 * np.log(3)), rtol=1e-9)
+    result = newton(evaluate, start, scale=1.0, bound=bound, foresee=True, xp=np)
+    assert len(seen) == evaluations - 1 and result.status == Status.CONVERGED
+    np.testing.assert_array_equal(result.x, looked.x)
+    np.testing.assert_allclose(result.x, np.log(3), rtol=1e-9)
+    np.testing.assert_allclose(result.value, 2 * (3 - 3 * np.log(3)), rtol=1e-9)
 
 
 def test_a_foreseen_step_that_moves_far_is_not_taken() -> None:

@@ -104,7 +104,7 @@ print(json.dumps([done, plain, "jaxtyping" in sys.modules]))
 
 def test_users_neither_have_checks_nor_need_jaxtyping() -> None:
     command = [sys.executable, "-c", USER]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert json.loads(found) == [[[6.0] * 3] * 3, True, False]
+    result = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(result) == [[[6.0] * 3] * 3, True, False]
     with pytest.raises(ShapeError):
         objective.products(np.ones((3, 6)), np.ones(1))

@@ -80,8 +80,8 @@ def test_as_numpy_takes_frames() -> None:
         ),
     ],
 )
-def test_as_numpy_wants_numbers(value: Any, found: str) -> None:
-    with pytest.raises(TypeError, match=says(f"scores must be numeric, got {found}")):
+def test_as_numpy_wants_numbers(value: Any, result: str) -> None:
+    with pytest.raises(TypeError, match=says(f"scores must be numeric, got {result}")):
         checks.as_numpy(value, "scores")
 
 
@@ -376,9 +376,9 @@ def test_points_get_an_axis_of_data_sets(
     data: checks.Batch, univariate: bool, shape: tuple, expected: tuple
 ) -> None:
     x = np.arange(np.prod(shape)).reshape(shape)
-    found = checks.check_points(x, data, univariate)
-    assert found.shape == expected
-    np.testing.assert_array_equal(found.ravel(), x.ravel())
+    result = checks.check_points(x, data, univariate)
+    assert result.shape == expected
+    np.testing.assert_array_equal(result.ravel(), x.ravel())
 
 
 @pytest.mark.parametrize(
@@ -571,10 +571,10 @@ def test_rows_of_weight_zero_need_no_label_beside_features_or_groups(name: str) 
         regression().fit(x, y, weights).coef_, regression().fit(*own).coef_
     )
     for pooled in (bc.Multicalibration, bc.PartialPooling):
-        found = pooled().fit(p, y, groups=groups, sample_weight=weights)
+        result = pooled().fit(p, y, groups=groups, sample_weight=weights)
         expected = pooled().fit(p[used], y[used], groups=groups[used], sample_weight=weights[used])
         np.testing.assert_allclose(
-            found.predict_proba(p, groups=groups),
+            result.predict_proba(p, groups=groups),
             expected.predict_proba(p, groups=groups),
             atol=1e-12,
         )
@@ -584,7 +584,7 @@ def test_rows_of_weight_zero_need_no_label_beside_features_or_groups(name: str) 
         for part in (slice(None), used)
     ]
     assert shift[0].classes_.tolist() == shift[1].classes_.tolist()
-    np.testing.assert_array_equal(*(found.predict_proba(scores) for found in shift))
+    np.testing.assert_array_equal(*(result.predict_proba(scores) for result in shift))
 
 
 def test_labels_of_rows_with_weight_are_needed() -> None:

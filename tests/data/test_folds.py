@@ -186,7 +186,7 @@ def test_every_row_has_a_fold_whatever_its_weight(step: float) -> None:
 
 def test_cross_validation_with_ties_is_unbiased() -> None:
     """Shares of 200 cells with ten rows each: the held-out loss is that of four fifths of them."""
-    found, truth = [], []
+    actual, truth = [], []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         level = np.linspace(0.05, 0.95, 200)
@@ -203,10 +203,10 @@ def test_cross_validation_with_ties_is_unbiased() -> None:
             out = folds.fold == fold
             q = share(folds.weights[~out], cells[~out], labels[~out])[cells[out]]
             loss -= folds.weights[out] @ np.log(np.where(labels[out] == 1, q, 1 - q))
-        found.append(loss / 2000)
+        actual.append(loss / 2000)
         p = share(np.ones(2000), cell, y)
         truth.append(-np.mean(level * np.log(p) + (1 - level) * np.log(1 - p)))
-    excess = np.subtract(found, truth)
+    excess = np.subtract(actual, truth)
     # A fifth fewer rows cost some .01.
     assert abs(excess.mean() - 0.01) < 3 * excess.std() / np.sqrt(20) + 0.006
 

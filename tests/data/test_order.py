@@ -27,8 +27,8 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("cells", [10, equal_mass._MAX_TABLE_CELLS + 1])
 def test_cells_that_are_looked_into(keys: list[int], cells: int) -> None:
     cell = RNG.integers(0, 10, 50)
-    found = equal_mass._among(np.array(keys, int), cell, cells)
-    np.testing.assert_array_equal(found, np.isin(cell, keys))
+    result = equal_mass._among(np.array(keys, int), cell, cells)
+    np.testing.assert_array_equal(result, np.isin(cell, keys))
 
 
 def test_groups_without_rows_have_no_differences() -> None:
@@ -42,11 +42,11 @@ def test_groups_without_rows_have_no_differences() -> None:
     data = as_predictions(
         bc.Blocks([(p[:100], y[:100]), (p[100:], y[100:])]), None, None, Reading()
     )
-    found = cumulative.excursions_of_blocks(split, 3, data)
-    np.testing.assert_array_equal(found[:, 1], 0)
+    result = cumulative.excursions_of_blocks(split, 3, data)
+    np.testing.assert_array_equal(result[:, 1], 0)
     for column, part in ((0, p < 0.5), (2, p >= 0.5)):
         expected = cumulative.excursions(p[part], y[part].astype(float), np.ones(part.sum()))
-        np.testing.assert_allclose(found[:, column], expected, atol=1e-9)
+        np.testing.assert_allclose(result[:, column], expected, atol=1e-9)
 
 
 def test_rows_with_equal_hashes_are_kept_apart(x64: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -337,8 +337,8 @@ def test_all_sources_give_the_same_rows(tmp_path, monkeypatch):
     rng, names = np.random.default_rng(0), []
     rows = rng.uniform(size=(1000, 3)), rng.integers(0, 3, 1000), rng.uniform(size=1000)
     for name, blocks in _sources(tmp_path, *rows):
-        found = blocks.total(_all, _stack)
-        for own, wanted in zip(found.values(), rows, strict=True):
+        result = blocks.total(_all, _stack)
+        for own, wanted in zip(result.values(), rows, strict=True):
             np.testing.assert_array_equal(own, wanted, err_msg=name)
         names.append(name)
     assert {"parquet", "dask", "frame"} <= set(names)
@@ -406,8 +406,8 @@ def test_batches_without_rows_and_other_formats_of_files(tmp_path):
     gaps = pa.Table.from_batches([*empty.to_batches(), *table.to_batches(), *empty.to_batches()])
     expected = bc.Temperature().fit(p, y).state_["theta"]
     for source in (dataset.dataset(tmp_path, format="feather"), gaps):
-        found = bc.Temperature().fit(source, "y").state_["theta"]
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        result = bc.Temperature().fit(source, "y").state_["theta"]
+        np.testing.assert_allclose(result, expected, rtol=1e-9)
 
 
 def test_chunks_of_dask_in_which_no_row_counts():
@@ -417,9 +417,9 @@ def test_chunks_of_dask_in_which_no_row_counts():
     y = (rng.uniform(size=300) < p).astype(int)
     weights = np.repeat([0.0, 1.0, 0.0], 100)
     lazy = [array.from_array(own, chunks=100) for own in (p, y, weights)]
-    found = bc.Temperature().fit(*lazy).state_["theta"]
+    result = bc.Temperature().fit(*lazy).state_["theta"]
     expected = bc.Temperature().fit(p[100:200], y[100:200]).state_["theta"]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(result, expected, rtol=1e-9)
 
 
 def test_chunks_of_unknown_size_need_labels_in_chunks():
@@ -437,8 +437,8 @@ def test_chunks_of_unknown_size_need_labels_in_chunks():
     with pytest.raises(TypeError, match=r"got ndarray; add it as a column, and pass the name$"):
         bc.Temperature().fit(frame, y)
     expected = bc.Temperature().fit(p, y).state_["theta"]
-    found = bc.Temperature().fit(unknown, labels[lazy >= 0]).state_["theta"]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    result = bc.Temperature().fit(unknown, labels[lazy >= 0]).state_["theta"]
+    np.testing.assert_allclose(result, expected, rtol=1e-9)
     unknown.compute_chunk_sizes()
     np.testing.assert_allclose(bc.Temperature().fit(unknown, y).state_["theta"], expected)
 

@@ -100,8 +100,8 @@ def test_fits_and_metrics() -> None:
     assert fitted.temperature_ == by_mask.temperature_ == pytest.approx(2, rel=0.1)
     log_probs = log_softmax(logits, axis=-1)
     picked = np.take_along_axis(log_probs, labels[..., None], axis=-1)[..., 0]
-    found = bc.metrics.log_loss(*bc.tokens(logits, padded), inputs="logits")
-    assert found == pytest.approx(-picked[mask].mean(), rel=1e-12)
+    result = bc.metrics.log_loss(*bc.tokens(logits, padded), inputs="logits")
+    assert result == pytest.approx(-picked[mask].mean(), rel=1e-12)
     probs = fitted.as_function()(logits)
     assert probs.shape == logits.shape
     expected = bc.metrics.ece(probs[mask], labels[mask])

@@ -36,7 +36,7 @@ def test_values_of_exact_probabilities_are_means_over_labels() -> None:
     weights = rng.integers(0, 3, 400)
     costs = rng.random((3, 4))
     shift = bc.PriorShift(class_prior=np.full(3, 1 / 3), calibration_shares=np.full(3, 1 / 3)).fit()
-    found = bc.expected_performance(shift, probs, costs=costs, sample_weight=weights)
+    result = bc.expected_performance(shift, probs, costs=costs, sample_weight=weights)
     share = weights / weights.sum()
     decision = (probs @ costs).argmin(axis=1)
     expected = [
@@ -46,11 +46,11 @@ def test_values_of_exact_probabilities_are_means_over_labels() -> None:
         share @ (probs * costs[:, decision].T).sum(axis=1),
     ]
     for name, value in zip(NAMES, expected, strict=True):
-        own = getattr(found, name)
+        own = getattr(result, name)
         assert own.value == pytest.approx(value, abs=1e-9)
         assert own.expected == pytest.approx((value, value), abs=1e-9)
         assert own.realized[0] < value < own.realized[1]
-    assert found.rows == (weights > 0).sum()
+    assert result.rows == (weights > 0).sum()
 
 
 @pytest.mark.parametrize("m", [900, 1100])
@@ -69,12 +69,12 @@ def test_labels_agree() -> None:
     for model, share in ((calibrator, 0.5), (None, 0.1)):
         scores, y = draw(3000, share, 1)
         model = bc.PriorShift(calibrator).fit(scores) if model is None else model
-        found = bc.expected_performance(model, scores, costs=COSTS, level=0.99)
+        result = bc.expected_performance(model, scores, costs=COSTS, level=0.99)
         for name, value in zip(NAMES, metrics(model.predict_proba(scores), y), strict=True):
-            low, high = getattr(found, name).realized
+            low, high = getattr(result, name).realized
             assert low < value < high
-        assert "accuracy" in str(found)
-        assert "3,000 rows" in str(found)
+        assert "accuracy" in str(result)
+        assert "3,000 rows" in str(result)
 
 
 def test_errors(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_intervals_contain_expected_and_realized_values(shifted: bool) -> None:
         calibrator = bc.Logistic(inputs="logits").fit(*draw(300, 0.5, (seed, 0)))
         scores, y = draw(500, share, (seed, 1))
         model = bc.PriorShift(calibrator).fit(scores) if shifted else calibrator
-        found = bc.expected_performance(model, scores, costs=COSTS)
+        result = bc.expected_performance(model, scores, costs=COSTS)
         probs, p = model.predict_proba(scores), expit(scores + logit(share))
         truth = np.zeros(4)
         for label, chance in enumerate((1 - p, p)):
@@ -124,7 +124,7 @@ def test_intervals_contain_expected_and_realized_values(shifted: bool) -> None:
             ]
             truth += [chance @ own / len(p) for own in losses]
         real = metrics(probs, y)
-        ends = [getattr(found, name) for name in NAMES]
+        ends = [getattr(result, name) for name in NAMES]
         hits.append(
             [
                 (own.expected[0] <= a <= own.expected[1], own.realized[0] <= b <= own.realized[1])
@@ -168,5 +168,5 @@ def test_modes_where_steps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_step_that_gains_nothing_is_not_made() -> None:
     theta = np.array([1.0, 2.0])
-    found = _recalibration._descend(lambda t: float(np.abs(t - theta).sum()), theta, 0.0, theta)
-    assert found[0] is theta and found[1:] == (0.0, True)
+    result = _recalibration._descend(lambda t: float(np.abs(t - theta).sum()), theta, 0.0, theta)
+    assert result[0] is theta and result[1:] == (0.0, True)

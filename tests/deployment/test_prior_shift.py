@@ -219,8 +219,8 @@ def test_functions_predict_the_same(k: int) -> None:
     np.testing.assert_allclose(f(new), probs, atol=1e-12)
     np.testing.assert_allclose(f.interval(new, 0.8), ends, atol=1e-12)
     both = jax.jit(lambda rows: (f(rows), jnp.stack(f.interval(rows, 0.8))))
-    found, bounds = both(jnp.asarray(new))
-    np.testing.assert_allclose(found, probs, atol=1e-4)
+    result, bounds = both(jnp.asarray(new))
+    np.testing.assert_allclose(result, probs, atol=1e-4)
     np.testing.assert_allclose(bounds, ends, atol=1e-3)
     assert (ends[0] <= ends[1]).all()
     assert probs.sum(axis=1) == pytest.approx(1)
@@ -536,8 +536,8 @@ def test_blocks_equal_all_rows(k: int, weighting: str) -> None:
     assert blocks.clipped_ == whole.clipped_
     assert single(blocks).statistic == pytest.approx(single(whole).statistic, rel=1e-9)
     predicted = blocks.predict_proba(bc.Blocks([(scores, np.zeros(len(scores), int))]))
-    found = next(iter(predicted.each(lambda block: block.scores)))
-    np.testing.assert_array_equal(found, blocks.predict_proba(scores))
+    result = next(iter(predicted.each(lambda block: block.scores)))
+    np.testing.assert_array_equal(result, blocks.predict_proba(scores))
 
 
 @pytest.mark.filterwarnings("ignore:The scores are not a mixture")
@@ -593,11 +593,11 @@ def test_blocks_of_plain_probabilities_and_of_classifiers() -> None:
     rows, y = draw(500, 0.5, 1)
     model = LogisticRegression().fit(rows[:, None], y)
     given: Any = {"calibration": (rows[:, None], y)}
-    found = [
+    result = [
         bc.PriorShift(model).fit(new, **given).shares_
         for new in (scores[:, None], in_blocks(scores[:, None]))
     ]
-    np.testing.assert_allclose(*found, atol=1e-9)
+    np.testing.assert_allclose(*result, atol=1e-9)
 
 
 def test_errors_of_blocks() -> None:

@@ -34,15 +34,15 @@ def cut(*arrays: Any, size: int = 700) -> bc.Blocks:
     return bc.Blocks(parts)
 
 
-def numbers(found: Any) -> Any:
-    text = json.dumps(found.to_dict())
+def numbers(result: Any) -> Any:
+    text = json.dumps(result.to_dict())
     return json.loads(text, parse_float=lambda each: round(float(each), 9))
 
 
 def svgs(page: str) -> list[np.ndarray]:
     """Return the numbers of each figure on a page, but for keys."""
-    found = re.findall(r"<svg (?!class=.key).*?</svg>", page, re.DOTALL)
-    return [np.array(re.findall(r"-?\d+(?:\.\d+)?", own), float) for own in found]
+    result = re.findall(r"<svg (?!class=.key).*?</svg>", page, re.DOTALL)
+    return [np.array(re.findall(r"-?\d+(?:\.\d+)?", own), float) for own in result]
 
 
 @pytest.fixture
@@ -142,13 +142,13 @@ def test_many_cases_of_several_classes() -> None:
 @pytest.mark.usefixtures("few")
 def test_p_values_are_uniform_where_predictions_are_calibrated() -> None:
     rng = np.random.default_rng(5)
-    found = []
+    result = []
     for run in range(80):
         p = rng.uniform(size=300) ** 2
         y = (rng.uniform(size=300) < p).astype(int)
         own = bc.evaluate(cut(p, y, size=100), replicates=39, seed=run).findings["model"]
-        found.append([own.bias.p_value, own.consistency.p_value])
-    shares = np.mean(np.array(found) <= 0.25, axis=0)
+        result.append([own.bias.p_value, own.consistency.p_value])
+    shares = np.mean(np.array(result) <= 0.25, axis=0)
     assert (np.abs(shares - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 80)).all()
 
 

@@ -69,12 +69,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "three": ({"raw": p, EVIL: p**2, "a-name-" * 20: np.full(400, 0.5)}, y, ["no", "yes"]),
         "ten": ({"first": rows, "second": np.full((400, 10), 0.1)}, codes, None),
     }
-    found = {}
+    result = {}
     for name, (probs, labels, classes) in data.items():
-        found[name] = folder / f"{name}.html"
+        result[name] = folder / f"{name}.html"
         evaluation = bayescal.evaluate(probs, labels, classes=classes, replicates=30)
-        evaluation.save_html(found[name], about={"File": "probs.csv"})
-    return found
+        evaluation.save_html(result[name], about={"File": "probs.csv"})
+    return result
 
 
 def show(browser: Any, page: Path, width: int, theme: str = "light") -> None:

@@ -31,13 +31,13 @@ def test_metrics_are_those_of_the_report() -> None:
     p, y = forecasts()
     weights = np.tile([1.0, 2.0, 0.5], 200)
     models = {"a": p, "b": p**2}
-    found = bayescal.evaluate(models, y, replicates=100, seed=3, level=0.8, weights=weights)
-    assert found.report == metrics.report(
+    result = bayescal.evaluate(models, y, replicates=100, seed=3, level=0.8, weights=weights)
+    assert result.report == metrics.report(
         models, y, replicates=100, seed=3, level=0.8, weights=weights
     )
     probs, y = rows()
-    found = bayescal.evaluate(probs, y, replicates=100)
-    assert found.report == metrics.report(probs, y, replicates=100)
+    result = bayescal.evaluate(probs, y, replicates=100)
+    assert result.report == metrics.report(probs, y, replicates=100)
     ten = bayescal.evaluate(probs, y, replicates=100, bins=10).report.intervals["model"]
     assert ten["ECE"].value == metrics.ece(probs, y, bins=10)
     assert ten["RMS calibration error"].value == metrics.debiased_ece(probs, y, bins=10)
@@ -52,32 +52,32 @@ def test_two_columns_are_judged_by_the_second() -> None:
 
 def test_tests_are_those_of_the_metrics() -> None:
     p, y = forecasts()
-    found = bayescal.evaluate(p, y, replicates=60, seed=2).findings["model"]
-    assert found.spiegelhalter == metrics.spiegelhalter_test(p, y)
-    assert found.consistency == metrics.consistency_test("ece", p, y, resamples=60, seed=2)
+    result = bayescal.evaluate(p, y, replicates=60, seed=2).findings["model"]
+    assert result.spiegelhalter == metrics.spiegelhalter_test(p, y)
+    assert result.consistency == metrics.consistency_test("ece", p, y, resamples=60, seed=2)
     z = (p - y).sum() / np.sqrt((p * (1 - p)).sum())
-    np.testing.assert_allclose(found.bias, (z, 2 * norm.sf(abs(z))), rtol=1e-12)
-    assert found.decomposition.score == pytest.approx(np.mean((p - y) ** 2))
-    assert found.confidence == pytest.approx(np.maximum(p, 1 - p).mean())
+    np.testing.assert_allclose(result.bias, (z, 2 * norm.sf(abs(z))), rtol=1e-12)
+    assert result.decomposition.score == pytest.approx(np.mean((p - y) ** 2))
+    assert result.confidence == pytest.approx(np.maximum(p, 1 - p).mean())
     probs, y = rows()
-    found = bayescal.evaluate(probs, y, replicates=60).findings["model"]
-    assert found.bias is None
-    assert found.consistency.statistic == pytest.approx(metrics.ece(probs, y), abs=1e-12)
+    result = bayescal.evaluate(probs, y, replicates=60).findings["model"]
+    assert result.bias is None
+    assert result.consistency.statistic == pytest.approx(metrics.ece(probs, y), abs=1e-12)
     hit = probs.argmax(axis=1) == y
-    assert found.decomposition.score == pytest.approx(np.mean((probs.max(axis=1) - hit) ** 2))
+    assert result.decomposition.score == pytest.approx(np.mean((probs.max(axis=1) - hit) ** 2))
 
 
 def test_whole_weights_are_repetitions_and_zero_leaves_out() -> None:
     p, y = forecasts(300)
     weights = np.tile([0, 1, 3], 100)
-    found = bayescal.evaluate(p, y, weights=weights, replicates=50)
+    result = bayescal.evaluate(p, y, weights=weights, replicates=50)
     again = bayescal.evaluate(p.repeat(weights), y.repeat(weights), replicates=50)
-    ours, theirs = found.findings["model"], again.findings["model"]
+    ours, theirs = result.findings["model"], again.findings["model"]
     np.testing.assert_allclose(ours.bias, theirs.bias, rtol=1e-9)
     np.testing.assert_allclose(ours.spiegelhalter, theirs.spiegelhalter, rtol=1e-9)
     assert ours.accuracy == pytest.approx(theirs.accuracy)
-    assert found.report.cases == 200
-    assert found.to_dict()["classes"] == again.to_dict()["classes"]
+    assert result.report.cases == 200
+    assert result.to_dict()["classes"] == again.to_dict()["classes"]
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_verdicts(change: Any, verdict: str, words: str) -> None:
         shown, y = p, (rng.uniform(size=3000) < p + 0.08 * np.sin(8 * np.pi * p)).astype(int)
     else:
         shown = change(p)
-    found = bayescal.evaluate(shown, y, replicates=99)
-    assert found.findings["model"].verdict == verdict
-    text = found.summary()["model"]
+    result = bayescal.evaluate(shown, y, replicates=99)
+    assert result.findings["model"].verdict == verdict
+    text = result.summary()["model"]
     assert words in text
     value = metrics.ece(shown, y)
     assert f"ECE {value:.3f}" in text
-    assert text in repr(found)
+    assert text in repr(result)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_verdicts_weigh_the_size(factor: float, strength: str, said: str) -> Non
     p = rng.uniform(0.02, 0.98, size=40_000)
     y = (rng.uniform(size=len(p)) < p).astype(int)
     shown = 1 / (1 + np.exp(-factor * np.log(p / (1 - p))))
-    found = bayescal.evaluate(shown, y, replicates=50)
-    own = found.findings["model"]
+    result = bayescal.evaluate(shown, y, replicates=50)
+    own = result.findings["model"]
     assert (own.verdict, own.strength) == ("over-confident", strength)
     gap = np.maximum(shown, 1 - shown).mean() - ((shown > 0.5) == y).mean()
     assert own.size == pytest.approx(gap)
-    assert found.summary()["model"].startswith(said)
+    assert result.summary()["model"].startswith(said)
 
 
 def test_strong_errors_and_no_evidence() -> None:
@@ -149,18 +149,18 @@ def test_certain_predictions() -> None:
     assert right.findings["model"].verdict == "no evidence"
     assert right.to_dict()["models"]["model"]["calibration_in_the_large"]["p_value"] == 1
     wrong = bayescal.evaluate(np.array([1.0, 1.0, 1.0]), [0, 1, 1], replicates=20)
-    found = wrong.to_dict()["models"]["model"]
-    assert found["spiegelhalter"] == {"statistic": None, "p_value": 0.0}
-    assert found["calibration_in_the_large"] == {"statistic": None, "p_value": 0.0}
-    assert "too high" in found["verdict"] or "over-confident" in found["verdict"]
+    result = wrong.to_dict()["models"]["model"]
+    assert result["spiegelhalter"] == {"statistic": None, "p_value": 0.0}
+    assert result["calibration_in_the_large"] == {"statistic": None, "p_value": 0.0}
+    assert "too high" in result["verdict"] or "over-confident" in result["verdict"]
     assert wrong.to_html()
 
 
 def test_numbers_go_into_json() -> None:
     probs, y = rows()
     names = ["ash", "birch", "cedar", "dogwood"]
-    found = bayescal.evaluate({"a": probs, "b": probs[:, ::-1]}, y, classes=names, replicates=50)
-    kept = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    result = bayescal.evaluate({"a": probs, "b": probs[:, ::-1]}, y, classes=names, replicates=50)
+    kept = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert kept["classes"] == dict(zip(names, np.bincount(y).tolist(), strict=True))
     loss = kept["models"]["b"]["metrics"]["log loss"]["value"]
     assert loss == metrics.log_loss(probs[:, ::-1], y)
@@ -172,11 +172,11 @@ def test_numbers_go_into_json() -> None:
 def test_progress_is_told() -> None:
     p, y = forecasts(50)
     steps: list[tuple[str, int, int]] = []
-    found = bayescal.evaluate(p, y, replicates=20, progress=lambda *step: steps.append(step))
+    result = bayescal.evaluate(p, y, replicates=20, progress=lambda *step: steps.append(step))
     assert steps[:2] == [("tests: model", 0, 2), ("20 resamples of 50 cases", 1, 2)]
     assert steps[-1][1:] == (2, 2)
     steps.clear()
-    found.to_html(progress=lambda *step: steps.append(step))
+    result.to_html(progress=lambda *step: steps.append(step))
     assert [step[1] for step in steps] == [0, 1, 2]
 
 
@@ -216,8 +216,8 @@ def test_columns_named_like_the_classes_are_matched() -> None:
     options: dict[str, Any] = {"classes": ["no", "yes", "maybe"], "replicates": 20}
     texts = (json.dumps(bayescal.evaluate(own, y, **options).to_dict()) for own in (frame, p))
     # Sums over rows and over columns differ in their last digit.
-    found, expected = (json.loads(t, parse_float=lambda x: round(float(x), 12)) for t in texts)
-    assert found == expected
+    result, expected = (json.loads(t, parse_float=lambda x: round(float(x), 12)) for t in texts)
+    assert result == expected
     with pytest.raises(ValueError, match="probs must have columns named like all of the classes"):
         bayescal.evaluate(frame, y, **{**options, "classes": ["no", "yes", "perhaps"]})
 
@@ -230,12 +230,12 @@ def test_labels_of_any_kind_and_logits() -> None:
     assert bayescal.evaluate(probs, pd.Categorical(names[y]), replicates=20).to_dict() == expected
     logits = bayescal.evaluate(np.log(probs), names[y], inputs="logits", replicates=20).to_dict()
     texts = [json.dumps(own) for own in (logits, expected)]
-    found, known = (json.loads(t, parse_float=lambda x: round(float(x), 9)) for t in texts)
-    assert found == known
+    result, known = (json.loads(t, parse_float=lambda x: round(float(x), 9)) for t in texts)
+    assert result == known
     p, y = forecasts()
-    found = bayescal.evaluate(p, y == 1, replicates=20)
-    assert found.classes == ("0", "1")
-    assert found.report == bayescal.evaluate(p, y, replicates=20).report
+    result = bayescal.evaluate(p, y == 1, replicates=20)
+    assert result.classes == ("0", "1")
+    assert result.report == bayescal.evaluate(p, y, replicates=20).report
 
 
 def test_fitted_classifiers() -> None:

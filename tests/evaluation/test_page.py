@@ -184,29 +184,29 @@ def test_sections_and_figures_fit_the_data(pages: dict[str, str]) -> None:
 
 
 def test_numbers_are_those_of_the_report(pages: dict[str, str]) -> None:
-    found = binary(3)
+    result = binary(3)
     cells = Page(pages["three"]).text("td")
-    for own in found.report.intervals.values():
+    for own in result.report.intervals.values():
         for each in own.values():
             assert f"{each.estimate:.4f}" in cells
-    strengths = [own.strength for own in found.findings.values()]
+    strengths = [own.strength for own in result.findings.values()]
     assert re.findall(r'class="verdict (\w+)"', pages["three"]) == strengths
     assert len(set(strengths)) > 1
     page = Page(pages["three"])
-    for own in found.report.differences.values():
+    for own in result.report.differences.values():
         for each in own.values():
             shown = f"{each.estimate:+.4f}".replace("-", "\N{MINUS SIGN}")
             assert shown in cells or float(f"{each.estimate:.4f}") == 0
-    assert f"[{found.report.intervals['raw']['ECE'].lower:.4f}" in str(page.text("span"))
+    assert f"[{result.report.intervals['raw']['ECE'].lower:.4f}" in str(page.text("span"))
 
 
 def test_page_is_written_and_does_not_depend_on_the_style_of_plots(tmp_path: Path) -> None:
-    found = binary()
-    found.save_html(tmp_path / "page.html", title="Title")
+    result = binary()
+    result.save_html(tmp_path / "page.html", title="Title")
     kept = (tmp_path / "page.html").read_text(encoding="utf-8")
     before = dict(matplotlib.rcParams)
     with matplotlib.rc_context({"axes.edgecolor": "red", "font.size": 30, "text.usetex": True}):
-        assert found.to_html(title="Title") == kept
+        assert result.to_html(title="Title") == kept
     assert dict(matplotlib.rcParams) == before
 
 
@@ -226,8 +226,8 @@ def test_many_cases_make_a_small_page() -> None:
     rng = np.random.default_rng(0)
     p = rng.uniform(size=100_000)
     y = (rng.uniform(size=100_000) < p).astype(int)
-    found = bayescal.evaluate({"a": p, "b": p**1.1}, y, replicates=5)
-    assert len(found.to_html()) < 500_000
+    result = bayescal.evaluate({"a": p, "b": p**1.1}, y, replicates=5)
+    assert len(result.to_html()) < 500_000
 
 
 def test_colors_are_those_of_the_theme() -> None:
@@ -263,8 +263,8 @@ def test_long_paths_are_thinned_within_what_is_seen() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("models", "k"), [(9, 2), (2, 3)])
 def test_many_models_have_a_page(models: int, k: int) -> None:
-    found = binary(models) if k == 2 else several(k, models)
-    assert Page(found.to_html()).faults == []
+    result = binary(models) if k == 2 else several(k, models)
+    assert Page(result.to_html()).faults == []
 
 
 def test_fonts_of_pictures_are_those_of_the_page() -> None:

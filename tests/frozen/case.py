@@ -69,13 +69,13 @@ def plain(results: Any) -> Any:
     return numbers.astype(float).tolist()
 
 
-def compare(found: Any, expected: Any, rtol: float, path: str = "result") -> None:
+def compare(result: Any, expected: Any, rtol: float, path: str = "result") -> None:
     """Raise an AssertionError that names the result that differs from the recorded one."""
     if isinstance(expected, dict):
-        assert isinstance(found, dict) and found.keys() == expected.keys(), path
+        assert isinstance(result, dict) and result.keys() == expected.keys(), path
         for name, value in expected.items():
-            compare(found[name], value, rtol, f"{path}, {name}")
+            compare(result[name], value, rtol, f"{path}, {name}")
     elif expected is None or isinstance(expected, str):
-        assert found == expected, path
+        assert result == expected, path
     else:
-        np.testing.assert_allclose(found, expected, rtol, ATOL, err_msg=path)
+        np.testing.assert_allclose(result, expected, rtol, ATOL, err_msg=path)

@@ -37,8 +37,8 @@ def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
 
 def surroundings() -> dict[str, str]:
     """Return the versions of the libraries that compute, and what the processor can do."""
-    found: Any = np.show_config(mode="dicts")
-    extensions = found["SIMD Extensions"].get("found", [])
+    result: Any = np.show_config(mode="dicts")
+    extensions = result["SIMD Extensions"].get("found", [])
     return {**{name: version(name) for name in LIBRARIES}, "processor": ", ".join(extensions)}
 
 

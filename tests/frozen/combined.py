@@ -104,10 +104,10 @@ def _copy(estimator: Any) -> Any:
 
 def _predictions(fitted: Any, new: Any, interval: bool = False) -> Results:
     """Return probabilities of all classes but the first, and ends of credible intervals."""
-    found = {"probs": fitted.predict_proba(new)[:, 1:]}
+    result = {"probs": fitted.predict_proba(new)[:, 1:]}
     if interval:
-        found["lower"], found["upper"] = fitted.predict_interval(new)
-    return found
+        result["lower"], result["upper"] = fitted.predict_interval(new)
+    return result
 
 
 def _fit_combined(name: str, data_name: str) -> Results:
@@ -146,10 +146,10 @@ def _fit_multi_label(name: str) -> Results:
     present = (rng.random((160, 4)) < scores ** [0.5, 0.8, 1.2, 2]).astype(int)
     fitted = _copy(MULTI_LABEL[name]).fit(scores, present, rng.uniform(0.2, 2.5, 160))
     new = np.concatenate([np.zeros((1, 4)), np.ones((1, 4)), rng.random((6, 4))])
-    found: dict[str, Any] = {"probs": fitted.predict_proba(new)}
+    result: dict[str, Any] = {"probs": fitted.predict_proba(new)}
     if "laplace" in name:
-        found["lower"], found["upper"] = fitted.predict_interval(new)
-    return found
+        result["lower"], result["upper"] = fitted.predict_interval(new)
+    return result
 
 
 def _features(classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -101,8 +101,8 @@ def _loss(name: str, options: dict[str, Any]) -> Results:
 def _instance_targets() -> Results:
     _, teacher, labels = _rows()
     with jax.enable_x64(True):
-        found = bc.losses.instance_targets(jnp.asarray(teacher), jnp.asarray(labels), 0.2, 0.1)
-        return {"targets": found[:10]}
+        result = bc.losses.instance_targets(jnp.asarray(teacher), jnp.asarray(labels), 0.2, 0.1)
+        return {"targets": result[:10]}
 
 
 def _smooth(name: str, options: dict[str, Any]) -> Results:
@@ -129,37 +129,37 @@ def _scores(ties: bool) -> np.ndarray:
 
 
 def _compare(name: str, ties: bool) -> Results:
-    found = COMPARISONS[name](_scores(ties))
-    return {"result": found}
+    result = COMPARISONS[name](_scores(ties))
+    return {"result": result}
 
 
 def _compare_all(ties: bool) -> Results:
     names = ["raw", "beta", "isotonic", "temperature"]
-    found = bc.compare.compare(_scores(ties), names=names, baseline="raw", draws=500)
+    result = bc.compare.compare(_scores(ties), names=names, baseline="raw", draws=500)
     return {
-        "ranks": found.ranks,
-        "win_rates": found.win_rates,
-        "improvement": found.improvement,
-        "significant, wilcoxon": found.significant("wilcoxon"),
-        "significant, nemenyi": found.significant("nemenyi"),
-        "cliques": [len(clique) for clique in found.cliques()],
-        "bayesian": found.bayesian,
+        "ranks": result.ranks,
+        "win_rates": result.win_rates,
+        "improvement": result.improvement,
+        "significant, wilcoxon": result.significant("wilcoxon"),
+        "significant, nemenyi": result.significant("nemenyi"),
+        "cliques": [len(clique) for clique in result.cliques()],
+        "bayesian": result.bayesian,
     }
 
 
 def _simplex() -> Results:
-    found = bc.datasets.simplex.sample(12, seed=1)
-    return {"probs": found.probs, "y": found.y, "truth": found.truth}
+    result = bc.datasets.simplex.sample(12, seed=1)
+    return {"probs": result.probs, "y": result.y, "truth": result.truth}
 
 
 def _synthetic() -> Results:
     priors = bc.datasets.synthetic.experiments()
-    found = bc.datasets.synthetic.sample(priors["c"], 2, 8, class_ratio=0.7, key=1)
+    result = bc.datasets.synthetic.sample(priors["c"], 2, 8, class_ratio=0.7, key=1)
     known = bc.GaussianPrior(mu0=dist.Normal(-1, 0.5), mu1=1.0, sigma=1.0)
     best = bc.datasets.synthetic.bayes_optimal_log_loss
     return {
-        "x": found.x,
-        "y": found.y,
-        "parameters": found.parameters,
+        "x": result.x,
+        "y": result.y,
+        "parameters": result.parameters,
         "losses": {name: best(prior) for name, prior in [*priors.items(), ("known", known)]},
     }

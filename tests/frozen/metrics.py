@@ -148,11 +148,11 @@ def _value(metric: str, data: str, options: dict[str, Any]) -> Results:
     }
 
 
-def _few(found: Any) -> Any:
+def _few(result: Any) -> Any:
     """Return ten entries, evenly spread, of each long array of a result."""
-    if isinstance(found, float):
-        return found
-    steps = {name: np.asarray(value) for name, value in found._asdict().items()}
+    if isinstance(result, float):
+        return result
+    steps = {name: np.asarray(value) for name, value in result._asdict().items()}
     return {name: v[:: max(1, len(v) // 10)] if v.ndim else v for name, v in steps.items()}
 
 
@@ -223,12 +223,12 @@ def _models(data: str) -> tuple[dict[str, Array], Array, Array]:
 
 def _report(data: str) -> Results:
     models, labels, weights = _models(data)
-    found = metrics.report(models, labels, weights=weights, replicates=30)
+    result = metrics.report(models, labels, weights=weights, replicates=30)
     return {
-        "intervals": found.intervals,
-        "differences": found.differences,
-        "tests": found.tests,
-        "cases": found.cases,
+        "intervals": result.intervals,
+        "differences": result.differences,
+        "tests": result.tests,
+        "cases": result.cases,
     }
 
 
@@ -263,30 +263,32 @@ def _decision_cost(data: str) -> Results:
     probs, labels, weights = predictions(data)
     classes = 2 if probs.ndim == 1 else 3
     costs = np.random.default_rng(60).uniform(0, 5, (classes, 4))
-    found = metrics.decision_cost(probs, labels, costs=costs, weights=weights)
-    return _few(found)
+    result = metrics.decision_cost(probs, labels, costs=costs, weights=weights)
+    return _few(result)
 
 
 def _with_truth(data: str) -> Results:
     probs, labels, weights = predictions(data)
     truth = _sharper(probs)
     kinds = ("binary",) if probs.ndim == 1 else ("confidence", "classwise")
-    found = {}
+    result = {}
     for kind in kinds:
         for norm in (1, 2):
             options: Any = {"kind": kind, "norm": norm, "weights": weights}
-            found[f"true, {kind}, {norm}"] = metrics.true_calibration_error(probs, truth, **options)
-            found[f"variational, {kind}, {norm}"] = metrics.variational_ece(
+            result[f"true, {kind}, {norm}"] = metrics.true_calibration_error(
+                probs, truth, **options
+            )
+            result[f"variational, {kind}, {norm}"] = metrics.variational_ece(
                 probs, labels, truth, **options
             )
-    return found
+    return result
 
 
 def _multicalibration_error(data: str) -> Results:
     probs, labels, weights = predictions(data)
     groups = np.random.default_rng(70).random((len(labels), 3)) < 0.5
-    found = metrics.multicalibration_error(probs, labels, groups, bins=5, weights=weights)
-    return found._asdict()
+    result = metrics.multicalibration_error(probs, labels, groups, bins=5, weights=weights)
+    return result._asdict()
 
 
 def _scorers(data: str) -> Results:
@@ -300,15 +302,15 @@ def _of_several_labels() -> Results:
     rng = np.random.default_rng(80)
     probs = rng.beta(0.8, 1.5, (160, 4))
     present = (rng.random((160, 4)) < probs**1.3).astype(int)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, weights in (("plain", None), ("weighted", rng.uniform(0.2, 2.5, 160))):
-        found[f"hamming_loss, {name}"] = metrics.hamming_loss(probs, present, weights=weights)
+        result[f"hamming_loss, {name}"] = metrics.hamming_loss(probs, present, weights=weights)
         for average in ("total", "weighted", "mean"):
             for binning in ("equal_width", "equal_mass"):
-                found[f"{average}, {binning}, {name}"] = metrics.multilabel_ece(
+                result[f"{average}, {binning}, {name}"] = metrics.multilabel_ece(
                     probs, present, average=average, binning=binning, weights=weights
                 )
-    return found
+    return result
 
 
 def _cumulative_of_several_labels() -> Results:
@@ -316,13 +318,13 @@ def _cumulative_of_several_labels() -> Results:
     probs = rng.beta(0.8, 1.5, (160, 4))
     present = (rng.random((160, 4)) < probs**1.3).astype(int)
     weights = rng.uniform(0.2, 2.5, 160)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for average in ("total", "weighted", "mean"):
         for kind in ("max", "range"):
-            found[f"{average}, {kind}"] = metrics.multilabel_ecce(
+            result[f"{average}, {kind}"] = metrics.multilabel_ecce(
                 probs, present, average=average, kind=kind, weights=weights
             )
-    return found
+    return result
 
 
 def _of_fractional_outcomes() -> Results:

@@ -119,7 +119,7 @@ def _predict(family: str, integrator: str) -> Results:
     lower, upper = at["predictive"].interval(0.8)
     return {
         **_summary(posterior),
-        **{method: found.log_probs[..., 1:] for method, found in at.items()},
+        **{method: result.log_probs[..., 1:] for method, result in at.items()},
         "mcse": at["predictive"].mcse,
         "lower": lower,
         "upper": upper,
@@ -159,7 +159,7 @@ def _predict_grid() -> Results:
 
 
 def _predict_class_prior(class_prior: Any) -> Results:
-    found = bc.posterior_predict(
+    result = bc.posterior_predict(
         PRIORS["gaussian"],
         _data("gaussian"),
         _points("gaussian"),
@@ -167,18 +167,18 @@ def _predict_class_prior(class_prior: Any) -> Results:
         class_prior=class_prior,
         key=3,
     )
-    return {"probs": found.probs, "interval": found.interval(0.9)}
+    return {"probs": result.probs, "interval": result.interval(0.9)}
 
 
 def _predict_single() -> Results:
     points = jnp.asarray(_points("gaussian")[1:], jnp.float32)
-    found = bc.posterior_predict(
+    result = bc.posterior_predict(
         PRIORS["gaussian"], _data("gaussian"), points, integrator="quadrature"
     )
-    return {"probs": found.probs}
+    return {"probs": result.probs}
 
 
 def _sweep() -> Results:
     prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0.5, 2.5), sigma=1.0)
-    found = bc.sweep(prior, n_train=20, class_ratio=0.6, num_datasets=3, n_test=50, progress=False)
-    return {"value": found["value"].to_numpy()}
+    result = bc.sweep(prior, n_train=20, class_ratio=0.6, num_datasets=3, n_test=50, progress=False)
+    return {"value": result["value"].to_numpy()}

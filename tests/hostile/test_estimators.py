@@ -63,13 +63,13 @@ def labels(y: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def cases() -> list[Any]:
-    found = [Case(cls(), 2 if cls.binary else 3) for cls in find()]
-    found += [Case(bc.Auto(), 2), Case(bc.Auto(), 3)]
-    found += [Case(bc.compose(bc.Temperature(), bc.Histogram()), 2)]
-    found += [Case(bc.Average([bc.Beta(), bc.Isotonic()]), 2)]
-    found += [Case(bc.LogisticRegression(), 2, features=True)]
-    found += [Case(bc.CalibratedClassifier(LogisticRegression(), cv=2), 2, features=True)]
-    return [pytest.param(case, id=type(case.estimator).__name__) for case in found]
+    result = [Case(cls(), 2 if cls.binary else 3) for cls in find()]
+    result += [Case(bc.Auto(), 2), Case(bc.Auto(), 3)]
+    result += [Case(bc.compose(bc.Temperature(), bc.Histogram()), 2)]
+    result += [Case(bc.Average([bc.Beta(), bc.Isotonic()]), 2)]
+    result += [Case(bc.LogisticRegression(), 2, features=True)]
+    result += [Case(bc.CalibratedClassifier(LogisticRegression(), cv=2), 2, features=True)]
+    return [pytest.param(case, id=type(case.estimator).__name__) for case in result]
 
 
 @pytest.mark.slow
@@ -78,12 +78,12 @@ def test_arrays_that_look_odd(case: Case) -> None:
     expected = case.probs(*case.arguments)
     for place, (good, _) in enumerate(case.tables):
         for kind, value in good.items():
-            found = judge(case.probs, *case.with_one(place, value))
-            assert isinstance(found, np.ndarray), (place, kind, found)
+            result = judge(case.probs, *case.with_one(place, value))
+            assert isinstance(result, np.ndarray), (place, kind, result)
             if kind in ("huge", "tiny", "some zero"):
-                assert np.isfinite(found).all()
+                assert np.isfinite(result).all()
             else:
-                np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=f"{place} {kind}")
+                np.testing.assert_allclose(result, expected, atol=1e-6, err_msg=f"{place} {kind}")
 
 
 def few_levels(scores: np.ndarray) -> dict[str, np.ndarray]:
@@ -109,15 +109,15 @@ def test_few_levels_that_look_odd(case: Case) -> None:
         expected = case.probs(given, *case.arguments[1:])
         assert np.isfinite(expected).all(), name
         for kind, value in [*right(given).items()][start::3]:
-            found = judge(case.probs, value, *case.arguments[1:])
-            assert isinstance(found, np.ndarray), (name, kind, found)
-            np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=f"{name} {kind}")
+            result = judge(case.probs, value, *case.arguments[1:])
+            assert isinstance(result, np.ndarray), (name, kind, result)
+            np.testing.assert_allclose(result, expected, atol=1e-6, err_msg=f"{name} {kind}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", cases())
 def test_wrong_arrays(case: Case) -> None:
-    found = [
+    result = [
         (place, kind, judge(case.fit, *case.with_one(place, value)))
         for place, (_, table) in enumerate(case.tables)
         for kind, value in table.items()
@@ -125,7 +125,7 @@ def test_wrong_arrays(case: Case) -> None:
     fitted = case.fit(*case.arguments)
     lengths = "short", "long", "empty"
     table = {kind: own for kind, own in case.tables[0][1].items() if kind not in lengths}
-    found += [(3, kind, judge(fitted.predict_proba, value)) for kind, value in table.items()]
-    for place, kind, error in found:
+    result += [(3, kind, judge(fitted.predict_proba, value)) for kind, value in table.items()]
+    for place, kind, error in result:
         assert isinstance(error, Exception), (place, kind, error)
         assert re.search(NAMED, str(error)), (place, kind, error)

@@ -44,8 +44,8 @@ class Case:
     ) -> Array:
         prior = self.make(**{**self.parameters, **parameters})
         options = {"num_samples": 64, **(options or {})}
-        found = bc.posterior_predict(prior, (scores, labels), at, **options)
-        return np.asarray(found.probs)
+        result = bc.posterior_predict(prior, (scores, labels), at, **options)
+        return np.asarray(result.probs)
 
 
 CASES = {
@@ -87,13 +87,13 @@ def test_arrays_that_look_odd(case: Case) -> None:
     expected = judge(case.predict, case.x, case.y, case.x)
     for kind, value in right(case.x).items():
         for arguments in ((value, case.y, case.x), (case.x, case.y, value)):
-            found = judge(case.predict, *arguments)
-            assert isinstance(found, np.ndarray), (kind, found)
-            np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=kind)
+            result = judge(case.predict, *arguments)
+            assert isinstance(result, np.ndarray), (kind, result)
+            np.testing.assert_allclose(result, expected, atol=1e-5, err_msg=kind)
     for kind, value in right(case.y).items():
-        found = judge(case.predict, case.x, value, case.x)
-        assert isinstance(found, np.ndarray), (kind, found)
-        np.testing.assert_array_equal(found, expected, err_msg=kind)
+        result = judge(case.predict, case.x, value, case.x)
+        assert isinstance(result, np.ndarray), (kind, result)
+        np.testing.assert_array_equal(result, expected, err_msg=kind)
 
 
 @pytest.mark.slow
@@ -153,9 +153,9 @@ def test_points_far_away(name: str) -> None:
         def call(at: Array, own: dict[str, Any] = own) -> Array:
             return case.predict(case.x, case.y, at, options=own)
 
-        found = judge(call, at)
-        assert isinstance(found, np.ndarray), (integrator, found)
-        assert ((found >= 0) & (found <= 1)).all(), (integrator, found)
+        result = judge(call, at)
+        assert isinstance(result, np.ndarray), (integrator, result)
+        assert ((result >= 0) & (result <= 1)).all(), (integrator, result)
 
 
 @pytest.mark.slow
@@ -167,6 +167,6 @@ def test_points_far_away(name: str) -> None:
 @settings(max_examples=60)
 def test_any_scores_have_probabilities(seen: list[float], at: list[float], name: str) -> None:
     case = CASES[name]
-    found = judge(case.predict, np.array(seen), case.y, np.array(at))
-    assert isinstance(found, np.ndarray), found
-    assert ((found >= 0) & (found <= 1)).all(), found
+    result = judge(case.predict, np.array(seen), case.y, np.array(at))
+    assert isinstance(result, np.ndarray), result
+    assert ((result >= 0) & (result <= 1)).all(), result

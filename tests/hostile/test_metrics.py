@@ -51,27 +51,27 @@ def _by_group(probs: Any, y: Any, **options: Any) -> Any:
 
 
 def cases() -> list[Any]:
-    found = {}
+    result = {}
     for name, entry in METRICS.items():
         for kind in entry.shapes:
             own = "truth" if name == "true_calibration_error" else kind
             more = {"costs": 1 - np.eye(2 if own == "binary" else 3)} if name in COSTS else {}
-            found[f"{name}, {own}"] = case = Case(partial(entry.function, **more), own)
+            result[f"{name}, {own}"] = case = Case(partial(entry.function, **more), own)
             if name in COSTS:
                 del case.tables[1][1]["nothing"]  # Labels are optional.
     for kind in ("binary", "multiclass"):
-        found[f"report, {kind}"] = Case(partial(metrics.report, replicates=20), kind)
+        result[f"report, {kind}"] = Case(partial(metrics.report, replicates=20), kind)
         for function in (metrics.spiegelhalter_test, metrics.reliability_curve):
-            found[f"{function.__name__}, {kind}"] = Case(function, kind)
-        found[f"multicalibration_error, {kind}"] = Case(_by_group, kind)
+            result[f"{function.__name__}, {kind}"] = Case(function, kind)
+        result[f"multicalibration_error, {kind}"] = Case(_by_group, kind)
         for name in ("ece", "debiased_ece", "log_loss"):
             for other in (metrics.interval, metrics.bootstrap, metrics.consistency_test):
                 if other is metrics.consistency_test and name == "log_loss":
                     continue
                 many = "resamples" if other is metrics.consistency_test else "replicates"
                 own = partial(other, name, **{many: 20})
-                found[f"{other.__name__} of {name}, {kind}"] = Case(own, kind)
-    return [pytest.param(case, id=name) for name, case in found.items()]
+                result[f"{other.__name__} of {name}, {kind}"] = Case(own, kind)
+    return [pytest.param(case, id=name) for name, case in result.items()]
 
 
 def numbers(value: Any) -> np.ndarray:
@@ -92,13 +92,13 @@ def test_arrays_that_look_odd(case: Case) -> None:
     expected = numbers(case.call(*case.arguments))
     for place, (good, _) in enumerate(case.tables):
         for kind, value in good.items():
-            found = judge(case.call, *case.with_one(place, value))
-            assert not isinstance(found, Exception), (place, kind, found)
+            result = judge(case.call, *case.with_one(place, value))
+            assert not isinstance(result, Exception), (place, kind, result)
             if kind in ("huge", "tiny", "some zero"):
-                assert not np.isnan(numbers(found)).any(), (place, kind, found)
+                assert not np.isnan(numbers(result)).any(), (place, kind, result)
             else:
                 atol = 1e-6 if kind != "half" else 1e-3
-                np.testing.assert_allclose(numbers(found), expected, rtol=1e-6, atol=atol)
+                np.testing.assert_allclose(numbers(result), expected, rtol=1e-6, atol=atol)
 
 
 @pytest.mark.slow
@@ -137,8 +137,8 @@ def test_any_probabilities_have_finite_metrics(
             continue
         if k == 3 and "multiclass" not in entry.shapes:
             continue
-        found = judge(partial(entry.function, weights=w), probs, y)
-        assert isinstance(found, float) and np.isfinite(found), (name, found)
+        result = judge(partial(entry.function, weights=w), probs, y)
+        assert isinstance(result, float) and np.isfinite(result), (name, result)
         gap = judge(partial(metrics.difference, name, replicates=9, weights=w), probs, probs, y)
         assert gap.estimate == 0 and gap.p_value == 1, (name, gap)
         own = judge(partial(metrics.interval, name, replicates=9, weights=w), probs, y)

@@ -31,12 +31,12 @@ def make_data(zero: int, one: int) -> tuple[np.ndarray, np.ndarray]:
 
 def means_of(data: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
     """Return mean and variance of the normal posterior of each class's mean."""
-    found = []
+    actual = []
     for label, center in enumerate((-1, 1)):
         own = data[0][data[1] == label]
         v = 1 / (1 + len(own))
-        found.append((v * (center + own.sum()), v))
-    return found
+        actual.append((v * (center + own.sum()), v))
+    return actual
 
 
 def by_quadrature(prior: bc.Prior, data: Any, **options: Any) -> bc.Posterior:
@@ -53,8 +53,8 @@ def test_predictive_is_the_ratio_of_two_evidences(counts: tuple[int, int]) -> No
         m, v = means_of(data)[y]
         return scipy.special.betaln(*(n + 1)) + scipy.stats.norm.logpdf(POINTS, m, (1 + v) ** 0.5)
 
-    found = by_quadrature(PRIOR, data).predict(POINTS)
-    np.testing.assert_allclose(found.log_odds, log_joint(1) - log_joint(0), rtol=1e-9, atol=1e-9)
+    actual = by_quadrature(PRIOR, data).predict(POINTS)
+    np.testing.assert_allclose(actual.log_odds, log_joint(1) - log_joint(0), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("counts", COUNTS)
@@ -78,10 +78,10 @@ def test_preds_is_an_integral_over_means_and_share(counts: tuple[int, int]) -> N
     values = np.array([inside(u) for u in nodes])
     truth = values.sum(axis=0) * (nodes[1] - nodes[0])
     assert np.abs(2 * values[::2].sum(axis=0) * (nodes[1] - nodes[0]) - truth).max() < 1e-13
-    found = by_quadrature(PRIOR, data).predict(POINTS, method="preds")
+    actual = by_quadrature(PRIOR, data).predict(POINTS, method="preds")
     # For one label the rule over shares is the coarsest.
-    np.testing.assert_allclose(found.probs, truth, rtol=0, atol=1e-10 if sum(counts) > 1 else 1e-7)
-    assert np.abs(found.probs - truth).max() <= np.max(found.mcse) + 1e-11
+    np.testing.assert_allclose(actual.probs, truth, rtol=0, atol=1e-10 if sum(counts) > 1 else 1e-7)
+    assert np.abs(actual.probs - truth).max() <= np.max(actual.mcse) + 1e-11
 
 
 @pytest.mark.parametrize("counts", COUNTS)
@@ -124,17 +124,17 @@ def test_draws_of_shares_are_within_their_error(integrator: str) -> None:
     post = bc.posterior(PRIOR, data, integrator=integrator, num_samples=20_000)
     truth = by_quadrature(PRIOR, data)
     for method in ("predictive", "preds", "coeffs"):
-        found = post.predict(POINTS, method=method)
-        miss = np.abs(found.probs - truth.predict(POINTS, method=method).probs)
-        assert (miss <= 4 * found.mcse).all(), method
+        actual = post.predict(POINTS, method=method)
+        miss = np.abs(actual.probs - truth.predict(POINTS, method=method).probs)
+        assert (miss <= 4 * actual.mcse).all(), method
 
 
 def test_stated_error_is_the_spread_between_seeds() -> None:
     """With known densities, the shares are all that is random."""
     posts = [bc.posterior(FIXED, make_data(6, 2), num_samples=500, key=k) for k in range(100)]
-    found = [post.predict(POINTS[1:4], method="preds") for post in posts]
-    spread = np.std([f.probs for f in found], axis=0, ddof=1)
-    stated = np.mean([f.mcse for f in found[:20]], axis=0)
+    actual = [post.predict(POINTS[1:4], method="preds") for post in posts]
+    spread = np.std([f.probs for f in actual], axis=0, ddof=1)
+    stated = np.mean([f.mcse for f in actual[:20]], axis=0)
     # The standard deviation of 100 values is known to 1 / sqrt(200) = 7 %.
     np.testing.assert_allclose(stated / spread, 1, atol=4 * 0.07)
 
@@ -148,8 +148,8 @@ def test_intervals_contain_the_uncertainty_of_the_share(integrator: str) -> None
     post = bc.posterior(prior, make_data(6, 2), integrator=integrator, num_samples=n)
     bounds = post.predict(POINTS[1:4]).interval(level)
     share = scipy.stats.beta(3, 7)
-    for found, q in zip(bounds, (0.1, 0.9), strict=True):
-        u = logit(expit(logit(found) - 2 * POINTS[1:4]))
+    for actual, q in zip(bounds, (0.1, 0.9), strict=True):
+        u = logit(expit(logit(actual) - 2 * POINTS[1:4]))
         # The share of draws below a bound, which is binomial.
         below = share.cdf(expit(u))
         assert (np.abs(below - q) < 5 * np.sqrt(q * (1 - q) / n)).all()
@@ -165,8 +165,8 @@ def test_intervals_where_the_share_alone_is_unknown(integrator: str, form: str) 
     expected = expit(0.6 + logit(scipy.stats.beta(2, 4).ppf([0.05, 0.95])))
     prior = {"a": FIXED, "b": FIXED} if form == "grid" else FIXED
     rows = [data, data] if form == "batch" else data
-    found = bc.posterior_predict(prior, rows, [0.3], integrator=integrator).interval(0.9)
-    for end, q in zip(found, expected, strict=True):
+    actual = bc.posterior_predict(prior, rows, [0.3], integrator=integrator).interval(0.9)
+    for end, q in zip(actual, expected, strict=True):
         np.testing.assert_allclose(end, np.full(np.shape(end), q), atol=0.006)
 
 
@@ -210,9 +210,9 @@ def test_three_classes(integrator: str) -> None:
     weight = np.outer(w * scipy.stats.beta(8, 4).pdf(t), w * scipy.stats.beta(3, 1).pdf(t))
     ratio = shares[:, :, None] * density
     truth = (weight[..., None, None] * ratio / ratio.sum(axis=-1, keepdims=True)).sum(axis=(0, 1))
-    found = post.predict(points, method="preds")
-    assert (np.abs(found.probs - truth) <= 4 * np.asarray(found.mcse)).all()
-    assert (np.asarray(found.mcse) < 0.01).all()
+    actual = post.predict(points, method="preds")
+    assert (np.abs(actual.probs - truth) <= 4 * np.asarray(actual.mcse)).all()
+    assert (np.asarray(actual.mcse) < 0.01).all()
 
 
 # --- batches, and what may be said --------------------------------------------------------------
@@ -249,8 +249,8 @@ def test_a_prior_of_the_share_of_the_users_own() -> None:
     assert beta.class_prior == pytest.approx(4 / 15)
     same = by_quadrature(PRIOR, data, class_prior=dist.Dirichlet(jax.numpy.array([5.0, 2.0])))
     for method in ("predictive", "preds"):
-        found, expected = (p.predict(POINTS, method=method).probs for p in (beta, same))
-        np.testing.assert_array_equal(found, expected)
+        actual, expected = (p.predict(POINTS, method=method).probs for p in (beta, same))
+        np.testing.assert_array_equal(actual, expected)
     uniform = by_quadrature(PRIOR, data, class_prior=dist.Beta(1.0, 1.0))
     np.testing.assert_array_equal(
         uniform.predict(POINTS).probs, by_quadrature(PRIOR, data).predict(POINTS).probs

@@ -34,8 +34,8 @@ def masses(x: np.ndarray, y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -
     mu = rng.normal(mean, precision**-0.5, (JUDGES, *mean.shape))
     ones = y.sum(axis=1)
     share = rng.beta(1 + ones, 1 + y.shape[1] - ones, (JUDGES, len(y)))
-    found = expit(log_odds(mu, share))
-    return ((found >= lower) & (found <= upper)).mean(axis=0)
+    actual = expit(log_odds(mu, share))
+    return ((actual >= lower) & (actual <= upper)).mean(axis=0)
 
 
 @pytest.mark.parametrize(

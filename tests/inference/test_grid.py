@@ -53,16 +53,16 @@ def test_each_prior_has_the_numbers_that_it_has_alone(integrator: str) -> None:
     assert list(post.prior) == list(GRID) and post.batch_size is None
     assert np.shape(post.log_evidence) == post.class_prior.shape == (3,)
     for method in METHODS:
-        found = post.predict(POINTS, method=method)
-        assert found.probs.shape == found.mcse.shape == (3, 3)
+        actual = post.predict(POINTS, method=method)
+        assert actual.probs.shape == actual.mcse.shape == (3, 3)
         for place, name in enumerate(GRID):
             single = alone(name, 0, integrator)
             expected = single.predict(POINTS, method=method)
             rtol = 1e-6 if method == "map" else 1e-10
-            np.testing.assert_allclose(found.probs[place], expected.probs, rtol=rtol)
+            np.testing.assert_allclose(actual.probs[place], expected.probs, rtol=rtol)
             if method == "preds" and integrator == "montecarlo":
-                np.testing.assert_allclose(found.mcse[place], expected.mcse, rtol=1e-8)
-                for ends, other in zip(found.interval(), expected.interval(), strict=True):
+                np.testing.assert_allclose(actual.mcse[place], expected.mcse, rtol=1e-8)
+                for ends, other in zip(actual.interval(), expected.interval(), strict=True):
                     np.testing.assert_allclose(ends[place], other, rtol=1e-8)
             assert post.log_evidence[place] == pytest.approx(single.log_evidence, rel=1e-12)
     single = alone("wide", 0, integrator)
@@ -82,13 +82,13 @@ def test_a_grid_with_a_batch() -> None:
     for place, name in enumerate(GRID):
         for number in range(2):
             single = alone(name, number, "montecarlo")
-            for found, x in ((shared, POINTS), (own, POINTS + number), (at_data, None)):
+            for actual, x in ((shared, POINTS), (own, POINTS + number), (at_data, None)):
                 expected = single.predict(x).probs
                 np.testing.assert_allclose(
-                    found.probs[place, number, : len(expected)], expected, rtol=1e-10
+                    actual.probs[place, number, : len(expected)], expected, rtol=1e-10
                 )
-    found, expected = post.sample(5, index=("narrow", 1)), single.sample(5)
-    assert (np.abs(found["mu1"]) <= 0.5).all() and found["mu1"].shape == expected["mu1"].shape
+    actual, expected = post.sample(5, index=("narrow", 1)), single.sample(5)
+    assert (np.abs(actual["mu1"]) <= 0.5).all() and actual["mu1"].shape == expected["mu1"].shape
     assert "GaussianPrior x 3, 2 data sets of 12 to 20 observations" in repr(post)
 
 
@@ -101,10 +101,10 @@ def test_points_of_a_grid_at_the_data() -> None:
 @pytest.mark.slow
 def test_named_dimensions() -> None:
     result = bc.posterior_predict(GRID, SETS, POINTS, **OPTIONS)
-    found = result.to_xarray()
-    assert dict(found.sizes) == {"prior": 3, "dataset": 2, "point": 3}
-    assert found.prior.values.tolist() == list(GRID)
-    one = found.sel(prior="wide").isel(dataset=1)
+    actual = result.to_xarray()
+    assert dict(actual.sizes) == {"prior": 3, "dataset": 2, "point": 3}
+    assert actual.prior.values.tolist() == list(GRID)
+    one = actual.sel(prior="wide").isel(dataset=1)
     np.testing.assert_array_equal(one.probs, result.probs[2, 1])
     assert float(one.log_evidence) == result.log_evidence[2, 1]
     np.testing.assert_array_equal(one.x, POINTS)
@@ -190,13 +190,13 @@ def test_each_prior_has_a_rule_of_its_own_size() -> None:
     post = bc.posterior(grid, data, integrator="quadrature")
     sizes = {name: len(post.draws(name)["mu0"]) for name in grid}
     assert len(set(sizes.values())) > 1
-    found, curves = post.predict(POINTS), post.predict(many)
+    actual, curves = post.predict(POINTS), post.predict(many)
     for place, (name, prior) in enumerate(grid.items()):
         single = bc.posterior(prior, data, integrator="quadrature")
         assert len(single.draws()["mu0"]) == sizes[name]
-        np.testing.assert_allclose(found.probs[place], single.predict(POINTS).probs, rtol=1e-12)
+        np.testing.assert_allclose(actual.probs[place], single.predict(POINTS).probs, rtol=1e-12)
         np.testing.assert_allclose(curves.probs[place], single.predict(many).probs, rtol=1e-12)
     several = bc.posterior(list(grid.values()), [data] * 2, integrator="quadrature")
     rows = several.predict(own).probs
-    np.testing.assert_allclose(rows[0], found.probs[0], rtol=1e-12)
+    np.testing.assert_allclose(rows[0], actual.probs[0], rtol=1e-12)
     np.testing.assert_allclose(rows[1], post.predict(own[1]).probs[1], rtol=1e-12)

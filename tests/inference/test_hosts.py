@@ -176,7 +176,7 @@ def run(program: str, folder: Path, processes: int) -> list[dict[str, np.ndarray
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray], ...]:
+def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray], ...]:
     """Return what one process finds alone, and each of two.
 
     All is computed by the same processes: most of the time goes into beginning and compiling.
@@ -186,16 +186,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarra
     return *run(program + KEEP, folder, 1), *run(program + ERRORS + KEEP, folder, 2)
 
 
-def part(found: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    return {key: value for key, value in found.items() if key.startswith(name)}
+def part(result: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    return {key: value for key, value in result.items() if key.startswith(name)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_posteriors_and_predictions_are_those_of_one_process(
-    integrator: str, found: tuple[dict[str, np.ndarray], ...]
+    integrator: str, result: tuple[dict[str, np.ndarray], ...]
 ) -> None:
-    alone, *shared = (part(own, integrator) for own in found)
+    alone, *shared = (part(own, integrator) for own in result)
     assert len(alone) > 12
     for rank, own in enumerate(shared):
         assert own.keys() == {name for name in alone if rank == 0 or "by itself" not in name}
@@ -205,15 +205,15 @@ def test_posteriors_and_predictions_are_those_of_one_process(
 
 
 @pytest.mark.slow
-def test_sweeps_are_those_of_one_process(found: tuple[dict[str, np.ndarray], ...]) -> None:
-    alone, *shared = (part(own, "sweep") for own in found)
+def test_sweeps_are_those_of_one_process(result: tuple[dict[str, np.ndarray], ...]) -> None:
+    alone, *shared = (part(own, "sweep") for own in result)
     for own in shared:
         np.testing.assert_equal(own, alone)
 
 
 @pytest.mark.slow
-def test_errors_reach_all_processes(found: tuple[dict[str, np.ndarray], ...]) -> None:
-    assert all(own["errors"] for own in found[1:])
+def test_errors_reach_all_processes(result: tuple[dict[str, np.ndarray], ...]) -> None:
+    assert all(own["errors"] for own in result[1:])
 
 
 @pytest.mark.slow

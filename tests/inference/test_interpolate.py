@@ -176,9 +176,9 @@ def test_nodes_get_their_own_values(x64: None) -> None:
     z, _ = points("outliers")
     grid, nodes = make_grid(jnp.asarray(z), jnp.asarray(center_and_scale(z)), 128)
     values = np.random.default_rng(4).normal(size=129)
-    found = interpolate(grid, jnp.asarray(values), nodes)
+    actual = interpolate(grid, jnp.asarray(values), nodes)
     # The slope between random values is a few hundred over the range of t, which is about 20.
-    np.testing.assert_allclose(found, values, rtol=0, atol=128 * 20 * 10 * EPS)
+    np.testing.assert_allclose(actual, values, rtol=0, atol=128 * 20 * 10 * EPS)
 
 
 def test_halving_the_spacing_divides_the_error_by_64(x64: None) -> None:

@@ -30,11 +30,11 @@ def test_distribution_function_is_undone(x64: None, name: str) -> None:
     make, expected, tolerance = CASES[name]
     tails = np.array([1e-10, 1e-7, 1e-3, 0.5, 1 - 1e-3, 1 - 1e-7])
     u = np.concatenate([tails, np.random.default_rng(0).random(5_000)])
-    found = np.asarray(jax.jit(lambda u: quantile(make(), u))(u))
+    result = np.asarray(jax.jit(lambda u: quantile(make(), u))(u))
     inside = slice(len(tails), None)
-    np.testing.assert_allclose(expected.cdf(found[inside]), u[inside], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(expected.cdf(result[inside]), u[inside], rtol=0, atol=tolerance)
     if name in ("normal", "half-normal", "gamma"):
-        far = found[: len(tails)]
+        far = result[: len(tails)]
         np.testing.assert_allclose(expected.cdf(far), tails, rtol=2e-4)
         np.testing.assert_allclose(expected.sf(far), 1 - tails, rtol=1e-6)
 
@@ -43,8 +43,8 @@ def test_distribution_function_is_undone(x64: None, name: str) -> None:
 def test_each_value_ends_alone(x64: None) -> None:
     """No value depends on others that still move when it has settled."""
     u = np.random.default_rng(1).random(5_000)
-    found = jax.vmap(lambda v: quantile(dist.Normal(0.0, 1.0), v[None])[0])(jnp.asarray(u))
-    np.testing.assert_allclose(stats.norm.cdf(np.asarray(found)), u, rtol=0, atol=1e-14)
+    result = jax.vmap(lambda v: quantile(dist.Normal(0.0, 1.0), v[None])[0])(jnp.asarray(u))
+    np.testing.assert_allclose(stats.norm.cdf(np.asarray(result)), u, rtol=0, atol=1e-14)
 
 
 @pytest.mark.slow
@@ -55,5 +55,5 @@ def test_a_quantile_for_each_distribution(x64: None) -> None:
     def one(scale: Any) -> jax.Array:
         return quantile(dist.Normal(0.0, scale), jnp.asarray(u))
 
-    found = np.asarray(jax.vmap(one)(jnp.asarray(scales)))
-    np.testing.assert_allclose(found, scales[:, None] * stats.norm.ppf(u), rtol=1e-10, atol=1e-12)
+    result = np.asarray(jax.vmap(one)(jnp.asarray(scales)))
+    np.testing.assert_allclose(result, scales[:, None] * stats.norm.ppf(u), rtol=1e-10, atol=1e-12)

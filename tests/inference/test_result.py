@@ -261,8 +261,14 @@ def test_points_in_double_precision_have_results_of_numpy_in_it() -> None:
     exact = condition(prior, DATA, integrator="closed_form").predict(POINTS)
     known = bc.GaussianPrior(dist.Normal(-1, 1), dist.Normal(1, 1), 1.0)
     result = condition(known, DATA, integrator="quadrature").predict(POINTS)
-    for found in (exact, result):
-        for array in (found.probs, found.log_odds, found.log_probs, found.mcse, *found.interval()):
+    for actual in (exact, result):
+        for array in (
+            actual.probs,
+            actual.log_odds,
+            actual.log_probs,
+            actual.mcse,
+            *actual.interval(),
+        ):
             assert isinstance(array, np.ndarray) and array.dtype == np.float64
     log_density = []
     for label, mean in enumerate((-1, 1)):
@@ -366,8 +372,8 @@ def test_standard_errors_follow_from_influences(x64: None) -> None:
     }
     for method, values in influence.items():
         expected = np.sqrt((values**2).sum(axis=0))
-        found = post.predict(POINTS, method=method).mcse
-        np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=method)
+        actual = post.predict(POINTS, method=method).mcse
+        np.testing.assert_allclose(actual, expected, rtol=1e-9, err_msg=method)
 
 
 @pytest.mark.parametrize("method", ["predictive", "preds", "coeffs"])
@@ -411,7 +417,7 @@ def test_intervals_are_weighted_quantiles(x64: None, integrator: str, level: flo
     post = posterior_of(integrator)
     again = Recomputed(post)
     values = scipy.special.expit(again.log_odds_by_draw(POINTS))
-    for tail, found in zip(
+    for tail, actual in zip(
         ((1 - level) / 2, (1 + level) / 2), post.predict(POINTS).interval(level), strict=True
     ):
         for j in range(len(POINTS)):
@@ -421,7 +427,7 @@ def test_intervals_are_weighted_quantiles(x64: None, integrator: str, level: flo
             # 2**-45 of their range, and rounding may take a neighbor where masses tie.
             place = np.searchsorted(reached, tail + np.array([-1e-12, 1e-12]))
             low, high = values[order, j][place]
-            assert low - 1e-10 <= found[j] <= high + 1e-10
+            assert low - 1e-10 <= actual[j] <= high + 1e-10
 
 
 def test_intervals_are_nested_around_the_median(x64: None) -> None:
@@ -444,11 +450,11 @@ def test_intervals_against_exact_quantiles(x64: None, integrator: str) -> None:
     belief = scipy.stats.norm(variance * (1 + own.sum()), np.sqrt(variance))
     x = np.array([6.0, 8.0])
     post = condition(prior, DATA, integrator=integrator, num_samples=40_000)
-    found = np.stack(post.predict(x).interval(0.8))
+    actual = np.stack(post.predict(x).interval(0.8))
     # Quantiles move in the probability that lies below them with this standard error.
     n = 40_000 if integrator == "quadrature" else post.ess
     slip = 5 * np.sqrt(0.1 * 0.9 / n)
-    for tail, ends in zip((0.1, 0.9), found, strict=True):
+    for tail, ends in zip((0.1, 0.9), actual, strict=True):
         mu = belief.ppf(np.array([tail - slip, tail + slip]))[:, None]
         low, high = scipy.special.expit((mu + 1) * x + (1 - mu**2) / 2)
         assert np.all((low <= ends) & (ends <= high))
@@ -490,9 +496,9 @@ def test_a_curve_too_steep_for_nodes_is_computed_at_all_points(x64: None) -> Non
     data = y + 1e-5 * np.random.default_rng(0).normal(size=6), y
     post = condition(prior, data, integrator="quadrature")
     points = np.linspace(-1, 2, 700)
-    found, exact = (post.predict(points, interpolate=how) for how in (True, False))
-    assert found.interpolation_error is None
-    np.testing.assert_array_equal(found.log_odds, exact.log_odds)
+    actual, exact = (post.predict(points, interpolate=how) for how in (True, False))
+    assert actual.interpolation_error is None
+    np.testing.assert_array_equal(actual.log_odds, exact.log_odds)
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -510,17 +516,17 @@ def test_data_sets_far_apart_with_common_draws(
     points = np.linspace(-30, 30, 7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = condition(prior, sets, **how).predict(points).log_odds
+        actual = condition(prior, sets, **how).predict(points).log_odds
         alone = [condition(prior, own, **how).predict(points).log_odds for own in sets]
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(found, alone, atol=1e-9)
+    assert np.isfinite(actual).all()
+    np.testing.assert_allclose(actual, alone, atol=1e-9)
 
 
 def test_many_equal_points_are_one() -> None:
     post = posterior_of("montecarlo")
     many, one = post.predict(np.full(600, 0.5)), post.predict([0.5])
-    for found, expected in zip(many.interval(0.8), one.interval(0.8), strict=True):
-        np.testing.assert_allclose(found, np.repeat(expected, 600), rtol=1e-6)
+    for actual, expected in zip(many.interval(0.8), one.interval(0.8), strict=True):
+        np.testing.assert_allclose(actual, np.repeat(expected, 600), rtol=1e-6)
 
 
 def test_few_points_are_not_interpolated() -> None:
@@ -539,8 +545,8 @@ def test_errors_and_intervals_of_many_points(x64: None) -> None:
     # Interpolated linearly between more than 128 nodes: the bound is spacing**2 / 8 times the
     # curvature, here of probabilities with slopes below 4: under 16 * (6 / 127)**2 / 8.
     atol = 16 * (6 / 127) ** 2 / 8
-    for found, expected in zip(result.interval(), exact.interval(), strict=True):
-        np.testing.assert_allclose(found[::40], expected, rtol=0, atol=atol)
+    for actual, expected in zip(result.interval(), exact.interval(), strict=True):
+        np.testing.assert_allclose(actual[::40], expected, rtol=0, atol=atol)
     np.testing.assert_allclose(result.mcse[::40], exact.mcse, rtol=0, atol=atol)
 
 
@@ -605,7 +611,7 @@ def test_tails_of_any_span_have_the_shape_of_the_definition(span: float) -> None
 
     log_weights = -np.sort(span * np.random.default_rng(0).exponential(size=(5, 31)))
     log_weights -= log_weights[:, :1]
-    for row, found in zip(log_weights, pareto_k(log_weights), strict=True):
+    for row, actual in zip(log_weights, pareto_k(log_weights), strict=True):
         x = np.sort(np.exp(row[:-1]) - np.exp(row[-1]))
         n, grid = len(x), 30 + int(np.sqrt(len(x)))
         quartile = x[int(n / 4 + 0.5) - 1]
@@ -616,21 +622,21 @@ def test_tails_of_any_span_have_the_shape_of_the_definition(span: float) -> None
         weights = np.exp(profile - profile.max())
         mean = theta @ weights / weights.sum()
         expected = np.mean([math.log1p(-mean * value) for value in x])
-        assert found == pytest.approx((n * expected + 5) / (n + 10), rel=1e-9)
+        assert actual == pytest.approx((n * expected + 5) / (n + 10), rel=1e-9)
 
 
 def test_heavier_tails_have_larger_k_and_smaller_ess() -> None:
-    found = []
+    actual = []
     for width in (0.5, 2.0, 30.0):
         prior = bc.GaussianPrior(
             mu0=dist.Normal(-1, width), mu1=dist.Normal(1, width), sigma=dist.Uniform(0.5, 2.0)
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bc.SamplingWarning)
-            found.append(condition(prior, DATA, num_samples=DRAWS, key=3))
-    ess = [post.ess for post in found]
+            actual.append(condition(prior, DATA, num_samples=DRAWS, key=3))
+    ess = [post.ess for post in actual]
     assert ess == sorted(ess, reverse=True)
-    assert found[0].pareto_k < 0.7 < found[-1].pareto_k
+    assert actual[0].pareto_k < 0.7 < actual[-1].pareto_k
 
 
 # --- warnings -----------------------------------------------------------------------------------
@@ -701,9 +707,9 @@ def test_bounded_weights_do_not_warn_by_their_tail() -> None:
     k, z = [], []
     for key in range(12):
         post = condition(UNIFORM, SIX, integrator="importance", key=key)
-        found = post.predict([-1.0, 0.0, 1.0])
+        actual = post.predict([-1.0, 0.0, 1.0])
         k.append(post.pareto_k)
-        z.append((found.probs - truth) / found.mcse)
+        z.append((actual.probs - truth) / actual.mcse)
     assert max(k) > 0.7
     assert 0.5 < np.sqrt(np.mean(np.square(z))) < 1.6
 
@@ -1027,9 +1033,9 @@ def test_another_key_or_data_set_compiles_nothing(
         data = SCORES + 0.1 * key, LABELS
         prior = CONJUGATE if integrator == "closed_form" else SOFT
         post = condition(prior, data, integrator=integrator, num_samples=400, key=key)
-        found = post.predict(POINTS)
+        actual = post.predict(POINTS)
         post.sample(10, key=key)
-        assert found.interval()[0].shape == found.mcse.shape == POINTS.shape
+        assert actual.interval()[0].shape == actual.mcse.shape == POINTS.shape
 
     run(0)
     with compilations() as names:
@@ -1045,7 +1051,7 @@ def test_a_rough_rule_states_no_smaller_error_than_it_has(name: str) -> None:
     x, at = np.full(3, 0.3), np.array([-1.0, 0.0, 0.3, 0.5, 1.0, 3.0])
     with pytest.warns(bc.AccuracyWarning, match="quadrature may be off"):
         post = bc.posterior(prior, (x, [0, 1, 1]), integrator="quadrature", class_prior=0.5)
-    found = post.predict(at, method="coeffs")
+    actual = post.predict(at, method="coeffs")
     low, high = (np.log([0.1, 3.0])) if name == "uniform" else (-60.0, 8.0)
     logs = np.linspace(low, high, 400_001)
     sigma = np.exp(logs)
@@ -1059,6 +1065,6 @@ def test_a_rough_rule_states_no_smaller_error_than_it_has(name: str) -> None:
         squares.append((at[:, None] - center) ** 2 + variance)
     weights = scipy.special.softmax(log_weights)
     log_odds = ((squares[0] - squares[1]) / (2 * sigma**2)) @ weights
-    error = np.abs(np.asarray(found.probs) - scipy.special.expit(log_odds))
+    error = np.abs(np.asarray(actual.probs) - scipy.special.expit(log_odds))
     assert error.max() > 0.05
-    assert (np.asarray(found.mcse) >= error).all()
+    assert (np.asarray(actual.mcse) >= error).all()

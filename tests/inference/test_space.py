@@ -74,11 +74,14 @@ def test_reflected_half_line_against_its_mirror_image(integrator: str) -> None:
     post = bc.posterior(prior, (X, Y), integrator=integrator, num_samples=20_000)
     truth = mirrored()
     for method in ("predictive", "coeffs"):
-        found, expected = post.predict(POINTS, method=method), truth.predict(-POINTS, method=method)
+        result, expected = (
+            post.predict(POINTS, method=method),
+            truth.predict(-POINTS, method=method),
+        )
         if integrator == "quadrature":
-            np.testing.assert_allclose(found.log_odds, -expected.log_odds, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(result.log_odds, -expected.log_odds, rtol=1e-9, atol=1e-9)
         else:
-            assert (np.abs(found.probs - (1 - expected.probs)) <= 4 * found.mcse).all()
+            assert (np.abs(result.probs - (1 - expected.probs)) <= 4 * result.mcse).all()
     if integrator == "quadrature":
         assert post.log_evidence == pytest.approx(truth.log_evidence, rel=1e-10)
         assert post.mode["mu0"] == pytest.approx(-truth.mode["mu1"], abs=1e-6)

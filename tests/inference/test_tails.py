@@ -43,13 +43,13 @@ def normal_log_odds(x: np.ndarray, data: tuple) -> np.ndarray:
 def student_log_odds(x: np.ndarray, data: tuple) -> np.ndarray:
     """Murphy (2007): new points have Student's distribution."""
     own = [data[0][data[1] == label].astype(np.longdouble) for label in (0, 1)]
-    alpha, beta, found = STUDENT["alpha"] + len(data[0]) / 2, np.longdouble(STUDENT["beta"]), []
+    alpha, beta, actual = STUDENT["alpha"] + len(data[0]) / 2, np.longdouble(STUDENT["beta"]), []
     for label, mine in enumerate(own):
         k, n, m = STUDENT[f"kappa{label}"], len(mine), STUDENT[f"mean{label}"]
         beta += ((mine - mine.mean()) ** 2).sum() / 2 + k * n * (mine.mean() - m) ** 2 / (k + n) / 2
-        found.append((k + n, (k * m + mine.sum()) / (k + n)))
+        actual.append((k + n, (k * m + mine.sum()) / (k + n)))
     log_density = []
-    for k, m in found:
+    for k, m in actual:
         scale = 2 * beta * (k + 1) / k
         log_square = 2 * np.log(np.abs(np.asarray(x, np.longdouble) - m)) - np.log(scale)
         log_density.append(-(alpha + 0.5) * np.logaddexp(0, log_square) - np.log(scale) / 2)
@@ -127,7 +127,7 @@ def check(post: bc.Posterior, x: float, truth: np.longdouble) -> None:
 def test_deviation_unknown_against_scipy() -> None:
     x = np.array([-30.0, -8, 0.5, 8, 30])
     prior = bc.GaussianPrior(-1.0, 1.0, dist.HalfNormal(1.0))
-    found = posterior(prior, LOPSIDED, integrator="quadrature").predict(x)
+    actual = posterior(prior, LOPSIDED, integrator="quadrature").predict(x)
     s = np.exp(np.linspace(-4, 5, 20001))
     norm = scipy.stats.norm
     log_joint = np.log(s) + norm.logpdf(s) + norm.logpdf(LOPSIDED[0][:, None], -1, s).sum(axis=0)
@@ -138,9 +138,9 @@ def test_deviation_unknown_against_scipy() -> None:
         area = scipy.integrate.simpson(np.exp(logs - top), x=np.log(s), axis=0)
         log_mean.append(np.log(area) + top)
     truth = log_mean[1] - log_mean[0]
-    np.testing.assert_allclose(found.log_odds, truth, rtol=1e-8)
-    miss = np.abs(probability(truth) - np.asarray(found.probs))
-    assert (miss <= np.asarray(found.mcse) + 1e-13).all()
+    np.testing.assert_allclose(actual.log_odds, truth, rtol=1e-8)
+    miss = np.abs(probability(truth) - np.asarray(actual.probs))
+    assert (miss <= np.asarray(actual.mcse) + 1e-13).all()
 
 
 @pytest.mark.slow

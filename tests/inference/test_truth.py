@@ -225,14 +225,14 @@ class Reference:
 
         ends = [(c.low, c.high) for c in self.classes]
         start = [min(max(c.mean, c.low), c.high) for c in self.classes]
-        found = optimize.minimize(
+        result = optimize.minimize(
             loss,
             [*start, math.sqrt(self.sigma[0] * self.sigma[1])],
             method="Nelder-Mead",
             bounds=[*ends, self.sigma],
             options={"xatol": 1e-10, "fatol": 1e-13, "maxiter": 4000, "maxfev": 4000},
         )
-        return found.x
+        return result.x
 
 
 #: With n = 1 a class is missing, and the prior speaks for it.
@@ -268,9 +268,9 @@ def test_three_parameters_against_scipy(name: str, n: int) -> None:
     assert post.log_evidence == pytest.approx(truth.log_evidence, rel=1e-12, abs=1e-10)
     for method in ("predictive", "coeffs"):
         expected = 1 / (1 + np.exp(-truth.log_odds(method)))
-        found = post.predict(POINTS, method=method)
-        np.testing.assert_allclose(found.probs, expected, rtol=0, atol=1e-10)
-        miss, stated = np.abs(np.asarray(found.probs) - expected), np.asarray(found.mcse)
+        result = post.predict(POINTS, method=method)
+        np.testing.assert_allclose(result.probs, expected, rtol=0, atol=1e-10)
+        miss, stated = np.abs(np.asarray(result.probs) - expected), np.asarray(result.mcse)
         # The reference has errors of its own, of some 1e-12.
         assert (miss <= stated + 1e-11).all() and (stated < 1e-9).all()
     if n > 1:
@@ -279,8 +279,8 @@ def test_three_parameters_against_scipy(name: str, n: int) -> None:
             post.predict(POINTS, method="map").probs, expected, rtol=0, atol=1e-6
         )
     if n > 1:
-        found = post.predict(POINTS, method="preds").probs
-        np.testing.assert_allclose(found, truth.preds, rtol=0, atol=1e-10)
+        result = post.predict(POINTS, method="preds").probs
+        np.testing.assert_allclose(result, truth.preds, rtol=0, atol=1e-10)
 
 
 def test_panels_are_fine_enough() -> None:

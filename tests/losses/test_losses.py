@@ -256,13 +256,13 @@ def test_reductions_and_leading_axes(x64: None, name: str) -> None:
     folded = Batch(*(jnp.asarray(a.reshape(2, ROWS // 2, *a.shape[1:])) for a in batch))
 
     @jax.jit
-    def found(batch: Batch) -> Any:
+    def result(batch: Batch) -> Any:
         weighted = functools.partial(case.loss, batch, case.value, weights=batch.weights)
         each = case.loss(batch, case.value, reduction="none")
         single = case.loss(Batch(*(array[0, 0] for array in batch)), case.value)
         return each, weighted(reduction="none"), weighted(reduction="sum"), weighted(), single
 
-    each, weighted, total, mean, single = found(folded)
+    each, weighted, total, mean, single = result(folded)
     np.testing.assert_allclose(each, losses.reshape(2, -1), rtol=1e-12)
     np.testing.assert_allclose(weighted, (batch.weights * losses).reshape(2, -1), rtol=1e-12)
     np.testing.assert_allclose(total, batch.weights @ losses, rtol=1e-12)
@@ -274,17 +274,17 @@ def test_reductions_and_leading_axes(x64: None, name: str) -> None:
 def test_leading_axes_of_batch_level_losses(x64: None, name: str) -> None:
     batch, case = make_batch(), CASES[name]
     folded = Batch(*(a.reshape(2, ROWS // 2, *a.shape[1:]) for a in batch))
-    found = jax.jit(case.loss)(folded, case.value)
-    np.testing.assert_allclose(found, case.reference(batch, case.value), rtol=1e-12)
+    result = jax.jit(case.loss)(folded, case.value)
+    np.testing.assert_allclose(result, case.reference(batch, case.value), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", WITH_PARAMETER)
 def test_parameters_are_mapped_over(name: str) -> None:
     batch, case = make_batch(), CASES[name]
     numbers = case.value * jnp.array([0.5, 1.0, 1.5])
-    found = jax.jit(jax.vmap(lambda number: case.loss(batch, number)))(numbers)
+    result = jax.jit(jax.vmap(lambda number: case.loss(batch, number)))(numbers)
     expected = [evaluate(name, batch, dtype=jnp.float32, number=n)[0] for n in numbers.tolist()]
-    np.testing.assert_allclose(found, np.array(expected), rtol=2e-6)
+    np.testing.assert_allclose(result, np.array(expected), rtol=2e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -366,8 +366,8 @@ def test_large_logits_by_hand() -> None:
     for loss in (cross_entropy, focal):
         np.testing.assert_array_equal(loss(logits, labels, reduction="none"), [0, 2e4])
     np.testing.assert_array_equal(brier(logits, labels, reduction="none"), [0, 2])
-    found = smoothed_cross_entropy(logits, labels, 0.5, reduction="none")
-    np.testing.assert_array_equal(found, [5e3, 1.5e4])
+    result = smoothed_cross_entropy(logits, labels, 0.5, reduction="none")
+    np.testing.assert_array_equal(result, [5e3, 1.5e4])
 
 
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
@@ -405,8 +405,8 @@ def test_classes_shut_out_by_infinite_logits() -> None:
 def test_narrow_labels_of_many_classes(dtype: Any) -> None:
     logits = np.random.default_rng(0).normal(size=(2, 300))
     expected = -log_softmax(logits, axis=1)[[0, 1], [43, 127]]
-    found = cross_entropy(logits, jnp.array([43, 127], dtype), reduction="none")
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    result = cross_entropy(logits, jnp.array([43, 127], dtype), reduction="none")
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 # --- other libraries, and the package's own ----------------------------------------------------
@@ -438,16 +438,16 @@ def test_optax_agrees(x64: None) -> None:
             ),
         }
 
-    found = jax.jit(pairs)(batch.logits, batch.labels, batch.soft)
-    for ours, theirs in found.values():
+    result = jax.jit(pairs)(batch.logits, batch.labels, batch.soft)
+    for ours, theirs in result.values():
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 def test_smoothing_of_the_package_agrees(x64: None) -> None:
     batch = make_batch(rows=20, classes=5)
     targets = constant_targets(batch.labels, 0.15, num_classes=5)
-    found = smoothed_cross_entropy(batch.logits, batch.labels, 0.15)
-    np.testing.assert_allclose(found, cross_entropy(batch.logits, targets), rtol=1e-13)
+    result = smoothed_cross_entropy(batch.logits, batch.labels, 0.15)
+    np.testing.assert_allclose(result, cross_entropy(batch.logits, targets), rtol=1e-13)
 
 
 @pytest.mark.slow
@@ -458,13 +458,13 @@ def test_instance_targets_agree(offset: float) -> None:
     batch.labels[:4] = 2, 0, 0, 3
     expected = network_instance_targets(batch.teacher, batch.labels, 0.3, offset)
     logits = jnp.asarray(batch.teacher)
-    found = instance_targets(logits, batch.labels, 0.3, offset)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-7)
+    result = instance_targets(logits, batch.labels, 0.3, offset)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, expected, rtol=2e-5, atol=1e-7)
     folded = instance_targets(
         logits.reshape(2, 15, 4), batch.labels.reshape(2, 15).astype(np.uint8), 0.3, offset
     )
-    np.testing.assert_array_equal(folded.reshape(30, 4), found)
+    np.testing.assert_array_equal(folded.reshape(30, 4), result)
     assert np.isnan(np.asarray(instance_targets(logits[:1], np.array([4]), 0.3))).all()
 
 
@@ -489,12 +489,12 @@ def test_metrics_of_the_package_agree(x64: None) -> None:
     batch = make_batch(rows=40)
     probs = softmax(batch.logits, axis=1)
     arrays = batch.logits, batch.labels
-    found = brier(*arrays, weights=batch.weights)
+    result = brier(*arrays, weights=batch.weights)
     expected = metrics.brier_score(probs, batch.labels, weights=batch.weights)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    found = cross_entropy(*arrays, weights=batch.weights)
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
+    result = cross_entropy(*arrays, weights=batch.weights)
     expected = metrics.log_loss(probs, batch.labels, weights=batch.weights)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3.5])
@@ -511,8 +511,8 @@ def test_soft_bins_become_hard(x64: None, order: float) -> None:
     value, gradient = jax.jit(jax.value_and_grad(small))(*arrays)
     np.testing.assert_allclose(value, expected, rtol=1e-10)
     assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
-    found = jax.jit(functools.partial(soft_ece, bins=4, temperature=0.02, order=order))(*arrays)
-    np.testing.assert_allclose(found, binned_error(batch, 0.02, 4, order), rtol=1e-12)
+    result = jax.jit(functools.partial(soft_ece, bins=4, temperature=0.02, order=order))(*arrays)
+    np.testing.assert_allclose(result, binned_error(batch, 0.02, 4, order), rtol=1e-12)
 
 
 # --- errors -------------------------------------------------------------------------------------

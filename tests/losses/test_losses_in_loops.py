@@ -131,11 +131,11 @@ def test_gradient_of_the_plain_loop_is_that_of_differences(x64: None) -> None:
     weight, bias = (np.asarray(array, dtype=float) for array in start())
     loss = jax.jit(lambda w, b: objective(x.astype(float) @ w + b, y))
     _, in_weight, in_bias = train_plainly()
-    for found, place in [(in_weight[0, 1], (0, 1)), (in_weight[1, 2], (1, 2))]:
+    for result, place in [(in_weight[0, 1], (0, 1)), (in_weight[1, 2], (1, 2))]:
         move = np.zeros_like(weight)
         move[place] = 1e-6
         rise = loss(weight + move, bias) - loss(weight - move, bias)
-        np.testing.assert_allclose(found, rise / 2e-6, rtol=1e-4)
+        np.testing.assert_allclose(result, rise / 2e-6, rtol=1e-4)
     move = np.array([1e-6, 0, 0])
     rise = loss(weight, bias + move) - loss(weight, bias - move)
     np.testing.assert_allclose(in_bias[0], rise / 2e-6, rtol=1e-4)
@@ -162,11 +162,11 @@ def teacher(inputs: np.ndarray) -> jax.Array:
 def test_stream_has_the_targets_of_all_rows() -> None:
     x, y = (np.asarray(array) for array in blobs())
     batches = [(x[:12], y[:12]), (x[12:24], y[12:24]), (x[24:], y[24:])]
-    found = list(with_instance_targets(batches, teacher, 0.2, offset=1.5))
-    assert [len(targets) for _, targets in found] == [12, 12, 6]
-    assert all(inputs is batch[0] for (inputs, _), batch in zip(found, batches, strict=True))
+    result = list(with_instance_targets(batches, teacher, 0.2, offset=1.5))
+    assert [len(targets) for _, targets in result] == [12, 12, 6]
+    assert all(inputs is batch[0] for (inputs, _), batch in zip(result, batches, strict=True))
     expected = network_instance_targets(teacher(x), y, 0.2, 1.5)
-    joined = np.concatenate([targets for _, targets in found])
+    joined = np.concatenate([targets for _, targets in result])
     np.testing.assert_allclose(joined, expected, rtol=1e-5, atol=1e-7)
 
 

@@ -57,9 +57,9 @@ def test_values_are_those_of_the_host(name: str, options: dict[str, Any], k: int
     for probs in rows:
         for weights in (w,) if k == 2 else (None, w / 3):
             expected = metric(probs, y, weights=weights, **options)
-            found = metric(jnp.asarray(probs), y, weights=weights, **options)
-            assert isinstance(found, float)
-            assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+            result = metric(jnp.asarray(probs), y, weights=weights, **options)
+            assert isinstance(result, float)
+            assert result == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_only_sums_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_weights_of_parts_are_not_scaled() -> None:
             for convert, place in ((np.asarray, False), (jnp.asarray, True))
         )
         assert isinstance(device.probs, jax.Array) == (len(weights) > 0)
-        totals = [float(np.asarray(found.weights).sum()) for found in (host, device)]
+        totals = [float(np.asarray(result.weights).sum()) for result in (host, device)]
         assert totals == [weights.sum()] * 2
     with pytest.raises(ValueError, match="weights must not be negative"):
         as_predictions(jnp.asarray(p), y, -w, reading, on_device=True)
@@ -154,8 +154,8 @@ def test_logits_and_labels_of_any_values(k: int) -> None:
     how: dict[str, Any] = {"classes": ["low", "high", "higher"][:k], "inputs": "logits"}
     for name in ("log_loss", "ece", "debiased_ece"):
         metric = METRICS[name].function
-        found = metric(jnp.asarray(logits), labels, weights=weights, **how)
+        result = metric(jnp.asarray(logits), labels, weights=weights, **how)
         expected = metric(logits, codes, weights=weights, inputs="logits")
-        assert found == pytest.approx(expected, rel=1e-9)
+        assert result == pytest.approx(expected, rel=1e-9)
     with pytest.raises(ValueError, match="probs must be finite, got infinity"):
         bc.metrics.log_loss(jnp.asarray(logits).at[3].set(jnp.inf), labels, **how)

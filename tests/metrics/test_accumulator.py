@@ -95,11 +95,11 @@ def test_labels() -> None:
     total = Accumulator(choices, classes=3)
     total.add(probs[:50], y[:50])
     total.add(probs[50:], y[50:])
-    found = total.result()
-    assert found["total"] == pytest.approx(metrics.multilabel_ece(probs, y), rel=1e-12)
-    assert found["hamming"] == pytest.approx(metrics.hamming_loss(probs, y), rel=1e-12)
+    result = total.result()
+    assert result["total"] == pytest.approx(metrics.multilabel_ece(probs, y), rel=1e-12)
+    assert result["hamming"] == pytest.approx(metrics.hamming_loss(probs, y), rel=1e-12)
     exact = metrics.multilabel_ece(probs, y, average="mean", binning="equal_mass")
-    assert abs(found["mass"] - exact) <= total.bounds()["mass"]
+    assert abs(result["mass"] - exact) <= total.bounds()["mass"]
 
 
 def test_a_bad_batch_changes_nothing() -> None:

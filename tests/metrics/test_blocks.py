@@ -79,9 +79,9 @@ def test_cells_with_many_cases_are_divided(kind, monkeypatch):
     monkeypatch.setattr(equal_mass, "_SHIFT", 58)
     p, y = _cases(kind)
     blocks = _cut((p, y), 999)
-    found = metrics.ece(blocks, binning="equal_mass")
+    result = metrics.ece(blocks, binning="equal_mass")
     whole = metrics.ece(p, y, binning="equal_mass")
-    np.testing.assert_allclose(found, whole, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(result, whole, rtol=1e-10, atol=1e-14)
     assert blocks.passes > 2
 
 
@@ -109,8 +109,8 @@ def test_many_labels():
 def test_what_calibrators_predict_is_judged_in_blocks():
     p, y = _cases("two")
     calibrator = bc.Beta().fit(p, y)
-    found = metrics.log_loss(calibrator.predict_proba(_cut((p, y), 700)))
-    np.testing.assert_allclose(found, metrics.log_loss(calibrator.predict_proba(p), y), rtol=1e-12)
+    result = metrics.log_loss(calibrator.predict_proba(_cut((p, y), 700)))
+    np.testing.assert_allclose(result, metrics.log_loss(calibrator.predict_proba(p), y), rtol=1e-12)
 
 
 def test_arrays_of_dask_and_data_sets():
@@ -154,21 +154,21 @@ class TestIntervals:
     def test_intervals_are_those_of_all_cases(self, name):
         p, _, y, _ = self._rows()
         blocks = _cut((p, y), 25_000)
-        found, whole = metrics.interval(name, blocks), metrics.interval(name, p, y)
-        np.testing.assert_allclose(found.value, whole.value, rtol=1e-10)
+        result, whole = metrics.interval(name, blocks), metrics.interval(name, p, y)
+        np.testing.assert_allclose(result.value, whole.value, rtol=1e-10)
         # Groups of other cases: what is random of their deviations is 1 / sqrt(2 * 1,024).
-        assert found.standard_error == pytest.approx(whole.standard_error, rel=0.15)
-        assert found.lower < whole.estimate < found.upper
+        assert result.standard_error == pytest.approx(whole.standard_error, rel=0.15)
+        assert result.lower < whole.estimate < result.upper
 
     def test_squared_errors_in_bins_of_equal_width(self, monkeypatch):
         monkeypatch.setattr(measured_blocks, "MANY", 1000)
         p, y = _cases("two", 4000)
         how = {"binning": "equal_width", "norm": 2, "bins": 5}
-        found = metrics.interval("debiased_ece", _cut((p, y), 900), **how)
+        result = metrics.interval("debiased_ece", _cut((p, y), 900), **how)
         whole = metrics.interval("debiased_ece", p, y, **how)
-        np.testing.assert_allclose(found.value, whole.value, rtol=1e-9)
-        np.testing.assert_allclose(found.estimate, whole.estimate, rtol=1e-2)
-        assert found.standard_error == pytest.approx(whole.standard_error, rel=0.3)
+        np.testing.assert_allclose(result.value, whole.value, rtol=1e-9)
+        np.testing.assert_allclose(result.estimate, whole.estimate, rtol=1e-2)
+        assert result.standard_error == pytest.approx(whole.standard_error, rel=0.3)
 
     @pytest.mark.parametrize(
         ("n", "name", "weighted"),
@@ -179,15 +179,15 @@ class TestIntervals:
         if weights is not None:
             weights[0] = 1
         rows = (p, y) if weights is None else (p, y, weights)
-        found = metrics.interval(name, _cut(rows, 5), replicates=50)
-        assert found == metrics.interval(name, p, y, weights=weights, replicates=50)
+        result = metrics.interval(name, _cut(rows, 5), replicates=50)
+        assert result == metrics.interval(name, p, y, weights=weights, replicates=50)
 
     def test_differences_pair_the_cases(self):
         p, q, y, _ = self._rows()
-        found = metrics.difference("brier_score", _cut((p, y), 25_000), _cut((q, y), 25_000))
+        result = metrics.difference("brier_score", _cut((p, y), 25_000), _cut((q, y), 25_000))
         whole = metrics.difference("brier_score", p, q, y)
-        np.testing.assert_allclose(found.value, whole.value, rtol=1e-10)
-        assert found.standard_error == pytest.approx(whole.standard_error, rel=0.15)
+        np.testing.assert_allclose(result.value, whole.value, rtol=1e-10)
+        assert result.standard_error == pytest.approx(whole.standard_error, rel=0.15)
         with pytest.raises(ValueError, match="cut into the same blocks"):
             metrics.difference("brier_score", _cut((p, y), 25_000), _cut((q, y), 24_000))
 
@@ -195,14 +195,14 @@ class TestIntervals:
         p, q, y, w = self._rows()
         w[:60_000] = 1  # whole weights come first
         blocks = {"raw": _cut((p, y, w), 25_000), "calibrated": _cut((q, y, w), 25_000)}
-        found = metrics.report(blocks)
+        result = metrics.report(blocks)
         whole = metrics.report({"raw": p, "calibrated": q}, y, weights=w)
-        assert found.cases == self.N and blocks["raw"].passes <= 4
+        assert result.cases == self.N and blocks["raw"].passes <= 4
         for model in ("raw", "calibrated"):
-            np.testing.assert_allclose(found.tests[model].statistic, whole.tests[model].statistic)
+            np.testing.assert_allclose(result.tests[model].statistic, whole.tests[model].statistic)
             for title, own in whole.intervals[model].items():
                 np.testing.assert_allclose(
-                    found.intervals[model][title].value, own.value, rtol=1e-9
+                    result.intervals[model][title].value, own.value, rtol=1e-9
                 )
         with pytest.raises(TypeError, match="needs all cases at once"):
             metrics.report(blocks, metrics=["skce"])
@@ -248,8 +248,8 @@ def test_blocks_without_rows_or_of_zero_weight_add_nothing(label):
     blocks = bc.Blocks([*nothing, *some[:2], *nothing, *some[2:], *nothing])
     for use in (metrics.log_loss, metrics.ece, lambda *x: metrics.ece(*x, binning="equal_mass")):
         assert use(blocks) == pytest.approx(use(p, y), rel=1e-12)
-    found, wanted = (bc.evaluate(own, replicates=20) for own in (blocks, bc.Blocks(some)))
-    assert found.report.intervals == wanted.report.intervals
+    result, wanted = (bc.evaluate(own, replicates=20) for own in (blocks, bc.Blocks(some)))
+    assert result.report.intervals == wanted.report.intervals
     theta = [bc.Beta().fit(rows).state_["theta"] for rows in (blocks, bc.Blocks(some))]
     np.testing.assert_allclose(*theta, rtol=1e-9)
     for none in ([(p[:0], y[:0])], [(p, y, np.zeros(2000))]):
@@ -264,9 +264,9 @@ def test_one_column_of_scores_of_a_data_frame_of_dask():
     p, y = _cases("two", 1000)
     frame = frames.from_pandas(pandas.DataFrame({"p": p, "y": y, "w": y + 1.0}), npartitions=3)
     assert metrics.ece(frame, "y", weights="w") == pytest.approx(metrics.ece(p, y, weights=y + 1.0))
-    found = bc.evaluate(frame, "y", weights="w", replicates=20).report.intervals["model"]
+    result = bc.evaluate(frame, "y", weights="w", replicates=20).report.intervals["model"]
     wanted = bc.evaluate(p, y, weights=y + 1.0, replicates=20).report.intervals["model"]
-    assert [own.value for own in found.values()] == [own.value for own in wanted.values()]
+    assert [own.value for own in result.values()] == [own.value for own in wanted.values()]
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
@@ -279,5 +279,8 @@ def test_weights_of_any_size(name, size):
     blocks = _cut((p, y, weights), 250)
     value = getattr(metrics, name)(p, y, weights=moderate)
     assert getattr(metrics, name)(blocks) == pytest.approx(value, rel=1e-9)
-    found, expected = metrics.interval(name, blocks), metrics.interval(name, p, y, weights=moderate)
-    np.testing.assert_allclose(found[:5], expected[:5], rtol=1e-6, atol=1e-9)
+    result, expected = (
+        metrics.interval(name, blocks),
+        metrics.interval(name, p, y, weights=moderate),
+    )
+    np.testing.assert_allclose(result[:5], expected[:5], rtol=1e-6, atol=1e-9)

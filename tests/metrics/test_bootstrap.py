@@ -60,13 +60,13 @@ def test_a_replicate_is_the_metric_of_the_rows_drawn(
     weights = None
     if weighted is not None:
         weights = rng.integers(1, 4, 60) * (1.0 if weighted == "counts" else 0.37)
-    found = metrics.bootstrap(name, probs, y, replicates=7, seed=3, weights=weights, **options)
+    result = metrics.bootstrap(name, probs, y, replicates=7, seed=3, weights=weights, **options)
     data, _ = prepare(name, probs, y, weights, options)
     ((_, factors),) = resample(data, 7, 3, 7)
     cases = weights.sum() if weighted == "counts" and weights is not None else 60
     np.testing.assert_allclose(factors.sum(axis=0), cases)
     function = getattr(metrics, name)
-    for value, factor in zip(found, factors.T, strict=True):
+    for value, factor in zip(result, factors.T, strict=True):
         rows = np.repeat(np.arange(60), factor.astype(int))
         own = None if weighted != "shares" or weights is None else weights[rows]
         expected = function(probs[rows], y[rows], weights=own, **options)
@@ -88,8 +88,8 @@ def test_bins_of_equal_mass_of_many_weights(ties: str, whole: bool) -> None:
     rows = rng.permutation(500)[:400]
     weights = rng.poisson(1, (500, 6)) * (1.0 if whole else 0.37)
     weights[:, 5] *= np.arange(500) < 250
-    found = mass_sums_many(predicted, observed, rows, weights, 7, whole)
-    for own, sums in zip(weights[rows].T, found, strict=True):
+    result = mass_sums_many(predicted, observed, rows, weights, 7, whole)
+    for own, sums in zip(weights[rows].T, result, strict=True):
         expected = equal_mass_sums(predicted, observed, own, 7, whole, np)
         np.testing.assert_allclose(sums, expected, rtol=1e-9, atol=1e-9)
 
@@ -100,16 +100,16 @@ def test_smooth_errors_that_are_tiny() -> None:
     data = Predictions(np.tile(p, 500), np.tile(y, 500), np.ones(4000), 0.0)
     factors = np.ones((4000, 3))
     factors[:1, 1], factors[:40, 2] = 2, 2
-    found = metric.values(collect_many(metric, data, factors))  # type: ignore[attr-defined]
+    result = metric.values(collect_many(metric, data, factors))  # type: ignore[attr-defined]
     expected = [compute(metric, data._replace(weights=own)) for own in factors.T]
     assert expected[0] < 1e-6 and expected[1] < 1e-3
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(result, expected, atol=1e-9)
 
 
 def test_a_loss_that_is_infinite() -> None:
-    found = metrics.bootstrap("log_loss", [0.0, 0.5, 0.5], [1, 1, 1], replicates=50, eps=0)
-    assert np.isinf(found).any()
-    np.testing.assert_allclose(found[np.isfinite(found)], np.log(2))
+    result = metrics.bootstrap("log_loss", [0.0, 0.5, 0.5], [1, 1, 1], replicates=50, eps=0)
+    assert np.isinf(result).any()
+    np.testing.assert_allclose(result[np.isfinite(result)], np.log(2))
     rows = [0.0, 1.0, *np.linspace(0.1, 0.9, 10)], [1, 0] * 6
     interval = metrics.interval("log_loss", *rows, eps=0)
     assert (interval.value, interval.lower, interval.upper) == (np.inf, 0, np.inf)
@@ -144,26 +144,26 @@ def test_intervals_of_means() -> None:
     loss = -np.log(probs[np.arange(400), y])
     assert stats.skew(loss) > 1
     expected = loss.std(ddof=1) / 20
-    found = metrics.interval("log_loss", probs, y, level=0.8)
-    assert found.standard_error == pytest.approx(expected, rel=1e-9)
-    assert (found.lower, found.upper) == pytest.approx(hall(loss, 0.8), rel=1e-9)
+    result = metrics.interval("log_loss", probs, y, level=0.8)
+    assert result.standard_error == pytest.approx(expected, rel=1e-9)
+    assert (result.lower, result.upper) == pytest.approx(hall(loss, 0.8), rel=1e-9)
     drawn = metrics.interval("log_loss", probs, y, method="bootstrap", replicates=4000)
     assert drawn.standard_error == pytest.approx(expected, rel=5 / np.sqrt(2 * 4000))
-    assert drawn.value == drawn.estimate == found.value
+    assert drawn.value == drawn.estimate == result.value
     # A weight of three is three cases; halves of weights change nothing.
     thrice = metrics.interval("log_loss", probs, y, weights=np.full(400, 3))
     repeated = metrics.interval("log_loss", np.repeat(probs, 3, axis=0), np.repeat(y, 3))
     assert thrice[:5] == pytest.approx(repeated[:5], rel=1e-9)
     half = metrics.interval("log_loss", probs, y, weights=np.full(400, 0.5), level=0.8)
-    assert half[:5] == pytest.approx(found[:5], rel=1e-9)
+    assert half[:5] == pytest.approx(result[:5], rel=1e-9)
 
 
 def test_counts_beyond_memory() -> None:
     probs, y = make(40)
     loss, many = -np.log(probs[np.arange(40), y]), np.random.default_rng(0).integers(1, 9, 40)
     expected = np.sqrt(np.cov(loss, fweights=many) / (1e9 * many.sum()))
-    found = metrics.interval("log_loss", probs, y, method="bootstrap", weights=1e9 * many)
-    assert found.standard_error == pytest.approx(expected, rel=5 / np.sqrt(2 * 1000))
+    result = metrics.interval("log_loss", probs, y, method="bootstrap", weights=1e9 * many)
+    assert result.standard_error == pytest.approx(expected, rel=5 / np.sqrt(2 * 1000))
     error = metrics.interval("ece", probs, y, weights=1e9 * many)
     assert error.value * 0.99 < error.lower < error.estimate < error.upper < error.value * 1.01
 
@@ -173,22 +173,22 @@ def test_shares_have_wilsons_interval(right: int, n: int) -> None:
     probs, y = np.full(n, 0.75), (np.arange(n) < right).astype(int)
     expected = stats.binomtest(right, n).proportion_ci(0.9, "wilson")
     for weights in (None, np.full(n, 0.5)):
-        found = metrics.interval("accuracy", probs, y, weights=weights)
-        ends = (found.lower, found.upper)
+        result = metrics.interval("accuracy", probs, y, weights=weights)
+        ends = (result.lower, result.upper)
         assert ends == pytest.approx((expected.low, expected.high), abs=1e-12)
-        assert found.value == found.estimate == right / n
+        assert result.value == result.estimate == right / n
 
 
 def test_differences_are_paired() -> None:
     probs, y = make(300)
     blunt = 0.9 * probs + 0.1 / 3
-    found = metrics.difference("brier_score", probs, blunt, y, replicates=20_000)
+    result = metrics.difference("brier_score", probs, blunt, y, replicates=20_000)
     score = ((probs - np.eye(3)[y]) ** 2).sum(axis=1) - ((blunt - np.eye(3)[y]) ** 2).sum(axis=1)
-    assert found.value == pytest.approx(score.mean(), rel=1e-9)
+    assert result.value == pytest.approx(score.mean(), rel=1e-9)
     error = score.std(ddof=1) / np.sqrt(300)
-    assert found.standard_error == pytest.approx(error, rel=5 / np.sqrt(2 * 20_000))
+    assert result.standard_error == pytest.approx(error, rel=5 / np.sqrt(2 * 20_000))
     # Skewness of replicates has a standard error of sqrt(6 / b), the transformation a slope of 1/2.
-    assert (found.lower, found.upper) == pytest.approx(hall(score, 0.9), abs=0.06 * error)
+    assert (result.lower, result.upper) == pytest.approx(hall(score, 0.9), abs=0.06 * error)
     same = metrics.difference("ece", probs, probs, y, replicates=50)
     assert same[:5] == (0, 0, 0, 0, 0) and same.p_value == 1
     with pytest.raises(ValueError, match="one shape"):
@@ -246,8 +246,8 @@ def test_intervals_end_within_the_range(name: str, n: int) -> None:
 
 def test_scores_of_rows_end_at_two() -> None:
     rows = np.tile([[0.01, 0.98, 0.01]], (9, 1))
-    found = metrics.interval("brier_score", rows, np.zeros(9, int))
-    assert (found.lower, found.upper) == (0, 2)
+    result = metrics.interval("brier_score", rows, np.zeros(9, int))
+    assert (result.lower, result.upper) == (0, 2)
     p = rows[:, 1]
     assert metrics.interval("brier_score", p, np.zeros(9, int)).upper == 1
     pair = np.stack([1 - p, p], axis=1)
@@ -311,7 +311,7 @@ def test_coverage(name: str, method: str, options: dict[str, Any]) -> None:
     runs = 1000 if method == "analytic" else 500
     for run in range(runs):
         p, y = draw(500)
-        found = metrics.interval(
+        result = metrics.interval(
             name,
             p,
             y,
@@ -320,7 +320,7 @@ def test_coverage(name: str, method: str, options: dict[str, Any]) -> None:
             seed=run,
             **options,  # type: ignore[arg-type]
         )
-        covered += found.lower <= truth <= found.upper
+        covered += result.lower <= truth <= result.upper
     raised = name == "debiased_ece" and method == "bootstrap"
     assert 0.87 <= covered / runs <= (0.96 if raised else 0.93)
 

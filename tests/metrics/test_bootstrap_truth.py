@@ -25,12 +25,12 @@ def test_p_values_are_two_sided(z: float) -> None:
     second = np.full(n, 0.5)
     first = np.sqrt(0.25 + gaps)
     y = np.zeros(n, int)
-    found = metrics.difference("brier_score", first, second, y, replicates=REPLICATES)
+    result = metrics.difference("brier_score", first, second, y, replicates=REPLICATES)
     score = metrics.brier_score(first, y) - metrics.brier_score(second, y)
-    assert found.value == pytest.approx(score, rel=1e-9)
-    assert score / found.standard_error == pytest.approx(z, rel=5 / np.sqrt(2 * REPLICATES))
+    assert result.value == pytest.approx(score, rel=1e-9)
+    assert score / result.standard_error == pytest.approx(z, rel=5 / np.sqrt(2 * REPLICATES))
     error = 2 * stats.norm.pdf(z) * abs(z) / np.sqrt(2 * REPLICATES)
-    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(z), n - 1), abs=4 * error)
+    assert result.p_value == pytest.approx(2 * stats.t.sf(abs(z), n - 1), abs=4 * error)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -53,17 +53,17 @@ def test_an_estimate_is_less_what_chance_adds(weighted: bool) -> None:
     chance = np.sum(centers * (1 - centers)) / n
     squares = shares * (1 - centers) ** 2 + (1 - shares) * centers**2
     chance *= squares.sum() / np.sum(centers * (1 - centers))
-    found = metrics.interval("ece", p, y, bins=bins, norm=2, weights=weights)
+    result = metrics.interval("ece", p, y, bins=bins, norm=2, weights=weights)
     value = np.sqrt(np.mean((centers - shares) ** 2))
-    assert found.value == pytest.approx(value, rel=1e-9)
+    assert result.value == pytest.approx(value, rel=1e-9)
 
     def left(chance: float) -> float:
         return (value**2.5 - chance**1.25) ** 0.4
 
     # The mean square is one of 64 sums of ten squares of normal numbers.
     error = 4 * np.sqrt(2 / (64 * bins))
-    assert left(chance * (1 + error)) < found.estimate < left(chance * (1 - error)) < value
-    assert found.lower < found.estimate < found.upper
+    assert left(chance * (1 + error)) < result.estimate < left(chance * (1 - error)) < value
+    assert result.lower < result.estimate < result.upper
 
 
 @pytest.mark.slow

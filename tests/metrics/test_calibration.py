@@ -157,15 +157,15 @@ def test_predictions_that_differ_by_rounding_are_ties(n: int, kind: type) -> Non
             assert metric(p, y, weights=own, **how) == pytest.approx(expected, abs=1e-7)
         expected = metric(percent / 100, y, **how)
         # Exchanged classes have exchanged bins, as the number of bins divides that of rows.
-        for found in (metric(jnp.asarray(p), y, **how), metric(blocks, **how)):
-            assert found == pytest.approx(expected, abs=1e-7)
+        for result in (metric(jnp.asarray(p), y, **how), metric(blocks, **how)):
+            assert result == pytest.approx(expected, abs=1e-7)
         assert metric(kind(1) - p, 1 - y, **how) == pytest.approx(
             metric(1 - percent / 100, 1 - y, **how), abs=1e-7
         )
     if n < 60_000:
-        found = metrics.bootstrap("debiased_ece", p, y, replicates=50)
+        result = metrics.bootstrap("debiased_ece", p, y, replicates=50)
         expected = metrics.bootstrap("debiased_ece", percent / 100, y, replicates=50)
-        np.testing.assert_allclose(found, expected, atol=1e-7)
+        np.testing.assert_allclose(result, expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["near 0", "near 1", "clusters", "single", "dense single"])
@@ -194,10 +194,10 @@ def test_ties_are_those_of_a_search_for_chains(kind: str, n: int) -> None:
     # Bins do not depend on how far apart predictions are that are not tied.
     for bins in (4, 15):
         how: dict = {"bins": bins, "binning": "equal_mass", "ties": "together"}
-        found = metrics.reliability_curve(p, y, **how)
+        result = metrics.reliability_curve(p, y, **how)
         expected = metrics.reliability_curve(rank / n, y, **how)
-        np.testing.assert_array_equal(found.weight, expected.weight)
-        np.testing.assert_allclose(found.observed, expected.observed, rtol=1e-12)
+        np.testing.assert_array_equal(result.weight, expected.weight)
+        np.testing.assert_allclose(result.observed, expected.observed, rtol=1e-12)
         parts = np.array_split(np.arange(n), 3)
         blocks = bc.Blocks([(p[part], y[part]) for part in parts])
         in_memory = metrics.debiased_ece(p, y, bins=bins)

@@ -25,17 +25,17 @@ def test_equals_a_loop_over_cells(distance: str, bins: int) -> None:
         gap = np.average(np.eye(3)[y[rows]] - probs[rows], axis=0, weights=own)
         size = np.abs(gap).sum() / 2 if distance == "total_variation" else np.linalg.norm(gap)
         total += own.sum() / weights.sum() * size
-    found = metrics.canonical_ece(probs, y, bins=bins, distance=distance, weights=weights)  # type: ignore[arg-type]
-    assert found == pytest.approx(total, rel=1e-9)
+    result = metrics.canonical_ece(probs, y, bins=bins, distance=distance, weights=weights)  # type: ignore[arg-type]
+    assert result == pytest.approx(total, rel=1e-9)
 
 
 def test_one_column_and_two_agree_away_from_borders() -> None:
     rng = np.random.default_rng(1)
     p, y = rng.random(200), rng.integers(0, 2, 200)
     both = np.stack([1 - p, p], axis=1)
-    found = metrics.canonical_ece(p, y)
-    assert metrics.canonical_ece(both, y) == pytest.approx(found, rel=1e-12)
+    result = metrics.canonical_ece(p, y)
+    assert metrics.canonical_ece(both, y) == pytest.approx(result, rel=1e-12)
     # Of two classes the distance is that of the second class's bins.
-    assert found == pytest.approx(metrics.ece(p, y, bins=10), rel=1e-12)
+    assert result == pytest.approx(metrics.ece(p, y, bins=10), rel=1e-12)
     with pytest.raises(ValueError, match="distance"):
         metrics.canonical_ece(p, y, distance="cosine")  # type: ignore[arg-type]

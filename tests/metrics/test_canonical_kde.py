@@ -19,9 +19,9 @@ def cases(n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def log_kernels(p: np.ndarray, width: float) -> np.ndarray:
     """Return the log density at each row, of the kernel around each other row."""
-    found = np.stack([dirichlet.logpdf(p.T, around / width + 1) for around in p], axis=1)
-    np.fill_diagonal(found, -np.inf)
-    return found
+    result = np.stack([dirichlet.logpdf(p.T, around / width + 1) for around in p], axis=1)
+    np.fill_diagonal(result, -np.inf)
+    return result
 
 
 def brute(p: np.ndarray, y: np.ndarray, width: float | None, distance: str) -> float:
@@ -41,8 +41,8 @@ def brute(p: np.ndarray, y: np.ndarray, width: float | None, distance: str) -> f
 @pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
 def test_it_is_the_formula(k, width, distance):
     p, y = cases(40, k, seed=k)
-    found = canonical_kde_ece(p, y, bandwidth=width, distance=distance)
-    assert found == pytest.approx(brute(p, y, width, distance), rel=1e-10)
+    result = canonical_kde_ece(p, y, bandwidth=width, distance=distance)
+    assert result == pytest.approx(brute(p, y, width, distance), rel=1e-10)
 
 
 def test_two_classes_by_their_second():
@@ -62,8 +62,8 @@ def test_whole_weights_are_counts_and_others_shares():
 def test_neither_classes_nor_rows_have_an_order():
     p, y = cases(60, 4)
     order, rows = np.array([2, 0, 3, 1]), np.random.default_rng(0).permutation(60)
-    found = canonical_kde_ece(p[rows][:, order], np.argsort(order)[y][rows])
-    assert found == pytest.approx(canonical_kde_ece(p, y))
+    result = canonical_kde_ece(p[rows][:, order], np.argsort(order)[y][rows])
+    assert result == pytest.approx(canonical_kde_ece(p, y))
 
 
 def test_repeated_predictions_are_cells():

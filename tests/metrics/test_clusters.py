@@ -33,8 +33,8 @@ def make(clusters: int = 24, size: int = 3, seed: int = 0) -> tuple[Array, Array
     return p[order], y[order], groups[order]
 
 
-def ends(found: metrics.Interval) -> Any:
-    return pytest.approx(found[:6], rel=1e-9, abs=1e-12)
+def ends(result: metrics.Interval) -> Any:
+    return pytest.approx(result[:6], rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("weights", [None, "halves", "counts"])
@@ -45,8 +45,8 @@ def test_equal_rows_of_a_cluster_are_one_row(name: str, weights: str | None) -> 
     own = {None: None, "halves": np.repeat([0.3, 0.7], n), "counts": np.repeat([1.0, 3.0], n)}
     twice: dict[str, Any] = {"weights": own[weights], "groups": np.tile(np.arange(n), 2)}
     few: dict[str, Any] = {"replicates": 100}
-    found = metrics.interval(name, np.tile(p, 2), np.tile(y, 2), **twice, **few)
-    assert found[:6] == ends(metrics.interval(name, p, y, **few))
+    result = metrics.interval(name, np.tile(p, 2), np.tile(y, 2), **twice, **few)
+    assert result[:6] == ends(metrics.interval(name, p, y, **few))
     pair = np.tile(p, 2), np.tile(p**2, 2)
     gap = metrics.difference(name, *pair, np.tile(y, 2), **twice, **few)
     expected = metrics.difference(name, p, p**2, y, **few)
@@ -63,8 +63,8 @@ def test_general_clusters_of_equal_rows_are_one_row_but_for_rounding(name: str) 
     near = np.tile(p, 2)
     near[0] += 1e-12
     groups = np.tile(np.arange(len(p)), 2)
-    found = metrics.interval(name, near, np.tile(y, 2), groups=groups)
-    assert found[:6] == pytest.approx(metrics.interval(name, p, y)[:6], rel=1e-6)
+    result = metrics.interval(name, near, np.tile(y, 2), groups=groups)
+    assert result[:6] == pytest.approx(metrics.interval(name, p, y)[:6], rel=1e-6)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -74,9 +74,9 @@ def test_standard_errors_are_of_sums_by_cluster(weighted: bool) -> None:
     cost = (p - y) ** 2
     value = w @ cost / w.sum()
     sums = np.array([w[groups == g] @ (cost[groups == g] - value) for g in range(24)]) / w.sum()
-    found = metrics.interval("brier_score", p, y, weights=w, groups=groups)
-    assert found.standard_error == pytest.approx(np.sqrt(24 / 23 * sums @ sums), rel=1e-9)
-    assert found.lower <= value - stats.t(23).ppf(0.95) * found.standard_error + 1e-12
+    result = metrics.interval("brier_score", p, y, weights=w, groups=groups)
+    assert result.standard_error == pytest.approx(np.sqrt(24 / 23 * sums @ sums), rel=1e-9)
+    assert result.lower <= value - stats.t(23).ppf(0.95) * result.standard_error + 1e-12
     other = (p**2 - y) ** 2 - cost
     sums = np.array(
         [w[groups == g] @ (other - w @ other / w.sum())[groups == g] for g in range(24)]
@@ -98,12 +98,12 @@ def test_an_accuracy_has_wilsons_interval_of_as_many_rows_as_its_error_is_worth(
         share + z**2 / (2 * size),
         z * np.sqrt(share * (1 - share) / size + (z / size / 2) ** 2),
     )
-    found = metrics.interval("accuracy", p, y, groups=groups)
+    result = metrics.interval("accuracy", p, y, groups=groups)
     expected = (np.array([-half, half]) + middle) / (1 + z**2 / size)
-    np.testing.assert_allclose(found[2:4], expected, rtol=1e-9)
+    np.testing.assert_allclose(result[2:4], expected, rtol=1e-9)
     # Where all are right, rows of a cluster are taken as equal.
-    found = metrics.interval("accuracy", y * 0.8 + 0.1, y, groups=groups)
-    assert found.lower == pytest.approx(30 / (30 + z**2))
+    result = metrics.interval("accuracy", y * 0.8 + 0.1, y, groups=groups)
+    assert result.lower == pytest.approx(30 / (30 + z**2))
 
 
 @pytest.mark.parametrize("weighted", ["none", "counts", "shares"])
@@ -116,10 +116,12 @@ def test_whole_clusters_are_drawn(name: str, options: dict[str, Any], weighted: 
     rng = np.random.default_rng(1)
     weights = {"none": None, "counts": rng.integers(1, 4, 72), "shares": rng.gamma(2, size=72)}
     w: Any = weights[weighted]
-    found = metrics.bootstrap(name, p, y, replicates=5, seed=3, groups=groups, weights=w, **options)
+    result = metrics.bootstrap(
+        name, p, y, replicates=5, seed=3, groups=groups, weights=w, **options
+    )
     # In order of appearance.
     members = [np.flatnonzero(groups == g) for g in pd.unique(groups)]
-    for value, drawn in zip(found, generator(3).integers(0, 24, (5, 24)), strict=True):
+    for value, drawn in zip(result, generator(3).integers(0, 24, (5, 24)), strict=True):
         rows = np.concatenate([members[g] for g in drawn])
         own = None if w is None else w[rows]
         expected = getattr(metrics, name)(p[rows], y[rows], weights=own, **options)
@@ -152,40 +154,40 @@ def test_rows_of_weight_zero_need_no_group() -> None:
     weights = np.arange(72) % 3 / 7
     labels = [None if w == 0 else f"g{g}" for g, w in zip(groups, weights, strict=True)]
     kept = weights > 0
-    found = metrics.interval("ece", p, y, weights=weights, groups=labels)
+    result = metrics.interval("ece", p, y, weights=weights, groups=labels)
     expected = metrics.interval("ece", p[kept], y[kept], weights=weights[kept], groups=groups[kept])
-    assert found == expected
+    assert result == expected
 
 
 def test_clusters_of_single_rows_with_weights_are_none() -> None:
     p, y, _ = make()
     weights = np.random.default_rng(0).uniform(0.5, 2, 72)
-    found = metrics.interval("ece", p, y, weights=weights, groups=np.arange(72), replicates=50)
-    assert found == metrics.interval("ece", p, y, weights=weights, replicates=50)
+    result = metrics.interval("ece", p, y, weights=weights, groups=np.arange(72), replicates=50)
+    assert result == metrics.interval("ece", p, y, weights=weights, replicates=50)
 
 
 @pytest.mark.parametrize("name", ["brier_score", "accuracy"])
 def test_counts_of_clusters_of_single_rows_are_copies_in_a_cluster(name: str) -> None:
     p, y, _ = make()
     counts = np.random.default_rng(0).integers(1, 4, 72)
-    found = metrics.interval(name, p, y, weights=counts, groups=np.arange(72))
+    result = metrics.interval(name, p, y, weights=counts, groups=np.arange(72))
     copies = metrics.interval(
         name,
         *(np.repeat(part, counts, axis=0) for part in (p, y)),
         groups=np.repeat(np.arange(72), counts),
     )
-    np.testing.assert_allclose(found[:6], copies[:6], rtol=1e-9)
+    np.testing.assert_allclose(result[:6], copies[:6], rtol=1e-9)
     alone = metrics.interval(name, p, y, weights=counts)
-    assert found.standard_error > 1.1 * alone.standard_error
+    assert result.standard_error > 1.1 * alone.standard_error
 
 
 def test_reports_have_the_intervals_of_clusters() -> None:
     p, y, groups = make()
-    found = metrics.report(p, y, groups=groups, metrics=["brier_score"], replicates=50)
-    (intervals,) = found.intervals.values()
+    result = metrics.report(p, y, groups=groups, metrics=["brier_score"], replicates=50)
+    (intervals,) = result.intervals.values()
     own = metrics.interval("brier_score", p, y, groups=groups, replicates=50)
     assert intervals["brier_score"] == own
-    assert found.clusters == 24
+    assert result.clusters == 24
 
 
 def test_reports_of_labels_that_exclude_each_other_may_count_errors_of_all() -> None:
@@ -193,8 +195,8 @@ def test_reports_of_labels_that_exclude_each_other_may_count_errors_of_all() -> 
     p = rng.dirichlet(np.ones(3), 60)
     rows = np.eye(3, dtype=int)[rng.integers(0, 3, 60)]
     how: dict[str, Any] = {"groups": np.arange(60) // 2, "replicates": 20}
-    found = metrics.report(p, rows, metrics=["multilabel_ece"], **how)
-    (intervals,) = found.intervals.values()
+    result = metrics.report(p, rows, metrics=["multilabel_ece"], **how)
+    (intervals,) = result.intervals.values()
     assert intervals["multilabel_ece"] == metrics.interval("multilabel_ece", p, rows, **how)
 
 
@@ -203,10 +205,10 @@ def test_more_clusters_than_groups_stay_whole() -> None:
     p, y, clusters = make(clusters=1500)
     checked = in_clusters(as_predictions(p, y, None, Reading()), clusters, None)
     metric = METRICS["brier_score"].make(None)
-    found = GroupedSums.of(metric, checked, 0, whole=True)
-    assert len(found.sums) < 1500
+    result = GroupedSums.of(metric, checked, 0, whole=True)
+    assert len(result.sums) < 1500
     alone = GroupedSums.of(metric, checked._replace(clusters=None), 0, whole=True)
-    np.testing.assert_allclose(found.sums.sum(axis=0), alone.sums.sum(axis=0))
+    np.testing.assert_allclose(result.sums.sum(axis=0), alone.sums.sum(axis=0))
     # Of one cluster with weight, all groups but one are empty.
     for cluster in (0, 7):
         one = checked._replace(weights=(checked.clusters == cluster).astype(float))
@@ -230,8 +232,8 @@ def test_spiegelhalter_by_cluster_by_hand() -> None:
     sums = np.bincount(groups, (y - p) * (1 - 2 * p))
     statistic = sums.sum() / np.sqrt(sums @ sums)
     free = (sums @ sums) ** 2 / np.sum(sums**4)
-    found = metrics.spiegelhalter_test(p, y, groups=groups)
-    assert found == pytest.approx((statistic, 2 * stats.t(free).sf(abs(statistic))))
+    result = metrics.spiegelhalter_test(p, y, groups=groups)
+    assert result == pytest.approx((statistic, 2 * stats.t(free).sf(abs(statistic))))
     # Clusters in which errors cancel do not vary less than independent rows.
     alone = metrics.spiegelhalter_test([0.3] * 8 + [0.7] * 8, [0, 1] * 8)
     paired = metrics.spiegelhalter_test(
@@ -250,28 +252,28 @@ def test_consistency_by_the_signs_of_clusters() -> None:
     signs = np.array(list(product([-1, 1], repeat=8)))
     errors = np.abs(signs @ sums.T).sum(axis=1) / 80
     expected = np.mean(errors >= errors[-1] - 1e-12)
-    found = metrics.consistency_test("ece", p, y, groups=groups, resamples=4000)
-    assert found.statistic == pytest.approx(errors[-1])
-    assert found.p_value == pytest.approx(expected, abs=4 * np.sqrt(expected / 4000))
-    assert metrics.consistency_test("ece", p, y).p_value < 0.01 < found.p_value
+    result = metrics.consistency_test("ece", p, y, groups=groups, resamples=4000)
+    assert result.statistic == pytest.approx(errors[-1])
+    assert result.p_value == pytest.approx(expected, abs=4 * np.sqrt(expected / 4000))
+    assert metrics.consistency_test("ece", p, y).p_value < 0.01 < result.p_value
 
 
 def test_reports_and_evaluations_by_cluster() -> None:
     p, y, groups = make()
-    found = bc.evaluate({"raw": p, "flat": p / 2 + 0.25}, y, groups=groups, replicates=50)
-    assert found.to_dict()["groups"] == found.report.clusters == 24
+    result = bc.evaluate({"raw": p, "flat": p / 2 + 0.25}, y, groups=groups, replicates=50)
+    assert result.to_dict()["groups"] == result.report.clusters == 24
     own = metrics.interval("ece", p, y, groups=groups, replicates=50, bins=15)
-    assert found.report.intervals["raw"]["ECE"] == own
-    assert "72 cases in 24 groups" in repr(found)
-    assert found.findings["raw"].spiegelhalter == metrics.spiegelhalter_test(p, y, groups=groups)
+    assert result.report.intervals["raw"]["ECE"] == own
+    assert "72 cases in 24 groups" in repr(result)
+    assert result.findings["raw"].spiegelhalter == metrics.spiegelhalter_test(p, y, groups=groups)
     test = metrics.consistency_test("ece", p, y, groups=groups, resamples=50)
-    assert found.findings["raw"].consistency == test
+    assert result.findings["raw"].consistency == test
     sums = np.bincount(groups, p - y)
-    bias = found.findings["raw"].bias
+    bias = result.findings["raw"].bias
     assert bias is not None
     floor = max(sums @ sums, np.sum(p * (1 - p)))
     assert bias.statistic == pytest.approx(sums.sum() / np.sqrt(floor))
-    page = found.to_html()
+    page = result.to_html()
     assert "72 cases in 24 groups" in page
     assert "Pale" not in page
     assert "Pale" in bc.evaluate(p, y, replicates=50).to_html()

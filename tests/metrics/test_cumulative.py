@@ -42,17 +42,17 @@ def loop_groups(probs: Array, y: Array, events: str, k: int) -> list[tuple[Array
     rows, order = np.arange(n), np.argsort(-probs, axis=1, kind="stable")
     if events == "classwise":
         return [(probs[:, j], y == j, rows) for j in range(classes)]
-    found = []
+    result = []
     for rank in range(k if events.startswith("top_k") else 1):
         label = order[:, rank]
         predicted, happened = probs[rows, label], label == y
         if not events.endswith("label"):
-            found.append((predicted, happened, rows))
+            result.append((predicted, happened, rows))
             continue
         for j in range(classes):
             own = np.flatnonzero(label == j)
-            found.append((predicted[own], happened[own], own))
-    return found
+            result.append((predicted[own], happened[own], own))
+    return result
 
 
 def draw(n: int = 400, k: int = 4, seed: int = 0, digits: int = 12) -> tuple[Array, Array]:
@@ -99,8 +99,8 @@ def test_events_equal_loops(events: Any, kind: Any, digits: int) -> None:
     groups = loop_groups(probs, y, events, 3)
     sums = [size(loop_sums(p, hit, weights[rows]), kind) for p, hit, rows in groups]
     expected = sum(sums) / weights.sum() / parts
-    found = metrics.ecce(probs, y, kind=kind, events=events, weights=weights, **options)
-    assert found == pytest.approx(expected, rel=1e-10)
+    result = metrics.ecce(probs, y, kind=kind, events=events, weights=weights, **options)
+    assert result == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -116,8 +116,8 @@ def test_errors_of_labels_are_added(kind: Any) -> None:
         ("mean", sum(errors) / 3),
         ("weighted", shares @ errors),
     ):
-        found = metrics.multilabel_ecce(p, y, kind=kind, average=average, weights=weights)
-        assert found == pytest.approx(expected, rel=1e-10)
+        result = metrics.multilabel_ecce(p, y, kind=kind, average=average, weights=weights)
+        assert result == pytest.approx(expected, rel=1e-10)
 
 
 def test_range_is_the_largest_miscalibration_of_an_interval() -> None:
@@ -184,8 +184,8 @@ def test_accumulated_errors_are_within_their_bounds(kind: str, events: str) -> N
     for part in np.array_split(np.arange(5000), 3):
         total.add(probs[part], y[part])
     exact = metrics.ecce(probs, y, **options)  # type: ignore[arg-type]
-    found, bound = total.result()["ecce"], total.bounds()["ecce"]
-    assert found <= exact + 1e-12 <= found + bound + 2e-12
+    result, bound = total.result()["ecce"], total.bounds()["ecce"]
+    assert result <= exact + 1e-12 <= result + bound + 2e-12
     assert 0 <= bound < 0.02
 
 
@@ -209,9 +209,9 @@ def test_blocks_of_many_rows_look_into_few_cells(kind: Any, power: float) -> Non
 def test_interval_and_difference() -> None:
     p, y = binary(800)
     worse = p**0.5
-    found = metrics.interval("ecce", p, y, replicates=200)
-    assert found.value == metrics.ecce(p, y)
-    assert found.lower <= found.estimate <= found.upper
+    result = metrics.interval("ecce", p, y, replicates=200)
+    assert result.value == metrics.ecce(p, y)
+    assert result.lower <= result.estimate <= result.upper
     gap = metrics.difference("ecce", worse, p, y, replicates=200, kind="range")
     assert gap.p_value is not None and gap.p_value < 0.01
     assert 0 < gap.lower < gap.value
@@ -228,9 +228,9 @@ def test_replicates_are_errors_of_drawn_rows() -> None:
     from bayescal.metrics.calibration.cumulative import make_ecce
 
     metric = make_ecce(None, kind="range")
-    found = metric.compute_many(as_predictions(p, y), factors)
+    result = metric.compute_many(as_predictions(p, y), factors)
     expected = [metrics.ecce(p[own], y[own], kind="range") for own in drawn]
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_allclose(result, expected, rtol=1e-10)
 
 
 # --- the tests ----------------------------------------------------------------------------------
@@ -250,17 +250,17 @@ def test_values_of_mapie() -> None:
     assert metrics.ecce_test(p, y).statistic == pytest.approx(5.607741, abs=1e-6)
     assert mapie_range(p, y) == pytest.approx(5.354395, abs=1e-6)
     # With the zero before the first row, as in the paper, the range is larger here.
-    found = metrics.ecce_test(p, y, kind="range", method="asymptotic")
-    assert found.statistic == pytest.approx(5.607741, abs=1e-6)
-    assert found.p_value == pytest.approx(0, abs=1e-6)
+    result = metrics.ecce_test(p, y, kind="range", method="asymptotic")
+    assert result.statistic == pytest.approx(5.607741, abs=1e-6)
+    assert result.p_value == pytest.approx(0, abs=1e-6)
     generator = RandomState(1)
     p = generator.uniform(size=100)
     y = (generator.uniform(size=100) <= p).astype(int)
     asymptotic: dict[str, Any] = {"method": "asymptotic"}
     assert metrics.ecce_test(p, y, **asymptotic).p_value == pytest.approx(0.2148, abs=1e-6)
-    found = metrics.ecce_test(p, y, kind="range", **asymptotic)
-    assert found.statistic == pytest.approx(mapie_range(p, y), rel=1e-10)
-    assert found.p_value == pytest.approx(0.313006, abs=1e-6)
+    result = metrics.ecce_test(p, y, kind="range", **asymptotic)
+    assert result.statistic == pytest.approx(mapie_range(p, y), rel=1e-10)
+    assert result.p_value == pytest.approx(0.313006, abs=1e-6)
 
 
 def test_values_of_the_laws() -> None:
@@ -310,13 +310,13 @@ def test_simulated_p_values_are_those_of_all_labels(case: str, kind: Any) -> Non
     if case == "two rows":
         p, y = p[:2], y[:2]
     resamples = 20_000
-    found = metrics.ecce_test(p, y, kind=kind, weights=weights, resamples=resamples)
+    result = metrics.ecce_test(p, y, kind=kind, weights=weights, resamples=resamples)
     variance = p * (1 - p) if weights is None else weights**2 * p * (1 - p)
     sums = loop_sums(p, y, weights)
-    assert found.statistic == pytest.approx(size(sums, kind) / np.sqrt(variance.sum()), rel=1e-10)
+    assert result.statistic == pytest.approx(size(sums, kind) / np.sqrt(variance.sum()), rel=1e-10)
     expected = enumerated(p, weights, kind, size(sums, kind))
     error = np.sqrt(expected * (1 - expected) / resamples)
-    assert abs(found.p_value - expected) < 4 * error + 1 / resamples
+    assert abs(result.p_value - expected) < 4 * error + 1 / resamples
 
 
 def test_labels_are_drawn_in_parts_that_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,15 +330,15 @@ def test_labels_are_drawn_in_parts_that_fit_into_memory(monkeypatch: pytest.Monk
 def test_counts_are_repetitions(kind: Any) -> None:
     p, y = binary(200)
     p, counts = p.round(2), np.random.default_rng(5).integers(0, 5, 200)
-    found = metrics.ecce_test(p, y, kind=kind, weights=counts)
+    result = metrics.ecce_test(p, y, kind=kind, weights=counts)
     again = metrics.ecce_test(p.repeat(counts), y.repeat(counts), kind=kind)
-    assert found.statistic == pytest.approx(again.statistic, rel=1e-12)
-    assert found.p_value == again.p_value
+    assert result.statistic == pytest.approx(again.statistic, rel=1e-12)
+    assert result.p_value == again.p_value
     # A factor makes the same counts weights of single labels: then only ratios matter.
     shares = [metrics.ecce_test(p, y, kind=kind, weights=c * counts) for c in (0.1, 0.37)]
     assert shares[0].statistic == pytest.approx(shares[1].statistic, rel=1e-10)
     assert shares[0].p_value == shares[1].p_value
-    assert shares[0].statistic < found.statistic
+    assert shares[0].statistic < result.statistic
 
 
 def test_which_p_values_are_simulated() -> None:
@@ -382,19 +382,19 @@ def test_pooled_steps_have_about_the_p_value_of_all(
 def test_certain_predictions() -> None:
     for y, statistic, p_value in (([0, 1], 0, 1), ([1, 1], math.inf, 0)):
         for weights in (None, [0.3, 1.2]):
-            found = metrics.ecce_test([0.0, 1.0], y, weights=weights, classes=[0, 1])
-            assert found == (statistic, p_value)
+            result = metrics.ecce_test([0.0, 1.0], y, weights=weights, classes=[0, 1])
+            assert result == (statistic, p_value)
     steps = CumulativeSteps(np.array([0.0, 1.0]), np.ones(2), np.ones(2), True)
     assert steps.quantile("max", 0.9, 100, 0) == 0 == steps.spread
 
 
 def test_confidence_is_tested_by_hits() -> None:
     probs, y = draw(300)
-    found = metrics.ecce_test(probs, y)
+    result = metrics.ecce_test(probs, y)
     hits = (probs.argmax(axis=1) == y).astype(int)
     again = metrics.ecce_test(probs.max(axis=1), hits)
-    assert found.statistic == pytest.approx(again.statistic, rel=1e-12)
-    assert found.p_value == again.p_value
+    assert result.statistic == pytest.approx(again.statistic, rel=1e-12)
+    assert result.p_value == again.p_value
 
 
 @pytest.mark.parametrize("events", ["confidence", "classwise", "top_label"])
@@ -438,18 +438,18 @@ DESIGNS: dict[str, tuple[Any, int]] = {
 def test_true_nulls_are_rejected_as_rarely_as_they_should(design: str) -> None:
     make, runs = DESIGNS[design]
     rng = np.random.default_rng(11)
-    found = np.empty((runs, 2))
+    result = np.empty((runs, 2))
     for run in range(runs):
         p, weights = make(rng)
         y = (rng.random(len(p)) < p).astype(int)
         options: dict[str, Any] = {"weights": weights, "classes": [0, 1], "resamples": 199}
-        found[run] = [metrics.ecce_test(p, y, kind=k, seed=run, **options).p_value for k in KINDS]
+        result[run] = [metrics.ecce_test(p, y, kind=k, seed=run, **options).p_value for k in KINDS]
     for level in (0.01, 0.05, 0.1, 0.5):
         error = np.sqrt(level * (1 - level) / runs)
-        assert np.all(np.mean(found <= level, axis=0) <= level + 4 * error)
+        assert np.all(np.mean(result <= level, axis=0) <= level + 4 * error)
     if design.startswith("uniform, 10,000"):
         # And about as often, where the law is that of Brownian motion.
-        assert np.all(np.mean(found <= 0.1, axis=0) >= 0.07)
+        assert np.all(np.mean(result <= 0.1, axis=0) >= 0.07)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -490,10 +490,10 @@ def test_tests_of_blocks(kind: Any, digits: int) -> None:
         y = (rng.random(n) < p).astype(int)
         w = rng.integers(1, 3, n)
         blocks = Blocks([(p[i::4], y[i::4], w[i::4]) for i in range(4)])
-        found = metrics.ecce_test(blocks, kind=kind)
+        result = metrics.ecce_test(blocks, kind=kind)
         whole = metrics.ecce_test(p, y, weights=w, kind=kind)
-        assert found.statistic == pytest.approx(whole.statistic, rel=1e-9)
-        assert found.p_value == pytest.approx(whole.p_value, abs=0.06 if n > 3000 else 1e-12)
+        assert result.statistic == pytest.approx(whole.statistic, rel=1e-9)
+        assert result.p_value == pytest.approx(whole.p_value, abs=0.06 if n > 3000 else 1e-12)
 
 
 def test_fractional_weights_of_many_rows_in_blocks() -> None:
@@ -501,8 +501,8 @@ def test_fractional_weights_of_many_rows_in_blocks() -> None:
     p = rng.random(300_000)
     y, w = (rng.random(300_000) < p).astype(int), rng.random(300_000)
     blocks = Blocks([(p[i::4], y[i::4], w[i::4]) for i in range(4)])
-    found, whole = metrics.ecce_test(blocks), metrics.ecce_test(p, y, weights=w)
-    assert found.statistic == pytest.approx(whole.statistic, rel=1e-9)
-    assert found.p_value == pytest.approx(whole.p_value, rel=1e-6)
+    result, whole = metrics.ecce_test(blocks), metrics.ecce_test(p, y, weights=w)
+    assert result.statistic == pytest.approx(whole.statistic, rel=1e-9)
+    assert result.p_value == pytest.approx(whole.p_value, rel=1e-6)
     with pytest.raises(ValueError, match="weights must be whole numbers"):
         metrics.ecce_test(blocks, method="simulated")

@@ -33,22 +33,22 @@ def test_corp_equals_scores_of_isotonic_regression(score: Any, weighted: bool) -
     probs, y, weights = binary()
     probs = np.clip(probs, 0.01, 0.99)
     chosen = weights if weighted else np.ones(len(y))
-    found = metrics.corp(probs, y, score=score, weights=chosen)
+    result = metrics.corp(probs, y, score=score, weights=chosen)
     fitted = sklearn.isotonic.IsotonicRegression().fit(probs, y, sample_weight=chosen)
     constant = np.full(len(y), np.average(y, weights=chosen))
     measure = metrics.brier_score if score == "brier" else metrics.log_loss
     original, best, flat = (
         measure(p, y, weights=chosen) for p in (probs, fitted.predict(probs), constant)
     )
-    assert found.score == pytest.approx(original, rel=1e-10)
-    assert found.miscalibration == pytest.approx(original - best, rel=1e-9)
-    assert found.discrimination == pytest.approx(flat - best, rel=1e-9)
-    assert found.uncertainty == pytest.approx(flat, rel=1e-10)
-    parts = found.miscalibration - found.discrimination + found.uncertainty
-    assert parts == pytest.approx(found.score, rel=1e-12)
-    np.testing.assert_array_equal(found.predicted, np.unique(probs))
-    np.testing.assert_allclose(found.recalibrated, fitted.predict(found.predicted), atol=1e-12)
-    assert found.weight.sum() == pytest.approx(chosen.sum())
+    assert result.score == pytest.approx(original, rel=1e-10)
+    assert result.miscalibration == pytest.approx(original - best, rel=1e-9)
+    assert result.discrimination == pytest.approx(flat - best, rel=1e-9)
+    assert result.uncertainty == pytest.approx(flat, rel=1e-10)
+    parts = result.miscalibration - result.discrimination + result.uncertainty
+    assert parts == pytest.approx(result.score, rel=1e-12)
+    np.testing.assert_array_equal(result.predicted, np.unique(probs))
+    np.testing.assert_allclose(result.recalibrated, fitted.predict(result.predicted), atol=1e-12)
+    assert result.weight.sum() == pytest.approx(chosen.sum())
 
 
 def test_corp_of_counts_and_order() -> None:
@@ -68,8 +68,8 @@ def test_corp_of_predictions_that_are_equal_up_to_rounding(score: Any, dtype: ty
     rng = np.random.default_rng(0)
     probs = (rng.integers(1, 100, 500) / 100).astype(dtype)
     y = (rng.random(500) < probs**1.5).astype(int)
-    found = metrics.corp(blurred(probs, rng), y, score=score)
-    for one, other in zip(found, metrics.corp(probs, y, score=score), strict=True):
+    result = metrics.corp(blurred(probs, rng), y, score=score)
+    for one, other in zip(result, metrics.corp(probs, y, score=score), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-13 if dtype == np.float64 else 1e-6)
 
 
@@ -77,8 +77,8 @@ def test_corp_of_predictions_that_are_equal_up_to_rounding(score: Any, dtype: ty
 def test_corp_at_the_ends(score: Any) -> None:
     for probs, y in (([0.0, 1.0], [0, 1]), ([0.0, 1.0], [1, 0]), ([0.3], [1]), ([1.0], [0])):
         for eps in (None, 0):
-            found = metrics.corp(probs, y, score=score, eps=eps)
-            assert not np.isnan(found[:4]).any()
+            result = metrics.corp(probs, y, score=score, eps=eps)
+            assert not np.isnan(result[:4]).any()
     right = metrics.corp([0.0, 0.0, 1.0], [0, 0, 1], score=score, eps=0)
     assert right.score == right.miscalibration == 0
     assert right.discrimination == pytest.approx(right.uncertainty)
@@ -102,34 +102,34 @@ def test_corp_checks_scores() -> None:
 def test_cost_of_treatment() -> None:
     """Figure 6 of Valk (2022), after Zhao et al. (2021)."""
     treat, leave = [3.3, 1.0, 2.0, 3.0], [0.0, 8.0, 10.0, 7.0]
-    found = metrics.decision_cost([[0.60, 0.25, 0.05, 0.10]], costs=np.transpose([treat, leave]))
-    np.testing.assert_allclose(found.expected, [[2.63, 3.2]], rtol=1e-12)
-    assert found.decision.tolist() == [0]
-    assert found.predicted == pytest.approx(2.63) and found.realized is None
+    result = metrics.decision_cost([[0.60, 0.25, 0.05, 0.10]], costs=np.transpose([treat, leave]))
+    np.testing.assert_allclose(result.expected, [[2.63, 3.2]], rtol=1e-12)
+    assert result.decision.tolist() == [0]
+    assert result.predicted == pytest.approx(2.63) and result.realized is None
 
 
 def test_costs_equal_a_loop() -> None:
     probs, y, weights = simplex()
     weights[:5] = 0
     costs = np.random.default_rng(1).normal(size=(4, 3))
-    found = metrics.decision_cost(probs, y, costs=costs, weights=weights)
+    result = metrics.decision_cost(probs, y, costs=costs, weights=weights)
     predicted = realized = 0.0
     for p, label, w, row, decision in zip(
-        probs, y, weights, found.expected, found.decision, strict=True
+        probs, y, weights, result.expected, result.decision, strict=True
     ):
         each = [sum(p[j] * costs[j, d] for j in range(4)) for d in range(3)]
         np.testing.assert_allclose(row, each, rtol=1e-12)
         assert decision == int(np.argmin(each))
         predicted += w * min(each) / weights.sum()
         realized += w * costs[label, decision] / weights.sum()
-    assert found.predicted == pytest.approx(predicted, rel=1e-12)
-    assert found.realized == pytest.approx(realized, rel=1e-12)
+    assert result.predicted == pytest.approx(predicted, rel=1e-12)
+    assert result.realized == pytest.approx(realized, rel=1e-12)
 
 
 def test_zero_one_costs_are_errors_of_the_classifier() -> None:
     probs, y, _ = simplex()
-    found = metrics.decision_cost(probs, y, costs=1 - np.eye(4))
-    assert found.realized == pytest.approx(1 - metrics.accuracy(probs, y))
+    result = metrics.decision_cost(probs, y, costs=1 - np.eye(4))
+    assert result.realized == pytest.approx(1 - metrics.accuracy(probs, y))
     two = metrics.decision_cost([0.3, 0.7], [1, 1], costs=[[0, 1], [4, 0]])
     assert two.decision.tolist() == [1, 1] and two.realized == 0
 
@@ -280,21 +280,21 @@ def test_best_threshold_against_all_thresholds() -> None:
     p = np.round(rng.random(60), 1)
     y, w = (rng.random(60) < p).astype(int), rng.uniform(0.2, 2, 60)
     costs = np.array([[1.0, 3.0], [9.0, -1.0]])
-    found = metrics.best_threshold(costs, p, y, weights=w)
+    result = metrics.best_threshold(costs, p, y, weights=w)
 
     def cost(t: float) -> float:
         return float(np.average(costs[y, (p >= t).astype(int)], weights=w))
 
-    assert found.threshold == pytest.approx(2 / 12)
-    assert found.cost == pytest.approx(cost(found.threshold))
+    assert result.threshold == pytest.approx(2 / 12)
+    assert result.cost == pytest.approx(cost(result.threshold))
     every = [cost(t) for t in np.unique([*p, 0.0, 1.1])]
-    assert found.empirical_cost == pytest.approx(min(every))
-    assert cost(found.empirical) == pytest.approx(min(every))  # type: ignore[arg-type]
+    assert result.empirical_cost == pytest.approx(min(every))
+    assert cost(result.empirical) == pytest.approx(min(every))  # type: ignore[arg-type]
     rows = np.stack([1 - p, p], axis=1)
-    assert metrics.best_threshold(costs, rows, y, weights=w) == found
+    assert metrics.best_threshold(costs, rows, y, weights=w) == result
     # It decides as the expected costs of both decisions do.
     decided = metrics.decision_cost(p, costs=costs).decision
-    np.testing.assert_array_equal(decided, p > found.threshold)
+    np.testing.assert_array_equal(decided, p > result.threshold)
 
 
 def test_costs_of_thresholds_must_punish_errors() -> None:

@@ -95,13 +95,13 @@ def test_deviations_are_those_of_the_delta_method(name: str, weighted: str) -> N
     probs, y, weights = probs[order], y[order], weights[order]
     data, metric = prepare(name, probs, y, weights, {"kind": "classwise"} if name == "ece" else {})
     expected, _ = standard_error(metric, data)  # type: ignore[arg-type]
-    found = []
+    result = []
     for seed in range(4):
         sums = GroupedSums.of(metric, data, seed, whole=data.whole)  # type: ignore[arg-type]
         assert len(sums.sums) == 1024
-        found.append(sums.replicates(1000).std())
+        result.append(sums.replicates(1000).std())
     error = np.sqrt(1 / 2048 / 4 + 1 / 8000)
-    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(expected, rel=4 * error)
+    assert np.sqrt(np.mean(np.square(result))) == pytest.approx(expected, rel=4 * error)
 
 
 def test_the_squares_of_groups_are_a_variance() -> None:
@@ -113,17 +113,17 @@ def test_the_squares_of_groups_are_a_variance() -> None:
     )
     metric = streamed("log_loss", 3, {})
     expected, _ = standard_error(metric, first, second)
-    found = []
+    result = []
     for seed in range(20):
         pair = [
             MeasuredMetric("log_loss", metric, GroupedSums.of(metric, data, seed, whole=True), 100)
             for data in (first, second)
         ]
-        found.append(pair[0].less(pair[1], 0.9).standard_error)
+        result.append(pair[0].less(pair[1], 0.9).standard_error)
     exact = metrics.difference("log_loss", first.probs, second.probs, y)
     assert exact.standard_error == pytest.approx(expected * np.sqrt(5000 / 4999), rel=1e-9)
     error = np.sqrt(1 / (2 * 1023 * 20))
-    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(exact.standard_error, rel=4 * error)
+    assert np.sqrt(np.mean(np.square(result))) == pytest.approx(exact.standard_error, rel=4 * error)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_chance_of_all_errors(name: str, options: dict[str, Any]) -> None:
     data, made = prepare(name, probs, y, None, options)
     metric = grouped(made, data)
     assert metric is not None
-    found = GroupedSums.of(metric, data, 0, whole=True).chance()
-    assert found == pytest.approx(error_by_chance(made, data, 0), rel=0.2)
+    result = GroupedSums.of(metric, data, 0, whole=True).chance()
+    assert result == pytest.approx(error_by_chance(made, data, 0), rel=0.2)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_report_has_the_same_values() -> None:
     one = bc.evaluate({"raw": p, "even": even}, y, replicates=200)
     for name, own in one.report.intervals.items():
         for metric, expected in own.items():
-            found = many.report.intervals[name][metric]
-            assert found.value == expected.value
-            assert found.standard_error == pytest.approx(expected.standard_error, rel=0.25)
+            result = many.report.intervals[name][metric]
+            assert result.value == expected.value
+            assert result.standard_error == pytest.approx(expected.standard_error, rel=0.25)
         assert many.findings[name].verdict == one.findings[name].verdict

@@ -92,15 +92,15 @@ def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> 
         probs = (rng.random(3000) ** power).round(digits)
         y = (rng.random(3000) < probs).astype(int)
         for weights in (None, rng.integers(0, 3, 3000), rng.exponential(size=3000)):
-            found = []
+            result = []
             for many in (10, 10**6):
                 monkeypatch.setattr(equal_mass, "_MAX_SORTED_ROWS", many)
                 monkeypatch.setattr(ranking, "_MAX_SORTED_ROWS", many)
                 curve = metrics.reliability_curve(
                     probs, y, binning=binning, bins=13, weights=weights
                 )
-                found.append(np.stack(curve))
-            np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
+                result.append(np.stack(curve))
+            np.testing.assert_allclose(*result, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("binning", BINNINGS)
@@ -225,8 +225,8 @@ def test_few_predictions_that_are_all_wrong_are_no_small_error(
     n: int, norm: int, binning: str
 ) -> None:
     for p in (np.full(n, 0.99), np.linspace(0.9, 0.99, n)):
-        found = metrics.debiased_ece(p, np.zeros(n), norm=norm, binning=binning, bins=15)
-        assert found > 0.8
+        result = metrics.debiased_ece(p, np.zeros(n), norm=norm, binning=binning, bins=15)
+        assert result > 0.8
 
 
 def test_debiased_mean_equals_folded_normals() -> None:

@@ -101,7 +101,7 @@ def _clothes(k):
     """Return labels of many kinds, which stand for ``CODES``, with their classes."""
     names, codes = np.array(NAMES[k]), CODES[k]
     text = names[codes]
-    found = {
+    result = {
         "list": text.tolist(),
         "text": text,
         "bytes": text.astype("S"),
@@ -110,8 +110,8 @@ def _clothes(k):
         "pandas text": pd.Series(text, dtype="string"),
         "categories": pd.Categorical(text, categories=names),
     }
-    kinds = {kind: (own, NAMES[k]) for kind, own in found.items()}
-    kinds["bytes"] = found["bytes"], names.astype("S")
+    kinds = {kind: (own, NAMES[k]) for kind, own in result.items()}
+    kinds["bytes"] = result["bytes"], names.astype("S")
     kinds["codes of names"] = codes, NAMES[k]
     kinds["numbers"] = 10 - 3 * codes, [10 - 3 * code for code in range(k)]
     kinds["nullable"] = pd.Series(codes + 1, dtype="Int64"), range(1, k + 1)
@@ -128,8 +128,8 @@ def test_classes_say_the_columns_of_labels(function, k):
     for kind, (labels, classes) in _clothes(k).items():
         if function is _add_all and kind == "count":
             continue  # There it is the number of columns.
-        found = _numbers(function(PROBS[k], labels, classes=classes))
-        np.testing.assert_array_equal(found, expected, kind)
+        result = _numbers(function(PROBS[k], labels, classes=classes))
+        np.testing.assert_array_equal(result, expected, kind)
 
 
 @every
@@ -141,8 +141,8 @@ def test_without_classes_text_is_sorted(function, k):
         return
     expected = _numbers(function(PROBS[k], k - 1 - CODES[k]))
     for kind in ("list", "bytes", "objects", "pandas text", "categories"):
-        found = _numbers(function(PROBS[k], _clothes(k)[kind][0]))
-        np.testing.assert_array_equal(found, expected, kind)
+        result = _numbers(function(PROBS[k], _clothes(k)[kind][0]))
+        np.testing.assert_array_equal(result, expected, kind)
 
 
 def test_labels_in_one_column_are_read_as_in_fits():
@@ -187,8 +187,8 @@ def test_logits_stand_for_their_probabilities(function, k):
     if k == 3:
         frame = pd.DataFrame(logits, columns=NAMES[3])[["fig", "pear", "apple"]]
         labels = _clothes(3)["text"][0]
-        found = function(frame, labels, classes=NAMES[3], inputs="logits")
-        np.testing.assert_allclose(_numbers(found), expected, rtol=1e-9, atol=1e-12)
+        result = function(frame, labels, classes=NAMES[3], inputs="logits")
+        np.testing.assert_allclose(_numbers(result), expected, rtol=1e-9, atol=1e-12)
 
 
 @every
@@ -200,11 +200,11 @@ def test_columns_named_like_classes_stand_in_any_order(function):
     expected = _numbers(function(PROBS[3], codes))
     frame = pd.DataFrame(PROBS[3], columns=classes)
     for order in (["fig", "apple", "pear"], classes):
-        found = function(frame[order], labels, classes=classes)
-        np.testing.assert_array_equal(_numbers(found), expected)
+        result = function(frame[order], labels, classes=classes)
+        np.testing.assert_array_equal(_numbers(result), expected)
         if function not in map(FUNCTIONS.get, ordered):
-            found = _numbers(function(frame[order], labels))
-            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+            result = _numbers(function(frame[order], labels))
+            np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
     with pytest.raises(ValueError, match="columns named like all of the classes"):
         function(frame.rename(columns={"fig": "plum"}), labels, classes=classes)
 
@@ -347,8 +347,8 @@ def test_columns_that_pandas_counts_down():
     down = pd.DataFrame({label: frame[label] for label in (3, 2, 1)})
     assert isinstance(down.columns, pd.RangeIndex)
     for given in (down, frame, frame.iloc[:, ::-1]):
-        found = metrics.log_loss(given, CODES[3] + 1, classes=[1, 2, 3])
-        assert found == metrics.log_loss(PROBS[3], CODES[3])
+        result = metrics.log_loss(given, CODES[3] + 1, classes=[1, 2, 3])
+        assert result == metrics.log_loss(PROBS[3], CODES[3])
     # Slices of a frame without names have other names: no guess is made.
     with pytest.raises(ValueError, match="in the order of the classes pass an array"):
         metrics.log_loss(frame, CODES[3])
@@ -391,9 +391,9 @@ def test_cases_of_weight_zero_may_lack_labels(function, k):
     (labels, classes), codes = _clothes(k)["objects"], CODES[k]
     probs, labels = np.append(PROBS[k], PROBS[k][:1], axis=0), np.append(labels, None)
     weights = np.append(np.ones(N), 0)
-    found = _numbers(function(probs, labels, classes=classes, weights=weights))
+    result = _numbers(function(probs, labels, classes=classes, weights=weights))
     codes = np.append(codes, 0)
-    np.testing.assert_array_equal(found, _numbers(function(probs, codes, weights=weights)))
+    np.testing.assert_array_equal(result, _numbers(function(probs, codes, weights=weights)))
 
 
 def test_nullable_booleans_of_weight_zero_may_lack_labels():
@@ -547,18 +547,18 @@ def test_blocks(function, k):
     expected = _numbers(function(p, codes))
     text = np.array(NAMES[k])[codes]
     for labels in (text, text.astype(object)):
-        found = _numbers(function(_blocks(p, labels), classes=NAMES[k]))
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-        found = _numbers(function(_blocks(p, labels)))
+        result = _numbers(function(_blocks(p, labels), classes=NAMES[k]))
+        np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
+        result = _numbers(function(_blocks(p, labels)))
         reverse = _numbers(function(p, k - 1 - codes))
-        np.testing.assert_allclose(found, reverse, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(result, reverse, rtol=1e-9, atol=1e-12)
     logits = np.log(p / (1 - p)) if k == 2 else np.log(p)
-    found = _numbers(function(_blocks(logits, codes), inputs="logits"))
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    result = _numbers(function(_blocks(logits, codes), inputs="logits"))
+    np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
     if k == 3:
         frame = pd.DataFrame(p, columns=NAMES[3])[["fig", "pear", "apple"]]
-        found = _numbers(function(_blocks(frame, text), classes=NAMES[3]))
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        result = _numbers(function(_blocks(frame, text), classes=NAMES[3]))
+        np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_blocks_have_classes_of_all_rows():
@@ -568,8 +568,8 @@ def test_blocks_have_classes_of_all_rows():
     def blocks(y, weights=weights):
         return bc.Blocks([(p[i : i + 2], y[i : i + 2], weights[i : i + 2]) for i in (0, 2, 4)])
 
-    found = metrics.log_loss(blocks(np.array(["a", "a", "a", "b", "b", "c"])))
-    assert found == metrics.log_loss(p[:5], [0, 0, 0, 1, 1])
+    result = metrics.log_loss(blocks(np.array(["a", "a", "a", "b", "b", "c"])))
+    assert result == metrics.log_loss(p[:5], [0, 0, 0, 1, 1])
     with pytest.raises(ValueError, match="two classes, got 3"):
         metrics.log_loss(blocks(np.array(["a", "a", "a", "b", "b", "c"]), np.ones(6)))
     with pytest.raises(ValueError, match="got only one class, 'a'; .* pass classes="):
@@ -581,8 +581,8 @@ def test_blocks_have_classes_of_all_rows():
     # A block of one sign would say other classes.
     with pytest.raises(ValueError, match=r"block 0: y must be in \{0, 1\}, got -1; pass classes="):
         metrics.log_loss(blocks(np.array([-1, 1, -1, -1, 1, 1])))
-    found = metrics.log_loss(blocks(np.array([-1, 1, -1, -1, 1, 1])), classes=(-1, 1))
-    assert found == metrics.log_loss(p[:5], [0, 1, 0, 0, 1])
+    result = metrics.log_loss(blocks(np.array([-1, 1, -1, -1, 1, 1])), classes=(-1, 1))
+    assert result == metrics.log_loss(p[:5], [0, 1, 0, 0, 1])
 
 
 @pytest.mark.parametrize("labels", [[0, 1], ["a", "b"]], ids=["codes", "text"])
@@ -633,20 +633,20 @@ def test_functions_without_labels_know_the_columns():
     for options in ({}, {"kind": "classwise"}):
         expected = metrics.true_calibration_error(p, truth, **options)
         for first, second in ((turned, truth), (turned, frames[1][["apple", "fig", "pear"]])):
-            found = metrics.true_calibration_error(first, second, classes=NAMES[3], **options)
-            assert found == expected
-        found = metrics.true_calibration_error(np.log(p), truth, inputs="logits", **options)
-        assert found == pytest.approx(expected, rel=1e-9)
+            result = metrics.true_calibration_error(first, second, classes=NAMES[3], **options)
+            assert result == expected
+        result = metrics.true_calibration_error(np.log(p), truth, inputs="logits", **options)
+        assert result == pytest.approx(expected, rel=1e-9)
     losses = np.random.default_rng(0).normal(size=(5, 3, 2))
     expected = metrics.loss_gap(p, truth, losses=losses)
-    found = metrics.loss_gap(turned, frames[1], losses=losses, classes=NAMES[3])
-    assert found == expected
+    result = metrics.loss_gap(turned, frames[1], losses=losses, classes=NAMES[3])
+    assert result == expected
     costs = np.array([[1.0, 5.0], [3.0, 1.0], [4.0, 0.0]])
     expected = metrics.decision_cost(p, costs=costs).expected
-    found = metrics.decision_cost(turned, costs=costs, classes=NAMES[3]).expected
-    np.testing.assert_array_equal(found, expected)
-    found = metrics.decision_cost(np.log(p), costs=costs, inputs="logits").expected
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    result = metrics.decision_cost(turned, costs=costs, classes=NAMES[3]).expected
+    np.testing.assert_array_equal(result, expected)
+    result = metrics.decision_cost(np.log(p), costs=costs, inputs="logits").expected
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
 def test_scikit_learn_agrees():
@@ -656,15 +656,15 @@ def test_scikit_learn_agrees():
     expected = brier_score_loss(labels, p, pos_label="spam")
     assert metrics.brier_score(p, labels) == pytest.approx(expected, rel=1e-12)
     expected = brier_score_loss(labels, p, pos_label="ham")
-    found = metrics.brier_score(p, labels, classes=["spam", "ham"])
-    assert found == pytest.approx(expected, rel=1e-12)
+    result = metrics.brier_score(p, labels, classes=["spam", "ham"])
+    assert result == pytest.approx(expected, rel=1e-12)
     labels = np.array(NAMES[3])[CODES[3]]
     expected = sklearn_log_loss(labels, PROBS[3])
     assert metrics.log_loss(PROBS[3], labels) == pytest.approx(expected, rel=1e-12)
     few = labels == "fig"
     expected = sklearn_log_loss(labels[few], PROBS[3][few], labels=sorted(NAMES[3]))
-    found = metrics.log_loss(PROBS[3][few], labels[few], classes=sorted(NAMES[3]))
-    assert found == pytest.approx(expected, rel=1e-12)
+    result = metrics.log_loss(PROBS[3][few], labels[few], classes=sorted(NAMES[3]))
+    assert result == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -682,17 +682,17 @@ def test_calibrators_see_the_same_classes(labels):
     fitted = bc.Beta().fit(PROBS[2], labels)
     places = np.searchsorted(fitted.classes_, np.asarray(labels, fitted.classes_.dtype))
     np.testing.assert_array_equal(as_predictions(PROBS[2], labels).y, places)
-    found = fitted.predict_proba(PROBS[2])
-    given = metrics.log_loss(found, labels, classes=fitted.classes_)
-    assert given == metrics.log_loss(found, places)
+    result = fitted.predict_proba(PROBS[2])
+    given = metrics.log_loss(result, labels, classes=fitted.classes_)
+    assert given == metrics.log_loss(result, places)
 
 
 def test_predictions_know_their_classes():
     frame, labels = pd.DataFrame(PROBS[3], columns=NAMES[3]), np.array(NAMES[3])[CODES[3]]
     assert list(as_predictions(frame, labels).classes) == sorted(NAMES[3])
     assert list(as_predictions(PROBS[3], CODES[3]).classes) == [0, 1, 2]
-    found = as_predictions(PROBS[3], CODES[3], None, Reading(NAMES[3]))
-    assert list(found.classes) == NAMES[3]
+    result = as_predictions(PROBS[3], CODES[3], None, Reading(NAMES[3]))
+    assert list(result.classes) == NAMES[3]
 
 
 def test_an_accumulator_of_named_classes():
@@ -717,12 +717,12 @@ def test_an_accumulator_of_named_classes():
 def test_numbers_of_any_type_count_as_in_double_precision(function, dtype):
     # Away from borders of bins, on which half precision would lie.
     narrow = (np.floor(20 * PROBS[2]) / 20 + 0.02).astype(dtype)
-    found, expected = function(narrow, CODES[2]), function(narrow.astype(float), CODES[2])
-    np.testing.assert_array_equal(_numbers(found), _numbers(expected))
+    result, expected = function(narrow, CODES[2]), function(narrow.astype(float), CODES[2])
+    np.testing.assert_array_equal(_numbers(result), _numbers(expected))
     logits = (8 * PROBS[3]).astype(dtype)
-    found = function(logits, CODES[3], inputs="logits")
+    result = function(logits, CODES[3], inputs="logits")
     expected = function(logits.astype(float), CODES[3], inputs="logits")
-    np.testing.assert_array_equal(_numbers(found), _numbers(expected))
+    np.testing.assert_array_equal(_numbers(result), _numbers(expected))
 
 
 @pytest.mark.parametrize("function", OF_TWO.values(), ids=OF_TWO.keys())
@@ -765,8 +765,8 @@ def test_columns_of_outcomes_go_by_names():
     expected = metrics.log_loss(PROBS[3], codes)
     for order in (names, names[::-1], [names[1], names[0], names[2]]):
         for options in ({}, {"classes": names}, {"classes": names[::-1]}):
-            found = metrics.log_loss(probs, y[order], **options)
-            assert found == pytest.approx(expected, rel=1e-12)
+            result = metrics.log_loss(probs, y[order], **options)
+            assert result == pytest.approx(expected, rel=1e-12)
     numbered = pd.DataFrame(ONE_HOT[3]).iloc[:, ::-1]
     assert metrics.log_loss(PROBS[3], numbered) == expected
 

@@ -21,7 +21,7 @@ GROUPS = np.stack([P > 0.3, RNG.random(N) < 0.4, RNG.random(N) < 0.02, np.zeros(
 
 def _brute(p, happened, groups, weights, bins, norm):
     """Return errors over cells that are found case by case."""
-    found = []
+    result = []
     for group in range(groups.shape[1]):
         cells = {}
         for i in range(len(p)):
@@ -32,10 +32,10 @@ def _brute(p, happened, groups, weights, bins, norm):
                 total[1] += weights[i] * (p[i] - happened[i])
         used = [(m, abs(e) / m) for m, e in cells.values() if m > 0]
         if math.isinf(norm):
-            found.append(max((gap for _, gap in used), default=0.0))
+            result.append(max((gap for _, gap in used), default=0.0))
         else:
-            found.append((sum(m * gap**norm for m, gap in used) / weights.sum()) ** (1 / norm))
-    return found
+            result.append((sum(m * gap**norm for m, gap in used) / weights.sum()) ** (1 / norm))
+    return result
 
 
 @pytest.mark.parametrize("norm", [1, 2, math.inf])
@@ -43,32 +43,32 @@ def _brute(p, happened, groups, weights, bins, norm):
 def test_as_cell_by_cell(norm, weights):
     own = np.ones(N) if weights is None else weights
     options = {"bins": 7, "norm": norm, "weights": weights}
-    found = multicalibration_error(P, Y, GROUPS, **options)
+    result = multicalibration_error(P, Y, GROUPS, **options)
     expected = _brute(P, Y, GROUPS, own, 7, norm)
-    np.testing.assert_allclose(found.errors, expected, rtol=1e-12)
-    assert found.error == max(found.errors) and found.worst == np.argmax(expected)
-    np.testing.assert_allclose(found.shares, own @ GROUPS / own.sum(), rtol=1e-12)
+    np.testing.assert_allclose(result.errors, expected, rtol=1e-12)
+    assert result.error == max(result.errors) and result.worst == np.argmax(expected)
+    np.testing.assert_allclose(result.shares, own @ GROUPS / own.sum(), rtol=1e-12)
     top, right = P3.max(axis=1), P3.argmax(axis=1) == Y3
-    found = multicalibration_error(P3, Y3, GROUPS, **options)
-    np.testing.assert_allclose(found.errors, _brute(top, right, GROUPS, own, 7, norm), rtol=1e-12)
+    result = multicalibration_error(P3, Y3, GROUPS, **options)
+    np.testing.assert_allclose(result.errors, _brute(top, right, GROUPS, own, 7, norm), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
     "options", [{"binning": "equal_mass", "bins": 4}, {"kind": "classwise"}, {"kind": "top_label"}]
 )
 def test_errors_within_are_those_of_the_cases_alone(options):
-    found = multicalibration_error(P3, Y3, GROUPS, weights=W, **options)
+    result = multicalibration_error(P3, Y3, GROUPS, weights=W, **options)
     for group in range(3):
         rows = GROUPS[:, group]
         alone = ece(P3[rows], Y3[rows], weights=W[rows], **options)
-        assert found.within[group] == pytest.approx(alone, rel=1e-12)
-        assert found.errors[group] == pytest.approx(found.shares[group] * alone, rel=1e-12)
-    assert np.isnan(found.within[3]) and found.errors[3] == found.shares[3] == 0
+        assert result.within[group] == pytest.approx(alone, rel=1e-12)
+        assert result.errors[group] == pytest.approx(result.shares[group] * alone, rel=1e-12)
+    assert np.isnan(result.within[3]) and result.errors[3] == result.shares[3] == 0
 
 
 def test_one_group_of_all_is_ece():
-    found = multicalibration_error(P, Y, np.ones((N, 1), int), norm=2)
-    assert found.error == pytest.approx(ece(P, Y, norm=2), rel=1e-12)
+    result = multicalibration_error(P, Y, np.ones((N, 1), int), norm=2)
+    assert result.error == pytest.approx(ece(P, Y, norm=2), rel=1e-12)
 
 
 def test_names():
@@ -77,17 +77,17 @@ def test_names():
     assert named.worst == frame.columns[plain.worst] and named.groups == [*frame]
     np.testing.assert_array_equal(named.errors, plain.errors)
     labels = pd.get_dummies(pd.Series(np.where(GROUPS[:, 0], "b", "a")))
-    found = multicalibration_error(P, Y, labels)
-    assert found.groups == ["a", "b"] and found.errors[1] == plain.errors[0]
+    result = multicalibration_error(P, Y, labels)
+    assert result.groups == ["a", "b"] and result.errors[1] == plain.errors[0]
 
 
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pd.Categorical, pd.array])
 def test_text_names_the_group_of_each_row(kind: Any) -> None:
     names = np.where(GROUPS[:, 0], "b", "a")
-    found = multicalibration_error(P, Y, kind(names.tolist()))
+    result = multicalibration_error(P, Y, kind(names.tolist()))
     columns = multicalibration_error(P, Y, pd.get_dummies(pd.Series(names)))
-    assert found.groups == columns.groups == ["a", "b"]
-    np.testing.assert_array_equal(found.errors, columns.errors)
+    assert result.groups == columns.groups == ["a", "b"]
+    np.testing.assert_array_equal(result.errors, columns.errors)
 
 
 @pytest.mark.parametrize(

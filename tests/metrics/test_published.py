@@ -59,8 +59,8 @@ def test_figures_of_networks(load: Load, name: str) -> None:
         (by_class, {"kind": "classwise"}, 1e-4),
         (by_class_mass, {"kind": "classwise", "binning": "equal_mass"}, 1e-4),
     ):
-        found = 100 * metrics.ece(probs, y, **options)  # type: ignore[arg-type]
-        assert found == pytest.approx(expected, abs=0.51 * digit), options
+        result = 100 * metrics.ece(probs, y, **options)  # type: ignore[arg-type]
+        assert result == pytest.approx(expected, abs=0.51 * digit), options
 
 
 def test_densenet_as_published(load: Load) -> None:
@@ -94,9 +94,9 @@ def test_kernel_errors_as_published(load: Load, shared_data: Path, model: str) -
     width = median_distance(probs, np.ones(len(y)), "total_variation")
     columns = {"SKCEb": "biased", "SKCEuq": "unbiased", "SKCEul": "linear"}
     for column, estimator in columns.items():
-        found = metrics.skce(probs, y, estimator=estimator, bandwidth=width)  # type: ignore[arg-type]
+        result = metrics.skce(probs, y, estimator=estimator, bandwidth=width)  # type: ignore[arg-type]
         expected = float(table.loc[model, f"{column}_median"])  # type: ignore[arg-type]
-        assert found == pytest.approx(expected, rel=1e-5)
+        assert result == pytest.approx(expected, rel=1e-5)
     expected = float(table.loc[model, "ECE_uniform"])  # type: ignore[arg-type]
     assert metrics.canonical_ece(probs, y) == pytest.approx(expected, rel=1e-6)
     # Their variance of the pairs is divided by their number, here by one less.
@@ -107,11 +107,11 @@ def test_kernel_errors_as_published(load: Load, shared_data: Path, model: str) -
         "SKCEul_median_asymptotic": ("linear", "asymptotic", 3e-5),
     }
     for column, (estimator, method, error) in tests.items():
-        found = metrics.skce_test(probs, y, estimator=estimator, method=method, bandwidth=width)  # type: ignore[arg-type]
-        assert found.p_value == pytest.approx(float(published.loc[model, column]), abs=error)  # type: ignore[arg-type]
-    found = metrics.skce_test(probs, y, bandwidth=width, resamples=99)
+        result = metrics.skce_test(probs, y, estimator=estimator, method=method, bandwidth=width)  # type: ignore[arg-type]
+        assert result.p_value == pytest.approx(float(published.loc[model, column]), abs=error)  # type: ignore[arg-type]
+    result = metrics.skce_test(probs, y, bandwidth=width, resamples=99)
     assert float(published.loc[model, "SKCEuq_median_asymptotic"]) == 0  # type: ignore[arg-type]
-    assert found.p_value == 0.01
+    assert result.p_value == 0.01
 
 
 def test_bounds_as_published(shared_data: Path) -> None:
@@ -120,9 +120,9 @@ def test_bounds_as_published(shared_data: Path) -> None:
     published = pd.read_csv(shared_data / "published/widmann_pvalues.csv").set_index("model")
     columns = {"SKCEb": "biased", "SKCEuq": "unbiased"}
     for column, estimator in columns.items():
-        found = [_bound_p_value(t, 10_000, estimator) for t in errors[f"{column}_median"]]
+        result = [_bound_p_value(t, 10_000, estimator) for t in errors[f"{column}_median"]]
         expected = published[f"{column}_median_distribution_free"]
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_rain_at_niamey(
 ) -> None:
     """The package reliabilitydiag prints 0.232, 0.0183, 0.0305 and 0.244 for EMOS."""
     table = pd.read_csv(shared_data / "forecasts/precip_niamey_2016.csv.gz")
-    found = metrics.corp(table[method], table["obs"])
-    assert found.score == pytest.approx(score, abs=5.1e-5)
-    assert found.miscalibration == pytest.approx(miscalibration, abs=5.1e-6)
-    assert found.discrimination == pytest.approx(discrimination, abs=5.1e-6)
-    assert found.uncertainty == pytest.approx(0.2442, abs=5.1e-5)
+    result = metrics.corp(table[method], table["obs"])
+    assert result.score == pytest.approx(score, abs=5.1e-5)
+    assert result.miscalibration == pytest.approx(miscalibration, abs=5.1e-6)
+    assert result.discrimination == pytest.approx(discrimination, abs=5.1e-6)
+    assert result.uncertainty == pytest.approx(0.2442, abs=5.1e-5)
 
 
 def test_basketball(shared_data: Path) -> None:

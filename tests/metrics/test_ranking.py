@@ -55,8 +55,8 @@ def test_area_has_the_variance_of_delong() -> None:
     ones, zeros = P[Y == 1], P[Y == 0]
     wins = (ones[:, None] > zeros) + (ones[:, None] == zeros) / 2
     variance = wins.mean(axis=1).var() / len(ones) + wins.mean(axis=0).var() / len(zeros)
-    found = MeasuredRanking("roc_auc", read(P, Y)).interval(0.9)
-    assert found.standard_error == pytest.approx(np.sqrt(variance), rel=1e-12)
+    result = MeasuredRanking("roc_auc", read(P, Y)).interval(0.9)
+    assert result.standard_error == pytest.approx(np.sqrt(variance), rel=1e-12)
 
 
 @names
@@ -71,38 +71,38 @@ def test_counts_are_repeated_rows(name: str) -> None:
 def test_clusters_of_copies_are_single_rows(name: str) -> None:
     once = bc.metrics.interval(name, P, Y)
     groups = np.repeat(np.arange(120), 5)
-    found = bc.metrics.interval(name, np.repeat(P, 5), np.repeat(Y, 5), groups=groups)
-    np.testing.assert_allclose(found[:6], once[:6], rtol=1e-10)
+    result = bc.metrics.interval(name, np.repeat(P, 5), np.repeat(Y, 5), groups=groups)
+    np.testing.assert_allclose(result[:6], once[:6], rtol=1e-10)
 
 
 @names
 def test_increasing_maps_differ_by_nothing(name: str) -> None:
-    found = bc.metrics.difference(name, P**3, P, Y)
-    assert (found.value, found.lower, found.upper, found.p_value) == (0, 0, 0, 1)
+    result = bc.metrics.difference(name, P**3, P, Y)
+    assert (result.value, result.lower, result.upper, result.p_value) == (0, 0, 0, 1)
 
 
 @names
 def test_a_difference_has_the_p_value_at_whose_level_its_interval_ends_at_zero(name: str) -> None:
     noisy = np.clip(P + np.random.default_rng(1).normal(0, 0.4, 120), 0, 1)
-    found = bc.metrics.difference(name, P, noisy, Y)
-    assert 1e-4 < found.p_value < 0.5 and found.value > 0
+    result = bc.metrics.difference(name, P, noisy, Y)
+    assert 1e-4 < result.p_value < 0.5 and result.value > 0
     # Intervals are of a new set of rows, wider by one in the number of cases of a class.
     cases = min(Y.sum(), (1 - Y).sum())
-    error = found.standard_error
-    assert found.p_value == pytest.approx(2 * t.sf(found.value / error, cases - 1), rel=1e-9)
+    error = result.standard_error
+    assert result.p_value == pytest.approx(2 * t.sf(result.value / error, cases - 1), rel=1e-9)
 
 
 @names
 def test_equal_scores_say_nothing_of_the_ranking(name: str) -> None:
-    found = bc.metrics.interval(name, np.full(120, 0.3), Y)
-    assert found.value == pytest.approx(0.5 if name == "roc_auc" else Y.mean())
-    assert 0.02 < found.value - found.lower and 0.02 < found.upper - found.value
+    result = bc.metrics.interval(name, np.full(120, 0.3), Y)
+    assert result.value == pytest.approx(0.5 if name == "roc_auc" else Y.mean())
+    assert 0.02 < result.value - result.lower and 0.02 < result.upper - result.value
 
 
 @names
 def test_perfect_and_reversed_rankings(name: str) -> None:
-    found = bc.metrics.interval(name, Y.astype(float), Y)
-    assert found.value == found.upper == 1 and 0.9 < found.lower < 1
+    result = bc.metrics.interval(name, Y.astype(float), Y)
+    assert result.value == result.upper == 1 and 0.9 < result.lower < 1
     assert bc.metrics.interval(name, 1.0 - Y, Y).lower < 0.5
 
 
@@ -173,18 +173,20 @@ def test_intervals_of_nearly_perfect_rankings_cover(ones: int, zeros: int, area:
     covered = []
     for seed in range(400):
         z = np.random.default_rng(seed).normal(size=len(y)) + distance * y
-        found = bc.metrics.interval("roc_auc", 1 / (1 + np.exp(-z / 4)), y)
-        covered.append(found.lower <= area <= found.upper)
+        result = bc.metrics.interval("roc_auc", 1 / (1 + np.exp(-z / 4)), y)
+        covered.append(result.lower <= area <= result.upper)
     assert np.mean(covered) > 0.85
 
 
 @names
 def test_few_rows_of_a_class_tell_no_difference(name: str) -> None:
     y = np.arange(120) == 7
-    for found, low in (
+    for result, low in (
         (bc.metrics.interval(name, P, y), 0.0),
         (bc.metrics.difference(name, P, 0.9 * P**2, y), -1.0),
     ):
-        assert (found.lower, found.upper, found.standard_error) == (low, 1.0, np.inf)
-    assert found.p_value == 1.0
-    assert found.value == getattr(bc.metrics, name)(P, y) - getattr(bc.metrics, name)(0.9 * P**2, y)
+        assert (result.lower, result.upper, result.standard_error) == (low, 1.0, np.inf)
+    assert result.p_value == 1.0
+    assert result.value == getattr(bc.metrics, name)(P, y) - getattr(bc.metrics, name)(
+        0.9 * P**2, y
+    )

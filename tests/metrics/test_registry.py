@@ -245,10 +245,10 @@ def test_errors_of_floating_point_that_the_caller_asks_for_change_nothing(
         functions = [own for own in functions if own.func is not metrics.loss_gap]
     wanted = [own(given, y) for own in functions]
     with np.errstate(all="raise"):
-        found = [own(given, y) for own in functions]
-        assert found[-1].to_html() == wanted[-1].to_html()
-    assert found[:-2] == wanted[:-2]
-    assert str(found[-2]) == str(wanted[-2])
+        result = [own(given, y) for own in functions]
+        assert result[-1].to_html() == wanted[-1].to_html()
+    assert result[:-2] == wanted[:-2]
+    assert str(result[-2]) == str(wanted[-2])
 
 
 def _shares(logits: np.ndarray) -> np.ndarray:

@@ -20,19 +20,19 @@ def make(n: int = 200, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
 
 def test_one_model() -> None:
     probs, y = make()
-    found = metrics.report(probs, y, replicates=50)
-    assert list(found.intervals) == ["model"] and not found.differences
-    own = found.intervals["model"]
+    result = metrics.report(probs, y, replicates=50)
+    assert list(result.intervals) == ["model"] and not result.differences
+    own = result.intervals["model"]
     assert own["log loss"] == metrics.interval("log_loss", probs, y)
     expected = metrics.interval("ece", probs, y, replicates=50, kind="classwise")
     assert own["class-wise ECE"] == expected
-    assert found.tests["model"] == metrics.spiegelhalter_test(probs, y)
-    assert found.cases == 200
-    text = repr(found)
+    assert result.tests["model"] == metrics.spiegelhalter_test(probs, y)
+    assert result.cases == 200
+    text = repr(result)
     assert "200 cases" in text and f"{own['accuracy'].value:.4f} [" in text
     assert max(len(line) for line in text.splitlines()) <= 100
-    test = found.tests["model"]
-    for shown in (text, found._repr_html_(), found.to_markdown()):
+    test = result.tests["model"]
+    for shown in (text, result._repr_html_(), result.to_markdown()):
         assert "Spiegelhalter" in shown and f"{test.statistic:.2f} (p " in shown
 
 
@@ -41,22 +41,22 @@ def test_models_side_by_side() -> None:
     w = np.random.default_rng(1).uniform(0.5, 2, 200)
     flat = np.full_like(probs, 1 / 3)
     models = {"<raw>": probs, "flat": flat, "same": probs}
-    found = metrics.report(models, y, metrics=["brier_score"], replicates=99, weights=w, level=0.8)
+    result = metrics.report(models, y, metrics=["brier_score"], replicates=99, weights=w, level=0.8)
     gap = metrics.difference("brier_score", flat, probs, y, replicates=99, weights=w, level=0.8)
-    assert found.differences["flat"]["brier_score"] == gap
-    assert found.differences["same"]["brier_score"].value == 0
-    assert "<raw>" not in found.differences
-    page = found._repr_html_()
+    assert result.differences["flat"]["brier_score"] == gap
+    assert result.differences["same"]["brier_score"].value == 0
+    assert "<raw>" not in result.differences
+    page = result._repr_html_()
     assert "&lt;raw&gt;" in page and "<raw>" not in page and f"{gap.value:+.4f}" in page
-    assert "80% intervals" in repr(found)
+    assert "80% intervals" in repr(result)
 
 
 def test_metrics_with_options_and_errors() -> None:
     probs, y = make()
     chosen = {"coarse": ("ece", {"bins": 3})}
-    found = metrics.report(probs[:, 1], (y == 1).astype(int), metrics=chosen, replicates=20)
+    result = metrics.report(probs[:, 1], (y == 1).astype(int), metrics=chosen, replicates=20)
     value = metrics.ece(probs[:, 1], (y == 1).astype(int), bins=3)
-    assert found.intervals["model"]["coarse"].value == pytest.approx(value, rel=1e-12)
+    assert result.intervals["model"]["coarse"].value == pytest.approx(value, rel=1e-12)
     assert (
         "class-wise ECE"
         not in metrics.report(probs[:, 1], y == 1, replicates=20).intervals["model"]
@@ -81,15 +81,15 @@ def test_guards_of_transfers_are_for_the_callers_own() -> None:
 
 def test_data_frame_and_markdown() -> None:
     probs, y = make()
-    found = metrics.report({"a|b": probs, "flat": np.full_like(probs, 1 / 3)}, y, replicates=30)
-    frame = found.to_frame()
-    own, gap = found.intervals["flat"]["ECE"], found.differences["flat"]["ECE"]
+    result = metrics.report({"a|b": probs, "flat": np.full_like(probs, 1 / 3)}, y, replicates=30)
+    frame = result.to_frame()
+    own, gap = result.intervals["flat"]["ECE"], result.differences["flat"]["ECE"]
     row = frame.loc[("flat", "ECE")]
     assert row[["value", "estimate", "lower", "upper"]].tolist() == list(own[:4])
     assert (row["difference"], row["p_value"]) == (gap.estimate, gap.p_value)
-    assert len(frame) == 2 * len(found.intervals["flat"])
+    assert len(frame) == 2 * len(result.intervals["flat"])
     assert np.isnan(frame.loc[("a|b", "ECE"), "difference"])
-    lines = found.to_markdown().splitlines()
+    lines = result.to_markdown().splitlines()
     assert lines[0] == "**200 cases**" and lines[2] == "| metric | a\\|b | flat |"
     assert lines[3] == "|---|---:|---:|" and "90% intervals" in lines[-1]
     titled = metrics.report(probs, y, replicates=30, title="Test set")
@@ -99,8 +99,8 @@ def test_data_frame_and_markdown() -> None:
 
 def test_evaluations_have_them_too() -> None:
     probs, y = make()
-    found = bc.evaluate(probs, y, replicates=30, title="Of <May>")
-    assert found.to_frame().equals(found.report.to_frame())
-    assert found.to_markdown().startswith("- **model**: ")
-    assert "<title>Of &lt;May&gt;</title>" in found.to_html()
+    result = bc.evaluate(probs, y, replicates=30, title="Of <May>")
+    assert result.to_frame().equals(result.report.to_frame())
+    assert result.to_markdown().startswith("- **model**: ")
+    assert "<title>Of &lt;May&gt;</title>" in result.to_html()
     assert "<title>Calibration report</title>" in bc.evaluate(probs, y, replicates=30).to_html()

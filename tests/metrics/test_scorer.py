@@ -65,8 +65,8 @@ def test_it_is_that_of_scikit_learn(own: str, theirs: str, k: int) -> None:
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     expected = get_scorer(theirs)(model, X, y, sample_weight=w)
     assert metrics.scorer(own)(model, X, y, sample_weight=w) == pytest.approx(expected, rel=1e-12)
-    found = cross_val_score(model, X, y, scoring=metrics.scorer(own), cv=3)
-    np.testing.assert_allclose(found, cross_val_score(model, X, y, scoring=theirs, cv=3))
+    result = cross_val_score(model, X, y, scoring=metrics.scorer(own), cv=3)
+    np.testing.assert_allclose(result, cross_val_score(model, X, y, scoring=theirs, cv=3))
 
 
 def test_search_over_calibrators() -> None:
@@ -82,17 +82,17 @@ def test_search_over_calibrators() -> None:
         refit="neg_log_loss",
         cv=folds,
     )
-    found = search.fit(logits, y).cv_results_
-    for place, options in enumerate(found["params"]):
+    result = search.fit(logits, y).cv_results_
+    for place, options in enumerate(result["params"]):
         for fold, (train, test) in enumerate(folds.split(logits)):
             fitted = bc.Matrix(inputs="logits", **options).fit(logits[train], y[train])
             probs = fitted.predict_proba(logits[test])
             expected = -metrics.ece(probs, y[test], bins=7)
-            assert found[f"split{fold}_test_neg_ece"][place] == pytest.approx(expected, rel=1e-9)
+            assert result[f"split{fold}_test_neg_ece"][place] == pytest.approx(expected, rel=1e-9)
             expected = -metrics.log_loss(probs, y[test])
-            got = found[f"split{fold}_test_neg_log_loss"][place]
+            got = result[f"split{fold}_test_neg_log_loss"][place]
             assert got == pytest.approx(expected, rel=1e-9)
-    assert search.best_index_ == np.argmax(found["mean_test_neg_log_loss"])
+    assert search.best_index_ == np.argmax(result["mean_test_neg_log_loss"])
 
 
 def test_a_fold_without_a_class_and_either_positive_class() -> None:
@@ -100,8 +100,8 @@ def test_a_fold_without_a_class_and_either_positive_class() -> None:
     model = LogisticRegression().fit(X, y)
     assert list(model.classes_) == ["b", "d"]
     probs, few = model.predict_proba(X), y == "b"
-    found = metrics.scorer("brier_score")(model, X[few], y[few])
-    assert found == pytest.approx(-np.mean(probs[few, 1] ** 2), rel=1e-12)
+    result = metrics.scorer("brier_score")(model, X[few], y[few])
+    assert result == pytest.approx(-np.mean(probs[few, 1] ** 2), rel=1e-12)
     # Bins of P(d) and of P(b) are not mirror images where there are borders.
     for label in ("b", "d"):
         place = list(model.classes_).index(label)
@@ -120,7 +120,7 @@ def test_weights_are_routed() -> None:
     model, folds = LogisticRegression(), KFold(3)
     with sklearn.config_context(enable_metadata_routing=True):
         own = metrics.scorer("log_loss").set_score_request(sample_weight=True)
-        found = cross_validate(
+        result = cross_validate(
             model.set_fit_request(sample_weight=False),
             X,
             y,
@@ -135,9 +135,9 @@ def test_weights_are_routed() -> None:
         fitted = clone(model).fit(X[train], y[train])
         probs, classes = fitted.predict_proba(X[test]), fitted.classes_.tolist()
         expected = metrics.log_loss(probs, y[test], weights=w[test], classes=classes)
-        assert found["test_ours"][fold] == pytest.approx(-expected, rel=1e-9)
+        assert result["test_ours"][fold] == pytest.approx(-expected, rel=1e-9)
         expected = metrics.log_loss(probs, y[test], classes=classes)
-        assert found["test_unweighted"][fold] == pytest.approx(-expected, rel=1e-9)
+        assert result["test_unweighted"][fold] == pytest.approx(-expected, rel=1e-9)
 
 
 def test_many_labels() -> None:
@@ -146,8 +146,8 @@ def test_many_labels() -> None:
     y = (X @ rng.normal(size=(3, 4)) + rng.logistic(size=(200, 4)) > 0).astype(int)
     theirs = MultiOutputClassifier(LogisticRegression()).fit(X, y)
     probs = np.stack([own[:, 1] for own in theirs.predict_proba(X)], axis=1)
-    found = metrics.scorer("hamming_loss")(theirs, X, y)
-    assert found == pytest.approx(-np.mean((probs > 0.5) != y), rel=1e-12)
+    result = metrics.scorer("hamming_loss")(theirs, X, y)
+    assert result == pytest.approx(-np.mean((probs > 0.5) != y), rel=1e-12)
     own = bc.MultiLabel(bc.Logistic()).fit(probs, y)
     expected = -metrics.multilabel_ece(own.predict_proba(probs), y, bins=5)
     assert metrics.scorer("multilabel_ece", bins=5)(own, probs, y) == expected

@@ -113,10 +113,10 @@ def test_log_odds_without_clipping() -> None:
     """Of -log(sigmoid(-z)), z + log(1 + exp(-z)), nothing is lost where probabilities are one."""
     z, y = np.array([100.0, -100.0, 3.0, 40.0]), np.array([0, 1, 1, 0])
     expected = np.logaddexp(0, np.where(y == 1, -z, z)).mean()
-    found = metrics.log_loss(z, y, inputs="logits", eps=0)
-    assert found == pytest.approx(expected, rel=1e-12)
+    result = metrics.log_loss(z, y, inputs="logits", eps=0)
+    assert result == pytest.approx(expected, rel=1e-12)
     rows = np.stack([np.zeros(4), z], axis=1)
-    assert found == metrics.log_loss(rows, y, inputs="logits", eps=0)
+    assert result == metrics.log_loss(rows, y, inputs="logits", eps=0)
     parts = slice(2), slice(2, None)
     blocks = bc.Blocks(lambda: ((z[part], y[part]) for part in parts))
     assert metrics.log_loss(blocks, inputs="logits", eps=0) == pytest.approx(expected, rel=1e-12)
@@ -145,14 +145,14 @@ def test_log_losses_that_are_not_clipped_are_alike_everywhere(form: str) -> None
     error = np.sqrt(np.cov(losses, fweights=weights) / weights.sum())
     blocks = bc.Blocks([(given[:50], y[:50], weights[:50]), (given[50:], y[50:], weights[50:])])
     for data, own in (((given, y), weights), ((blocks,), None)):
-        found = metrics.interval("log_loss", *data, weights=own, **how)
-        assert (found.value, found.standard_error) == pytest.approx((expected, error))
+        result = metrics.interval("log_loss", *data, weights=own, **how)
+        assert (result.value, result.standard_error) == pytest.approx((expected, error))
         chosen = {"unclipped": ("log_loss", {"eps": 0}), "Brier score": ("brier_score", {})}
         report = metrics.report(*data, weights=own, metrics=chosen, inputs=inputs)
         assert list(report.intervals["model"]) == list(chosen)
-        assert report.intervals["model"]["unclipped"] == found
+        assert report.intervals["model"]["unclipped"] == result
         only = metrics.report(*data, weights=own, metrics={"x": chosen["unclipped"]}, inputs=inputs)
-        assert only.intervals["model"]["x"] == found
+        assert only.intervals["model"]["x"] == result
     gap = metrics.difference("log_loss", given, given, y, **how)
     assert (gap.value, gap.standard_error) == (0, 0)
     columns = 2 if given.ndim == 2 else None

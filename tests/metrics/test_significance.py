@@ -23,9 +23,9 @@ def test_spiegelhalter_by_hand() -> None:
     p, y = np.array([0.1, 0.4, 0.8]), np.array([0, 1, 1])
     top = ((y - p) * (1 - 2 * p)).sum()
     z = top / np.sqrt(((1 - 2 * p) ** 2 * p * (1 - p)).sum())
-    found = metrics.spiegelhalter_test(p, y)
-    assert found.statistic == pytest.approx(z, rel=1e-12)
-    assert found.p_value == pytest.approx(2 * stats.norm.sf(abs(z)), rel=1e-9)
+    result = metrics.spiegelhalter_test(p, y)
+    assert result.statistic == pytest.approx(z, rel=1e-12)
+    assert result.p_value == pytest.approx(2 * stats.norm.sf(abs(z)), rel=1e-9)
     both = metrics.spiegelhalter_test(np.stack([1 - p, p], axis=1), y)
     assert both.statistic == pytest.approx(z, rel=1e-12)
     twice = metrics.spiegelhalter_test(p, y, weights=[2, 2, 2])
@@ -83,8 +83,8 @@ def test_labels_of_counts_are_drawn_case_by_case(k: int) -> None:
         np.add.at(table, (row, drawn.y), drawn.weights)
     assert (tables.sum(axis=2) == [3, 1]).all()
     first, at = tables[:, 0], stats.multinomial(3, probs[0])
-    found, counts = np.unique(first, axis=0, return_counts=True)
-    assert stats.chisquare(counts, 4000 * at.pmf(found) / at.pmf(found).sum()).pvalue > 1e-3
+    result, counts = np.unique(first, axis=0, return_counts=True)
+    assert stats.chisquare(counts, 4000 * at.pmf(result) / at.pmf(result).sum()).pvalue > 1e-3
 
 
 def test_p_values_of_counts_are_uniform_and_those_of_repeated_rows() -> None:

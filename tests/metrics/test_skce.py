@@ -64,8 +64,8 @@ def test_replicates_of_successive_pairs_are_of_the_rows_drawn(whole: bool) -> No
     checked = as_predictions(probs, y, weights, Reading(4))
     assert checked.whole == whole
     factors = np.random.default_rng(2).multinomial(60, np.full(60, 1 / 60), 5).T.astype(float)
-    found = KernelError("linear", "exponential", "euclidean", 0.2).compute_many(checked, factors)
-    for value, factor in zip(found, factors.T, strict=True):
+    result = KernelError("linear", "exponential", "euclidean", 0.2).compute_many(checked, factors)
+    for value, factor in zip(result, factors.T, strict=True):
         drawn, own = np.flatnonzero(factor), factor[factor > 0]
         if not whole:
             drawn = np.repeat(np.arange(60), factor.astype(int))
@@ -180,5 +180,5 @@ def test_median_distance_of_many_one_hot_rows_is_exact(distance: str) -> None:
     """Most pairs are as far apart as two rows can be, at the end of the histogram."""
     rows = np.eye(5)[np.arange(1500) % 5]
     expected = 1.0 if distance == "total_variation" else np.sqrt(2)
-    found = _distances.median_distance(rows, np.ones(1500), distance)
-    assert found == pytest.approx(expected, abs=1e-9)
+    result = _distances.median_distance(rows, np.ones(1500), distance)
+    assert result == pytest.approx(expected, abs=1e-9)

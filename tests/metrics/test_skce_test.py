@@ -26,16 +26,16 @@ def matrix(probs: Array, y: Array, width: float) -> Array:
 def test_draws_have_the_law_of_the_eigenvalues(power: float) -> None:
     probs, y = draw(np.random.default_rng(3), 150)
     probs = probs**power / (probs**power).sum(axis=1, keepdims=True)
-    found = metrics.skce_test(probs, y, bandwidth=0.4, resamples=4000)
+    result = metrics.skce_test(probs, y, bandwidth=0.4, resamples=4000)
     h = matrix(probs, y, 0.4)
     n = len(y)
     statistic = (h.sum() - np.trace(h)) / (n - 1)
-    assert found.statistic == pytest.approx(statistic / n, rel=1e-9)
+    assert result.statistic == pytest.approx(statistic / n, rel=1e-9)
     values = np.linalg.eigvalsh(h / n)
     squares = np.random.default_rng(0).chisquare(1, (20_000, n)) - 1
     expected = np.mean(squares @ values >= statistic)
     error = np.sqrt(expected * (1 - expected) * (1 / 4000 + 1 / 20_000))
-    assert abs(found.p_value - expected) < 4 * error + 1 / 4000
+    assert abs(result.p_value - expected) < 4 * error + 1 / 4000
 
 
 @pytest.mark.parametrize("estimator", ["unbiased", "linear"])
@@ -83,10 +83,10 @@ def test_bounds() -> None:
 def test_the_mean_over_pairs_is_normal() -> None:
     probs, y = draw(np.random.default_rng(5), 200)
     h = matrix(probs, y, 0.3)[np.arange(0, 200, 2), np.arange(1, 200, 2)]
-    found = metrics.skce_test(probs, y, estimator="linear", bandwidth=0.3)
-    assert found.statistic == pytest.approx(h.mean(), rel=1e-9)
+    result = metrics.skce_test(probs, y, estimator="linear", bandwidth=0.3)
+    assert result.statistic == pytest.approx(h.mean(), rel=1e-9)
     expected = stats.norm.sf(h.mean() / (h.std(ddof=1) / 10))
-    assert found.p_value == pytest.approx(expected, rel=1e-9)
+    assert result.p_value == pytest.approx(expected, rel=1e-9)
     certain = np.eye(2)[[0, 0, 1, 1]]
     assert metrics.skce_test(certain, [0, 0, 1, 1], estimator="linear").p_value == 1
     assert metrics.skce_test(certain, [1, 1, 0, 0], estimator="linear").p_value == 0

@@ -97,11 +97,11 @@ def test_jax_under_vmap_equals_numpy(
     def one(weight: jax.Array) -> jax.Array:
         return compute(metric, Predictions(*arrays, weight, data.eps), jnp)
 
-    found = jax.jit(jax.vmap(one))(jnp.asarray(weights))
+    result = jax.jit(jax.vmap(one))(jnp.asarray(weights))
     reading = Reading(multilabel="multilabel" in METRICS[name].shapes)
     checked = (as_predictions(data.probs, data.y, weight, reading) for weight in weights)
     expected = [compute(metric, own) for own in checked]
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("estimator", ["unbiased", "biased", "linear"])
@@ -112,11 +112,11 @@ def test_kernel_error_under_vmap(estimator: str, distance: str, x64: None) -> No
     data = make(4)
     weights = np.stack([np.full(60, 2.0), np.random.default_rng(0).exponential(size=60)])
     arrays = [jnp.asarray(a) for a in (data.probs, data.y)]
-    found = jax.jit(jax.vmap(lambda w: compute(metric, Predictions(*arrays, w, data.eps), jnp)))(
+    result = jax.jit(jax.vmap(lambda w: compute(metric, Predictions(*arrays, w, data.eps), jnp)))(
         jnp.asarray(weights)
     )
     expected = [compute(metric, data._replace(weights=w)) for w in weights]
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_allclose(result, expected, rtol=1e-10)
 
 
 def test_maps_over_methods_and_data_sets(x64: None) -> None:
@@ -128,9 +128,9 @@ def test_maps_over_methods_and_data_sets(x64: None) -> None:
     def one(p: jax.Array, labels: jax.Array) -> jax.Array:
         return compute(metric, Predictions(p, labels, jnp.ones(40), 0.0), jnp)
 
-    found = jax.jit(jax.vmap(jax.vmap(one), (0, None)))(jnp.asarray(probs), jnp.asarray(y))
+    result = jax.jit(jax.vmap(jax.vmap(one), (0, None)))(jnp.asarray(probs), jnp.asarray(y))
     expected = [[metrics.ece(p, t, bins=5) for p, t in zip(m, y, strict=True)] for m in probs]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_log_loss_is_that_of_the_given_probability_of_the_label_everywhere(dtype
     for part in parts:
         total.add(*part)
     page = bc.evaluate({"p": rows, "flat": flat}, y, weights=weights, **how).report
-    found = {
+    result = {
         "function": bc.metrics.log_loss(rows, y, weights=weights),
         "interval": bc.metrics.interval("log_loss", rows, y, weights=weights, **how).value,
         "in clusters": bc.metrics.interval(
@@ -153,4 +153,4 @@ def test_log_loss_is_that_of_the_given_probability_of_the_label_everywhere(dtype
         ),
         "interval of blocks": bc.metrics.interval("log_loss", bc.Blocks(parts), **how).value,
     }
-    assert found == pytest.approx(dict.fromkeys(found, expected), rel=1e-12)
+    assert result == pytest.approx(dict.fromkeys(result, expected), rel=1e-12)

@@ -62,15 +62,15 @@ def test_calibrated_predictions_prove_nothing_on_the_average():
     from sklearn.model_selection import cross_val_predict
 
     rng = np.random.default_rng(0)
-    found, proved = [], []
+    result, proved = [], []
     for _ in range(60):
         p = rng.random(300)
-        for values, power in ((found, 1.0), (proved, 2.0)):
+        for values, power in ((result, 1.0), (proved, 2.0)):
             y = rng.random(300) < p**power
             g = cross_val_predict(bc.Beta(), p, y, cv=5, method="predict_proba")[:, 1]
             values.append(variational_ece(p, y, g))
-    error = np.std(found) / np.sqrt(60)
-    assert np.mean(found) < 3 * error  # never above zero
+    error = np.std(result) / np.sqrt(60)
+    assert np.mean(result) < 3 * error  # never above zero
     # The integral of p - p^2 is 1/6, of which the calibrator's noise hides little.
     bound = np.mean(proved)
     assert 0.14 < bound < 1 / 6 + 3 * np.std(proved) / np.sqrt(60)

@@ -110,8 +110,8 @@ def test_point_mass_prior_gives_the_optimal_model(name: str) -> None:
     data = case.points, labels
     post = bc.posterior(case.prior, data, integrator="quadrature", class_prior=odds)
     for method in ("predictive", "preds", "coeffs", "map"):
-        found = post.predict(method=method)
-        np.testing.assert_allclose(found.log_probs, expected, rtol=1e-10, atol=1e-11)
+        actual = post.predict(method=method)
+        np.testing.assert_allclose(actual.log_probs, expected, rtol=1e-10, atol=1e-11)
     evidence = sum(case.densities[k](case.points[labels == k]).sum() for k in range(classes))
     assert post.log_evidence == pytest.approx(evidence, rel=1e-12)
 
@@ -167,12 +167,12 @@ def test_draws_with_invalid_parameters_weigh_nothing(integrator: str) -> None:
     cut = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(0.0, 2.0))
     post = bc.posterior(prior, SPREAD, integrator=integrator, num_samples=20_000)
     truth = bc.posterior(cut, SPREAD, integrator="quadrature")
-    found, expected = post.predict(x), truth.predict(x).probs
+    actual, expected = post.predict(x), truth.predict(x).probs
     if integrator == "quadrature":
-        np.testing.assert_allclose(found.probs, expected, rtol=1e-9)
+        np.testing.assert_allclose(actual.probs, expected, rtol=1e-9)
         assert post.log_evidence == pytest.approx(truth.log_evidence + np.log(2 / 3), abs=1e-9)
     else:
-        assert (np.abs(found.probs - expected) < 4 * np.asarray(found.mcse)).all()
+        assert (np.abs(actual.probs - expected) < 4 * np.asarray(actual.mcse)).all()
         sigma, weights = np.asarray(post.draws()["sigma"]), np.asarray(post.log_weights())
         assert (np.isneginf(weights) == (sigma <= 0)).all()
 
@@ -186,7 +186,7 @@ def test_draws_with_invalid_parameters_weigh_nothing(integrator: str) -> None:
     ],
 )
 def test_priors_of_positive_parameters_are_cut_off_with_a_warning(given: Any, right: Any) -> None:
-    found = {}
+    actual = {}
     for name, sigma in (("given", given), ("right", right)):
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
@@ -198,8 +198,8 @@ def test_priors_of_positive_parameters_are_cut_off_with_a_warning(given: Any, ri
             "such as HalfNormal" in m and w.filename == __file__
             for m, w in zip(messages, seen, strict=True)
         )
-        found[name] = bc.posterior(prior, SPREAD, integrator="quadrature")
-    assert found["given"].log_evidence == pytest.approx(found["right"].log_evidence, abs=1e-9)
+        actual[name] = bc.posterior(prior, SPREAD, integrator="quadrature")
+    assert actual["given"].log_evidence == pytest.approx(actual["right"].log_evidence, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -224,13 +224,13 @@ def test_a_prior_that_hardly_reaches_zero_stays_as_it_is() -> None:
 # --- sampling -----------------------------------------------------------------------------------
 
 
-def moments_agree(found: np.ndarray, mean: Any, cov: Any) -> None:
+def moments_agree(actual: np.ndarray, mean: Any, cov: Any) -> None:
     """Compare mean and covariance of rows with the truth, within 4 of their standard errors."""
-    n = len(found)
-    found = found.reshape(n, -1)
+    n = len(actual)
+    actual = actual.reshape(n, -1)
     mean, cov = np.atleast_1d(mean), np.atleast_2d(cov)
-    assert (np.abs(found.mean(axis=0) - mean) < 4 * np.sqrt(np.diag(cov) / n)).all()
-    centered = found - mean
+    assert (np.abs(actual.mean(axis=0) - mean) < 4 * np.sqrt(np.diag(cov) / n)).all()
+    centered = actual - mean
     products = centered[:, :, None] * centered[:, None, :]
     error = products.std(axis=0, ddof=1) / np.sqrt(n)
     assert (np.abs(products.mean(axis=0) - cov) <= 4 * error + 1e-12).all()

@@ -183,6 +183,8 @@ def test_discrete_sites_are_for_draws_from_the_prior() -> None:
     for integrator in ("importance", "quadrature", "nuts"):
         with pytest.raises(ValueError, match="site 'step' is discrete, .*MixtureSameFamily"):
             bc.posterior(mixed, (X, Y), integrator=integrator)
-    found = bc.posterior(mixed, (X, Y), integrator="montecarlo")
+    result = bc.posterior(mixed, (X, Y), integrator="montecarlo")
     evidence = [bc.posterior(p, (X, Y), integrator="quadrature").log_evidence for p in parts]
-    assert float(found.log_evidence) == pytest.approx(np.logaddexp(*evidence) - np.log(2), abs=0.03)
+    assert float(result.log_evidence) == pytest.approx(
+        np.logaddexp(*evidence) - np.log(2), abs=0.03
+    )

@@ -57,12 +57,12 @@ def exact(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("integrator", ["quadrature", "montecarlo"])
 def test_a_family_against_its_conjugate_form(integrator: str) -> None:
     options: dict[str, Any] = {"integrator": integrator, "class_prior": 0.5}
-    found = bc.posterior_predict(PRIOR, ([X, X + 1], [Y, Y]), NEW, **options)
+    result = bc.posterior_predict(PRIOR, ([X, X + 1], [Y, Y]), NEW, **options)
     truth = np.stack([exact(X, Y), exact(X + 1, Y)])
-    assert (np.abs(found.probs - truth) <= 4 * np.asarray(found.mcse) + 1e-9).all()
-    assert np.max(found.mcse) < 0.01
+    assert (np.abs(result.probs - truth) <= 4 * np.asarray(result.mcse) + 1e-9).all()
+    assert np.max(result.mcse) < 0.01
     if integrator == "montecarlo":
-        lower, upper = found.interval(0.8)
+        lower, upper = result.interval(0.8)
         assert (lower < truth).all() and (truth < upper).all()
 
 
@@ -75,7 +75,7 @@ def test_a_joint_prior_against_scipy() -> None:
         numpyro.deterministic("rate1", common * factor)
 
     prior = bc.Prior(Waiting(), {"factor": 3.0}, model)
-    found = bc.posterior_predict(prior, (X, Y), NEW, integrator="quadrature", class_prior=0.5)
+    result = bc.posterior_predict(prior, (X, Y), NEW, integrator="quadrature", class_prior=0.5)
 
     def integral(x: np.ndarray, y: np.ndarray) -> float:
         def inside(common: float) -> float:
@@ -87,15 +87,15 @@ def test_a_joint_prior_against_scipy() -> None:
             0
         ]
 
-    for x, p in zip(NEW, found.probs, strict=True):
+    for x, p in zip(NEW, result.probs, strict=True):
         zero, one = (integral(np.append(X, x), np.append(Y, label)) for label in (0, 1))
         assert p == pytest.approx(one / (zero + one), rel=1e-8)
-    assert found.log_evidence == pytest.approx(np.log(integral(X, Y)), rel=1e-8)
+    assert result.log_evidence == pytest.approx(np.log(integral(X, Y)), rel=1e-8)
 
 
 @pytest.mark.slow
 def test_a_family_in_a_sweep() -> None:
-    found = bc.sweep(
+    result = bc.sweep(
         {"waiting": PRIOR},
         n_train=[20],
         methods=["platt", "predictive", "optimal"],
@@ -103,7 +103,7 @@ def test_a_family_in_a_sweep() -> None:
         n_test=1000,
         progress=False,
     )
-    loss = found.value.sel(metric="log_loss").squeeze()
+    loss = result.value.sel(metric="log_loss").squeeze()
     gap = loss.sel({"calibrator": "predictive"}) - loss.sel({"calibrator": "optimal"})
     error = float(gap.std(ddof=1)) / 500**0.5
     assert float(gap.mean()) > 4 * error

@@ -64,10 +64,10 @@ def test_evidence_is_that_of_the_definition() -> None:
         stats.bernoulli.logpmf(y[:, None], expit(line)) - stats.bernoulli.logpmf(y, p)[:, None]
     )
     expected = brute_force(log_ratios, prior.weights)
-    monitor, found = bc.Monitor(), []
+    monitor, actual = bc.Monitor(), []
     for row in range(len(y)):
-        found.append(monitor.update(p[row : row + 1], y[row : row + 1]).log_evidence_)
-    np.testing.assert_allclose(found, expected, atol=1e-11)
+        actual.append(monitor.update(p[row : row + 1], y[row : row + 1]).log_evidence_)
+    np.testing.assert_allclose(actual, expected, atol=1e-11)
     assert prior.weights.sum() == pytest.approx(1, abs=1e-14)
     assert len(prior.weights) == 64
 
@@ -77,7 +77,7 @@ def test_ratios_of_classes_are_those_of_the_maps() -> None:
     prior = MulticlassAlternatives(3)
     assert prior.weights.sum() == pytest.approx(1, abs=1e-14)
     assert len(prior.weights) == 156
-    found = prior.log_ratios(p, y)
+    actual = prior.log_ratios(p, y)
     rows = np.arange(40)
     slopes = np.concatenate([-np.geomspace(0.05, 1.4, 6)[::-1], np.geomspace(0.05, 1.4, 6)])
     offsets = np.concatenate([-np.geomspace(0.06, 2.5, 6)[::-1], np.geomspace(0.06, 2.5, 6)])
@@ -89,7 +89,7 @@ def test_ratios_of_classes_are_those_of_the_maps() -> None:
     maps += [(a, b * np.eye(3)[j]) for a in pairs[0] for b in pairs[1] for j in range(3)]
     for column, (a, b) in enumerate(maps):
         q = softmax(np.exp(a) * np.log(p) + b, axis=1)
-        np.testing.assert_allclose(found[:, column], np.log(q[rows, y] / p[rows, y]), atol=1e-12)
+        np.testing.assert_allclose(actual[:, column], np.log(q[rows, y] / p[rows, y]), atol=1e-12)
 
 
 @pytest.mark.parametrize("task", get_args(Task))
@@ -221,9 +221,9 @@ def test_certain_rows_say_nothing_else() -> None:
     padded_y = np.concatenate([y[:20], [0, 1], y[20:]])
     weights = np.ones(66)
     weights[20:22] = 0
-    found = bc.Monitor().update(padded_p, padded_y)
+    actual = bc.Monitor().update(padded_p, padded_y)
     known = bc.Monitor().update(np.where(weights == 0, 0.5, padded_p), padded_y, weights)
-    assert found.log_evidence_ == pytest.approx(known.log_evidence_, abs=1e-12)
+    assert actual.log_evidence_ == pytest.approx(known.log_evidence_, abs=1e-12)
     assert plain.n_rows_ == 64
 
 

@@ -44,8 +44,8 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
     np.testing.assert_allclose(again.predict_proba(probs), expected, atol=1e-9)
     target = CategoricalProbs(torch.as_tensor(probs))
     model.fit_torch(target, torch.as_tensor(y))
-    found = model.predict_proba_torch(target).get_probs().numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    result = model.predict_proba_torch(target).get_probs().numpy()
+    np.testing.assert_allclose(result, expected, atol=1e-6)
     # A class that the rows lack, and single precision.
     few = model.fit(probs[y > 0].astype(np.float32), y[y > 0]).predict_proba(probs)
     assert few.shape == (300, k)
@@ -54,8 +54,8 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
     sharp = softmax(np.stack([np.zeros(300), 20 + z[:, 0]], axis=1).astype(np.float32), axis=1)
     if k == 2 and inner is not None:
         expected = bc.Temperature().fit(sharp, y).predict_proba(sharp)
-        found = model.fit(sharp, y).predict_proba(sharp)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        result = model.fit(sharp, y).predict_proba(sharp)
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
     with pytest.raises(ValueError, match="inputs='probs'"):
         ProbmetricsCalibrator(bc.Temperature(inputs="logits")).fit(probs, y)
 
@@ -79,8 +79,8 @@ def test_every_calibrator_serves_theirs(case: Case) -> None:
     model = ProbmetricsCalibrator(case(**QUICK.get(case.calibrator.__name__, {})))
     expected = model.fit(probs[train], y[train]).predict_proba(new[0])
     model.fit_torch(CategoricalProbs(torch.as_tensor(probs[train])), torch.as_tensor(y[train]))
-    found = model.predict_proba_torch(CategoricalProbs(torch.as_tensor(new[0]))).get_probs()
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
+    result = model.predict_proba_torch(CategoricalProbs(torch.as_tensor(new[0]))).get_probs()
+    np.testing.assert_allclose(result.numpy(), expected, atol=1e-6)
     losses = Metrics.from_names(["logloss", "brier", "ece-15", "smece"])
     before = losses.compute_all_from_labels_probs(new[1], torch.as_tensor(new[0]))
     after = losses.compute_all_from_labels_probs(new[1], torch.as_tensor(expected))
@@ -103,9 +103,9 @@ def test_opponents_of_the_arena_are_theirs() -> None:
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), 200)
     y = (rng.random((200, 1)) > np.cumsum(p, axis=1)).sum(axis=1)
-    found = peers()["probmetrics svs"](p, y, p)
+    result = peers()["probmetrics svs"](p, y, p)
     theirs = get_calibrator("svs")
     theirs.fit(p, y)
-    np.testing.assert_allclose(found, theirs.predict_proba(p))
+    np.testing.assert_allclose(result, theirs.predict_proba(p))
     for name, fit in peers().items():
         assert fit(p, y, p[:5]).shape == (5, 3), name

@@ -53,11 +53,11 @@ class TestBetacal:
 
         q, y = make()
         expected = betacal.BetaCalibration(theirs).fit(q[:, None], y).predict(q[:, None])
-        found = ours(own, q, y)
+        result = ours(own, q, y)
         # Their solver stops at a gradient of 1e-4: ours is never worse.
-        assert log_loss(found, y) <= log_loss(expected, y) + 1e-12
-        assert log_loss(found, y) == pytest.approx(log_loss(expected, y), rel=1e-6)
-        np.testing.assert_allclose(found, expected, atol=2e-3)
+        assert log_loss(result, y) <= log_loss(expected, y) + 1e-12
+        assert log_loss(result, y) == pytest.approx(log_loss(expected, y), rel=1e-6)
+        np.testing.assert_allclose(result, expected, atol=2e-3)
 
     def test_weights(self) -> None:
         import betacal
@@ -65,13 +65,13 @@ class TestBetacal:
         q, y = make(500)
         w = np.random.default_rng(1).uniform(0.1, 3, len(y))
         expected = betacal.BetaCalibration("abm").fit(q[:, None], y, w).predict(q[:, None])
-        found = bc.Beta().fit(q, y, sample_weight=w).predict_proba(q)[:, 1]
+        result = bc.Beta().fit(q, y, sample_weight=w).predict_proba(q)[:, 1]
 
         def loss(p: Array) -> float:
             return float(-np.sum(w * np.log(np.where(y == 1, p, 1 - p))))
 
-        assert loss(found) <= loss(expected) * (1 + 1e-12)
-        assert loss(found) == pytest.approx(loss(expected), rel=1e-6)
+        assert loss(result) <= loss(expected) * (1 + 1e-12)
+        assert loss(result) == pytest.approx(loss(expected), rel=1e-6)
 
     def test_a_negative_coefficient_is_held_at_zero(self) -> None:
         import betacal
@@ -80,9 +80,9 @@ class TestBetacal:
         q = np.clip(expit(2 * rng.standard_normal(3000)), 1e-9, 1 - 1e-9)
         y = (rng.random(3000) < expit(-0.4 * np.log(q) - 1.2 * np.log1p(-q) - 0.3)).astype(int)
         expected = np.ravel(betacal.BetaCalibration("abm").fit(q[:, None], y).predict(q[:, None]))
-        found = bc.Beta().fit(q, y)
-        assert found.a_ == 0
-        np.testing.assert_allclose(found.predict_proba(q)[:, 1], expected, atol=2e-3)
+        result = bc.Beta().fit(q, y)
+        assert result.a_ == 0
+        np.testing.assert_allclose(result.predict_proba(q)[:, 1], expected, atol=2e-3)
 
     def test_reversed_scores(self) -> None:
         """They refit once without a negative coefficient, and may keep the other: a falling map."""
@@ -92,9 +92,9 @@ class TestBetacal:
         theirs = betacal.BetaCalibration("abm").fit(q[:, None], 1 - y)
         ends = np.ravel(theirs.predict(np.array([[0.1], [0.9]])))
         assert ends[1] < ends[0] - 0.1
-        found = bc.Beta().fit(q, 1 - y)
-        assert found.a_ == 0
-        assert found.b_ == 0
+        result = bc.Beta().fit(q, 1 - y)
+        assert result.a_ == 0
+        assert result.b_ == 0
 
 
 @pytest.mark.parity("netcal")
@@ -111,9 +111,9 @@ class TestNetcal:
         ):
             theirs.fit(q, y)
             expected = np.ravel(theirs.transform(q))
-            found = ours(own, q, y)
-            assert log_loss(found, y) <= log_loss(expected, y) + 1e-9
-            np.testing.assert_allclose(found, expected, atol=5e-3)
+            result = ours(own, q, y)
+            assert log_loss(result, y) <= log_loss(expected, y) + 1e-9
+            np.testing.assert_allclose(result, expected, atol=5e-3)
 
     def test_float32_input_is_fitted(self) -> None:
         """Theirs returns float32 scores as they are, without a word; ours fits them."""
@@ -124,9 +124,9 @@ class TestNetcal:
         theirs.fit(q.astype(np.float32), y)
         unmoved = np.ravel(theirs.transform(q.astype(np.float32)))
         assert np.abs(unmoved - q).max() < 1e-6
-        found = ours(bc.Temperature(), q.astype(np.float32), y)
-        np.testing.assert_allclose(found, ours(bc.Temperature(), q, y), atol=1e-4)
-        assert np.abs(found - q).max() > 0.01
+        result = ours(bc.Temperature(), q.astype(np.float32), y)
+        np.testing.assert_allclose(result, ours(bc.Temperature(), q, y), atol=1e-4)
+        assert np.abs(result - q).max() > 0.01
 
     def test_equal_width_bins(self) -> None:
         from netcal import binning
@@ -185,10 +185,10 @@ def test_splines_do_as_well_out_of_sample(module: str) -> None:
     theirs = package.SplineCalib()
     theirs.fit(q, y)
     expected = np.ravel(theirs.calibrate(grid))
-    found = bc.Spline(rescale="compact_logit").fit(q, y).predict_proba(grid)[:, 1]
-    assert np.abs(found - expected).max() < 0.05
+    result = bc.Spline(rescale="compact_logit").fit(q, y).predict_proba(grid)[:, 1]
+    assert np.abs(result - expected).max() < 0.05
 
-    assert regret(found, grid) < regret(expected, grid) + 1e-3
+    assert regret(result, grid) < regret(expected, grid) + 1e-3
 
 
 @pytest.mark.parity("splinecalib")
@@ -283,15 +283,15 @@ class TestScikitLearn:
         )
         expected = theirs.fit(scores[:, None], y).predict_proba(scores[:, None])[:, 1]
         own = bc.Logistic(smoothing="platt", inputs="scores").fit(scores, y)
-        found = own.predict_proba(scores)[:, 1]
+        result = own.predict_proba(scores)[:, 1]
         target = bc.smoothing.platt_targets(y)
 
         def loss(p: Array) -> float:
             return float(-np.mean(target * np.log(p) + (1 - target) * np.log1p(-p)))
 
-        assert loss(found) <= loss(expected)
-        assert loss(found) == pytest.approx(loss(expected), rel=1e-5)
-        np.testing.assert_allclose(found, expected, atol=2e-3)
+        assert loss(result) <= loss(expected)
+        assert loss(result) == pytest.approx(loss(expected), rel=1e-5)
+        np.testing.assert_allclose(result, expected, atol=2e-3)
 
     def test_isotonic(self) -> None:
         from sklearn import isotonic
@@ -336,6 +336,6 @@ def test_cauchy_prior_against_the_published_bioassay() -> None:
     plain = fit_single(problem).x
     assert np.round(plain, 1).tolist() == [-0.1, 10.2]
     wide, narrow = Prior(0.0, 10.0, 1.0), Prior(0.0, 2.5, 1.0)
-    found = fit_single(problem._replace(prior=narrow, intercept_prior=wide)).x
+    result = fit_single(problem._replace(prior=narrow, intercept_prior=wide)).x
     # Their algorithm approximates the mode by repeated t-to-normal steps: one digit agrees.
-    assert np.round(found, 1).tolist() == [-0.2, 5.4]
+    assert np.round(result, 1).tolist() == [-0.2, 5.4]

@@ -59,8 +59,8 @@ def test_logits_of_hundreds(dtype: str, tmp_path: Path) -> None:
     for calibrator, scores, labels, new in cases:
         expected = calibrator.fit(scores, labels).predict_proba(new)
         bc.export(calibrator, tmp_path / "model.onnx", dtype=dtype)  # type: ignore[arg-type]
-        found = run_onnx(tmp_path / "model.onnx", new.astype(dtype))
-        np.testing.assert_allclose(found, expected, atol=10 * TOLERANCES[dtype])
+        result = run_onnx(tmp_path / "model.onnx", new.astype(dtype))
+        np.testing.assert_allclose(result, expected, atol=10 * TOLERANCES[dtype])
 
 
 @pytest.mark.parametrize("ending", RUNS)

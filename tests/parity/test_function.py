@@ -28,9 +28,9 @@ def both(z: Array) -> tuple[Any, Any]:
 def test_tensors(case: Case) -> None:
     f, at = fitted_of(case).as_function(), points(case)
     expected, (wide, narrow) = fitted_of(case).predict_proba(at), both(at)
-    found, single = f(wide), f(narrow)
-    assert found.dtype == wide.dtype and single.dtype == narrow.dtype
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+    result, single = f(wide), f(narrow)
+    assert result.dtype == wide.dtype and single.dtype == narrow.dtype
+    np.testing.assert_allclose(result.numpy(), expected, atol=1e-12)
     np.testing.assert_allclose(single.numpy(), expected, atol=1e-6)
 
 
@@ -47,8 +47,8 @@ def test_autograd(case: Case) -> None:
     rows = both(at)[0].requires_grad_(True)
     total = f(rows)[:, 0].sum()
     total.backward()
-    found = rows.grad.numpy()
-    np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-9, atol=1e-9)
+    result = rows.grad.numpy()
+    np.testing.assert_allclose(result, np.asarray(expected), rtol=1e-9, atol=1e-9)
 
 
 @each_default
@@ -89,13 +89,13 @@ def test_compiled(calibrator: Any) -> None:
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         apply = torch.compile(fitted.as_function(), backend="aot_eager")
-        found = apply(both(new)[1])
-    np.testing.assert_allclose(found.numpy(), fitted.predict_proba(new), atol=1e-6)
+        result = apply(both(new)[1])
+    np.testing.assert_allclose(result.numpy(), fitted.predict_proba(new), atol=1e-6)
 
 
 def test_intervals() -> None:
     p, y, _, new = data_of(binary=False)
     fitted = bc.Dirichlet(inference="laplace").fit(p, y)
-    found = fitted.as_function().interval(both(new)[0], 0.8)
-    for one, other in zip(found, fitted.predict_interval(new, 0.8), strict=True):
+    result = fitted.as_function().interval(both(new)[0], 0.8)
+    for one, other in zip(result, fitted.predict_interval(new, 0.8), strict=True):
         np.testing.assert_allclose(one.numpy(), other, atol=1e-12)

@@ -44,8 +44,8 @@ def test_torchmetrics(name: str, norm: float) -> None:
     assert metrics.ece(P, Y, norm=norm) == pytest.approx(float(expected), rel=1e-5)
     q, t = torch.as_tensor(Q), torch.as_tensor(T)
     expected = functional.binary_calibration_error(q, t, n_bins=10, norm=name)
-    found = metrics.ece(Q, T, bins=10, norm=norm)
-    assert found == pytest.approx(float(expected), rel=1e-5)
+    result = metrics.ece(Q, T, bins=10, norm=norm)
+    assert result == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.mark.parity("torch", "torchmetrics")
@@ -76,9 +76,9 @@ def test_probmetrics() -> None:
     from probmetrics.metrics import Metrics
 
     theirs = Metrics.from_names(["ece-15", "logloss"])
-    found = theirs.compute_all_from_labels_probs(torch.as_tensor(Y), torch.as_tensor(P))
-    assert metrics.ece(P, Y) == pytest.approx(float(found["ece-15"]), rel=1e-5)
-    assert metrics.log_loss(P, Y) == pytest.approx(float(found["logloss"]), rel=1e-5)
+    result = theirs.compute_all_from_labels_probs(torch.as_tensor(Y), torch.as_tensor(P))
+    assert metrics.ece(P, Y) == pytest.approx(float(result["ece-15"]), rel=1e-5)
+    assert metrics.log_loss(P, Y) == pytest.approx(float(result["logloss"]), rel=1e-5)
 
 
 @pytest.mark.parity("calibration")
@@ -100,11 +100,11 @@ def test_uncertainty_calibration(binning: str, kind: str, norm: int, debias: boo
     )
     options = {"bins": 10, "binning": binning, "kind": kind, "norm": norm}
     metric: Callable[..., float] = metrics.debiased_ece if debias else metrics.ece
-    found = metric(P, Y, **options)
+    result = metric(P, Y, **options)
     # Its mean of folded normals is one of a thousand draws, of which each deviates by less than
     # half the root of 1 / n.
     tolerance = 4 * 0.5 / math.sqrt(1000 * len(Y)) if debias and norm == 1 else 1e-10
-    assert found == pytest.approx(expected, abs=tolerance)
+    assert result == pytest.approx(expected, abs=tolerance)
 
 
 @pytest.mark.parity("calibration")

@@ -35,8 +35,8 @@ def blocks(text: str) -> list[str]:
 
 def lines(text: str) -> list[list[str]]:
     """Return the cells of each line of the table but the first two, all as they stand."""
-    found = [line for line in text.splitlines() if line.startswith("| `")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in found]
+    result = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in result]
 
 
 def test_all_sections_are_compared() -> None:

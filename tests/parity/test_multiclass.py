@@ -62,9 +62,9 @@ def test_temperature_of_scikit_learn() -> None:
     except ValueError:
         pytest.skip("this scikit-learn has no temperature scaling")
     expected = wrapped.predict_proba(Z)
-    found = bc.Temperature(inputs="logits").fit(Z, Y).predict_proba(Z)
-    assert log_loss(found) <= log_loss(expected) * (1 + 1e-9)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    result = bc.Temperature(inputs="logits").fit(Z, Y).predict_proba(Z)
+    assert log_loss(result) <= log_loss(expected) * (1 + 1e-9)
+    np.testing.assert_allclose(result, expected, atol=1e-4)
 
 
 @pytest.mark.parity("probmetrics", "numba")
@@ -82,14 +82,14 @@ def test_probmetrics(theirs: str, own: Any) -> None:
     from probmetrics import calibrators
 
     expected = getattr(calibrators, theirs)().fit(P, Y).predict_proba(P)
-    found = own.fit(P, Y).predict_proba(P)
+    result = own.fit(P, Y).predict_proba(P)
     if theirs == "ETSCalibrator":
         # It fits to squares by default; in log loss ours may only be better.
-        assert log_loss(found) <= log_loss(expected) + 1e-7
+        assert log_loss(result) <= log_loss(expected) + 1e-7
         return
-    assert log_loss(found) <= log_loss(expected) * (1 + 1e-5)
+    assert log_loss(result) <= log_loss(expected) * (1 + 1e-5)
     # It stops a little before the optimum.
-    np.testing.assert_allclose(found, expected, atol=2e-3)
+    np.testing.assert_allclose(result, expected, atol=2e-3)
 
 
 @pytest.mark.parity("netcal")
@@ -98,9 +98,9 @@ def test_netcal() -> None:
 
     theirs = scaling.TemperatureScaling("mle")
     theirs.fit(P, Y)
-    found = bc.Temperature().fit(P, Y).predict_proba(P)
-    assert log_loss(found) <= log_loss(theirs.transform(P)) * (1 + 1e-6)
-    np.testing.assert_allclose(found, theirs.transform(P), atol=1e-3)
+    result = bc.Temperature().fit(P, Y).predict_proba(P)
+    assert log_loss(result) <= log_loss(theirs.transform(P)) * (1 + 1e-6)
+    np.testing.assert_allclose(result, theirs.transform(P), atol=1e-3)
 
 
 def test_one_versus_rest_of_scikit_learn() -> None:
@@ -113,5 +113,5 @@ def test_one_versus_rest_of_scikit_learn() -> None:
     ]
     expected = np.stack(columns, axis=1)
     expected /= expected.sum(axis=1, keepdims=True)
-    found = bc.OneVsRest(bc.Isotonic()).fit(P, Y).predict_proba(P)
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    result = bc.OneVsRest(bc.Isotonic()).fit(P, Y).predict_proba(P)
+    np.testing.assert_allclose(result, expected, atol=1e-9)

@@ -52,16 +52,16 @@ def test_metrics_of_tensors(name: str) -> None:
             function(probs.detach().double().numpy(), y.numpy()) if kind.itemsize > 2 else None
         )
         assert probs.requires_grad
-        found = function(probs, y)
-        assert isinstance(found, float)
+        result = function(probs, y)
+        assert isinstance(result, float)
         if expected is not None:
-            assert found == pytest.approx(expected, abs=1e-12)
+            assert result == pytest.approx(expected, abs=1e-12)
         else:  # the numbers that the tensor holds, whose rows sum to one but for the rounding
             held = probs.detach().double()
             held = (held / held.sum(dim=1, keepdim=True)).numpy()
             # Numbers in half precision that are next to a border lie on it.
             tolerance = 1e-2 if name == "canonical_ece" else 5e-3
-            assert found == pytest.approx(function(held, y.numpy()), abs=tolerance)
+            assert result == pytest.approx(function(held, y.numpy()), abs=tolerance)
 
 
 @pytest.mark.parametrize("shift", [False, True])
@@ -76,8 +76,8 @@ def test_tokens_are_those_of_cross_entropy(shift: bool) -> None:
     # As causal language models compute their loss.
     own, target = (logits[:, :-1], masked[:, 1:]) if shift else (logits, masked)
     expected = cross_entropy(own.double().flatten(0, 1), target.flatten(), ignore_index=-100)
-    found = bc.metrics.log_loss(rows, y, inputs="logits")
-    assert found == pytest.approx(float(expected), rel=1e-12)
+    result = bc.metrics.log_loss(rows, y, inputs="logits")
+    assert result == pytest.approx(float(expected), rel=1e-12)
     everything = bc.tokens(logits, labels.abs() % 4)[0]
     assert everything.data_ptr() == logits.data_ptr()
 
@@ -100,10 +100,10 @@ def test_a_temperature_of_tokens_is_that_of_their_minimizer() -> None:
 
     search.step(loss)
     assert fitted.temperature_ == pytest.approx(1 / float(inverse.detach()), rel=1e-6)
-    found = fitted.as_function()(logits)
-    assert found.shape == logits.shape and found.dtype == logits.dtype
+    result = fitted.as_function()(logits)
+    assert result.shape == logits.shape and result.dtype == logits.dtype
     expected = (inverse.detach() * logits.double()).softmax(dim=-1)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
 def test_batches_of_a_loader_are_blocks() -> None:

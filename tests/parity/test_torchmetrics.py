@@ -56,12 +56,12 @@ def test_it_is_the_function(name: str, columns: int | None) -> None:
     assert float(fed(metric, probs, y).compute()) == pytest.approx(function(probs, y), rel=1e-9)
     assert not list(nn.Module.parameters(metric))
     metric.reset()
-    found = float(fed(metric, probs, y, w).compute())
-    assert found == pytest.approx(function(probs, y, weights=w), rel=1e-9)
+    result = float(fed(metric, probs, y, w).compute())
+    assert result == pytest.approx(function(probs, y, weights=w), rel=1e-9)
     # Sums take no more room for more cases.
     assert all((own is not None) == (name not in WHOLE) for own in (metric.metric,))
     again = pickle.loads(pickle.dumps(metric))
-    assert float(again.compute()) == float(copy.deepcopy(metric).compute()) == found
+    assert float(again.compute()) == float(copy.deepcopy(metric).compute()) == result
     entry = METRICS[name]
     assert metric.higher_is_better == {"accuracy": True, "loss_gap": None}.get(name, False), entry
 
@@ -93,17 +93,17 @@ def test_beside_their_calibration_error(norm: str, order: float) -> None:
             "log_loss": TorchMetric("log_loss", 5),
         }
     )
-    found = fed(both, probs, y).compute()
-    assert float(found["ours"]) == pytest.approx(float(found["theirs"]), rel=1e-5)
-    assert float(found["log_loss"]) == pytest.approx(bc.metrics.log_loss(probs, y), rel=1e-12)
+    result = fed(both, probs, y).compute()
+    assert float(result["ours"]) == pytest.approx(float(result["theirs"]), rel=1e-5)
+    assert float(result["log_loss"]) == pytest.approx(bc.metrics.log_loss(probs, y), rel=1e-12)
     one = MetricCollection(
         {
             "ours": TorchMetric("ece", bins=10, norm=order),
             "theirs": BinaryCalibrationError(n_bins=10, norm=norm),
         }
     )
-    found = fed(one, probs[:, 0], (y == 0).long()).compute()
-    assert float(found["ours"]) == pytest.approx(float(found["theirs"]), rel=1e-5)
+    result = fed(one, probs[:, 0], (y == 0).long()).compute()
+    assert float(result["ours"]) == pytest.approx(float(result["theirs"]), rel=1e-5)
 
 
 def test_metrics_of_a_collection_share_nothing_that_may_differ() -> None:
@@ -125,10 +125,10 @@ def test_metrics_of_a_collection_share_nothing_that_may_differ() -> None:
     first, second = few[:300], y[300:]
     both.update(probs[:300], first)
     both.update(probs[300:], second)
-    found, target = both.compute(), np.concatenate([first, second])
+    result, target = both.compute(), np.concatenate([first, second])
     right = probs.argmax(dim=1).numpy() == target
-    assert float(found["all"]) == pytest.approx(right.mean())
-    assert float(found["some"]) == pytest.approx(right[target != 0].mean())
+    assert float(result["all"]) == pytest.approx(right.mean())
+    assert float(result["some"]) == pytest.approx(right[target != 0].mean())
     skipping = fed(TorchMetric("accuracy", 5, ignore_index=-100), probs, late)
     keep = late.numpy() != -100
     expected = (probs.argmax(dim=1).numpy() == y.numpy())[keep].mean()
@@ -206,10 +206,10 @@ def test_many_labels() -> None:
     rng = np.random.default_rng(0)
     probs = torch.as_tensor(rng.random((300, 4)))
     y = torch.as_tensor(rng.integers(0, 2, (300, 4)))
-    found = float(fed(TorchMetric("hamming_loss", 4), probs, y).compute())
-    assert found == pytest.approx(float(fed(MultilabelHammingDistance(4), probs, y).compute()))
-    found = float(fed(TorchMetric("multilabel_ece", 4, bins=5), probs, y).compute())
-    assert found == pytest.approx(bc.metrics.multilabel_ece(probs, y, bins=5), rel=1e-9)
+    result = float(fed(TorchMetric("hamming_loss", 4), probs, y).compute())
+    assert result == pytest.approx(float(fed(MultilabelHammingDistance(4), probs, y).compute()))
+    result = float(fed(TorchMetric("multilabel_ece", 4, bins=5), probs, y).compute())
+    assert result == pytest.approx(bc.metrics.multilabel_ece(probs, y, bins=5), rel=1e-9)
 
 
 def test_errors() -> None:
@@ -234,7 +234,7 @@ def test_errors() -> None:
             TorchMetric(name, 5).compute()
 
 
-def _work(rank: int, file: str, found: Any) -> None:
+def _work(rank: int, file: str, result: Any) -> None:
     import torch.distributed as dist
 
     from bayescal.adapters import TorchMetric
@@ -247,7 +247,7 @@ def _work(rank: int, file: str, found: Any) -> None:
     metrics = [TorchMetric("ece", 5), TorchMetric("ece", 5, binning="equal_mass")]
     for metric in metrics:
         metric.update(probs[own], y[own])
-    found.put((rank, [float(metric.compute()) for metric in metrics]))
+    result.put((rank, [float(metric.compute()) for metric in metrics]))
     dist.destroy_process_group()
 
 
@@ -263,11 +263,11 @@ def test_processes(tmp_path: Path) -> None:
     workers = [context.Process(target=_work, args=(r, str(tmp_path / "f"), queue)) for r in (0, 1)]
     for worker in workers:
         worker.start()
-    found = dict(queue.get(timeout=200) for _ in workers)
+    result = dict(queue.get(timeout=200) for _ in workers)
     for worker in workers:
         worker.join(60)
     for rank in (0, 1):
-        np.testing.assert_allclose(found[rank], expected, rtol=1e-9)
+        np.testing.assert_allclose(result[rank], expected, rtol=1e-9)
 
 
 def test_log_losses_that_are_not_clipped() -> None:

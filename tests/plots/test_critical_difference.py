@@ -44,11 +44,11 @@ def names_of(ax: Axes) -> list[Any]:
 def line_from(ax: Axes, name: Any) -> float:
     """Return the rank at which the line to a name begins."""
     x, y = name.xy
-    (found,) = [
+    (actual,) = [
         line for line in ax.lines
         if len(line.get_xdata()) == 3 and (line.get_xdata()[2], line.get_ydata()[2]) == (x, y)
     ]  # fmt: skip
-    return float(found.get_xdata()[0])
+    return float(actual.get_xdata()[0])
 
 
 @pytest.mark.parametrize("methods", [2, 3, 8, 20])

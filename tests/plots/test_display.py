@@ -158,7 +158,7 @@ def test_weights_are_drawn_under_both_names(name: str) -> None:
     w = np.where(y == 1, 5.0, 1.0)
     expected = [w[cell] @ y[cell] / w[cell].sum() for cell in (p <= 0.5, p > 0.5)]
     drawn: dict[str, Any] = {"n_bins": 2, name: w}
-    found = plots.ReliabilityDisplay.from_predictions(y, p, **drawn)
-    np.testing.assert_allclose(found.prob_true, expected)
+    result = plots.ReliabilityDisplay.from_predictions(y, p, **drawn)
+    np.testing.assert_allclose(result.prob_true, expected)
     with pytest.raises(TypeError, match="sample_weight and weights must not both be given"):
         plots.ReliabilityDisplay.from_predictions(y, p, sample_weight=w, weights=w)

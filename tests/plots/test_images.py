@@ -130,14 +130,14 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_picture_is_that_which_was_looked_at(name: str) -> None:
-    found = render(PICTURES[name])
+    result = render(PICTURES[name])
     path = BASELINES / f"{name}.png"
     if os.environ.get("BAYESCAL_NEW_BASELINES"):
-        plt.imsave(path, found.astype(np.uint8), pil_kwargs={"optimize": True})
+        plt.imsave(path, result.astype(np.uint8), pil_kwargs={"optimize": True})
     assert path.stat().st_size <= 15_000
     baseline = 255 * plt.imread(path).astype(float)
-    assert baseline.shape == found.shape
-    assert difference(found, baseline) <= TOLERANCE
+    assert baseline.shape == result.shape
+    assert difference(result, baseline) <= TOLERANCE
 
 
 def test_pictures_that_differ_in_one_part_are_told_apart() -> None:

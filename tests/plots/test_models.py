@@ -13,9 +13,9 @@ import bayescal as bc
 from bayescal import plots
 
 
-def drawn(found: Any) -> list[np.ndarray]:
+def drawn(result: Any) -> list[np.ndarray]:
     """Return the points of all lines, bars and bands."""
-    places = np.ravel(found)
+    places = np.ravel(result)
     lines = [line.get_xydata() for ax in places for line in ax.lines]
     parts = [path.vertices for ax in places for own in ax.collections for path in own.get_paths()]
     return lines + parts
@@ -78,9 +78,9 @@ def test_a_classifier_of_scikit_learn() -> None:
     p, y = two_classes()
     x = np.log(p / (1 - p))[:, None]
     model = LogisticRegression().fit(x, y)
-    found = plots.reliability(model, x, y)
-    assert_same(found, plots.reliability(model.predict_proba(x)[:, 1], y))
-    assert found.get_ylabel() == "Observed frequency"
+    result = plots.reliability(model, x, y)
+    assert_same(result, plots.reliability(model.predict_proba(x)[:, 1], y))
+    assert result.get_ylabel() == "Observed frequency"
 
 
 @pytest.mark.parametrize("name", PLOTS)
@@ -93,24 +93,24 @@ def test_labels_of_any_kind(name: str, kind: str) -> None:
     expected = draw(p, y)
     if kind == "text":
         # Sorted: so "yes" is the second.
-        found = draw(1 - p, np.where(y == 1, "no", "yes"))
+        result = draw(1 - p, np.where(y == 1, "no", "yes"))
         expected = draw(1 - p, 1 - y)
     elif kind == "bool":
-        found = draw(p, y == 1)
+        result = draw(p, y == 1)
     elif kind == "signs":
-        found = draw(p, 2 * y - 1)
+        result = draw(p, 2 * y - 1)
     elif kind == "categories":
         import pandas as pd
 
-        found, expected = draw(1 - p, pd.Series(texts, dtype="category")), draw(1 - p, 1 - y)
+        result, expected = draw(1 - p, pd.Series(texts, dtype="category")), draw(1 - p, 1 - y)
     elif kind == "object":
-        found, expected = draw(1 - p, texts.astype(object)), draw(1 - p, 1 - y)
+        result, expected = draw(1 - p, texts.astype(object)), draw(1 - p, 1 - y)
     elif kind == "classes":
-        found = draw(p, texts, classes=["yes", "no"])
+        result = draw(p, texts, classes=["yes", "no"])
     else:
         model = bc.Logistic(classes=["yes", "no"]).fit(p, texts)
-        found, expected = draw(model, p, texts), draw(model.predict_proba(p)[:, 1], y)
-    assert_same(found, expected)
+        result, expected = draw(model, p, texts), draw(model.predict_proba(p)[:, 1], y)
+    assert_same(result, expected)
 
 
 def test_logits_are_read_as_metrics_read_them() -> None:

@@ -93,9 +93,9 @@ def shown_names(figure: Any) -> set[str]:
 @pytest.mark.parametrize("name", list(DRAWN))
 def test_strange_names_are_shown_as_they_are(name: str) -> None:
     ax = DRAWN[name](STRANGE)
-    found = " | ".join(shown_names(ax.figure))
+    result = " | ".join(shown_names(ax.figure))
     for own in STRANGE:
-        assert " ".join(own.split("\n")) in found
+        assert " ".join(own.split("\n")) in result
     named = [t for t in texts_of(ax.figure) if "$5$" in t.get_text() or "50 %" in t.get_text()]
     assert len(named) == 2
     assert not any(text.get_parse_math() for text in named)
@@ -105,9 +105,9 @@ def test_strange_names_are_shown_as_they_are(name: str) -> None:
 def test_strange_names_are_titles_as_they_are(name: str) -> None:
     axes = PANELS[name](STRANGE)
     axes[0].figure.set_size_inches(12, 8)
-    found = " | ".join(shown_names(axes[0].figure))
+    result = " | ".join(shown_names(axes[0].figure))
     for own in STRANGE:
-        assert " ".join(own.split("\n")) in found
+        assert " ".join(own.split("\n")) in result
     if name == "classwise":
         assert "_a" in {text.get_text() for text in axes[0].figure.legends[0].get_texts()}
 
@@ -121,8 +121,8 @@ def test_long_names_leave_room_on_a_new_figure(name: str, count: int) -> None:
     inches = ax.get_window_extent().size / figure.dpi
     assert inches[0] > 1.5
     # Names stay different.
-    found = [text for text in shown_names(figure) if text.startswith("a m")]
-    assert len(set(found)) >= count
+    result = [text for text in shown_names(figure) if text.startswith("a m")]
+    assert len(set(result)) >= count
     legend = ax.get_legend()
     if name == "reliability":
         data = ax.transData.transform([(0, 0), (1, 1)])
@@ -231,12 +231,12 @@ def test_fonts_are_added_for_letters_that_the_given_ones_lack(
     monkeypatch.setattr(font_manager, "findfont", lambda properties: properties.get_family()[0])
     monkeypatch.setattr(font_manager, "get_font", get)
     monkeypatch.setattr(font_manager.fontManager, "ttflist", entries)
-    found = style._fonts_with.__wrapped__
-    assert found(frozenset("ab"), ("given",)) == []
-    assert found(frozenset("aα"), ("given",)) == ["greek"]
-    assert found(frozenset("βж"), ("given",)) == ["greek", "cyrillic"]
+    result = style._fonts_with.__wrapped__
+    assert result(frozenset("ab"), ("given",)) == []
+    assert result(frozenset("aα"), ("given",)) == ["greek"]
+    assert result(frozenset("βж"), ("given",)) == ["greek", "cyrillic"]
     rest = [style._LAST_RESORT] if last else []
-    assert found(frozenset("α漢"), ("given",)) == ["greek", *rest]
+    assert result(frozenset("α漢"), ("given",)) == ["greek", *rest]
 
 
 @pytest.mark.parametrize("name", list(PANELS))

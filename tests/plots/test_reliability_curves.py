@@ -20,8 +20,8 @@ def forecasts() -> tuple[np.ndarray, np.ndarray]:
 
 
 def line(ax: Axes) -> np.ndarray:
-    (found,) = [item for item in ax.lines if item.get_gid() == "bayescal-series"]
-    return np.asarray(found.get_xydata())
+    (result,) = [item for item in ax.lines if item.get_gid() == "bayescal-series"]
+    return np.asarray(result.get_xydata())
 
 
 def band(ax: Axes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -67,24 +67,24 @@ def test_corp_is_the_greatest_of_the_least_averages() -> None:
     rng = np.random.default_rng(3)
     probs = rng.permutation(60) / 60
     y = (rng.random(60) < probs).astype(int)
-    found = line(plots.reliability(probs, y, method="corp", level=None))
+    result = line(plots.reliability(probs, y, method="corp", level=None))
     order = np.argsort(probs)
-    np.testing.assert_allclose(np.interp(probs[order], *found.T), minimax(y[order]), atol=1e-12)
-    assert len(found) < 40  # only the ends of blocks
+    np.testing.assert_allclose(np.interp(probs[order], *result.T), minimax(y[order]), atol=1e-12)
+    assert len(result) < 40  # only the ends of blocks
 
 
 def test_corp_with_ties_is_that_of_scikit_learn(forecasts: Any) -> None:
     probs, y = forecasts
-    found = line(plots.reliability(probs, y, method="corp", level=None))
+    result = line(plots.reliability(probs, y, method="corp", level=None))
     model = IsotonicRegression(out_of_bounds="clip").fit(probs, y)
     t = np.linspace(probs.min(), probs.max(), 997)
-    np.testing.assert_allclose(np.interp(t, *found.T), model.predict(t), atol=1e-12)
+    np.testing.assert_allclose(np.interp(t, *result.T), model.predict(t), atol=1e-12)
 
 
 def test_smooth_is_kernel_regression(forecasts: Any) -> None:
     probs, y = forecasts
-    found = line(plots.reliability(probs, y, method="smooth", level=None, bandwidth=0.07))
-    x, share = found.T
+    result = line(plots.reliability(probs, y, method="smooth", level=None, bandwidth=0.07))
+    x, share = result.T
     assert not np.isnan(share).any()
     # The predictions stand at nodes of the grid.
     np.testing.assert_allclose(share, kernel_regression(probs, y, x, 0.07), atol=1e-9)
@@ -219,8 +219,8 @@ def test_many_distinct_predictions_are_pooled_for_the_band_alone() -> None:
     assert 4000 < len(x) <= 4096
     assert np.abs((lower + upper) / 2 - x).max() < 0.05
     model = IsotonicRegression(out_of_bounds="clip").fit(probs, y)
-    found = np.interp(probs, *line(ax).T)
-    np.testing.assert_allclose(found, model.predict(probs), atol=1e-12)
+    result = np.interp(probs, *line(ax).T)
+    np.testing.assert_allclose(result, model.predict(probs), atol=1e-12)
 
 
 def test_seed_decides_the_band(forecasts: Any) -> None:

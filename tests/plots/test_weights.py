@@ -11,11 +11,11 @@ from bayescal import plots
 
 def drawn(ax: Any) -> list[np.ndarray]:
     """Return all that was drawn with numbers: lines, bars, bands and strips."""
-    found = [line.get_xydata() for line in ax.lines]
-    found += [path.vertices for own in ax.collections for path in own.get_paths()]
+    result = [line.get_xydata() for line in ax.lines]
+    result += [path.vertices for own in ax.collections for path in own.get_paths()]
     for child in ax.child_axes:
-        found += [patch.get_path().vertices for patch in child.patches]
-    return found
+        result += [patch.get_path().vertices for patch in child.patches]
+    return result
 
 
 @pytest.fixture(autouse=True)

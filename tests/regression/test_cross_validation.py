@@ -40,8 +40,8 @@ def run_somewhere(on_host: bool, *arguments: np.ndarray) -> tuple[int, np.ndarra
     if on_host:
         x, y, w, *grid = arguments
         return choose_on_host(x, y, w, even_folds(y, FOLDS), Grid(*grid), FOLDS)
-    found = run(*arguments)
-    return int(found.best), np.asarray(found.losses)
+    result = run(*arguments)
+    return int(result.best), np.asarray(result.losses)
 
 
 HOW = pytest.mark.parametrize("on_host", [False, True], ids=["compiled", "host"])
@@ -77,12 +77,12 @@ def test_losses_are_those_of_single_fits(penalty: str, on_host: bool) -> None:
 
 def test_best_candidate_is_fitted_to_all_rows() -> None:
     x, y, w = make()
-    found = run(x, y, w, y[None].astype(float), np.zeros(5), STRENGTHS)
-    strength = STRENGTHS[int(found.best)]
+    result = run(x, y, w, y[None].astype(float), np.zeros(5), STRENGTHS)
+    strength = STRENGTHS[int(result.best)]
     model = LogisticRegression(C=1 / strength, tol=1e-10, solver="newton-cg", max_iter=1000)
     model.fit(x, y, sample_weight=w)
-    np.testing.assert_allclose(found.fit.coef[0], model.coef_[0], rtol=1e-5)
-    np.testing.assert_allclose(found.fit.intercept, model.intercept_, rtol=1e-5)
+    np.testing.assert_allclose(result.fit.coef[0], model.coef_[0], rtol=1e-5)
+    np.testing.assert_allclose(result.fit.intercept, model.intercept_, rtol=1e-5)
 
 
 @HOW

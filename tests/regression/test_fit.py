@@ -56,11 +56,11 @@ def slope(beta: Array, x: Array, t: Array, w: Array, l1: float = 0.0, l2: float 
 
 
 def reference(x: Array, t: Array, w: Array, l2: float) -> float:
-    found = optimize.minimize(
+    actual = optimize.minimize(
         loss, np.zeros(x.shape[1] + 1), (x, t, w, 0.0, l2), "BFGS", slope,
         options={"gtol": 1e-9, "maxiter": 10_000},
     )  # fmt: skip
-    return float(found.fun)
+    return float(actual.fun)
 
 
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
@@ -197,8 +197,8 @@ def test_rows_of_weight_zero_may_hold_any_number(intercept_prior: Any) -> None:
     priors = None, Prior(0.0, 2.5, 1.0), intercept_prior
     expected = fit_single(Regression(x, t, np.ones(40), 0.0, 0.0, *priors)).x
     x, t = np.r_[x, np.full((1, 2), 1e250)], np.r_[t, 1.0]
-    found = fit_single(Regression(x, t, np.r_[np.ones(40), 0.0], 0.0, 0.0, *priors)).x
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    actual = fit_single(Regression(x, t, np.r_[np.ones(40), 0.0], 0.0, 0.0, *priors)).x
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 def test_a_batch_gives_what_each_gives_alone_in_one_compilation() -> None:
@@ -248,8 +248,8 @@ def test_features_far_from_zero_have_the_optimum_of_centered_ones(shift: float, 
     x, t, w = make(120, 3)
     near = x - w @ x / w.sum()
     expected, _ = fit(near, t, w, l1, 0.3)
-    found, result = fit(x + shift, t, w, l1, 0.3)
-    np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-9 + np.spacing(shift) * 10)
-    line = found[0] + (x + shift) @ found[1:]
+    actual, result = fit(x + shift, t, w, l1, 0.3)
+    np.testing.assert_allclose(actual[1:], expected[1:], rtol=1e-9 + np.spacing(shift) * 10)
+    line = actual[0] + (x + shift) @ actual[1:]
     np.testing.assert_allclose(line, expected[0] + near @ expected[1:], atol=1e-9 + shift * 1e-14)
     assert result.status[0] == Status.CONVERGED

@@ -53,14 +53,14 @@ def reference(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
         beta[free] = part / unit
         return beta
 
-    found = optimize.minimize(
+    actual = optimize.minimize(
         lambda part: loss(full(part), x, t, w, l2),
         np.zeros(free.sum()),
         jac=lambda part: slope(full(part), x, t, w, l2)[free] / unit,
         method="BFGS",
         options={"gtol": 1e-9, "maxiter": 10_000},
     )
-    return float(found.fun)
+    return float(actual.fun)
 
 
 def compiled(problem: Regression) -> tuple[Array, Fit]:
@@ -71,11 +71,11 @@ def compiled(problem: Regression) -> tuple[Array, Fit]:
     return np.concatenate([result.intercept, result.coef[0]]), result
 
 
-def check_same(found: Minimum, problem: Regression) -> None:
+def check_same(actual: Minimum, problem: Regression) -> None:
     beta, result = compiled(problem)
-    assert int(found.status) == int(result.status[0])
-    assert float(found.value) == pytest.approx(float(result.value[0]), rel=1e-11)
-    np.testing.assert_allclose(found.x, beta, rtol=1e-5, atol=1e-7)
+    assert int(actual.status) == int(result.status[0])
+    assert float(actual.value) == pytest.approx(float(result.value[0]), rel=1e-11)
+    np.testing.assert_allclose(actual.x, beta, rtol=1e-5, atol=1e-7)
 
 
 MASKS = {"all": None, "no intercept": [0, 1, 1], "no second": [1, 1, 0], "intercept": [1, 0, 0]}
@@ -88,25 +88,25 @@ def test_host_reaches_scipys_optimum_and_does_as_the_compiled_fit(l2: Any, mask:
     t = 0.9 * t + 0.02
     free = None if MASKS[mask] is None else np.array(MASKS[mask], float)
     problem = Regression(x, t, w, 0.0, np.array(l2), free)
-    found = fit_single(problem)
-    assert int(found.status) == Status.CONVERGED
+    actual = fit_single(problem)
+    assert int(actual.status) == Status.CONVERGED
     moves = np.ones(3, bool) if free is None else free > 0
-    assert (found.x[~moves] == 0).all()
+    assert (actual.x[~moves] == 0).all()
     best = reference(x, t, w, l2, moves)
-    assert float(found.value) == pytest.approx(loss(found.x, x, t, w, l2), rel=1e-12)
-    assert float(found.value) <= best * (1 + 1e-10)
+    assert float(actual.value) == pytest.approx(loss(actual.x, x, t, w, l2), rel=1e-12)
+    assert float(actual.value) <= best * (1 + 1e-10)
     scale = np.concatenate([[1.0], x.std(axis=0)])
-    assert np.abs(slope(found.x, x, t, w, l2) / scale)[moves].max() < 1e-5
+    assert np.abs(slope(actual.x, x, t, w, l2) / scale)[moves].max() < 1e-5
     if np.ndim(l2):
-        check_same(found, problem)
+        check_same(actual, problem)
 
 
 def test_nothing_free_is_the_loss_of_one_half() -> None:
     x, t, w = make(50, 2)
-    found = fit_single(Regression(x, t, w, 0.0, 1.0, np.zeros(3)))
-    assert int(found.status) == Status.CONVERGED
-    assert found.x.tolist() == [0.0, 0.0, 0.0]
-    assert float(found.value) == pytest.approx(w.sum() * np.log(2), rel=1e-14)
+    actual = fit_single(Regression(x, t, w, 0.0, 1.0, np.zeros(3)))
+    assert int(actual.status) == Status.CONVERGED
+    assert actual.x.tolist() == [0.0, 0.0, 0.0]
+    assert float(actual.value) == pytest.approx(w.sum() * np.log(2), rel=1e-14)
 
 
 def test_a_larger_strength_shrinks_its_own_coefficient_only() -> None:
@@ -122,11 +122,11 @@ def test_rows_without_weight_are_left_out_and_whole_weights_are_repetitions() ->
     x, t, _ = make(60, 2)
     counts = np.random.default_rng(1).integers(0, 4, 60)
     x[counts == 0] = 1e200
-    found = fit_single(Regression(x, t, counts.astype(float), 0.0, 0.5))
+    actual = fit_single(Regression(x, t, counts.astype(float), 0.0, 0.5))
     rows = np.arange(60).repeat(counts)
     again = fit_single(Regression(x[rows], t[rows], np.ones(len(rows)), 0.0, 0.5))
-    np.testing.assert_allclose(found.x, again.x, rtol=1e-9)
-    assert float(found.value) == pytest.approx(float(again.value), rel=1e-13)
+    np.testing.assert_allclose(actual.x, again.x, rtol=1e-9)
+    assert float(actual.value) == pytest.approx(float(again.value), rel=1e-13)
 
 
 LAWS = {
@@ -166,28 +166,28 @@ def test_fits_under_written_priors_against_scipy_and_numpyro(name: str) -> None:
     def total(b: Array) -> float:
         return loss(b, x, t, w) - scipys_wide.logpdf(b[0]) - scipys.logpdf(b[1:]).sum()
 
-    found = fit_single(Regression(x, t, w, 0.0, 0.0, None, written, wide))
+    actual = fit_single(Regression(x, t, w, 0.0, 0.0, None, written, wide))
     starts = [np.zeros(3), np.ones(3), -np.ones(3)]
     best = min(optimize.minimize(total, s, options={"gtol": 1e-7}).fun for s in starts)
-    assert int(found.status) == Status.CONVERGED
-    assert float(found.value) == pytest.approx(total(found.x), rel=1e-12)
-    assert total(found.x) <= best + 1e-9 * abs(best)
+    assert int(actual.status) == Status.CONVERGED
+    assert float(actual.value) == pytest.approx(total(actual.x), rel=1e-12)
+    assert total(actual.x) <= best + 1e-9 * abs(best)
     # Distributions are fitted by JAX, to padded rows.
     theirs = fit_single(Regression(x, t, w, 0.0, 0.0, None, law, numpyros))
     assert int(theirs.status) == Status.CONVERGED
-    assert float(theirs.value) == pytest.approx(float(found.value), rel=1e-11)
-    np.testing.assert_allclose(theirs.x, found.x, rtol=1e-5)
+    assert float(theirs.value) == pytest.approx(float(actual.value), rel=1e-11)
+    np.testing.assert_allclose(theirs.x, actual.x, rtol=1e-5)
 
 
 def test_the_absolute_penalty_is_left_to_the_compiled_fit() -> None:
     x, t, w = make(77, 3)
-    found = fit_single(Regression(x, t, w, 5.0, 0.1), lasso=True)
-    gradient = slope(found.x, x, t, w, 0.1)
-    zero = found.x[1:] == 0
+    actual = fit_single(Regression(x, t, w, 5.0, 0.1), lasso=True)
+    gradient = slope(actual.x, x, t, w, 0.1)
+    zero = actual.x[1:] == 0
     assert 0 < zero.sum() < 3 and abs(gradient[0]) < 1e-5
     # The objective is convex: these are necessary and sufficient.
     assert (np.abs(gradient[1:][zero]) <= 5 + 1e-5).all()
-    np.testing.assert_allclose(gradient[1:][~zero], -5 * np.sign(found.x[1:][~zero]), atol=1e-5)
+    np.testing.assert_allclose(gradient[1:][~zero], -5 * np.sign(actual.x[1:][~zero]), atol=1e-5)
 
 
 N_MANY = 150_000
@@ -216,15 +216,15 @@ def test_a_part_of_many_rows_changes_nothing(kind: str) -> None:
     sample = Regression(x[part], t[part], w[part], 0.0, 0.0)
     designs = Rows(x[:, 0], t, w).designs(_design, 1 << 14)
     problem = Regression(x, t, w, 0.0, 0.0)
-    for found in (fit_single(problem), fit_binary(sample, w.sum(), designs)):
-        assert int(found.status) == Status.CONVERGED
-        assert float(found.value) == pytest.approx(loss(found.x, x, t, w), rel=1e-12)
+    for actual in (fit_single(problem), fit_binary(sample, w.sum(), designs)):
+        assert int(actual.status) == Status.CONVERGED
+        assert float(actual.value) == pytest.approx(loss(actual.x, x, t, w), rel=1e-12)
         # Newton's step from here would gain next to nothing.
-        gradient = slope(found.x, x, t, w)
-        p = expit(found.x[0] + x[:, 0] * found.x[1])
+        gradient = slope(actual.x, x, t, w)
+        p = expit(actual.x[0] + x[:, 0] * actual.x[1])
         design = np.stack([np.ones(N_MANY), x[:, 0]])
         hessian = (design * (w * p * (1 - p))) @ design.T
-        assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(found.value)
+        assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(actual.value)
 
 
 def _design(rows: Rows) -> BinaryDesign[np.ndarray]:
@@ -239,13 +239,13 @@ def test_a_fit_that_only_rounding_stops_has_converged(seed: int) -> None:
     x = rng.normal(size=(60, d))
     x[:, -1] = x[:, :-1].sum(axis=1) + 1e-4 * rng.normal(size=60)
     t, w, l2 = (rng.random(60) < expit(x[:, 0])).astype(float), np.ones(60), 10.0 ** -(8 + seed % 7)
-    found = fit_single(Regression(x, t, w, 0.0, l2))
-    assert int(found.status) == Status.CONVERGED and int(found.iterations) < 30
-    gradient = slope(found.x, x, t, w, l2)
-    p = expit(found.x[0] + x @ found.x[1:])
+    actual = fit_single(Regression(x, t, w, 0.0, l2))
+    assert int(actual.status) == Status.CONVERGED and int(actual.iterations) < 30
+    gradient = slope(actual.x, x, t, w, l2)
+    p = expit(actual.x[0] + x @ actual.x[1:])
     design = np.column_stack([np.ones(60), x]).T
     hessian = (design * (p * (1 - p))) @ design.T + np.diag([0.0] + d * [l2])
-    assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(found.value)
+    assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(actual.value)
 
 
 SPECIAL: dict[str, tuple[Any, Any]] = {
@@ -265,14 +265,14 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
 def test_special_data_end_as_in_the_compiled_fit(name: str) -> None:
     x, t = (np.array(part, float) for part in SPECIAL[name])
     problem = Regression(x[:, None], t, np.ones(len(t)), 0.0, 0.0)
-    found = fit_single(problem)
+    actual = fit_single(problem)
     # Rows without weight, so that all compile to the same.
     rows = [np.pad(part, (0, 4 - len(t))) for part in (x, t, np.ones(len(t)))]
     beta, result = compiled(Regression(rows[0][:, None], *rows[1:], 0.0, 0.0))
     unbounded = name in ("two points", "gap", "ties at the border", "one class")
-    assert int(found.status) == (Status.UNBOUNDED if unbounded else Status.CONVERGED)
-    assert int(found.status) == int(result.status[0])
-    ours, theirs = (expit(b[0] + x * b[1]) for b in (found.x, beta))
+    assert int(actual.status) == (Status.UNBOUNDED if unbounded else Status.CONVERGED)
+    assert int(actual.status) == int(result.status[0])
+    ours, theirs = (expit(b[0] + x * b[1]) for b in (actual.x, beta))
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
     if name in ("constant", "zero", "one row"):
         np.testing.assert_allclose(ours, t.mean(), rtol=1e-8)
@@ -296,25 +296,27 @@ def test_host_and_compiled_fits_agree(rows: list[tuple[float, float, float]], l2
     padded[: len(rows)] = rows
     x, t, w = padded[:, :1], padded[:, 1], padded[:, 2]
     problem = Regression(x, t, w, 0.0, l2)
-    found = fit_single(problem)
+    actual = fit_single(problem)
     with jax.enable_x64(True):
         beta, result = compiled(problem)
-    assert np.isfinite(found.x).all() and np.isfinite(found.value)
-    ended = (int(found.status), int(result.status[0]))
+    assert np.isfinite(actual.x).all() and np.isfinite(actual.value)
+    ended = (int(actual.status), int(result.status[0]))
     assert set(ended) <= {Status.CONVERGED, Status.UNBOUNDED}
     # Where there is no optimum, each stops where nothing more is gained.
-    assert float(found.value) == pytest.approx(float(result.value[0]), rel=1e-7, abs=1e-7 * w.sum())
+    assert float(actual.value) == pytest.approx(
+        float(result.value[0]), rel=1e-7, abs=1e-7 * w.sum()
+    )
     if ended == (Status.CONVERGED, Status.CONVERGED):
         line = np.stack([np.ones(12), x[:, 0]])[:, w > 0]
-        np.testing.assert_allclose(expit(found.x @ line), expit(beta @ line), atol=1e-4)
+        np.testing.assert_allclose(expit(actual.x @ line), expit(beta @ line), atol=1e-4)
 
 
 def test_many_columns_meet_the_conditions_of_optimality() -> None:
     x, t, w = make(150, MANY + 3)
     x = (x - x.mean(axis=0)) / x.std(axis=0)
-    found = fit_on_host(Regression(x, t, w, 0.0, 5.0))
-    assert found.status == Status.CONVERGED
-    gradient = slope(found.x, x, t, w, 5.0)
+    actual = fit_on_host(Regression(x, t, w, 0.0, 5.0))
+    assert actual.status == Status.CONVERGED
+    gradient = slope(actual.x, x, t, w, 5.0)
     # Of the loss, a step along the gradient would change nothing that matters.
     assert np.abs(gradient).max() < 1e-3
     few = fit_on_host(Regression(x[:, :MANY], t, w, 0.0, 5.0))

@@ -99,31 +99,31 @@ def test_the_step_is_the_best_of_all_patterns_of_signs(seed: int, p: int, digits
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_fits_meet_the_conditions_of_optimality(kind: str, l1: float, l2: float) -> None:
     x, t, w = make(kind)
-    found = fit_single(Regression(x, t, w, l1, l2), lasso=True)
-    assert int(found.status) == Status.CONVERGED
-    assert violation(found.x, x, t, w, l1, l2) < 1e-8
-    line = found.x[0] + x @ found.x[1:]
+    actual = fit_single(Regression(x, t, w, l1, l2), lasso=True)
+    assert int(actual.status) == Status.CONVERGED
+    assert violation(actual.x, x, t, w, l1, l2) < 1e-8
+    line = actual.x[0] + x @ actual.x[1:]
     loss = w @ (np.logaddexp(0, line) - t * line)
-    penalty = l1 * np.abs(found.x[1:]).sum() + l2 / 2 * (found.x[1:] ** 2).sum()
-    assert float(found.value) == pytest.approx(loss + penalty, rel=1e-11)
+    penalty = l1 * np.abs(actual.x[1:]).sum() + l2 / 2 * (actual.x[1:] ** 2).sum()
+    assert float(actual.value) == pytest.approx(loss + penalty, rel=1e-11)
 
 
 @pytest.mark.parametrize("kind", ["plain", "twice", "few"])
 def test_host_and_compiled_fits_agree(kind: str) -> None:
     x, t, w = make(kind, n=30)
-    found = fit_single(Regression(x, 0.9 * t + 0.03, w, 0.7, 0.1), lasso=True)
+    actual = fit_single(Regression(x, 0.9 * t + 0.03, w, 0.7, 0.1), lasso=True)
     with jax.enable_x64(True):
         rows = [jnp.asarray(a, jnp.float64)[None] for a in (x, 0.9 * t + 0.03, w, 0.7, 0.1)]
         result = fit_many(Regression(*rows), lasso=True)
-    assert int(found.status) == int(result.status[0]) == Status.CONVERGED
-    assert float(found.value) == pytest.approx(float(result.value[0]), rel=1e-10)
-    np.testing.assert_allclose(found.x[1:], result.coef[0], atol=1e-6)
+    assert int(actual.status) == int(result.status[0]) == Status.CONVERGED
+    assert float(actual.value) == pytest.approx(float(result.value[0]), rel=1e-10)
+    np.testing.assert_allclose(actual.x[1:], result.coef[0], atol=1e-6)
 
 
 def test_compiled_fits_do_not_depend_on_the_unit_of_weights() -> None:
     x, t, w = make("plain", n=30)
     with jax.enable_x64(True):
-        found = [
+        actual = [
             fit_many(
                 Regression(
                     *(jnp.asarray(a, jnp.float64)[None] for a in (x[:, :1], t, c * w, c * 0.7, 0))
@@ -132,8 +132,8 @@ def test_compiled_fits_do_not_depend_on_the_unit_of_weights() -> None:
             )
             for c in (1.0, 1e-4)
         ]
-    np.testing.assert_allclose(found[1].coef, found[0].coef, rtol=1e-7)
-    assert float(found[0].coef[0, 0]) != 0
+    np.testing.assert_allclose(actual[1].coef, actual[0].coef, rtol=1e-7)
+    assert float(actual[0].coef[0, 0]) != 0
 
 
 def test_statuses_of_fits_without_optimum_and_of_few_iterations(
@@ -155,11 +155,11 @@ def test_fixed_coefficients_stay_zero() -> None:
     x, t, w = make("plain")
     free = np.ones(13)
     free[[1, 4]] = 0
-    found = fit_single(Regression(x, t, w, 0.5, 0.0, free), lasso=True)
+    actual = fit_single(Regression(x, t, w, 0.5, 0.0, free), lasso=True)
     some = np.delete(np.arange(12), [0, 3])
     expected = fit_single(Regression(x[:, some], t, w, 0.5, 0.0), lasso=True)
-    assert found.x[1] == found.x[4] == 0
-    np.testing.assert_allclose(found.x[1 + some], expected.x[1:], atol=1e-9)
+    assert actual.x[1] == actual.x[4] == 0
+    np.testing.assert_allclose(actual.x[1 + some], expected.x[1:], atol=1e-9)
 
 
 GRIDS = {
@@ -256,9 +256,9 @@ def test_more_columns_than_the_host_takes() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 401))
     t = (x[:, 0] > 0).astype(float)
-    found = fit_single(Regression(x, t, np.ones(30), 3.0, 0.0), lasso=True)
-    assert int(found.status) == Status.CONVERGED
-    assert violation(found.x, x, t, np.ones(30), 3.0, 0.0) < 1e-6
+    actual = fit_single(Regression(x, t, np.ones(30), 3.0, 0.0), lasso=True)
+    assert int(actual.status) == Status.CONVERGED
+    assert violation(actual.x, x, t, np.ones(30), 3.0, 0.0) < 1e-6
 
 
 def test_a_hessian_that_has_no_inverse_gives_no_step() -> None:

@@ -243,5 +243,5 @@ def test_threads_condition_priors_with_models_one_after_the_other() -> None:
     with ThreadPoolExecutor(2) as pool:
         alone = pool.submit(sample, 0).result()
         together.reset()
-        for found in pool.map(sample, [0, 0]):
-            np.testing.assert_array_equal(found, alone)
+        for result in pool.map(sample, [0, 0]):
+            np.testing.assert_array_equal(result, alone)

@@ -68,18 +68,18 @@ LABELS = {"mixed": Y, "separable": (Z > 0.2) * 1.0, "one class": ONES, "reversed
 def test_mode_and_curvature(name: str, labels: str) -> None:
     columns, positive, laws = TARGETS[name]
     goal = target(columns, LABELS[labels], W, positive, laws)
-    found, hessian = find_mode(goal)
-    assert int(found.status) == Status.CONVERGED
+    result, hessian = find_mode(goal)
+    assert int(result.status) == Status.CONVERGED
 
     def value(u: Array) -> float:
         return potential(u, goal, laws)
 
     starts = np.concatenate([np.zeros((1, len(laws))), np.eye(len(laws)), -np.eye(len(laws))])
     best = min(optimize.minimize(value, s, options={"gtol": 1e-6}).fun for s in starts)
-    assert float(found.value) == pytest.approx(value(found.x), rel=1e-12)
-    assert float(found.value) <= best + 1e-10 * abs(best)
+    assert float(result.value) == pytest.approx(value(result.x), rel=1e-12)
+    assert float(result.value) <= best + 1e-10 * abs(best)
     unit = 1 / np.sqrt(np.diag(hessian))
-    expected = curvature(value, found.x, unit)
+    expected = curvature(value, result.x, unit)
     np.testing.assert_allclose(hessian * unit[:, None] * unit, expected, atol=1e-6)
     assert np.linalg.eigvalsh(hessian).min() > 0
 
@@ -103,13 +103,13 @@ def test_draws_of_laplace_are_normal_with_the_inverse_hessian(
     columns, positive, laws = TARGETS[name]
     goal = target(columns, Y, W, positive, laws)
     draws = sample(goal, "laplace", 20_000, seed=1)
-    found, hessian = find_mode(goal)
-    assert draws.status == found.status == Status.CONVERGED
+    result, hessian = find_mode(goal)
+    assert draws.status == result.status == Status.CONVERGED
     assert draws.coefficients.shape == (1, 20_000, len(laws))
     theta = draws.coefficients[0]
     limited = np.array(positive) > 0
     assert (theta[:, limited] > 0).all()
-    check_normal(np.where(limited, np.log(np.abs(theta)), theta), found.x, hessian)
+    check_normal(np.where(limited, np.log(np.abs(theta)), theta), result.x, hessian)
     assert draws.ess.tolist() == [20_000.0] * len(laws) and draws.r_hat.tolist() == [1.0] * len(
         laws
     )
@@ -274,13 +274,13 @@ def test_the_posterior_over_nodes_is_that_over_rows(kind: str) -> None:
 
     columns = beta_columns if kind == "spread" else rough
     goal = target(columns(z), y, w, [0, 1, 1], laws)
-    found, hessian = find_mode(goal)
+    result, hessian = find_mode(goal)
     factor = np.linalg.inv(np.linalg.cholesky(hessian)).T
-    few = _sums(goal, found.x, factor, ScoreColumns(z, columns))
+    few = _sums(goal, result.x, factor, ScoreColumns(z, columns))
     assert (len(few.weights) == NODES) == (kind == "spread")
     assert len(few.weights) == NODES or len(few.weights) >= n
     for noise in np.random.default_rng(0).normal(size=(20, 3)):
-        u = found.x + factor @ noise
+        u = result.x + factor @ noise
         theta = np.where([False, True, True], np.exp(u), u)
         line = theta @ goal.design.columns
         exact = w @ np.logaddexp(0, line) - w @ (y * line)

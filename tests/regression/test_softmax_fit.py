@@ -63,7 +63,7 @@ def gradient(theta: Array, design: Design, penalty: Array) -> Array:
 
 
 def scipy_optimum(design: Design, penalty: Array) -> Any:
-    found = optimize.minimize(
+    result = optimize.minimize(
         value,
         np.zeros(size(design)),
         (design, penalty),
@@ -71,7 +71,7 @@ def scipy_optimum(design: Design, penalty: Array) -> Any:
         method="L-BFGS-B",
         options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 30},
     )
-    return found
+    return result
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,13 +127,13 @@ def test_parts_of_parameters() -> None:
 def test_optimum_against_scipy(kind: str, n: int, k: int, strength: float) -> None:
     design = make(n, k, 3, kind)
     penalty = np.full(size(design), strength)
-    found, _ = fit_on_host(design, penalty)
+    result, _ = fit_on_host(design, penalty)
     expected = scipy_optimum(design, penalty)
-    assert found.status == Status.CONVERGED
+    assert result.status == Status.CONVERGED
     # As good as SciPy's to 1e-6, and not above it by more than rounding.
-    assert found.value == pytest.approx(expected.fun, rel=1e-6)
-    assert found.value <= expected.fun * (1 + 1e-9)
-    slope = np.abs(gradient(found.x, design, penalty)).max() / design.weights.sum()
+    assert result.value == pytest.approx(expected.fun, rel=1e-6)
+    assert result.value <= expected.fun * (1 + 1e-9)
+    slope = np.abs(gradient(result.x, design, penalty)).max() / design.weights.sum()
     assert slope < 1e-6
 
 
@@ -150,13 +150,13 @@ def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[st
     design = make(5500, 50, 4)
     penalty = np.full(size(design), strength)
     assert precondition.choices(design, penalty) == [getattr(precondition, w) for w in ways]
-    found, prepared = fit_on_host(design, penalty)
+    result, prepared = fit_on_host(design, penalty)
     expected = scipy_optimum(design, penalty)
-    assert found.status == Status.CONVERGED
-    assert found.value == pytest.approx(expected.fun, rel=1e-7)
-    assert found.value <= expected.fun * (1 + 1e-9)
+    assert result.status == Status.CONVERGED
+    assert result.value == pytest.approx(expected.fun, rel=1e-7)
+    assert result.value <= expected.fun * (1 + 1e-9)
     # From what is known of it, a neighbor takes fewer steps than from nothing.
-    near, _ = fit_on_host(design, 1.1 * penalty, found.x, prepared)
+    near, _ = fit_on_host(design, 1.1 * penalty, result.x, prepared)
     afresh, _ = fit_on_host(design, 1.1 * penalty)
     assert near.iterations < afresh.iterations
     np.testing.assert_allclose(near.value, afresh.value, rtol=1e-9)
@@ -169,11 +169,11 @@ def test_optimum_of_few_features_and_many_rows(sharpness: float) -> None:
     x = log_softmax(sharpness * design.x, axis=1)
     design = design._replace(offset=x, x=x)
     penalty = np.full(size(design), 1e-3)
-    found, _ = fit_on_host(design, penalty)
+    result, _ = fit_on_host(design, penalty)
     expected = scipy_optimum(design, penalty)
-    assert found.status == Status.CONVERGED
-    assert found.value == pytest.approx(expected.fun, rel=1e-7)
-    assert found.value <= expected.fun * (1 + 1e-9)
+    assert result.status == Status.CONVERGED
+    assert result.value == pytest.approx(expected.fun, rel=1e-7)
+    assert result.value <= expected.fun * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("way", ["WHOLE", "DIAGONAL", "BLOCKS", "KRONECKER", "BOTH"])
@@ -185,10 +185,10 @@ def test_every_preconditioner_leads_to_the_optimum(
     penalty = np.random.default_rng(0).uniform(0.1, 3, size(design))
     exact, _ = fit_on_host(design, penalty)
     monkeypatch.setattr(softmax_fit, "choices", lambda *_: [getattr(precondition, way)])
-    found, _ = fit_on_host(design, penalty)
-    assert found.status == Status.CONVERGED
-    np.testing.assert_allclose(found.value, exact.value, rtol=1e-10)
-    np.testing.assert_allclose(found.x, exact.x, atol=1e-4)
+    result, _ = fit_on_host(design, penalty)
+    assert result.status == Status.CONVERGED
+    np.testing.assert_allclose(result.value, exact.value, rtol=1e-10)
+    np.testing.assert_allclose(result.x, exact.x, atol=1e-4)
 
 
 def test_inverses_are_what_they_say() -> None:
@@ -222,8 +222,8 @@ def test_inverses_are_what_they_say() -> None:
 def test_separable_labels_have_no_finite_optimum() -> None:
     x = np.log(np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]] * 3))
     design = Design(x, np.array([0, 1, 2] * 3), np.ones(9), np.ones((9, 1)), x)
-    found, _ = fit_on_host(design, np.zeros(6))
-    assert found.status == Status.UNBOUNDED and np.isfinite(found.x).all()
+    result, _ = fit_on_host(design, np.zeros(6))
+    assert result.status == Status.UNBOUNDED and np.isfinite(result.x).all()
 
 
 def test_labels_that_are_separable_in_part_end_soon() -> None:
@@ -232,9 +232,9 @@ def test_labels_that_are_separable_in_part_end_soon() -> None:
     doubled = np.concatenate([np.arange(250), np.arange(30)])
     y = np.concatenate([design.y, (design.y[:30] + 1) % 20])
     design = design.rows(doubled)._replace(y=y)
-    found, _ = fit_on_host(design, np.zeros(size(design)))
-    assert found.status == Status.UNBOUNDED and found.iterations < 50
-    assert found.value > 30 * np.log(2)
+    result, _ = fit_on_host(design, np.zeros(size(design)))
+    assert result.status == Status.UNBOUNDED and result.iterations < 50
+    assert result.value > 30 * np.log(2)
 
 
 @pytest.mark.parametrize(
@@ -245,12 +245,12 @@ def test_many_fits_in_one_program(kind: str, x64: None) -> None:
     rng = np.random.default_rng(0)
     weights = rng.integers(0, 3, (5, 120)) * design.weights
     penalty = 10.0 ** rng.uniform(-3, 1, (5, size(design)))
-    found = fit_many(design, weights, penalty, np.zeros((5, size(design))))
+    result = fit_many(design, weights, penalty, np.zeros((5, size(design))))
     for i in range(5):
         single, _ = fit_on_host(design._replace(weights=weights[i]), penalty[i])
-        assert found.status[i] == single.status == Status.CONVERGED
-        np.testing.assert_allclose(found.value[i], single.value, rtol=1e-9)
-        np.testing.assert_allclose(found.x[i], single.x, atol=1e-4)
+        assert result.status[i] == single.status == Status.CONVERGED
+        np.testing.assert_allclose(result.value[i], single.value, rtol=1e-9)
+        np.testing.assert_allclose(result.x[i], single.x, atol=1e-4)
 
 
 def test_what_was_prepared_by_another_method_is_not_used() -> None:
@@ -261,8 +261,8 @@ def test_what_was_prepared_by_another_method_is_not_used() -> None:
     expected, prepared = fit_on_host(design, penalty)
     assert prepared.method is method
     stale = softmax_fit.Prepared(other, None, None)
-    found, again = fit_on_host(design, penalty, prepared=stale)
-    np.testing.assert_array_equal(found.x, expected.x)
+    result, again = fit_on_host(design, penalty, prepared=stale)
+    np.testing.assert_array_equal(result.x, expected.x)
     assert again.method is method
 
 
@@ -271,8 +271,8 @@ def test_jacobians_of_means_without_shared_slopes() -> None:
     design = design._replace(features=design.features[:, :1])
     assert design.sizes == (3, 1, 0, 0)
     probs = softmax(np.random.default_rng(0).normal(size=(50, 3)), axis=1)
-    found = mean_logit_jacobian(design, probs, np)
-    np.testing.assert_array_equal(found, probs * design.features)
+    result = mean_logit_jacobian(design, probs, np)
+    np.testing.assert_array_equal(result, probs * design.features)
 
 
 def test_cross_validation_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,8 +281,8 @@ def test_cross_validation_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> 
     penalties = np.stack([np.full(len(start), s) for s in (10.0, 1.0)])
     expected = out_of_fold_losses(design, penalties, folds, start)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    found = out_of_fold_losses(design, penalties, folds, start)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    result = out_of_fold_losses(design, penalties, folds, start)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_cross_validation_against_separate_fits() -> None:

@@ -43,13 +43,13 @@ def test_batches_have_the_targets_of_each_data_set(
     arrays = [jnp.asarray(a) for a in (x, y, weights)]
     mapped = jax.jit(batched_instance_targets, static_argnums=(4, 5))(*arrays, number, kind, scale)
     vectorized = jax.vmap(lambda *one: masked_instance_targets(*one, number, kind, scale))
-    found = jax.jit(vectorized)(*arrays)
-    np.testing.assert_allclose(mapped, found, rtol=1e-8, atol=1e-12)
+    result = jax.jit(vectorized)(*arrays)
+    np.testing.assert_allclose(mapped, result, rtol=1e-8, atol=1e-12)
     for row, (features, labels) in enumerate(sets):
         n = len(labels)
         expected = instance_targets(features, labels, bandwidth=rule, scale=scale)
-        np.testing.assert_allclose(found[row, 20 - n :], expected, rtol=1e-8, atol=1e-12)
-        np.testing.assert_array_equal(found[row, : 20 - n], 0)
+        np.testing.assert_allclose(result[row, 20 - n :], expected, rtol=1e-8, atol=1e-12)
+        np.testing.assert_array_equal(result[row, : 20 - n], 0)
 
 
 @pytest.mark.parametrize("pairs", [1, pytest.param(300, marks=pytest.mark.slow), 10**6])
@@ -59,23 +59,23 @@ def test_batches_are_mapped_a_few_at_a_time(
     monkeypatch.setattr(instance, "block_elements", lambda: pairs)
     sets = [data_set(10, 1, seed) for seed in range(5)]
     x, y = (jnp.asarray(np.stack(arrays)) for arrays in zip(*sets, strict=True))
-    found = instance.batched_instance_targets(x, y, jnp.ones((5, 10)), jnp.asarray(1.0))
+    result = instance.batched_instance_targets(x, y, jnp.ones((5, 10)), jnp.asarray(1.0))
     for row, (features, labels) in enumerate(sets):
         expected = instance_targets(features, labels)
-        np.testing.assert_allclose(found[row], expected, rtol=1e-10)
+        np.testing.assert_allclose(result[row], expected, rtol=1e-10)
 
 
 @pytest.mark.slow
 def test_data_set_without_any_weight_is_no_nan(x64: None) -> None:
     x, y = data_set(8, 2)
     weights = jnp.zeros(8)
-    found = masked_instance_targets(jnp.asarray(x), jnp.asarray(y), weights, jnp.asarray(1.0))
-    np.testing.assert_array_equal(found, y)
+    result = masked_instance_targets(jnp.asarray(x), jnp.asarray(y), weights, jnp.asarray(1.0))
+    np.testing.assert_array_equal(result, y)
 
 
 def test_pooled_scale_without_weight_is_one(x64: None) -> None:
-    found = data_scale(jnp.ones((3, 2)), jnp.zeros(3), jnp.inf, 1.0, "diagonal")
-    np.testing.assert_array_equal(found, [1, 1])
+    result = data_scale(jnp.ones((3, 2)), jnp.zeros(3), jnp.inf, 1.0, "diagonal")
+    np.testing.assert_array_equal(result, [1, 1])
 
 
 @pytest.mark.parametrize("scale", ["full", "diagonal", "pooled"])
@@ -91,30 +91,30 @@ def test_many_are_as_each_alone(rule: Any, scale: Any) -> None:
         w[row, -n:] = np.random.default_rng(row).uniform(0.5, 2, n)
         w[row, -2] = 0  # it exists, and has a target
     before = x.copy(), y.copy(), w.copy()
-    found = instance_targets(x, y, w, rule, scale, mask)
+    result = instance_targets(x, y, w, rule, scale, mask)
     for row, own in enumerate(mask):
         expected = instance_targets(x[row, own], y[row, own], w[row, own], rule, scale)
-        np.testing.assert_allclose(found[row, own], expected, rtol=1e-9)
-        np.testing.assert_array_equal(found[row, ~own], 0)
+        np.testing.assert_allclose(result[row, own], expected, rtol=1e-9)
+        np.testing.assert_array_equal(result[row, ~own], 0)
     for one, other in zip(before, (x, y, w), strict=True):
         np.testing.assert_array_equal(one, other)
     alone = instance_targets(x[1], y[1], w[1], rule, scale, mask[1])
-    np.testing.assert_allclose(alone, found[1], rtol=1e-9)
+    np.testing.assert_allclose(alone, result[1], rtol=1e-9)
 
 
 def test_many_bandwidths_are_one_call(compilations: Any) -> None:
     sets = [data_set(18, 1, seed) for seed in range(4)]
     x, y = (np.stack(arrays) for arrays in zip(*sets, strict=True))
     grid = [0.2, 0.5, 1.0]
-    found = instance_targets(x, y, bandwidth=grid)
-    assert found.shape == (3, 4, 18)
+    result = instance_targets(x, y, bandwidth=grid)
+    assert result.shape == (3, 4, 18)
     for place, number in enumerate(grid):
         for row in range(4):
             expected = instance_targets(x[row], y[row], bandwidth=number)
-            np.testing.assert_allclose(found[place, row], expected, rtol=1e-9)
+            np.testing.assert_allclose(result[place, row], expected, rtol=1e-9)
     assert instance_targets(x[0], y[0], bandwidth=grid).shape == (3, 18)
     narrow = instance_targets(x.astype(np.float32), y, bandwidth=grid)
-    np.testing.assert_allclose(narrow, found, atol=2e-6)
+    np.testing.assert_allclose(narrow, result, atol=2e-6)
     with compilations() as compiled:
         instance_targets(x[:, :17] + 1, y[:, :17], bandwidth=grid)
     assert compiled == []

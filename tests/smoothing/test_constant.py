@@ -20,9 +20,9 @@ LABELS = st.lists(st.integers(0, 1), min_size=1, max_size=40).map(np.array)
 
 def test_platt_by_hand() -> None:
     # Four positives and one negative: 5/6 and 1/3.
-    found = smoothing.platt_targets([1, 0, 1, 1, 1])
-    np.testing.assert_allclose(found, [5 / 6, 1 / 3, 5 / 6, 5 / 6, 5 / 6], rtol=1e-15)
-    assert found.dtype == np.float64
+    result = smoothing.platt_targets([1, 0, 1, 1, 1])
+    np.testing.assert_allclose(result, [5 / 6, 1 / 3, 5 / 6, 5 / 6, 5 / 6], rtol=1e-15)
+    assert result.dtype == np.float64
 
 
 def test_platt_with_one_class() -> None:
@@ -31,31 +31,31 @@ def test_platt_with_one_class() -> None:
 
 
 def test_platt_of_a_class_without_weight_is_a_half() -> None:
-    found = smoothing.platt_targets([1, 0, 0], [0.0, 1.0, 2.0])
-    np.testing.assert_allclose(found, [0.5, 0.2, 0.2])
+    result = smoothing.platt_targets([1, 0, 0], [0.0, 1.0, 2.0])
+    np.testing.assert_allclose(result, [0.5, 0.2, 0.2])
 
 
 def test_platt_with_fractional_weights() -> None:
-    found = smoothing.platt_targets([1, 0, 1], [0.5, 2.0, 1.5])
-    np.testing.assert_allclose(found, [0.75, 0.25, 0.75])
+    result = smoothing.platt_targets([1, 0, 1], [0.5, 2.0, 1.5])
+    np.testing.assert_allclose(result, [0.75, 0.25, 0.75])
 
 
 @given(LABELS)
 def test_platt_lies_strictly_between_label_and_half(y: np.ndarray) -> None:
-    found = smoothing.platt_targets(y)
-    assert (found[y == 1] > 0.5).all() and (found[y == 1] < 1).all()
-    assert (found[y == 0] < 0.5).all() and (found[y == 0] > 0).all()
+    result = smoothing.platt_targets(y)
+    assert (result[y == 1] > 0.5).all() and (result[y == 1] < 1).all()
+    assert (result[y == 0] < 0.5).all() and (result[y == 0] > 0).all()
     # One minus a target is rounded at one.
-    np.testing.assert_allclose(smoothing.platt_targets(1 - y), 1 - found, rtol=0, atol=2e-16)
+    np.testing.assert_allclose(smoothing.platt_targets(1 - y), 1 - result, rtol=0, atol=2e-16)
 
 
 @given(LABELS, st.data())
 def test_weights_of_platt_are_repetitions(y: np.ndarray, data: st.DataObject) -> None:
     counts = st.lists(st.integers(1, 5), min_size=len(y), max_size=len(y))
     weights = np.array(data.draw(counts))
-    found = smoothing.platt_targets(y, weights)
+    result = smoothing.platt_targets(y, weights)
     expected = smoothing.platt_targets(np.repeat(y, weights))
-    np.testing.assert_allclose(np.repeat(found, weights), expected, rtol=1e-15)
+    np.testing.assert_allclose(np.repeat(result, weights), expected, rtol=1e-15)
 
 
 # --- constant -----------------------------------------------------------------------------------
@@ -65,10 +65,10 @@ def test_constant_by_hand() -> None:
     np.testing.assert_array_equal(
         smoothing.constant_targets([0, 1, 1], 0.125), [0.125, 0.875, 0.875]
     )
-    found = smoothing.constant_targets([1, 3], 0.2, num_classes=4)
+    result = smoothing.constant_targets([1, 3], 0.2, num_classes=4)
     expected = [[0.05, 0.85, 0.05, 0.05], [0.05, 0.05, 0.05, 0.85]]
-    np.testing.assert_allclose(found, expected, rtol=1e-15)
-    assert found.dtype == np.float64
+    np.testing.assert_allclose(result, expected, rtol=1e-15)
+    assert result.dtype == np.float64
 
 
 def test_two_classes_as_rows_move_by_half() -> None:
@@ -80,8 +80,8 @@ def test_two_classes_as_rows_move_by_half() -> None:
 def test_mass_moved_to_the_other_classes_alone() -> None:
     a, k = 0.05, 10
     q = np.eye(k)[[3, 0, 9]]
-    found = smoothing.constant_targets([3, 0, 9], a * k / (k - 1), k)
-    np.testing.assert_allclose(found, (1 - a) * q + a * (1 - q) / (k - 1), rtol=1e-14)
+    result = smoothing.constant_targets([3, 0, 9], a * k / (k - 1), k)
+    np.testing.assert_allclose(result, (1 - a) * q + a * (1 - q) / (k - 1), rtol=1e-14)
 
 
 @pytest.mark.parametrize("smooth", [0, 0.0, np.float32(0)])
@@ -93,13 +93,13 @@ def test_no_smoothing_leaves_the_labels(smooth: float) -> None:
 @given(st.integers(2, 8), st.floats(0, 1, exclude_max=True), st.integers(0, 2**31))
 def test_rows_sum_to_one_and_keep_the_class(classes: int, smooth: float, seed: int) -> None:
     y = np.random.default_rng(seed).integers(0, classes, size=20)
-    found = smoothing.constant_targets(y, smooth, classes)
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-14)
-    assert (found >= 0).all()
+    result = smoothing.constant_targets(y, smooth, classes)
+    np.testing.assert_allclose(result.sum(axis=1), 1, rtol=1e-14)
+    assert (result >= 0).all()
     if smooth < 0.999:
-        np.testing.assert_array_equal(found.argmax(axis=1), y)
+        np.testing.assert_array_equal(result.argmax(axis=1), y)
     relabeled = smoothing.constant_targets((y + 1) % classes, smooth, classes)
-    np.testing.assert_array_equal(relabeled, np.roll(found, 1, axis=1))
+    np.testing.assert_array_equal(relabeled, np.roll(result, 1, axis=1))
 
 
 # --- what goes in -------------------------------------------------------------------------------
@@ -134,9 +134,9 @@ def test_kinds_of_arrays(function: Any, convert: Any) -> None:
 def test_arrays_stay_as_they_are(function: Any) -> None:
     y = np.array([0, 1, 1, 0])
     y.flags.writeable = False
-    found = function(y)
+    result = function(y)
     np.testing.assert_array_equal(y, [0, 1, 1, 0])
-    found[0] = 7  # a result is the caller's own
+    result[0] = 7  # a result is the caller's own
     assert y[0] == 0
 
 

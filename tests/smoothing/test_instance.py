@@ -44,21 +44,21 @@ def test_formula_by_hand(
 ) -> None:
     with np.errstate(divide="ignore"):
         log_odds = np.log([positive]) - np.log([negative])
-    found = soften(np.array([label]), np.array([eps, eps]), log_odds)
-    assert found[0] == pytest.approx(expected, abs=5e-4)
+    result = soften(np.array([label]), np.array([eps, eps]), log_odds)
+    assert result[0] == pytest.approx(expected, abs=5e-4)
 
 
 def test_one_case_of_each_class_by_hand() -> None:
     # The pooled standard deviation is 1/2, so each kernel N(x_i, h/2): log f+ - log f- = 2 / h**2.
     for h in (0.5, 1.0, 2.0):
         share = 1 / (1 + math.exp(-2 / h**2))
-        found = instance_targets([0.0, 1.0], [0, 1], bandwidth=h)
-        np.testing.assert_allclose(found, [share / 3, 1 - share / 3], rtol=1e-14)
+        result = instance_targets([0.0, 1.0], [0, 1], bandwidth=h)
+        np.testing.assert_allclose(result, [share / 3, 1 - share / 3], rtol=1e-14)
 
 
 def test_two_cases_of_each_class_by_hand() -> None:
     # Both classes have standard deviation sqrt(2); h = 1 / sqrt(2) makes kernels N(x_i, 1).
-    found = instance_targets([0.0, 2.0, 1.0, 3.0], [0, 0, 1, 1], bandwidth=math.sqrt(0.5))
+    result = instance_targets([0.0, 2.0, 1.0, 3.0], [0, 0, 1, 1], bandwidth=math.sqrt(0.5))
 
     def density(x: float, a: float, b: float) -> float:
         return math.exp(-((x - a) ** 2) / 2) + math.exp(-((x - b) ** 2) / 2)
@@ -67,7 +67,7 @@ def test_two_cases_of_each_class_by_hand() -> None:
         return density(x, 0, 2) / (density(x, 0, 2) + density(x, 1, 3))
 
     expected = [share(0) / 4, share(2) / 4, 1 - (1 - share(1)) / 4, 1 - (1 - share(3)) / 4]
-    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("bandwidth", RULES)
@@ -76,8 +76,8 @@ def test_two_cases_of_each_class_by_hand() -> None:
 def test_one_class_only_is_platt(label: int, scale: str, bandwidth: Any) -> None:
     x, y = data_set(10)
     y = np.full_like(y, label)
-    found = instance_targets(x, y, bandwidth=bandwidth, scale=scale)  # type: ignore[arg-type]
-    np.testing.assert_allclose(found, platt_targets(y), rtol=1e-15)
+    result = instance_targets(x, y, bandwidth=bandwidth, scale=scale)  # type: ignore[arg-type]
+    np.testing.assert_allclose(result, platt_targets(y), rtol=1e-15)
 
 
 @pytest.mark.parametrize("bandwidth", RULES)
@@ -95,8 +95,8 @@ def test_degenerate_data_give_numbers(scale: str, bandwidth: Any) -> None:
     y[:] = [1] + [0] * 11
     # Two columns, as elsewhere in this file: other shapes would compile anew for each option.
     for columns in ([0, 1], [0, 2], [0, 1, 2])[: 3 if bandwidth == "cv" else 2]:
-        found = instance_targets(x[:, columns], y, **options)
-        assert ((found >= 0) & (found <= 1)).all()
+        result = instance_targets(x[:, columns], y, **options)
+        assert ((result >= 0) & (result <= 1)).all()
 
 
 def test_separated_classes_are_platt() -> None:
@@ -109,8 +109,8 @@ def test_case_far_in_the_tails_of_both_classes() -> None:
     # Both densities are zero in floating point; that of the wider class is far larger.
     x = np.array([-1.0, 0.0, 1.0, 2000.0, -20.0, 0.0, 20.0])
     y = np.array([0, 0, 0, 1, 1, 1, 1])
-    found = instance_targets(x, y, sample_weight=[1, 1, 1, 0, 1, 1, 1])
-    assert found[3] == 1 - 1 / 5
+    result = instance_targets(x, y, sample_weight=[1, 1, 1, 0, 1, 1, 1])
+    assert result[3] == 1 - 1 / 5
     y[3] = 0
     assert instance_targets(x, y, sample_weight=[1, 1, 1, 0, 1, 1, 1])[3] == 0
 
@@ -122,15 +122,15 @@ def test_extreme_features(top: float) -> None:
     expected = instance_targets(x[:, 0], y)
     np.testing.assert_allclose(instance_targets(top * x[:, 0], y), expected, rtol=1e-12)
     for scale in SCALES:
-        found = instance_targets(x * (top / 2), y, bandwidth="cv", scale=scale)  # type: ignore[arg-type]
-        assert ((found >= 0) & (found <= 1)).all()
+        result = instance_targets(x * (top / 2), y, bandwidth="cv", scale=scale)  # type: ignore[arg-type]
+        assert ((result >= 0) & (result <= 1)).all()
 
 
 def test_extreme_weights() -> None:
     x, y = data_set(8, 2)
     for weights in (np.geomspace(1e-300, 1, 8), np.geomspace(1e-300, 1e-200, 8), np.full(8, 1e150)):
-        found = instance_targets(x, y, weights)
-        assert ((found >= 0) & (found <= 1)).all()
+        result = instance_targets(x, y, weights)
+        assert ((result >= 0) & (result <= 1)).all()
 
 
 # --- against SciPy ------------------------------------------------------------------------------
@@ -151,9 +151,9 @@ def test_targets_are_those_of_scipy_s_densities(n: int, d: int, bandwidth: Any) 
     share = scipy.special.expit(log_density[1] - log_density[0])
     counts = np.bincount(y)
     expected = np.where(y == 1, 1 - share / (counts[1] + 2), (1 - share) / (counts[0] + 2))
-    found = instance_targets(x, y, bandwidth=bandwidth)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    result = instance_targets(x, y, bandwidth=bandwidth)
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, expected, rtol=1e-8)
 
 
 def test_pooled_scale_is_the_published_algorithm() -> None:
@@ -171,8 +171,8 @@ def test_pooled_scale_is_the_published_algorithm() -> None:
         )
     share = scipy.special.expit(log_density[1] - log_density[0])
     expected = soften(y, 1 / (np.bincount(y) + 2), scipy.special.logit(share))
-    found = instance_targets(x, y, scale="pooled")
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    result = instance_targets(x, y, scale="pooled")
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
 # --- properties ---------------------------------------------------------------------------------
@@ -182,10 +182,10 @@ def test_pooled_scale_is_the_published_algorithm() -> None:
 @given(st.integers(4, 16), st.integers(0, 2**31), st.sampled_from(RULES), st.sampled_from(SCALES))
 def test_targets_lie_between_label_and_platt(n: int, seed: int, bandwidth: Any, scale: Any) -> None:
     x, y = data_set(n, 2, seed)
-    found = instance_targets(x, y, bandwidth=bandwidth, scale=scale)
+    result = instance_targets(x, y, bandwidth=bandwidth, scale=scale)
     platt = platt_targets(y)
-    assert (found[y == 1] >= platt[y == 1]).all() and (found[y == 1] <= 1).all()
-    assert (found[y == 0] <= platt[y == 0]).all() and (found[y == 0] >= 0).all()
+    assert (result[y == 1] >= platt[y == 1]).all() and (result[y == 1] <= 1).all()
+    assert (result[y == 0] <= platt[y == 0]).all() and (result[y == 0] >= 0).all()
 
 
 @settings(max_examples=30)
@@ -197,8 +197,8 @@ def test_order_labels_and_units_do_not_matter(
     options = {"bandwidth": bandwidth, "scale": scale}
     expected = instance_targets(x, y, **options)
     order = np.random.default_rng(seed).permutation(n)
-    found = instance_targets(x[order], y[order], **options)
-    np.testing.assert_allclose(found, expected[order], rtol=1e-8, atol=1e-12)
+    result = instance_targets(x[order], y[order], **options)
+    np.testing.assert_allclose(result, expected[order], rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(
         instance_targets(x, 1 - y, **options), 1 - expected, rtol=1e-8, atol=1e-12
     )
@@ -213,17 +213,17 @@ def test_weights_are_repetitions(n: int, seed: int, bandwidth: Any, scale: Any) 
     # Up to 16 rows, which share a compilation.
     counts = 1 + np.random.default_rng(seed).multinomial(16 - n, np.full(n, 1 / n))
     options = {"bandwidth": bandwidth, "scale": scale}
-    found = np.repeat(instance_targets(x, y, counts, **options), counts)
+    result = np.repeat(instance_targets(x, y, counts, **options), counts)
     expected = instance_targets(np.repeat(x, counts, axis=0), np.repeat(y, counts), **options)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_cases_without_weight_do_not_count() -> None:
     x, y = data_set(30)
     weights = np.r_[np.ones(25), np.zeros(5)]
-    found = instance_targets(x, y, weights)
-    np.testing.assert_allclose(found[:25], instance_targets(x[:25], y[:25]), rtol=1e-12)
-    assert ((found >= 0) & (found <= 1)).all()
+    result = instance_targets(x, y, weights)
+    np.testing.assert_allclose(result[:25], instance_targets(x[:25], y[:25]), rtol=1e-12)
+    assert ((result >= 0) & (result <= 1)).all()
 
 
 def test_more_certain_cases_are_moved_more() -> None:
@@ -255,9 +255,9 @@ def test_float32_is_within_its_rounding() -> None:
 def test_kinds_of_arrays(convert: Any) -> None:
     x = np.array([0.5, 2.0, -1.0, 0.25])
     y = np.array([0, 1, 0, 1])
-    found = instance_targets(convert(x), pd.Series(y), pd.Series([1, 2, 1, 1]))
+    result = instance_targets(convert(x), pd.Series(y), pd.Series([1, 2, 1, 1]))
     expected = instance_targets(x, y, [1, 2, 1, 1])
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def test_arrays_stay_as_they_are() -> None:
@@ -265,8 +265,8 @@ def test_arrays_stay_as_they_are() -> None:
     copies = [array.copy() for array in arrays]
     for array in arrays:
         array.flags.writeable = False
-    found = instance_targets(*arrays)
-    found[0] = 7  # a result is the caller's own
+    result = instance_targets(*arrays)
+    result[0] = 7  # a result is the caller's own
     for array, copy in zip(arrays, copies, strict=True):
         np.testing.assert_array_equal(array, copy)
 

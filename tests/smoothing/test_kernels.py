@@ -35,15 +35,15 @@ def by_hand(x: np.ndarray, weights: np.ndarray, scale: np.ndarray, x_new: np.nda
     covariance = np.diag(scale**2) if scale.ndim == 1 else scale @ scale.T
     share = weights / weights.sum()
     log_norm = 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
-    found = []
+    result = []
     for point in x_new:
         terms = [
             np.log(share[i]) - 0.5 * (point - x[i]) @ np.linalg.solve(covariance, point - x[i])
             for i in range(len(x))
             if share[i] > 0
         ]
-        found.append(scipy.special.logsumexp(terms) - log_norm)
-    return np.array(found)
+        result.append(scipy.special.logsumexp(terms) - log_norm)
+    return np.array(result)
 
 
 # --- against SciPy ------------------------------------------------------------------------------
@@ -57,12 +57,12 @@ def test_density_is_that_of_scipy(d: int, weighted: bool, bandwidth: str | float
     x, x_new = sample(300, d), sample(70, d, seed=2)
     weights = weights_of(300) if weighted else None
     expected = scipy.stats.gaussian_kde(x.T, bw_method=bandwidth, weights=weights).logpdf(x_new.T)
-    found = kernels.kernel_log_density(x, x_new, weights, bandwidth)  # type: ignore[arg-type]
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    result = kernels.kernel_log_density(x, x_new, weights, bandwidth)  # type: ignore[arg-type]
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6)
     # A single feature needs no ridge, and has all digits.
     if d == 1:
-        np.testing.assert_allclose(np.exp(found), np.exp(expected), rtol=1e-12)
+        np.testing.assert_allclose(np.exp(result), np.exp(expected), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("n", "on_cpu"), [(5003, True), (20_011, False)])
@@ -73,8 +73,8 @@ def test_many_blocks_of_kernels_and_points(
     monkeypatch.setattr(chunks, "_on_cpu", lambda: on_cpu)
     x, x_new = sample(n, 2), sample(1301, 2, seed=2)
     expected = scipy.stats.gaussian_kde(x.T).logpdf(x_new.T)
-    found = kernels.kernel_log_density(x, x_new, bandwidth="scott")
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    result = kernels.kernel_log_density(x, x_new, bandwidth="scott")
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6)
 
 
 def test_factors_are_those_of_scipy(x64: None) -> None:
@@ -83,9 +83,9 @@ def test_factors_are_those_of_scipy(x64: None) -> None:
         reference = scipy.stats.gaussian_kde(x.T, weights=weights)
         size = kernels.size_of_shares(jnp.asarray(weights))
         assert float(size) == pytest.approx(reference.neff, rel=1e-14)
-        found = kernels.silverman_bandwidth(size, d), kernels.scott_bandwidth(size, d)
+        result = kernels.silverman_bandwidth(size, d), kernels.scott_bandwidth(size, d)
         expected = reference.silverman_factor(), reference.scotts_factor()
-        np.testing.assert_allclose(found, expected, rtol=1e-14)
+        np.testing.assert_allclose(result, expected, rtol=1e-14)
 
 
 def test_factors_by_hand(x64: None) -> None:
@@ -116,8 +116,8 @@ def test_density_is_that_of_a_double_loop(x64: None, d: int, shape: str) -> None
     scale = np.linspace(0.5, 2, d)
     if shape == "full":
         scale = np.linalg.cholesky(np.diag(scale) + 0.2)
-    found = kernels.gaussian_log_density(*map(jnp.asarray, (x, weights, scale, x_new)))
-    np.testing.assert_allclose(found, by_hand(x, weights, scale, x_new), rtol=1e-12)
+    result = kernels.gaussian_log_density(*map(jnp.asarray, (x, weights, scale, x_new)))
+    np.testing.assert_allclose(result, by_hand(x, weights, scale, x_new), rtol=1e-12)
 
 
 @pytest.mark.parametrize("distance", [1e1, 1e3, 1e5, 1e8])
@@ -125,17 +125,17 @@ def test_far_points_have_the_exact_log_density(distance: float) -> None:
     x = sample(200, 2)
     x_new = x.mean(axis=0) + distance * np.array([[1.0, 0.3], [-1.0, 2.0], [0.0, -1.0]])
     scale = 0.4 * x.std(axis=0, ddof=1)
-    found = kernels.kernel_log_density(x, x_new, bandwidth=0.4, covariance="diagonal")
-    np.testing.assert_allclose(found, by_hand(x, np.ones(200), scale, x_new), rtol=1e-12)
+    result = kernels.kernel_log_density(x, x_new, bandwidth=0.4, covariance="diagonal")
+    np.testing.assert_allclose(result, by_hand(x, np.ones(200), scale, x_new), rtol=1e-12)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize(("dtype", "most"), [(np.float64, 1e300), (np.float32, 1e38)])
 def test_log_density_is_finite_however_far(dtype: type, most: float, covariance: str) -> None:
     x_new = np.array([[-most, 0.0], [most, -most], [0.0, most], [1e20, 1e20]], dtype)
-    found = kernels.kernel_log_density(sample(30, 2), x_new, covariance=covariance)  # type: ignore[arg-type]
-    assert np.isfinite(found).all()
-    assert (found < -1e25).all()
+    result = kernels.kernel_log_density(sample(30, 2), x_new, covariance=covariance)  # type: ignore[arg-type]
+    assert np.isfinite(result).all()
+    assert (result < -1e25).all()
 
 
 def test_density_integrates_to_one() -> None:
@@ -160,13 +160,13 @@ def test_float32_is_within_its_rounding_of_float64() -> None:
 
 def test_one_point_is_one_kernel_of_unit_scale() -> None:
     x_new = np.linspace(-3, 3, 7)
-    found = kernels.kernel_log_density(np.array([[0.5]]), x_new[:, None])
+    result = kernels.kernel_log_density(np.array([[0.5]]), x_new[:, None])
     expected = scipy.stats.norm.logpdf(x_new, 0.5, 0.75**-0.2)
-    np.testing.assert_allclose(found, expected, rtol=1e-14)
-    found = kernels.kernel_log_density(
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
+    result = kernels.kernel_log_density(
         np.array([[0.5]]), x_new[:, None], bandwidth=0.5, unit=np.array([4.0])
     )
-    np.testing.assert_allclose(found, scipy.stats.norm.logpdf(x_new, 0.5, 2), rtol=1e-14)
+    np.testing.assert_allclose(result, scipy.stats.norm.logpdf(x_new, 0.5, 2), rtol=1e-14)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e9, -1e-300])
@@ -178,9 +178,9 @@ def test_feature_that_does_not_vary_has_unit_scale(value: float) -> None:
     x_new[:, 1] = value + np.arange(9)
     step = x_new[:, 1] - value
     for covariance in ("full", "diagonal"):
-        found = kernels.kernel_log_density(x, x_new, bandwidth=0.5, covariance=covariance)
+        result = kernels.kernel_log_density(x, x_new, bandwidth=0.5, covariance=covariance)
         other = scipy.stats.norm.logpdf(step, scale=0.5)
-        np.testing.assert_allclose(found, expected + other, rtol=1e-12, atol=1e-9)
+        np.testing.assert_allclose(result, expected + other, rtol=1e-12, atol=1e-9)
 
 
 def test_tiny_values_have_their_own_scale() -> None:
@@ -193,19 +193,19 @@ def test_tiny_values_have_their_own_scale() -> None:
 def test_dependent_features_give_finite_densities(n: int) -> None:
     x = sample(n, 4)
     x[:, 3] = x[:, 0] - 2 * x[:, 1]
-    found = kernels.kernel_log_density(x, x)
-    assert np.isfinite(found).all()
+    result = kernels.kernel_log_density(x, x)
+    assert np.isfinite(result).all()
     # Off the plane in which the observations lie there is next to nothing.
     away = kernels.kernel_log_density(x, x + np.array([0, 0, 0, 100.0]))
-    assert (away < found - 1e6).all()
+    assert (away < result - 1e6).all()
 
 
 def test_no_weight_is_no_density(x64: None) -> None:
     x = jnp.asarray(sample(8, 2))
-    found = kernels.fitted_log_density(
+    result = kernels.fitted_log_density(
         x, jnp.zeros(8), x, jnp.asarray(1.0), jnp.ones(2), "cv", "full", counts=True
     )
-    np.testing.assert_array_equal(found, np.full(8, -np.inf))
+    np.testing.assert_array_equal(result, np.full(8, -np.inf))
 
 
 # --- weights ------------------------------------------------------------------------------------
@@ -218,10 +218,10 @@ def test_counts_are_repetitions(bandwidth: str | float, covariance: str) -> None
     x, x_new = sample(10, 2), sample(9, 2, seed=2)
     counts = np.arange(10) % 4
     options = {"bandwidth": bandwidth, "covariance": covariance, "counts": True}
-    found = kernels.kernel_log_density(x, x_new, counts, **options)  # type: ignore[arg-type]
+    result = kernels.kernel_log_density(x, x_new, counts, **options)  # type: ignore[arg-type]
     repeated = np.repeat(x, counts, axis=0)
     expected = kernels.kernel_log_density(repeated, x_new, **options)  # type: ignore[arg-type]
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_allclose(result, expected, rtol=1e-10)
 
 
 def test_weights_below_one_count_as_shares(x64: None) -> None:
@@ -243,8 +243,8 @@ def test_shares_order_and_units_do_not_matter(
     x, x_new, weights = sample(n, 2, seed), sample(5, 2, seed + 1), weights_of(n, seed)
     expected = kernels.kernel_log_density(x, x_new, weights, covariance="diagonal")
     order = np.array(data.draw(st.permutations(range(n))))
-    found = kernels.kernel_log_density(x[order], x_new, 7 * weights[order], covariance="diagonal")
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    result = kernels.kernel_log_density(x[order], x_new, 7 * weights[order], covariance="diagonal")
+    np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
     moved = kernels.kernel_log_density(
         unit * x + shift,
         unit * x_new + shift,
@@ -278,9 +278,9 @@ def test_bandwidth_has_the_largest_leave_one_out_likelihood(x64: None, tied: boo
     scale = x.std(axis=0)
     grid = np.geomspace(0.1, 2, 9)
     scores = [left_out_score(x, weights, h * scale) for h in grid]
-    found = kernels.cross_validated_bandwidth(*map(jnp.asarray, (x, weights, scale, grid)))
+    result = kernels.cross_validated_bandwidth(*map(jnp.asarray, (x, weights, scale, grid)))
     assert 0 < np.argmax(scores) < 8
-    assert float(found) == grid[np.argmax(scores)]
+    assert float(result) == grid[np.argmax(scores)]
 
 
 @pytest.mark.parametrize("shift", [1e3, -1e6])
@@ -288,8 +288,8 @@ def test_ties_far_from_zero_are_left_out(shift: float) -> None:
     # Multiples of 1/8, which no shift rounds.
     x = np.round(8 * np.repeat(sample(30, 2), 3, axis=0)) / 8
     expected = kernels.kernel_log_density(x, x, bandwidth="cv")
-    found = kernels.kernel_log_density(x + shift, x + shift, bandwidth="cv")
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)
+    result = kernels.kernel_log_density(x + shift, x + shift, bandwidth="cv")
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-8)
     once = kernels.kernel_log_density(x[::3], x, bandwidth="cv")
     # Three times the size moves Silverman's factor, and the grid with it, by less than a fifth.
     assert abs(expected.mean() - once.mean()) < 0.5
@@ -299,15 +299,15 @@ def test_bandwidth_finds_two_groups() -> None:
     # Silverman's rule smooths two narrow groups into one.
     x = np.concatenate([sample(100, 1), 40 + sample(100, 1, seed=1)])
     x_new = sample(50, 1, seed=3)
-    found = kernels.kernel_log_density(x, x_new, bandwidth="cv")
-    assert found.mean() > kernels.kernel_log_density(x, x_new).mean() + 0.2
+    result = kernels.kernel_log_density(x, x_new, bandwidth="cv")
+    assert result.mean() > kernels.kernel_log_density(x, x_new).mean() + 0.2
 
 
 @pytest.mark.parametrize("n", [1, 2, 6])
 def test_equal_observations_take_silverman_s_bandwidth(n: int) -> None:
     x, x_new = np.full((n, 1), 2.5), np.linspace(0, 5, 9)[:, None]
-    found = kernels.kernel_log_density(x, x_new, bandwidth="cv")
-    np.testing.assert_allclose(found, kernels.kernel_log_density(x, x_new), rtol=1e-14)
+    result = kernels.kernel_log_density(x, x_new, bandwidth="cv")
+    np.testing.assert_allclose(result, kernels.kernel_log_density(x, x_new), rtol=1e-14)
 
 
 # --- how it runs --------------------------------------------------------------------------------

@@ -25,37 +25,37 @@ def labels_of(logits: np.ndarray, seed: int) -> np.ndarray:
 
 def test_by_hand() -> None:
     # Shifted logits 6, 3, 1, 0: a share of 0.6 for the true class; 3/4, 1/4 and 0 for the others.
-    found = network_instance_targets([[4, 1, -1, -2]], [0], 0.1)
-    np.testing.assert_allclose(found, [[0.94, 0.045, 0.015, 0]], rtol=1e-14)
+    result = network_instance_targets([[4, 1, -1, -2]], [0], 0.1)
+    np.testing.assert_allclose(result, [[0.94, 0.045, 0.015, 0]], rtol=1e-14)
     # A share of 0.1 where class 2 is the true one; 6/9 and 3/9 for the others.
-    found = network_instance_targets([[4, 1, -1, -2]], [2], 0.1)
-    np.testing.assert_allclose(found, [[0.06 / 9, 0.03 / 9, 0.99, 0]], rtol=1e-13)
-    assert found.dtype == np.float64
+    result = network_instance_targets([[4, 1, -1, -2]], [2], 0.1)
+    np.testing.assert_allclose(result, [[0.06 / 9, 0.03 / 9, 0.99, 0]], rtol=1e-13)
+    assert result.dtype == np.float64
 
 
 def test_offset_by_hand() -> None:
     # 4, 2 and 1 after the shift: 4/7, and 2/3 and 1/3 of it.
-    found = network_instance_targets([[3, 1, 0]], [0], 0.7, offset=1)
-    np.testing.assert_allclose(found, [[0.6, 0.8 / 3, 0.4 / 3]], rtol=1e-14)
+    result = network_instance_targets([[3, 1, 0]], [0], 0.7, offset=1)
+    np.testing.assert_allclose(result, [[0.6, 0.8 / 3, 0.4 / 3]], rtol=1e-14)
 
 
 def test_positive_logits_are_shifted_too() -> None:
-    found = network_instance_targets([[14, 11, 9, 8]], [0], 0.1)
-    np.testing.assert_allclose(found, [[0.94, 0.045, 0.015, 0]], rtol=1e-14)
+    result = network_instance_targets([[14, 11, 9, 8]], [0], 0.1)
+    np.testing.assert_allclose(result, [[0.94, 0.045, 0.015, 0]], rtol=1e-14)
 
 
 @pytest.mark.parametrize("value", [0.0, -3.5, 1e308])
 @pytest.mark.parametrize("label", [0, 3])
 def test_equal_logits_share_alike(value: float, label: int) -> None:
-    found = network_instance_targets(np.full((1, 4), value), [label], 0.2)
+    result = network_instance_targets(np.full((1, 4), value), [label], 0.2)
     expected = np.full((1, 4), 0.05 / 3)
     expected[0, label] = 0.95
-    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
 
 
 def test_other_classes_without_difference_share_alike() -> None:
-    found = network_instance_targets([[5, 2, 2]], [0], 0.1)
-    np.testing.assert_allclose(found, [[0.9, 0.05, 0.05]], rtol=1e-14)
+    result = network_instance_targets([[5, 2, 2]], [0], 0.1)
+    np.testing.assert_allclose(result, [[0.9, 0.05, 0.05]], rtol=1e-14)
 
 
 def test_least_likely_class_keeps_its_label() -> None:
@@ -63,21 +63,21 @@ def test_least_likely_class_keeps_its_label() -> None:
 
 
 def test_two_classes() -> None:
-    found = network_instance_targets([[2, -1], [2, -1]], [0, 1], 0.1)
-    np.testing.assert_allclose(found, [[0.9, 0.1], [0, 1]], rtol=1e-14)
+    result = network_instance_targets([[2, -1], [2, -1]], [0, 1], 0.1)
+    np.testing.assert_allclose(result, [[0.9, 0.1], [0, 1]], rtol=1e-14)
 
 
 @pytest.mark.parametrize("offset", [math.ulp(0.0), 2.2e-309, 1e-300])
 def test_tiny_offsets(offset: float) -> None:
-    found = network_instance_targets([[1.0, 0.0, 0.0]], [0], 0.5, offset)
-    np.testing.assert_allclose(found, [[0.5, 0.25, 0.25]], rtol=1e-14)
+    result = network_instance_targets([[1.0, 0.0, 0.0]], [0], 0.5, offset)
+    np.testing.assert_allclose(result, [[0.5, 0.25, 0.25]], rtol=1e-14)
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e308, math.ulp(0.0)])
 def test_extreme_logits(size: float) -> None:
-    found = network_instance_targets([[size, 0.0, -size], [-size, -size, size]], [0, 1], 0.3)
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-14)
+    result = network_instance_targets([[size, 0.0, -size], [-size, -size, size]], [0, 1], 0.3)
+    assert np.isfinite(result).all()
+    np.testing.assert_allclose(result.sum(axis=1), 1, rtol=1e-14)
 
 
 @given(LOGITS, st.floats(0, 1, exclude_max=True), st.floats(0, 10), st.integers(0, 2**31))
@@ -85,17 +85,17 @@ def test_rows_are_probabilities(
     logits: np.ndarray, smooth: float, offset: float, seed: int
 ) -> None:
     y = labels_of(logits, seed)
-    found = network_instance_targets(logits, y, smooth, offset)
-    assert (found >= 0).all() and (found <= 1).all()
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-13)
-    assert (found[np.arange(len(y)), y] >= 1 - smooth - 1e-15).all()
+    result = network_instance_targets(logits, y, smooth, offset)
+    assert (result >= 0).all() and (result <= 1).all()
+    np.testing.assert_allclose(result.sum(axis=1), 1, rtol=1e-13)
+    assert (result[np.arange(len(y)), y] >= 1 - smooth - 1e-15).all()
 
 
 @given(LOGITS, st.integers(0, 2**31))
 def test_order_of_other_classes_is_that_of_the_logits(logits: np.ndarray, seed: int) -> None:
     y = labels_of(logits, seed)
-    found = network_instance_targets(logits, y, 0.1)
-    for row, target, label in zip(logits, found, y, strict=True):
+    result = network_instance_targets(logits, y, 0.1)
+    for row, target, label in zip(logits, result, y, strict=True):
         others = np.delete(np.arange(len(row)), label)
         order = others[np.argsort(row[others], kind="stable")]
         assert (np.diff(target[order]) >= 0).all()
@@ -109,16 +109,16 @@ def test_scale_and_shift_of_logits_do_not_matter(
     logits = np.round(4 * logits) / 4
     y = labels_of(logits, seed)
     expected = network_instance_targets(logits, y, 0.1)
-    found = network_instance_targets(scale * logits + shift, y, 0.1)
-    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-16)
+    result = network_instance_targets(scale * logits + shift, y, 0.1)
+    np.testing.assert_allclose(result, expected, rtol=1e-13, atol=1e-16)
 
 
 def shares(scaled: np.ndarray, label: int, smooth: float) -> np.ndarray:
     """Return one row of targets from logits that are scaled and shifted already."""
     moved = smooth * scaled[label] / scaled.sum()
-    found = moved * scaled / (scaled.sum() - scaled[label])
-    found[label] = 1 - moved
-    return found
+    result = moved * scaled / (scaled.sum() - scaled[label])
+    result[label] = 1 - moved
+    return result
 
 
 @pytest.mark.parametrize("scale", [1.0, 10.0, 1000.0])
@@ -140,8 +140,8 @@ def test_scales_and_shifts_of_the_source_are_offsets(scale: float, lowest: float
             with pytest.raises(ValueError, match="offset must be"):
                 network_instance_targets([logits], [1], 0.1, offset)
         else:
-            found = network_instance_targets([logits], [1], 0.1, offset)
-            np.testing.assert_allclose(found[0], expected, rtol=1e-12, atol=1e-15)
+            result = network_instance_targets([logits], [1], 0.1, offset)
+            np.testing.assert_allclose(result[0], expected, rtol=1e-12, atol=1e-15)
 
 
 @given(LOGITS, st.integers(0, 2**31))
@@ -151,16 +151,16 @@ def test_permutations_of_rows_and_classes(logits: np.ndarray, seed: int) -> None
     expected = network_instance_targets(logits, y, 0.1)
     rows, columns = (rng.permutation(n) for n in logits.shape)
     place = np.argsort(columns)
-    found = network_instance_targets(logits[rows][:, columns], place[y[rows]], 0.1)
-    np.testing.assert_allclose(found, expected[rows][:, columns], rtol=1e-13, atol=1e-16)
+    result = network_instance_targets(logits[rows][:, columns], place[y[rows]], 0.1)
+    np.testing.assert_allclose(result, expected[rows][:, columns], rtol=1e-13, atol=1e-16)
 
 
 def test_large_offset_is_constant_smoothing() -> None:
-    found = network_instance_targets([[3.0, 1.0, 0.0]], [1], 0.3, offset=1e9)
-    np.testing.assert_allclose(found, [[0.05, 0.9, 0.05]], rtol=1e-8)
+    result = network_instance_targets([[3.0, 1.0, 0.0]], [1], 0.3, offset=1e9)
+    np.testing.assert_allclose(result, [[0.05, 0.9, 0.05]], rtol=1e-8)
     logits, y = np.random.default_rng(0).normal(size=(5, 7)), [0, 3, 6, 1, 1]
-    found = network_instance_targets(logits, y, 0.3, offset=1e9)
-    np.testing.assert_allclose(found, constant_targets(y, 0.3 / 6, 7), rtol=1e-8)
+    result = network_instance_targets(logits, y, 0.3, offset=1e9)
+    np.testing.assert_allclose(result, constant_targets(y, 0.3 / 6, 7), rtol=1e-8)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, jnp.asarray, np.float32, list])
@@ -169,8 +169,8 @@ def test_kinds_of_arrays_that_stay_as_they_are(convert: Any) -> None:
     given = convert(values)
     if isinstance(given, np.ndarray):
         given.flags.writeable = False
-    found = network_instance_targets(given, [0, 3], 0.1)
-    np.testing.assert_allclose(found[0], [0.94, 0.045, 0.015, 0], rtol=1e-14)
+    result = network_instance_targets(given, [0, 3], 0.1)
+    np.testing.assert_allclose(result[0], [0.94, 0.045, 0.015, 0], rtol=1e-14)
     np.testing.assert_array_equal(np.asarray(given), [[4, 1, -1, -2], [0, 0, 0, 1]])
 
 

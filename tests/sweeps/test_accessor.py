@@ -17,7 +17,7 @@ importlib.import_module("bayescal.sweeps._accessor")  # registers the accessor o
 
 
 @pytest.fixture(scope="module")
-def found() -> xr.Dataset:
+def result() -> xr.Dataset:
     prior = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
     return bc.sweep(
         {"<b>wide": prior}, n_train=[10, 40], methods=["normal", "platt", "optimal"],
@@ -25,52 +25,54 @@ def found() -> xr.Dataset:
     )  # fmt: skip
 
 
-def test_table(found: xr.Dataset) -> None:
-    table = found.bayescal.table()
+def test_table(result: xr.Dataset) -> None:
+    table = result.bayescal.table()
     text = repr(table)
     for n in (10, 40):
-        own = found.value.sel({"n_train": n, "metric": "log_loss", "calibrator": "platt"}).squeeze()
+        own = result.value.sel(
+            {"n_train": n, "metric": "log_loss", "calibrator": "platt"}
+        ).squeeze()
         error = own.std(ddof=1) / np.sqrt(30)
         assert f"{float(own.mean()):.4f} ± {float(error):.4f}" in text
         assert f"n_train {n}" in text
-    assert "<b>" not in found.isel(n_train=[0]).bayescal.table()._repr_html_().split("caption")[2]
+    assert "<b>" not in result.isel(n_train=[0]).bayescal.table()._repr_html_().split("caption")[2]
     with pytest.raises(ValueError, match="metric must be one of"):
-        found.bayescal.table("loss")
+        result.bayescal.table("loss")
 
 
-def test_ranks(found: xr.Dataset) -> None:
-    compared = found.bayescal.compare("log_loss", n_train=10)
+def test_ranks(result: xr.Dataset) -> None:
+    compared = result.bayescal.compare("log_loss", n_train=10)
     table = {
-        m: found.value.sel({"calibrator": m, "metric": "log_loss", "n_train": 10}).values.ravel()
+        m: result.value.sel({"calibrator": m, "metric": "log_loss", "n_train": 10}).values.ravel()
         for m in ("normal", "platt", "optimal")
     }
     expected = bc.compare.compare(table)
     np.testing.assert_array_equal(compared.ranks, expected.ranks)
     assert compared.names[int(np.argmin(compared.ranks))] == "optimal"
-    assert found.bayescal.compare().scores.shape == (60, 3)
+    assert result.bayescal.compare().scores.shape == (60, 3)
 
 
 def test_ranks_of_a_metric_with_a_title() -> None:
     prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(0.5, 2))
     metrics = {"right": ("accuracy", {}), "accuracy": ("accuracy", {}), "mce": ("mce", {})}
-    found = bc.sweep(
+    result = bc.sweep(
         prior, n_train=4, methods=["platt", "optimal"], num_datasets=20, n_test=100,
         metrics=metrics, progress=False,
     )  # fmt: skip
-    ranks = [found.bayescal.compare(name).ranks for name in ("right", "accuracy")]
+    ranks = [result.bayescal.compare(name).ranks for name in ("right", "accuracy")]
     np.testing.assert_array_equal(*ranks)
-    assert ranks[0][1] < ranks[0][0] and found.bayescal.compare("mce").scores.shape == (20, 2)
-    about = json.loads(found.attrs["metrics"])
+    assert ranks[0][1] < ranks[0][0] and result.bayescal.compare("mce").scores.shape == (20, 2)
+    about = json.loads(result.attrs["metrics"])
     assert about == {
         "right": ["accuracy", {}],
         "accuracy": ["accuracy", {}],
         "mce": ["ece", {"norm": np.inf}],
     }
     # Version 0.1.0 wrote the choices as text, and there may be none.
-    found.attrs["metrics"] = json.dumps({"accuracy": "('accuracy', {})"})
-    np.testing.assert_array_equal(found.bayescal.compare("accuracy").ranks, ranks[1])
-    found.attrs.clear()
-    np.testing.assert_array_equal(found.bayescal.compare("accuracy").ranks, ranks[1])
+    result.attrs["metrics"] = json.dumps({"accuracy": "('accuracy', {})"})
+    np.testing.assert_array_equal(result.bayescal.compare("accuracy").ranks, ranks[1])
+    result.attrs.clear()
+    np.testing.assert_array_equal(result.bayescal.compare("accuracy").ranks, ranks[1])
 
 
 def test_one_data_set_and_infinite_losses() -> None:
@@ -90,10 +92,10 @@ def test_one_data_set_and_infinite_losses() -> None:
     plt.close("all")
 
 
-def test_plots(found: xr.Dataset) -> None:
-    ax = found.bayescal.plot_by_size("log_loss")
+def test_plots(result: xr.Dataset) -> None:
+    ax = result.bayescal.plot_by_size("log_loss")
     assert ax.get_xlabel() == "Training cases" and ax.get_ylabel() == "log_loss"
-    assert found.bayescal.critical_difference("ece", n_train=40).get_figure() is not None
+    assert result.bayescal.critical_difference("ece", n_train=40).get_figure() is not None
     plt.close("all")
 
 
@@ -109,8 +111,8 @@ def test_a_panel_for_each_prior() -> None:
         "dataset": np.arange(10),
         "metric": ["log_loss"],
     }
-    found = xr.Dataset({"value": (dims, values)}, coordinates)
-    axes = found.bayescal.plot(class_ratio=0.8)
+    result = xr.Dataset({"value": (dims, values)}, coordinates)
+    axes = result.bayescal.plot(class_ratio=0.8)
     assert [ax.get_title() for ax in axes] == ["a", "b", "c", "d"]
     for place, ax in enumerate(axes):
         for number, line in enumerate(ax.lines):
@@ -123,13 +125,13 @@ def test_a_panel_for_each_prior() -> None:
     (legend,) = axes[0].get_figure().legends
     assert [text.get_text() for text in legend.get_texts()] == ["platt", "optimal"]
     assert len(axes[0].get_figure().axes) == 4
-    axes = found.bayescal.plot(columns=1, prior=["b", "d"], calibrator="platt")
+    axes = result.bayescal.plot(columns=1, prior=["b", "d"], calibrator="platt")
     assert [ax.get_title() for ax in axes] == [
         "b, class_ratio 0.5", "b, class_ratio 0.8", "d, class_ratio 0.5", "d, class_ratio 0.8",
     ]  # fmt: skip
     assert all(len(ax.lines) == 1 for ax in axes)
     # Two rows of panels, of which one is empty, and more sizes than have room for their numbers.
-    many = found.isel(prior=[0, 1, 2, 3, 0], n_train=[0, 1, 2, 0, 1, 2], class_ratio=[0])
+    many = result.isel(prior=[0, 1, 2, 3, 0], n_train=[0, 1, 2, 0, 1, 2], class_ratio=[0])
     many = many.assign_coords(prior=[*"abcde"], n_train=[20, 50, 100, 200, 500, 1000])
     axes = many.bayescal.plot()
     assert (
@@ -140,5 +142,5 @@ def test_a_panel_for_each_prior() -> None:
     assert [bool(ax.get_xlabel()) for ax in axes] == [False, False, True, True, True]
     assert {*axes[0].get_xticks()} != {20, 50, 100, 200, 500, 1000}
     with pytest.raises(ValueError, match="metric must be one of"):
-        found.bayescal.plot("loss")
+        result.bayescal.plot("loss")
     plt.close("all")

@@ -47,11 +47,11 @@ print(json.dumps(used))
 def expected(method: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     monkeypatch.setattr(_run, "SIZE", 2)
     prior = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
-    found = bc.sweep(
+    result = bc.sweep(
         prior, n_train=8, methods=[method], num_datasets=19, n_test=30, metrics=["log_loss"],
         progress=False,
     )  # fmt: skip
-    return {"value": found.value.values, "status": found.status.values}
+    return {"value": result.value.values, "status": result.status.values}
 
 
 def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
@@ -72,8 +72,8 @@ def test_all_devices_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     used = finish(start(tmp_path / "0.npz", "preds", XLA_FLAGS=flags, JAX_ENABLE_X64="1"))
     assert len(used) == 4 and sum(used.values()) == 10
-    found = dict(np.load(tmp_path / "0.npz"))
-    np.testing.assert_equal(found, expected("preds", monkeypatch))
+    result = dict(np.load(tmp_path / "0.npz"))
+    np.testing.assert_equal(result, expected("preds", monkeypatch))
 
 
 @pytest.mark.slow

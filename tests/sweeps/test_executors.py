@@ -116,9 +116,9 @@ def test_priors_are_the_same_elsewhere(compilations: Callable[[], Any]) -> None:
             return super().submit(fn, *args, **kwargs)
 
     sweep(methods=["optimal", "normal", "preds"], num_datasets=4, executor=Sending())
-    with compilations() as found:
+    with compilations() as result:
         run_block(pickle.loads(pickle.dumps(sent[0])))
-    assert not found
+    assert not result
 
 
 @pytest.mark.slow
@@ -134,14 +134,14 @@ def test_pool_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(list((tmp_path / "store").glob("*.npz"))) == 4
     done: list[int] = []
     with spawned() as pool:
-        found = sweep(
+        result = sweep(
             executor=pool,
             store=tmp_path / "store",
             progress=lambda *a: done.append(a[1]),
             **options,
         )
     assert done[0] == 2
-    np.testing.assert_array_equal(found, sweep(**options))
+    np.testing.assert_array_equal(result, sweep(**options))
 
 
 def test_what_cannot_be_sent() -> None:
@@ -186,8 +186,8 @@ def test_processes_take_blocks_in_turns(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(_run, "run_block", counted)
     results = together(monkeypatch, lambda _: sweep())
-    for found in results:
-        np.testing.assert_array_equal(found, expected)
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
     # 14 data sets in blocks of four, once for what is sent and once more.
     assert sorted(begun) == sorted([(0, 0), (0, 12), (1, 4), (2, 8)] * 2)
 
@@ -222,10 +222,10 @@ def test_interrupted_runs_begin_nothing_more(
         sweep(progress=interrupt, **options)
     first = len(begun)
     assert first < 100
-    found = sweep(**options)
+    result = sweep(**options)
     # At most the block in work was lost.
     assert 100 <= len(begun) <= 101
-    np.testing.assert_array_equal(found, sweep(num_datasets=400))
+    np.testing.assert_array_equal(result, sweep(num_datasets=400))
 
 
 @pytest.mark.slow
@@ -245,6 +245,6 @@ def test_dask_loses_a_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
                 os.kill(workers[0], signal.SIGKILL)
 
         options: dict[str, Any] = {"num_datasets": 200}
-        found = sweep(executor=client.get_executor(), progress=kill, **options)
+        result = sweep(executor=client.get_executor(), progress=kill, **options)
         assert workers[0] not in client.run(os.getpid).values()
-    np.testing.assert_array_equal(found, sweep(**options))
+    np.testing.assert_array_equal(result, sweep(**options))

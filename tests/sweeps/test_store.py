@@ -114,9 +114,9 @@ def test_killed_runs_go_on_where_they_were(tmp_path: Path, monkeypatch: pytest.M
     assert 3 <= done <= 18
     said = []
     monkeypatch.setattr(_run, "SIZE", 2)
-    found = sweep(num_datasets=40, store=tmp_path / "store", progress=lambda *a: said.append(a[1]))
+    result = sweep(num_datasets=40, store=tmp_path / "store", progress=lambda *a: said.append(a[1]))
     assert done <= said[0] <= done + 1
-    np.testing.assert_array_equal(found, undisturbed(monkeypatch))
+    np.testing.assert_array_equal(result, undisturbed(monkeypatch))
 
 
 @pytest.mark.slow
@@ -137,9 +137,9 @@ def test_two_runs_on_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_there_is_not_done_again(tmp_path: Path, tasks: list[Task]) -> None:
     def computed(**options: Any) -> list[tuple[int, int, list[str]]]:
         tasks.clear()
-        found = sweep(store=tmp_path, **options)
+        result = sweep(store=tmp_path, **options)
         own = sorted((task.cell.n_train, task.first, list(task.recipes)) for task in tasks)
-        np.testing.assert_array_equal(found, sweep(**options))
+        np.testing.assert_array_equal(result, sweep(**options))
         return own
 
     every = [(8, 0, ["optimal"]), (8, 4, ["optimal"])]
@@ -181,7 +181,7 @@ def shifted(by: Any) -> Callable[..., np.ndarray]:
 
 
 def test_functions_that_differ_are_told_apart(tmp_path: Path, tasks: list[Task]) -> None:
-    def found(methods: dict[str, Any]) -> list[float]:
+    def result(methods: dict[str, Any]) -> list[float]:
         values = sweep(store=tmp_path, methods=methods, num_datasets=4, metrics=["log_loss"])
         return list(values.mean((0, 1, 2, 4, 5)))
 
@@ -195,11 +195,11 @@ def test_functions_that_differ_are_told_apart(tmp_path: Path, tasks: list[Task])
     codes = {"a": lambda x, y, points: points + 4, "b": lambda x, y, points: points + 5}
     parts = {f"part {by}": functools.partial(lambda by, x, y, p: p + by, by) for by in (6, 7)}
     methods = {**made, **arrays, **codes, **parts, "again": again}
-    first = found(methods)
+    first = result(methods)
     assert len(set(first)) == 9  # ``again`` is a shift by nothing
     tasks.clear()
-    assert found(methods) == first
-    assert found({"0.5": shifted(0.5)}) == first[1:2]
+    assert result(methods) == first
+    assert result({"0.5": shifted(0.5)}) == first[1:2]
     assert not tasks
 
 
@@ -339,11 +339,11 @@ def test_leftovers_of_killed_runs(tmp_path: Path, tasks: list[Task]) -> None:
     for path, hours in ((old, 25), (young, 23), (foreign, 1000)):
         at = time.time() - hours * 3600
         os.utime(path, (at, at))
-    found = sweep(store=tmp_path)
+    result = sweep(store=tmp_path)
     assert not old.exists()
     # It may be of a run that is alive.
     assert young.exists() and foreign.exists()
-    np.testing.assert_array_equal(found, sweep())
+    np.testing.assert_array_equal(result, sweep())
 
 
 def test_finished_store_is_only_read(

@@ -40,12 +40,12 @@ def data_of(cell: Cell, count: int, key: int = 0) -> tuple[np.ndarray, ...]:
 @pytest.mark.parametrize("name", ["normal", "platt", "ibls", "cauchy_map"])
 @pytest.mark.parametrize("ratio", [0.5, 0.8])
 def test_regressions_are_those_of_the_estimator(name: str, ratio: float) -> None:
-    found = bc.sweep(WIDE, n_train=30, class_ratio=ratio, methods=[name], **SMALL)
+    result = bc.sweep(WIDE, n_train=30, class_ratio=ratio, methods=[name], **SMALL)
     x, y, test_x, test_y = data_of(Cell(WIDE, 30, ratio, 200), 6)
     for i in range(6):
         model = bc.LogisticRegression.preset(name).fit(x[i][:, None], y)
         p = model.predict_proba(test_x[i][:, None])[:, 1]
-        value = found.value.isel(dataset=i).squeeze()
+        value = result.value.isel(dataset=i).squeeze()
         loss = bc.metrics.log_loss(p, test_y)
         assert float(value.sel(metric="log_loss")) == pytest.approx(loss, rel=1e-6)
         error = bc.metrics.ece(p, test_y, bins=10)
@@ -64,9 +64,9 @@ def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
     x, y, *_ = data_of(Cell(WIDE, 40, 0.5, 10), 3)
     with float64():
         lines = fit_lines(name, x, y)  # type: ignore[arg-type]
-        found = np.stack([lines.intercept, lines.slope], axis=1)
+        result = np.stack([lines.intercept, lines.slope], axis=1)
     grid = SMOOTHINGS if name == "smoothed" else STRENGTHS
-    for own, coefficients in zip(x, found, strict=True):
+    for own, coefficients in zip(x, result, strict=True):
 
         def value(theta: np.ndarray, strength: float, own: np.ndarray = own) -> float:
             line = theta[0] + theta[1] * own
@@ -93,23 +93,23 @@ def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
 def test_informed_methods_are_those_of_the_posterior(x64: None) -> None:
     options = {"method": "predictive", "integrator": "montecarlo", "num_samples": 2000}
     methods = {"predictive": "predictive", "preds": "preds", "drawn": options}
-    found = bc.sweep(FAR, n_train=12, methods=methods, **SMALL)
+    result = bc.sweep(FAR, n_train=12, methods=methods, **SMALL)
     x, y, test_x, test_y = data_of(Cell(FAR, 12, 0.5, 200), 6)
     for i in range(6):
         for method in ("predictive", "preds"):
             post = bc.posterior(FAR, (x[i], y), integrator="quadrature", class_prior=0.5)
             loss = bc.metrics.log_loss(post.predict(test_x[i], method=method).probs, test_y)
-            value = found.value.isel(dataset=i).sel({"calibrator": method, "metric": "log_loss"})
+            value = result.value.isel(dataset=i).sel({"calibrator": method, "metric": "log_loss"})
             assert float(value.squeeze()) == pytest.approx(loss, rel=1e-6)
     drawn, exact = (
-        found.value.sel({"calibrator": m, "metric": "log_loss"}) for m in ("drawn", "predictive")
+        result.value.sel({"calibrator": m, "metric": "log_loss"}) for m in ("drawn", "predictive")
     )
     assert 0 < float(abs(drawn - exact).max()) < 0.05
 
 
 @pytest.mark.slow
 def test_nothing_beats_the_optimum() -> None:
-    found = bc.sweep(
+    result = bc.sweep(
         {"wide": WIDE, "far": FAR},
         n_train=20,
         methods=["optimal", "predictive", "platt"],
@@ -117,12 +117,12 @@ def test_nothing_beats_the_optimum() -> None:
         n_test=2000,
         progress=False,
     )
-    loss = found.value.sel(metric="log_loss").mean("dataset").squeeze()
+    loss = result.value.sel(metric="log_loss").mean("dataset").squeeze()
     assert (loss.sel({"calibrator": "optimal"}) < loss.sel({"calibrator": "predictive"})).all()
     assert (loss.sel({"calibrator": "predictive"}) < loss.sel({"calibrator": "platt"})).all()
     # The mean over priors and test points of the loss of known parameters.
     for name, prior in {"wide": WIDE, "far": FAR}.items():
-        some = found.value.sel(
+        some = result.value.sel(
             {"metric": "log_loss", "calibrator": "optimal", "prior": name}
         ).squeeze()
         error = float(some.std(ddof=1)) / np.sqrt(40)
@@ -142,13 +142,13 @@ def test_estimators_and_functions() -> None:
         "isotonic": bc.Isotonic(inputs="scores"),
         "flat": flat,
     }
-    found = bc.sweep(WIDE, n_train=40, methods=methods, **SMALL)
-    loss = found.value.sel(metric="log_loss").squeeze()
+    result = bc.sweep(WIDE, n_train=40, methods=methods, **SMALL)
+    loss = result.value.sel(metric="log_loss").squeeze()
     np.testing.assert_allclose(
         loss.sel({"calibrator": "sklearn"}), loss.sel({"calibrator": "normal"}), rtol=1e-5
     )
     np.testing.assert_allclose(loss.sel({"calibrator": "flat"}), np.log(2), rtol=1e-12)
-    assert (found.status == 0).all()
+    assert (result.status == 0).all()
 
 
 @pytest.mark.slow
@@ -158,8 +158,8 @@ def test_results_depend_on_the_key_alone(tmp_path: Path) -> None:
     # Fewer data sets, sizes and priors, under other names and in another order.
     part = bc.sweep({"x": FAR}, n_train=20, methods=methods[::-1], **{**SMALL, "num_datasets": 3})
     expected = whole.value.sel(prior="f", n_train=20).isel(dataset=slice(3))
-    found = part.value.squeeze(["prior", "n_train"]).sel({"calibrator": methods})
-    np.testing.assert_array_equal(found.transpose(*expected.dims), expected)
+    result = part.value.squeeze(["prior", "n_train"]).sel({"calibrator": methods})
+    np.testing.assert_array_equal(result.transpose(*expected.dims), expected)
     other = bc.sweep({"w": WIDE, "f": FAR}, n_train=[10, 20], methods=methods, key=1, **SMALL)
     assert (other.value != whole.value).mean() > 0.9
 
@@ -216,8 +216,8 @@ def test_a_prior_is_what_a_method_believes() -> None:
         "by hand": by_hand,
         "mode": {"method": "map", "prior": FAR},
     }
-    found = bc.sweep(WIDE, n_train=10, methods=methods, **SMALL)
-    rows = found.value.sel(metric="log_loss").squeeze().values
+    result = bc.sweep(WIDE, n_train=10, methods=methods, **SMALL)
+    rows = result.value.sel(metric="log_loss").squeeze().values
     loss = dict(zip(methods, rows, strict=True))
     np.testing.assert_array_equal(loss["right"], loss["same"])
     np.testing.assert_allclose(loss["wrong"], loss["by hand"], rtol=1e-6)
@@ -269,8 +269,8 @@ def test_digests_are_the_same_in_every_process() -> None:
 def test_metrics_by_their_other_names() -> None:
     rng = np.random.default_rng(0)
     log_odds, y = rng.normal(size=(2, 300)), rng.integers(0, 2, 300)
-    found = measure({name: (name, {}) for name in ("brier", "ace", "nll")}, log_odds, y)
-    for row, z in zip(found, log_odds, strict=True):
+    result = measure({name: (name, {}) for name in ("brier", "ace", "nll")}, log_odds, y)
+    for row, z in zip(result, log_odds, strict=True):
         p = 1 / (1 + np.exp(-z))
         expected = [
             bc.metrics.brier_score(p, y),
@@ -281,27 +281,27 @@ def test_metrics_by_their_other_names() -> None:
 
 
 def test_shape_of_the_result() -> None:
-    found = bc.sweep(
+    result = bc.sweep(
         {"w": WIDE}, n_train=[10, 20], class_ratio=[0.5, 0.7], methods=["platt", "normal"],
         metrics={"loss": ("log_loss", {}), "right": ("accuracy", {})}, **SMALL,
     )  # fmt: skip
-    assert isinstance(found, xr.Dataset)
+    assert isinstance(result, xr.Dataset)
     dims = ("prior", "n_train", "class_ratio", "calibrator", "dataset", "metric")
-    assert found.value.dims == dims
-    assert found.value.shape == (1, 2, 2, 2, 6, 2)
-    assert found.status.dims == dims[:-1]
-    assert not found.value.isnull().any()
-    assert json.loads(found.attrs["priors"]) == {"w": repr(WIDE)}
-    assert found.attrs["key"] == [0, 0]
-    assert {"data", "platt", "normal", "metrics"} == set(json.loads(found.attrs["seconds"]))
+    assert result.value.dims == dims
+    assert result.value.shape == (1, 2, 2, 2, 6, 2)
+    assert result.status.dims == dims[:-1]
+    assert not result.value.isnull().any()
+    assert json.loads(result.attrs["priors"]) == {"w": repr(WIDE)}
+    assert result.attrs["key"] == [0, 0]
+    assert {"data", "platt", "normal", "metrics"} == set(json.loads(result.attrs["seconds"]))
     assert class_counts(10, 0.7) == (3, 7) and class_counts(3, 0.99) == (1, 2)
 
 
 def test_separable_data_are_said_to_have_no_optimum() -> None:
     apart = bc.GaussianPrior(mu0=-9.0, mu1=9.0, sigma=1.0)
-    found = bc.sweep(apart, n_train=8, methods=["normal", "platt"], **SMALL)
-    assert (found.status.sel({"calibrator": "normal"}) == 2).all()
-    assert (found.status.sel({"calibrator": "platt"}) == 0).all()
+    result = bc.sweep(apart, n_train=8, methods=["normal", "platt"], **SMALL)
+    assert (result.status.sel({"calibrator": "normal"}) == 2).all()
+    assert (result.status.sel({"calibrator": "platt"}) == 0).all()
 
 
 def test_what_is_refused() -> None:
@@ -341,11 +341,11 @@ def test_a_method_that_predicts_nan_has_no_values() -> None:
         return np.full(len(points), np.inf)
 
     metrics = {"ece": ("ece", {}), "log_loss": ("log_loss", {})}
-    found = bc.sweep(WIDE, methods={"lost": lost, "sure": sure}, metrics=metrics, **SMALL)
-    assert np.isnan(found.value.sel({"calibrator": "lost"})).all()
-    assert (found.status.sel({"calibrator": "lost"}) == 3).all()
-    assert not np.isnan(found.value.sel({"calibrator": "sure", "metric": "ece"})).any()
-    assert (found.status.sel({"calibrator": "sure"}) == 0).all()
+    result = bc.sweep(WIDE, methods={"lost": lost, "sure": sure}, metrics=metrics, **SMALL)
+    assert np.isnan(result.value.sel({"calibrator": "lost"})).all()
+    assert (result.status.sel({"calibrator": "lost"}) == 3).all()
+    assert not np.isnan(result.value.sel({"calibrator": "sure", "metric": "ece"})).any()
+    assert (result.status.sel({"calibrator": "sure"}) == 0).all()
 
 
 def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,11 +156,11 @@ def write_version(name: str, version: str, place: Path) -> None:
 # --- CIFAR --------------------------------------------------------------------------------------
 
 
-def check_cifar(name: str, found: Images) -> None:
+def check_cifar(name: str, result: Images) -> None:
     *train, test = batches(name).values()
     parts = [
-        (found.train_images, found.train_labels, train),
-        (found.test_images, found.test_labels, [test]),
+        (result.train_images, result.train_labels, train),
+        (result.test_images, result.test_labels, [test]),
     ]
     for images, labels, expected in parts:
         rows = np.concatenate([pixels for pixels, _ in expected])
@@ -172,8 +172,8 @@ def check_cifar(name: str, found: Images) -> None:
         np.testing.assert_array_equal(labels, np.concatenate([y for _, y in expected]))
         assert labels.dtype == np.int32
         assert images.flags.writeable and labels.flags.writeable
-    assert found.class_names == tuple(f"kind_{k}" for k in range(CLASSES[name]))
-    assert found.similarity is None
+    assert result.class_names == tuple(f"kind_{k}" for k in range(CLASSES[name]))
+    assert result.similarity is None
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ def test_arrays_in_the_order_of_fortran(tmp_path: Path) -> None:
 
 def test_pickles_written_here_are_what_numpy_reads() -> None:
     pixels, labels = batch("cifar10", 3, 0)
-    found = pickle.loads(python_batch("cifar10", pixels, labels), encoding="bytes")
-    np.testing.assert_array_equal(found[b"data"], pixels)
-    assert found[b"labels"] == labels.tolist()
+    result = pickle.loads(python_batch("cifar10", pixels, labels), encoding="bytes")
+    np.testing.assert_array_equal(result[b"data"], pixels)
+    assert result[b"labels"] == labels.tolist()
 
 
 def test_counts_are_those_of_the_published_sets() -> None:
@@ -421,14 +421,14 @@ def test_fashion_mnist(zipped: int, beneath: str, tmp_path: Path) -> None:
             (place / f"{name}.gz").write_bytes(gzip.compress(idx(values)))
         else:
             (place / name).write_bytes(idx(values))
-    found = load_images("fashion_mnist", tmp_path)
+    result = load_images("fashion_mnist", tmp_path)
     expected = list(arrays.values())
-    np.testing.assert_array_equal(found.train_images, expected[0][:, :, :, None])
-    np.testing.assert_array_equal(found.train_labels, expected[1])
-    np.testing.assert_array_equal(found.test_images, expected[2][:, :, :, None])
-    np.testing.assert_array_equal(found.test_labels, expected[3])
-    assert found.train_images.dtype == np.uint8 and found.test_labels.dtype == np.int32
-    assert len(set(found.class_names)) == 10 and found.class_names[9] == "Ankle boot"
+    np.testing.assert_array_equal(result.train_images, expected[0][:, :, :, None])
+    np.testing.assert_array_equal(result.train_labels, expected[1])
+    np.testing.assert_array_equal(result.test_images, expected[2][:, :, :, None])
+    np.testing.assert_array_equal(result.test_labels, expected[3])
+    assert result.train_images.dtype == np.uint8 and result.test_labels.dtype == np.int32
+    assert len(set(result.class_names)) == 10 and result.class_names[9] == "Ankle boot"
 
 
 @pytest.mark.parametrize(
@@ -482,15 +482,17 @@ def test_absent_fashion_mnist(tmp_path: Path) -> None:
 def test_digits() -> None:
     from sklearn.datasets import load_digits
 
-    found = load_images("digits")
-    assert found.train_images.dtype == np.uint8 and found.train_images.max() == 16
-    rows = np.concatenate([found.train_images, found.test_images]).reshape(-1, 64)
+    result = load_images("digits")
+    assert result.train_images.dtype == np.uint8 and result.train_images.max() == 16
+    rows = np.concatenate([result.train_images, result.test_images]).reshape(-1, 64)
     values, labels = load_digits(return_X_y=True)
-    together = np.column_stack([rows, np.r_[found.train_labels, found.test_labels]])
+    together = np.column_stack([rows, np.r_[result.train_labels, result.test_labels]])
     expected = np.column_stack([values, labels])
     order, other = np.lexsort(together.T), np.lexsort(expected.T)
     np.testing.assert_array_equal(together[order], expected[other])
-    np.testing.assert_array_equal(np.bincount(found.test_labels), np.round(np.bincount(labels) / 5))
+    np.testing.assert_array_equal(
+        np.bincount(result.test_labels), np.round(np.bincount(labels) / 5)
+    )
     with pytest.raises(ValueError, match="folder must not be given for 'digits', got '/x'"):
         load_images("digits", "/x")
     with pytest.raises(ValueError, match="name must be one of 'cifar10', .*, got 'mnist'"):
@@ -533,22 +535,22 @@ def test_split_that_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("classes", [6, 5])
 def test_prototypes_are_as_similar_as_designed(classes: int) -> None:
-    found = made_images(
+    result = made_images(
         train=classes, test=2 * classes, classes=classes, similarity=0.7, noise=0, shift=0, size=9
     )
-    assert found.train_images.shape == (classes, 9, 9, 1)
-    assert found.train_images.dtype == np.float32
-    np.testing.assert_array_equal(np.bincount(found.test_labels), np.full(classes, 2))
-    rows = found.train_images[np.argsort(found.train_labels)].reshape(classes, -1).astype(float)
+    assert result.train_images.shape == (classes, 9, 9, 1)
+    assert result.train_images.dtype == np.float32
+    np.testing.assert_array_equal(np.bincount(result.test_labels), np.full(classes, 2))
+    rows = result.train_images[np.argsort(result.train_labels)].reshape(classes, -1).astype(float)
     gram = rows @ rows.T / 81
     expected = np.eye(classes)
     for first in range(0, classes - 1, 2):
         expected[first, first + 1] = expected[first + 1, first] = 0.7
     np.testing.assert_allclose(gram, expected, atol=1e-6)
-    assert found.similarity is not None
-    np.testing.assert_allclose(found.similarity, expected, atol=1e-15)
-    assert len(found.class_names) == classes
-    for image, label in zip(found.test_images, found.test_labels, strict=True):
+    assert result.similarity is not None
+    np.testing.assert_allclose(result.similarity, expected, atol=1e-15)
+    assert len(result.class_names) == classes
+    for image, label in zip(result.test_images, result.test_labels, strict=True):
         np.testing.assert_array_equal(image.ravel(), rows[label].astype(np.float32))
 
 

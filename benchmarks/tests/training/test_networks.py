@@ -129,8 +129,8 @@ def test_convolutions(x64: None, size: int, stride: int) -> None:
     x, kernel = rng.normal(size=(2, 7, 6, 3)), rng.normal(size=(size, size, 3, 4))
     expected = correlate_by_hand(x, kernel, stride)
     for function in (_blocks.convolve, _blocks.convolve_by_product):
-        found = function(jnp.asarray(x), jnp.asarray(kernel), stride)
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        result = function(jnp.asarray(x), jnp.asarray(kernel), stride)
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_gradient_and_batches_of_convolution(x64: None) -> None:
@@ -229,8 +229,8 @@ def test_shapes(name: str, side: int) -> None:
         return SMALL[name](nnx.Rngs(0))(images)
 
     images = jax.ShapeDtypeStruct((3, side, side, 1), jnp.float32)
-    found = jax.eval_shape(run, images)
-    assert (found.shape, found.dtype) == ((3, 4), jnp.float32)
+    result = jax.eval_shape(run, images)
+    assert (result.shape, result.dtype) == ((3, 4), jnp.float32)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -128,10 +128,10 @@ def counted(name: str, width: int, channels: int, classes: int, training: bool) 
     function = jax.grad(lambda *args: logits(*args).sum()) if training else logits
     images = jax.ShapeDtypeStruct((ROWS, SIDE, SIDE, channels), jnp.float32)
     with jax.default_device(jax.devices("cpu")[0]):
-        found = jax.jit(function).lower(params, rest, images).cost_analysis()
-    if not found or "flops" not in found:
+        result = jax.jit(function).lower(params, rest, images).cost_analysis()
+    if not result or "flops" not in result:
         pytest.skip("this version of JAX counts no operations")
-    return found["flops"]
+    return result["flops"]
 
 
 def stated(name: str, width: int, channels: int, classes: int) -> int:

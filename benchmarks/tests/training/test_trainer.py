@@ -112,7 +112,7 @@ def descend(
 ) -> ByHand:
     """Softmax regression with momentum, weight decay and a cosine, from given batches."""
     kernel, velocity = kernel.copy(), np.zeros_like(kernel)
-    found = ByHand([], [], [])
+    result = ByHand([], [], [])
     one_hot = np.eye(kernel.shape[1])
     for number, rows in enumerate(batches):
         if number % steps == 0:
@@ -125,12 +125,12 @@ def descend(
         rate = 0.2 * (1 + np.cos(np.pi * number / (steps * epochs))) / 2
         kernel = kernel - rate * velocity
         if number % steps == steps - 1:
-            found.kernels.append(kernel)
-            found.train_loss.append(total / len(data.train_inputs))
+            result.kernels.append(kernel)
+            result.train_loss.append(total / len(data.train_inputs))
             log_probs = log_softmax(data.validation_inputs @ kernel)
             own = log_probs[np.arange(len(log_probs)), data.validation_labels]
-            found.log_loss.append(-own.mean())
-    return found
+            result.log_loss.append(-own.mean())
+    return result
 
 
 @pytest.mark.parametrize(("batch_size", "steps"), [(8, 3), (11, 2), (100, 1)])
@@ -164,8 +164,8 @@ def test_descent_by_hand(x64: None, batch_size: int, steps: int) -> None:
     assert not np.array_equal(passes[0], passes[1])
     expected = descend(data, kernel, seen, steps, epochs)
     np.testing.assert_allclose(trained.history["train_loss"][0], expected.train_loss, rtol=1e-12)
-    found = trained.history["validation_log_loss"][0]
-    np.testing.assert_allclose(found, expected.log_loss, rtol=1e-12)
+    result = trained.history["validation_log_loss"][0]
+    np.testing.assert_allclose(result, expected.log_loss, rtol=1e-12)
     best = int(np.argmin(expected.log_loss))
     assert trained.best_epoch.tolist() == [best]
     parameters = trained.params["kernel"][...][0]
@@ -216,8 +216,8 @@ def test_extras_settings_images_and_augmentation_by_hand() -> None:
     np.testing.assert_allclose(trained.params["kernel"][...], expected, rtol=2e-5, atol=2e-5)
     logits = np.einsum("nd,rdk->rnk", x, expected)
     np.testing.assert_allclose(trained.logits(images), logits, rtol=2e-5, atol=1e-4)
-    found = trained.logits(images, -1, batch_size=4)
-    np.testing.assert_allclose(found, logits[-1], rtol=2e-5, atol=1e-4)
+    result = trained.logits(images, -1, batch_size=4)
+    np.testing.assert_allclose(result, logits[-1], rtol=2e-5, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -231,12 +231,12 @@ def test_optimizers_and_schedules_of_optax(x64: None) -> None:
     # Adam's first step is its rate, in the direction of each slope.
     probs = np.exp(log_softmax(data.train_inputs @ kernel))
     slope = data.train_inputs.T @ (probs - np.eye(3)[data.train_labels])
-    found = fit(optimizer=optax.adam(0.01), batch_size=22).params["kernel"][...][0]
-    np.testing.assert_allclose(found, kernel - 0.01 * np.sign(slope), rtol=1e-6)
+    result = fit(optimizer=optax.adam(0.01), batch_size=22).params["kernel"][...][0]
+    np.testing.assert_allclose(result, kernel - 0.01 * np.sign(slope), rtol=1e-6)
     # Two steps: an optax schedule of the same form replaces the cosine.
     cosine, theirs = fit(), fit(schedule=optax.cosine_decay_schedule(0.1, 2))
-    found, expected = (run.params["kernel"][...] for run in (theirs, cosine))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    result, expected = (run.params["kernel"][...] for run in (theirs, cosine))
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
     constant = fit(schedule="constant").params["kernel"][...]
     assert np.abs(constant - expected).max() > 1e-3
 
@@ -283,8 +283,8 @@ def test_patience_and_best_epoch() -> None:
     np.testing.assert_array_equal(trained.params["place"][...], [2, 1.75, 0])
     expected = np.log1p(np.exp(-np.interp(places, np.arange(8), TABLE)))
     expected[0, 4:] = expected[2, 3:] = np.nan
-    found = trained.history["validation_log_loss"]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    result = trained.history["validation_log_loss"]
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
     last = train(
         Scripted,
         data,
@@ -436,14 +436,14 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
         path.write_bytes(bytes(content))
         try:
             with Checkpoints(folder, about) as kept:
-                found = kept.latest()
+                result = kept.latest()
         except ValueError as error:
             assert f"{folder / '7'} is damaged: delete this folder" in str(error), path
             refused += 1
         else:
-            assert found is not None
+            assert result is not None
             for name, value in arrays["state"].items():
-                np.testing.assert_array_equal(found["state"][name], value)
+                np.testing.assert_array_equal(result["state"][name], value)
     assert refused >= 10
     gc.collect()
 

@@ -18,6 +18,7 @@ import bayescal as bc
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
 from bayescal.datasets import synthetic
+from bayescal.regression.binary.fit import fit_many
 from bayescal.sweeps import _run
 from bayescal.sweeps._block import measure
 from bayescal.sweeps._cells import Cell, class_counts, digest_of, draw_block, keys_of
@@ -358,3 +359,9 @@ def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert {total for *_, total in said} == {6}
     bc.sweep(WIDE, n_train=10, methods=["platt"], **{**SMALL, "progress": True})
     assert capsys.readouterr().out == ""
+
+
+def test_training_sets_of_many_sizes_compile_one_fit() -> None:
+    fit_many.clear_cache()
+    bc.sweep(WIDE, n_train=[6, 12, 24, 90], methods=["platt"], **SMALL)
+    assert fit_many._cache_size() == 1

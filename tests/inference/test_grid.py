@@ -79,13 +79,13 @@ def test_a_grid_with_a_batch() -> None:
     assert shared.probs.shape == separate.probs.shape == (3, 2, 3)
     assert separate.x.shape == (2, 3) and at_data.probs.shape == (3, 2, 20)
     assert np.isnan(at_data.probs[:, 0, 12:]).all() and not np.isnan(at_data.probs[:, 1]).any()
-    for place, name in enumerate(GRID):
+    for position, name in enumerate(GRID):
         for number in range(2):
             single = alone(name, number, "montecarlo")
             for actual, x in ((shared, POINTS), (separate, POINTS + number), (at_data, None)):
                 expected = single.predict(x).probs
                 np.testing.assert_allclose(
-                    actual.probs[place, number, : len(expected)], expected, rtol=1e-10
+                    actual.probs[position, number, : len(expected)], expected, rtol=1e-10
                 )
     actual, expected = post.sample(5, index=("narrow", 1)), single.sample(5)
     assert (np.abs(actual["mu1"]) <= 0.5).all() and actual["mu1"].shape == expected["mu1"].shape

@@ -142,13 +142,17 @@ def test_density_and_mode_of_logistic_regression(
 
 def data_of(binary: bool) -> tuple[Array, Array, Array]:
     """Return logits of two or three classes, labels and weights."""
-    rng = np.random.default_rng(3)
-    z = rng.normal(size=(80, 3)) * 2
-    y = np.argmax(0.5 * z + rng.gumbel(size=z.shape), axis=1)
-    w = rng.integers(1, 3, 80).astype(float)
+    generator = np.random.default_rng(3)
+    z = generator.normal(size=(80, 3)) * 2
+    y = np.argmax(0.5 * z + generator.gumbel(size=z.shape), axis=1)
+    w = generator.integers(1, 3, 80).astype(float)
     if not binary:
         return z, y, w
-    return z[:, 1] - z[:, 0], (rng.random(80) < 1 / (1 + np.exp(z[:, 0] - z[:, 1]))).astype(int), w
+    return (
+        z[:, 1] - z[:, 0],
+        (generator.random(80) < 1 / (1 + np.exp(z[:, 0] - z[:, 1]))).astype(int),
+        w,
+    )
 
 
 PARAMETRIC = [case for case in DEFAULTS if hasattr(case.calibrator, "numpyro_model")]

@@ -148,10 +148,10 @@ def test_points_far_away(name: str) -> None:
     at = np.reshape([[size, -size] for size in FAR], (-1, 1))
     at = at[:, 0] if case.x.ndim == 1 else np.tile(at, case.x.shape[1])
     for integrator in INTEGRATORS[name]:
-        settings = {"integrator": integrator}
+        keywords = {"integrator": integrator}
 
-        def call(at: Array, settings: dict[str, Any] = settings) -> Array:
-            return case.predict(case.x, case.y, at, options=settings)
+        def call(at: Array, keywords: dict[str, Any] = keywords) -> Array:
+            return case.predict(case.x, case.y, at, options=keywords)
 
         result = judge(call, at)
         assert isinstance(result, np.ndarray), (integrator, result)

@@ -338,8 +338,8 @@ def joint_and_apart(name: str) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", ["gaussian", "beta"])
 def test_joint_prior_equals_the_same_independent_priors(name: str) -> None:
-    joint, independent = joint_and_apart(name)
-    draws, log_prior = jax.jit(draw, static_argnums=2)(independent, jax.random.key(0), 3)
+    joint, separate = joint_and_apart(name)
+    draws, log_prior = jax.jit(draw, static_argnums=2)(separate, jax.random.key(0), 3)
     for i in range(3):
         params, sites = walk(joint, lambda site, _, i=i: draws[site][i])
         assert float(log_density(sites)) == pytest.approx(float(log_prior[i]), abs=1e-12)

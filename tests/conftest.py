@@ -149,8 +149,8 @@ def pytest_collection_modifyitems(
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
         items[:] = [item for item in items if item.nodeid in kept]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    place = {path: number for number, path in enumerate(LONG)}
-    items.sort(key=lambda item: (place.get(item.path, len(LONG)), -slow[item.path]))
+    positions = {path: number for number, path in enumerate(LONG)}
+    items.sort(key=lambda item: (positions.get(item.path, len(LONG)), -slow[item.path]))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,10 +27,10 @@ def run(source: Path, output: Path) -> None:
     from nbclient import NotebookClient
 
     notebook = jupytext.read(source)
-    own = KernelSpecManager(kernel_dirs=[], ensure_native_kernel=True)
+    specs = KernelSpecManager(kernel_dirs=[], ensure_native_kernel=True)
     client = NotebookClient(
         notebook,
-        km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=own),
+        km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=specs),
         timeout=SECONDS_PER_CELL,
         record_timing=False,
     )

@@ -60,8 +60,8 @@ def read_shapes(annotations: dict[str, Any], names: dict[str, Any]) -> Shapes:
 @functools.cache
 def shapes_of_fields(kind: type) -> Shapes:
     """Read the shapes of a named tuple's fields; other tuples have none."""
-    own = kind.__module__.startswith("bayescal.") and hasattr(kind, "_fields")
-    return read_shapes(kind.__annotations__ if own else {}, vars(sys.modules[kind.__module__]))
+    is_ours = kind.__module__.startswith("bayescal.") and hasattr(kind, "_fields")
+    return read_shapes(kind.__annotations__ if is_ours else {}, vars(sys.modules[kind.__module__]))
 
 
 def fits(value: object, hint: Any) -> bool:
@@ -175,8 +175,8 @@ def check_shapes(function: FunctionType) -> FunctionType:
     # With the globals of the module doctest takes it for a function of the module, and warnings
     # for a frame of the package.
     closure: Any = call.__closure__
-    own = FunctionType(call.__code__, function.__globals__, closure=closure)
-    return functools.update_wrapper(own, function)
+    checked = FunctionType(call.__code__, function.__globals__, closure=closure)
+    return functools.update_wrapper(checked, function)
 
 
 class Decorate(ast.NodeTransformer):
@@ -188,8 +188,8 @@ class Decorate(ast.NodeTransformer):
         annotations = [node.returns, *(argument.annotation for argument in arguments)]
         if any(HAS_SHAPE.search(ast.unparse(part)) for part in annotations if part is not None):
             line, column = node.lineno, node.col_offset
-            place = {"lineno": line, "end_lineno": line, "col_offset": column}
-            node.decorator_list.append(ast.Name(DECORATOR, ast.Load(), **place))
+            location = {"lineno": line, "end_lineno": line, "col_offset": column}
+            node.decorator_list.append(ast.Name(DECORATOR, ast.Load(), **location))
         return node
 
 

@@ -118,11 +118,11 @@ def imported_names(tree: ast.AST, parents: list[str]) -> Iterator[tuple[int, str
 def imports(package: Path) -> Iterator[tuple[Path, str, list[str], str]]:
     """Yield each import of the package's own: file, its place, the package it lies in, name."""
     for path in source_files(package):
-        place = path.relative_to(package.parent)
-        parents = list(place.parent.parts)
+        relative = path.relative_to(package.parent)
+        parents = list(relative.parent.parts)
         for line, name in imported_names(parse(path), parents):
             if name.split(".")[0] == package.name:
-                yield path, f"{place}:{line}", parents, name
+                yield path, f"{relative}:{line}", parents, name
 
 
 def layer_faults(package: Path) -> list[str]:
@@ -224,8 +224,8 @@ def all_faults(name: str) -> list[str]:
     """Public names missing from ``__all__``, and names in it that do not exist."""
     faults = []
     for module in public_modules(name):
-        own = {key for key, value in vars(module).items() if is_own(value, module)}
-        public = {key for key in own if not key.startswith("_")}
+        defined = {key for key, value in vars(module).items() if is_own(value, module)}
+        public = {key for key in defined if not key.startswith("_")}
         listed = listed_names(module)
         faults += [
             f"{module.__name__}: {key} is not in __all__" for key in sorted(public - set(listed))
@@ -337,8 +337,8 @@ def length_faults(package: Path) -> list[str]:
     for path in source_files(package):
         lines = len(path.read_text(encoding="utf-8").splitlines())
         if lines >= MAX_LINES:
-            place = path.relative_to(package.parent)
-            faults.append(f"{place} has {lines} lines, {MAX_LINES} or more; split it")
+            relative = path.relative_to(package.parent)
+            faults.append(f"{relative} has {lines} lines, {MAX_LINES} or more; split it")
     return faults
 
 
@@ -374,8 +374,8 @@ def jax_faults(package: Path) -> list[str]:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = [name for _, name in imported_names(node, ["", ""])]
                 if any(name.split(".")[0] == "jax" for name in names):
-                    place = f"{path.relative_to(package.parent)}:{node.lineno}"
-                    faults.append(f"{place} imports JAX; take it from _core/lazy.py")
+                    location = f"{path.relative_to(package.parent)}:{node.lineno}"
+                    faults.append(f"{location} imports JAX; take it from _core/lazy.py")
     return faults
 
 
@@ -383,10 +383,10 @@ def call_faults(package: Path) -> list[str]:
     """Calls that change what is not ours: global settings, warnings at import, standard output."""
     faults = []
     for path in source_files(package):
-        place = path.relative_to(package.parent)
+        relative = path.relative_to(package.parent)
         may_print = layer_of_file(package, path) in ("cli", "__main__")
         for node, name, at_import in calls(parse(path)):
-            where = f"{place}:{node.lineno}"
+            where = f"{relative}:{node.lineno}"
             if name in GLOBAL_CHANGES and str(path.relative_to(package)) not in ASKED_FOR:
                 faults.append(f"{where}: {name} changes a setting of the whole process")
             elif name in WARNING_FILTERS and at_import:

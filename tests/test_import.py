@@ -141,8 +141,10 @@ def test_type_checkers_see_every_name_and_no_other(tmp_path: Path) -> None:
     done = subprocess.run(
         [*line, str(file)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
-    said = json.loads(done.stdout)["generalDiagnostics"]
-    *result, wrong = [each["message"] for each in said if each["severity"] != "warning"]
+    diagnostics = json.loads(done.stdout)["generalDiagnostics"]
+    *result, wrong = [
+        diagnostic["message"] for diagnostic in diagnostics if diagnostic["severity"] != "warning"
+    ]
     assert wrong.startswith('"nonsense" is not a known attribute of module "bayescal"')
     assert len(result) == len(bc.__all__)
     assert not [message for message in result if message.endswith(('is "Any"', 'is "Unknown"'))]

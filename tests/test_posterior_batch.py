@@ -229,10 +229,10 @@ def test_shared_points_and_own_points(x64: None, method: str) -> None:
     tiled = post.predict(np.tile(POINTS, (len(SETS), 1)), method=method)
     np.testing.assert_allclose(tiled.probs, shared, rtol=1e-12)
     assert tiled.x.shape == shared.shape
-    own = POINTS + np.arange(len(SETS))[:, None] / 8
-    actual = np.asarray(post.predict(own, method=method).probs)
+    points = POINTS + np.arange(len(SETS))[:, None] / 8
+    actual = np.asarray(post.predict(points, method=method).probs)
     for index in (1, 4):
-        expected = alone("montecarlo", index).predict(own[index], method=method).probs
+        expected = alone("montecarlo", index).predict(points[index], method=method).probs
         np.testing.assert_allclose(actual[index], expected, rtol=1e-12)
 
 
@@ -248,17 +248,17 @@ def test_predictions_at_the_data(x64: None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
-def test_many_points_of_a_batch_are_interpolated(x64: None, own: bool) -> None:
+@pytest.mark.parametrize("separate", [False, True], ids=["shared", "own"])
+def test_many_points_of_a_batch_are_interpolated(x64: None, separate: bool) -> None:
     post = together("montecarlo")
     x = np.random.default_rng(0).normal(size=(len(SETS), 600))
     x += np.arange(len(SETS))[:, None]
-    x = x if own else x[0]
+    x = x if separate else x[0]
     result = post.predict(x, method="preds")
     assert result.interpolation_error is not None
     exact = post.predict(x, method="preds", interpolate=False)
     np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6)
-    row = x[2] if own else x
+    row = x[2] if separate else x
     expected = alone("montecarlo", 2).predict(row, method="preds", interpolate=False).probs
     np.testing.assert_allclose(exact.probs[2], expected, rtol=1e-12)
 

@@ -38,15 +38,15 @@ def conjugate(
     """Return predictive log odds and log evidence under PRIOR by its formulas, in SciPy."""
     log_density, log_evidence = [], 0.0
     for y, mean in enumerate(means):
-        own = scores[labels == y]
-        variance = 1 / (1 + len(own))
-        center = variance * (mean + own.sum())
+        of_class = scores[labels == y]
+        variance = 1 / (1 + len(of_class))
+        center = variance * (mean + of_class.sum())
         log_density.append(scipy.stats.norm.logpdf(at, center, np.sqrt(1 + variance)))
-        if len(own):
-            covariance = np.eye(len(own)) + 1
+        if len(of_class):
+            covariance = np.eye(len(of_class)) + 1
             log_evidence += scipy.stats.multivariate_normal(
-                np.full(len(own), mean), covariance
-            ).logpdf(own)
+                np.full(len(of_class), mean), covariance
+            ).logpdf(of_class)
     return log_density[1] - log_density[0], log_evidence
 
 
@@ -251,11 +251,11 @@ def test_extreme_scores_that_contradict_the_prior_warn(
     data = [-1e6, 1e6, -1e6, 1e6, 1e6], [0, 1, 0, 1, 1]
     with pytest.warns(warning, match=text):
         post = condition(PRIOR, data, integrator=integrator, num_samples=DRAWS)
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert np.isfinite(post.predict(POINTS).probs).all()
     unknown = ["log odds are unknown at 16 of 16 points"] if integrator == "quadrature" else []
-    assert [str(w.message).partition(",")[0] for w in seen] == unknown
+    assert [str(w.message).partition(",")[0] for w in warned] == unknown
 
 
 @pytest.mark.parametrize("shift", [1e3, 1e6])
@@ -276,15 +276,15 @@ def test_far_away_data_lose_no_digits(x64: None, shift: float) -> None:
 @pytest.mark.parametrize("present", [0, 1])
 def test_missing_class_against_scipy_quadrature(x64: None, present: int) -> None:
     # The one class says something of the shared sigma; the prior says the rest.
-    own = np.array([0.25, 1.5, 0.5, 2.25, 1.0])
+    scores = np.array([0.25, 1.5, 0.5, 2.25, 1.0])
     means = -1.0, 1.0
     prior = bc.GaussianPrior(
         mu0=dist.Normal(means[0], 1), mu1=dist.Normal(means[1], 1), sigma=dist.Uniform(0.5, 2)
     )
     at = np.array([-2.0, 0.0, 0.5, 3.0])
-    labels = np.full(len(own), present)
+    labels = np.full(len(scores), present)
     options = {"integrator": "quadrature", "class_prior": 0.5}
-    result = bc.posterior_predict(prior, (own, labels), at, **options)
+    result = bc.posterior_predict(prior, (scores, labels), at, **options)
 
     def normal(x: Any, mean: Any, sd: Any) -> Any:
         # SciPy's own takes longer to check its arguments than the whole of the rest.
@@ -294,7 +294,7 @@ def test_missing_class_against_scipy_quadrature(x64: None, present: int) -> None
         """Integrate over the mean of the present class; the absent one's has a closed form."""
 
         def density(mu: float) -> np.ndarray:
-            likelihood = normal(mu, means[present], 1) * normal(own, mu, sigma).prod()
+            likelihood = normal(mu, means[present], 1) * normal(scores, mu, sigma).prod()
             return likelihood * np.concatenate([[1.0], normal(at, mu, sigma)])
 
         total, *points = scipy.integrate.quad_vec(density, -8, 10, epsabs=0, epsrel=1e-11)[0]
@@ -302,8 +302,8 @@ def test_missing_class_against_scipy_quadrature(x64: None, present: int) -> None
         return np.concatenate([[total], points, total * absent]) / 1.5
 
     joint = scipy.integrate.quad_vec(over_mean, 0.5, 2, epsabs=0, epsrel=1e-11)[0]
-    evidence, seen, unseen = joint[0], joint[1:5], joint[5:]
-    log_odds = np.log(seen / unseen) * (1 if present else -1)
+    evidence, observed, missing = joint[0], joint[1:5], joint[5:]
+    log_odds = np.log(observed / missing) * (1 if present else -1)
     assert result.log_evidence == pytest.approx(np.log(evidence), rel=1e-9)
     np.testing.assert_allclose(result.log_odds, log_odds, rtol=1e-8, atol=1e-8)
 

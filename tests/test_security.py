@@ -317,14 +317,14 @@ def test_cells_that_are_added_are_no_formulas(tmp_path: Path) -> None:
 
 def test_the_audit_fails_only_where_there_is_a_remedy() -> None:
     audit = runpy.run_path(str(ROOT / ".ci" / "audit.py"))
-    judge, own = audit["judge"], {"name": "bayescal", "skip_reason": "not on the index"}
+    judge, ours = audit["judge"], {"name": "bayescal", "skip_reason": "not on the index"}
     assert judge("no network") == (0, ["pip-audit was skipped: no network"])
     unknown = {"name": "a", "skip_reason": "not found"}
-    code, lines = judge([own, unknown])
+    code, lines = judge([ours, unknown])
     assert code == 0 and "skipped" in lines[0] and "of the 1 packages" in lines[0]
     fault = {"id": "V-1", "aliases": ["C-1"], "fix_versions": ["2"]}
     package = {"name": "b", "version": "1", "vulns": [fault]}
-    assert judge([own, unknown, package])[0] == 1
+    assert judge([ours, unknown, package])[0] == 1
     assert judge([{**package, "vulns": [{**fault, "fix_versions": []}]}])[0] == 0
     assert judge([{**package, "vulns": []}])[0] == 0
     audit["IGNORED"]["C-1"] = "bayescal does not call it"

@@ -93,10 +93,10 @@ class AccumulatorSteps(Steps):
     def empty() -> metrics.Accumulator:
         return metrics.Accumulator(["log_loss", "brier_score", ("ece", {"bins": 7})])
 
-    @rule(size=SIZES, place=st.integers(0, 100))
-    def update(self, size: int, place: int) -> None:
+    @rule(size=SIZES, index=st.integers(0, 100))
+    def update(self, size: int, index: int) -> None:
         part = self.next(size)
-        self.parts[place % len(self.parts)].add(P[part], Y[part])
+        self.parts[index % len(self.parts)].add(P[part], Y[part])
 
     @rule()
     def split(self) -> None:

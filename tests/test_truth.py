@@ -75,9 +75,9 @@ def reference(name: str, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
     _, densities, supports = PRIORS[name]
     boxes, weights, log_total, moments, best = [], [], 0.0, [], []
     for c, (low, high) in enumerate(supports):
-        own = x[y == c]
-        n, center = own.size, own.mean()
-        inside = 0.5 * np.sum((own - center) ** 2) + 0.5 * n * np.log(2 * np.pi)
+        of_class = x[y == c]
+        n, center = of_class.size, of_class.mean()
+        inside = 0.5 * np.sum((of_class - center) ** 2) + 0.5 * n * np.log(2 * np.pi)
         box = max(low, center - 9 / np.sqrt(n)), min(high, center + 9 / np.sqrt(n))
 
         def weight(m: float, c: int = c, n: int = n, center: float = center) -> float:
@@ -100,7 +100,9 @@ def reference(name: str, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         boxes.append(box)
         weights.append(weight)
         result = optimize.minimize_scalar(
-            lambda m, own=own, c=c: 0.5 * np.sum((own - m) ** 2) - densities[c].logpdf(m),
+            lambda m, of_class=of_class, c=c: (
+                0.5 * np.sum((of_class - m) ** 2) - densities[c].logpdf(m)
+            ),
             bounds=(low, high),
             method="bounded",
             options={"xatol": 1e-10},
@@ -204,10 +206,10 @@ def conjugate_reference(x: np.ndarray, y: np.ndarray, hyper: dict[str, float]) -
     """Work out the normal-inverse-gamma posterior from its textbook formulas."""
     alpha, beta, classes = hyper["alpha"] + len(x) / 2, hyper["beta"], []
     for c in (0, 1):
-        own, m, k = x[y == c], hyper[f"mean{c}"], hyper[f"kappa{c}"]
-        new_k = k + own.size
-        new_m = (k * m + own.sum()) / new_k
-        beta += 0.5 * (np.sum(own**2) + k * m**2 - new_k * new_m**2)
+        of_class, m, k = x[y == c], hyper[f"mean{c}"], hyper[f"kappa{c}"]
+        new_k = k + of_class.size
+        new_m = (k * m + of_class.sum()) / new_k
+        beta += 0.5 * (np.sum(of_class**2) + k * m**2 - new_k * new_m**2)
         classes.append((new_m, new_k))
     density = [
         stats.t(2 * alpha, loc=m, scale=np.sqrt(beta * (k + 1) / (alpha * k))) for m, k in classes

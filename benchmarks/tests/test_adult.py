@@ -41,10 +41,10 @@ def rows(seed: int, n: int, end: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "data" / "tabular" / "more"
-    place.mkdir(parents=True)
-    (place / "adult_train.csv").write_text(rows(0, 400, ""))
-    (place / "adult_test.csv.gz").write_bytes(gzip.compress(rows(1, 200, ".").encode()))
+    directory = tmp_path / "data" / "tabular" / "more"
+    directory.mkdir(parents=True)
+    (directory / "adult_train.csv").write_text(rows(0, 400, ""))
+    (directory / "adult_test.csv.gz").write_bytes(gzip.compress(rows(1, 200, ".").encode()))
     return tmp_path / "data"
 
 
@@ -53,8 +53,8 @@ def test_load_codes_the_values(folder: Path) -> None:
     assert (x.shape, test_x.shape) == ((400, 6), (200, 6))
     first = rows(0, 400, "").splitlines()[0].split(", ")
     assert x[0, 1] == int(first[4]) - 2  # 2 is the least, and 10 comes after 9
-    for place, column in ((0, 1), (2, 5), (3, 7), (4, 8), (5, 9)):
-        assert sorted(VALUES[column])[x[0, place]] == first[column]
+    for index, column in ((0, 1), (2, 5), (3, 7), (4, 8), (5, 9)):
+        assert sorted(VALUES[column])[x[0, index]] == first[column]
     wealthy = [line.endswith(">50K") for line in rows(0, 400, "").splitlines() if line]
     np.testing.assert_array_equal(y, wealthy)
     assert 0.2 < test_y.mean() < 0.8
@@ -68,13 +68,13 @@ def test_losses_are_those_of_scikit_learn(
     chosen = ("Platt, of probabilities", "isotonic", "spline, strength .002")
     known = {name: adult.CALIBRATORS[name] for name in chosen}
     monkeypatch.setattr(adult, "CALIBRATORS", known | {"logistic, of log odds": known[chosen[0]]})
-    seen = []
+    calls = []
     result = adult.run(
-        folder, tmp_path / "out", about={"a": "1"}, progress=lambda *facts: seen.append(facts)
+        folder, tmp_path / "out", about={"a": "1"}, progress=lambda *facts: calls.append(facts)
     )
     assert json.loads((tmp_path / "out" / "adult.json").read_text()) == result
-    assert [done for _, done, _ in seen] == list(range(13))
-    assert seen[-1] == ("", 12, 12)
+    assert [done for _, done, _ in calls] == list(range(13))
+    assert calls[-1] == ("", 12, 12)
     assert result["rows"] == {"train": 400, "test": 200}
     assert len(result["remarks"]) == 4
 
@@ -125,10 +125,10 @@ def test_every_calibrator_is_fitted(folder: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_broken_files_are_errors(folder: Path, part: str, change: object, message: str) -> None:
-    place = folder / "tabular" / "more"
-    path = place / f"adult_{part}.csv"
-    (place / "adult_test.csv.gz").unlink()
-    (place / "adult_test.csv").write_text(rows(1, 200, "."))
+    directory = folder / "tabular" / "more"
+    path = directory / f"adult_{part}.csv"
+    (directory / "adult_test.csv.gz").unlink()
+    (directory / "adult_test.csv").write_text(rows(1, 200, "."))
     text = path.read_text()
     path.unlink()
     if callable(change):

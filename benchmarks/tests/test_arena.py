@@ -105,9 +105,9 @@ def test_command(folder: Path, tmp_path: Path) -> None:
     assert against["uncalibrated"]["log_loss"]["win_rate"] == 1
     data = arena.read_experiment("tab-one-a", folder / "tab-one-a.npz")
     probs = bc.AveragedBeta().fit(data.scores, data.y).predict_proba(data.test_scores)
-    own = next(r for r in rows if (r["experiment"], r["method"]) == ("tab-one-a", "auto"))
-    assert float(own["log_loss"]) == pytest.approx(bc.metrics.log_loss(probs, data.test_y))
-    assert float(own["brier_score"]) == pytest.approx(2 * np.mean((probs[:, 1] - data.test_y) ** 2))
+    row = next(r for r in rows if (r["experiment"], r["method"]) == ("tab-one-a", "auto"))
+    assert float(row["log_loss"]) == pytest.approx(bc.metrics.log_loss(probs, data.test_y))
+    assert float(row["brier_score"]) == pytest.approx(2 * np.mean((probs[:, 1] - data.test_y) ** 2))
 
 
 def test_further_opponents(folder: Path, tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_further_opponents(folder: Path, tmp_path: Path) -> None:
         return np.full(test.shape, 1 / test.shape[1])
 
     actual = arena.run([folder], tmp_path, methods=["temperature"], against={"even": even})
-    own = actual["comparisons"]["several classes"]["even"]["log_loss"]
-    assert own["experiments"] == 1
-    assert own["error"] is None
+    comparison = actual["comparisons"]["several classes"]["even"]["log_loss"]
+    assert comparison["experiments"] == 1
+    assert comparison["error"] is None
     assert actual["means"]["several classes"]["methods"]["even"]["log_loss"] == pytest.approx(
         np.log(3)
     )
@@ -128,9 +128,12 @@ def test_parts_by_folder(folder: Path, tmp_path: Path) -> None:
     more.mkdir()
     (folder / "tab-two-a.npz").rename(more / "tab-three-a.npz")
     actual = arena.run([folder, more], tmp_path, methods=["temperature"])["comparisons"]
-    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in actual.items()}
-    own = {f"binary, {folder.name}": 3, "binary, more": 1}
-    assert counts == {"binary": 4, "several classes": 1, **own}
+    counts = {
+        part: by_method["uncalibrated"]["log_loss"]["experiments"]
+        for part, by_method in actual.items()
+    }
+    by_folder = {f"binary, {folder.name}": 3, "binary, more": 1}
+    assert counts == {"binary": 4, "several classes": 1, **by_folder}
 
 
 def test_parts_by_size(folder: Path, tmp_path: Path) -> None:
@@ -139,7 +142,10 @@ def test_parts_by_size(folder: Path, tmp_path: Path) -> None:
             folder / "small", logits_test=file["logits_test"][:120], y_test=file["y_test"][:120]
         )
     actual = arena.run([folder], tmp_path, methods=["temperature"])["comparisons"]
-    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in actual.items()}
+    counts = {
+        part: by_method["uncalibrated"]["log_loss"]["experiments"]
+        for part, by_method in actual.items()
+    }
     assert counts == {
         "binary": 4,
         "several classes": 2,

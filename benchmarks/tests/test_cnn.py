@@ -35,13 +35,13 @@ def write_network(path: Path, seed: int, n: int = 120) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with north.npz, south.npz (test rows only, probabilities) and other.npz."""
-    place = tmp_path / "data"
-    place.mkdir()
-    write_network(place / "north.npz", 0)
+    directory = tmp_path / "data"
+    directory.mkdir()
+    write_network(directory / "north.npz", 0)
     z, y = draw(7, 201)
-    np.savez(place / "south.npz", probs_test=softmax(z, axis=1), y_test=y)
-    np.savez(place / "other.npz", p=np.ones(3), y=np.ones(3))
-    return place
+    np.savez(directory / "south.npz", probs_test=softmax(z, axis=1), y_test=y)
+    np.savez(directory / "other.npz", p=np.ones(3), y=np.ones(3))
+    return directory
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -79,7 +79,7 @@ def test_all_registered_maps_are_there_once() -> None:
 
 
 def test_maps_that_are_not_registered_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = {name: own for name, own in _calibrators.registered().items() if name != "knn"}
+    rest = {name: entry for name, entry in _calibrators.registered().items() if name != "knn"}
     monkeypatch.setattr(_calibrators, "registered", lambda: rest)
     methods, missing = _calibrators.find_methods()
     assert missing == ["knn_euclidean", "knn_128"]
@@ -129,17 +129,17 @@ def test_every_map_is_measured() -> None:
 
 def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "out"
-    seen = []
+    calls = []
     summary = cnn.run(
         folder,
         out,
         maps=QUICK,
         seeds=2,
         about={"a": "1"},
-        progress=lambda *facts: seen.append(facts),
+        progress=lambda *facts: calls.append(facts),
     )
-    assert seen[0] == ("north: uncalibrated", 0, 12)
-    assert seen[-2:] == [("south: temperature+forest", 11, 12), ("", 12, 12)]
+    assert calls[0] == ("north: uncalibrated", 0, 12)
+    assert calls[-2:] == [("south: temperature+forest", 11, 12), ("", 12, 12)]
     assert sorted(os.listdir(out)) == ["cnn.csv", "cnn.json", "parts"]
     assert json.loads((out / "cnn.json").read_text()) == summary
     rows = read(out / "cnn.csv")
@@ -173,8 +173,8 @@ def test_halves_are_stratified_and_disjoint(folder: Path) -> None:
     np.testing.assert_array_equal(rows[order], probs[expected])
     labels = np.concatenate([network.y, network.test_y])
     np.testing.assert_array_equal(labels[order], y[expected])
-    test, own = split_rows(y, np.arange(201), 0.5, np.random.default_rng(0))
-    np.testing.assert_array_equal(network.scores, probs[own])
+    test, calibration = split_rows(y, np.arange(201), 0.5, np.random.default_rng(0))
+    np.testing.assert_array_equal(network.scores, probs[calibration])
     np.testing.assert_array_equal(network.test_scores, probs[test])
 
 
@@ -201,7 +201,7 @@ def test_run_goes_on_where_it_was_stopped(folder: Path, tmp_path: Path, counted:
     expected = json.loads((whole / "cnn.json").read_text())
     for name in ("north", "south"):
         for method in QUICK:
-            old, new = (each["networks"][name]["maps"][method] for each in (expected, result))
+            old, new = (output["networks"][name]["maps"][method] for output in (expected, result))
             assert {k: old[k] for k in cnn.METRICS} == {k: new[k] for k in cnn.METRICS}
     counted.clear()
     cnn.run(folder, stopped, maps=QUICK[:2])

@@ -44,11 +44,11 @@ def test_real_prints_means_beside_published_ones(folder: Path) -> None:
     with (out / "results.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 2 * 2 * (3 + 2)
-    for place, experiment in enumerate(real.EXPERIMENTS):
+    for index, experiment in enumerate(real.EXPERIMENTS):
         mine = [r for r in rows if (r["experiment"], r["method"]) == (experiment, "platt")]
         means = {key: np.mean([float(r[key]) for r in mine]) for key in real.METRICS}
-        shown = cells(result.stdout, "platt")[place]
-        published = (("0.1323", "0.0180"), ("0.6665", "0.1050"))[place]
+        shown = cells(result.stdout, "platt")[index]
+        published = (("0.1323", "0.0180"), ("0.6665", "0.1050"))[index]
         assert shown[:6] == [
             f"{means['log_loss']:.4f}",
             published[0],
@@ -230,7 +230,7 @@ def test_multilabel_prints_means_and_deviations(folder: Path) -> None:
 
 
 def test_what_is_not_registered_is_said(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = {name: own for name, own in _calibrators.registered().items() if name != "knn"}
+    rest = {name: entry for name, entry in _calibrators.registered().items() if name != "knn"}
     monkeypatch.setattr(_calibrators, "registered", lambda: rest)
     line = ["cnn", "--data", "nets", "--out", "out", "--maps", "uncalibrated"]
     result = CliRunner().invoke(app, line)

@@ -44,9 +44,9 @@ def test_tables_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest.Monkey
     shown = {m: cells(result.stdout, m) for m in ("platt", "optimal", "floor", "normal")}
     for metric, row in zip(("log_loss", "ece"), shown["platt"][:2], strict=True):
         means = [f["metrics"][metric]["platt"] for f in actual["configurations"].values()]
-        assert row[::2] == [_with_error(each) for each in means]
+        assert row[::2] == [_with_error(estimate) for estimate in means]
         known = [f["published"][metric]["platt"] for f in actual["configurations"].values()]
-        assert row[1::2] == [f"{each['mean']:.4f}" for each in known]
+        assert row[1::2] == [f"{estimate['mean']:.4f}" for estimate in known]
     assert shown["normal"][0][-1] == "∞"
     assert "!: below the floor, so impossible" in " ".join(result.stdout.split())
     assert shown["optimal"][0][1] == ""
@@ -72,12 +72,12 @@ def test_published_entries_and_errors_in_the_last_digits() -> None:
 
 
 def test_figure_14(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"sizes": [1, 1024, 8192], "loss": [[0.5, 0.4], [0.31, 0.3], [0.3, 0.3]]}
+    common = {"sizes": [1, 1024, 8192], "loss": [[0.5, 0.4], [0.31, 0.3], [0.3, 0.3]]}
     facts = {
         "floor": 0.29,
         "quadrature": {"preds": 0.3},
-        "montecarlo": {"preds": {**own, "sufficient": 1024}},
-        "sobol": {"preds": {**own, "sufficient": None}},
+        "montecarlo": {"preds": {**common, "sufficient": 1024}},
+        "sobol": {"preds": {**common, "sufficient": None}},
     }
     calls = []
 

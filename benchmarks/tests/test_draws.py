@@ -58,9 +58,9 @@ def test_run_writes_figures(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "figure_14.json").read_text()) == result
     for facts in result["priors"].values():
         assert facts["floor"] < facts["quadrature"]["preds"]
-        own = facts["montecarlo"]["preds"]
-        gaps = np.abs(np.array(own["loss"]) - facts["quadrature"]["preds"]).max(axis=1)
-        first = own["sizes"].index(own["sufficient"])
+        preds = facts["montecarlo"]["preds"]
+        gaps = np.abs(np.array(preds["loss"]) - facts["quadrature"]["preds"]).max(axis=1)
+        first = preds["sizes"].index(preds["sufficient"])
         assert (gaps[first:] <= 0.01).all() and gaps[first - 1] > 0.01
     with (tmp_path / "figure_14.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))

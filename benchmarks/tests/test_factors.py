@@ -31,7 +31,7 @@ def test_losses_are_those_of_the_estimator() -> None:
     y = np.repeat([0, 1], 10)[None].repeat(3, axis=0)
     x = rng.normal(size=y.shape) + 2 * y - 1
     with float64():
-        losses, moved = (np.asarray(each) for each in factors._losses(x, y, 1.0))
+        losses, moved = (np.asarray(array) for array in factors._losses(x, y, 1.0))
     assert losses.shape == (len(factors.FACTORS) + 2, 3)
     for i in range(3):
         kinds = {5: float(factors.FACTORS[5]), -2: "platt"}

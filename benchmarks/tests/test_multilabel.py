@@ -31,10 +31,12 @@ def draw(seed: int, n: int, labels: int = 3) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with scores.npz, features.npz and other.npz."""
-    place = tmp_path / "data"
-    place.mkdir()
+    directory = tmp_path / "data"
+    directory.mkdir()
     probs, y = draw(0, 121)
-    np.savez(place / "scores.npz", scores=probs, labels=y, label_names=np.array(["a", "b", "c"]))
+    np.savez(
+        directory / "scores.npz", scores=probs, labels=y, label_names=np.array(["a", "b", "c"])
+    )
     rng = np.random.default_rng(1)
     arrays = {}
     for part, n in (("train", 90), ("test", 60)):
@@ -43,9 +45,9 @@ def folder(tmp_path: Path) -> Path:
         arrays[f"Y_{part}"] = np.stack(
             [x[:, 0] + rng.normal(size=n) > 0, x[:, 1] > 0.5, np.zeros(n)], axis=1
         ).astype(np.uint8)
-    np.savez(place / "features.npz", **arrays)
-    np.savez(place / "other.npz", p=np.ones(3))
-    return place
+    np.savez(directory / "features.npz", **arrays)
+    np.savez(directory / "other.npz", p=np.ones(3))
+    return directory
 
 
 @pytest.fixture
@@ -67,8 +69,8 @@ def by_hand(probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
     errors, n = [], len(y)
     for label in range(y.shape[1]):
         p, truth = probs[:, label], y[:, label].astype(int)
-        place = np.maximum(np.ceil(np.round(p * 10, 12)), 1)
-        errors.append(sum(abs(np.sum((p - truth)[place == b])) for b in range(1, 11)) / n)
+        bin_index = np.maximum(np.ceil(np.round(p * 10, 12)), 1)
+        errors.append(sum(abs(np.sum((p - truth)[bin_index == b])) for b in range(1, 11)) / n)
     return {
         "ece_total": sum(errors),
         "ece_weighted": sum(y[:, j].sum() / n * errors[j] for j in range(y.shape[1])),
@@ -95,10 +97,10 @@ def test_histogram_is_that_of_a_loop() -> None:
     (probs, y), (test_probs, test_y) = draw(4, 300), draw(5, 200)
     calibrated = np.empty(test_probs.shape)
     for label in range(3):
-        place = np.ceil(probs[:, label].astype(float) * 10)
+        bin_index = np.ceil(probs[:, label].astype(float) * 10)
         new = np.ceil(test_probs[:, label].astype(float) * 10)
         for b in range(1, 11):
-            calibrated[new == b, label] = y[place == b, label].mean()
+            calibrated[new == b, label] = y[bin_index == b, label].mean()
     result = multilabel.evaluate(probs, y, test_probs, test_y, "histogram")
     for key, value in by_hand(calibrated, test_y).items():
         assert result[key] == pytest.approx(value, rel=1e-9, abs=1e-12)
@@ -118,17 +120,17 @@ def test_labels_without_contrast_and_separated_ones_work(method: str, constant: 
 
 def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "out"
-    seen = []
+    calls = []
     summary = multilabel.run(
         folder,
         out,
         splits=2,
         methods=QUICK,
         about={"a": "1"},
-        progress=lambda *facts: seen.append(facts),
+        progress=lambda *facts: calls.append(facts),
     )
     names = ["features, logistic regression", "features, forest", "scores"]
-    assert [facts[0] for facts in seen] == [name for name in names for _ in range(2)] + [""]
+    assert [facts[0] for facts in calls] == [name for name in names for _ in range(2)] + [""]
     assert sorted(os.listdir(out)) == ["multilabel.csv", "multilabel.json", "parts"]
     assert json.loads((out / "multilabel.json").read_text()) == summary
     assert list(summary["data"]) == names
@@ -147,17 +149,17 @@ def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None
 
 
 def test_classifier_never_sees_what_calibrates_or_tests(folder: Path) -> None:
-    each = _label_data.find_label_data(folder, ["features"])[0]
-    rows = each.split(3)
-    x, y = each.arrays["X_train"], each.arrays["Y_train"]
+    data = _label_data.find_label_data(folder, ["features"])[0]
+    rows = data.split(3)
+    x, y = data.arrays["X_train"], data.arrays["Y_train"]
     order = np.random.default_rng(3).permutation(90)
-    own, fit = order[:30], order[30:]
-    np.testing.assert_array_equal(rows.y, y[own])
-    np.testing.assert_array_equal(rows.test_y, each.arrays["Y_test"])
+    calibration, fit = order[:30], order[30:]
+    np.testing.assert_array_equal(rows.y, y[calibration])
+    np.testing.assert_array_equal(rows.test_y, data.arrays["Y_test"])
     for label in (0, 1):
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         model.fit(x[fit], y[fit, label])
-        expected = model.predict_proba(x[own])[:, 1]
+        expected = model.predict_proba(x[calibration])[:, 1]
         np.testing.assert_allclose(rows.probs[:, label], expected)
     assert (rows.probs[:, 2] == 0).all()
 
@@ -243,18 +245,18 @@ def test_bins_are_counted_by_a_loop() -> None:
     cells = dict.fromkeys(("empty", "pure", "mixed"), 0)
     contradicted, after = dict(cells), dict.fromkeys(cells, 0.0)
     for label in range(3):
-        own, test = (np.ceil(p[:, label].astype(float) * 10) for p in (probs, new))
+        calibration_bins, test = (np.ceil(p[:, label].astype(float) * 10) for p in (probs, new))
         for cell, truth in zip(test, new_y[:, label], strict=True):
-            rows = y[own == cell, label]
+            rows = y[calibration_bins == cell, label]
             kind = "empty" if not len(rows) else "mixed" if 0 < rows.mean() < 1 else "pure"
             value = rows.mean() if len(rows) else (cell - 0.5) / 10
             chance = value if truth else 1 - value
             cells[kind] += 1
             contradicted[kind] += chance == 0
             after[kind] -= np.log(max(chance, 1e-15))
-    for kind, own in result["kinds"].items():
-        assert (own["cells"], own["contradicted"]) == (cells[kind], contradicted[kind])
-        assert own["after"] == pytest.approx(after[kind])
+    for kind, counts in result["kinds"].items():
+        assert (counts["cells"], counts["contradicted"]) == (cells[kind], contradicted[kind])
+        assert counts["after"] == pytest.approx(after[kind])
         assert cells[kind] > 0
     assert result["labels"] == 3
     twice = add([result, result])

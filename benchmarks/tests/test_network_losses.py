@@ -70,8 +70,8 @@ def test_losses(options: dict[str, float], tmp_path: Path, monkeypatch: pytest.M
     assert result[3] == pytest.approx(mean(share * t**2 * soft + (1 - share) * plain), rel=1e-5)
     # The mass that moves, and where it goes, follow logits that begin at the offset.
     far = v.astype(float) - v.min(axis=1, keepdims=True) + 3.0
-    own = far[np.arange(6), y]
-    moved = 0.2 * own / far.sum(axis=1)
-    targets = moved[:, None] * far / (far.sum(axis=1) - own)[:, None]
+    label_values = far[np.arange(6), y]
+    moved = 0.2 * label_values / far.sum(axis=1)
+    targets = moved[:, None] * far / (far.sum(axis=1) - label_values)[:, None]
     targets[np.arange(6), y] = 1 - moved
     assert result[2] == pytest.approx(mean(-(targets * logs).sum(axis=1)), rel=1e-5)

@@ -52,12 +52,14 @@ def test_agreement_is_that_of_pairs() -> None:
 
 
 def test_networks_are_not_compared_with_their_own_seed() -> None:
-    own, plain = np.random.default_rng(0).normal(size=(2, 3, 5, 5))
-    actual = kept(list(own), list(plain))
-    expected = np.mean([agreement(own[1], plain[j]) for j in (0, 2)])
+    smoothed, plain = np.random.default_rng(0).normal(size=(2, 3, 5, 5))
+    actual = kept(list(smoothed), list(plain))
+    expected = np.mean([agreement(smoothed[1], plain[j]) for j in (0, 2)])
     assert actual[1] == pytest.approx(expected)
     assert kept(list(plain), list(plain)).max() < 1
-    assert kept(list(own[:1]), list(plain[:1]))[0] == pytest.approx(agreement(own[0], plain[0]))
+    assert kept(list(smoothed[:1]), list(plain[:1]))[0] == pytest.approx(
+        agreement(smoothed[0], plain[0])
+    )
 
 
 def test_three_classes() -> None:
@@ -137,7 +139,7 @@ class Pretended:
         settings = 1 if runs is None else len(next(iter(runs.values())))
         count = settings * len(seeds)
         self.labels, self.sharp = labels, sharp
-        self.classes = 1 + max(int(own.max()) for own in labels.values())
+        self.classes = 1 + max(int(array.max()) for array in labels.values())
         self.best_epoch = np.zeros(count, int)
         self.status = np.full(count, "stopped")
         # The last setting is the best.
@@ -205,12 +207,12 @@ def test_what_is_trained_and_measured(pretended: Any, tmp_path: Path) -> None:
     y = images.test_labels
     z = Pretended(None, range(SEEDS), {60: y}, 3.0).logits(images.test_images).astype(float)
     before, after = (row["measures"] for row in actual["table"][:2])
-    losses = [-log_softmax(own, axis=1)[np.arange(60), y].mean() for own in z]
+    losses = [-log_softmax(logits, axis=1)[np.arange(60), y].mean() for logits in z]
     assert before["log_loss"]["seeds"] == pytest.approx(losses)
     assert before["accuracy"]["mean"] == pytest.approx(np.mean(z.argmax(axis=2) == y))
-    eces = [bc.metrics.ece(softmax(own, axis=1), y, bins=10) for own in z]
+    eces = [bc.metrics.ece(softmax(logits, axis=1), y, bins=10) for logits in z]
     assert before["ece"]["seeds"] == pytest.approx(eces)
-    expected = kept([similar(own, y) for own in z], [similar(own, y) for own in z])
+    expected = kept([similar(logits, y) for logits in z], [similar(logits, y) for logits in z])
     assert before["structure"]["seeds"] == pytest.approx(expected)
     assert after["structure"] == before["structure"]
     validation = images.split().validation_images
@@ -258,13 +260,13 @@ def test_command(pretended: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_files_of_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From bytes as published to the tables; only the training is pretended."""
     rng = np.random.default_rng(0)
-    place = tmp_path / "cifar-10-batches-bin"
-    place.mkdir()
+    directory = tmp_path / "cifar-10-batches-bin"
+    directory.mkdir()
     for name in (*(f"data_batch_{part}" for part in range(1, 6)), "test_batch"):
         rows = rng.integers(256, size=(20, 3073), dtype=np.uint8)
         rows[:, 0] = np.arange(20) % 10
-        (place / f"{name}.bin").write_bytes(rows.tobytes())
-    (place / "batches.meta.txt").write_text("\n".join("abcdefghij"))
+        (directory / f"{name}.bin").write_bytes(rows.tobytes())
+    (directory / "batches.meta.txt").write_text("\n".join("abcdefghij"))
     monkeypatch.setitem(training.data.COUNTS, "cifar10", (20, 20))
     images = networks.load("cifar10", tmp_path)
     split = images.split()
@@ -331,5 +333,5 @@ def test_networks_that_are_trained(tmp_path: Path) -> None:
     # What is finished is read, not trained: no second is added.
     again = study("one", checkpoints=True, projection="pca")
     assert again["table"] == actual["table"]
-    for stage, own in actual["seconds"].items():
-        assert again["seconds"][stage]["train"] == own["train"] > 0
+    for stage, seconds in actual["seconds"].items():
+        assert again["seconds"][stage]["train"] == seconds["train"] > 0

@@ -26,9 +26,9 @@ def test_differences_of_table_6_in_standard_errors() -> None:
     result = {entry.what: entry for entry in _maher_synthetic.entries("log_loss")}
     path = ROOT / "benchmarks" / "results" / "study_synthetic.json"
     study = json.loads(path.read_text(encoding="utf-8"))
-    own = study["configurations"]["1a"]["metrics"]["log_loss"]["platt"]
-    error = np.hypot(own["error"], 0.0282 / np.sqrt(1000))
-    assert result["`platt` in a"].apart == pytest.approx((own["mean"] - 0.6705) / error)
+    estimate = study["configurations"]["1a"]["metrics"]["log_loss"]["platt"]
+    error = np.hypot(estimate["error"], 0.0282 / np.sqrt(1000))
+    assert result["`platt` in a"].apart == pytest.approx((estimate["mean"] - 0.6705) / error)
     assert result["`L2` in e"].apart == np.inf
     # Separable data sets leave no mean of fits without a penalty.
     assert {"`normal` in b", "`normal` in d", "`normal` in e"}.isdisjoint(result)

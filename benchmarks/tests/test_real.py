@@ -45,11 +45,11 @@ def text_of(x: np.ndarray, y: np.ndarray) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of two tables: north.csv with 90 rows, south.csv.gz with 120."""
-    place = tmp_path / "tables"
-    place.mkdir()
-    (place / "north.csv").write_text(text_of(*draw(0, 90, 2)))
-    (place / "south.csv.gz").write_bytes(gzip.compress(text_of(*draw(1, 120, 3)).encode()))
-    return place
+    directory = tmp_path / "tables"
+    directory.mkdir()
+    (directory / "north.csv").write_text(text_of(*draw(0, 90, 2)))
+    (directory / "south.csv.gz").write_bytes(gzip.compress(text_of(*draw(1, 120, 3)).encode()))
+    return directory
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -73,16 +73,16 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, tuple[str, 
 
 def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "out"
-    seen = []
+    calls = []
     summary = real.run(
         folder,
         out,
         splits=2,
         methods=QUICK,
         about={"a": "1"},
-        progress=lambda *facts: seen.append(facts),
+        progress=lambda *facts: calls.append(facts),
     )
-    assert seen == [("north", 0, 4), ("north", 1, 4), ("south", 2, 4), ("south", 3, 4), ("", 4, 4)]
+    assert calls == [("north", 0, 4), ("north", 1, 4), ("south", 2, 4), ("south", 3, 4), ("", 4, 4)]
     assert sorted(os.listdir(out)) == ["parts", "results.csv", "summary.json"]
     assert len(os.listdir(out / "parts")) == 4
     assert json.loads((out / "summary.json").read_text()) == summary
@@ -281,7 +281,7 @@ def test_killed_process_leaves_parts_that_serve(
     real.run(folder, out, splits=2, methods=["platt"])
     assert [made[0] for made in counted] == [120, 120]
     real.run(folder, tmp_path / "whole", splits=2, methods=["platt"])
-    files = [place / "results.csv" for place in (out, tmp_path / "whole")]
+    files = [directory / "results.csv" for directory in (out, tmp_path / "whole")]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 

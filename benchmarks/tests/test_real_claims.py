@@ -23,7 +23,7 @@ def made(level: dict[str, float], noise: float, tables: int = 19) -> dict[str, A
     by_table = {
         f"table {i}": {m: level[m] + noise * rng.normal() + i for m in SEVEN} for i in range(tables)
     }
-    mean = {m: float(np.mean([own[m] for own in by_table.values()])) for m in SEVEN}
+    mean = {m: float(np.mean([losses[m] for losses in by_table.values()])) for m in SEVEN}
     facts = {"mean": mean, "by_table": by_table}
     whole = {experiment: {"log_loss": facts, "ece": facts} for experiment in PUBLISHED_RANKS}
     return json.loads(json.dumps(whole))  # none shares what another is changed in
@@ -50,15 +50,15 @@ def test_methods_that_are_far_apart() -> None:
     }
     moved = ("soft targets rank worse with features than with scores", "both")
     assert result.pop(moved) == {"not clear"}  # the same ranks in both
-    for claim, own in result.items():
-        assert own == {"holds" if claim in holds else "does not hold"}, claim
+    for claim, outcomes in result.items():
+        assert outcomes == {"holds" if claim in holds else "does not hold"}, claim
 
 
 def test_methods_that_do_not_differ() -> None:
     result = verdicts(made(dict.fromkeys(SEVEN, 0.0), 1.0))
-    for (claim, _), own in result.items():
+    for (claim, _), outcomes in result.items():
         expected = "holds" if claim in _CLEAR else "not clear"
-        assert own == {"does not hold" if claim.startswith("every") else expected}, claim
+        assert outcomes == {"does not hold" if claim.startswith("every") else expected}, claim
 
 
 def test_soft_targets_that_move() -> None:
@@ -75,8 +75,8 @@ def test_soft_targets_that_move() -> None:
 
 def test_claims_without_all_methods_are_left_out() -> None:
     summary = made(dict.fromkeys(SEVEN, 0.0), 1.0)
-    for own in summary["svm"]["log_loss"]["by_table"].values():
-        del own["platt"]
+    for losses in summary["svm"]["log_loss"]["by_table"].values():
+        del losses["platt"]
     del summary["svm"]["ece"]
     assert {line["experiment"] for line in conclude(summary)} == {"multivariate"}
     assert conclude({"svm": {}, "multivariate": {}}) == []
@@ -88,11 +88,11 @@ def test_recorded_statistics_are_those_of_scipy() -> None:
     count = sum(len(claim.experiments) * len(claim.metrics) for claim in CLAIMS)
     assert len(recorded["conclusions"]) == count + 2
     assert conclude(recorded["experiments"]) == recorded["conclusions"]
-    for own in recorded["experiments"].values():
+    for experiment in recorded["experiments"].values():
         for metric in ("log_loss", "ece"):
-            by_table = own[metric]["by_table"]
-            values = np.array([[each[m] for m in SEVEN] for each in by_table.values()])
-            result = own[metric]["seven"]
+            by_table = experiment[metric]["by_table"]
+            values = np.array([[losses[m] for m in SEVEN] for losses in by_table.values()])
+            result = experiment[metric]["seven"]
             ranks = rankdata(values, axis=1).mean(axis=0)
             assert [result["ranks"][m] for m in SEVEN] == pytest.approx(ranks)
             test = friedmanchisquare(*values.T)

@@ -20,18 +20,18 @@ SMALL: dict[str, Any] = {"calibration_rows": 300, "test_rows": 2000}
 
 @pytest.mark.slow
 def test_run_writes_rows_and_what_they_say(tmp_path: Path) -> None:
-    seen = []
+    calls = []
     out = tmp_path / "new" / "out"
     summary = simplex.run(
         out,
         maps=QUICK,
         datasets=2,
         about={"a": "1"},
-        progress=lambda *facts: seen.append(facts),
+        progress=lambda *facts: calls.append(facts),
         **SMALL,
     )
-    assert seen[0] == ("uncalibrated", 0, 6)
-    assert seen[-1] == ("", 6, 6)
+    assert calls[0] == ("uncalibrated", 0, 6)
+    assert calls[-1] == ("", 6, 6)
     assert sorted(os.listdir(out)) == ["parts", "simplex.csv", "simplex.json"]
     assert json.loads((out / "simplex.json").read_text()) == summary
     assert list(summary["maps"]) == [*QUICK, simplex.TRUTH]
@@ -49,8 +49,8 @@ def test_run_writes_rows_and_what_they_say(tmp_path: Path) -> None:
 
 def test_results_are_those_of_the_estimator(tmp_path: Path) -> None:
     result = simplex.run(tmp_path, maps=["dirichlet"], **SMALL)["maps"]["dirichlet"]
-    own, test = sample(300, seed=0), sample(2000, seed=1_000_000)
-    probs = bc.Dirichlet().fit(own.probs, own.y).predict_proba(test.probs)
+    train, test = sample(300, seed=0), sample(2000, seed=1_000_000)
+    probs = bc.Dirichlet().fit(train.probs, train.y).predict_proba(test.probs)
     assert result["distance_l1"] == pytest.approx(np.abs(probs - test.truth).sum(axis=1).mean())
     expected = -(test.truth * np.log(probs)).sum(axis=1).mean()
     assert result["log_loss"] == pytest.approx(expected)
@@ -140,9 +140,9 @@ def test_recorded_table_is_that_of_today(name: str, tmp_path: Path) -> None:
     rows, maps = recorded["rows"]["test"], ["temperature", "dirichlet"]
     wave = recorded.get("wave", 0.15)
     result = simplex.run(tmp_path, maps=maps, datasets=2, test_rows=rows, wave=wave)["maps"]
-    for each in maps:
-        for key, values in result[each]["each"].items():
-            assert values == pytest.approx(recorded["maps"][each]["each"][key][:2], abs=1e-5)
+    for method in maps:
+        for key, values in result[method]["each"].items():
+            assert values == pytest.approx(recorded["maps"][method]["each"][key][:2], abs=1e-5)
 
 
 @pytest.mark.slow

@@ -29,17 +29,19 @@ def draw(seed: int, n: int) -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "data" / "predictions"
-    place.mkdir(parents=True)
-    own, test = draw(0, 90), draw(1, 120)
-    arrays = {f"logits_{part}": d["logits"] for part, d in (("val", own), ("test", test))}
-    labels = {f"y_{part}": d["y"] for part, d in (("val", own), ("test", test))}
+    directory = tmp_path / "data" / "predictions"
+    directory.mkdir(parents=True)
+    validation, test = draw(0, 90), draw(1, 120)
+    arrays = {f"logits_{part}": d["logits"] for part, d in (("val", validation), ("test", test))}
+    labels = {f"y_{part}": d["y"] for part, d in (("val", validation), ("test", test))}
     every: dict[str, Any] = arrays | labels
-    np.savez(place / "with_val.npz", **every)
-    np.savez(place / "without.npz", logits_test=test["logits"], y_test=test["y"])
+    np.savez(directory / "with_val.npz", **every)
+    np.savez(directory / "without.npz", logits_test=test["logits"], y_test=test["y"])
     rng = np.random.default_rng(2)
     p = rng.integers(0, 11, 400) / 10
-    np.savez(place / "adult_randomforest.npz", p=p, y=(rng.random(400) < p**1.5).astype(np.int8))
+    np.savez(
+        directory / "adult_randomforest.npz", p=p, y=(rng.random(400) < p**1.5).astype(np.int8)
+    )
     return tmp_path / "data"
 
 
@@ -68,10 +70,10 @@ def test_differences_are_those_of_a_paired_t_test() -> None:
 def test_verdicts_are_wrong_as_often_as_they_say() -> None:
     """Where both are equally good, one in twenty is told apart, of few values by Student's t."""
     rng = np.random.default_rng(0)
-    for n, apart in ((400, 2.0), (5, float(stats.t.ppf(0.975, 4)))):
-        said = [verdict(paired(*rng.normal(size=(2, n))), apart) for _ in range(2000)]
-        wrong = np.mean([each != "open" for each in said])
-        expected = 2 * stats.t.sf(apart, n - 1)
+    for n, threshold in ((400, 2.0), (5, float(stats.t.ppf(0.975, 4)))):
+        outcomes = [verdict(paired(*rng.normal(size=(2, n))), threshold) for _ in range(2000)]
+        wrong = np.mean([outcome != "open" for outcome in outcomes])
+        expected = 2 * stats.t.sf(threshold, n - 1)
         assert abs(wrong - expected) < 4 * np.sqrt(expected * (1 - expected) / 2000)
 
 
@@ -83,14 +85,14 @@ def test_measures_are_of_rows_that_do_not_calibrate(
     monkeypatch.setattr(splines, "METHODS", methods)
     monkeypatch.setattr(splines, "CLAIMS", {"claim": ("log_loss", "temperature", "uncalibrated")})
     monkeypatch.setattr(splines, "_train", lambda seed: {"seed": seed})
-    seen: list[Any] = []
+    calls: list[Any] = []
     actual = splines.run(
-        folder, tmp_path, networks=[name], seeds=2, progress=lambda *facts: seen.append(facts)
+        folder, tmp_path, networks=[name], seeds=2, progress=lambda *facts: calls.append(facts)
     )
     assert json.loads((tmp_path / "splines.json").read_text()) == actual
-    assert [facts[0] for facts in seen] == [name, "training, seed 0", "training, seed 1", ""]
+    assert [facts[0] for facts in calls] == [name, "training, seed 0", "training, seed 1", ""]
     assert actual["training"]["seeds"] == [{"seed": 0}, {"seed": 1}]
-    own, test = draw(0, 90), draw(1, 120)
+    validation, test = draw(0, 90), draw(1, 120)
     z, y = test["logits"].astype(float), test["y"]
     plain = softmax(z, axis=1)
     facts = actual["networks"][name]
@@ -101,7 +103,7 @@ def test_measures_are_of_rows_that_do_not_calibrate(
     assert claim["difference"] == pytest.approx(losses[0] - losses[1])
     assert facts["rows"]["test"] == 120
     if name == "with_val":
-        fitted = bc.Temperature(inputs="logits").fit(own["logits"], own["y"])
+        fitted = bc.Temperature(inputs="logits").fit(validation["logits"], validation["y"])
         expected = log_loss(y, fitted.predict_proba(z))
         assert facts["methods"]["temperature"]["log_loss"] == pytest.approx(expected, rel=1e-6)
         assert facts["split"] == "validation rows"
@@ -138,16 +140,16 @@ def test_small_networks_calibrate_on_what_they_have_not_seen(
     monkeypatch.setattr(_spline_training, "_epochs", epochs)
     actual = {name: list(steps) for name, steps in _spline_training.train(0).items()}
     assert len(fits) == 7
-    for seen, predicted in fits:
-        assert not seen & predicted
-    assert [len(seen) for seen, _ in fits] == [960, 1200, *[960] * 5]
+    for training, predicted in fits:
+        assert not training & predicted
+    assert [len(training) for training, _ in fits] == [960, 1200, *[960] * 5]
     held, crossed = actual["held out"], actual["cross-validated"]
     assert len(held) == len(crossed) == 2
-    own, labels, test, y = held[0]
-    assert own.shape == (240, 10) and test.shape == (597, 10)
+    scores, labels, test, y = held[0]
+    assert scores.shape == (240, 10) and test.shape == (597, 10)
     assert len(labels) == 240 and len(y) == 597
-    own, labels, test, other = crossed[0]
-    assert own.shape == (1200, 10) and len(labels) == 1200
+    scores, labels, test, other = crossed[0]
+    assert scores.shape == (1200, 10) and len(labels) == 1200
     np.testing.assert_array_equal(other, y)
 
 
@@ -160,7 +162,7 @@ def test_a_spline_mends_a_network_that_was_trained_for_long(
     for scheme in ("held out", "cross-validated"):
         assert actual[scheme]["uncalibrated"]["accuracy"][0] > 0.8
     # The rows held out are too few for ten splines.
-    loss = {name: own["log_loss"][0] for name, own in actual["cross-validated"].items()}
+    loss = {name: measures["log_loss"][0] for name, measures in actual["cross-validated"].items()}
     assert loss["compact spline"] < loss["uncalibrated"]
 
 

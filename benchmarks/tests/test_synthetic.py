@@ -45,13 +45,13 @@ def small_blocks() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def done(small_blocks: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict, list]:
     """Return the folder of a small run, what it returned, and its progress."""
-    seen: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     out = tmp_path_factory.mktemp("study") / "new" / "out"
-    show = lambda *facts: seen.append(facts)  # noqa: E731
+    show = lambda *facts: calls.append(facts)  # noqa: E731
     result = synthetic.run(
         out, questions=[1], methods=QUICK, about={"a": "1"}, progress=show, **SMALL
     )
-    return out, result, seen
+    return out, result, calls
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -64,31 +64,38 @@ def drawn(seed: int = 0, count: int = 40) -> tuple[list, dict, dict]:
     rng = np.random.default_rng(seed)
     chosen = configurations((1, 2, 3), 100)
     values = {
-        each.name: {m: np.abs(rng.normal(0.5, 0.1, (count, 2))) for m in METHODS} for each in chosen
+        configuration.name: {m: np.abs(rng.normal(0.5, 0.1, (count, 2))) for m in METHODS}
+        for configuration in chosen
     }
-    status = {each.name: {m: np.zeros(count, np.int8) for m in METHODS} for each in chosen}
+    status = {
+        configuration.name: {m: np.zeros(count, np.int8) for m in METHODS}
+        for configuration in chosen
+    }
     return chosen, values, status
 
 
 def test_configurations_are_those_of_the_tables() -> None:
     chosen = configurations((1, 2, 3), 100)
-    assert [each.name for each in chosen] == [
+    assert [configuration.name for configuration in chosen] == [
         *(f"1{letter}" for letter in "abcde"),
         *(f"{q}{letter}" for q in (2, 3) for letter in "abcdef"),
     ]
-    sizes = {each.name: (each.cell.n_train, each.cell.class_ratio) for each in chosen}
+    sizes = {
+        configuration.name: (configuration.cell.n_train, configuration.cell.class_ratio)
+        for configuration in chosen
+    }
     assert [sizes[f"2{x}"][0] for x in "abcdef"] == [50, 100, 500] * 2
     assert [sizes[f"3{x}"] for x in "abcdef"] == [(100, 0.5), (100, 0.7), (100, 0.9)] * 2
     assert {sizes[f"1{x}"] for x in "abcde"} == {(50, 0.5)}
-    assert len({each.data for each in chosen}) == 13
-    moved = next(each for each in chosen if each.name == "2c").cell.prior
+    assert len({configuration.data for configuration in chosen}) == 13
+    moved = next(configuration for configuration in chosen if configuration.name == "2c").cell.prior
     assert (float(moved.values["mu1"].low), float(moved.values["mu1"].high)) == (1.0, 3.5)
 
 
 @pytest.mark.slow
 def test_run_writes_what_it_says(done: tuple[Path, dict, list]) -> None:
-    out, result, seen = done
-    assert seen[-1][1:] == (5, 5)
+    out, result, calls = done
+    assert calls[-1][1:] == (5, 5)
     assert sorted(os.listdir(out)) == [
         *("figure_22.svg", "parts", "synthetic.csv", "synthetic.json"),
         *("synthetic_pairs.csv", "synthetic_values.csv"),
@@ -99,9 +106,9 @@ def test_run_writes_what_it_says(done: tuple[Path, dict, list]) -> None:
     assert len(single) == 5 * len(QUICK) * 6
     for row in rows_of(out / "synthetic.csv"):
         some = [
-            float(each[row["metric"]])
-            for each in single
-            if (each["configuration"], each["method"]) == (row["configuration"], row["method"])
+            float(record[row["metric"]])
+            for record in single
+            if (record["configuration"], record["method"]) == (row["configuration"], row["method"])
         ]
         facts = result["configurations"][row["configuration"]]["metrics"][row["metric"]]
         assert float(row["mean"]) == facts[row["method"]]["mean"] == pytest.approx(np.mean(some))
@@ -118,18 +125,18 @@ def test_nothing_is_done_twice(done: tuple[Path, dict, list]) -> None:
     def files() -> list[tuple[str, int]]:
         return sorted((p.name, p.stat().st_mtime_ns) for p in (out / "parts").iterdir())
 
-    before, seen = files(), []
+    before, calls = files(), []
     again = synthetic.run(
         out,
         questions=[1],
         methods=QUICK,
         about={"a": "1"},
-        progress=lambda *facts: seen.append(facts),
+        progress=lambda *facts: calls.append(facts),
         **SMALL,
     )
     assert {**again, "seconds": None} == {**result, "seconds": None}
     assert files() == before
-    assert seen == [("data sets", 5, 5)]
+    assert calls == [("data sets", 5, 5)]
 
 
 @pytest.mark.slow
@@ -156,14 +163,15 @@ def test_values_are_those_of_a_sweep(done: tuple[Path, dict, list]) -> None:
 def test_more_data_sets_keep_what_was_done(tmp_path: Path) -> None:
     options: dict[str, Any] = {"questions": [1], "methods": ["platt"], "n_test": 200}
     few = synthetic.run(tmp_path, datasets=8, **options)
-    seen: list[tuple[str, int, int]] = []
-    synthetic.run(tmp_path, datasets=16, progress=lambda *facts: seen.append(facts), **options)
-    assert seen[0][1:] == (5, 10)
+    calls: list[tuple[str, int, int]] = []
+    synthetic.run(tmp_path, datasets=16, progress=lambda *facts: calls.append(facts), **options)
+    assert calls[0][1:] == (5, 10)
     with (tmp_path / "synthetic_values.csv").open(newline="") as stream:
         kept = [row for row in csv.DictReader(stream) if int(row["dataset"]) < 8]
     mean = np.mean([float(row["log_loss"]) for row in kept if row["method"] == "platt"])
     expected = [
-        each["metrics"]["log_loss"]["platt"]["mean"] for each in few["configurations"].values()
+        configuration["metrics"]["log_loss"]["platt"]["mean"]
+        for configuration in few["configurations"].values()
     ]
     assert mean == pytest.approx(np.mean(expected))
 
@@ -190,18 +198,20 @@ def test_published_figures_and_the_impossible_ones() -> None:
         assert all(set(methods) == set(TEN) for methods in table.values())
     assert TABLE_6["log_loss"]["b"]["preds"] == (0.1846, 0.1616)
     assert TABLE_6["ece"]["e"]["cauchy_map"] == (0.5272, 0.0026)
-    infinite = {m for m, each in TABLE_6["log_loss"]["e"].items() if math.isinf(each.mean)}
+    infinite = {m for m, entry in TABLE_6["log_loss"]["e"].items() if math.isinf(entry.mean)}
     assert infinite == {"L2", "normal", "smoothed"}
     chosen, values, status = drawn()
     facts = describe(chosen, values, status)
     marked = {
         (name, method)
-        for name, each in facts.items()
-        for method, known in each["published"]["log_loss"].items()
+        for name, configuration in facts.items()
+        for method, known in configuration["published"]["log_loss"].items()
         if known["impossible"]
     }
     assert marked == {("1b", "preds"), ("1d", "preds")}
-    assert not any(each["published"]["log_loss"] for n, each in facts.items() if n[0] != "1")
+    assert not any(
+        configuration["published"]["log_loss"] for n, configuration in facts.items() if n[0] != "1"
+    )
     # Chance alone may bring a mean below the floor, but not far.
     assert not impossible(0.28, 0.2829, 0.18)
     assert impossible(0.25, 0.2829, 0.18)
@@ -229,9 +239,9 @@ def test_ranks_and_groups() -> None:
 def test_conclusions_follow_the_figures() -> None:
     chosen, values, status = drawn(count=60)
     order = [*INFORMED, "ibls", "platt", "smoothed", "L1", "L2", "cauchy_map", "normal"]
-    for own in values.values():
-        for place, method in enumerate(order):
-            own[method] = own["preds"] + 0.0001 * place
+    for losses in values.values():
+        for index, method in enumerate(order):
+            losses[method] = losses["preds"] + 0.0001 * index
     result = {
         c["claim"]: c for c in conclude(describe(chosen, values, status), rankings(chosen, values))
     }

@@ -66,9 +66,9 @@ def test_least_squares_lower_the_brier_score_more() -> None:
     result = [
         published.decisions(p, y, p, y, False, squares, 0, most=1) for squares in (False, True)
     ]
-    means, squares = (brier(own[published.DECISION_FLOOR][0]) for own in result)
+    means, squares = (brier(by_floor[published.DECISION_FLOOR][0]) for by_floor in result)
     assert squares < means < brier(p)
-    assert [own[published.FLOOR][1] for own in result] == [1, 1]
+    assert [by_floor[published.FLOOR][1] for by_floor in result] == [1, 1]
 
 
 def test_clipped_steps_do_not_push_back() -> None:
@@ -96,8 +96,8 @@ def test_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert plain["brier_score"] == pytest.approx(MEASURES["brier_score"](probs, y[300:]))
     assert result["maps"]["temperature"]["log_loss"] < plain["log_loss"]
     assert len(result["decision"]) == 6 and len(result["order_preserving"]) == 5
-    own = result["partitions"]["simplex"]["10"]["log_loss"]
-    assert own["difference"] == pytest.approx(own["hard"] - own["soft"])
+    losses = result["partitions"]["simplex"]["10"]["log_loss"]
+    assert losses["difference"] == pytest.approx(losses["hard"] - losses["soft"])
 
 
 @pytest.mark.slow

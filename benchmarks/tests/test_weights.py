@@ -48,8 +48,8 @@ def test_errors_of_a_grid_are_those_of_the_metric() -> None:
     probs[:3] = [[0.2, 0.4, 0.4], [0.6, 0.2, 0.2], [0.0, 1.0, 0.0]]  # on borders of bins
     right = probs.argmax(axis=1) == y
     mixed = [scaled_by_weight(probs, alpha) for alpha in (1.0, 0.5, 0.001)]
-    actual = confidence_errors(np.stack([own.max(axis=1) for own in mixed]), right)
-    expected = [metrics.ece(own, y) for own in mixed]
+    actual = confidence_errors(np.stack([mixture.max(axis=1) for mixture in mixed]), right)
+    expected = [metrics.ece(mixture, y) for mixture in mixed]
     np.testing.assert_allclose(actual, expected, atol=1e-14)
 
 
@@ -57,11 +57,11 @@ def test_searches_find_the_least_error() -> None:
     z, y = draw(1, 300)
     probs = softmax(z, axis=1)
     by_weight = [metrics.ece(scaled_by_weight(probs, alpha), y) for alpha in WEIGHTS[::10]]
-    own = metrics.ece(scaled_by_weight(probs, best_weight(probs, y)), y)
-    assert own <= min(by_weight) + 1e-12
+    error = metrics.ece(scaled_by_weight(probs, best_weight(probs, y)), y)
+    assert error <= min(by_weight) + 1e-12
     by_temperature = [metrics.ece(softmax(z / t, axis=1), y) for t in TEMPERATURES]
-    own = metrics.ece(softmax(z / best_temperature(z, y), axis=1), y)
-    assert own == pytest.approx(min(by_temperature), abs=1e-12)
+    error = metrics.ece(softmax(z / best_temperature(z, y), axis=1), y)
+    assert error == pytest.approx(min(by_temperature), abs=1e-12)
     assert 1.5 < best_temperature(z, y) < 3
 
 
@@ -85,11 +85,11 @@ def test_standard_errors_of_halves_of_the_same_rows_are_not_too_small() -> None:
         for repeat in range(repeats):
             one, two = rng.permutation(n).reshape(2, -1)
             by_bins = [bc.WeightScaling(bins).fit(probs[one], y[one]) for bins in (5, 25)]
-            few, many = (metrics.ece(own.predict_proba(probs[two]), y[two]) for own in by_bins)
+            few, many = (metrics.ece(model.predict_proba(probs[two]), y[two]) for model in by_bins)
             values[:, repeat] = metrics.ece(probs[two], y[two]), few - many
-        for place, own in enumerate(values):
-            both = mean_and_error(own, 1.0), mean_and_error(own)
-            actual[seed, place] = both[0]["mean"], both[0]["error"], both[1]["error"]
+        for index, sample in enumerate(values):
+            both = mean_and_error(sample, 1.0), mean_and_error(sample)
+            actual[seed, index] = both[0]["mean"], both[0]["error"], both[1]["error"]
     off = np.abs(actual[:, :, 0] - actual[:, :, 0].mean(axis=0)) / stats.t.ppf(0.975, repeats - 1)
     assert (np.mean(off < actual[:, :, 1], axis=0) > 0.93).all()
     # What all halves of one data set have in common does not average out.
@@ -111,18 +111,18 @@ def test_ways_left_open_hold_those_of_the_library() -> None:
         "CTS": bc.BinwiseTemperature("confidence", 13, **options),
     }
     for method, model in models.items():
-        (own,) = [
-            each["ece_25"]
-            for each in actual
-            if each == {"method": method, **way, "ece_25": each["ece_25"]}
+        (error,) = [
+            entry["ece_25"]
+            for entry in actual
+            if entry == {"method": method, **way, "ece_25": entry["ece_25"]}
         ]
         probs = model.fit(z, y).predict_proba(test)
-        assert own == pytest.approx(metrics.ece(probs, test_y, bins=25), abs=1e-9)
+        assert error == pytest.approx(metrics.ece(probs, test_y, bins=25), abs=1e-9)
     # Without ties all ways of sharing them are one, but for rows between two bins.
     errors = [
-        each["ece_25"]
-        for each in actual
-        if each["method"] == "CWS" and each["bins"] == 13 and each["dtype"] == "float64"
+        entry["ece_25"]
+        for entry in actual
+        if entry["method"] == "CWS" and entry["bins"] == 13 and entry["dtype"] == "float64"
     ]
     assert np.ptp(errors) < 0.01
 
@@ -131,7 +131,7 @@ def test_rows_that_are_exchanged() -> None:
     rng = np.random.default_rng(0)
     before, after = rng.uniform(size=(2, 1200))
     order = np.argsort(before)
-    inversions = sum((after[order[:i]] > after[own]).sum() for i, own in enumerate(order))
+    inversions = sum((after[order[:i]] > after[row]).sum() for i, row in enumerate(order))
     actual = weight_scaling.exchanged(before, after)
     assert actual == pytest.approx(inversions / (1200 * 1199 / 2), rel=1e-12)
     assert weight_scaling.exchanged(before, 0.3 * before + 0.1) == 0
@@ -144,16 +144,16 @@ def test_losses_are_those_of_the_paper() -> None:
     rng = np.random.default_rng(5)
     z, y = rng.normal(size=(8, 10)), rng.integers(0, 10, 8)
     logs, q = log_softmax(z, axis=1), np.eye(10)[y]
-    p, own = np.exp(logs), -logs[np.arange(8), y]
+    p, label_losses = np.exp(logs), -logs[np.arange(8), y]
     gap = (p.argmax(axis=1) == y) - p.max(axis=1)
     kernel = np.exp(-np.abs(np.subtract.outer(p.max(axis=1), p.max(axis=1))) / 0.4)
     smoothed = 0.95 * q + 0.05 * (1 - q) / 9
     expected = (
-        own.mean(),
+        label_losses.mean(),
         ((p - q) ** 2).sum(axis=1).mean(),
-        own.mean() + 2 * np.sqrt(gap @ kernel @ gap) / 8,
+        label_losses.mean() + 2 * np.sqrt(gap @ kernel @ gap) / 8,
         -(smoothed * logs).sum(axis=1).mean(),
-        ((1 - np.exp(-own)) ** 3 * own).mean(),
+        ((1 - np.exp(-label_losses)) ** 3 * label_losses).mean(),
     )
     given = jnp.asarray(z, jnp.float32), jnp.asarray(y), jnp.ones(8, jnp.float32)
     actual = [float(objective(*given)) for objective in losses.objectives()]
@@ -181,13 +181,13 @@ def test_losses_from_the_command_line(tmp_path: Path) -> None:
     actual = json.loads((tmp_path / "losses.json").read_text())
     assert actual["rows"] == {"digits": [449, 449, 899]}
     assert [case["loss"] for case in actual["cases"]] == list(losses.LOSSES)
-    own = actual["cases"][0]
-    values, mean = own["values"]["ece"], own["measures"]["ece"]
+    record = actual["cases"][0]
+    values, mean = record["values"]["ece"], record["measures"]["ece"]
     assert len(set(values)) == 2
     assert mean["mean"] == pytest.approx(np.mean(values))
     assert mean["error"] == pytest.approx(np.std(values, ddof=1) * np.sqrt(1 / 2 + 1))
-    gap = own["differences"]["weight less temperature"]["mean"]
-    both = (np.mean(own["values"][key]) for key in ("ece_weight", "ece_temperature"))
+    gap = record["differences"]["weight less temperature"]["mean"]
+    both = (np.mean(record["values"][key]) for key in ("ece_weight", "ece_temperature"))
     assert gap == pytest.approx(np.subtract(*both))
     assert len(cells(result.stdout, "digits, dense")) == 5
     # What is there is not trained again.
@@ -219,18 +219,18 @@ def test_weight_scaling_from_the_command_line(tmp_path: Path) -> None:
     calibrated = spline.predict_proba(softmax(test, axis=1).max(axis=1))[:, 1]
     expected = metrics.ece(calibrated, test.argmax(axis=1) == test_y, bins=25)
     assert whole["means"]["spline 7"]["mean"] == pytest.approx(expected)
-    own = [
+    answers = [
         weight_scaling.evaluate(read_network("halved", tmp_path / "halved.npz", seed))
         for seed in range(3)
     ]
     for key in ("equal_mass 13", "pass 5", "grid, ece", "exchanged by temperature"):
-        each = [answer[key] for answer in own]
-        assert halved["means"][key]["mean"] == pytest.approx(np.mean(each))
-        error = np.std(each, ddof=1) * np.sqrt(1 / 3 + 1)
+        values = [answer[key] for answer in answers]
+        assert halved["means"][key]["mean"] == pytest.approx(np.mean(values))
+        error = np.std(values, ddof=1) * np.sqrt(1 / 3 + 1)
         assert halved["means"][key]["error"] == pytest.approx(error)
     assert halved["means"]["pass 1"]["mean"] == halved["means"]["equal_mass 13"]["mean"]
     assert halved["means"]["classes changed"]["mean"] == 0
-    for answer in own:
+    for answer in answers:
         assert answer["squares, L2"] <= answer["absolute, L2"] + 1e-12
         assert answer["absolute, L1"] <= answer["squares, L1"] + 1e-12
     bins = whole["bins"]
@@ -277,22 +277,22 @@ def test_kull_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     actual = json.loads((out / "kull.json").read_text())
     model = bc.Matrix(off_diagonal=250, intercept=1e-4, inputs="logits").fit(z, y)
     probs = model.predict_proba(test)
-    own = actual["methods"]["matrix_odir"]
+    method = actual["methods"]["matrix_odir"]
     expected = {
         "accuracy": np.mean(probs.argmax(axis=1) == test_y),
         "log_loss": -np.log(probs[np.arange(len(test_y)), test_y]).mean(),
         "brier_score": ((probs - np.eye(10)[test_y]) ** 2).sum(axis=1).mean(),
     }
     for key, value in expected.items():
-        assert own["whole"][key] == pytest.approx(value, abs=1e-6)
-    place = np.ceil(14 * probs).astype(int)
+        assert method["whole"][key] == pytest.approx(value, abs=1e-6)
+    bin_index = np.ceil(14 * probs).astype(int)
     hits = np.eye(10)[test_y]
     by_class = [
-        np.abs(np.bincount(place[:, k], hits[:, k] - probs[:, k], 15)).sum() for k in range(10)
+        np.abs(np.bincount(bin_index[:, k], hits[:, k] - probs[:, k], 15)).sum() for k in range(10)
     ]
-    assert own["whole"]["class_wise_ece"] == pytest.approx(np.sum(by_class) / 300, abs=1e-6)
-    assert len(own["folds"]) == 2
-    assert own["folds"][0] != own["folds"][1]
+    assert method["whole"]["class_wise_ece"] == pytest.approx(np.sum(by_class) / 300, abs=1e-6)
+    assert len(method["folds"]) == 2
+    assert method["folds"][0] != method["folds"][1]
     assert sum(actual["sctl"][kull.NETWORK]["whole"]["mixture"]) == pytest.approx(1)
     assert len(cells(result.stdout, "matrix_odir")) == 6
 

@@ -31,10 +31,10 @@ class Case(NamedTuple):
     options: dict[str, Any]
 
     def __call__(self, **more: Any) -> Any:
-        own: Any = self.calibrator
-        if "random_state" in inspect.signature(own).parameters:
+        calibrator: Any = self.calibrator
+        if "random_state" in inspect.signature(calibrator).parameters:
             more = {"random_state": 0, **more}
-        return own(**{**self.options, **more})
+        return calibrator(**{**self.options, **more})
 
     @property
     def binary(self) -> bool:
@@ -68,8 +68,8 @@ def other_values(default: Any, hint: Any) -> list[Any]:
 def options_of(cls: Any) -> list[dict[str, Any]]:
     """Return the defaults, and every other value of every option."""
     hints = get_type_hints(cls)
-    own = [f for f in dataclasses.fields(cls) if f.init and f.name not in COMMON]
-    others = [{f.name: v} for f in own for v in other_values(f.default, hints[f.name])]
+    fields = [f for f in dataclasses.fields(cls) if f.init and f.name not in COMMON]
+    others = [{f.name: v} for f in fields for v in other_values(f.default, hints[f.name])]
     if cls.__name__ == "OrderPreserving":  # A fit of the default network takes a second.
         others = [{**options, "hidden": (2, 2)} for options in others]
     return [{}, *others]

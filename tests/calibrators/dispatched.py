@@ -59,8 +59,8 @@ def checked() -> list[Any]:
         name = case.calibrator.__name__
         options = {**case.options, **QUICK.get(name, {}), "inputs": "logits"}
         if case.binary:
-            own = type(name, (OneColumn, case.calibrator), {"__module__": __name__})
-            result.append(dataclasses.dataclass(eq=False, repr=False)(own)(**options))
+            subclass = type(name, (OneColumn, case.calibrator), {"__module__": __name__})
+            result.append(dataclasses.dataclass(eq=False, repr=False)(subclass)(**options))
         elif "classes" in case.calibrator().get_params():
             result.append(case.calibrator(**options, classes=range(10)))
     return result

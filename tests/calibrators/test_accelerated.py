@@ -71,15 +71,15 @@ def softmax(z: Array) -> Array:
 def compare(calibrator: Any, scores: Array, y: Any, w: Any, tolerance: float = 1e-8) -> None:
     host = clone(calibrator).fit(scores, y, w)
     with float64():
-        there = clone(calibrator).fit(jnp.asarray(scores), y, w)
-    assert there.status_ == host.status_
+        device_model = clone(calibrator).fit(jnp.asarray(scores), y, w)
+    assert device_model.status_ == host.status_
     if hasattr(host, "objective_"):
-        assert there.objective_ == pytest.approx(host.objective_, rel=tolerance)
-    assert all(isinstance(value, np.ndarray) for value in there.state_.values())
-    np.testing.assert_array_equal(there.classes_, host.classes_)
-    assert there.n_features_in_ == host.n_features_in_
+        assert device_model.objective_ == pytest.approx(host.objective_, rel=tolerance)
+    assert all(isinstance(value, np.ndarray) for value in device_model.state_.values())
+    np.testing.assert_array_equal(device_model.classes_, host.classes_)
+    assert device_model.n_features_in_ == host.n_features_in_
     new = host.predict_proba(scores)
-    np.testing.assert_allclose(there.predict_proba(scores), new, atol=tolerance)
+    np.testing.assert_allclose(device_model.predict_proba(scores), new, atol=tolerance)
 
 
 def test_which_fit_there() -> None:
@@ -127,10 +127,10 @@ def test_scores_of_single_precision(case: Case) -> None:
     z, y, w = data(case.binary, 900) if case.calibrator is bc.Kernel else many(case.binary)
     z, w = z.astype(np.float32), np.maximum(w, 1)
     host = case(inputs="logits").fit(z, y, w)
-    there = case(inputs="logits").fit(jnp.asarray(z), y, w)
+    device_model = case(inputs="logits").fit(jnp.asarray(z), y, w)
     if hasattr(host, "objective_"):
-        assert there.objective_ == pytest.approx(host.objective_, rel=1e-6)
-    np.testing.assert_allclose(there.predict_proba(z), host.predict_proba(z), atol=1e-5)
+        assert device_model.objective_ == pytest.approx(host.objective_, rel=1e-6)
+    np.testing.assert_allclose(device_model.predict_proba(z), host.predict_proba(z), atol=1e-5)
 
 
 @pytest.mark.parametrize("calibrator", [bc.Temperature(), bc.Vector(), bc.Dirichlet(), bc.Beta()])
@@ -163,8 +163,8 @@ def test_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
         z, y, w = data(binary)
         host = bc.Auto(inputs="logits").fit(z, y, w).predict_proba(z)
         with float64():
-            there = bc.Auto(inputs="logits").fit(jnp.asarray(z), y, w).predict_proba(z)
-        np.testing.assert_allclose(there, host, atol=1e-8)
+            device_probs = bc.Auto(inputs="logits").fit(jnp.asarray(z), y, w).predict_proba(z)
+        np.testing.assert_allclose(device_probs, host, atol=1e-8)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> No
     with float64():
         p = [stacked.fit(scores, y, w).predict_proba(z) for scores in (z, jnp.asarray(z))]
     np.testing.assert_allclose(p[0], p[1], atol=1e-3)
-    losses = [bc.metrics.log_loss(own, y, weights=w) for own in p]
+    losses = [bc.metrics.log_loss(probs, y, weights=w) for probs in p]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
     for module in (_stack, in_memory):
         monkeypatch.setattr(module, "working_type", lambda size: np.float64)
@@ -240,7 +240,7 @@ class Lowered:
     def __init__(self) -> None:
         self.exported = set[tuple[str, Any]]()
 
-    def __call__(self, own: Any) -> Any:
+    def __call__(self, function: Any) -> Any:
         static = (Layout, str)
 
         def shape(a: Any) -> Any:
@@ -248,12 +248,12 @@ class Lowered:
 
         def run(*args: Any, **options: Any) -> Any:
             shapes = jax.tree.map(shape, args, is_leaf=lambda a: isinstance(a, static))
-            key = own.__name__, str((shapes, options))
+            key = function.__name__, str((shapes, options))
             if key not in self.exported:
-                program = jax.export.export(own, platforms=self.platforms)(*shapes, **options)
+                program = jax.export.export(function, platforms=self.platforms)(*shapes, **options)
                 assert program.platforms == self.platforms
                 self.exported.add(key)
-            return own(*args, **options)
+            return function(*args, **options)
 
         return run
 
@@ -289,17 +289,17 @@ def test_programs_are_lowered_for_accelerators(
 
 def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
     """Of few, many and very many classes."""
-    there = ("_smooth", "_losses", "_held_out", "_together")
+    device_functions = ("_smooth", "_losses", "_held_out", "_together")
     mixing = ("_parts_there", "_mix_terms_there", "_log_mean_there")
     keys = ("_device_keys",)
-    for module, names in ((_folds, keys), (on_device, there), (_mixture, mixing)):
+    for module, names in ((_folds, keys), (on_device, device_functions), (_mixture, mixing)):
         for name in names:
             monkeypatch.setattr(module, name, lowered(getattr(module, name)))
     rng = np.random.default_rng(0)
     for k in (4, 15, 310):
         y, z = np.arange(40) % 4, jnp.asarray(rng.normal(size=(40, k)), jnp.float32)
         bc.StackedScaling(inputs="logits", folds=2, classes=range(k)).fit(z, y)
-    assert lowered.names == {*keys, *there, "_parts", "mix_terms", "log_mean"}
+    assert lowered.names == {*keys, *device_functions, "_parts", "mix_terms", "log_mean"}
 
 
 @pytest.mark.parametrize("bins", [1, 7, 400])
@@ -311,12 +311,12 @@ def test_bins_of_equal_mass(bins: int) -> None:
     for scores in (rng.random(500), rng.random(500).round(1), *near, np.full(20, 0.3), np.ones(1)):
         y, w = rng.integers(0, 2, len(scores)), rng.integers(0, 3, len(scores)) + 1.0
         for weights in (w, w / 3, None):
-            own = bc.Histogram(bins, "equal_mass", classes=[0, 1])
-            host = own.fit(scores, y, weights).state_
+            calibrator = bc.Histogram(bins, "equal_mass", classes=[0, 1])
+            host = calibrator.fit(scores, y, weights).state_
             with float64():
-                there = own.fit(jnp.asarray(scores), y, weights).state_
+                device_state = calibrator.fit(jnp.asarray(scores), y, weights).state_
             for name in ("edges", "values", "bin_weights"):
-                np.testing.assert_allclose(there[name], host[name], atol=1e-12)
+                np.testing.assert_allclose(device_state[name], host[name], atol=1e-12)
 
 
 KERNELS = ("dirichlet", "dirichlet_mixture", "rbf")
@@ -334,17 +334,17 @@ def spread(n: int) -> tuple[Array, Array, Array]:
 def test_kernels_are_those_of_the_host(kernel: Any, bandwidth: Any) -> None:
     p, y, w = spread(150)
     for assumption in ("errors", "labels"):
-        own = bc.Kernel(kernel, bandwidth, assumption)
-        compare(own, p, y, w)
-        compare(own.set_params(inputs="logits"), np.log(p), y, w)
+        calibrator = bc.Kernel(kernel, bandwidth, assumption)
+        compare(calibrator, p, y, w)
+        compare(calibrator.set_params(inputs="logits"), np.log(p), y, w)
     w = w + np.linspace(0, 0.9, len(w))  # whole weights would count equal rows of weight one
     host = bc.Kernel(kernel, bandwidth).fit(p, y, w).state_
     with float64():
-        there = bc.Kernel(kernel, bandwidth).fit(jnp.asarray(p), y, w).state_
-    assert there["bandwidth"] == host["bandwidth"]
-    assert there["points"].shape == host["points"].shape == (141, 4)
+        device_state = bc.Kernel(kernel, bandwidth).fit(jnp.asarray(p), y, w).state_
+    assert device_state["bandwidth"] == host["bandwidth"]
+    assert device_state["points"].shape == host["points"].shape == (141, 4)
     if bandwidth == "cv":
-        np.testing.assert_allclose(there["cv_losses"], host["cv_losses"], rtol=1e-10)
+        np.testing.assert_allclose(device_state["cv_losses"], host["cv_losses"], rtol=1e-10)
 
 
 def test_kernels_of_certain_rows() -> None:
@@ -393,8 +393,8 @@ def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowere
         kernel_module, "_losses_on_device", lowered(kernel_module._losses_on_device)
     )
     p, y, w = spread(40)
-    for own in KERNELS:
-        bc.Kernel(own).fit(jnp.asarray(p, jnp.float32), y, w)
+    for kernel in KERNELS:
+        bc.Kernel(kernel).fit(jnp.asarray(p, jnp.float32), y, w)
     assert lowered.names == {*names, "_losses_on_device"}
     assert len(lowered.exported) == 7
 

@@ -46,8 +46,8 @@ def test_two_classes() -> None:
     assert (report.rows, report.classes) == (800, 2)
     assert sum(report.members.values()) == pytest.approx(1)
     assert report.helps
-    own = np.where(y == 1, p, 1 - p)
-    assert report.uncalibrated == pytest.approx(-np.log(own).mean())
+    label_probs = np.where(y == 1, p, 1 - p)
+    assert report.uncalibrated == pytest.approx(-np.log(label_probs).mean())
 
 
 def test_expected_loss_is_that_of_new_data() -> None:
@@ -94,9 +94,11 @@ def test_scores_of_zero_and_one_are_judged_as_they_are() -> None:
     p, y = binary(200, 0.5)
     p[:10], p[10:20] = 0, 1
     y[:20] = np.tile([0, 1], 10)
-    own = np.maximum(np.where(y == 1, p, 1 - p), np.finfo(np.float32).tiny)
+    label_probs = np.maximum(np.where(y == 1, p, 1 - p), np.finfo(np.float32).tiny)
     for scores in (p, np.stack([1 - p, p], axis=1)):
-        assert bc.Auto().fit(scores, y).report_.uncalibrated == pytest.approx(-np.log(own).mean())
+        assert bc.Auto().fit(scores, y).report_.uncalibrated == pytest.approx(
+            -np.log(label_probs).mean()
+        )
 
 
 def test_report_is_computed_when_it_is_asked_for(tmp_path: Path) -> None:
@@ -167,8 +169,8 @@ def test_labels_that_do_not_exclude_each_other() -> None:
     np.testing.assert_array_equal(auto.predict_proba(p), plain.predict_proba(p))
     assert auto.report_.calibrator == "MultiLabel(AveragedBeta)"
     assert auto.report_.classes == 3
-    own = np.where(y == 1, p, 1 - p)
-    assert auto.report_.uncalibrated == pytest.approx(-np.log(own).mean())
+    label_probs = np.where(y == 1, p, 1 - p)
+    assert auto.report_.uncalibrated == pytest.approx(-np.log(label_probs).mean())
 
 
 def test_raw_scores_of_any_scale() -> None:

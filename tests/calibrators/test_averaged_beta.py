@@ -111,8 +111,8 @@ def by_definition(z: Array, y: Array, at: Array) -> Array:
             precision[:3] = 1 / v, 1 / v, 1 / c
             theta, evidence = fit_one(offset, design, y, precision)
             logs.append(evidence + log_prior(u) + np.log(0.25 if amplitude else 3.0))
-            there, design = columns(at)
-            result.append(expit(there + design @ theta))
+            new_offset, design = columns(at)
+            result.append(expit(new_offset + design @ theta))
     assert len(logs) == 140
     average = np.exp(np.array(logs) - logsumexp(logs)) @ np.array(result)
     # The prior weights of the regressions sum to 16; their evidence is a sum over scales.
@@ -152,8 +152,8 @@ def test_unchanged_scores_have_weight_where_they_are_calibrated(n: int, least: f
         data = [data_set(n, seed, slope) for seed in range(40)]
         fits = [AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y) for z, y in data]
         weights = [fitted._member_weights() for fitted in fits]
-        assert all(sum(own.values()) == pytest.approx(1) for own in weights)
-        means.append(np.mean([own["unchanged"] for own in weights]))
+        assert all(sum(by_model.values()) == pytest.approx(1) for by_model in weights)
+        means.append(np.mean([by_model["unchanged"] for by_model in weights]))
     assert means[0] > least > 2 * means[1]
 
 
@@ -177,14 +177,14 @@ def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> No
     state = method._fit(Rows(z, y, np.ones(n)), 0)
     at = 1.5 + spread * rng.standard_t(2, 40_000)
     at[:2] = at[:2] if spread < 1 else [-np.inf, np.inf]
-    own = at.copy()
+    original = at.copy()
     parts = np.array_split(at, 4)
     together, alone = (
         method.apply(state, at)[:, 1],
         [method.apply(state, part)[:, 1] for part in parts],
     )
     np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-6)
-    np.testing.assert_array_equal(at, own)
+    np.testing.assert_array_equal(at, original)
 
 
 @pytest.mark.slow
@@ -255,10 +255,10 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert points.weights.min() >= 0
     held = np.clip(z, -_averaging.FAR, _averaging.FAR)
     for power in range(4):
-        own, rows = points.weights @ points.z**power, weights @ held**power
-        assert own == pytest.approx(rows, rel=1e-9)
-        own, rows = points.positives @ points.z**power, (weights * y) @ held**power
-        assert own == pytest.approx(rows, rel=1e-9)
+        gathered, rows = points.weights @ points.z**power, weights @ held**power
+        assert gathered == pytest.approx(rows, rel=1e-9)
+        gathered, rows = points.positives @ points.z**power, (weights * y) @ held**power
+        assert gathered == pytest.approx(rows, rel=1e-9)
     at = np.linspace(-12, 12, 101)
     few = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
     monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", 10_000)

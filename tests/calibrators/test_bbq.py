@@ -36,10 +36,10 @@ def loop_model(rows: list[tuple[float, float, float]], number: int, prior: float
     """Return the log evidence of one model, and the upper border and the value of its bins."""
     bins = loop_bins(rows, number)
     evidence, steps, lower = 0.0, [], 0.0
-    for own in bins:
-        last = own[-1]
+    for indices in bins:
+        last = indices[-1]
         upper = 1.0 if last == len(rows) - 1 else (rows[last][0] + rows[last + 1][0]) / 2
-        count, positive = sum(rows[i][1] for i in own), sum(rows[i][2] for i in own)
+        count, positive = sum(rows[i][1] for i in indices), sum(rows[i][2] for i in indices)
         whole = prior / len(bins)
         alpha = whole * (lower + upper) / 2
         beta = whole - alpha
@@ -67,8 +67,8 @@ def loop_average(
     for score in at:
         value = 0.0
         for evidence, steps in models:
-            own = next(value for upper, value in steps if score <= upper)
-            value += math.exp(evidence - best) / total * own
+            step_value = next(value for upper, value in steps if score <= upper)
+            value += math.exp(evidence - best) / total * step_value
         result.append(value)
     return result
 

@@ -56,7 +56,7 @@ def _several(n=6000, k=4, seed=0):
 def _cut(rows, size=1777):
     """Return blocks of so many rows."""
     n = len(rows[0])
-    return bc.Blocks([tuple(own[i : i + size] for own in rows) for i in range(0, n, size)])
+    return bc.Blocks([tuple(values[i : i + size] for values in rows) for i in range(0, n, size)])
 
 
 @pytest.mark.parametrize("calibrator", BINARY, ids=str)
@@ -138,7 +138,7 @@ def test_draws_for_a_sample_are_as_many_as_wanted_and_even():
 
 @pytest.mark.parametrize("size", [1, 7, 50])
 def test_how_rows_are_cut_does_not_matter(size):
-    rows = tuple(own[:50] for own in _binary())
+    rows = tuple(values[:50] for values in _binary())
     whole = bc.Beta().fit(*rows)
     cut = bc.Beta().fit(_cut(rows, size))
     np.testing.assert_allclose(cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9)
@@ -149,7 +149,9 @@ def test_the_sample_stays_small_whatever_the_number_of_blocks(monkeypatch):
 
     def watched(first, second):
         result = join(first, second)
-        held.append(sum(len(own) for name, own in result.items() if name.startswith("draws/")))
+        held.append(
+            sum(len(values) for name, values in result.items() if name.startswith("draws/"))
+        )
         return result
 
     rows = _binary(6000)
@@ -161,8 +163,8 @@ def test_the_sample_stays_small_whatever_the_number_of_blocks(monkeypatch):
     assert np.isin(result.scores, whole.sample.scores).all()
     monkeypatch.setattr(_survey, "_thinned", lambda rows, columns: rows)
     expected = _survey.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
-    for own, wanted in zip(result, expected, strict=True):
-        np.testing.assert_array_equal(own, wanted)
+    for actual, wanted in zip(result, expected, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
 
 
 def test_zeros_of_all_blocks_count_alike():
@@ -311,7 +313,7 @@ def test_what_is_wrong_is_said_with_the_block():
         (0, 1.5, "lie in"),
         (2, -1, "negative"),
     ):
-        rows = [np.array(own, float) for own in (p, y, w + 1)]
+        rows = [np.array(values, float) for values in (p, y, w + 1)]
         rows[position][80] = wrong
         with pytest.raises(ValueError, match=f"block 2: .*{message}"):
             bc.Beta().fit(_cut(rows, 40))
@@ -334,7 +336,7 @@ def test_what_needs_all_rows_is_refused_by_name():
 
 def test_an_interrupted_fit_goes_on(tmp_path):
     rows, path = _binary(), tmp_path / "fit"
-    parts = [tuple(own[i : i + 1000] for own in rows) for i in range(0, 6000, 1000)]
+    parts = [tuple(values[i : i + 1000] for values in rows) for i in range(0, 6000, 1000)]
     reads = 0
 
     def make():
@@ -356,10 +358,12 @@ def test_an_interrupted_fit_goes_on(tmp_path):
 def test_logits_of_any_size():
     z, y, _ = _several(500)
     for unit in (1e-200, 1e200):
-        own = z * unit
-        whole = bc.Temperature(inputs="logits").fit(own, y)
-        cut = bc.Temperature(inputs="logits").fit(_cut((own, y), 90))
-        np.testing.assert_allclose(cut.predict_proba(own), whole.predict_proba(own), atol=1e-8)
+        scaled = z * unit
+        whole = bc.Temperature(inputs="logits").fit(scaled, y)
+        cut = bc.Temperature(inputs="logits").fit(_cut((scaled, y), 90))
+        np.testing.assert_allclose(
+            cut.predict_proba(scaled), whole.predict_proba(scaled), atol=1e-8
+        )
 
 
 def test_many_parameters_take_products_with_the_hessian():
@@ -379,7 +383,7 @@ def test_labels_of_a_block_may_be_mostly_different():
     z = _several(900, 40)[0]
     y = np.argmax(z + np.random.default_rng(1).gumbel(size=z.shape), axis=1)
     whole = bc.Temperature(inputs="logits").fit(z, y)
-    for labels in (y, np.array([f"class {own:02}" for own in range(40)])[y]):
+    for labels in (y, np.array([f"class {number:02}" for number in range(40)])[y]):
         cut = bc.Temperature(inputs="logits").fit(_cut((z, labels), 45))
         np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=1e-8)
 

@@ -52,7 +52,7 @@ def _rows_of(kind, n=6000, seed=0):
 def _cut(rows, *ends):
     """Return blocks that end at some rows."""
     parts = zip([0, *ends], [*ends, len(rows[0])], strict=True)
-    return bc.Blocks([tuple(own[i:j] for own in rows) for i, j in parts])
+    return bc.Blocks([tuple(values[i:j] for values in rows) for i, j in parts])
 
 
 def _few_at_once(monkeypatch, most=500, cells=1 << 10):
@@ -141,8 +141,8 @@ def test_cells_are_divided_before_too_many_rows_are_sorted(monkeypatch):
         if not ranking.groups.whole.any():
             break
         ranking.refine(ranking.groups.whole)
-    for own, name in ((expected.lowest, "lowest"), (expected.weight, "weight")):
-        np.testing.assert_array_equal(getattr(ranking.groups, name), own)
+    for wanted, name in ((expected.lowest, "lowest"), (expected.weight, "weight")):
+        np.testing.assert_array_equal(getattr(ranking.groups, name), wanted)
     np.testing.assert_array_equal(ranking.groups.positive, expected.positive)
 
 
@@ -160,14 +160,14 @@ def test_cells_never_decrease(kind):
     cells = quantile_cells(scores[::7], scores[0], scores[-1], 500)
     assert cells is not None
     for _ in range(3):
-        place = cells.assign(scores)
-        assert (np.diff(place) >= 0).all()
-        assert place.min() >= 0 and place.max() < cells.count
-        divided = cells.divided(place[::50], 2 * cells.count)
+        assigned = cells.assign(scores)
+        assert (np.diff(assigned) >= 0).all()
+        assert assigned.min() >= 0 and assigned.max() < cells.count
+        divided = cells.divided(assigned[::50], 2 * cells.count)
         if divided is None:
             break
         finer, parent = divided
-        np.testing.assert_array_equal(parent[finer.assign(scores)], place)
+        np.testing.assert_array_equal(parent[finer.assign(scores)], assigned)
         cells = finer
     assert quantile_cells(scores, 1.0, 1.0, 500) is None
 
@@ -314,7 +314,7 @@ def test_arrays_of_dask_and_an_interrupted_fit(tmp_path, monkeypatch):
     cut = bc.Isotonic().fit(array.from_array(p, chunks=700), y, w)
     np.testing.assert_array_equal(cut.thresholds_, whole.thresholds_)
     path = tmp_path / "fit"
-    parts = [tuple(own[i : i + 1000] for own in (p, y, w)) for i in range(0, 3000, 1000)]
+    parts = [tuple(values[i : i + 1000] for values in (p, y, w)) for i in range(0, 3000, 1000)]
     reads = 0
 
     def make():

@@ -42,7 +42,7 @@ def _several(k, n=None, seed=0):
 
 def _cut(rows, size, **options):
     n = len(rows[0])
-    parts = [tuple(own[i : i + size] for own in rows) for i in range(0, n, size)]
+    parts = [tuple(values[i : i + size] for values in rows) for i in range(0, n, size)]
     return bc.Blocks(parts, **options)
 
 
@@ -100,8 +100,8 @@ def test_few_rows_are_fitted_at_once():
     whole = clone(STACK).fit(*rows)
     blocks = _cut(rows, 400)
     cut = clone(STACK).fit(blocks)
-    for name, own in whole.state_.items():
-        np.testing.assert_array_equal(cut.state_[name], own)
+    for name, value in whole.state_.items():
+        np.testing.assert_array_equal(cut.state_[name], value)
     np.testing.assert_array_equal(cut.held_out_losses_, whole.held_out_losses_)
     assert blocks.passes == 1
 
@@ -110,7 +110,7 @@ def test_few_rows_of_which_the_sample_lacks_some(monkeypatch):
     monkeypatch.setattr(_rows, "_SAMPLE", 1500)
     rows = _several(4, 1400)
     ends = [*range(0, 300, 10), 1400]
-    parts = [tuple(own[i:j] for own in rows) for i, j in pairwise(ends)]
+    parts = [tuple(values[i:j] for values in rows) for i, j in pairwise(ends)]
     blocks = bc.Blocks(parts)
     cut, whole = clone(STACK).fit(blocks), clone(STACK).fit(*rows)
     assert blocks.passes == 2
@@ -178,7 +178,9 @@ def test_what_auto_expects(inputs, small, double):
         z = np.exp(z - z.max(axis=1, keepdims=True))
         z[z < 1e-3] = 0
         z /= z.sum(axis=1, keepdims=True)
-    whole, cut = (bc.Auto(inputs=inputs).fit(*own) for own in ((z, y, w), [_cut((z, y, w), 1500)]))
+    whole, cut = (
+        bc.Auto(inputs=inputs).fit(*arguments) for arguments in ((z, y, w), [_cut((z, y, w), 1500)])
+    )
     _agree(cut, whole, z, 1e-9)
     assert cut.report_.calibrator == "StackedScaling" and cut.report_.helps
     assert (cut.report_.rows, cut.report_.classes) == (np.count_nonzero(w), 4)

@@ -35,8 +35,8 @@ def least_squares(
     scores: np.ndarray, y: np.ndarray, weights: np.ndarray, number: int
 ) -> CubicSpline:
     """Fit a spline to h by Gauss's rule piece by piece and a basis of truncated powers."""
-    _, place = np.unique(scores, return_inverse=True)
-    weight, positive = np.bincount(place, weights), np.bincount(place, weights * y)
+    _, index = np.unique(scores, return_inverse=True)
+    weight, positive = np.bincount(index, weights), np.bincount(index, weights * y)
     t = np.concatenate([[0.0], np.cumsum(weight) / weight.sum()])
     h = np.concatenate([[0.0], np.cumsum(positive) / weight.sum()])
     knots = np.linspace(0, 1, number)

@@ -170,8 +170,8 @@ def test_posterior_bands(table: Any) -> None:
             assert hasattr(model.fit(X, y), "predict_interval") == able, calibrator
     pair: Any = bc.CalibratedClassifier(GaussianNB(), cv=3, ensemble=True).fit(X, y)
     ends = [
-        own.calibrator.predict_interval(own.estimator.predict_proba(X), 0.8)
-        for own in pair.calibrated_classifiers_
+        member.calibrator.predict_interval(member.estimator.predict_proba(X), 0.8)
+        for member in pair.calibrated_classifiers_
     ]
     np.testing.assert_allclose(pair.predict_interval(X, 0.8), np.mean(ends, axis=0), rtol=1e-12)
 

@@ -53,8 +53,8 @@ def three() -> tuple[Array, Array]:
 def test_every_calibrator_has_a_name_in_any_writing() -> None:
     assert set(calibrator_names()) == {"Auto", *(cls.__name__ for cls in find())}
     for name in calibrator_names():
-        for own in (name, name.lower(), name.upper()):
-            assert type(make_calibrator(own)).__name__ == name
+        for spelling in (name, name.lower(), name.upper()):
+            assert type(make_calibrator(spelling)).__name__ == name
     assert isinstance(make_calibrator("venn_abers"), bc.VennAbers)
     assert isinstance(make_calibrator("Structured-Matrix"), bc.StructuredMatrix)
     assert make_calibrator("sigmoid").smoothing == "platt"
@@ -97,10 +97,10 @@ def test_moving_from_scikit_learn_is_one_word(name: str, ensemble: bool, table: 
     X, y = table
     for estimator in (LinearSVC(), Plain()):
         theirs = CalibratedClassifierCV(estimator, method=name, cv=3, ensemble=ensemble).fit(X, y)
-        own = bc.CalibratedClassifier(estimator, name, cv=3, ensemble=ensemble).fit(X, y)
+        ours = bc.CalibratedClassifier(estimator, name, cv=3, ensemble=ensemble).fit(X, y)
         # Their optimizers stop a little before the optimum.
-        np.testing.assert_allclose(own.predict_proba(X), theirs.predict_proba(X), atol=2e-3)
-        pairs = zip(own.calibrated_classifiers_, theirs.calibrated_classifiers_, strict=True)
+        np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=2e-3)
+        pairs = zip(ours.calibrated_classifiers_, theirs.calibrated_classifiers_, strict=True)
         for mine, other in pairs:
             np.testing.assert_array_equal(mine.estimator.coef_, other.estimator.coef_)
             assert len(mine.calibrators) == len(other.calibrators) == 1
@@ -128,9 +128,9 @@ def test_a_fitted_classifier_is_given_as_such(table: Any) -> None:
         bc.CalibratedClassifier(base, "isotonic", cv="prefit").fit(X[100:], y[100:])
     with pytest.raises(ValueError, match="ensemble must be"):
         bc.CalibratedClassifier(base, ensemble="yes").fit(X, y)
-    own = bc.CalibratedClassifier(FrozenEstimator(base), "isotonic", ensemble="auto")
+    ours = bc.CalibratedClassifier(FrozenEstimator(base), "isotonic", ensemble="auto")
     theirs = CalibratedClassifierCV(FrozenEstimator(base), method="isotonic")
-    result, expected = (m.fit(X[100:], y[100:]).predict_proba(X) for m in (own, theirs))
+    result, expected = (m.fit(X[100:], y[100:]).predict_proba(X) for m in (ours, theirs))
     np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
@@ -144,7 +144,9 @@ def test_pairs(ensemble: bool, table: Any) -> None:
     assert not hasattr(model, "calibrated_classifiers_")
     pairs = model.fit(X, y).calibrated_classifiers_
     assert [pair.estimator for pair in pairs] == model.estimators_
-    assert [pair.calibrators for pair in pairs] == [[own] for own in model.calibrators_]
+    assert [pair.calibrators for pair in pairs] == [
+        [calibrator] for calibrator in model.calibrators_
+    ]
     result = np.mean([pair.predict_proba(X) for pair in pairs], axis=0)
     np.testing.assert_allclose(result, model.predict_proba(X), rtol=1e-12)
 
@@ -180,18 +182,18 @@ def test_containers_are_set_for_the_steps_of_the_classifier(table: Any) -> None:
 def test_a_class_with_one_row(ensemble: bool, calibrator: Any, three: Any) -> None:
     X, y = three
     kept = np.flatnonzero((y < 2) | (np.arange(240) == 160))
-    seen: list[Array] = []
+    recorded: list[Array] = []
 
     class Watched(GaussianNB):
         def fit(self, X: Array, y: Array, sample_weight: Any = None) -> Any:
-            seen.append(y)
+            recorded.append(y)
             return super().fit(X, y, sample_weight)
 
     model = bc.CalibratedClassifier(Watched(), calibrator, cv=5, ensemble=ensemble)
     with pytest.warns(UserWarning, match="one row of class 2: it is never left out"):
         model.fit(X[kept], y[kept])
-    assert all((labels == 2).sum() == 1 for labels in seen)
-    assert len(seen) == 5 + (not ensemble)
+    assert all((labels == 2).sum() == 1 for labels in recorded)
+    assert len(recorded) == 5 + (not ensemble)
     probs = model.predict_proba(X[kept])
     assert probs.shape == (161, 3) and (probs > 0).all()
     np.testing.assert_allclose(probs.sum(axis=1), 1)
@@ -258,18 +260,18 @@ def test_groups_reach_the_splitter(table: Any) -> None:
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_progress_is_told(n_jobs: Any, table: Any, capsys: Any) -> None:
     X, y = table
-    said: list[tuple[str, int, int]] = []
-    watched = {"progress": lambda *step: said.append(step), "n_jobs": n_jobs}
+    steps: list[tuple[str, int, int]] = []
+    watched = {"progress": lambda *step: steps.append(step), "n_jobs": n_jobs}
     bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, **watched).fit(X, y)
-    assert [done for _, done, _ in said] == [0, 1, 2, 3, 4, 5] and {n for *_, n in said} == {5}
-    assert [name for name, *_ in said] == ["folds"] * 3 + ["calibrator", "all rows", "fitted"]
-    said.clear()
+    assert [done for _, done, _ in steps] == [0, 1, 2, 3, 4, 5] and {n for *_, n in steps} == {5}
+    assert [name for name, *_ in steps] == ["folds"] * 3 + ["calibrator", "all rows", "fitted"]
+    steps.clear()
     bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, ensemble=True, **watched).fit(X, y)
-    assert said[-1] == ("fitted", 4, 4) and len(said) == 5
-    said.clear()
+    assert steps[-1] == ("fitted", 4, 4) and len(steps) == 5
+    steps.clear()
     frozen = FrozenEstimator(GaussianNB().fit(X, y))
     bc.CalibratedClassifier(frozen, "beta", **watched).fit(X, y)
-    assert said == [("calibrator", 0, 1), ("fitted", 1, 1)]
+    assert steps == [("calibrator", 0, 1), ("fitted", 1, 1)]
     bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, progress=True).fit(X, y)
     assert capsys.readouterr().out == ""
 
@@ -456,13 +458,13 @@ def test_several_labels_are_calibrated_each_for_itself(calibrator: Any, many: An
     model = MultiOutputClassifier(GaussianNB())
     fitted = bc.CalibratedClassifier(model, calibrator, cv=splits).fit(X, Y)
     name = "isotonic" if calibrator == "isotonic" else bc.Isotonic()
-    each = [bc.CalibratedClassifier(GaussianNB(), name, cv=splits).fit(X, y) for y in Y.T]
-    expected = np.stack([own.predict_proba(X)[:, 1] for own in each], axis=1)
+    models = [bc.CalibratedClassifier(GaussianNB(), name, cv=splits).fit(X, y) for y in Y.T]
+    expected = np.stack([single.predict_proba(X)[:, 1] for single in models], axis=1)
     np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-12)
     np.testing.assert_array_equal(fitted.predict(X), expected > 0.5)
     assert fitted.report_.rows == 240 and fitted.report_.classes == 3
     assert fitted.report_.reason == "3 labels"
-    losses = [own.report_.log_loss for own in each]
+    losses = [single.report_.log_loss for single in models]
     assert fitted.report_.log_loss == pytest.approx(np.mean(losses), rel=1e-9)
 
 

@@ -70,10 +70,10 @@ def test_lists_of_calibrators_are_checked(kind: Any) -> None:
 
 def test_the_worst_status_is_told() -> None:
     with pytest.warns(match="separate the labels"):
-        apart = bc.Average([bc.StructuredVector(), bc.Temperature()]).fit(
+        average = bc.Average([bc.StructuredVector(), bc.Temperature()]).fit(
             np.eye(3) * 0.7 + 0.1, [0, 1, 2]
         )
-    assert apart.status_ == "unbounded"
+    assert average.status_ == "unbounded"
 
 
 def test_each_label_has_its_own_calibrator() -> None:
@@ -85,8 +85,8 @@ def test_each_label_has_its_own_calibrator() -> None:
     several = bc.MultiLabel(bc.Histogram(10)).fit(scores, labels, weights)
     result = several.predict_proba(scores)
     for j in range(4):
-        own = bc.Histogram(10, classes=(0, 1)).fit(scores[:, j], labels[:, j], weights)
-        np.testing.assert_array_equal(result[:, j], own.predict_proba(scores[:, j])[:, 1])
+        single = bc.Histogram(10, classes=(0, 1)).fit(scores[:, j], labels[:, j], weights)
+        np.testing.assert_array_equal(result[:, j], single.predict_proba(scores[:, j])[:, 1])
     assert (result[:, 2] == 0).all()
     np.testing.assert_array_equal(several.predict(scores), result > 0.5)
     table = pd.DataFrame(labels, columns=list("abcd"))

@@ -102,9 +102,9 @@ def test_predictions_are_probabilities_of_all_classes(case: Case) -> None:
 @each_case
 def test_fitted_attributes_are_the_declared_ones(case: Case) -> None:
     fitted = fitted_of(case)
-    declared = {own.name for own in dataclasses.fields(fitted) if not own.init}
-    there = {name for name in vars(fitted) if name.endswith("_") and name[0] != "_"}
-    assert {"classes_", "state_", "status_"} <= there <= declared | {"n_features_in_", "report_"}
+    declared = {field.name for field in dataclasses.fields(fitted) if not field.init}
+    present = {name for name in vars(fitted) if name.endswith("_") and name[0] != "_"}
+    assert {"classes_", "state_", "status_"} <= present <= declared | {"n_features_in_", "report_"}
     assert not {name for name in vars(case()) if name.endswith("_")}
     for value in fitted.state_.values():
         assert isinstance(value, np.ndarray) and value.dtype != object
@@ -116,8 +116,8 @@ def test_fitted_attributes_are_the_declared_ones(case: Case) -> None:
 def test_declared_attributes_come_to_be(case: Case) -> None:
     """With some of the options at least."""
     cls = case.calibrator
-    common = {own.name for own in dataclasses.fields(Calibrator)}
-    declared = {own.name for own in dataclasses.fields(cls) if not own.init} - common
+    common = {field.name for field in dataclasses.fields(Calibrator)}
+    declared = {field.name for field in dataclasses.fields(cls) if not field.init} - common
     cases = [case for case in CASES if case.calibrator is cls]
     names = {name for case in cases for name in vars(fitted_of(case))}
     if hasattr(cls, "partial_fit"):
@@ -595,7 +595,9 @@ def _estimators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         bc.CalibratedClassifier(GaussianNB(), bc.Isotonic(), cv=2, ensemble=True),
         bc.LogisticRegression.preset("platt"),
     )
-    result |= {f"{type(own).__name__} {i}": (own, pair) for i, own in enumerate(combined)}
+    result |= {
+        f"{type(estimator).__name__} {i}": (estimator, pair) for i, estimator in enumerate(combined)
+    }
     many = pd.DataFrame(several[0], columns=["a", "b", "c"])
     present = pd.DataFrame(several[0] > 0.4, columns=["a", "b", "c"]).astype(int)
     result["MultiLabel"] = bc.MultiLabel(bc.Isotonic()), (many, present)
@@ -633,7 +635,7 @@ def test_a_fit_that_fails_leaves_the_earlier_one(name: str) -> None:
             warnings.simplefilter("ignore")
             estimator.fit(*wrong)
         now = vars(estimator)
-        assert now.keys() == kept.keys() and all(now[own] is kept[own] for own in kept), what
+        assert now.keys() == kept.keys() and all(now[key] is kept[key] for key in kept), what
         np.testing.assert_array_equal(estimator.predict_proba(*at), expected)
     if hasattr(estimator, "report_"):
         assert estimator.report_.rows == len(data[1])
@@ -694,8 +696,8 @@ def test_errors_of_floating_point_that_the_caller_asks_for_change_nothing(
     wanted = use()
     with np.errstate(all="raise"):
         result = use()
-    for own, other in zip(result, wanted, strict=True):
-        np.testing.assert_array_equal(own, other)
+    for actual, other in zip(result, wanted, strict=True):
+        np.testing.assert_array_equal(actual, other)
 
 
 @each_case
@@ -703,7 +705,7 @@ def test_options_set_after_a_fit_are_for_the_next_one(case: Case, tmp_path: Path
     p, y, w, new = data_of(case.binary)
     fitted = quietly_fit(case(), p, y, w)
     expected, map_ = fitted.predict_proba(new), fitted.as_function()(new)
-    others = [own.options for own in CASES if own.calibrator is case.calibrator]
+    others = [other.options for other in CASES if other.calibrator is case.calibrator]
     for options in ({"inputs": "logits"}, {"classes": ("a", "b", "c")[: 2 + p.ndim - 1]}, *others):
         if not options:
             continue

@@ -145,18 +145,18 @@ def test_hard_partition_against_all_lines(seed: int) -> None:
     result = worst_partition(p, errors, 2, np.random.default_rng(0), hard=True)
     assert 0.97 * best <= result.violation <= best + 1e-12
     assert soft.violation < result.violation
-    own = membership(result.directions, result.offsets, p, hard=True)
-    assert set(np.unique(own)) == {0.0, 1.0} and (own.sum(axis=1) == 1).all()
-    assert violation_of(own.T @ errors) == pytest.approx(result.violation, rel=1e-9)
+    memberships = membership(result.directions, result.offsets, p, hard=True)
+    assert set(np.unique(memberships)) == {0.0, 1.0} and (memberships.sum(axis=1) == 1).all()
+    assert violation_of(memberships.T @ errors) == pytest.approx(result.violation, rel=1e-9)
 
 
 def test_hard_partition_into_three_improves_and_keeps_rows() -> None:
     p, y, weights = example(200, 4)
     errors = (np.eye(4)[y] - p) * (weights / weights.sum())[:, None]
     best = max(
-        float(np.linalg.norm((own[:, None] == np.arange(3)).T @ errors, axis=1).sum())
+        float(np.linalg.norm((part[:, None] == np.arange(3)).T @ errors, axis=1).sum())
         for functions in np.random.default_rng(1).normal(size=(5000, 5, 3))
-        for own in [(np.column_stack([p - p.mean(axis=0), np.ones(200)]) @ functions).argmax(1)]
+        for part in [(np.column_stack([p - p.mean(axis=0), np.ones(200)]) @ functions).argmax(1)]
     )
     result = worst_partition(p, errors, 3, np.random.default_rng(0), hard=True)
     assert result.violation >= best
@@ -169,14 +169,14 @@ def test_hard_corrections_are_the_means_of_parts() -> None:
     chosen = Decision(steps=4, partition="hard", crop=1e-9)
     state, moved = chosen._fit(Rows(p, y, weights), seed=0), p
     for v, c, a in zip(state["directions"], state["offsets"], state["adjustments"], strict=True):
-        own = (moved @ v.T + c).argmax(axis=1)
+        part_index = (moved @ v.T + c).argmax(axis=1)
         for part in range(2):
-            inside = own == part
+            inside = part_index == part
             error = np.average((np.eye(3)[y] - moved)[inside], axis=0, weights=weights[inside])
             np.testing.assert_allclose(a[part], error, atol=1e-12)
-        moved = moved + a[own]
+        moved = moved + a[part_index]
         # What is right in both parts is wrong in none of them.
-        left = (own == 0) @ ((np.eye(3)[y] - moved) * weights[:, None])
+        left = (part_index == 0) @ ((np.eye(3)[y] - moved) * weights[:, None])
         np.testing.assert_allclose(left, 0, atol=1e-9)
     assert (np.diff(state["briers"]) < 0).all()
     near = nearest_probabilities(moved, 1e-9)
@@ -187,7 +187,7 @@ def test_hard_corrections_are_the_means_of_parts() -> None:
 def test_nearest_probabilities_against_scipy(least: float) -> None:
     rows = np.random.default_rng(0).normal(0.25, 0.5, size=(12, 4))
     result = nearest_probabilities(rows, least)
-    for row, own in zip(rows, result, strict=True):
+    for row, actual in zip(rows, result, strict=True):
         best = minimize(
             lambda q, row=row: np.sum((q - row) ** 2),
             np.full(4, 0.25),
@@ -196,7 +196,7 @@ def test_nearest_probabilities_against_scipy(least: float) -> None:
             constraints={"type": "eq", "fun": lambda q: q.sum() - 1, "jac": np.ones_like},
             options={"ftol": 1e-14},
         )
-        np.testing.assert_allclose(own, best.x, atol=1e-6)
+        np.testing.assert_allclose(actual, best.x, atol=1e-6)
     np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-14)
     assert result.min() >= least
     np.testing.assert_allclose(nearest_probabilities(rows, 0.25), 0.25, atol=1e-15)

@@ -89,10 +89,10 @@ def test_the_default_with_weights(data: Discrete) -> None:
     used = counts > 0
     rows = data.levels[cells][used], y[used]
     check(bc.Auto(), data, (*rows, counts[used]), 0.003)
-    repeated = [np.repeat(own, counts[used].astype(int), axis=0) for own in rows]
+    repeated = [np.repeat(values, counts[used].astype(int), axis=0) for values in rows]
     probs = [
-        bc.Auto(classes=range(data.truth.shape[1])).fit(*own).predict_proba(data.levels)
-        for own in ((*rows, counts[used]), repeated)
+        bc.Auto(classes=range(data.truth.shape[1])).fit(*arguments).predict_proba(data.levels)
+        for arguments in ((*rows, counts[used]), repeated)
     ]
     np.testing.assert_allclose(*probs, atol=1e-9)
 
@@ -207,7 +207,7 @@ WAVE = Discrete(
         bc.Spline(),
         pytest.param(bc.Forest(random_state=0), marks=pytest.mark.slow),
     ],
-    ids=lambda own: type(own).__name__,
+    ids=lambda calibrator: type(calibrator).__name__,
 )
 def test_options_for_a_wave_are_fine_enough(calibrator: Any) -> None:
     check(calibrator, WAVE, WAVE.draw(3000, 0))

@@ -153,7 +153,7 @@ def with_header(path: Path, content: Any = None, digest: bool = True, **changes:
         metadata["calibrator"] = content if isinstance(content, str) else json.dumps(content)
     if digest:
         metadata["sha256"] = _files._digest(metadata["calibrator"], arrays)
-    kept = {name: own for name, own in (metadata | changes).items() if own is not None}
+    kept = {name: value for name, value in (metadata | changes).items() if value is not None}
     path.write_bytes(save_arrays(arrays, kept))
 
 
@@ -236,9 +236,9 @@ def test_what_is_forged_without_its_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda own: own[..., None],
-        lambda own: np.full_like(own, np.nan) if own.dtype.kind == "f" else own,
-        lambda own: own[:0] if own.ndim else own,
+        lambda array: array[..., None],
+        lambda array: np.full_like(array, np.nan) if array.dtype.kind == "f" else array,
+        lambda array: array[:0] if array.ndim else array,
     ],
     ids=["an axis more", "nan", "none"],
 )
@@ -250,7 +250,7 @@ def test_states_that_do_not_predict_are_refused(change: Any, fitted: Any, tmp_pa
     arrays = load_arrays(path)
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
-    forged = {name: np.ascontiguousarray(change(own)) for name, own in arrays.items()}
+    forged = {name: np.ascontiguousarray(change(array)) for name, array in arrays.items()}
     metadata["sha256"] = _files._digest(metadata["calibrator"], forged)
     path.write_bytes(save_arrays(forged, metadata))
     with pytest.raises(ValueError, match=WRONG):
@@ -277,9 +277,9 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
     places = [*rng.integers(len(whole), size=200), *range(64), len(whole) - 1]
-    for place in places:
+    for position in places:
         damaged = bytearray(whole)
-        damaged[place] ^= 1 << rng.integers(8)
+        damaged[position] ^= 1 << rng.integers(8)
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="^path must"):
             bc.load(path)
@@ -309,9 +309,9 @@ def test_savers_side_by_side_publish_whole_files(tmp_path: Path) -> None:
         return type(bc.load(path)).__name__
 
     with ThreadPoolExecutor(4) as pool:
-        seen = set(pool.map(work, range(120)))
-    assert seen <= {"Beta", "Isotonic", "Logistic"}
-    assert [own.name for own in tmp_path.iterdir()] == ["m"]
+        names = set(pool.map(work, range(120)))
+    assert names <= {"Beta", "Isotonic", "Logistic"}
+    assert [file.name for file in tmp_path.iterdir()] == ["m"]
 
 
 def test_an_interrupted_save_leaves_the_old_file(
@@ -327,7 +327,7 @@ def test_an_interrupted_save_leaves_the_old_file(
     monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(OSError, match="disk full"):
         bc.save(bc.Isotonic().fit(FRESH, FRESH > 0.5), path)
-    assert [own.name for own in tmp_path.iterdir()] == ["x.npz"]
+    assert [file.name for file in tmp_path.iterdir()] == ["x.npz"]
     same(first, bc.load(path), FRESH)
 
 

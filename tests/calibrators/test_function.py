@@ -169,8 +169,8 @@ def combined() -> list[Any]:
 def test_combinations_and_missing_classes(calibrator: Any) -> None:
     p, y, _, new = data_of(binary=False)
     for rows, labels in ((p, y), (p[y < 2], y[y < 2])):
-        own = clone(calibrator).set_params(classes=[0, 1, 2])
-        fitted = quietly_fit(own, rows, labels)
+        unfitted = clone(calibrator).set_params(classes=[0, 1, 2])
+        fitted = quietly_fit(unfitted, rows, labels)
         expected, f = fitted.predict_proba(new), fitted.as_function()
         np.testing.assert_array_equal(f(new), expected)
         strict = f(array_api_strict.asarray(new))

@@ -43,8 +43,8 @@ def make(n: int, k: int, seed: int = 0) -> tuple[Array, Array, Array]:
 def covariance(x: Array, scales: tuple[float, float]) -> Array:
     """Return that of h at points (m,), as the formula has it; equal points share their noise."""
     a, length = scales
-    apart = x[:, None] - x
-    kernel = np.exp(-(apart**2) / (2 * length**2)) + 1e-6 * (abs(apart) < 1e-9)
+    difference = x[:, None] - x
+    kernel = np.exp(-(difference**2) / (2 * length**2)) + 1e-6 * (abs(difference) < 1e-9)
     return a**2 * kernel + np.outer(x, x)
 
 
@@ -73,7 +73,7 @@ def test_modes_are_scipys(k: int) -> None:
     cells = fit_cells(Likelihood(nodes, Rows(x, y, w)))
     assert cells.scales.tolist() == [list(pair) for pair in SCALES] and cells.status == 0
     at = straight(nodes, x.ravel()).reshape(*x.shape, NODES)
-    own = at[np.arange(60), y]
+    at_labels = at[np.arange(60), y]
     for scales, result in zip(SCALES, cells.modes, strict=True):
         factor = np.linalg.cholesky(covariance(nodes, scales))
 
@@ -81,7 +81,7 @@ def test_modes_are_scipys(k: int) -> None:
             h = factor @ v
             f = x + at @ h
             value = w @ (logsumexp(f, axis=1) - f[np.arange(60), y]) + v @ v / 2
-            slope = np.einsum("ijl,ij->il", at, softmax(f, axis=1)) - own
+            slope = np.einsum("ijl,ij->il", at, softmax(f, axis=1)) - at_labels
             return value, factor.T @ (w @ slope) + v
 
         best: Any = minimize(loss, np.zeros(NODES), jac=True, method="BFGS", options={"gtol": 1e-9})

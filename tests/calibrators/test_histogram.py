@@ -190,11 +190,11 @@ def test_ties_are_merged_as_by_numpy_unique() -> None:
         rng.integers(0, 2, 200),
         rng.uniform(size=200),
     )
-    distinct, place = np.unique(scores, return_inverse=True)
+    distinct, index = np.unique(scores, return_inverse=True)
     groups = distinct_scores(Rows(scores, y, weights), "Isotonic")
     np.testing.assert_array_equal(groups.lowest, distinct)
-    np.testing.assert_allclose(groups.weight, np.bincount(place, weights))
-    np.testing.assert_allclose(groups.positive, np.bincount(place, weights * y), atol=1e-15)
+    np.testing.assert_allclose(groups.weight, np.bincount(index, weights))
+    np.testing.assert_allclose(groups.positive, np.bincount(index, weights * y), atol=1e-15)
 
 
 def test_middles_stay_below_the_upper_score() -> None:
@@ -259,8 +259,8 @@ def test_the_prior_is_a_beta_distribution_for_each_bin(prior: float) -> None:
     width = Histogram(8, prior_weight=prior)._fit(Rows(p, y, w), 0)
     mass = Histogram(4, "equal_mass", prior_weight=prior)._fit(Rows(p, y, w), 0)
     for state, bins, centers in ((width, 8, (np.arange(8) + 0.5) / 8), (mass, 4, [0.5] * 4)):
-        place = np.searchsorted(state["edges"], p)
-        ones, zeros = (np.bincount(place, w * own, bins) for own in (y, ~y))
+        bin_index = np.searchsorted(state["edges"], p)
+        ones, zeros = (np.bincount(bin_index, w * indicator, bins) for indicator in (y, ~y))
         assert (ones * zeros == 0).any() or bins == 4
         for b, center in enumerate(centers):
             posterior = stats.beta(prior * center + ones[b], prior * (1 - center) + zeros[b])
@@ -291,10 +291,10 @@ def test_intervals_are_quantiles_of_beta_posteriors(
     y = (rng.random(200) < p).astype(int)
     weights = rng.integers(1, 4, 200)
     fitted = Histogram(5, binning, prior_weight=prior).fit(p, y, weights)
-    place = np.searchsorted(fitted.edges_, p)
+    bin_index = np.searchsorted(fitted.edges_, p)
     lower, upper = fitted.predict_interval(p, level=0.8)
     for b in range(5):
-        inside = place == b
+        inside = bin_index == b
         positive, total = (weights * y)[inside].sum(), weights[inside].sum()
         center = (b + 0.5) / 5 if binning == "equal_width" else 0.5
         a, c = (prior * center, prior * (1 - center)) if prior else (0.5, 0.5)
@@ -340,9 +340,9 @@ def test_intervals_cover_the_means_of_bins(
             y = (rng.random(n) < truth(p)).astype(int)
             fitted = Histogram(10, binning, classes=[0, 1]).fit(p, y)
             lower, upper = fitted.predict_interval(p)
-            place = np.searchsorted(fitted.edges_, p)
-            mean = np.bincount(place, truth(p)) / np.maximum(np.bincount(place), 1)
-            _, first = np.unique(place, return_index=True)
-            inside = (lower <= mean[place]) & (mean[place] <= upper)
+            bin_index = np.searchsorted(fitted.edges_, p)
+            mean = np.bincount(bin_index, truth(p)) / np.maximum(np.bincount(bin_index), 1)
+            _, first = np.unique(bin_index, return_index=True)
+            inside = (lower <= mean[bin_index]) & (mean[bin_index] <= upper)
             covered.append(inside[first].mean())
         assert 0.8 < np.mean(covered) <= 1, (truth(0.5), tied)

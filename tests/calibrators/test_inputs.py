@@ -232,8 +232,8 @@ def test_rounding_beyond_zero_and_one_is_clipped(domain: Any) -> None:
         np.testing.assert_array_equal(
             convert(np.array(beyond), "probs", domain), convert(inside, "probs", domain)
         )
-    for wrong, said in ((1.00001, "1.00001"), (1.0000012, "1.0000012"), (-2e-6, "-2e-06")):
-        with pytest.raises(ValueError, match=f"got {re.escape(said)};"):
+    for wrong, shown in ((1.00001, "1.00001"), (1.0000012, "1.0000012"), (-2e-6, "-2e-06")):
+        with pytest.raises(ValueError, match=f"got {re.escape(shown)};"):
             convert(np.array([0.5, wrong]), "probs", domain)
 
 
@@ -433,11 +433,11 @@ def test_outcomes_in_columns_by_place_and_by_name() -> None:
         alike = bc.Vector().fit(frame, outcomes[[*order]])
         np.testing.assert_allclose(alike.predict_proba(frame), expected, rtol=1e-9)
     assert bc.Beta().fit([0.2, 0.7, 0.8], [[0, 1], [0.5, 0.5], [0, 1]]).classes_.tolist() == [0, 1]
-    for wrong, said in (
+    for wrong, message in (
         (np.ones((200, 3)), "not proportions that sum to one"),
         (np.eye(3)[codes][:50], r"y must have shape \(200, 3\) to match the scores, got \(50, 3\)"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             bc.Vector().fit(probs, wrong)
     with pytest.raises(ValueError, match="for calibrators of classes, such as AveragedBeta"):
         bc.Auto().fit(probs, np.full((200, 3), 1 / 3))

@@ -133,11 +133,11 @@ def test_centered_equals_points_taken_from_scikit_learn(seed: int) -> None:
     fitted = IsotonicRegression().fit(scores, y, weights).predict(scores).round(13)
     points = []
     for value in np.unique(fitted):
-        own = fitted == value
+        inside = fitted == value
         if value in (0, 1):
-            points += [(scores[own].min(), value), (scores[own].max(), value)]
+            points += [(scores[inside].min(), value), (scores[inside].max(), value)]
         else:
-            points.append((np.average(scores[own], weights=weights[own]), value))
+            points.append((np.average(scores[inside], weights=weights[inside]), value))
     x, values = np.array(points).T
     assert {0, 1} <= set(values)
     at = np.linspace(-1, 16, 999)

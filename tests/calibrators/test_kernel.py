@@ -85,8 +85,8 @@ def test_few_rows_have_fewer_folds() -> None:
         for i in range(4)
     ]
     result = np.concatenate([Kernel().apply(s, p[i : i + 1]) for i, s in enumerate(left_out)])
-    place = np.flatnonzero(np.isclose(state["candidates"], 1.6))[0]
-    assert state["cv_losses"][place] == pytest.approx(log_loss(result, y, weights))
+    index = np.flatnonzero(np.isclose(state["candidates"], 1.6))[0]
+    assert state["cv_losses"][index] == pytest.approx(log_loss(result, y, weights))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

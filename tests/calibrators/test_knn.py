@@ -49,8 +49,8 @@ def test_scikit_learn_finds_the_same_neighbors(k: int) -> None:
     p, y, _ = example(200, 5)
     queries = example(50, 5, seed=1)[0]
     search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(p)
-    place = search.kneighbors(queries, return_distance=False)
-    mean = values(p, y, "errors")[place].mean(axis=1)
+    neighbors = search.kneighbors(queries, return_distance=False)
+    mean = values(p, y, "errors")[neighbors].mean(axis=1)
     expected = [finish(q, m, "errors", 4e-4) for q, m in zip(queries, mean, strict=True)]
     chosen = KNN(k, "euclidean")
     state = chosen._fit(Rows(p, y, np.ones(200)), seed=0)

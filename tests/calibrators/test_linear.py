@@ -25,8 +25,8 @@ def make(n: int = 300, k: int = 4, seed: int = 0) -> tuple[Array, Array, Array]:
 
 
 def mean_loss(logits: Array, y: Array, weights: Array) -> float:
-    own = log_softmax(logits, axis=1)[np.arange(len(y)), y]
-    return float(-(weights @ own) / weights.sum())
+    label_log_probs = log_softmax(logits, axis=1)[np.arange(len(y)), y]
+    return float(-(weights @ label_log_probs) / weights.sum())
 
 
 def optimum(loss: Any, size: int) -> Any:
@@ -47,23 +47,23 @@ def test_vector_against_scipy() -> None:
     np.testing.assert_allclose(Vector().apply(state, z), probs, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("off", "own"), [(0.0, 0.0), (0.1, 0.02), (5.0, 30.0), (0.0, 1.0)])
+@pytest.mark.parametrize(("off", "intercept"), [(0.0, 0.0), (0.1, 0.02), (5.0, 30.0), (0.0, 1.0)])
 @pytest.mark.parametrize("kind", [Matrix, Dirichlet])
-def test_matrix_against_scipy(kind: type[Matrix], off: float, own: float) -> None:
+def test_matrix_against_scipy(kind: type[Matrix], off: float, intercept: float) -> None:
     z, y, w = make()
     x = z if kind is Matrix else log_softmax(z, axis=1)
 
     def loss(theta: Array) -> float:
         m, b = np.eye(4) + theta[:16].reshape(4, 4), theta[16:]
         squares = (m**2).sum() - (np.diag(m) ** 2).sum()
-        return mean_loss(x @ m.T + b, y, w) + off / 12 * squares + own / 4 * (b**2).sum()
+        return mean_loss(x @ m.T + b, y, w) + off / 12 * squares + intercept / 4 * (b**2).sum()
 
-    state = kind(off, own)._fit(Rows(x, y, w), 0)
+    state = kind(off, intercept)._fit(Rows(x, y, w), 0)
     expected = optimum(loss, 20)
     assert state["objective"] == pytest.approx(expected.fun, rel=1e-7)
     assert state["gradient_norm"] < 1e-6
     probs = softmax(x @ state["coef"].T + state["intercept"], axis=1)
-    np.testing.assert_allclose(kind(off, own).apply(state, x), probs, rtol=1e-12)
+    np.testing.assert_allclose(kind(off, intercept).apply(state, x), probs, rtol=1e-12)
     m, b = np.eye(4) + expected.x[:16].reshape(4, 4), expected.x[16:]
     np.testing.assert_allclose(probs, softmax(x @ m.T + b, axis=1), atol=1e-4)
 
@@ -109,12 +109,14 @@ def test_cross_validation_chooses_the_least_loss_of_separate_fits() -> None:
     folds = fold_scores(z, y, w, 5).fold
     rng = np.random.default_rng(0)
     for i in rng.choice(49, 6, replace=False):
-        off, own = state["cv_penalties"][i]
+        off, intercept = state["cv_penalties"][i]
         for f in range(5):
             left = folds == f
             # As many rows as are left in on average decide how strong the penalty is.
             share = w[~left].sum() / (w.sum() * 0.8)
-            single = Matrix(off / share, own / share)._fit(Rows(z[~left], y[~left], w[~left]), 0)
+            single = Matrix(off / share, intercept / share)._fit(
+                Rows(z[~left], y[~left], w[~left]), 0
+            )
             probs = Matrix().apply(single, z[left])[np.arange(left.sum()), y[left]]
             expected = -(w[left] @ np.log(probs)) / w[left].sum()
             assert state["cv_losses"][i, f] == pytest.approx(expected, rel=2e-4)
@@ -180,8 +182,8 @@ def test_chosen_penalties_know_no_order_and_weights_are_repetition() -> None:
     weights = np.random.default_rng(0).integers(1, 4, 60)
     order = np.random.default_rng(1).permutation(60)
     result = [
-        Matrix("cv", 0.1, inputs="logits").fit(z[rows], y[rows], own)
-        for rows, own in (
+        Matrix("cv", 0.1, inputs="logits").fit(z[rows], y[rows], row_weights)
+        for rows, row_weights in (
             (np.arange(60), weights),
             (order, weights[order]),
             (np.repeat(order, weights[order]), None),

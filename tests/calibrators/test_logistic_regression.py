@@ -80,11 +80,11 @@ def test_cauchy_prior_in_its_own_scaling() -> None:
 @pytest.mark.parametrize(("penalty", "ratio"), [("l1", 1.0), ("l2", 0.0), ("elasticnet", 0.3)])
 def test_penalties_against_scikit_learn(penalty: Any, ratio: float) -> None:
     x, y, w = data(100, 5)
-    own = bc.LogisticRegression(penalty=penalty, strength=2.0, l1_ratio=0.3).fit(x, y, w)
+    ours = bc.LogisticRegression(penalty=penalty, strength=2.0, l1_ratio=0.3).fit(x, y, w)
     theirs = Plain(C=0.5, l1_ratio=ratio, solver="saga", tol=1e-10, max_iter=100_000)
     theirs.fit(x, y, sample_weight=w)
-    np.testing.assert_allclose(own.coef_, theirs.coef_, atol=1e-4)
-    np.testing.assert_allclose(own.intercept_, theirs.intercept_, atol=1e-4)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
 
 
 @pytest.mark.parametrize("preset", ["smoothed", "L2", "L1"])
@@ -367,9 +367,9 @@ def test_features_far_from_zero_are_those_near_it(preset: str, shift: float) -> 
 def test_time_stamps_against_scikit_learn() -> None:
     x, y, _ = data(300)
     stamps = 1.7e9 + 600 * x
-    own = bc.LogisticRegression.preset("normal").fit(stamps, y).predict_proba(stamps)
+    ours = bc.LogisticRegression.preset("normal").fit(stamps, y).predict_proba(stamps)
     theirs = Plain(C=np.inf, tol=1e-10).fit(x - x.mean(axis=0), y)
-    np.testing.assert_allclose(own, theirs.predict_proba(x - x.mean(axis=0)), atol=1e-5)
+    np.testing.assert_allclose(ours, theirs.predict_proba(x - x.mean(axis=0)), atol=1e-5)
 
 
 def test_posteriors_far_from_zero() -> None:

@@ -28,9 +28,9 @@ def log_density(u: Array, z: Array, y: Array, w: Array) -> float:
     """Return the log posterior at log s and two log ratios of shares, from its definition."""
     s, shares = np.exp(u[0]), softmax([u[1], u[2], 0.0])
     probs = shares[0] * softmax(s * z, axis=1) + shares[1] * softmax(z, axis=1)
-    own = (probs + shares[2] / z.shape[1])[np.arange(len(y)), y]
+    label_probs = (probs + shares[2] / z.shape[1])[np.arange(len(y)), y]
     # Uniform shares: in ratios the density is their product.
-    return float(w @ np.log(own) + np.log(shares).sum() - 0.5 * (u[0] / 1.5) ** 2)
+    return float(w @ np.log(label_probs) + np.log(shares).sum() - 0.5 * (u[0] / 1.5) ** 2)
 
 
 def moments(z: Array, y: Array, w: Array, at: Array) -> tuple[Array, Array]:
@@ -43,8 +43,8 @@ def moments(z: Array, y: Array, w: Array, at: Array) -> tuple[Array, Array]:
     flat = shares.reshape(-1, 3)
     total, first, second = 0.0, 0.0, 0.0
     best = -np.inf
-    for u, own in zip(s, scaled, strict=True):
-        parts = np.stack([np.exp(own), np.exp(same), np.full(len(y), 1 / z.shape[1])])
+    for u, label_logs in zip(s, scaled, strict=True):
+        parts = np.stack([np.exp(label_logs), np.exp(same), np.full(len(y), 1 / z.shape[1])])
         log = np.log(flat @ parts) @ w + np.log(flat).sum(axis=1) - 0.5 * (u / 1.5) ** 2
         values = np.column_stack(
             [
@@ -81,10 +81,10 @@ def test_nuts_against_a_grid() -> None:
     probs = probs.reshape(*theta.shape[:2], 4)
     result = np.concatenate([np.log(theta[..., :1]), theta[..., 1:], probs], axis=-1)
     for j in range(result.shape[-1]):
-        own = result[..., j]
-        error = deviation[j] / np.sqrt(float(effective_sample_size(own[..., None])[0]))
-        assert abs(own.mean() - mean[j]) < 5 * error
-        squares = (own - mean[j]) ** 2
+        samples = result[..., j]
+        error = deviation[j] / np.sqrt(float(effective_sample_size(samples[..., None])[0]))
+        assert abs(samples.mean() - mean[j]) < 5 * error
+        squares = (samples - mean[j]) ** 2
         error = squares.std() / np.sqrt(float(effective_sample_size(squares[..., None])[0]))
         assert abs(squares.mean() - deviation[j] ** 2) < 5 * error
 

@@ -97,7 +97,7 @@ def true_gains(n, seeds, right):
         f = fitted.predict_proba(p, groups)[:, 1]
         rows = [*groups.T, np.ones(len(p), bool)]
         gain = np.abs(p - truth) - np.abs(f - truth)
-        gains.append([gain[own].mean() for own in rows])
+        gains.append([gain[subset].mean() for subset in rows])
     return np.array(gains)
 
 
@@ -173,8 +173,8 @@ def test_text_names_the_group_of_each_row(tmp_path):
     expected = bc.Multicalibration(bins=5).fit(P, Y, columns)
     assert fitted.groups_ == expected.groups_ == ["north", "south", "west"]
     bc.save(fitted, tmp_path / "m.safetensors")
-    for own in (fitted, bc.load(tmp_path / "m.safetensors")):
-        probs = own.predict_proba(P[:4], ["west", "north", "south", "overseas"])
+    for model in (fitted, bc.load(tmp_path / "m.safetensors")):
+        probs = model.predict_proba(P[:4], ["west", "north", "south", "overseas"])
         frame = columns.iloc[[2, 0, 1, 0]].copy()
         frame.iloc[3] = False
         np.testing.assert_allclose(probs, expected.predict_proba(P[:4], frame), rtol=1e-12)
@@ -194,11 +194,13 @@ def test_numbers_are_names_too():
 
 def test_weights_that_are_no_counts_are_shares():
     w = np.random.default_rng(4).gamma(2.0, size=len(P))
-    fitted, scaled = (bc.Multicalibration().fit(P, Y, GROUPS, own) for own in (w, w * math.e**9))
+    fitted, scaled = (
+        bc.Multicalibration().fit(P, Y, GROUPS, weights) for weights in (w, w * math.e**9)
+    )
     n = w.sum() ** 2 / (w**2).sum()
     assert fitted.tolerance_ == pytest.approx(math.sqrt(math.log(88) / 2 / n))
     assert fitted.status_ == "converged" and fitted.n_iter_ == scaled.n_iter_ > 2
-    f, g = (own.predict_proba(P, GROUPS)[:, 1] for own in (fitted, scaled))
+    f, g = (model.predict_proba(P, GROUPS)[:, 1] for model in (fitted, scaled))
     np.testing.assert_allclose(f, g, rtol=1e-7)
     assert max(violations(f, Y, GROUPS, w, 10)) <= fitted.tolerance_ * (1 + 1e-9)
 

@@ -52,11 +52,11 @@ def test_average_is_that_of_duals_by_bic(rows):
     result = bc.NearIsotonic(inputs="scores", classes=[0, 1]).fit(s, y, sample_weight=w)
     solutions, criteria = [], []
     for strength in result.strengths_:
-        own = np.clip(solve_dual(weight, positive / weight, strength), 0, 1).round(9)
-        fit = np.sum(xlogy(positive, own) + xlogy(weight - positive, 1 - own))
-        different = 1 + np.count_nonzero(np.diff(own))
+        solution = np.clip(solve_dual(weight, positive / weight, strength), 0, 1).round(9)
+        fit = np.sum(xlogy(positive, solution) + xlogy(weight - positive, 1 - solution))
+        different = 1 + np.count_nonzero(np.diff(solution))
         criteria.append(-2 * fit + different * np.log(weight.sum()))
-        solutions.append(own)
+        solutions.append(solution)
     shares = np.exp(-(np.array(criteria) - min(criteria)) / 2)
     expected = shares @ np.array(solutions) / shares.sum()
     np.testing.assert_allclose(result.predict_proba(at)[:, 1], expected, atol=1e-6)
@@ -70,8 +70,8 @@ def test_meetings_by_hand():
     result = bc.NearIsotonic().fit([0.2, 0.2, 0.7], [1, 1, 0])
     np.testing.assert_allclose(result.strengths_, [0, 2 / 3])
     # Both likelihoods are known: 1 at two values, (2/3)^2 / 3 at one.
-    apart, together = 3.0**-1, (4 / 27) * 3.0**-0.5
-    weights = np.array([apart, together]) / (apart + together)
+    separate, together = 3.0**-1, (4 / 27) * 3.0**-0.5
+    weights = np.array([separate, together]) / (separate + together)
     np.testing.assert_allclose(result.model_weights_, weights)
     np.testing.assert_allclose(
         result.predict_proba([0.2, 0.7])[:, 1], weights @ [[1, 0], [2 / 3, 2 / 3]]

@@ -109,10 +109,10 @@ def test_rows_are_distinct_as_by_numpy(dtype: Any) -> None:
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 3, (500, 4)).astype(dtype) / 2
     rows[0] = -0.0
-    first, place = distinct_rows(rows)
+    first, index = distinct_rows(rows)
     expected = np.unique(rows, axis=0)
     assert len(first) == len(expected)
-    np.testing.assert_array_equal(rows[first][place], rows)
+    np.testing.assert_array_equal(rows[first][index], rows)
     np.testing.assert_array_equal(np.unique(rows[first], axis=0), expected)
     # The order is that of the rows themselves.
     turned, _ = distinct_rows(rows[::-1].copy())
@@ -126,19 +126,19 @@ def test_two_rows_with_one_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> N
 
     rows = np.random.default_rng(0).integers(0, 3, (60, 3)) / 4
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Zeros())
-    first, place = distinct_rows(rows)
+    first, index = distinct_rows(rows)
     assert len(first) == len(np.unique(rows, axis=0))
-    np.testing.assert_array_equal(rows[first][place], rows)
+    np.testing.assert_array_equal(rows[first][index], rows)
 
 
 def test_merged_rows_hold_weights_and_shares() -> None:
     p = np.array([[0.5, 0.5], [0.2, 0.8], [0.5, 0.5]])
     points = merge(p, np.array([0, 1, 1]), np.array([1.0, 2, 3]))
-    place = int(np.flatnonzero(points.probabilities[:, 0] == 0.5)[0])
-    np.testing.assert_allclose(points.weights[place], 4)
-    np.testing.assert_allclose(points.observed[place], [0.25, 0.75])
-    np.testing.assert_allclose(points.values("errors")[place], [0.25, -0.25])
-    np.testing.assert_allclose(points.values("labels")[1 - place], [0, 1])
+    index = int(np.flatnonzero(points.probabilities[:, 0] == 0.5)[0])
+    np.testing.assert_allclose(points.weights[index], 4)
+    np.testing.assert_allclose(points.observed[index], [0.25, 0.75])
+    np.testing.assert_allclose(points.values("errors")[index], [0.25, -0.25])
+    np.testing.assert_allclose(points.values("labels")[1 - index], [0, 1])
 
 
 PROGRAM = """

@@ -142,13 +142,17 @@ def test_density_and_mode_of_logistic_regression(
 
 def data_of(binary: bool) -> tuple[Array, Array, Array]:
     """Return logits of two or three classes, labels and weights."""
-    own = np.random.default_rng(3)
-    z = own.normal(size=(80, 3)) * 2
-    y = np.argmax(0.5 * z + own.gumbel(size=z.shape), axis=1)
-    w = own.integers(1, 3, 80).astype(float)
+    generator = np.random.default_rng(3)
+    z = generator.normal(size=(80, 3)) * 2
+    y = np.argmax(0.5 * z + generator.gumbel(size=z.shape), axis=1)
+    w = generator.integers(1, 3, 80).astype(float)
     if not binary:
         return z, y, w
-    return z[:, 1] - z[:, 0], (own.random(80) < 1 / (1 + np.exp(z[:, 0] - z[:, 1]))).astype(int), w
+    return (
+        z[:, 1] - z[:, 0],
+        (generator.random(80) < 1 / (1 + np.exp(z[:, 0] - z[:, 1]))).astype(int),
+        w,
+    )
 
 
 PARAMETRIC = [case for case in DEFAULTS if hasattr(case.calibrator, "numpyro_model")]
@@ -184,8 +188,8 @@ def test_fits_are_at_the_mode(case: Any) -> None:
     assert result.density == pytest.approx(-value - constant, rel=1e-8)
     if (theta != 0).all():  # else at the border of what is allowed
         assert max(np.abs(v).max() for v in result.slopes.values()) < 1e-4 * w.sum()
-    for own, value in result.named.items():
-        np.testing.assert_allclose(value, state[own], rtol=1e-9, atol=1e-12)
+    for key, value in result.named.items():
+        np.testing.assert_allclose(value, state[key], rtol=1e-9, atol=1e-12)
 
 
 #: One of each kind of sites; densities of all are compared in tests/regression/test_model.py.
@@ -218,13 +222,13 @@ def test_sampling_the_model_agrees_with_our_draws(case: Any) -> None:
         if name not in theirs:
             continue
         other = np.asarray(theirs[name])
-        for place in np.ndindex(draws.shape[2:]):
-            one, two = draws[(..., *place)], other[(..., *place)]
+        for index in np.ndindex(draws.shape[2:]):
+            one, two = draws[(..., *index)], other[(..., *index)]
             # Medians: the temperature has a heavy tail. By ranks, a thousand independent draws.
             share = (two < np.median(one)).mean()
-            assert abs(share - 0.5) < 0.08, (name, place, share)
+            assert abs(share - 0.5) < 0.08, (name, index, share)
             wide = np.abs(two - np.median(one)) < np.quantile(np.abs(one - np.median(one)), 0.9)
-            assert abs(wide.mean() - 0.9) < 0.04, (name, place, wide.mean())
+            assert abs(wide.mean() - 0.9) < 0.04, (name, index, wide.mean())
 
 
 def test_an_objective_that_is_no_density_is_refused() -> None:

@@ -31,8 +31,8 @@ def test_each_pair_is_calibrated_alone(calibrator: Calibrator) -> None:
     result = bc.OneVsOne(calibrator).fit(P, Y)
     pairs = np.ones((len(AT), 4, 4))
     for i, j in combinations(range(4), 2):
-        own = (Y == i) | (Y == j)
-        alone = calibrator.fit(P[own, j] / (P[own, i] + P[own, j]), Y[own] == j)
+        in_pair = (Y == i) | (Y == j)
+        alone = calibrator.fit(P[in_pair, j] / (P[in_pair, i] + P[in_pair, j]), Y[in_pair] == j)
         pairs[:, j, i] = alone.predict_proba(AT[:, j] / (AT[:, i] + AT[:, j]))[:, 1]
         pairs[:, i, j] = 1 - pairs[:, j, i]
     np.testing.assert_allclose(result.predict_proba(AT), couple(pairs), atol=1e-7)
@@ -68,13 +68,13 @@ def test_permuting_the_classes_permutes_the_result() -> None:
 
 def test_a_class_without_a_label_keeps_shrunk_odds() -> None:
     p, y = rows(300, k=3)
-    own = y < 2
-    result = bc.OneVsOne(bc.Isotonic("laplace"), classes=[0, 1, 2]).fit(p[own], y[own])
+    kept = y < 2
+    result = bc.OneVsOne(bc.Isotonic("laplace"), classes=[0, 1, 2]).fit(p[kept], y[kept])
     at = AT[:, :3] / AT[:, :3].sum(axis=1, keepdims=True)
     pairs = np.ones((len(at), 3, 3))
-    alone = bc.Isotonic("laplace").fit((p[:, 1] / (p[:, 0] + p[:, 1]))[own], y[own])
+    alone = bc.Isotonic("laplace").fit((p[:, 1] / (p[:, 0] + p[:, 1]))[kept], y[kept])
     pairs[:, 1, 0] = alone.predict_proba(at[:, 1] / (at[:, 0] + at[:, 1]))[:, 1]
-    shrunk = at[:, 2] / (1 + p[own, 2].sum())
+    shrunk = at[:, 2] / (1 + p[kept, 2].sum())
     for i in (0, 1):
         pairs[:, 2, i] = shrunk / (shrunk + at[:, i])
     for i, j in combinations(range(3), 2):

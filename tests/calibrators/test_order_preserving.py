@@ -150,7 +150,7 @@ def test_training_starts_at_temperature_scaling(family: Family) -> None:
         scaled = log_softmax(inverse * z[~kept])
         total -= weights[~kept] @ scaled[np.arange(len(scaled)), y[~kept]]
     assert state["cv_losses"][0, 0] == pytest.approx(total / weights.sum(), rel=1e-9)
-    own = Temperature()._fit(Rows(z, y, weights), seed=0)
+    temperature = Temperature()._fit(Rows(z, y, weights), seed=0)
     best = fit_inverse(Rows(z, y, weights)).x
     assert state["inverse"] == pytest.approx(best, rel=1e-9)
     # Where nothing is held out nothing is trained, of any size.
@@ -158,7 +158,7 @@ def test_training_starts_at_temperature_scaling(family: Family) -> None:
     state = chosen._fit_folds(z, y, weights, 2, np.zeros(300, int))
     assert state["n_iter"] == 0
     np.testing.assert_allclose(
-        chosen.apply(state, z), Temperature().apply(own, z), rtol=1e-9, atol=1e-300
+        chosen.apply(state, z), Temperature().apply(temperature, z), rtol=1e-9, atol=1e-300
     )
 
 
@@ -201,12 +201,12 @@ def test_weights_are_repetition_where_copies_share_a_fold(family: Family) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
+    calls: list[Any] = []
     original = network.train
 
     def listen(*arguments: Any) -> Any:
-        seen.append((arguments, original(*arguments)))
-        return seen[-1][1]
+        calls.append((arguments, original(*arguments)))
+        return calls[-1][1]
 
     monkeypatch.setattr(network, "train", listen)
     monkeypatch.setattr(
@@ -214,14 +214,17 @@ def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyP
         {family: ((2, 3), (5, 4))},
     )
     OrderPreserving(family)._fit(Rows(*drawn(150)), seed=0)
-    (_, start, data, nets), looks = seen[0]
+    (_, start, data, nets), looks = calls[0]
     small = (nets.hidden == (2, 3)).all(axis=1)
-    own = {name: value[small] for name, value in start.items()}
-    own["first"], own["first_bias"] = own["first"][..., :2], own["first_bias"][..., :2]
-    own["second"], own["second_bias"] = own["second"][:, :2, :3], own["second_bias"][:, :3]
-    own["last"] = own["last"][:, :3]
+    narrow = {name: value[small] for name, value in start.items()}
+    narrow["first"], narrow["first_bias"] = narrow["first"][..., :2], narrow["first_bias"][..., :2]
+    narrow["second"], narrow["second_bias"] = (
+        narrow["second"][:, :2, :3],
+        narrow["second_bias"][:, :3],
+    )
+    narrow["last"] = narrow["last"][:, :3]
     alone = Nets(nets.hidden[small], nets.train[:, small], nets.held[:, small])
-    expected = original(family, own, data, alone)
+    expected = original(family, narrow, data, alone)
     common = min(len(looks.train), len(expected.train))
     np.testing.assert_allclose(looks.train[:common, small], expected.train[:common], rtol=1e-6)
     np.testing.assert_allclose(looks.held[:common, small], expected.held[:common], rtol=1e-6)

@@ -568,7 +568,7 @@ def test_raw_scores_far_from_zero_against_scipy(name: str, shift: float) -> None
     np.testing.assert_allclose(result, truth, rtol=0, atol=1e-6 + np.spacing(abs(shift)))
     np.testing.assert_allclose(model.as_function()(z + shift)[:, 1], result, rtol=0, atol=1e-12)
     parts = [slice(i, i + 50) for i in range(0, 200, 50)]
-    blocks = bc.Blocks(lambda: ((z[own] + shift, y[own], w[own]) for own in parts))
+    blocks = bc.Blocks(lambda: ((z[rows] + shift, y[rows], w[rows]) for rows in parts))
     again = clone(model).fit(blocks).predict_proba(z + shift)[:, 1]
     np.testing.assert_allclose(again, result, rtol=0, atol=1e-7)
 
@@ -578,7 +578,7 @@ def test_parameters_of_raw_scores_are_those_of_the_formula() -> None:
     for name in ("quadratic", "logistic"):
         model = clone(MAPS[name]).set_params(inputs="scores").fit(z + 3, y, sample_weight=w)
         names = ["intercept_", "slope_", *(["curvature_"] if name == "quadratic" else [])]
-        line = np.array([getattr(model, own) for own in names]) @ columns(name, z + 3)
+        line = np.array([getattr(model, attribute) for attribute in names]) @ columns(name, z + 3)
         np.testing.assert_allclose(expit(line), model.predict_proba(z + 3)[:, 1], rtol=1e-12)
 
 

@@ -126,8 +126,8 @@ def test_deviations_are_the_mode_of_the_evidence() -> None:
     effects = make_effects(z, y.astype(float), weights, group, codes, [True], *args)
     grid = np.geomspace(0.1, 2, 61)
     values = [
-        fit_at(effects, np.array([own, tau[1]]), np.zeros(effects.layout.length)).log_evidence
-        for own in grid
+        fit_at(effects, np.array([candidate, tau[1]]), np.zeros(effects.layout.length)).log_evidence
+        for candidate in grid
     ]
     # The update leaves out how the curvature at the mode depends on the deviation.
     assert tau[0] == pytest.approx(grid[int(np.argmax(values))], rel=0.05)
@@ -166,9 +166,9 @@ def test_levels_with_few_rows_against_quadrature(rows: int) -> None:
     share = softmax(logs(best), axis=1)
     mean = np.exp(best[0]) * share @ nodes
     deviation = np.sqrt(np.exp(2 * best[0]) * share @ nodes**2 - mean**2)
-    own = effects.layout.eliminated[:, 0]
-    np.testing.assert_allclose(result.theta[own], mean, atol=5e-3)
-    stated = np.sqrt(result.covariance.diagonal(effects.layout)[own])
+    index = effects.layout.eliminated[:, 0]
+    np.testing.assert_allclose(result.theta[index], mean, atol=5e-3)
+    stated = np.sqrt(result.covariance.diagonal(effects.layout)[index])
     # What is stated includes the uncertainty of the common effects.
     np.testing.assert_allclose(stated, deviation, rtol=0.01)
 
@@ -293,10 +293,13 @@ def test_group_effects() -> None:
     names = np.array(["north", "south", "east", "west"])[group]
     frame = pd.DataFrame({"region": names})
     result = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame).group_effects()
-    assert [own.level for own in result] == [("east",), ("north",), ("south",), ("west",)]
-    assert all(own.columns == ("region",) and own.lower < own.offset < own.upper for own in result)
-    assert [own.weight for own in result] == [float((group == i).sum()) for i in (2, 0, 1, 3)]
-    offsets = np.array([own.offset for own in result])
+    assert [effect.level for effect in result] == [("east",), ("north",), ("south",), ("west",)]
+    assert all(
+        effect.columns == ("region",) and effect.lower < effect.offset < effect.upper
+        for effect in result
+    )
+    assert [effect.weight for effect in result] == [float((group == i).sum()) for i in (2, 0, 1, 3)]
+    offsets = np.array([effect.offset for effect in result])
     # Up to what all groups have in common.
     expected = shift[[2, 0, 1, 3]]
     np.testing.assert_allclose(offsets - offsets.mean(), expected - expected.mean(), atol=0.12)
@@ -456,7 +459,7 @@ def test_intervals_hold_the_truth(n: int, groups: int, tau: float) -> None:
     for seed in range(120):
         z, y, group, shift = simulate(n, groups, tau, seed)
         fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
-        ends = [(own.lower, own.upper) for own in fitted.group_effects()]
+        ends = [(effect.lower, effect.upper) for effect in fitted.group_effects()]
         lower, upper = np.array(ends).T
         inside.append(((lower <= shift) & (shift <= upper)).mean())
     error = np.std(inside) / np.sqrt(len(inside))
@@ -560,9 +563,9 @@ def test_columns_with_too_many_levels_to_number_are_not_crossed() -> None:
     codes = np.random.default_rng(0).integers(0, 3, (3, 50))
     result, levels = cross(codes, [2**40, 3, 2**40], 2)
     assert [grouping.columns for grouping in result] == [(0,), (1,), (2,), (0, 1), (1, 2)]
-    for grouping, own in zip(result, levels, strict=True):
+    for grouping, level_codes in zip(result, levels, strict=True):
         pairs = np.unique(codes[list(grouping.columns)], axis=1, return_inverse=True)[1]
-        assert len({*zip(own, pairs.ravel(), strict=True)}) == len(np.unique(own))
+        assert len({*zip(level_codes, pairs.ravel(), strict=True)}) == len(np.unique(level_codes))
 
 
 def test_fits_whose_rounds_run_out_say_so(

@@ -39,14 +39,14 @@ def test_posteriors_and_intervals(case: Case, tmp_path: Path) -> None:
     for draws in posterior.draws.values():
         assert draws.shape[:2] == (1, 200)
     probs, before = fitted.predict_proba(new), (0.0, 1.0)
-    own = probs[:, 1] if case.binary else probs
+    predicted = probs[:, 1] if case.binary else probs
     for level in (0.99, 0.9, 0.5, 0.1):
         lower, upper = fitted.predict_interval(new, level=level)
-        assert lower.shape == upper.shape == own.shape
+        assert lower.shape == upper.shape == predicted.shape
         assert (before[0] <= lower).all() and (upper <= before[1]).all()
         assert ((lower > 0) & (lower < upper) & (upper < 1)).all()
         if level >= 0.9:
-            assert ((lower < own) & (own < upper)).all()
+            assert ((lower < predicted) & (predicted < upper)).all()
         before = lower, upper
     default = fitted.predict_interval(new)
     np.testing.assert_array_equal(default, fitted.predict_interval(new, level=0.9))

@@ -48,14 +48,14 @@ def test_every_calibrator_reports(case: Case) -> None:
     plain = np.average(losses(both, y), weights=w)
     assert report.uncalibrated == pytest.approx(plain)
     assert report.gain == pytest.approx(report.uncalibrated - report.log_loss)
-    own = np.average(losses(fitted.predict_proba(p), y), weights=w)
+    training_loss = np.average(losses(fitted.predict_proba(p), y), weights=w)
     assert report.in_sample == (case.calibrator not in (bc.AveragedBeta, bc.StackedScaling))
     if report.in_sample:
-        assert report.log_loss == pytest.approx(own)
+        assert report.log_loss == pytest.approx(training_loss)
         assert report.helps is None and report.hurts is None
         assert "in-sample log loss" in str(report)
     else:
-        assert report.log_loss > own and "expected log loss" in str(report)
+        assert report.log_loss > training_loss and "expected log loss" in str(report)
     assert case().fit(p, y, w).report_ == report
     assert fitted.fit(p[:60], y[:60]).report_ != report
 
@@ -80,13 +80,13 @@ def binary_errors(fitted: Any, p: Array, y: Array) -> tuple[float, float]:
     held = fitted.losses_left_out()[y[order], np.arange(n)]
     one = fitted.predict_proba(p[order])[:, 1]
     both, plain = (np.stack([1 - q, q], axis=1) for q in (one, p[order]))
-    own, gains = losses(both, y[order]), losses(plain, y[order]) - held
+    training_losses, gains = losses(both, y[order]), losses(plain, y[order]) - held
     # What the labels' chance alone does to means, by the calibrated probabilities.
     of_loss = np.sqrt((one * (1 - one) * np.diff(np.log(both), axis=1)[:, 0] ** 2).sum()) / n
     ratios = np.log(both) - np.log(plain)
     of_gain = np.sqrt((one * (1 - one) * np.diff(ratios, axis=1)[:, 0] ** 2).sum()) / n
     spread = max(gains.std() / np.sqrt(n), of_gain)
-    error = np.sqrt(spread**2 + max(held.mean() - own.mean(), 0) / n)
+    error = np.sqrt(spread**2 + max(held.mean() - training_losses.mean(), 0) / n)
     return max(held.std() / np.sqrt(n), of_loss), error
 
 
@@ -185,9 +185,9 @@ def test_copies_and_files_hold_the_report_and_no_rows(tmp_path: Path) -> None:
         fitted, expected = kind().fit(p, y), kind().fit(p, y).report_
         twin = pickle.loads(pickle.dumps(fitted))
         bc.save(fitted, tmp_path / "c")
-        for own in (fitted, twin, copy.deepcopy(fitted), bc.load(tmp_path / "c")):
-            assert own.report_ == expected
-            assert "_seen" not in vars(own)
+        for model in (fitted, twin, copy.deepcopy(fitted), bc.load(tmp_path / "c")):
+            assert model.report_ == expected
+            assert "_seen" not in vars(model)
     assert p[:1].tobytes() not in pickle.dumps(bc.Beta().fit(p, y))
 
 
@@ -207,8 +207,8 @@ def test_combinations() -> None:
     assert both.report_.log_loss == pytest.approx(losses(both.predict_proba(p), y).mean())
     several = bc.MultiLabel(bc.Beta()).fit(q, labels)
     result = several.predict_proba(q)
-    own = -np.log(np.where(labels == 1, result, 1 - result)).mean()
-    assert several.report_.log_loss == pytest.approx(own)
+    training_loss = -np.log(np.where(labels == 1, result, 1 - result)).mean()
+    assert several.report_.log_loss == pytest.approx(training_loss)
     assert several.report_.reason == "2 labels"
     regression = bc.LogisticRegression().fit(q, y)
     assert regression.report_.log_loss == pytest.approx(

@@ -33,8 +33,8 @@ class OneColumn:
 
 
 def of_one_column(parent: Any) -> type:
-    own = type(parent.__name__, (OneColumn, parent), {"__module__": __name__})
-    return dataclasses.dataclass(eq=False, repr=False)(own)
+    subclass = type(parent.__name__, (OneColumn, parent), {"__module__": __name__})
+    return dataclasses.dataclass(eq=False, repr=False)(subclass)
 
 
 NAMES = sorted(cls.__name__ for cls in find())

@@ -389,16 +389,16 @@ def test_a_heavy_unity_prior_leaves_probabilities_as_they_are() -> None:
         state = calibration._fit(Rows(p, y, w), 0)
         np.testing.assert_allclose(calibration.apply(state, at)[:, 1], at, atol=1e-3)
     rng = np.random.default_rng(0)
-    own, without = [], []
+    with_prior, without = [], []
     for _ in range(40):
         p = rng.uniform(size=40)
         y = (rng.uniform(size=40) < p).astype(int)
-        for weight, losses in ((20.0, own), (0.0, without)):
+        for weight, losses in ((20.0, with_prior), (0.0, without)):
             calibration = Spline("logit", 10, unity_prior_weight=weight)
             result = calibration.apply(calibration._fit(Rows(p, y, np.ones(40)), 0), at)[:, 1]
             losses.append(np.mean((result - at) ** 2))
     # Where scores are probabilities already, it must help.
-    difference = np.array(without) - own
+    difference = np.array(without) - with_prior
     assert difference.mean() > 3 * difference.std() / np.sqrt(40)
 
 
@@ -530,8 +530,8 @@ def test_ridge_path_of_a_constant_is_the_share_of_the_other_folds() -> None:
     positives = np.array([[1.0, 1.0], [3.0, 0.0], [0.0, 1.0]])
     result = ridge_path(np.ones((1, 2)), weights, positives, np.zeros((1, 1)))
     share = np.array([4 / 8, 3 / 8, 5 / 8])
-    own = np.array([1 / 2, 3 / 4, 1 / 4])
-    losses = -(own * np.log(share) + (1 - own) * np.log1p(-share))
+    held_out_share = np.array([1 / 2, 3 / 4, 1 / 4])
+    losses = -(held_out_share * np.log(share) + (1 - held_out_share) * np.log1p(-share))
     np.testing.assert_allclose(result.losses[0], losses, rtol=1e-10)
     np.testing.assert_allclose(result.theta, [[0.0]], atol=1e-10)
 
@@ -576,8 +576,8 @@ def test_the_strength_is_that_of_the_rule(
     assert positives.sum() == pytest.approx(w @ y, rel=1e-12)
     assert ((positives >= 0) & (positives <= weights * (1 + 1e-12))).all()
     for label, share in ((1, positives), (0, weights - positives)):
-        each = share.sum(axis=1) / w[y == label].sum()
-        assert (np.abs(each - 1 / 4) < 0.2).all()
+        fold_share = share.sum(axis=1) / w[y == label].sum()
+        assert (np.abs(fold_share - 1 / 4) < 0.2).all()
     if n <= 512:
         order = np.argsort(p)
         np.testing.assert_allclose(columns, calibration._columns(state, p[order]), atol=1e-9)

@@ -26,8 +26,8 @@ def test_the_stack_does_not_see_its_labels_twice(seed: int) -> None:
     losses = model.held_out_mean_losses_
     assert losses[least_penalised] == max(losses)
     fresh, labels = z[n:], y[n:]
-    own = np.arange(len(labels)), labels
-    excess = log_softmax(fresh, axis=1)[own] - np.log(model.predict_proba(fresh)[own])
+    at_labels = np.arange(len(labels)), labels
+    excess = log_softmax(fresh, axis=1)[at_labels] - np.log(model.predict_proba(fresh)[at_labels])
     assert excess.mean() < 0.06
 
 

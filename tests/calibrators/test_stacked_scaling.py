@@ -74,19 +74,19 @@ def value_and_logits(
     if shared:
         entropy = -(q * x).sum(axis=1) / np.log(k)
         two = np.sort(q, axis=1)[:, -2:]
-        said = two[:, 1] - 0.5, entropy - 0.3, two[:, 1] - two[:, 0] - 0.5, two[:, 1] ** 2 - 0.3
-        factor = factor + (np.stack(said, axis=1) @ t)[:, None]
+        features = two[:, 1] - 0.5, entropy - 0.3, two[:, 1] - two[:, 0] - 0.5, two[:, 1] ** 2 - 0.3
+        factor = factor + (np.stack(features, axis=1) @ t)[:, None]
     z = x * factor + b
     value = member.intercept * k * (b @ b) + member.diagonal * k * (v @ v)
     value += (member.shared or 0) * (t @ t)
     centered = x - x.mean(axis=1, keepdims=True)
-    for pair, inputs, own in (
+    for pair, inputs, block in (
         (member.probability, 4 * q, matrix[:, :first]),
         (member.logarithm, centered, matrix[:, first + 1 :][:, :k]),
     ):
         if pair is not None:
-            z = z + inputs @ own.T
-            d, off = np.diag(own), own - np.diag(np.diag(own))
+            z = z + inputs @ block.T
+            d, off = np.diag(block), block - np.diag(np.diag(block))
             value += pair[0] * k * (d @ d) + pair[1] * k * (k - 1) * (off**2).sum()
     if member.directions is not None:
         assert basis is not None
@@ -94,9 +94,9 @@ def value_and_logits(
         value += member.directions * k * (k - 1) * (matrix[:, 1:] ** 2).sum()
     if member.kernel is not None:
         assert basis is not None
-        own = matrix[:, 2 * k + 1 :]
-        z = z + kernel(x / basis.length, basis.centers) @ basis.whiten @ own.T
-        value += member.kernel * (own**2).sum()
+        block = matrix[:, 2 * k + 1 :]
+        z = z + kernel(x / basis.length, basis.centers) @ basis.whiten @ block.T
+        value += member.kernel * (block**2).sum()
     return float(value), z
 
 
@@ -204,8 +204,8 @@ def test_fits_without_a_fold_hardly_know_its_labels(monkeypatch: pytest.MonkeyPa
 
 def test_main_directions() -> None:
     rng = np.random.default_rng(0)
-    place = rng.normal(size=(60, 3))
-    x = 5 * rng.normal(size=(400, 3)) @ place.T + 0.1 * rng.normal(size=(400, 60))
+    positions = rng.normal(size=(60, 3))
+    x = 5 * rng.normal(size=(400, 3)) @ positions.T + 0.1 * rng.normal(size=(400, 60))
     basis = main_directions(x, 3)
     x = x - x.mean(axis=1, keepdims=True)
     truth = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[2][:3].T
@@ -295,9 +295,9 @@ def test_many_classes_confused_along_few_directions() -> None:
     """What matrices would learn, a few directions do."""
     rng = np.random.default_rng(0)
     k, n = 320, 4000
-    place = rng.normal(size=(k, 3))
-    z = rng.normal(size=(n, 3)) @ place.T * 2 + rng.normal(size=(n, k))
-    true = z + (z @ place / k) @ rng.normal(size=(3, 3)) @ place.T
+    positions = rng.normal(size=(k, 3))
+    z = rng.normal(size=(n, 3)) @ positions.T * 2 + rng.normal(size=(n, k))
+    true = z + (z @ positions / k) @ rng.normal(size=(3, 3)) @ positions.T
     y = (true + rng.gumbel(size=(n, k))).argmax(axis=1)
     fresh = np.arange(2000), y[2000:]
     model = bc.StackedScaling(inputs="logits", classes=range(k)).fit(z[:2000], y[:2000])
@@ -390,8 +390,8 @@ def test_posterior_of_a_stack() -> None:
     for s in range(1000):
         member = names[int(draws["member"][0, s])]
         at = (1 - e) * softmax(draws["inverse"][0, s] * z[:4], axis=1) + e / 3
-        own = draws[f"theta_{member}"][0, s]
-        by_hand.append(softmax(logits_of(own, np.log(at), MEMBERS[member]), axis=1))
+        member_theta = draws[f"theta_{member}"][0, s]
+        by_hand.append(softmax(logits_of(member_theta, np.log(at), MEMBERS[member]), axis=1))
     np.testing.assert_allclose(model.predict_proba(z[:4]), np.mean(by_hand, axis=0), atol=1e-9)
     ends = np.quantile(by_hand, [0.05, 0.95], axis=0)
     np.testing.assert_allclose(model.predict_interval(z[:4]), ends, atol=1e-9)
@@ -566,8 +566,8 @@ def test_a_stack_knows_no_order_and_weights_are_repetition() -> None:
     order = np.random.default_rng(1).permutation(200)
     model = bc.StackedScaling(inputs="logits", random_state=0)
     result = [
-        model.fit(z[rows], y[rows], own).predict_proba(z)
-        for rows, own in (
+        model.fit(z[rows], y[rows], row_weights).predict_proba(z)
+        for rows, row_weights in (
             (np.arange(200), weights),
             (order, weights[order]),
             (np.repeat(order, weights[order]), None),
@@ -602,7 +602,7 @@ def test_permuted_classes_permute_the_stack() -> None:
 
 def less_shrunk(member: Member, share: float) -> Member:
     """Return the member whose penalties are but a share."""
-    pairs = (None if own is None else np.multiply(own, share) for own in member)
+    pairs = (None if penalty is None else np.multiply(penalty, share) for penalty in member)
     return Member(*pairs)  # type: ignore[arg-type]
 
 
@@ -626,8 +626,8 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
     np.testing.assert_allclose(model.held_out_mean_losses_, -held.mean(axis=0), rtol=1e-6)
     for fold in range(3):
         out = folds == fold
-        own = np.exp(held[out]) @ mix(held[~out], np.ones((~out).sum()))
-        np.testing.assert_allclose(model.held_out_losses_[out], -np.log(own), rtol=1e-5)
+        label_probs = np.exp(held[out]) @ mix(held[~out], np.ones((~out).sum()))
+        np.testing.assert_allclose(model.held_out_losses_[out], -np.log(label_probs), rtol=1e-5)
     model.set_params(mode="single").fit(z, y)
     assert not hasattr(model, "held_out_losses_") and model.member_names_ == ["probability"]
 

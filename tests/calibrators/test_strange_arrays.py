@@ -39,12 +39,14 @@ def test_masked_arrays_are_refused(calibrator: Any) -> None:
     mask = np.arange(len(p)) < 3
     wide = np.broadcast_to(mask.reshape(-1, *[1] * (p.ndim - 1)), p.shape)
     hidden = np.ma.array(p, mask=wide), np.ma.array(y, mask=mask)
-    for own, arguments in (
+    for parameter, arguments in (
         ("scores", (hidden[0], y)),
         ("y", (p, hidden[1])),
         ("sample_weight", (p, y, np.ma.array(np.ones(len(y)), mask=mask))),
     ):
-        with pytest.raises(ValueError, match=rf"{own} must not be masked, got \d+ masked values"):
+        with pytest.raises(
+            ValueError, match=rf"{parameter} must not be masked, got \d+ masked values"
+        ):
             calibrator.fit(*arguments)
 
 

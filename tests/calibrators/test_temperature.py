@@ -127,8 +127,8 @@ def test_ensemble_is_the_best_mixture_of_its_parts() -> None:
     rows = np.arange(len(y))
     parts = [softmax(s * z, axis=1), softmax(z, axis=1), np.full(z.shape, 0.2)]
     grid = np.random.default_rng(0).dirichlet(np.ones(3), 2000)
-    own = np.stack([p[rows, y] for p in parts], axis=1)
-    losses = -(np.log(own @ grid.T).T @ w) / w.sum()
+    label_probs = np.stack([p[rows, y] for p in parts], axis=1)
+    losses = -(np.log(label_probs @ grid.T).T @ w) / w.sum()
     assert state["objective"] <= losses.min()
     assert state["objective"] == pytest.approx(losses.min(), abs=1e-3)
     mixed = sum(m * p for m, p in zip(state["mixture"], parts, strict=True))

@@ -79,10 +79,10 @@ def test_whole_labels_are_counted_as_they_would_be_sorted(dtype: Any) -> None:
     y = np.random.default_rng(0).integers(-100, 100, 500).astype(dtype)
     k = len(np.unique(y))
     result, position = read_labels(y, 500, None, k)
-    expected, place = np.unique(y, return_inverse=True)
+    expected, inverse = np.unique(y, return_inverse=True)
     np.testing.assert_array_equal(result, expected)
     assert result.dtype == dtype
-    np.testing.assert_array_equal(position, place)
+    np.testing.assert_array_equal(position, inverse)
 
 
 def test_labels_far_apart() -> None:
@@ -205,11 +205,11 @@ def test_the_temperature_is_that_of_scipy() -> None:
     indices, logits, rest = top = truncate(z, 4)
     others = rest - np.log(36)
     hit = indices == y[:, None]
-    own = np.where(hit.any(axis=1), (logits * hit).sum(axis=1), others)
+    label_logits = np.where(hit.any(axis=1), (logits * hit).sum(axis=1), others)
 
     def loss(s: float) -> float:
         parts = np.concatenate([s * logits, (s * others + np.log(36))[:, None]], axis=1)
-        return float(w @ (logsumexp(parts, axis=1) - s * own)) / w.sum()
+        return float(w @ (logsumexp(parts, axis=1) - s * label_logits)) / w.sum()
 
     result: Any = minimize_scalar(
         loss, bounds=(0.01, 5), method="bounded", options={"xatol": 1e-10}
@@ -259,20 +259,20 @@ def test_vector_with_a_rest_is_that_of_scipy() -> None:
     z, y, w = make(k=6)
     indices, logits, rest = top = truncate(z, 2)
     x = np.concatenate([logits, (rest - np.log(4))[:, None]], axis=1)
-    place = np.concatenate([indices, np.full((len(y), 1), 6)], axis=1)
+    columns = np.concatenate([indices, np.full((len(y), 1), 6)], axis=1)
     hit = indices == y[:, None]
-    own = np.where(hit.any(axis=1), hit.argmax(axis=1), 2)
+    label_position = np.where(hit.any(axis=1), hit.argmax(axis=1), 2)
 
     def loss(theta: Array) -> tuple[float, Array]:
-        f = x * theta[place] + theta[7 + place]
+        f = x * theta[columns] + theta[7 + columns]
         log_p = log_softmax(f + np.array([0, 0, np.log(4)]), axis=1)
         residual = np.exp(log_p)
-        residual[np.arange(len(y)), own] -= 1
+        residual[np.arange(len(y)), label_position] -= 1
         residual *= w[:, None]
-        slope = [np.bincount(place.ravel(), r.ravel(), 7) for r in (residual * x, residual)]
-        return -(w @ (log_p[np.arange(len(y)), own] - np.log(4) * (own == 2))), np.concatenate(
-            slope
-        )
+        slope = [np.bincount(columns.ravel(), r.ravel(), 7) for r in (residual * x, residual)]
+        return -(
+            w @ (log_p[np.arange(len(y)), label_position] - np.log(4) * (label_position == 2))
+        ), np.concatenate(slope)
 
     result = minimize(loss, np.repeat([0.5, 0.0], 7), jac=True, method="BFGS")
     result = minimize(loss, result.x, jac=True, method="BFGS", options={"gtol": 1e-9})
@@ -317,7 +317,7 @@ def test_no_label_outside_the_top() -> None:
     new = np.array([[0, 1]]), np.array([[2.0, 1.0]]), np.array([0.0])
     # Nor a label of one of these classes.
     few = bc.Vector(inputs="top_logits", classes=12).fit(
-        tuple(own[(top[0] > 1).all(axis=1)] for own in top), y[(top[0] > 1).all(axis=1)]
+        tuple(values[(top[0] > 1).all(axis=1)] for values in top), y[(top[0] > 1).all(axis=1)]
     )
     probs = few.predict_proba(new)
     np.testing.assert_allclose(probs.probs.sum() + probs.rest, 1, rtol=1e-12)
@@ -347,7 +347,7 @@ def test_blocks(cls: Any) -> None:
     read = [*parts.predict_proba(cut(top)).each(lambda block: block.scores)]
     np.testing.assert_allclose(np.concatenate([p.rest for p in read]), expected.rest, atol=1e-9)
     # As many top classes as one likes.
-    fewer = parts.predict_proba(tuple(own[:5] for own in truncate(z, 2)))
+    fewer = parts.predict_proba(tuple(values[:5] for values in truncate(z, 2)))
     assert fewer.probs.shape == (5, 2)
     assert fewer.others == 10
 
@@ -365,7 +365,7 @@ def test_functions_of_other_libraries(cls: Any, m: int) -> None:
     with float64():
         result = jax.jit(lambda f, top: f(top))(f, tuple(map(jnp.asarray, top)))
         np.testing.assert_allclose(np.asarray(result.probs), expected.probs, atol=1e-12)
-    single = tuple(jnp.asarray(own) for own in top)
+    single = tuple(jnp.asarray(values) for values in top)
     result = jax.jit(f)(single)
     assert isinstance(result, bc.TopProbs)
     assert result.rest.dtype == np.float32
@@ -401,9 +401,9 @@ def test_huge_and_tiny_logits(cls: Any) -> None:
     expected = clone(calibrator).fit((indices, logits, rest), y, w)
     expected = expected.predict_proba((indices, logits, rest)).probs
     # The others' are equal, whatever the scale.
-    each = rest - np.log(9)
+    per_class = rest - np.log(9)
     for unit in (2.0**60, 2.0**-60):
-        top = indices, unit * logits, unit * each + np.log(9)
+        top = indices, unit * logits, unit * per_class + np.log(9)
         result = clone(calibrator).fit(top, y, w).predict_proba(top).probs
         if unit > 1:
             np.testing.assert_allclose(result, expected, atol=1e-7)

@@ -22,11 +22,11 @@ def brute_force(
     values = np.empty((2, len(at)))
     for label in (0, 1):
         for j, score in enumerate(at):
-            _, place = np.unique(np.append(scores, score), return_inverse=True)
-            weight = np.bincount(place, np.append(weights, 1.0))
-            positive = np.bincount(place, np.append(weights * y, label))
+            _, index = np.unique(np.append(scores, score), return_inverse=True)
+            weight = np.bincount(index, np.append(weights, 1.0))
+            positive = np.bincount(index, np.append(weights * y, label))
             fitted = isotonic_regression(positive / weight, weights=weight)
-            values[label, j] = fitted.x[place[-1]]
+            values[label, j] = fitted.x[index[-1]]
     return values[0], values[1]
 
 

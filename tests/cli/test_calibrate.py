@@ -114,12 +114,12 @@ def test_methods_have_names_in_any_case(binary: tuple[Path, Array, Array], tmp_p
     for name, calibrator in (("venn_abers", bc.VennAbers()), ("SIGMOID", bc.Logistic("platt"))):
         out = tmp_path / name
         line = ["fit", str(file), "--label", "truth", "--columns", "p", "--method", name]
-        said = CliRunner().invoke(app, [*line, "--out", str(out)]).stdout
+        output = CliRunner().invoke(app, [*line, "--out", str(out)]).stdout
         expected = calibrator.fit(p, y)
         np.testing.assert_allclose(
             bc.load(out).predict_proba(pd.DataFrame({"p": p})), expected.predict_proba(p), rtol=1e-9
         )
-        assert said.strip() == str(expected.report_)
+        assert output.strip() == str(expected.report_)
 
 
 def test_errors(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def check_error(result: Result, message: str) -> None:
 
 
 def losses(actual: dict[str, Any]) -> dict[str, float]:
-    return {name: own["metrics"]["log loss"]["value"] for name, own in actual["models"].items()}
+    return {name: model["metrics"]["log loss"]["value"] for name, model in actual["models"].items()}
 
 
 def test_table_is_that_of_the_report(folder: Path) -> None:
@@ -89,10 +89,14 @@ def test_json_has_every_number(folder: Path) -> None:
     write(folder / "probs.csv", ["p", "y"], [p, y])
     options = ("--level", "0.5", "--bins", "7", "--seed", "9")
     actual = numbers("probs.csv", "--label", "y", *options)
-    own = bayescal.evaluate(
+    evaluation = bayescal.evaluate(
         {"p": p}, y, replicates=20, level=0.5, bins=7, seed=9, classes=["0", "1"]
     ).to_dict()
-    assert actual == {"file": "probs.csv", "columns": {"p": ["p"]}, **json.loads(json.dumps(own))}
+    assert actual == {
+        "file": "probs.csv",
+        "columns": {"p": ["p"]},
+        **json.loads(json.dumps(evaluation)),
+    }
     result = run("probs.csv", "--label", "y", "--json", "out.json", *options)
     assert "log loss" in result.stdout
     assert result.stderr == "bayescal: written: out.json\n"
@@ -130,12 +134,12 @@ def test_columns_of_classes_go_by_name_or_in_sorted_order(
     folder: Path, header: tuple[str, ...]
 ) -> None:
     probs, codes = several()
-    place = [NAMES.index(c) for h in header for c in NAMES if h.endswith(c)] or [0, 1, 2]
+    positions = [NAMES.index(c) for h in header for c in NAMES if h.endswith(c)] or [0, 1, 2]
     labels = np.array(NAMES)[codes]
-    write(folder / "probs.csv", [*header, "kind"], [*probs[:, place].T, labels])
+    write(folder / "probs.csv", [*header, "kind"], [*probs[:, positions].T, labels])
     actual = numbers("probs.csv", "--label", "kind")
     assert losses(actual) == {"model": bayescal.metrics.log_loss(probs, codes)}
-    assert actual["columns"]["model"] == [header[place.index(j)] for j in range(3)]
+    assert actual["columns"]["model"] == [header[positions.index(j)] for j in range(3)]
     assert list(actual["classes"]) == list(NAMES)
     assert "class-wise ECE" in run("probs.csv", "--label", "kind").stdout
 
@@ -189,8 +193,8 @@ def test_two_columns_of_two_classes(folder: Path) -> None:
     value = bayescal.metrics.brier_score(p, y)
     for line in ((), ("--model", "m=p_0,p_1"), ("--model", "m=p_1,p_0")):
         actual = numbers("probs.csv", "--label", "y", *line)
-        (own,) = actual["models"].values()
-        assert own["metrics"]["Brier score"]["value"] == pytest.approx(value, abs=1e-15)
+        (model,) = actual["models"].values()
+        assert model["metrics"]["Brier score"]["value"] == pytest.approx(value, abs=1e-15)
 
 
 def test_logits_weights_and_rounded_rows(folder: Path) -> None:
@@ -234,8 +238,8 @@ def test_page_is_that_of_the_library(folder: Path) -> None:
     assert page.count("<script>") == 1 and "<b>" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; is P(y = &lt;b&gt;yes)" in page
     actual = bayescal.evaluate({evil: p}, y, classes=["no & no", "<b>yes"], replicates=20)
-    for each in actual.report.intervals[evil].values():
-        assert f"{each.value:.4f}" in page
+    for interval in actual.report.intervals[evil].values():
+        assert f"{interval.value:.4f}" in page
     again = run(
         *("probs.csv", "--label", "y", "--html", "again.html", "--classes", "no & no,<b>yes")
     )
@@ -310,8 +314,8 @@ def test_columns_in_single_precision_have_the_same_numbers(folder: Path) -> None
     actual = []
     for kind in ("float64", "float32"):
         pd.DataFrame({"p": p.astype(kind), "y": y}).to_parquet(folder / f"{kind}.parquet")
-        told = numbers(f"{kind}.parquet", "--label", "y", "--bins", "10")
-        actual.append(told["models"]["p"]["metrics"]["ECE"]["value"])
+        report = numbers(f"{kind}.parquet", "--label", "y", "--bins", "10")
+        actual.append(report["models"]["p"]["metrics"]["ECE"]["value"])
     assert actual == pytest.approx([0.2, 0.2], abs=1e-6)
 
 

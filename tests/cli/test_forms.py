@@ -107,9 +107,9 @@ def test_every_form_is_read(
     assert actual["note"].tolist() == data["note"].tolist()
     probs = actual.to_numpy()[:, -2:].astype(float)
     np.testing.assert_allclose(probs, expected.predict_proba(data["p"].to_numpy()), atol=1e-9)
-    said = run("evaluate", file, "--label", "truth", "--model", "p", "--replicates", 20, *more)
+    result = run("evaluate", file, "--label", "truth", "--model", "p", "--replicates", 20, *more)
     loss = bc.metrics.log_loss(data["p"].to_numpy(), data["truth"].to_numpy())
-    assert f"{loss:.4f}" in said.stdout
+    assert f"{loss:.4f}" in result.stdout
 
 
 def test_forms_of_output(tmp_path: Path) -> None:
@@ -135,9 +135,12 @@ def test_forms_of_output(tmp_path: Path) -> None:
 def test_standard_input(tmp_path: Path) -> None:
     data = frame()
     text = data.to_csv(index=False)
-    said = run("evaluate", "-", "--label", "truth", "--model", "p", "--replicates", 20, input=text)
+    result = run(
+        "evaluate", "-", "--label", "truth", "--model", "p", "--replicates", 20, input=text
+    )
     assert (
-        f"{bc.metrics.log_loss(data['p'].to_numpy(), data['truth'].to_numpy()):.4f}" in said.stdout
+        f"{bc.metrics.log_loss(data['p'].to_numpy(), data['truth'].to_numpy()):.4f}"
+        in result.stdout
     )
     model = tmp_path / "m.safetensors"
     run("fit", "-", "--label", "truth", "--columns", "p", "--out", model, input=text)
@@ -223,9 +226,9 @@ def test_predictions_in_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with jax.enable_x64(True):
         points = new["s"].to_numpy()
         expected = bc.posterior_predict(prior, (s, y), points, num_samples=2000, key=3)
-        columns = [np.asarray(each) for each in (expected.probs, *expected.interval(0.8))]
-    said = "gaussian:mu0=uniform(-3,0),mu1=uniform(0,3),sigma=1"
-    line = ["predict", known, "--label", "y", "--score", "s", "--prior", said, "--new"]
+        columns = [np.asarray(column) for column in (expected.probs, *expected.interval(0.8))]
+    prior_text = "gaussian:mu0=uniform(-3,0),mu1=uniform(0,3),sigma=1"
+    line = ["predict", known, "--label", "y", "--score", "s", "--prior", prior_text, "--new"]
     more = ["--num-samples", 2000, "--seed", 3, "--interval", 0.8, "--out"]
     for ending, read in (
         ("feather", feather.read_feather),
@@ -323,12 +326,12 @@ def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
     y = np.arange(60) % 2
     s = np.random.default_rng(1).normal(2 * y - 1)
     scores = pd.DataFrame({"s": s, "y": y})
-    said = ["--label", "y", "--score", "s", "--integrator", "quadrature", "--out", "-", "--prior"]
-    said.append("gaussian:mu0=uniform(-3,0),mu1=uniform(0,3),sigma=1")
+    args = ["--label", "y", "--score", "s", "--integrator", "quadrature", "--out", "-", "--prior"]
+    args.append("gaussian:mu0=uniform(-3,0),mu1=uniform(0,3),sigma=1")
     actual = []
     for sep, point in ((",", "."), (";", ",")):
         scores.to_csv(known := tmp_path / "known.csv", sep=sep, decimal=point, index=False)
-        printed = run("predict", known, *said, "--sep", sep, "--decimal", point).stdout
+        printed = run("predict", known, *args, "--sep", sep, "--decimal", point).stdout
         actual.append(pd.read_csv(io.StringIO(printed), sep=sep, decimal=point))
     pd.testing.assert_frame_equal(*actual)
 
@@ -398,8 +401,8 @@ def test_cells_in_another_notation_are_named(
     check_error(message, "fit", file, "--label", "y", "--out", tmp_path / "m")
     # Beside a column of numbers it is left out with the same advice.
     data.assign(q=0.5).to_csv(file := tmp_path / "two.csv", index=False)
-    said = run("evaluate", file, "--label", "y", "--replicates", 20).stderr
-    assert (message.partition("which")[0] in said) == (cell != "high")
+    stderr = run("evaluate", file, "--label", "y", "--replicates", 20).stderr
+    assert (message.partition("which")[0] in stderr) == (cell != "high")
     named = invoke("evaluate", file, "--label", "y", "--model", "p").stderr
     assert f"column 'p' must hold finite numbers, got {cell!r} in row 1 (line 2)" in named
 
@@ -488,8 +491,8 @@ def test_lines_and_blocks_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     pd.DataFrame(columns).to_csv(file, index=False)
     pd.DataFrame(columns).to_parquet(other := tmp_path / "in.parquet")
     in_blocks(monkeypatch)
-    for each in (file, other):
-        assert [len(table.rows) for table in open_rows(each).tables()] == 30 * [3]
+    for path in (file, other):
+        assert [len(table.rows) for table in open_rows(path).tables()] == 30 * [3]
 
 
 OBJECTS = [
@@ -522,10 +525,10 @@ def test_json_lines(tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch
         text[:-1].rstrip() for text in given
     ]
     added = [[*json.loads(text).items()][-2:] for text in lines]
-    assert [[name for name, _ in own] for own in added] == 4 * [
+    assert [[name for name, _ in pairs] for pairs in added] == 4 * [
         ["calibrated_false", "calibrated_true"]
     ]
-    np.testing.assert_allclose([[q for _, q in own] for own in added], expected, atol=1e-9)
+    np.testing.assert_allclose([[q for _, q in pairs] for pairs in added], expected, atol=1e-9)
     # By its first line, too, and printed in the form that was read.
     text = file.read_text("utf-8")
     assert run("apply", model, "-", "--out", "-", input=text).stdout.splitlines() == lines
@@ -566,7 +569,7 @@ def test_json_lines_are_made_of_json_lines(tmp_path: Path) -> None:
 def test_missing_predictions_are_skipped(tmp_path: Path, reader: str, form: str) -> None:
     if reader == "Python" and form == "parquet":
         pytest.skip("needs Arrow")
-    data = frame().assign(q=lambda own: own["p"] ** 1.1, w=1.0)
+    data = frame().assign(q=lambda table: table["p"] ** 1.1, w=1.0)
     data.loc[[3, 70, 71, N - 1], "p"] = np.nan
     data.loc[[5, 71], "q"] = np.nan
     file = tmp_path / f"in.{form}"

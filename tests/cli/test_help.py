@@ -43,12 +43,12 @@ def examples(command: str) -> list[str]:
 
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_list_of_commands_says_what_they_say(command: str) -> None:
-    place, line = _COMMANDS[command]
-    module, function = place.split(".")
-    own = getattr(import_module(f"bayescal.cli.{module}"), function)
-    assert line == inspect.getdoc(own).splitlines()[0]
-    said = " ".join(CliRunner().invoke(app, ["--help"]).stdout.replace("│", "").split())
-    assert f" {command} {line} " in said
+    target, line = _COMMANDS[command]
+    module, function = target.split(".")
+    callback = getattr(import_module(f"bayescal.cli.{module}"), function)
+    assert line == inspect.getdoc(callback).splitlines()[0]
+    output = " ".join(CliRunner().invoke(app, ["--help"]).stdout.replace("│", "").split())
+    assert f" {command} {line} " in output
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_help_and_errors_import_little(
         check=False,
     )
     assert done.returncode == code, done.stderr
-    said, loaded = done.stdout.rsplit("loaded ", 1)
-    assert message in said + done.stderr
+    output, loaded = done.stdout.rsplit("loaded ", 1)
+    assert message in output + done.stderr
     assert "bayescal" in loaded.split()
     assert not {*HEAVY} & {*loaded.split()}
 

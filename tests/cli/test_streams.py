@@ -93,17 +93,17 @@ def test_two_classes(tmp_path: Path, form: str) -> None:
     blocks = [*open_rows(file).rows("truth", ["p"], "w")]
     assert len(blocks) > 5
     np.testing.assert_array_equal(np.concatenate([b.scores for b in blocks])[:, 0], columns["p"])
-    said = fit(file, model, "Beta", "--columns", "p", "--weights", "w").stderr
+    stderr = fit(file, model, "Beta", "--columns", "p", "--weights", "w").stderr
     cut = bc.Blocks.of(columns["p"], columns["truth"], columns["w"])
     bc.Beta().fit(cut)
-    assert f"1,000 rows of p, {cut.passes + 1} passes over the file" in said
+    assert f"1,000 rows of p, {cut.passes + 1} passes over the file" in stderr
     expected = bc.Beta().fit(columns["p"], columns["truth"], columns["w"])
     at = np.linspace(0, 1, 21)
     actual = load(model).predict_proba(at[:, None])
     np.testing.assert_allclose(actual, expected.predict_proba(at), atol=1e-9, rtol=0)
     out = tmp_path / "out.csv"
-    said = run("apply", model, file, "--out", out).stderr
-    assert "1,000 rows with columns 'calibrated_ape', 'calibrated_bee'" in said
+    stderr = run("apply", model, file, "--out", out).stderr
+    assert "1,000 rows with columns 'calibrated_ape', 'calibrated_bee'" in stderr
     with out.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["other"] for row in rows] == columns["other"].tolist()
@@ -118,9 +118,9 @@ def test_several_classes_go_by_name(tmp_path: Path, form: str) -> None:
     z = np.stack([columns[f"z_{name}"] for name in ("ape", "bee", "cat")], axis=1)
     turned = {name: columns[name] for name in ("other", "z_cat", "truth", "z_ape", "z_bee")}
     file, model = write(tmp_path / f"cal.{form}", turned), tmp_path / "t.npz"
-    said = fit(file, model, "Temperature", "--inputs", "logits").stderr
-    assert "columns without numbers are left out: 'other'" in said
-    assert "1,000 rows of z_ape, z_bee, z_cat, " in said
+    stderr = fit(file, model, "Temperature", "--inputs", "logits").stderr
+    assert "columns without numbers are left out: 'other'" in stderr
+    assert "1,000 rows of z_ape, z_bee, z_cat, " in stderr
     expected = bc.Temperature(inputs="logits").fit(z, columns["truth"])
     actual = load(model).temperature_
     np.testing.assert_allclose(actual, expected.temperature_, rtol=1e-9)
@@ -214,8 +214,8 @@ def test_what_needs_all_rows_gets_them(tmp_path: Path, form: str) -> None:
 
 def test_small_files_are_read_once(tmp_path: Path, form: str) -> None:
     file = write(tmp_path / f"cal.{form}", table())
-    said = fit(file, tmp_path / "m.npz", "Beta", "--columns", "p").stderr
-    assert ", 1 pass over the file" in said
+    stderr = fit(file, tmp_path / "m.npz", "Beta", "--columns", "p").stderr
+    assert ", 1 pass over the file" in stderr
 
 
 GOOD = "".join(f"0.{1 + i % 8},{'ab'[i % 2]},\n" for i in range(500))
@@ -408,15 +408,15 @@ def test_progress_is_lines_where_there_is_no_terminal(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, model = write(tmp_path / f"cal.{form}", table()), tmp_path / "m.npz"
-    said = fit(file, model, "Beta", "--columns", "p").stderr
-    assert "%" not in said
+    stderr = fit(file, model, "Beta", "--columns", "p").stderr
+    assert "%" not in stderr
     monkeypatch.setattr(_errors, "SECONDS", 0.0)
     lines = fit(file, model, "Beta", "--columns", "p").stderr.splitlines()
     shown = [re.fullmatch(rf"bayescal: {file.name}: (.+): (\d+)%", line) for line in lines]
     steps = [(match[1], int(match[2])) for match in shown if match]
     assert list(dict.fromkeys(name for name, _ in steps))[:3] == ["labels", "pass 2", "pass 3"]
     for name in ("labels", "pass 2", "pass 3"):
-        shares = [share for own, share in steps if own == name]
+        shares = [share for step, share in steps if step == name]
         assert shares == sorted(shares) and shares[-1] == 100 and len(shares) > 5
     lines = run("apply", model, file, "--out", tmp_path / "out.csv").stderr.splitlines()
     assert f"bayescal: {file.name}: 100%" in lines
@@ -427,8 +427,8 @@ def test_progress_is_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(_errors, "SECONDS", 0.0)
     file = write(tmp_path / "cal.csv", table())
-    said = fit(file, tmp_path / "m.npz", "Beta", "--columns", "p").stderr
-    assert "━" in said and "%" not in said
+    stderr = fit(file, tmp_path / "m.npz", "Beta", "--columns", "p").stderr
+    assert "━" in stderr and "%" not in stderr
 
 
 @pytest.mark.usefixtures("in_blocks")
@@ -469,7 +469,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, ending: str) -> None
         columns = table(n=n)
         file = write(tmp_path / f"cal.{ending}", {name: columns[name] for name in ("p", "truth")})
         line = [sys.executable, "-c", COMMANDS, str(tmp_path), str(file)]
-        said = subprocess.run(line, check=True, capture_output=True, text=True).stdout
-        most.append(int(said.rpartition("most ")[2]) / 1024)
+        output = subprocess.run(line, check=True, capture_output=True, text=True).stdout
+        most.append(int(output.rpartition("most ")[2]) / 1024)
     # All rows as text would take 100 MB.
     assert most[1] < most[0] + 40, most

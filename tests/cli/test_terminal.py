@@ -55,9 +55,9 @@ EVALUATE = "evaluate rows.csv --label y --model p --replicates 20".split()
 )  # fmt: skip
 def test_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch, line: list[str]) -> None:
     stdout = open("/dev/full", "w")
-    code, said = call(monkeypatch, *line, stdout=stdout)
+    code, stderr = call(monkeypatch, *line, stdout=stdout)
     assert code == 2
-    assert said.endswith("error: cannot write to standard output: No space left on device\n")
+    assert stderr.endswith("error: cannot write to standard output: No space left on device\n")
     with pytest.raises(OSError, match="No space"):
         stdout.close()
 
@@ -84,8 +84,8 @@ def test_closed_streams(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         2,
         "bayescal: error: -: standard input is closed\n",
     )
-    code, said = call(monkeypatch, "apply", "m", "rows.csv", "--out", "-", stdout=None)
-    assert code == 2 and "standard output is closed" in said and said.count("\n") == 1
+    code, message = call(monkeypatch, "apply", "m", "rows.csv", "--out", "-", stdout=None)
+    assert code == 2 and "standard output is closed" in message and message.count("\n") == 1
     assert call(monkeypatch, *FIT, stdout=None)[0] == 0
     assert call(monkeypatch, "evaluate", "none.csv", "--label", "y", stderr=None)[0] == 2
 
@@ -128,9 +128,9 @@ def test_nothing_controls_the_terminal(folder: Path, monkeypatch: pytest.MonkeyP
         ("demo", f"--{EVIL}"),
     ):
         stdout = io.StringIO()
-        _, said = call(monkeypatch, *line, stdout=stdout)
-        printed = stdout.getvalue() + said
-        assert said or printed
+        _, stderr = call(monkeypatch, *line, stdout=stdout)
+        printed = stdout.getvalue() + stderr
+        assert stderr or printed
         assert [c for c in printed if not c.isprintable() and c != "\n"] == []
     result = bc.evaluate({EVIL: [0.1, 0.4, 0.8]}, [0, 1, 1], replicates=20)
     assert [c for c in repr(result) if not c.isprintable() and c != "\n"] == []
@@ -157,8 +157,8 @@ def test_long_names_are_abbreviated(folder: Path, monkeypatch: pytest.MonkeyPatc
         ("evaluate", name, "--label", "y"),
     ):
         stdout = io.StringIO()
-        _, said = call(monkeypatch, *line, stdout=stdout)
-        assert max(map(len, (stdout.getvalue() + said).splitlines())) < 2100
+        _, stderr = call(monkeypatch, *line, stdout=stdout)
+        assert max(map(len, (stdout.getvalue() + stderr).splitlines())) < 2100
 
 
 def test_circles_of_symbolic_links(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,9 +173,9 @@ def test_circles_of_symbolic_links(folder: Path, monkeypatch: pytest.MonkeyPatch
         (["demo", "--out", "a"], "a: cannot make the folder"),
         (["apply", "m", "rows.csv", "--out", 300 * "a"], "File name too long"),
     ):
-        code, said = call(monkeypatch, *line)
-        assert (code, said.count("\n")) == (2, 1)
-        assert message in said
+        code, stderr = call(monkeypatch, *line)
+        assert (code, stderr.count("\n")) == (2, 1)
+        assert message in stderr
     assert Path("a").is_symlink() and Path("b").is_symlink()
     with pytest.raises(OSError, match="symbolic links"):
         bc.save(bc.load("m"), "a")
@@ -186,9 +186,9 @@ def test_memory_that_is_not_enough_is_said(folder: Path, monkeypatch: pytest.Mon
         np.zeros(1 << 60, np.int8)
 
     monkeypatch.setattr(bc, "evaluate", fill)
-    code, said = call(monkeypatch, *EVALUATE)
+    code, stderr = call(monkeypatch, *EVALUATE)
     assert code == 2
-    assert said.startswith("bayescal: error: out of memory") and said.count("\n") == 1
+    assert stderr.startswith("bayescal: error: out of memory") and stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_memory_that_is_not_enough_is_said(folder: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_what_is_said_of_errors(error: Exception, text: str | None) -> None:
-    said = _errors.describe(error)
-    assert said is None if text is None else said is not None and said.startswith(text)
+    message = _errors.describe(error)
+    assert message is None if text is None else message is not None and message.startswith(text)
 
 
 def test_programs_without_a_terminal_have_no_output_to_end(monkeypatch: pytest.MonkeyPatch) -> None:

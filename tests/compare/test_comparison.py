@@ -159,11 +159,11 @@ def test_win_rates_count_pairs_and_improvements_are_of_the_baseline(scores: Any)
         signed = {name: sign * column for name, column in scores.items()}
         result = c.compare(signed, baseline="b", draws=200, lower_is_better=sign == 1)
         np.testing.assert_allclose(result.win_rates, expected, rtol=1e-12)
-        for place, column in enumerate(scores.values()):
+        for index, column in enumerate(scores.values()):
             gap = scores["b"] - column
-            assert result.improvement.mean[place] == pytest.approx(gap.mean(), abs=1e-15)
+            assert result.improvement.mean[index] == pytest.approx(gap.mean(), abs=1e-15)
             error = np.std(gap, ddof=1) / np.sqrt(15)
-            assert result.improvement.error[place] == pytest.approx(error, abs=1e-15)
+            assert result.improvement.error[index] == pytest.approx(error, abs=1e-15)
         np.testing.assert_allclose(result.improvement.wins, wins[:, 1], rtol=1e-12)
     stream = io.StringIO()
     Console(file=stream, width=120).print(result.table())

@@ -38,9 +38,9 @@ def test_what_is_farther_than_rounding_from_a_border_lies_beside_it(kind: type) 
     eps = max(2.0**-49, eps_of(kind))
     for bins in range(2, 400):
         k = np.arange(1, bins)
-        for move, place in ((-3 * eps, k - 1), (3 * eps, k)):
+        for move, cell in ((-3 * eps, k - 1), (3 * eps, k)):
             p = (k / bins + move).astype(kind).astype(float)
-            assert np.array_equal(equal_width_cell(p, bins, np, eps), place), bins
+            assert np.array_equal(equal_width_cell(p, bins, np, eps), cell), bins
 
 
 @pytest.mark.parametrize("bins", [25, 29, 35, 50, 100])

@@ -65,7 +65,7 @@ def make_frame(seed: int) -> Any:
 
 def lazy(make: Any, chunks: int = CHUNKS) -> Any:
     parts = [dask.delayed(make)(number % KINDS) for number in range(chunks)]
-    return array.concatenate([array.from_delayed(own, (ROWS, COLUMNS), float) for own in parts])
+    return array.concatenate([array.from_delayed(part, (ROWS, COLUMNS), float) for part in parts])
 
 
 def in_memory(make: Any) -> np.ndarray:
@@ -147,14 +147,14 @@ AT = np.linspace(0, 1, 101)
 def test_more_rows_than_a_worker_can_hold(client: Any) -> None:
     rows = lazy(make_probs)
     assert rows.nbytes > LIMIT
-    said: list[tuple[int, int, int | None]] = []
-    blocks = bc.Blocks.of(rows[:, 0], rows[:, 1], progress=lambda *step: said.append(step))
+    steps: list[tuple[int, int, int | None]] = []
+    blocks = bc.Blocks.of(rows[:, 0], rows[:, 1], progress=lambda *step: steps.append(step))
     with Watch([*client.run(os.getpid).values()]) as watch:
         cut = bc.Beta().fit(blocks)
-    own = in_memory(make_probs)
-    whole = bc.Beta().fit(own[:, 0], own[:, 1], repeated(len(own)))
+    local = in_memory(make_probs)
+    whole = bc.Beta().fit(local[:, 0], local[:, 1], repeated(len(local)))
     np.testing.assert_allclose(cut.predict_proba(AT), whole.predict_proba(AT), atol=1e-9, rtol=0)
-    assert said == [(number, CHUNKS, CHUNKS) for number in range(blocks.passes)]
+    assert steps == [(number, CHUNKS, CHUNKS) for number in range(blocks.passes)]
     if Path("/proc/self/status").exists():
         assert 100 * MB < watch.most < LIMIT
 
@@ -165,8 +165,8 @@ def test_data_frames(client: Any) -> None:
         meta=make_frame(0).iloc[:0],
     )
     cut = bc.Temperature().fit(frame[["p", "y"]], "y")
-    own = in_memory(make_probs)
-    whole = bc.Temperature().fit(own[:, 0], own[:, 1], repeated(len(own)))
+    local = in_memory(make_probs)
+    whole = bc.Temperature().fit(local[:, 0], local[:, 1], repeated(len(local)))
     result = cut.predict_proba(pd.DataFrame({"p": AT}))
     np.testing.assert_allclose(result, whole.predict_proba(AT), atol=1e-9, rtol=0)
 
@@ -177,8 +177,8 @@ def test_several_classes(client: Any) -> None:
     # Weights are in memory.
     weights = np.resize([1.0, 2.0, 3.0], len(rows))
     cut = bc.Vector(inputs="logits").fit(rows[:, :k], rows[:, k], weights)
-    own = in_memory(make)
-    z, y = own[:, :k], own[:, k]
+    local = in_memory(make)
+    z, y = local[:, :k], local[:, k]
     heavy = weights.reshape(-1, KINDS * ROWS).sum(axis=0)
     whole = bc.Vector(inputs="logits").fit(z, y, heavy)
     # As of blocks elsewhere: all rows at once are fitted until the next step gains next to nothing.
@@ -199,7 +199,9 @@ def make_or_die(flag: Path, number: int) -> np.ndarray:
 def test_a_worker_is_killed(client: Any, tmp_path: Path) -> None:
     flag, workers = tmp_path / "flag", {*client.run(os.getpid).values()}
     chunks = [dask.delayed(make_or_die)(flag, number) for number in range(12)]
-    rows = array.concatenate([array.from_delayed(own, (ROWS, COLUMNS), float) for own in chunks])
+    rows = array.concatenate(
+        [array.from_delayed(chunk, (ROWS, COLUMNS), float) for chunk in chunks]
+    )
     # What is in memory here is on the workers only, once it was sent.
     y = np.concatenate([make_probs(number % KINDS)[:, 1] for number in range(12)])
     undisturbed = bc.Beta().fit(rows[:, 0], y)
@@ -218,18 +220,18 @@ def test_a_worker_is_killed(client: Any, tmp_path: Path) -> None:
 def test_persisted_collections_and_lazy_predictions(client: Any) -> None:
     rows = lazy(make_probs, KINDS)[:, :2].persist()
     cut = bc.Beta().fit(rows[:, 0], rows[:, 1])
-    own = in_memory(make_probs)
-    whole = bc.Beta().fit(own[:, 0], own[:, 1])
+    local = in_memory(make_probs)
+    whole = bc.Beta().fit(local[:, 0], local[:, 1])
     np.testing.assert_allclose(cut.predict_proba(AT), whole.predict_proba(AT), atol=1e-9, rtol=0)
     kept = len(client.futures)
     result = cut.predict_proba(rows[:, 0])
     assert isinstance(result, array.Array) and result.shape == (KINDS * ROWS, 2)
     assert len(client.futures) == kept  # nothing is computed yet
     # Where it is computed it stays.
-    there = result.persist()
-    distributed.wait(there)
-    assert all(client.who_has(there).values())
-    np.testing.assert_array_equal(there.compute(), cut.predict_proba(own[:, 0]))
+    persisted = result.persist()
+    distributed.wait(persisted)
+    assert all(client.who_has(persisted).values())
+    np.testing.assert_array_equal(persisted.compute(), cut.predict_proba(local[:, 0]))
 
 
 def fail(number: int) -> np.ndarray:

@@ -120,7 +120,7 @@ def test_loops_of_links_and_absent_folders_are_errors(tmp_path: Path) -> None:
 def test_only_what_is_unfinished_of_a_file_is_deleted(tmp_path: Path) -> None:
     path = tmp_path / "a[1]"
     kept = [path, tmp_path / ".a[1].partial", partial_path(tmp_path / "a1"), tmp_path / ".a[1].x"]
-    for own in (*kept, partial_path(path), partial_path(path)):
-        own.write_text("half")
+    for file in (*kept, partial_path(path), partial_path(path)):
+        file.write_text("half")
     delete_partials(path)
     assert sorted(tmp_path.iterdir()) == sorted(kept)

@@ -115,19 +115,19 @@ def test_a_start_at_the_minimum_is_the_minimum() -> None:
 
 
 def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
-    seen: list[np.ndarray] = []
+    points: list[np.ndarray] = []
 
     def evaluate(x: np.ndarray) -> Quadratic[np.ndarray]:
-        seen.append(x)
+        points.append(x)
         grown = np.exp(x)
         return Quadratic(np.sum(grown - 3 * x), grown - 3, np.diag(grown))
 
     start, bound = np.array([1.0, 2.0]), np.ones(2)
     looked = newton(evaluate, start, scale=1.0, bound=bound, xp=np)
-    evaluations = len(seen)
-    seen.clear()
+    evaluations = len(points)
+    points.clear()
     result = newton(evaluate, start, scale=1.0, bound=bound, foresee=True, xp=np)
-    assert len(seen) == evaluations - 1 and result.status == Status.CONVERGED
+    assert len(points) == evaluations - 1 and result.status == Status.CONVERGED
     np.testing.assert_array_equal(result.x, looked.x)
     np.testing.assert_allclose(result.x, np.log(3), rtol=1e-9)
     np.testing.assert_allclose(result.value, 2 * (3 - 3 * np.log(3)), rtol=1e-9)

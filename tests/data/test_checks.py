@@ -566,9 +566,9 @@ def test_rows_of_weight_zero_need_no_label_beside_features_or_groups(name: str) 
     p, y, weights = with_missing_labels(name, 2)
     used, rng = slice(57), np.random.default_rng(1)
     x, groups = rng.normal(size=(60, 2)), np.array(["u", "v"])[rng.integers(0, 2, 60)]
-    regression, own = bc.LogisticRegression, (x[used], y[used], weights[used])
+    regression, arguments = bc.LogisticRegression, (x[used], y[used], weights[used])
     np.testing.assert_array_equal(
-        regression().fit(x, y, weights).coef_, regression().fit(*own).coef_
+        regression().fit(x, y, weights).coef_, regression().fit(*arguments).coef_
     )
     for pooled in (bc.Multicalibration, bc.PartialPooling):
         result = pooled().fit(p, y, groups=groups, sample_weight=weights)

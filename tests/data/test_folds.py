@@ -136,8 +136,8 @@ def test_a_heavy_cell_gives_about_an_equal_part_to_each_fold(scale: float) -> No
     z, y = rng.choice([0.1, 0.5, 0.9], 30_001), rng.integers(0, 2, 30_001)
     folds = fold_scores(z, y, np.full(30_001, scale), 5)
     for level in (0.1, 0.5, 0.9):
-        own = z[folds.index] == level
-        mass = np.bincount(folds.fold[own], folds.weights[own]) / scale
+        at_level = z[folds.index] == level
+        mass = np.bincount(folds.fold[at_level], folds.weights[at_level]) / scale
         assert np.ptp(mass) < 1 + 1e-6
     assert len(folds.index) == 3 * 2 * 5
     np.testing.assert_allclose(folds.of_rows(folds.fold * 0.0 + z[folds.index]), z)
@@ -214,8 +214,8 @@ def test_cross_validation_with_ties_is_unbiased() -> None:
 def assigned(z: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> FoldedRows:
     hashes, k = key_hashes(z), int(y.max()) + 1
     buckets = bucket_count(len(y), k)
-    place = bucket_of(hashes, buckets) * k + y
-    mass = np.bincount(place, weights, buckets * k).reshape(buckets, k)
+    cell = bucket_of(hashes, buckets) * k + y
+    mass = np.bincount(cell, weights, buckets * k).reshape(buckets, k)
     folded = Buckets.deal(mass, len(y), count)
     result = folded.assign(hashes, z[:, None], y, weights)
     np.testing.assert_allclose(
@@ -233,8 +233,8 @@ def test_many_rows_of_few_scores() -> None:
     folds = assigned(z, y, np.ones(n), 5)
     tied = np.isin(z[folds.index], np.arange(1, 10) / 10)
     for level in np.arange(1, 10) / 10:
-        own = z[folds.index] == level
-        mass = np.bincount(folds.fold[own], folds.weights[own], 5)
+        at_level = z[folds.index] == level
+        mass = np.bincount(folds.fold[at_level], folds.weights[at_level], 5)
         # The few other rows of its bucket are divided with it.
         assert np.ptp(mass) < 1.1
     assert np.mean(folds.weights[~tied] == 1) > 0.99

@@ -93,9 +93,9 @@ def test_merged_rows_of_a_sample_keep_their_factors() -> None:
     np.testing.assert_allclose(joined.weights.sum(), 4 * 6)
     # The weight of a row times its factor, with which the sample has the gradients of all rows.
     for row in range(6):
-        place = (joined.scores == sample.scores[row]).all(axis=1)
+        matching = (joined.scores == sample.scores[row]).all(axis=1)
         expected = sample.factors[row] * (sample.weights[row] + 2 * other.weights[row])
-        np.testing.assert_allclose((joined.weights * joined.factors)[place][0], expected)
+        np.testing.assert_allclose((joined.weights * joined.factors)[matching][0], expected)
     # Without a threshold there is no sample, and all factors are one.
     assert (history.join(history, 4).factors == 1).all()
 

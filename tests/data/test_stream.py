@@ -179,12 +179,12 @@ def test_changes_are_noticed_in_arrays_of_any_library(form):
     elif form == "arrow":
         form = pytest.importorskip("pyarrow").array
     labels = [[0.0, 1.0, 1.0, 0.0, 1.0], [0.0, 1.0, 0.0, 1.0, 1.0]]
-    for place in range(2):
+    for changed in range(2):
         calls = iter([0, 0, 1])
 
-        def make(place=place, calls=calls):
+        def make(changed=changed, calls=calls):
             number = next(calls)
-            yield tuple(form(labels[number if own == place else 0]) for own in range(2))
+            yield tuple(form(labels[number if index == changed else 0]) for index in range(2))
 
         blocks = bc.Blocks(make)
         blocks.total(_number, _append)
@@ -209,13 +209,13 @@ def test_changes_are_noticed_by_calibrated_blocks_and_workers_of_dask():
         array.from_delayed(dask.delayed(lambda j=j: rows[j].copy(), pure=False)(), (5,), float)
         for j in range(2)
     ]
-    blocks = bc.Blocks([(own,) for own in rows]), as_blocks(array.concatenate(parts))
-    for own in blocks:
-        own.mapped(partial(_half, np.ones(2))).total(_sum)
+    blocks = bc.Blocks([(row,) for row in rows]), as_blocks(array.concatenate(parts))
+    for source in blocks:
+        source.mapped(partial(_half, np.ones(2))).total(_sum)
     rows[1] += 1
-    for own in blocks:
+    for source in blocks:
         with pytest.raises(ValueError, match="block 1 must hold the same rows"):
-            own.total(_sum)
+            source.total(_sum)
 
 
 def test_arguments_that_cannot_be_are_an_error():
@@ -248,12 +248,12 @@ def test_an_error_of_any_kind_says_in_which_block():
 
 
 def test_progress_is_said():
-    said = []
-    blocks = bc.Blocks(_make, progress=lambda *step: said.append(step))
+    steps = []
+    blocks = bc.Blocks(_make, progress=lambda *step: steps.append(step))
     blocks.total(_sum)
     blocks.total(_sum)
-    assert said[0] == (0, 1, None) and said[3] == (0, 4, None)
-    assert said[-1] == (1, 4, 4)
+    assert steps[0] == (0, 1, None) and steps[3] == (0, 4, None)
+    assert steps[-1] == (1, 4, 4)
 
 
 def _sources(tmp_path, scores, y, weights):
@@ -325,11 +325,11 @@ def test_chunks_of_dask_are_read_once_for_all_columns():
 
 
 def _all(block: Block) -> dict[str, np.ndarray]:
-    return {name: np.asarray(own) for name, own in block._asdict().items() if name != "number"}
+    return {name: np.asarray(value) for name, value in block._asdict().items() if name != "number"}
 
 
 def _stack(first: dict, second: dict) -> dict:
-    return {name: np.concatenate([own, second[name]]) for name, own in first.items()}
+    return {name: np.concatenate([value, second[name]]) for name, value in first.items()}
 
 
 def test_all_sources_give_the_same_rows(tmp_path, monkeypatch):
@@ -338,8 +338,8 @@ def test_all_sources_give_the_same_rows(tmp_path, monkeypatch):
     rows = rng.uniform(size=(1000, 3)), rng.integers(0, 3, 1000), rng.uniform(size=1000)
     for name, blocks in _sources(tmp_path, *rows):
         result = blocks.total(_all, _stack)
-        for own, wanted in zip(result.values(), rows, strict=True):
-            np.testing.assert_array_equal(own, wanted, err_msg=name)
+        for actual, wanted in zip(result.values(), rows, strict=True):
+            np.testing.assert_array_equal(actual, wanted, err_msg=name)
         names.append(name)
     assert {"parquet", "dask", "frame"} <= set(names)
 
@@ -353,7 +353,7 @@ def test_labels_and_weights_of_zarr():
     zarr = pytest.importorskip("zarr")
     rng = np.random.default_rng(0)
     rows = rng.uniform(size=300), rng.integers(0, 2, 300), rng.uniform(size=300)
-    stored = [zarr.array(own) for own in rows]
+    stored = [zarr.array(values) for values in rows]
     for scores in (stored[0], rows[0]):
         for function in (bc.metrics.log_loss, bc.metrics.ece):
             assert function(scores, stored[1], weights=stored[2]) == pytest.approx(
@@ -367,17 +367,17 @@ def test_what_is_no_array_is_an_error(tmp_path):
     zarr, h5py = pytest.importorskip("zarr"), pytest.importorskip("h5py")
     array, pa = pytest.importorskip("dask.array"), pytest.importorskip("pyarrow")
     with h5py.File(tmp_path / "s.h5", "w") as file:
-        for own in (file, zarr.group()):
+        for source in (file, zarr.group()):
             with pytest.raises(TypeError, match="must be an array, got a (File|Group) of"):
-                bc.Blocks.of(own, ROWS)
+                bc.Blocks.of(source, ROWS)
             with pytest.raises(TypeError, match="y must be an array, got (File|Group)"):
-                bc.Blocks.of(ROWS, own)
-    for own in (zarr.array(0.5), array.from_array(np.array(0.5)), np.array(0.5)):
+                bc.Blocks.of(ROWS, source)
+    for source in (zarr.array(0.5), array.from_array(np.array(0.5)), np.array(0.5)):
         with pytest.raises(ValueError, match=r"scores must have shape \(n,\) or \(n, k\)"):
-            bc.Blocks.of(own, ROWS)
+            bc.Blocks.of(source, ROWS)
         for scores in (ROWS, array.from_array(ROWS, chunks=5)):
             with pytest.raises(ValueError, match="y must have"):
-                bc.Blocks.of(scores, own)
+                bc.Blocks.of(scores, source)
     table = pa.table({"p": ROWS, "y": ROWS, "w": ROWS})
     frame = pytest.importorskip("dask.dataframe").from_pandas(table.to_pandas(), npartitions=2)
     with pytest.raises(TypeError, match="y must be the name of a column, got ndarray"):
@@ -385,12 +385,12 @@ def test_what_is_no_array_is_an_error(tmp_path):
     with pytest.raises(TypeError, match="sample_weight must be the name of a column, got list"):
         bc.Blocks.of(table, "y", ROWS.tolist())
     twice = pa.table([pa.array(ROWS)] * 3, names=["p", "p", "y"])
-    for own in (table, frame):
+    for source in (table, frame):
         with pytest.raises(ValueError, match="must be different columns, got 'y' for both"):
-            bc.Blocks.of(own, "y", "y")
-    for own in (twice, frame[["p", "p", "y"]]):
+            bc.Blocks.of(source, "y", "y")
+    for source in (twice, frame[["p", "p", "y"]]):
         with pytest.raises(ValueError, match="names that differ, got 'p' twice"):
-            bc.Blocks.of(own, "y")
+            bc.Blocks.of(source, "y")
 
 
 def test_batches_without_rows_and_other_formats_of_files(tmp_path):
@@ -416,7 +416,7 @@ def test_chunks_of_dask_in_which_no_row_counts():
     p = rng.uniform(size=300)
     y = (rng.uniform(size=300) < p).astype(int)
     weights = np.repeat([0.0, 1.0, 0.0], 100)
-    lazy = [array.from_array(own, chunks=100) for own in (p, y, weights)]
+    lazy = [array.from_array(values, chunks=100) for values in (p, y, weights)]
     result = bc.Temperature().fit(*lazy).state_["theta"]
     expected = bc.Temperature().fit(p[100:200], y[100:200]).state_["theta"]
     np.testing.assert_allclose(result, expected, rtol=1e-9)

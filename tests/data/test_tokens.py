@@ -124,10 +124,10 @@ def test_tokens_that_are_no_rows_are_told_what_to_do() -> None:
 
 def test_the_given_arrays_are_left_alone() -> None:
     given = make()
-    before = [own.copy() for own in given]
+    before = [values.copy() for values in given]
     bc.tokens(*given, shift=True)
-    for own, old in zip(given, before, strict=True):
-        np.testing.assert_array_equal(own, old)
+    for values, old in zip(given, before, strict=True):
+        np.testing.assert_array_equal(values, old)
 
 
 def test_what_is_refused() -> None:

@@ -34,8 +34,8 @@ def test_labels_follow_the_truth() -> None:
     outcomes = np.eye(3)[data.y]
     # By where the prediction lies: within five standard errors.
     cell = (data.probs * 4).astype(int) @ [1, 5, 25]
-    for place in np.unique(cell):
-        mine = cell == place
+    for index in np.unique(cell):
+        mine = cell == index
         if mine.sum() > 500:
             error = outcomes[mine].mean(axis=0) - data.truth[mine].mean(axis=0)
             spread = np.sqrt((data.truth[mine] * (1 - data.truth[mine])).sum(axis=0)) / mine.sum()

@@ -46,10 +46,10 @@ def test_values_of_exact_probabilities_are_means_over_labels() -> None:
         share @ (probs * costs[:, decision].T).sum(axis=1),
     ]
     for name, value in zip(NAMES, expected, strict=True):
-        own = getattr(result, name)
-        assert own.value == pytest.approx(value, abs=1e-9)
-        assert own.expected == pytest.approx((value, value), abs=1e-9)
-        assert own.realized[0] < value < own.realized[1]
+        estimate = getattr(result, name)
+        assert estimate.value == pytest.approx(value, abs=1e-9)
+        assert estimate.expected == pytest.approx((value, value), abs=1e-9)
+        assert estimate.realized[0] < value < estimate.realized[1]
     assert result.rows == (weights > 0).sum()
 
 
@@ -59,9 +59,11 @@ def test_chance_of_labels(m: int) -> None:
     p = np.random.default_rng(0).uniform(0.05, 0.95, m)
     probs = np.stack([1 - p, p], axis=1)
     shift = bc.PriorShift(class_prior=0.5, calibration_shares=0.5).fit()
-    own = bc.expected_performance(shift, probs, level=0.9).log_loss
+    estimate = bc.expected_performance(shift, probs, level=0.9).log_loss
     spread = np.sqrt((p * (1 - p) * logit(p) ** 2).sum()) / m
-    assert own.realized[1] - own.realized[0] == pytest.approx(2 * 1.645 * spread, rel=0.08)
+    assert estimate.realized[1] - estimate.realized[0] == pytest.approx(
+        2 * 1.645 * spread, rel=0.08
+    )
 
 
 def test_labels_agree() -> None:
@@ -122,13 +124,16 @@ def test_intervals_contain_expected_and_realized_values(shifted: bool) -> None:
                 probs.argmax(axis=1) == label,
                 np.array(COSTS)[label, (probs @ COSTS).argmin(axis=1)],
             ]
-            truth += [chance @ own / len(p) for own in losses]
+            truth += [chance @ loss / len(p) for loss in losses]
         real = metrics(probs, y)
         ends = [getattr(result, name) for name in NAMES]
         hits.append(
             [
-                (own.expected[0] <= a <= own.expected[1], own.realized[0] <= b <= own.realized[1])
-                for own, a, b in zip(ends, truth, real, strict=True)
+                (
+                    estimate.expected[0] <= a <= estimate.expected[1],
+                    estimate.realized[0] <= b <= estimate.realized[1],
+                )
+                for estimate, a, b in zip(ends, truth, real, strict=True)
             ]
         )
     expected, realized = np.mean(hits, axis=(0, 1))

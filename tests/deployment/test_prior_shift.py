@@ -78,7 +78,7 @@ def test_two_classes_are_integrated_exactly(
     mean = integral(0, 1, 1) / total
     spread = np.sqrt(integral(0, 1, 2) / total - mean**2)
     assert shift.shares_[1] == pytest.approx(mean, abs=2e-3 * spread)
-    lower, upper = (own[1] for own in shift.shares_interval(0.9))
+    lower, upper = (bounds[1] for bounds in shift.shares_interval(0.9))
     below = 0.0 if lower == 0 else 0.05
     assert integral(0, lower) / total == pytest.approx(below, abs=2e-3)
     assert integral(upper, 1) / total == pytest.approx(0.1 if lower == 0 else 0.05, abs=2e-3)
@@ -89,7 +89,7 @@ def test_three_classes_agree_with_a_grid() -> None:
     probs, pi = softmax(logits, axis=1), np.array([0.3, 0.3, 0.4])
     shift = bc.PriorShift(calibration_shares=pi).fit(probs)
     steps = np.arange(0.5, 300) / 300
-    first, second = (own.ravel() for own in np.meshgrid(steps, steps))
+    first, second = (share.ravel() for share in np.meshgrid(steps, steps))
     inside = first + second < 1
     rho = np.stack([first, second, 1 - first - second], axis=1)[inside]
     density = np.log(rho @ (probs / pi).T).sum(axis=1)
@@ -101,7 +101,8 @@ def test_three_classes_agree_with_a_grid() -> None:
     np.testing.assert_array_less(np.abs(shift.shares_ - mean), 0.15 * spread)
     lower, upper = shift.shares_interval(0.9)
     outside = [
-        mass[(own < a) | (own > b)].sum() for own, a, b in zip(rho.T, lower, upper, strict=True)
+        mass[(share < a) | (share > b)].sum()
+        for share, a, b in zip(rho.T, lower, upper, strict=True)
     ]
     np.testing.assert_allclose(outside, 0.1, atol=0.03)
 
@@ -132,7 +133,7 @@ def test_a_weight_repeats_the_row(k: int) -> None:
     logits, y = draw_many(200, shares, 0)
     new = draw_many(100, shares, 1)[0]
     counts, new_counts = rng.integers(0, 4, 200), rng.integers(0, 4, 100)
-    probs, others = (softmax(own, axis=1) for own in (logits, new))
+    probs, others = (softmax(values, axis=1) for values in (logits, new))
     warnings.simplefilter("ignore", bc.AccuracyWarning)
     weighted = bc.PriorShift().fit(others, sample_weight=new_counts, calibration=(probs, y, counts))
     index, new_index = np.repeat(np.arange(200), counts), np.repeat(np.arange(100), new_counts)
@@ -147,7 +148,7 @@ def test_a_weight_repeats_the_row(k: int) -> None:
 
 def test_order_of_rows_hardly_matters() -> None:
     calibrator, (scores, _) = fitted(), draw(200, 0.2, 1)
-    one, other = (bc.PriorShift(calibrator).fit(own) for own in (scores, scores[::-1]))
+    one, other = (bc.PriorShift(calibrator).fit(rows) for rows in (scores, scores[::-1]))
     np.testing.assert_allclose(one.shares_, other.shares_, atol=1e-9)
 
 
@@ -170,13 +171,13 @@ def test_populations_equal_separate_fits(k: int) -> None:
     predicted = together.predict_proba(rows[order], names[order])
     lower, upper = together.predict_interval(rows[order], 0.9, names[order])
     assert lower.shape == upper.shape == ((len(rows), k) if k > 2 else (len(rows),))
-    for group, (name, own) in enumerate(parts.items()):
-        alone = bc.PriorShift(calibrator).fit(own)
+    for group, (name, part) in enumerate(parts.items()):
+        alone = bc.PriorShift(calibrator).fit(part)
         np.testing.assert_allclose(together.shares_[group], alone.shares_, atol=1e-3)
         for one, other in zip(together.shares_interval(), alone.shares_interval(), strict=True):
             np.testing.assert_allclose(one[group], other, atol=5e-3)
         f = together.as_function(name)
-        np.testing.assert_allclose(f(own), predicted[np.argsort(order)][names == name], atol=1e-9)
+        np.testing.assert_allclose(f(part), predicted[np.argsort(order)][names == name], atol=1e-9)
 
 
 def test_populations_must_be_known() -> None:
@@ -203,7 +204,7 @@ def test_the_loss_falls_to_that_of_the_true_shares() -> None:
         shift = bc.PriorShift(calibrator).fit(scores)
         truth = expit(scores + logit(0.1))
         models = calibrator.predict_proba(scores), shift.predict_proba(scores), truth
-        losses.append([bc.metrics.log_loss(own, y) for own in models])
+        losses.append([bc.metrics.log_loss(probs, y) for probs in models])
     before, after, best = np.mean(losses, axis=0)
     assert before > 1.5 * after
     assert after < best + 0.004
@@ -489,7 +490,7 @@ def coverage(k: int, n: int, m: int, sets: int) -> float:
         logits, y = draw_many(n, np.full(k, 1 / k), int(rng.integers(1 << 30)))
         new = draw_many(m, shares, int(rng.integers(1 << 30)))[0]
         # The scores are off by a slope and an offset, which the calibrator has to find.
-        bend = lambda own: log_softmax(0.5 * own + np.arange(k) / k, axis=1)  # noqa: E731
+        bend = lambda values: log_softmax(0.5 * values + np.arange(k) / k, axis=1)  # noqa: E731
         calibrator = bc.Vector(inputs="logits").fit(bend(logits), y)
         lower, upper = bc.PriorShift(calibrator).fit(bend(new)).shares_interval(0.9)
         hits.append((lower <= shares) & (shares <= upper))

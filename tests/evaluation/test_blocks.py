@@ -29,20 +29,20 @@ def several(n: int, k: int = 4) -> tuple[np.ndarray, np.ndarray]:
 def cut(*arrays: Any, size: int = 700) -> bc.Blocks:
     def parts() -> Any:
         for first in range(0, len(arrays[0]), size):
-            yield tuple(own[first : first + size] for own in arrays)
+            yield tuple(values[first : first + size] for values in arrays)
 
     return bc.Blocks(parts)
 
 
 def numbers(result: Any) -> Any:
     text = json.dumps(result.to_dict())
-    return json.loads(text, parse_float=lambda each: round(float(each), 9))
+    return json.loads(text, parse_float=lambda number: round(float(number), 9))
 
 
 def svgs(page: str) -> list[np.ndarray]:
     """Return the numbers of each figure on a page, but for keys."""
     result = re.findall(r"<svg (?!class=.key).*?</svg>", page, re.DOTALL)
-    return [np.array(re.findall(r"-?\d+(?:\.\d+)?", own), float) for own in result]
+    return [np.array(re.findall(r"-?\d+(?:\.\d+)?", svg), float) for svg in result]
 
 
 @pytest.fixture
@@ -72,24 +72,24 @@ def check(ours: Any, theirs: Any) -> None:
     np.testing.assert_allclose(
         list(ours.to_dict()["classes"].values()), list(theirs.to_dict()["classes"].values())
     )
-    for name, own in ours.findings.items():
+    for name, finding in ours.findings.items():
         other = theirs.findings[name]
         for field in ("confidence", "accuracy", "predicted", "observed"):
-            assert getattr(own, field) == (
+            assert getattr(finding, field) == (
                 None if getattr(other, field) is None else pytest.approx(getattr(other, field))
             )
-        np.testing.assert_allclose(own.spiegelhalter, other.spiegelhalter, rtol=1e-9)
-        assert own.consistency.statistic == pytest.approx(other.consistency.statistic)
+        np.testing.assert_allclose(finding.spiegelhalter, other.spiegelhalter, rtol=1e-9)
+        assert finding.consistency.statistic == pytest.approx(other.consistency.statistic)
         q = other.consistency.p_value
         draws = theirs.replicates
-        assert own.consistency.p_value == pytest.approx(
+        assert finding.consistency.p_value == pytest.approx(
             q, abs=5 * np.sqrt(2 * q * (1 - q) / draws) + 2 / draws
         )
         if other.bias is not None:
             # Variances are of the means of cells.
-            np.testing.assert_allclose(own.bias.statistic, other.bias.statistic, rtol=1e-4)
-        assert own.verdict == other.verdict
-        mine, known = own.decomposition, other.decomposition
+            np.testing.assert_allclose(finding.bias.statistic, other.bias.statistic, rtol=1e-4)
+        assert finding.verdict == other.verdict
+        mine, known = finding.decomposition, other.decomposition
         assert mine.score == pytest.approx(known.score, abs=1e-5)
         assert mine.uncertainty == pytest.approx(known.uncertainty, rel=1e-12)
         # Of fewer different predictions, isotonic regression follows chance less.
@@ -117,8 +117,8 @@ def test_many_cases_of_two_classes(kind: str) -> None:
     page, known = ours.to_html(), theirs.to_html()
     # The same frames, titles and lines; isotonic regression has a step for each cell.
     assert len(svgs(page)) == len(svgs(known)) == 8
-    for place in (3, 6):  # the histograms of the confidence
-        np.testing.assert_allclose(svgs(page)[place], svgs(known)[place], atol=0.02)
+    for index in (3, 6):  # the histograms of the confidence
+        np.testing.assert_allclose(svgs(page)[index], svgs(known)[index], atol=0.02)
     assert "effective sample size" in page
 
 
@@ -128,11 +128,11 @@ def test_many_cases_of_several_classes() -> None:
     ours = bc.evaluate({"a": cut(probs, y), "b": cut(probs[:, ::-1], y)}, replicates=200)
     theirs = bc.evaluate({"a": probs, "b": probs[:, ::-1]}, y, replicates=200)
     check(ours, theirs)
-    for name, own in ours.events.items():
-        np.testing.assert_allclose(own.class_errors(), theirs.events[name].class_errors())
+    for name, event in ours.events.items():
+        np.testing.assert_allclose(event.class_errors(), theirs.events[name].class_errors())
         rows = probs if name == "a" else probs[:, ::-1]
         by_class = [bc.metrics.ece(p, y == j) for j, p in enumerate(rows.T)]
-        np.testing.assert_allclose(own.class_errors(), by_class)
+        np.testing.assert_allclose(event.class_errors(), by_class)
     page = ours.to_html()
     assert page.count("<svg ") == theirs.to_html().count("<svg ")
     assert "effective sample size" not in page
@@ -146,8 +146,8 @@ def test_p_values_are_uniform_where_predictions_are_calibrated() -> None:
     for run in range(80):
         p = rng.uniform(size=300) ** 2
         y = (rng.uniform(size=300) < p).astype(int)
-        own = bc.evaluate(cut(p, y, size=100), replicates=39, seed=run).findings["model"]
-        result.append([own.bias.p_value, own.consistency.p_value])
+        finding = bc.evaluate(cut(p, y, size=100), replicates=39, seed=run).findings["model"]
+        result.append([finding.bias.p_value, finding.consistency.p_value])
     shares = np.mean(np.array(result) <= 0.25, axis=0)
     assert (np.abs(shares - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 80)).all()
 

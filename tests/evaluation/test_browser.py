@@ -234,10 +234,10 @@ def test_print_is_on_white(browser: Any, pages: dict[str, Path]) -> None:
 
 def test_details_open_by_keyboard(browser: Any, pages: dict[str, Path]) -> None:
     show(browser, pages["one"], 1200)
-    for place, summary in enumerate(browser.find_elements("css selector", "details summary")):
+    for index, summary in enumerate(browser.find_elements("css selector", "details summary")):
         summary.send_keys("\n")
         opened = "return document.querySelectorAll('details[open]').length"
-        assert browser.execute_script(opened) == place + 1
+        assert browser.execute_script(opened) == index + 1
 
 
 def brightness(color: str) -> float:

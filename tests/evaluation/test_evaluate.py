@@ -110,20 +110,20 @@ def test_verdicts(change: Any, verdict: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "strength", "said"),
+    ("factor", "strength", "summary"),
     [(1.1, "slight", "Slightly over-confident, by 0.0"), (1.6, "clear", "Over-confident, by 0.0")],
 )
-def test_verdicts_weigh_the_size(factor: float, strength: str, said: str) -> None:
+def test_verdicts_weigh_the_size(factor: float, strength: str, summary: str) -> None:
     rng = np.random.default_rng(2)
     p = rng.uniform(0.02, 0.98, size=40_000)
     y = (rng.uniform(size=len(p)) < p).astype(int)
     shown = 1 / (1 + np.exp(-factor * np.log(p / (1 - p))))
     result = bayescal.evaluate(shown, y, replicates=50)
-    own = result.findings["model"]
-    assert (own.verdict, own.strength) == ("over-confident", strength)
+    finding = result.findings["model"]
+    assert (finding.verdict, finding.strength) == ("over-confident", strength)
     gap = np.maximum(shown, 1 - shown).mean() - ((shown > 0.5) == y).mean()
-    assert own.size == pytest.approx(gap)
-    assert result.summary()["model"].startswith(said)
+    assert finding.size == pytest.approx(gap)
+    assert result.summary()["model"].startswith(summary)
 
 
 def test_strong_errors_and_no_evidence() -> None:
@@ -214,7 +214,7 @@ def test_columns_named_like_the_classes_are_matched() -> None:
     p, y = rng.dirichlet([1, 1, 1], 60), rng.integers(0, 3, 60)
     frame = pd.DataFrame(p, columns=["no", "yes", "maybe"])[["yes", "maybe", "no"]]
     options: dict[str, Any] = {"classes": ["no", "yes", "maybe"], "replicates": 20}
-    texts = (json.dumps(bayescal.evaluate(own, y, **options).to_dict()) for own in (frame, p))
+    texts = (json.dumps(bayescal.evaluate(table, y, **options).to_dict()) for table in (frame, p))
     # Sums over rows and over columns differ in their last digit.
     result, expected = (json.loads(t, parse_float=lambda x: round(float(x), 12)) for t in texts)
     assert result == expected
@@ -229,7 +229,7 @@ def test_labels_of_any_kind_and_logits() -> None:
     assert bayescal.evaluate(probs, names[y], replicates=20).to_dict() == expected
     assert bayescal.evaluate(probs, pd.Categorical(names[y]), replicates=20).to_dict() == expected
     logits = bayescal.evaluate(np.log(probs), names[y], inputs="logits", replicates=20).to_dict()
-    texts = [json.dumps(own) for own in (logits, expected)]
+    texts = [json.dumps(report) for report in (logits, expected)]
     result, known = (json.loads(t, parse_float=lambda x: round(float(x), 9)) for t in texts)
     assert result == known
     p, y = forecasts()
@@ -248,11 +248,11 @@ def test_fitted_classifiers() -> None:
         (x + rng.gumbel(size=(300, 2))).argmax(axis=1) * (x[:, 0] > -1)
     ]
     models = {"bayes": GaussianNB(), "logistic": LogisticRegression()}
-    for own in models.values():
-        own.fit(x, labels)
+    for model in models.values():
+        model.fit(x, labels)
     k = len(np.unique(labels))
     ours = bayescal.evaluate({**models, "flat": np.full((300, k), 1 / k)}, x, labels, replicates=20)
-    probs = {name: own.predict_proba(x) for name, own in models.items()}
+    probs = {name: model.predict_proba(x) for name, model in models.items()}
     probs["flat"] = np.full((300, k), 1 / k)
     assert ours.to_dict() == bayescal.evaluate(probs, labels, replicates=20).to_dict()
     single = bayescal.evaluate(models["bayes"], x, y=labels, replicates=20)

@@ -186,17 +186,17 @@ def test_sections_and_figures_fit_the_data(pages: dict[str, str]) -> None:
 def test_numbers_are_those_of_the_report(pages: dict[str, str]) -> None:
     result = binary(3)
     cells = Page(pages["three"]).text("td")
-    for own in result.report.intervals.values():
-        for each in own.values():
-            assert f"{each.estimate:.4f}" in cells
-    strengths = [own.strength for own in result.findings.values()]
+    for by_metric in result.report.intervals.values():
+        for interval in by_metric.values():
+            assert f"{interval.estimate:.4f}" in cells
+    strengths = [finding.strength for finding in result.findings.values()]
     assert re.findall(r'class="verdict (\w+)"', pages["three"]) == strengths
     assert len(set(strengths)) > 1
     page = Page(pages["three"])
-    for own in result.report.differences.values():
-        for each in own.values():
-            shown = f"{each.estimate:+.4f}".replace("-", "\N{MINUS SIGN}")
-            assert shown in cells or float(f"{each.estimate:.4f}") == 0
+    for by_metric in result.report.differences.values():
+        for interval in by_metric.values():
+            shown = f"{interval.estimate:+.4f}".replace("-", "\N{MINUS SIGN}")
+            assert shown in cells or float(f"{interval.estimate:.4f}") == 0
     assert f"[{result.report.intervals['raw']['ECE'].lower:.4f}" in str(page.text("span"))
 
 
@@ -215,11 +215,11 @@ def test_what_weights_are_worth_is_said() -> None:
     p, y = rng.uniform(size=50), rng.integers(0, 2, size=50)
     weights = rng.exponential(size=50)
     worth = weights.sum() ** 2 / (weights**2).sum()
-    said = "cases of equal weight"
+    phrase = "cases of equal weight"
     page = bayescal.evaluate(p, y, weights=weights, replicates=20).to_html()
-    assert f"equivalent to {worth:.0f} {said}" in page
+    assert f"equivalent to {worth:.0f} {phrase}" in page
     whole = bayescal.evaluate(p, y, weights=np.tile([0, 2], 25), replicates=20).to_html()
-    assert said not in whole and "they add up to 50" in whole
+    assert phrase not in whole and "they add up to 50" in whole
 
 
 def test_many_cases_make_a_small_page() -> None:

@@ -56,7 +56,7 @@ def _data_names(method: Method) -> tuple[str, ...]:
 
 
 def _case(method: Method, variant: str, fit: Any, *arguments: Any) -> Case:
-    names = ", ".join(str(own) for own in arguments)
+    names = ", ".join(str(argument) for argument in arguments)
     cls = method.calibrator.__name__
     rtol = 1e-8 if cls in SEARCHED else RTOL
     # Elsewhere rounding moves draws of splines, by 2e-4.
@@ -93,7 +93,7 @@ def _fit_unweighted(method: Method, name: str) -> Results:
     data = data_set(name)
     fitted = method(inputs=data.inputs).fit(data.scores, data.labels)
     report = fitted.report_
-    said = {
+    report_values = {
         "log_loss": report.log_loss,
         "log_loss_error": report.log_loss_error,
         "uncalibrated": report.uncalibrated,
@@ -101,12 +101,12 @@ def _fit_unweighted(method: Method, name: str) -> Results:
         "gain_error": report.gain_error,
         "effective_rows": report.effective_rows,
     }
-    return {**_results(fitted, data.new), "report": said}
+    return {**_results(fitted, data.new), "report": report_values}
 
 
 def _fit_inputs(method: Method, name: str, inputs: str) -> Results:
     data = data_set(name)
-    scores, new = (_as_scores(own, inputs) for own in (data.scores, data.new))
+    scores, new = (_as_scores(values, inputs) for values in (data.scores, data.new))
     return _results(method(inputs=inputs).fit(scores, data.labels, data.weights), new)
 
 

@@ -35,7 +35,7 @@ class DataSet(NamedTuple):
         """Return scores, labels and weights in blocks of 64 rows."""
         whole = self.scores, self.labels, self.weights
         starts = range(0, len(self.scores), 64)
-        return bc.Blocks([tuple(own[i : i + 64] for own in whole) for i in starts])
+        return bc.Blocks([tuple(values[i : i + 64] for values in whole) for i in starts])
 
 
 @cache

@@ -92,7 +92,7 @@ def _loss(name: str, options: dict[str, Any]) -> Results:
     more = [teacher] if name in TAUGHT else []
     with jax.enable_x64(True):
         loss = partial(getattr(bc.losses, name), **options)
-        arguments = [jnp.asarray(own) for own in (labels, *more)]
+        arguments = [jnp.asarray(values) for values in (labels, *more)]
         value, slope = jax.value_and_grad(loss)(jnp.asarray(logits), *arguments)
         weighted = loss(jnp.asarray(logits), *arguments, weights=weights, mask=mask)
         return {"value": value, "gradient": slope[:6], "weighted": weighted}

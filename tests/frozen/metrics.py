@@ -250,7 +250,7 @@ def _of_logits(data: str) -> Results:
 def _of_blocks(data: str) -> Results:
     """Compute metrics of data that come in blocks, and by an accumulator."""
     rows = predictions(data)
-    parts = [tuple(own[start : start + 64] for own in rows) for start in (0, 64, 128)]
+    parts = [tuple(values[start : start + 64] for values in rows) for start in (0, 64, 128)]
     names = ["log_loss", "brier_score", "accuracy", "ece", "debiased_ece", "smooth_ece", "kde_ece"]
     total = metrics.Accumulator(names, classes=None if rows[0].ndim == 1 else 3)
     for part in parts:

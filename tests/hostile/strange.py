@@ -122,8 +122,8 @@ def judge(call: Callable[..., Any], *arguments: Any) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for own in (AccuracyWarning, SamplingWarning):  # What they say is right.
-                warnings.simplefilter("ignore", own)
+            for category in (AccuracyWarning, SamplingWarning):  # What they say is right.
+                warnings.simplefilter("ignore", category)
             result = call(*arguments)
     except (TypeError, ValueError) as error:
         result = error

@@ -21,8 +21,8 @@ PLAIN = "\n".join(["p,y", *ROWS]) + "\n"
 GAUSSIAN = "gaussian:mu0=normal(-1,1),mu1=normal(1,1),sigma=1"
 
 
-def changed(place: int, cells: str) -> bytes:
-    return "\n".join(["p,y", *ROWS[:place], cells, *ROWS[place + 1 :]]).encode()
+def changed(index: int, cells: str) -> bytes:
+    return "\n".join(["p,y", *ROWS[:index], cells, *ROWS[index + 1 :]]).encode()
 
 
 RIGHT: dict[str, bytes] = {
@@ -118,10 +118,10 @@ def test_wrong_tables(kind: str, folder: Path, tmp_path: Path) -> None:
     file.write_bytes(WRONG[kind])
     for line in lines(folder, file):
         # New points need no labels, and of normal densities may lie anywhere.
-        said = run(line)
+        error = run(line)
         least = "label" in kind or (kind == "above one" and line[0] == "predict")
-        assert said or (least and line[0] in ("apply", "predict")), (kind, line)
-        assert not said or "wrong.csv" in said or "good.csv" in said or "p" in said, said
+        assert error or (least and line[0] in ("apply", "predict")), (kind, line)
+        assert not error or "wrong.csv" in error or "good.csv" in error or "p" in error, error
 
 
 @pytest.mark.slow
@@ -129,17 +129,17 @@ def test_damaged_calibrators(folder: Path, tmp_path: Path) -> None:
     content = (folder / "c.safetensors").read_bytes()
     file, rng = tmp_path / "damaged", np.random.default_rng(0)
     damaged = [content[:size] for size in range(0, len(content), max(1, len(content) // 20))]
-    for place in rng.integers(0, 8 * len(content), 60).tolist():
+    for bit in rng.integers(0, 8 * len(content), 60).tolist():
         flipped = bytearray(content)
-        flipped[place // 8] ^= 1 << place % 8
+        flipped[bit // 8] ^= 1 << bit % 8
         damaged.append(bytes(flipped))
-    for each in [*damaged, b"", PLAIN.encode(), content + b"x"]:
-        file.write_bytes(each)
+    for data in [*damaged, b"", PLAIN.encode(), content + b"x"]:
+        file.write_bytes(data)
         assert str(file) in run(["apply", str(file), str(folder / "good.csv"), "--out", "-"])
         assert str(file) in run(["export", str(file), str(tmp_path / "program.stablehlo")])
     for missing in (tmp_path, tmp_path / "none"):
-        said = run(["apply", str(missing), str(folder / "good.csv"), "--out", "-"])
-        assert str(missing) in said
+        error = run(["apply", str(missing), str(folder / "good.csv"), "--out", "-"])
+        assert str(missing) in error
 
 
 @pytest.mark.slow

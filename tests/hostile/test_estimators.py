@@ -33,8 +33,8 @@ class Case:
             if isinstance(estimator, bc.CalibratedClassifier):
                 # Whether these will do is for the classifier to say.
                 bad = {
-                    kind: own
-                    for kind, own in bad.items()
+                    kind: value
+                    for kind, value in bad.items()
                     if kind not in ("dates", "text", "a dict", "sparse")
                 }
             tables = right(P3), bad
@@ -49,15 +49,15 @@ class Case:
     def probs(self, *arguments: Any) -> np.ndarray:
         return self.fit(*arguments).predict_proba(arguments[0])
 
-    def with_one(self, place: int, value: Any) -> list[Any]:
-        return [*self.arguments[:place], value, *self.arguments[place + 1 :]]
+    def with_one(self, position: int, value: Any) -> list[Any]:
+        return [*self.arguments[:position], value, *self.arguments[position + 1 :]]
 
 
 def labels(y: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
     good, bad = right(y), wrong(y)
     # These are labels, if those of one class.
-    for own in ("dates", "text", "complex"):
-        del bad[own]
+    for kind in ("dates", "text", "complex"):
+        del bad[kind]
     names = np.array(["a", "b", "c"])[y]
     return {**good, "names": names, "names as objects": names.astype(object)}, bad
 
@@ -76,29 +76,31 @@ def cases() -> list[Any]:
 @pytest.mark.parametrize("case", cases())
 def test_arrays_that_look_odd(case: Case) -> None:
     expected = case.probs(*case.arguments)
-    for place, (good, _) in enumerate(case.tables):
+    for position, (good, _) in enumerate(case.tables):
         for kind, value in good.items():
-            result = judge(case.probs, *case.with_one(place, value))
-            assert isinstance(result, np.ndarray), (place, kind, result)
+            result = judge(case.probs, *case.with_one(position, value))
+            assert isinstance(result, np.ndarray), (position, kind, result)
             if kind in ("huge", "tiny", "some zero"):
                 assert np.isfinite(result).all()
             else:
-                np.testing.assert_allclose(result, expected, atol=1e-6, err_msg=f"{place} {kind}")
+                np.testing.assert_allclose(
+                    result, expected, atol=1e-6, err_msg=f"{position} {kind}"
+                )
 
 
 def few_levels(scores: np.ndarray) -> dict[str, np.ndarray]:
     """Scores (n,) or (n, 3) that take few values, all of which half precision holds."""
-    place = np.arange(len(scores)) % 3
+    level = np.arange(len(scores)) % 3
     if scores.ndim == 1:
         return {
             "constant": np.full(len(scores), 0.25),
-            "zeros and ones": np.array([0.0, 1.0, 1.0])[place],
-            "quarters": np.array([0.25, 0.5, 0.75])[place],
+            "zeros and ones": np.array([0.0, 1.0, 1.0])[level],
+            "quarters": np.array([0.25, 0.5, 0.75])[level],
         }
     return {
         "constant": np.tile([0.25, 0.25, 0.5], (len(scores), 1)),
-        "one-hot": np.eye(3)[place],
-        "quarters": np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0, 0.25, 0.75]])[place],
+        "one-hot": np.eye(3)[level],
+        "quarters": np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0, 0.25, 0.75]])[level],
     }
 
 
@@ -118,14 +120,14 @@ def test_few_levels_that_look_odd(case: Case) -> None:
 @pytest.mark.parametrize("case", cases())
 def test_wrong_arrays(case: Case) -> None:
     result = [
-        (place, kind, judge(case.fit, *case.with_one(place, value)))
-        for place, (_, table) in enumerate(case.tables)
+        (position, kind, judge(case.fit, *case.with_one(position, value)))
+        for position, (_, table) in enumerate(case.tables)
         for kind, value in table.items()
     ]
     fitted = case.fit(*case.arguments)
     lengths = "short", "long", "empty"
-    table = {kind: own for kind, own in case.tables[0][1].items() if kind not in lengths}
+    table = {kind: array for kind, array in case.tables[0][1].items() if kind not in lengths}
     result += [(3, kind, judge(fitted.predict_proba, value)) for kind, value in table.items()]
-    for place, kind, error in result:
-        assert isinstance(error, Exception), (place, kind, error)
-        assert re.search(NAMED, str(error)), (place, kind, error)
+    for position, kind, error in result:
+        assert isinstance(error, Exception), (position, kind, error)
+        assert re.search(NAMED, str(error)), (position, kind, error)

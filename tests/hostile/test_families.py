@@ -148,10 +148,10 @@ def test_points_far_away(name: str) -> None:
     at = np.reshape([[size, -size] for size in FAR], (-1, 1))
     at = at[:, 0] if case.x.ndim == 1 else np.tile(at, case.x.shape[1])
     for integrator in INTEGRATORS[name]:
-        own = {"integrator": integrator}
+        keywords = {"integrator": integrator}
 
-        def call(at: Array, own: dict[str, Any] = own) -> Array:
-            return case.predict(case.x, case.y, at, options=own)
+        def call(at: Array, keywords: dict[str, Any] = keywords) -> Array:
+            return case.predict(case.x, case.y, at, options=keywords)
 
         result = judge(call, at)
         assert isinstance(result, np.ndarray), (integrator, result)
@@ -160,13 +160,13 @@ def test_points_far_away(name: str) -> None:
 
 @pytest.mark.slow
 @given(
-    seen=st.lists(st.floats(-1e37, 1e37), min_size=12, max_size=12),
+    scores=st.lists(st.floats(-1e37, 1e37), min_size=12, max_size=12),
     at=st.lists(st.floats(-1e37, 1e37), min_size=12, max_size=12),
     name=st.sampled_from(["gaussian", "conjugate"]),
 )
 @settings(max_examples=60)
-def test_any_scores_have_probabilities(seen: list[float], at: list[float], name: str) -> None:
+def test_any_scores_have_probabilities(scores: list[float], at: list[float], name: str) -> None:
     case = CASES[name]
-    result = judge(case.predict, np.array(seen), case.y, np.array(at))
+    result = judge(case.predict, np.array(scores), case.y, np.array(at))
     assert isinstance(result, np.ndarray), result
     assert ((result >= 0) & (result <= 1)).all(), result

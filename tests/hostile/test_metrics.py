@@ -35,14 +35,14 @@ class Case:
             {**wrong(y), "another": y + 7 * (np.arange(y.size) == 3).reshape(y.shape)},
         )
         sums = ("other sums", "one column", "no column") if kind == "multilabel" else ()
-        bad = {own: value for own, value in bad.items() if own not in sums}
+        bad = {name: value for name, value in bad.items() if name not in sums}
         self.tables = (good, bad), labels, weights()
 
     def call(self, *arguments: Any) -> Any:
         return self.function(*arguments[:2], weights=arguments[2])
 
-    def with_one(self, place: int, value: Any) -> list[Any]:
-        return [*self.arguments[:place], value, *self.arguments[place + 1 :]]
+    def with_one(self, position: int, value: Any) -> list[Any]:
+        return [*self.arguments[:position], value, *self.arguments[position + 1 :]]
 
 
 def _by_group(probs: Any, y: Any, **options: Any) -> Any:
@@ -54,9 +54,13 @@ def cases() -> list[Any]:
     result = {}
     for name, entry in METRICS.items():
         for kind in entry.shapes:
-            own = "truth" if name == "true_calibration_error" else kind
-            more = {"costs": 1 - np.eye(2 if own == "binary" else 3)} if name in COSTS else {}
-            result[f"{name}, {own}"] = case = Case(partial(entry.function, **more), own)
+            actual_kind = "truth" if name == "true_calibration_error" else kind
+            more = (
+                {"costs": 1 - np.eye(2 if actual_kind == "binary" else 3)} if name in COSTS else {}
+            )
+            result[f"{name}, {actual_kind}"] = case = Case(
+                partial(entry.function, **more), actual_kind
+            )
             if name in COSTS:
                 del case.tables[1][1]["nothing"]  # Labels are optional.
     for kind in ("binary", "multiclass"):
@@ -69,17 +73,17 @@ def cases() -> list[Any]:
                 if other is metrics.consistency_test and name == "log_loss":
                     continue
                 many = "resamples" if other is metrics.consistency_test else "replicates"
-                own = partial(other, name, **{many: 20})
-                result[f"{other.__name__} of {name}, {kind}"] = Case(own, kind)
+                call = partial(other, name, **{many: 20})
+                result[f"{other.__name__} of {name}, {kind}"] = Case(call, kind)
     return [pytest.param(case, id=name) for name, case in result.items()]
 
 
 def numbers(value: Any) -> np.ndarray:
     """Return all numbers in a result."""
     if isinstance(value, metrics.Report):
-        value = [list(own.values()) for own in value.intervals.values()]
+        value = [list(intervals.values()) for intervals in value.intervals.values()]
     if isinstance(value, list | tuple):
-        parts = [numbers(each) for each in value]
+        parts = [numbers(part) for part in value]
         return np.concatenate(parts) if parts else np.zeros(0)
     if isinstance(value, str) or value is None:
         return np.zeros(0)
@@ -90,12 +94,12 @@ def numbers(value: Any) -> np.ndarray:
 @pytest.mark.parametrize("case", cases())
 def test_arrays_that_look_odd(case: Case) -> None:
     expected = numbers(case.call(*case.arguments))
-    for place, (good, _) in enumerate(case.tables):
+    for position, (good, _) in enumerate(case.tables):
         for kind, value in good.items():
-            result = judge(case.call, *case.with_one(place, value))
-            assert not isinstance(result, Exception), (place, kind, result)
+            result = judge(case.call, *case.with_one(position, value))
+            assert not isinstance(result, Exception), (position, kind, result)
             if kind in ("huge", "tiny", "some zero"):
-                assert not np.isnan(numbers(result)).any(), (place, kind, result)
+                assert not np.isnan(numbers(result)).any(), (position, kind, result)
             else:
                 atol = 1e-6 if kind != "half" else 1e-3
                 np.testing.assert_allclose(numbers(result), expected, rtol=1e-6, atol=atol)
@@ -104,13 +108,13 @@ def test_arrays_that_look_odd(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", cases())
 def test_wrong_arrays(case: Case) -> None:
-    for place, (_, table) in enumerate(case.tables):
+    for position, (_, table) in enumerate(case.tables):
         for kind, value in table.items():
-            if kind == "sparse" and place == 1 and np.ndim(case.arguments[1]) == 2:
+            if kind == "sparse" and position == 1 and np.ndim(case.arguments[1]) == 2:
                 continue  # as scikit-learn gives several labels
-            error = judge(case.call, *case.with_one(place, value))
-            assert isinstance(error, Exception), (place, kind, error)
-            assert re.search(NAMED, str(error)), (place, kind, error)
+            error = judge(case.call, *case.with_one(position, value))
+            assert isinstance(error, Exception), (position, kind, error)
+            assert re.search(NAMED, str(error)), (position, kind, error)
 
 
 @st.composite
@@ -141,5 +145,5 @@ def test_any_probabilities_have_finite_metrics(
         assert isinstance(result, float) and np.isfinite(result), (name, result)
         gap = judge(partial(metrics.difference, name, replicates=9, weights=w), probs, probs, y)
         assert gap.estimate == 0 and gap.p_value == 1, (name, gap)
-        own = judge(partial(metrics.interval, name, replicates=9, weights=w), probs, y)
-        assert own.lower <= own.estimate <= own.upper, (name, own)
+        interval = judge(partial(metrics.interval, name, replicates=9, weights=w), probs, y)
+        assert interval.lower <= interval.estimate <= interval.upper, (name, interval)

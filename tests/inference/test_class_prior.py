@@ -33,9 +33,9 @@ def means_of(data: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
     """Return mean and variance of the normal posterior of each class's mean."""
     actual = []
     for label, center in enumerate((-1, 1)):
-        own = data[0][data[1] == label]
-        v = 1 / (1 + len(own))
-        actual.append((v * (center + own.sum()), v))
+        of_class = data[0][data[1] == label]
+        v = 1 / (1 + len(of_class))
+        actual.append((v * (center + of_class.sum()), v))
     return actual
 
 
@@ -95,11 +95,11 @@ def test_coeffs_averages_the_log_odds_of_the_share(counts: tuple[int, int]) -> N
         limit=400,
         points=[np.log((counts[1] + 1) / (counts[0] + 1))],
     )[0]
-    own, even = (
+    learned, even = (
         by_quadrature(PRIOR, data, **options).predict(POINTS, method="coeffs").log_odds
         for options in ({}, {"class_prior": 0.5})
     )
-    np.testing.assert_allclose(np.asarray(own) - np.asarray(even), mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(np.asarray(learned) - np.asarray(even), mean, rtol=0, atol=1e-8)
 
 
 def test_map_takes_the_mode_of_the_log_odds() -> None:
@@ -110,11 +110,11 @@ def test_map_takes_the_mode_of_the_log_odds() -> None:
         bracket=(-3, 0),
         options={"xtol": 1e-10},
     ).x
-    own, even = (
+    learned, even = (
         by_quadrature(PRIOR, data, **options).predict(POINTS, method="map").log_odds
         for options in ({}, {"class_prior": 0.5})
     )
-    np.testing.assert_allclose(np.asarray(own) - np.asarray(even), mode, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(learned) - np.asarray(even), mode, rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -226,9 +226,9 @@ def test_each_data_set_of_a_batch_has_its_own_share(integrator: str) -> None:
         prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
     sets = [make_data(9, 9), make_data(14, 6), make_data(8, 13)]
     x, y, mask = np.full((3, 21), np.nan), np.full((3, 21), -1), np.zeros((3, 21), bool)
-    for row, (own, labels) in enumerate(sets):
-        n = len(own)
-        x[row, :n], y[row, :n], mask[row, :n] = own, labels, True
+    for row, (scores, labels) in enumerate(sets):
+        n = len(scores)
+        x[row, :n], y[row, :n], mask[row, :n] = scores, labels, True
     options = {"integrator": integrator, "num_samples": 1000}
     post = bc.posterior(prior, (x, y, mask), **options)
     np.testing.assert_allclose(post.class_prior, [10 / 20, 7 / 22, 14 / 23])

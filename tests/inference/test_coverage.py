@@ -28,9 +28,9 @@ def masses(x: np.ndarray, y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -
     Given the labels the means are normal and the share of class 1 is a Beta variable.
     """
     rng = np.random.default_rng(1)
-    own = y[..., None] == np.arange(2)
-    precision = WIDTH**-2 + own.sum(axis=1)
-    mean = (CENTERS * WIDTH**-2 + (x[..., None] * own).sum(axis=1)) / precision
+    one_hot = y[..., None] == np.arange(2)
+    precision = WIDTH**-2 + one_hot.sum(axis=1)
+    mean = (CENTERS * WIDTH**-2 + (x[..., None] * one_hot).sum(axis=1)) / precision
     mu = rng.normal(mean, precision**-0.5, (JUDGES, *mean.shape))
     ones = y.sum(axis=1)
     share = rng.beta(1 + ones, 1 + y.shape[1] - ones, (JUDGES, len(y)))

@@ -55,16 +55,16 @@ def test_each_prior_has_the_numbers_that_it_has_alone(integrator: str) -> None:
     for method in METHODS:
         actual = post.predict(POINTS, method=method)
         assert actual.probs.shape == actual.mcse.shape == (3, 3)
-        for place, name in enumerate(GRID):
+        for index, name in enumerate(GRID):
             single = alone(name, 0, integrator)
             expected = single.predict(POINTS, method=method)
             rtol = 1e-6 if method == "map" else 1e-10
-            np.testing.assert_allclose(actual.probs[place], expected.probs, rtol=rtol)
+            np.testing.assert_allclose(actual.probs[index], expected.probs, rtol=rtol)
             if method == "preds" and integrator == "montecarlo":
-                np.testing.assert_allclose(actual.mcse[place], expected.mcse, rtol=1e-8)
+                np.testing.assert_allclose(actual.mcse[index], expected.mcse, rtol=1e-8)
                 for ends, other in zip(actual.interval(), expected.interval(), strict=True):
-                    np.testing.assert_allclose(ends[place], other, rtol=1e-8)
-            assert post.log_evidence[place] == pytest.approx(single.log_evidence, rel=1e-12)
+                    np.testing.assert_allclose(ends[index], other, rtol=1e-8)
+            assert post.log_evidence[index] == pytest.approx(single.log_evidence, rel=1e-12)
     single = alone("wide", 0, integrator)
     np.testing.assert_allclose(post.mode["mu0"][2], single.mode["mu0"], rtol=1e-6)
     np.testing.assert_allclose(post.draws("wide")["mu0"], single.draws()["mu0"], rtol=1e-6)
@@ -74,18 +74,18 @@ def test_a_grid_with_a_batch() -> None:
     post = grid_of("montecarlo", batch=True)
     assert post.batch_size == 2 and post.log_evidence.shape == (3, 2)
     shared = post.predict(POINTS)
-    own = post.predict(np.stack([POINTS, POINTS + 1]))
+    separate = post.predict(np.stack([POINTS, POINTS + 1]))
     at_data = post.predict()
-    assert shared.probs.shape == own.probs.shape == (3, 2, 3)
-    assert own.x.shape == (2, 3) and at_data.probs.shape == (3, 2, 20)
+    assert shared.probs.shape == separate.probs.shape == (3, 2, 3)
+    assert separate.x.shape == (2, 3) and at_data.probs.shape == (3, 2, 20)
     assert np.isnan(at_data.probs[:, 0, 12:]).all() and not np.isnan(at_data.probs[:, 1]).any()
-    for place, name in enumerate(GRID):
+    for position, name in enumerate(GRID):
         for number in range(2):
             single = alone(name, number, "montecarlo")
-            for actual, x in ((shared, POINTS), (own, POINTS + number), (at_data, None)):
+            for actual, x in ((shared, POINTS), (separate, POINTS + number), (at_data, None)):
                 expected = single.predict(x).probs
                 np.testing.assert_allclose(
-                    actual.probs[place, number, : len(expected)], expected, rtol=1e-10
+                    actual.probs[position, number, : len(expected)], expected, rtol=1e-10
                 )
     actual, expected = post.sample(5, index=("narrow", 1)), single.sample(5)
     assert (np.abs(actual["mu1"]) <= 0.5).all() and actual["mu1"].shape == expected["mu1"].shape
@@ -167,10 +167,10 @@ def test_what_is_wrong_with_a_grid() -> None:
 
 
 def test_a_warning_names_the_prior() -> None:
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         bc.posterior(GRID, SETS[0], num_samples=110)
-    text = str(seen[0].message)
+    text = str(warned[0].message)
     assert "of 3 posteriors; the worst (prior '" in text
 
 
@@ -185,18 +185,18 @@ def test_each_prior_has_a_rule_of_its_own_size() -> None:
     }
     y = np.arange(50) % 2
     data = np.random.default_rng(0).normal(2.0 * y - 1), y
-    own = np.stack([POINTS, POINTS - 1])
+    points = np.stack([POINTS, POINTS - 1])
     many = np.linspace(-3, 3, 600)
     post = bc.posterior(grid, data, integrator="quadrature")
     sizes = {name: len(post.draws(name)["mu0"]) for name in grid}
     assert len(set(sizes.values())) > 1
     actual, curves = post.predict(POINTS), post.predict(many)
-    for place, (name, prior) in enumerate(grid.items()):
+    for index, (name, prior) in enumerate(grid.items()):
         single = bc.posterior(prior, data, integrator="quadrature")
         assert len(single.draws()["mu0"]) == sizes[name]
-        np.testing.assert_allclose(actual.probs[place], single.predict(POINTS).probs, rtol=1e-12)
-        np.testing.assert_allclose(curves.probs[place], single.predict(many).probs, rtol=1e-12)
+        np.testing.assert_allclose(actual.probs[index], single.predict(POINTS).probs, rtol=1e-12)
+        np.testing.assert_allclose(curves.probs[index], single.predict(many).probs, rtol=1e-12)
     several = bc.posterior(list(grid.values()), [data] * 2, integrator="quadrature")
-    rows = several.predict(own).probs
+    rows = several.predict(points).probs
     np.testing.assert_allclose(rows[0], actual.probs[0], rtol=1e-12)
-    np.testing.assert_allclose(rows[1], post.predict(own[1]).probs[1], rtol=1e-12)
+    np.testing.assert_allclose(rows[1], post.predict(points[1]).probs[1], rtol=1e-12)

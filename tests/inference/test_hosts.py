@@ -166,8 +166,8 @@ def run(program: str, folder: Path, processes: int) -> list[dict[str, np.ndarray
     ]
     try:
         for process in started:
-            _, said = process.communicate(timeout=240)
-            assert process.returncode == 0, said[-3000:]
+            _, output = process.communicate(timeout=240)
+            assert process.returncode == 0, output[-3000:]
     finally:
         for process in started:
             process.kill()
@@ -195,25 +195,25 @@ def part(result: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
 def test_posteriors_and_predictions_are_those_of_one_process(
     integrator: str, result: tuple[dict[str, np.ndarray], ...]
 ) -> None:
-    alone, *shared = (part(own, integrator) for own in result)
+    alone, *shared = (part(arrays, integrator) for arrays in result)
     assert len(alone) > 12
-    for rank, own in enumerate(shared):
-        assert own.keys() == {name for name in alone if rank == 0 or "by itself" not in name}
-        for name, value in own.items():
+    for rank, arrays in enumerate(shared):
+        assert arrays.keys() == {name for name in alone if rank == 0 or "by itself" not in name}
+        for name, value in arrays.items():
             # They are compiled for batches of another size: seen are 8e-14 at most.
             np.testing.assert_allclose(value, alone[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.slow
 def test_sweeps_are_those_of_one_process(result: tuple[dict[str, np.ndarray], ...]) -> None:
-    alone, *shared = (part(own, "sweep") for own in result)
-    for own in shared:
-        np.testing.assert_equal(own, alone)
+    alone, *shared = (part(arrays, "sweep") for arrays in result)
+    for arrays in shared:
+        np.testing.assert_equal(arrays, alone)
 
 
 @pytest.mark.slow
 def test_errors_reach_all_processes(result: tuple[dict[str, np.ndarray], ...]) -> None:
-    assert all(own["errors"] for own in result[1:])
+    assert all(arrays["errors"] for arrays in result[1:])
 
 
 @pytest.mark.slow
@@ -224,8 +224,8 @@ def test_chains_do_not_depend_on_who_runs_them() -> None:
         post = bc.posterior(prior, (x, x > 0), integrator="nuts", num_samples=40, key=2)
     rule, rows = post.setup.integrator, np.array([2, 0])
     with float64():
-        own = select(post.problem._replace(state=None, draws=None), post.setup, rows)
+        problem = select(post.problem._replace(state=None, draws=None), post.setup, rows)
         whole = np.asarray(post.problem.state.vectors)
-        chains = rule.prepare(own._replace(numbers=rows), as_key(2), 40, False).vectors
+        chains = rule.prepare(problem._replace(numbers=rows), as_key(2), 40, False).vectors
     np.testing.assert_allclose(chains, whole[rows], rtol=1e-8)
     assert np.abs(whole[2] - whole[0]).max() > 0.1

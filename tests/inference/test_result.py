@@ -272,10 +272,10 @@ def test_points_in_double_precision_have_results_of_numpy_in_it() -> None:
             assert isinstance(array, np.ndarray) and array.dtype == np.float64
     log_density = []
     for label, mean in enumerate((-1, 1)):
-        own = DATA[0][DATA[1] == label]
-        v = 1 / (1 + len(own))
-        law = scipy.stats.norm(v * (mean + own.sum()), np.sqrt(1 + v))
-        log_density.append(law.logpdf(POINTS) + np.log(1 + len(own)))
+        of_class = DATA[0][DATA[1] == label]
+        v = 1 / (1 + len(of_class))
+        law = scipy.stats.norm(v * (mean + of_class.sum()), np.sqrt(1 + v))
+        log_density.append(law.logpdf(POINTS) + np.log(1 + len(of_class)))
     np.testing.assert_allclose(result.log_odds, log_density[1] - log_density[0], rtol=1e-10)
     assert (result.mcse < 1e-9).all()
     narrow = condition(known, DATA, integrator="quadrature").predict(POINTS.astype(np.float32))
@@ -425,8 +425,8 @@ def test_intervals_are_weighted_quantiles(x64: None, integrator: str, level: flo
             reached = np.cumsum(again.weights[order])
             # The smallest value that the tail's mass reaches; bisection in log odds stops within
             # 2**-45 of their range, and rounding may take a neighbor where masses tie.
-            place = np.searchsorted(reached, tail + np.array([-1e-12, 1e-12]))
-            low, high = values[order, j][place]
+            index = np.searchsorted(reached, tail + np.array([-1e-12, 1e-12]))
+            low, high = values[order, j][index]
             assert low - 1e-10 <= actual[j] <= high + 1e-10
 
 
@@ -445,9 +445,9 @@ def test_intervals_are_nested_around_the_median(x64: None) -> None:
 def test_intervals_against_exact_quantiles(x64: None, integrator: str) -> None:
     # One unknown mean: its posterior is normal, and far right log odds grow with it.
     prior = bc.GaussianPrior(mu0=-1.0, mu1=dist.Normal(1, 1), sigma=1.0)
-    own = SCORES[LABELS == 1]
-    variance = 1 / (1 + len(own))
-    belief = scipy.stats.norm(variance * (1 + own.sum()), np.sqrt(variance))
+    positives = SCORES[LABELS == 1]
+    variance = 1 / (1 + len(positives))
+    belief = scipy.stats.norm(variance * (1 + positives.sum()), np.sqrt(variance))
     x = np.array([6.0, 8.0])
     post = condition(prior, DATA, integrator=integrator, num_samples=40_000)
     actual = np.stack(post.predict(x).interval(0.8))
@@ -511,13 +511,15 @@ def test_data_sets_far_apart_with_common_draws(
     prior = bc.GaussianPrior(mu0=dist.Uniform(-30, 30), mu1=dist.Uniform(-30, 30), sigma=1.0)
     y = np.arange(6) % 2
     noise = np.random.default_rng(0).normal(size=(2, 6))
-    sets = [(25.0 * side + y + own, y) for side, own in zip((-1, 1), noise, strict=True)]
+    sets = [
+        (25.0 * side + y + deviations, y) for side, deviations in zip((-1, 1), noise, strict=True)
+    ]
     how: dict[str, Any] = {"integrator": "sobol", "num_samples": 4096}
     points = np.linspace(-30, 30, 7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         actual = condition(prior, sets, **how).predict(points).log_odds
-        alone = [condition(prior, own, **how).predict(points).log_odds for own in sets]
+        alone = [condition(prior, data, **how).predict(points).log_odds for data in sets]
     assert np.isfinite(actual).all()
     np.testing.assert_allclose(actual, alone, atol=1e-9)
 
@@ -772,10 +774,10 @@ def test_draws_at_the_end_of_a_support_warn() -> None:
         mu0=1.0, mu1=dist.Normal(2.0, 1.0), sigma0=dist.HalfNormal(1.0), sigma1=1.0
     )
     data = np.array([1.0] * 6 + [2.0, 3.0]), np.array([0] * 6 + [1] * 2)
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         condition(prior, data, integrator="importance", num_samples=2000)
-    texts = [str(warning.message) for warning in seen]
+    texts = [str(warning.message) for warning in warned]
     assert any(text.startswith("the posterior of sigma0 lies at an end") for text in texts)
 
 

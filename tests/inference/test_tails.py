@@ -34,17 +34,19 @@ def normal_log_odds(x: np.ndarray, data: tuple) -> np.ndarray:
     """Means known to N(+-1, 1), deviation 1: new points are normal, too."""
     at, log_density = np.asarray(x, np.longdouble), []
     for label, mean in enumerate((-1, 1)):
-        own = data[0][data[1] == label].astype(np.longdouble)
-        v = 1 / np.longdouble(1 + len(own))
-        log_density.append(-((at - v * (mean + own.sum())) ** 2) / (1 + v) / 2 - np.log1p(v) / 2)
+        of_class = data[0][data[1] == label].astype(np.longdouble)
+        v = 1 / np.longdouble(1 + len(of_class))
+        log_density.append(
+            -((at - v * (mean + of_class.sum())) ** 2) / (1 + v) / 2 - np.log1p(v) / 2
+        )
     return log_density[1] - log_density[0]
 
 
 def student_log_odds(x: np.ndarray, data: tuple) -> np.ndarray:
     """Murphy (2007): new points have Student's distribution."""
-    own = [data[0][data[1] == label].astype(np.longdouble) for label in (0, 1)]
+    by_class = [data[0][data[1] == label].astype(np.longdouble) for label in (0, 1)]
     alpha, beta, actual = STUDENT["alpha"] + len(data[0]) / 2, np.longdouble(STUDENT["beta"]), []
-    for label, mine in enumerate(own):
+    for label, mine in enumerate(by_class):
         k, n, m = STUDENT[f"kappa{label}"], len(mine), STUDENT[f"mean{label}"]
         beta += ((mine - mine.mean()) ** 2).sum() / 2 + k * n * (mine.mean() - m) ** 2 / (k + n) / 2
         actual.append((k + n, (k * m + mine.sum()) / (k + n)))
@@ -61,10 +63,10 @@ def probability(log_odds: np.ndarray) -> np.ndarray:
 
 
 def predict(post: bc.Posterior, x: object) -> tuple[bc.Prediction, list]:
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         result = post.predict(x)
-    return result, [w.category for w in seen]
+    return result, [w.category for w in warned]
 
 
 @pytest.mark.parametrize("data", [UNEVEN, LOPSIDED])
@@ -117,9 +119,9 @@ def test_means_and_deviation_unknown_right_or_warned(integrator: str) -> None:
 
 
 def check(post: bc.Posterior, x: float, truth: np.longdouble) -> None:
-    result, seen = predict(post, [x])
+    result, warned = predict(post, [x])
     p, miss = result.probs[0], abs(result.probs[0] - probability(truth))
-    assert seen or miss < max(1e-9, 4 * result.mcse[0])
+    assert warned or miss < max(1e-9, 4 * result.mcse[0])
     assert miss <= 4 * result.mcse[0] + 1e-12, (x, p, truth)
 
 
@@ -152,12 +154,12 @@ def test_long_curves_rows_of_a_batch_and_own_priors() -> None:
         post.predict(x, interpolate=True).log_odds, truth, rtol=1e-6, atol=1e-5
     )
     few = np.tile([-1.0, 0.5, 1.2, 2.0], (3, 1)), np.tile([0, 1, 1, 1], (3, 1))
-    own = np.array([[0.0, 20.0], [0.0, -1.0], [-25.0, 3.0]])
+    points = np.array([[0.0, 20.0], [0.0, -1.0], [-25.0, 3.0]])
     for prior in (NORMAL, [NORMAL] * 3):
-        result = posterior(prior, few, integrator="quadrature").predict(own)
-        truth = normal_log_odds(own, (few[0][0], few[1][0])).astype(float)
+        result = posterior(prior, few, integrator="quadrature").predict(points)
+        truth = normal_log_odds(points, (few[0][0], few[1][0])).astype(float)
         np.testing.assert_allclose(result.log_odds, truth, rtol=1e-9, atol=1e-8)
-        assert result.mcse.shape == own.shape
+        assert result.mcse.shape == points.shape
 
 
 def test_near_the_data_nothing_warns_and_errors_are_those_of_samples() -> None:
@@ -185,10 +187,10 @@ def test_between_two_tight_classes_right_or_warned(integrator: str) -> None:
     log_joint = np.zeros((2, len(s)))
     for new in (0, 1):
         for label, mean in enumerate((-1, 1)):
-            own = np.append(x[y == label], 0.0)[: None if new == label else -1]
-            n, between = len(own), ((own - own.mean()) ** 2).sum()
+            of_class = np.append(x[y == label], 0.0)[: None if new == label else -1]
+            n, between = len(of_class), ((of_class - of_class.mean()) ** 2).sum()
             log_joint[new] -= between / 2 / s**2 + (n - 1) * np.log(s)
-            log_joint[new] += scipy.stats.norm.logpdf(own.mean(), mean, np.sqrt(4 + s**2 / n))
+            log_joint[new] += scipy.stats.norm.logpdf(of_class.mean(), mean, np.sqrt(4 + s**2 / n))
     log_joint += scipy.stats.norm.logpdf(np.log(s), -7, 0.3)
     truth = scipy.special.logsumexp(log_joint, axis=1)
     truth = scipy.special.expit(truth[1] - truth[0])
@@ -196,8 +198,8 @@ def test_between_two_tight_classes_right_or_warned(integrator: str) -> None:
     for key in (1, 2):
         post = posterior(prior, (x, y), integrator=integrator, key=key, num_samples=20_000)
         # The ends are beside the data; the gap is neither.
-        result, seen = predict(post, [-1.0, 0.0, 1.0])
-        assert seen == [bc.SamplingWarning]
+        result, warned = predict(post, [-1.0, 0.0, 1.0])
+        assert warned == [bc.SamplingWarning]
         assert abs(result.probs[1] - truth) <= result.mcse[1]
         miss = np.abs(np.asarray(result.probs) - [0, truth, 1])
         assert (miss <= np.asarray(result.mcse) + 1e-9).all()

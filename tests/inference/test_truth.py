@@ -137,13 +137,13 @@ class Reference:
             self.sigma = max(law.low, spread * math.exp(-width)), spread * math.exp(width)
         self.classes = []
         for c, law in enumerate((setting.mu0, setting.mu1)):
-            own, low, high = x[y == c], law.low, law.high
-            mean = own.mean() if own.size else 0.0
-            if own.size > 3:
-                reach = 12 * min(self.sigma[1], 2.0) / math.sqrt(own.size)
+            scores, low, high = x[y == c], law.low, law.high
+            mean = scores.mean() if scores.size else 0.0
+            if scores.size > 3:
+                reach = 12 * min(self.sigma[1], 2.0) / math.sqrt(scores.size)
                 low, high = max(low, mean - reach), min(high, mean + reach)
-            square = ((own - mean) ** 2).sum()
-            self.classes.append(Class(own.size, mean, square, law.density, low, high))
+            square = ((scores - mean) ** 2).sum()
+            self.classes.append(Class(scores.size, mean, square, law.density, low, high))
         # Likelihoods are taken relative to this, against underflow.
         means = [min(max(c.mean, c.low), c.high) for c in self.classes]
         self.scale = self.log_likelihood(means, spread)

@@ -68,8 +68,8 @@ def entropy_with(targets: np.ndarray, logits: np.ndarray) -> np.ndarray:
 
 
 def in_focus(batch: Batch, gamma: float) -> np.ndarray:
-    own = softmax(batch.logits, axis=1)[np.arange(len(batch.labels)), batch.labels]
-    return -((1 - own) ** gamma) * np.log(own)
+    label_probs = softmax(batch.logits, axis=1)[np.arange(len(batch.labels)), batch.labels]
+    return -((1 - label_probs) ** gamma) * np.log(label_probs)
 
 
 def with_teacher(batch: Batch, temperature: float) -> np.ndarray:
@@ -227,11 +227,11 @@ def test_value_and_gradients_are_those_of_the_formula(x64: None, name: str) -> N
 
     step = 1e-5
     expected = np.zeros_like(batch.logits)
-    for place in np.ndindex(batch.logits.shape):
+    for index in np.ndindex(batch.logits.shape):
         move = np.zeros_like(batch.logits)
-        move[place] = step
+        move[index] = step
         rise = reference(batch.logits + move, case.value)
-        expected[place] = (rise - reference(batch.logits - move, case.value)) / (2 * step)
+        expected[index] = (rise - reference(batch.logits - move, case.value)) / (2 * step)
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-9)
     if case.value:
         rise = reference(batch.logits, case.value + step) - reference(
@@ -258,12 +258,12 @@ def test_reductions_and_leading_axes(x64: None, name: str) -> None:
     @jax.jit
     def result(batch: Batch) -> Any:
         weighted = functools.partial(case.loss, batch, case.value, weights=batch.weights)
-        each = case.loss(batch, case.value, reduction="none")
+        per_row = case.loss(batch, case.value, reduction="none")
         single = case.loss(Batch(*(array[0, 0] for array in batch)), case.value)
-        return each, weighted(reduction="none"), weighted(reduction="sum"), weighted(), single
+        return per_row, weighted(reduction="none"), weighted(reduction="sum"), weighted(), single
 
-    each, weighted, total, mean, single = result(folded)
-    np.testing.assert_allclose(each, losses.reshape(2, -1), rtol=1e-12)
+    per_row, weighted, total, mean, single = result(folded)
+    np.testing.assert_allclose(per_row, losses.reshape(2, -1), rtol=1e-12)
     np.testing.assert_allclose(weighted, (batch.weights * losses).reshape(2, -1), rtol=1e-12)
     np.testing.assert_allclose(total, batch.weights @ losses, rtol=1e-12)
     np.testing.assert_allclose(mean, batch.weights @ losses / batch.weights.sum(), rtol=1e-12)
@@ -476,12 +476,12 @@ def test_teacher_is_constant() -> None:
         soft = distillation(logits, labels, logits)
         return soft + instance_cross_entropy(logits, labels, logits, 0.2)
 
-    def apart(logits: jax.Array, teacher: jax.Array) -> jax.Array:
+    def separate(logits: jax.Array, teacher: jax.Array) -> jax.Array:
         soft = distillation(logits, labels, teacher)
         return soft + instance_cross_entropy(logits, labels, teacher, 0.2)
 
     logits = jnp.asarray(batch.logits)
-    expected = jax.jit(jax.grad(apart))(logits, logits)
+    expected = jax.jit(jax.grad(separate))(logits, logits)
     np.testing.assert_allclose(jax.jit(jax.grad(both))(logits), expected, rtol=1e-6)
 
 
@@ -501,11 +501,11 @@ def test_metrics_of_the_package_agree(x64: None) -> None:
 def test_soft_bins_become_hard(x64: None, order: float) -> None:
     batch = make_batch(rows=60, seed=4)
     probs = softmax(batch.logits, axis=1)
-    apart = abs(probs.max(axis=1) * 15 - np.round(probs.max(axis=1) * 15)) > 0.02
-    batch = Batch(*(array[apart] for array in batch))
+    far = abs(probs.max(axis=1) * 15 - np.round(probs.max(axis=1) * 15)) > 0.02
+    batch = Batch(*(array[far] for array in batch))
     assert len(batch.labels) > 50
     options = {"bins": 15, "norm": order, "weights": batch.weights}
-    expected = metrics.ece(probs[apart], batch.labels, kind="confidence", **options)
+    expected = metrics.ece(probs[far], batch.labels, kind="confidence", **options)
     arrays = batch.logits, batch.labels
     small = functools.partial(soft_ece, temperature=1e-6, order=order, weights=batch.weights)
     value, gradient = jax.jit(jax.value_and_grad(small))(*arrays)

@@ -131,9 +131,9 @@ def test_gradient_of_the_plain_loop_is_that_of_differences(x64: None) -> None:
     weight, bias = (np.asarray(array, dtype=float) for array in start())
     loss = jax.jit(lambda w, b: objective(x.astype(float) @ w + b, y))
     _, in_weight, in_bias = train_plainly()
-    for result, place in [(in_weight[0, 1], (0, 1)), (in_weight[1, 2], (1, 2))]:
+    for result, index in [(in_weight[0, 1], (0, 1)), (in_weight[1, 2], (1, 2))]:
         move = np.zeros_like(weight)
-        move[place] = 1e-6
+        move[index] = 1e-6
         rise = loss(weight + move, bias) - loss(weight - move, bias)
         np.testing.assert_allclose(result, rise / 2e-6, rtol=1e-4)
     move = np.array([1e-6, 0, 0])

@@ -97,8 +97,8 @@ def test_weights_of_parts_are_not_scaled() -> None:
         some = slice(len(weights))
         reading = inputs.Reading(5, whole=False)
         host, device = (
-            as_predictions(convert(p[some]), y[some], weights, reading, on_device=place)
-            for convert, place in ((np.asarray, False), (jnp.asarray, True))
+            as_predictions(convert(p[some]), y[some], weights, reading, on_device=use_device)
+            for convert, use_device in ((np.asarray, False), (jnp.asarray, True))
         )
         assert isinstance(device.probs, jax.Array) == (len(weights) > 0)
         totals = [float(np.asarray(result.weights).sum()) for result in (host, device)]
@@ -132,7 +132,7 @@ def test_programs_are_lowered_for_accelerators(platform: str) -> None:
         assert isinstance(metric, SumMetric)
         with jax.enable_x64(True):
             program = jax.export.export(
-                jax.jit(lambda data, own=metric: sums.collect_on_device(own, data)),
+                jax.jit(lambda data, metric=metric: sums.collect_on_device(metric, data)),
                 platforms=[platform],
             )(checked)
         assert program.platforms == (platform,)

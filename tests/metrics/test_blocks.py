@@ -45,7 +45,7 @@ def _weights(kind, n=4000):
 
 def _cut(rows, size):
     n = len(rows[0])
-    return bc.Blocks([tuple(own[i : i + size] for own in rows) for i in range(0, n, size)])
+    return bc.Blocks([tuple(values[i : i + size] for values in rows) for i in range(0, n, size)])
 
 
 def _pairs(first, second):
@@ -200,16 +200,16 @@ class TestIntervals:
         assert result.cases == self.N and blocks["raw"].passes <= 4
         for model in ("raw", "calibrated"):
             np.testing.assert_allclose(result.tests[model].statistic, whole.tests[model].statistic)
-            for title, own in whole.intervals[model].items():
+            for title, interval in whole.intervals[model].items():
                 np.testing.assert_allclose(
-                    result.intervals[model][title].value, own.value, rtol=1e-9
+                    result.intervals[model][title].value, interval.value, rtol=1e-9
                 )
         with pytest.raises(TypeError, match="needs all cases at once"):
             metrics.report(blocks, metrics=["skce"])
 
 
 def _pieces(*rows, size=500):
-    return [tuple(own[i : i + size] for own in rows) for i in range(0, len(rows[0]), size)]
+    return [tuple(values[i : i + size] for values in rows) for i in range(0, len(rows[0]), size)]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_blocks_of_other_columns_or_other_kinds_of_labels_are_an_error(use):
     p, y = _cases("two", 1000)
     for pair in ((y[:500], y[500:].astype(str)), (y[:500].astype(str), y[500:])):
         for kind in (str, object):
-            pair = [own.astype(kind) if own.dtype.kind == "U" else own for own in pair]
+            pair = [values.astype(kind) if values.dtype.kind == "U" else values for values in pair]
             blocks = bc.Blocks([(p[:500], pair[0]), (p[500:], pair[1])])
             with pytest.raises((TypeError, ValueError), match="y must (hold|be)"):
                 use(blocks)
@@ -248,7 +248,7 @@ def test_blocks_without_rows_or_of_zero_weight_add_nothing(label):
     blocks = bc.Blocks([*nothing, *some[:2], *nothing, *some[2:], *nothing])
     for use in (metrics.log_loss, metrics.ece, lambda *x: metrics.ece(*x, binning="equal_mass")):
         assert use(blocks) == pytest.approx(use(p, y), rel=1e-12)
-    result, wanted = (bc.evaluate(own, replicates=20) for own in (blocks, bc.Blocks(some)))
+    result, wanted = (bc.evaluate(source, replicates=20) for source in (blocks, bc.Blocks(some)))
     assert result.report.intervals == wanted.report.intervals
     theta = [bc.Beta().fit(rows).state_["theta"] for rows in (blocks, bc.Blocks(some))]
     np.testing.assert_allclose(*theta, rtol=1e-9)
@@ -266,7 +266,9 @@ def test_one_column_of_scores_of_a_data_frame_of_dask():
     assert metrics.ece(frame, "y", weights="w") == pytest.approx(metrics.ece(p, y, weights=y + 1.0))
     result = bc.evaluate(frame, "y", weights="w", replicates=20).report.intervals["model"]
     wanted = bc.evaluate(p, y, weights=y + 1.0, replicates=20).report.intervals["model"]
-    assert [own.value for own in result.values()] == [own.value for own in wanted.values()]
+    assert [interval.value for interval in result.values()] == [
+        interval.value for interval in wanted.values()
+    ]
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])

@@ -68,8 +68,8 @@ def test_a_replicate_is_the_metric_of_the_rows_drawn(
     function = getattr(metrics, name)
     for value, factor in zip(result, factors.T, strict=True):
         rows = np.repeat(np.arange(60), factor.astype(int))
-        own = None if weighted != "shares" or weights is None else weights[rows]
-        expected = function(probs[rows], y[rows], weights=own, **options)
+        drawn_weights = None if weighted != "shares" or weights is None else weights[rows]
+        expected = function(probs[rows], y[rows], weights=drawn_weights, **options)
         assert value == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
@@ -89,8 +89,8 @@ def test_bins_of_equal_mass_of_many_weights(ties: str, whole: bool) -> None:
     weights = rng.poisson(1, (500, 6)) * (1.0 if whole else 0.37)
     weights[:, 5] *= np.arange(500) < 250
     result = mass_sums_many(predicted, observed, rows, weights, 7, whole)
-    for own, sums in zip(weights[rows].T, result, strict=True):
-        expected = equal_mass_sums(predicted, observed, own, 7, whole, np)
+    for drawn_weights, sums in zip(weights[rows].T, result, strict=True):
+        expected = equal_mass_sums(predicted, observed, drawn_weights, 7, whole, np)
         np.testing.assert_allclose(sums, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -101,7 +101,7 @@ def test_smooth_errors_that_are_tiny() -> None:
     factors = np.ones((4000, 3))
     factors[:1, 1], factors[:40, 2] = 2, 2
     result = metric.values(collect_many(metric, data, factors))  # type: ignore[attr-defined]
-    expected = [compute(metric, data._replace(weights=own)) for own in factors.T]
+    expected = [compute(metric, data._replace(weights=factor)) for factor in factors.T]
     assert expected[0] < 1e-6 and expected[1] < 1e-3
     np.testing.assert_allclose(result, expected, atol=1e-9)
 
@@ -199,10 +199,10 @@ def test_few_cases_tell_nothing() -> None:
     p, y = np.linspace(0, 1, 29), np.arange(29) % 2
     for name in ("log_loss", "ece", "skce"):
         for n in (9, 10):
-            own = metrics.interval(name, p[:n], y[:n])
+            interval = metrics.interval(name, p[:n], y[:n])
             gap = metrics.difference(name, p[:n], p[:n] ** 2, y[:n])
             low, high = RANGES.get(name, (0, 1))
-            assert ((own.lower, own.upper) == (low, high)) == (n < 10)
+            assert ((interval.lower, interval.upper) == (low, high)) == (n < 10)
             assert ((gap.lower, gap.upper) == (low - high, high - low)) == (n < 10)
             assert (gap.p_value == 1) == (n < 10)
     assert metrics.interval("debiased_ece", p, y).upper < 1
@@ -234,14 +234,14 @@ def test_intervals_end_within_the_range(name: str, n: int) -> None:
     p, y = np.full(n, 0.99), (np.arange(n) > 0).astype(int)
     pairs = [(p, p / 2, y), (np.linspace(0, 1, n), np.full(n, 0.5), 1 - y)]
     if "multilabel" in METRICS[name].shapes:
-        pairs = [tuple(np.stack([own] * 3, axis=1) for own in pair) for pair in pairs]  # type: ignore[misc]
+        pairs = [tuple(np.stack([values] * 3, axis=1) for values in pair) for pair in pairs]  # type: ignore[misc]
     for first, second, labels in pairs:
-        own = metrics.interval(name, first, labels, replicates=20)
+        interval = metrics.interval(name, first, labels, replicates=20)
         gap = metrics.difference(name, first, second, labels, replicates=20)
-        assert low <= own.lower <= own.upper <= high
+        assert low <= interval.lower <= interval.upper <= high
         assert low - high <= gap.lower <= gap.upper <= high - low
         if high < 9:
-            assert np.isfinite([own.lower, own.upper, gap.lower, gap.upper]).all()
+            assert np.isfinite([interval.lower, interval.upper, gap.lower, gap.upper]).all()
 
 
 def test_scores_of_rows_end_at_two() -> None:

@@ -78,7 +78,7 @@ def test_few_true_nulls_are_rejected_and_intervals_hold(name: str, n: int) -> No
         gap = metrics.difference(name, first, second, y, replicates=100, seed=run)
         rejected += gap.p_value <= 0.05
         even = 1 / (1 + np.exp(-2 * (2 * y - 1 + rng.normal(size=n))))
-        own = metrics.interval(name, even, y, replicates=100, seed=run)
-        held += own.lower <= 1e-4
+        interval = metrics.interval(name, even, y, replicates=100, seed=run)
+        held += interval.lower <= 1e-4
     assert rejected <= 0.08 * runs
     assert held >= 0.86 * runs

@@ -152,9 +152,9 @@ def test_predictions_that_differ_by_rounding_are_ties(n: int, kind: type) -> Non
     blocks = bc.Blocks([(p[part], y[part]) for part in parts])
     for name, how in MASS.items():
         metric = getattr(metrics, name)
-        for own in (None, weights, weights / 3):
-            expected = metric(percent / 100, y, weights=own, **how)
-            assert metric(p, y, weights=own, **how) == pytest.approx(expected, abs=1e-7)
+        for row_weights in (None, weights, weights / 3):
+            expected = metric(percent / 100, y, weights=row_weights, **how)
+            assert metric(p, y, weights=row_weights, **how) == pytest.approx(expected, abs=1e-7)
         expected = metric(percent / 100, y, **how)
         # Exchanged classes have exchanged bins, as the number of bins divides that of rows.
         for result in (metric(jnp.asarray(p), y, **how), metric(blocks, **how)):

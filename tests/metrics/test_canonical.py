@@ -21,10 +21,10 @@ def test_equals_a_loop_over_cells(distance: str, bins: int) -> None:
         cells[tuple(int(np.ceil(p * bins)) for p in row)].append(i)
     total = 0.0
     for rows in cells.values():
-        own = weights[rows]
-        gap = np.average(np.eye(3)[y[rows]] - probs[rows], axis=0, weights=own)
+        cell_weights = weights[rows]
+        gap = np.average(np.eye(3)[y[rows]] - probs[rows], axis=0, weights=cell_weights)
         size = np.abs(gap).sum() / 2 if distance == "total_variation" else np.linalg.norm(gap)
-        total += own.sum() / weights.sum() * size
+        total += cell_weights.sum() / weights.sum() * size
     result = metrics.canonical_ece(probs, y, bins=bins, distance=distance, weights=weights)  # type: ignore[arg-type]
     assert result == pytest.approx(total, rel=1e-9)
 

@@ -42,8 +42,8 @@ def ends(result: metrics.Interval) -> Any:
 def test_equal_rows_of_a_cluster_are_one_row(name: str, weights: str | None) -> None:
     p, y, _ = make()
     n = len(p)
-    own = {None: None, "halves": np.repeat([0.3, 0.7], n), "counts": np.repeat([1.0, 3.0], n)}
-    twice: dict[str, Any] = {"weights": own[weights], "groups": np.tile(np.arange(n), 2)}
+    choices = {None: None, "halves": np.repeat([0.3, 0.7], n), "counts": np.repeat([1.0, 3.0], n)}
+    twice: dict[str, Any] = {"weights": choices[weights], "groups": np.tile(np.arange(n), 2)}
     few: dict[str, Any] = {"replicates": 100}
     result = metrics.interval(name, np.tile(p, 2), np.tile(y, 2), **twice, **few)
     assert result[:6] == ends(metrics.interval(name, p, y, **few))
@@ -123,8 +123,8 @@ def test_whole_clusters_are_drawn(name: str, options: dict[str, Any], weighted: 
     members = [np.flatnonzero(groups == g) for g in pd.unique(groups)]
     for value, drawn in zip(result, generator(3).integers(0, 24, (5, 24)), strict=True):
         rows = np.concatenate([members[g] for g in drawn])
-        own = None if w is None else w[rows]
-        expected = getattr(metrics, name)(p[rows], y[rows], weights=own, **options)
+        drawn_weights = None if w is None else w[rows]
+        expected = getattr(metrics, name)(p[rows], y[rows], weights=drawn_weights, **options)
         assert value == pytest.approx(expected, rel=1e-9)
 
 
@@ -145,7 +145,7 @@ def test_labels_of_any_kind(many: bool, monkeypatch: pytest.MonkeyPatch) -> None
         pd.date_range("2020-01-01", periods=24)[groups],
     ]
     expected = metrics.interval("ece", p, y, groups=groups)
-    assert all(metrics.interval("ece", p, y, groups=own) == expected for own in kinds)
+    assert all(metrics.interval("ece", p, y, groups=labels) == expected for labels in kinds)
     assert expected != metrics.interval("ece", p, y)
 
 
@@ -185,8 +185,8 @@ def test_reports_have_the_intervals_of_clusters() -> None:
     p, y, groups = make()
     result = metrics.report(p, y, groups=groups, metrics=["brier_score"], replicates=50)
     (intervals,) = result.intervals.values()
-    own = metrics.interval("brier_score", p, y, groups=groups, replicates=50)
-    assert intervals["brier_score"] == own
+    expected = metrics.interval("brier_score", p, y, groups=groups, replicates=50)
+    assert intervals["brier_score"] == expected
     assert result.clusters == 24
 
 
@@ -248,7 +248,7 @@ def test_consistency_by_the_signs_of_clusters() -> None:
     groups = np.repeat(np.arange(8), 10)
     p = np.tile([0.25, 0.75], 40)
     y = np.repeat([1, 1, 1, 1, 1, 1, 0, 1], 10)
-    sums = np.stack([np.bincount(groups, (y - p) * (p == own)) for own in (0.25, 0.75)])
+    sums = np.stack([np.bincount(groups, (y - p) * (p == level)) for level in (0.25, 0.75)])
     signs = np.array(list(product([-1, 1], repeat=8)))
     errors = np.abs(signs @ sums.T).sum(axis=1) / 80
     expected = np.mean(errors >= errors[-1] - 1e-12)
@@ -262,8 +262,8 @@ def test_reports_and_evaluations_by_cluster() -> None:
     p, y, groups = make()
     result = bc.evaluate({"raw": p, "flat": p / 2 + 0.25}, y, groups=groups, replicates=50)
     assert result.to_dict()["groups"] == result.report.clusters == 24
-    own = metrics.interval("ece", p, y, groups=groups, replicates=50, bins=15)
-    assert result.report.intervals["raw"]["ECE"] == own
+    expected = metrics.interval("ece", p, y, groups=groups, replicates=50, bins=15)
+    assert result.report.intervals["raw"]["ECE"] == expected
     assert "72 cases in 24 groups" in repr(result)
     assert result.findings["raw"].spiegelhalter == metrics.spiegelhalter_test(p, y, groups=groups)
     test = metrics.consistency_test("ece", p, y, groups=groups, resamples=50)
@@ -328,8 +328,8 @@ def test_coverage_where_clusters_are_alike_within(name: str) -> None:
         p = rng.random(40)[groups]
         y = (rng.random(40)[groups] < p).astype(int)
         q = np.clip(p**1.5 + rng.normal(0, 1e-3, 400), 0, 1)
-        own = metrics.interval(name, q, y, groups=groups, replicates=200)
-        covered += own.lower <= truth <= own.upper
+        interval = metrics.interval(name, q, y, groups=groups, replicates=200)
+        covered += interval.lower <= truth <= interval.upper
         rejected += metrics.spiegelhalter_test(p, y, groups=groups).p_value <= 0.05
     assert covered / runs >= 0.85
     assert rejected / runs <= 0.1

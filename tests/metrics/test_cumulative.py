@@ -50,8 +50,8 @@ def loop_groups(probs: Array, y: Array, events: str, k: int) -> list[tuple[Array
             result.append((predicted, happened, rows))
             continue
         for j in range(classes):
-            own = np.flatnonzero(label == j)
-            result.append((predicted[own], happened[own], own))
+            class_rows = np.flatnonzero(label == j)
+            result.append((predicted[class_rows], happened[class_rows], class_rows))
     return result
 
 
@@ -223,13 +223,13 @@ def test_replicates_are_errors_of_drawn_rows() -> None:
     p, y = binary(50)
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, 50, (4, 50))
-    factors = np.stack([np.bincount(own, minlength=50) for own in drawn], axis=1).astype(float)
+    factors = np.stack([np.bincount(rows, minlength=50) for rows in drawn], axis=1).astype(float)
     from bayescal.data.blocks.predictions import as_predictions
     from bayescal.metrics.calibration.cumulative import make_ecce
 
     metric = make_ecce(None, kind="range")
     result = metric.compute_many(as_predictions(p, y), factors)
-    expected = [metrics.ecce(p[own], y[own], kind="range") for own in drawn]
+    expected = [metrics.ecce(p[rows], y[rows], kind="range") for rows in drawn]
     np.testing.assert_allclose(result, expected, rtol=1e-10)
 
 
@@ -284,7 +284,7 @@ def test_densities_of_the_laws_have_known_moments() -> None:
     """The mean range of Brownian motion is sqrt(8 / pi); the mean greatest modulus sqrt(pi / 2)."""
     x = np.linspace(0, 12, 24_001)
     for kind, mean in (("max", math.sqrt(math.pi / 2)), ("range", math.sqrt(8 / math.pi))):
-        tail = [tail_of_law(kind, own) for own in x]
+        tail = [tail_of_law(kind, value) for value in x]
         assert np.trapezoid(tail, x) == pytest.approx(mean, abs=1e-6)
 
 

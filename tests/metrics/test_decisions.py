@@ -117,10 +117,10 @@ def test_costs_equal_a_loop() -> None:
     for p, label, w, row, decision in zip(
         probs, y, weights, result.expected, result.decision, strict=True
     ):
-        each = [sum(p[j] * costs[j, d] for j in range(4)) for d in range(3)]
-        np.testing.assert_allclose(row, each, rtol=1e-12)
-        assert decision == int(np.argmin(each))
-        predicted += w * min(each) / weights.sum()
+        expected_costs = [sum(p[j] * costs[j, d] for j in range(4)) for d in range(3)]
+        np.testing.assert_allclose(row, expected_costs, rtol=1e-12)
+        assert decision == int(np.argmin(expected_costs))
+        predicted += w * min(expected_costs) / weights.sum()
         realized += w * costs[label, decision] / weights.sum()
     assert result.predicted == pytest.approx(predicted, rel=1e-12)
     assert result.realized == pytest.approx(realized, rel=1e-12)
@@ -150,9 +150,9 @@ def test_loss_gap_equals_a_double_loop() -> None:
     for loss in losses:
         total = 0.0
         for p, label, w in zip(probs, y, weights, strict=True):
-            each = [sum(p[j] * loss[j, d] for j in range(4)) for d in range(3)]
-            best = int(np.argmin(each))
-            total += w * (each[best] - loss[label, best])
+            expected_losses = [sum(p[j] * loss[j, d] for j in range(4)) for d in range(3)]
+            best = int(np.argmin(expected_losses))
+            total += w * (expected_losses[best] - loss[label, best])
         gaps.append(abs(total) / weights.sum())
     value = metrics.loss_gap(probs, y, losses=losses, weights=weights)
     assert value == pytest.approx(np.mean(gaps), rel=1e-11)
@@ -181,12 +181,12 @@ def test_label_errors_are_sums_over_labels(binning: Any, weighted: bool, norm: f
     probs, y, weights = labels()
     chosen = weights if weighted else None
     options: dict = {"bins": 10, "binning": binning, "norm": norm, "weights": chosen}
-    each = [metrics.ece(probs[:, j], y[:, j], **options) for j in range(3)]
+    errors = [metrics.ece(probs[:, j], y[:, j], **options) for j in range(3)]
     share = np.average(y, axis=0, weights=chosen)
     for average, expected in (
-        ("total", sum(each)),
-        ("mean", np.mean(each)),
-        ("weighted", share @ each),
+        ("total", sum(errors)),
+        ("mean", np.mean(errors)),
+        ("weighted", share @ errors),
     ):
         value = metrics.multilabel_ece(probs, y, average=average, **options)
         assert value == pytest.approx(expected, rel=1e-12)

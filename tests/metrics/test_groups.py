@@ -108,8 +108,8 @@ def test_the_squares_of_groups_are_a_variance() -> None:
     """Means of blocks: the variance has a chi-square law with 1,023 degrees of freedom."""
     probs, y = make(5000)
     first, second = (
-        as_predictions(own, y)
-        for own in (probs, np.sqrt(probs) / np.sqrt(probs).sum(axis=1, keepdims=True))
+        as_predictions(predicted, y)
+        for predicted in (probs, np.sqrt(probs) / np.sqrt(probs).sum(axis=1, keepdims=True))
     )
     metric = streamed("log_loss", 3, {})
     expected, _ = standard_error(metric, first, second)
@@ -138,15 +138,15 @@ def test_the_squares_of_groups_are_a_variance() -> None:
 @pytest.mark.usefixtures("few")
 def test_intervals_by_groups_are_those_by_cases(name: str, options: dict[str, Any]) -> None:
     probs, y = make(10_000)
-    own = measure(name, probs, y, None, options, 500, 0)
-    drawn = own.replicates
-    expected = replicate(own._metric, own._source, 500, 0)
-    assert own._groups is not None
+    measured = measure(name, probs, y, None, options, 500, 0)
+    drawn = measured.replicates
+    expected = replicate(measured._metric, measured._source, 500, 0)
+    assert measured._groups is not None
     # Of 500 replicates each, and of the groups.
-    error = np.sqrt(2 / 1000 + 1 / (2 * len(own._groups.sums)))
+    error = np.sqrt(2 / 1000 + 1 / (2 * len(measured._groups.sums)))
     assert drawn.std() == pytest.approx(expected.std(), rel=4 * error)
-    assert own.value == getattr(metrics, name)(probs, y, **options)
-    assert own.interval(0.9) == measure(name, probs, y, None, options, 500, 0).interval(0.9)
+    assert measured.value == getattr(metrics, name)(probs, y, **options)
+    assert measured.interval(0.9) == measure(name, probs, y, None, options, 500, 0).interval(0.9)
 
 
 def test_whole_weights_are_repetitions() -> None:
@@ -156,15 +156,15 @@ def test_whole_weights_are_repetitions() -> None:
     y, weights = (rng.random(3000) < p).astype(int), rng.integers(1, 4, 3000)
     rows = np.repeat(np.arange(3000), weights)
     counts, repeated = (
-        [measure("ece", probs, labels, own, {}, 500, seed) for seed in range(4)]
-        for probs, labels, own in ((p, y, weights), (p[rows], y[rows], None))
+        [measure("ece", probs, labels, row_weights, {}, 500, seed) for seed in range(4)]
+        for probs, labels, row_weights in ((p, y, weights), (p[rows], y[rows], None))
     )
     spreads, chances = [], []
     for group in (counts, repeated):
         sums = [GroupedSums.of(m._metric, m._source, s, whole=True) for s, m in enumerate(group)]
-        assert all(each.sizes[1] == weights.sum() for each in sums)
-        spreads.append(np.mean([each.replicates(500).std() for each in sums]))
-        chances.append(np.mean([each.chance() for each in sums]))
+        assert all(measured.sizes[1] == weights.sum() for measured in sums)
+        spreads.append(np.mean([measured.replicates(500).std() for measured in sums]))
+        chances.append(np.mean([measured.chance() for measured in sums]))
     assert spreads[0] == pytest.approx(spreads[1], rel=4 * np.sqrt(2 * (1 / 4000 + 1 / 8192)))
     by_labels = np.mean([error_by_chance(m._metric, m._source, s) for s, m in enumerate(counts)])
     # Of 4 times 64 errors, whose deviation is a fifth of them.
@@ -242,8 +242,8 @@ def test_numbers_of_ones_are_binomial_but_for_the_stated_bound() -> None:
     """Of probabilities that differ by one part in 128, beside their exact law."""
     p = np.linspace(0.25, 0.25 * (1 + 1 / 128), 60)
     law = np.ones(1)
-    for each in p:
-        law = np.convolve(law, [1 - each, each])
+    for probability in p:
+        law = np.convolve(law, [1 - probability, probability])
     binomial = stats.binom.pmf(np.arange(61), 60, p.mean())
     assert 0 < np.abs(law - binomial).sum() / 2 < 2e-5
 
@@ -278,8 +278,8 @@ def test_a_report_has_the_same_values() -> None:
     many = bc.evaluate({"raw": p, "even": even}, y, replicates=200)
     _measured.MANY = _significance.MANY = 10_000
     one = bc.evaluate({"raw": p, "even": even}, y, replicates=200)
-    for name, own in one.report.intervals.items():
-        for metric, expected in own.items():
+    for name, intervals in one.report.intervals.items():
+        for metric, expected in intervals.items():
             result = many.report.intervals[name][metric]
             assert result.value == expected.value
             assert result.standard_error == pytest.approx(expected.standard_error, rel=0.25)

@@ -28,8 +28,8 @@ def loop_bins(
     if binning == "equal_mass":
         parts = np.array_split(np.argsort(predicted, kind="stable"), bins)
     else:
-        place = [max(math.ceil(p * bins - 1e-12), 1) for p in predicted]
-        parts = [np.flatnonzero(np.array(place) == b) for b in range(1, bins + 1)]
+        index = [max(math.ceil(p * bins - 1e-12), 1) for p in predicted]
+        parts = [np.flatnonzero(np.array(index) == b) for b in range(1, bins + 1)]
     for part in parts:
         if len(part):
             yield len(part), predicted[part].mean(), happened[part].mean()
@@ -106,8 +106,10 @@ def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("binning", BINNINGS)
 def test_class_wise_is_the_mean_over_classes(binning: str) -> None:
     probs, y = data()
-    each = [metrics.ece(probs[:, j], y == j, binning=binning) for j in range(5)]
-    assert metrics.ece(probs, y, kind="classwise", binning=binning) == pytest.approx(np.mean(each))
+    errors = [metrics.ece(probs[:, j], y == j, binning=binning) for j in range(5)]
+    assert metrics.ece(probs, y, kind="classwise", binning=binning) == pytest.approx(
+        np.mean(errors)
+    )
 
 
 @pytest.mark.parametrize("binning", BINNINGS)

@@ -91,9 +91,9 @@ of_classes = pytest.mark.parametrize("k", [2, 3])
 
 def _numbers(value):
     if isinstance(value, metrics.Report):
-        value = [list(own.values()) for own in value.intervals.values()]
+        value = [list(item.values()) for item in value.intervals.values()]
     if isinstance(value, list | tuple):
-        return np.concatenate([_numbers(own) for own in value])
+        return np.concatenate([_numbers(item) for item in value])
     return np.zeros(0) if value is None else np.ravel(np.asarray(value, float))
 
 
@@ -110,7 +110,7 @@ def _clothes(k):
         "pandas text": pd.Series(text, dtype="string"),
         "categories": pd.Categorical(text, categories=names),
     }
-    kinds = {kind: (own, NAMES[k]) for kind, own in result.items()}
+    kinds = {kind: (values, NAMES[k]) for kind, values in result.items()}
     kinds["bytes"] = result["bytes"], names.astype("S")
     kinds["codes of names"] = codes, NAMES[k]
     kinds["numbers"] = 10 - 3 * codes, [10 - 3 * code for code in range(k)]
@@ -508,7 +508,7 @@ def test_logits_must_be_finite(function, bad):
 @of_classes
 def test_the_order_of_scikit_learn_is_answered(function, k):
     name = {"log_loss": r"log_loss\(y_prob, y_true\)", "interval": r"interval\(metric, y_prob, y_"}
-    known = next(own for own, other in FUNCTIONS.items() if other is function)
+    known = next(key for key, other in FUNCTIONS.items() if other is function)
     match = "probs must come first, then y: " + name.get(known, r"\w+\(")
     for labels in (CODES[k], _clothes(k)["text"][0], CODES[k] == 1 if k == 2 else CODES[k]):
         if function is _with_costs and k == 3:
@@ -536,7 +536,7 @@ IN_BLOCKS = {
 
 
 def _blocks(*rows, size=7):
-    return bc.Blocks([tuple(own[i : i + size] for own in rows) for i in range(0, N, size)])
+    return bc.Blocks([tuple(values[i : i + size] for values in rows) for i in range(0, N, size)])
 
 
 @pytest.mark.parametrize("function", IN_BLOCKS.values(), ids=IN_BLOCKS.keys())
@@ -602,7 +602,9 @@ def test_codes_in_blocks_take_one_pass():
     assert blocks.passes == 1
 
 
-@pytest.mark.parametrize("name", [n for n, own in METRICS.items() if own.shapes == ("multilabel",)])
+@pytest.mark.parametrize(
+    "name", [n for n, metric in METRICS.items() if metric.shapes == ("multilabel",)]
+)
 def test_many_labels(name):
     (p, y), function = MANY, METRICS[name].function
     expected = function(p, y)
@@ -628,7 +630,7 @@ def test_many_labels(name):
 
 def test_functions_without_labels_know_the_columns():
     p, truth = PROBS[3], PROBS[3][::-1]
-    frames = [pd.DataFrame(own, columns=NAMES[3]) for own in (p, truth)]
+    frames = [pd.DataFrame(values, columns=NAMES[3]) for values in (p, truth)]
     turned = frames[0][["fig", "apple", "pear"]]
     for options in ({}, {"kind": "classwise"}):
         expected = metrics.true_calibration_error(p, truth, **options)
@@ -786,8 +788,8 @@ def test_shares_of_outcomes(weighted):
     for given in (y, np.stack([1 - y, y], axis=1)):
         assert metrics.brier_score(p, given, **how) == pytest.approx(mean(square), rel=1e-12)
         assert metrics.log_loss(p, given, **how) == pytest.approx(mean(entropy), rel=1e-12)
-        place = np.ceil(p * 15)
-        gaps = [abs((w * (p - y))[place == b].sum()) for b in range(1, 16)]
+        bin_index = np.ceil(p * 15)
+        gaps = [abs((w * (p - y))[bin_index == b].sum()) for b in range(1, 16)]
         assert metrics.ece(p, given, **how) == pytest.approx(sum(gaps) / w.sum(), rel=1e-9)
         pair = np.stack([1 - p, p], axis=1)
         assert metrics.brier_score(pair, given, **how) == pytest.approx(mean(square), rel=1e-12)

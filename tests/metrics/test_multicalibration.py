@@ -26,8 +26,8 @@ def _brute(p, happened, groups, weights, bins, norm):
         cells = {}
         for i in range(len(p)):
             if groups[i, group]:
-                place = max(0, math.ceil(p[i] * bins - 1e-9) - 1)
-                total = cells.setdefault(place, [0.0, 0.0])
+                index = max(0, math.ceil(p[i] * bins - 1e-9) - 1)
+                total = cells.setdefault(index, [0.0, 0.0])
                 total[0] += weights[i]
                 total[1] += weights[i] * (p[i] - happened[i])
         used = [(m, abs(e) / m) for m, e in cells.values() if m > 0]
@@ -41,16 +41,18 @@ def _brute(p, happened, groups, weights, bins, norm):
 @pytest.mark.parametrize("norm", [1, 2, math.inf])
 @pytest.mark.parametrize("weights", [None, W])
 def test_as_cell_by_cell(norm, weights):
-    own = np.ones(N) if weights is None else weights
+    row_weights = np.ones(N) if weights is None else weights
     options = {"bins": 7, "norm": norm, "weights": weights}
     result = multicalibration_error(P, Y, GROUPS, **options)
-    expected = _brute(P, Y, GROUPS, own, 7, norm)
+    expected = _brute(P, Y, GROUPS, row_weights, 7, norm)
     np.testing.assert_allclose(result.errors, expected, rtol=1e-12)
     assert result.error == max(result.errors) and result.worst == np.argmax(expected)
-    np.testing.assert_allclose(result.shares, own @ GROUPS / own.sum(), rtol=1e-12)
+    np.testing.assert_allclose(result.shares, row_weights @ GROUPS / row_weights.sum(), rtol=1e-12)
     top, right = P3.max(axis=1), P3.argmax(axis=1) == Y3
     result = multicalibration_error(P3, Y3, GROUPS, **options)
-    np.testing.assert_allclose(result.errors, _brute(top, right, GROUPS, own, 7, norm), rtol=1e-12)
+    np.testing.assert_allclose(
+        result.errors, _brute(top, right, GROUPS, row_weights, 7, norm), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_one_group_of_all_is_ece():
 
 def test_names():
     frame = pd.DataFrame(GROUPS, columns=["old", "north", "few", "none"], index=np.arange(N)[::-1])
-    named, plain = (multicalibration_error(P, Y, own) for own in (frame, GROUPS))
+    named, plain = (multicalibration_error(P, Y, groups) for groups in (frame, GROUPS))
     assert named.worst == frame.columns[plain.worst] and named.groups == [*frame]
     np.testing.assert_array_equal(named.errors, plain.errors)
     labels = pd.get_dummies(pd.Series(np.where(GROUPS[:, 0], "b", "a")))

@@ -156,8 +156,8 @@ def test_intervals_cover(name: str, n: int, prevalence: float, shift: float, ste
     for _ in range(600):
         p, q, y = draw(n)
         first, second = (MeasuredRanking(name, read(x, y)) for x in (p, q))
-        own, less = first.interval(0.9), second.less(first, 0.9)
-        covered.append(own.lower <= truth <= own.upper)
+        interval, less = first.interval(0.9), second.less(first, 0.9)
+        covered.append(interval.lower <= truth <= interval.upper)
         compared.append(less.lower <= gap <= less.upper)
     # Four standard errors of 600 simulations are 0.05.
     assert 0.85 <= np.mean(covered) <= 0.95 and 0.85 <= np.mean(compared) <= 0.95

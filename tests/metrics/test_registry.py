@@ -236,16 +236,16 @@ def test_errors_of_floating_point_that_the_caller_asks_for_change_nothing(
     else:
         given = np.where(logits > 0, 1 - 1e-16, 1e-300) if columns == 1 else _shares(logits)
     given, y = (given[:, 0], np.arange(90) % 2) if columns == 1 else (given, np.arange(90) % 3)
-    functions = [partial(own, inputs=inputs) for own in FUNCTIONS.values()]
+    functions = [partial(function, inputs=inputs) for function in FUNCTIONS.values()]
     functions += [
         partial(metrics.report, inputs=inputs, replicates=20),
         partial(bc.evaluate, inputs=inputs, replicates=20),
     ]
     if columns > 1:
-        functions = [own for own in functions if own.func is not metrics.loss_gap]
-    wanted = [own(given, y) for own in functions]
+        functions = [function for function in functions if function.func is not metrics.loss_gap]
+    wanted = [function(given, y) for function in functions]
     with np.errstate(all="raise"):
-        result = [own(given, y) for own in functions]
+        result = [function(given, y) for function in functions]
         assert result[-1].to_html() == wanted[-1].to_html()
     assert result[:-2] == wanted[:-2]
     assert str(result[-2]) == str(wanted[-2])

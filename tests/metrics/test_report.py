@@ -22,14 +22,14 @@ def test_one_model() -> None:
     probs, y = make()
     result = metrics.report(probs, y, replicates=50)
     assert list(result.intervals) == ["model"] and not result.differences
-    own = result.intervals["model"]
-    assert own["log loss"] == metrics.interval("log_loss", probs, y)
+    intervals = result.intervals["model"]
+    assert intervals["log loss"] == metrics.interval("log_loss", probs, y)
     expected = metrics.interval("ece", probs, y, replicates=50, kind="classwise")
-    assert own["class-wise ECE"] == expected
+    assert intervals["class-wise ECE"] == expected
     assert result.tests["model"] == metrics.spiegelhalter_test(probs, y)
     assert result.cases == 200
     text = repr(result)
-    assert "200 cases" in text and f"{own['accuracy'].value:.4f} [" in text
+    assert "200 cases" in text and f"{intervals['accuracy'].value:.4f} [" in text
     assert max(len(line) for line in text.splitlines()) <= 100
     test = result.tests["model"]
     for shown in (text, result._repr_html_(), result.to_markdown()):
@@ -83,9 +83,9 @@ def test_data_frame_and_markdown() -> None:
     probs, y = make()
     result = metrics.report({"a|b": probs, "flat": np.full_like(probs, 1 / 3)}, y, replicates=30)
     frame = result.to_frame()
-    own, gap = result.intervals["flat"]["ECE"], result.differences["flat"]["ECE"]
+    interval, gap = result.intervals["flat"]["ECE"], result.differences["flat"]["ECE"]
     row = frame.loc[("flat", "ECE")]
-    assert row[["value", "estimate", "lower", "upper"]].tolist() == list(own[:4])
+    assert row[["value", "estimate", "lower", "upper"]].tolist() == list(interval[:4])
     assert (row["difference"], row["p_value"]) == (gap.estimate, gap.p_value)
     assert len(frame) == 2 * len(result.intervals["flat"])
     assert np.isnan(frame.loc[("a|b", "ECE"), "difference"])

@@ -52,20 +52,20 @@ def test_it_is_the_metric_with_a_sign(name: str, k: int) -> None:
 
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize(
-    ("own", "theirs"),
+    ("ours", "theirs"),
     [
         ("log_loss", "neg_log_loss"),
         ("brier_score", "neg_brier_score"),
         ("accuracy", "accuracy"),
     ],
 )
-def test_it_is_that_of_scikit_learn(own: str, theirs: str, k: int) -> None:
+def test_it_is_that_of_scikit_learn(ours: str, theirs: str, k: int) -> None:
     X, names, w = make(k)
     y = np.unique(names, return_inverse=True)[1]  # of texts its Brier score wants a pos_label
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     expected = get_scorer(theirs)(model, X, y, sample_weight=w)
-    assert metrics.scorer(own)(model, X, y, sample_weight=w) == pytest.approx(expected, rel=1e-12)
-    result = cross_val_score(model, X, y, scoring=metrics.scorer(own), cv=3)
+    assert metrics.scorer(ours)(model, X, y, sample_weight=w) == pytest.approx(expected, rel=1e-12)
+    result = cross_val_score(model, X, y, scoring=metrics.scorer(ours), cv=3)
     np.testing.assert_allclose(result, cross_val_score(model, X, y, scoring=theirs, cv=3))
 
 
@@ -83,14 +83,14 @@ def test_search_over_calibrators() -> None:
         cv=folds,
     )
     result = search.fit(logits, y).cv_results_
-    for place, options in enumerate(result["params"]):
+    for index, options in enumerate(result["params"]):
         for fold, (train, test) in enumerate(folds.split(logits)):
             fitted = bc.Matrix(inputs="logits", **options).fit(logits[train], y[train])
             probs = fitted.predict_proba(logits[test])
             expected = -metrics.ece(probs, y[test], bins=7)
-            assert result[f"split{fold}_test_neg_ece"][place] == pytest.approx(expected, rel=1e-9)
+            assert result[f"split{fold}_test_neg_ece"][index] == pytest.approx(expected, rel=1e-9)
             expected = -metrics.log_loss(probs, y[test])
-            got = result[f"split{fold}_test_neg_log_loss"][place]
+            got = result[f"split{fold}_test_neg_log_loss"][index]
             assert got == pytest.approx(expected, rel=1e-9)
     assert search.best_index_ == np.argmax(result["mean_test_neg_log_loss"])
 
@@ -104,10 +104,10 @@ def test_a_fold_without_a_class_and_either_positive_class() -> None:
     assert result == pytest.approx(-np.mean(probs[few, 1] ** 2), rel=1e-12)
     # Bins of P(d) and of P(b) are not mirror images where there are borders.
     for label in ("b", "d"):
-        place = list(model.classes_).index(label)
-        expected = metrics.smooth_ece(probs[:, place], (y == label).astype(int), bandwidth=0.2)
-        own = metrics.scorer("smooth_ece", pos_label=label, bandwidth=0.2)
-        assert own(model, X, y) == pytest.approx(-expected, rel=1e-12)
+        index = list(model.classes_).index(label)
+        expected = metrics.smooth_ece(probs[:, index], (y == label).astype(int), bandwidth=0.2)
+        scorer = metrics.scorer("smooth_ece", pos_label=label, bandwidth=0.2)
+        assert scorer(model, X, y) == pytest.approx(-expected, rel=1e-12)
     with pytest.raises(ValueError, match="pos_label must be one of two classes, got 'x'"):
         metrics.scorer("ece", pos_label="x")(model, X, y)
     with pytest.raises(ValueError, match="pos_label must be one of two classes, got 'a'"):
@@ -119,13 +119,13 @@ def test_weights_are_routed() -> None:
     X, y, w = make(4)
     model, folds = LogisticRegression(), KFold(3)
     with sklearn.config_context(enable_metadata_routing=True):
-        own = metrics.scorer("log_loss").set_score_request(sample_weight=True)
+        scorer = metrics.scorer("log_loss").set_score_request(sample_weight=True)
         result = cross_validate(
             model.set_fit_request(sample_weight=False),
             X,
             y,
             scoring={
-                "ours": own,
+                "ours": scorer,
                 "unweighted": metrics.scorer("log_loss").set_score_request(sample_weight=False),
             },
             cv=folds,
@@ -145,20 +145,20 @@ def test_many_labels() -> None:
     X = rng.normal(size=(200, 3))
     y = (X @ rng.normal(size=(3, 4)) + rng.logistic(size=(200, 4)) > 0).astype(int)
     theirs = MultiOutputClassifier(LogisticRegression()).fit(X, y)
-    probs = np.stack([own[:, 1] for own in theirs.predict_proba(X)], axis=1)
+    probs = np.stack([columns[:, 1] for columns in theirs.predict_proba(X)], axis=1)
     result = metrics.scorer("hamming_loss")(theirs, X, y)
     assert result == pytest.approx(-np.mean((probs > 0.5) != y), rel=1e-12)
-    own = bc.MultiLabel(bc.Logistic()).fit(probs, y)
-    expected = -metrics.multilabel_ece(own.predict_proba(probs), y, bins=5)
-    assert metrics.scorer("multilabel_ece", bins=5)(own, probs, y) == expected
+    model = bc.MultiLabel(bc.Logistic()).fit(probs, y)
+    expected = -metrics.multilabel_ece(model.predict_proba(probs), y, bins=5)
+    assert metrics.scorer("multilabel_ece", bins=5)(model, probs, y) == expected
 
 
 def test_copies_and_errors() -> None:
     X, y, _ = make(4)
     model = LogisticRegression().fit(X, y)
-    own = metrics.scorer("ece", bins=9)
-    assert pickle.loads(pickle.dumps(own))(model, X, y) == clone(own)(model, X, y)
-    assert "bins" in repr(own)
+    scorer = metrics.scorer("ece", bins=9)
+    assert pickle.loads(pickle.dumps(scorer))(model, X, y) == clone(scorer)(model, X, y)
+    assert "bins" in repr(scorer)
     for wrong in ("corp", "neg_accuracy", "neg_", "roc_auc"):
         with pytest.raises(ValueError, match=f"name must be one of neg_log_loss.*{wrong!r}"):
             metrics.scorer(wrong)

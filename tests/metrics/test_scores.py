@@ -144,14 +144,16 @@ def test_log_losses_that_are_not_clipped_are_alike_everywhere(form: str) -> None
     assert metrics.log_loss(given, y, weights=weights, **how) == pytest.approx(expected)
     error = np.sqrt(np.cov(losses, fweights=weights) / weights.sum())
     blocks = bc.Blocks([(given[:50], y[:50], weights[:50]), (given[50:], y[50:], weights[50:])])
-    for data, own in (((given, y), weights), ((blocks,), None)):
-        result = metrics.interval("log_loss", *data, weights=own, **how)
+    for data, row_weights in (((given, y), weights), ((blocks,), None)):
+        result = metrics.interval("log_loss", *data, weights=row_weights, **how)
         assert (result.value, result.standard_error) == pytest.approx((expected, error))
         chosen = {"unclipped": ("log_loss", {"eps": 0}), "Brier score": ("brier_score", {})}
-        report = metrics.report(*data, weights=own, metrics=chosen, inputs=inputs)
+        report = metrics.report(*data, weights=row_weights, metrics=chosen, inputs=inputs)
         assert list(report.intervals["model"]) == list(chosen)
         assert report.intervals["model"]["unclipped"] == result
-        only = metrics.report(*data, weights=own, metrics={"x": chosen["unclipped"]}, inputs=inputs)
+        only = metrics.report(
+            *data, weights=row_weights, metrics={"x": chosen["unclipped"]}, inputs=inputs
+        )
         assert only.intervals["model"]["x"] == result
     gap = metrics.difference("log_loss", given, given, y, **how)
     assert (gap.value, gap.standard_error) == (0, 0)

@@ -100,9 +100,9 @@ def test_p_values_of_counts_are_uniform_and_those_of_repeated_rows() -> None:
     counts = np.bincount(np.round(np.array(values) * 40).astype(int) - 1, minlength=40)
     assert stats.chisquare(counts.reshape(8, 5).sum(axis=1)).pvalue > 0.01
     options = {"resamples": 2000, "seed": 1}
-    own = np.concatenate([weights - 1, np.ones(7, int)])
-    ours = metrics.consistency_test("ece", *rows, weights=own, **options)
-    theirs = metrics.consistency_test("ece", *(row.repeat(own) for row in rows), **options)
+    repeats = np.concatenate([weights - 1, np.ones(7, int)])
+    ours = metrics.consistency_test("ece", *rows, weights=repeats, **options)
+    theirs = metrics.consistency_test("ece", *(row.repeat(repeats) for row in rows), **options)
     assert ours.statistic == pytest.approx(theirs.statistic, abs=1e-12)
     q = theirs.p_value
     assert ours.p_value == pytest.approx(q, abs=4 * np.sqrt(2 * q * (1 - q) / 2000) + 1e-3)

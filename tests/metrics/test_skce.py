@@ -66,12 +66,12 @@ def test_replicates_of_successive_pairs_are_of_the_rows_drawn(whole: bool) -> No
     factors = np.random.default_rng(2).multinomial(60, np.full(60, 1 / 60), 5).T.astype(float)
     result = KernelError("linear", "exponential", "euclidean", 0.2).compute_many(checked, factors)
     for value, factor in zip(result, factors.T, strict=True):
-        drawn, own = np.flatnonzero(factor), factor[factor > 0]
+        drawn, drawn_weights = np.flatnonzero(factor), factor[factor > 0]
         if not whole:
             drawn = np.repeat(np.arange(60), factor.astype(int))
-            own = weights[drawn]
+            drawn_weights = weights[drawn]
         options: dict[str, Any] = {"estimator": "linear", "bandwidth": 0.2, "distance": "euclidean"}
-        expected = metrics.skce(probs[drawn], y[drawn], weights=own, **options)
+        expected = metrics.skce(probs[drawn], y[drawn], weights=drawn_weights, **options)
         assert value == pytest.approx(expected, rel=1e-9)
 
 

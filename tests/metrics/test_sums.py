@@ -100,7 +100,7 @@ def test_jax_under_vmap_equals_numpy(
     result = jax.jit(jax.vmap(one))(jnp.asarray(weights))
     reading = Reading(multilabel="multilabel" in METRICS[name].shapes)
     checked = (as_predictions(data.probs, data.y, weight, reading) for weight in weights)
-    expected = [compute(metric, own) for own in checked]
+    expected = [compute(metric, predictions) for predictions in checked]
     np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-11)
 
 
@@ -142,8 +142,8 @@ def test_replicates_are_weighted_sums(name: str, columns: int | None, options: d
         metric = streamed(name, columns, options)
     counts = np.random.default_rng(2).multinomial(60, np.full(60, 1 / 60), size=5)
     replicates = collect_many(metric, data, counts.T.astype(float))
-    for sums, own in zip(replicates, counts, strict=True):
-        rows = np.repeat(np.arange(60), own)
+    for sums, repeats in zip(replicates, counts, strict=True):
+        rows = np.repeat(np.arange(60), repeats)
         repeated = Predictions(data.probs[rows], data.y[rows], np.ones(60), data.eps)
         np.testing.assert_allclose(sums, collect(metric, repeated), atol=1e-9)
 
@@ -213,17 +213,17 @@ def test_sums_of_many_weights_are_those_of_each(cell: Any, value: Any) -> None:
     values = None if value is None else rng.normal(size=value)
     cell = rng.integers(0, 3, cell) if isinstance(cell, tuple) else cell
     piece, weights = Piece(cell, values), rng.integers(0, 3, (30, 4)).astype(float)
-    sums, each = np.zeros((3, 4)), np.zeros((4, 3))
+    sums, separate = np.zeros((3, 4)), np.zeros((4, 3))
     _add_many(sums, piece, weights)
-    for row, own in zip(each, weights.T, strict=True):
-        _add(row, piece, own)
-    np.testing.assert_allclose(sums, each.T, atol=1e-12)
+    for row, column in zip(separate, weights.T, strict=True):
+        _add(row, piece, column)
+    np.testing.assert_allclose(sums, separate.T, atol=1e-12)
     # By hand: all pairs of a cell and a number, with the weight of their row.
     by_hand = np.zeros((3, 4))
     for i in range(30):
-        own = np.ones(1) if values is None else np.atleast_1d(values[i])
+        factors = np.ones(1) if values is None else np.atleast_1d(values[i])
         cells = np.arange(3) if cell is ... else np.atleast_1d(0 if cell is None else cell[i])
-        for c, v in np.broadcast(cells, own):
+        for c, v in np.broadcast(cells, factors):
             by_hand[c] += v * weights[i]
     np.testing.assert_allclose(sums, by_hand, atol=1e-12)
 

@@ -188,15 +188,15 @@ def test_draws_with_invalid_parameters_weigh_nothing(integrator: str) -> None:
 def test_priors_of_positive_parameters_are_cut_off_with_a_warning(given: Any, right: Any) -> None:
     actual = {}
     for name, sigma in (("given", given), ("right", right)):
-        with warnings.catch_warnings(record=True) as seen:
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=sigma)
-        messages = [str(w.message) for w in seen]
+        messages = [str(w.message) for w in warned]
         assert len(messages) == (name == "given")
         assert all(m.startswith("sigma must be positive, but ") for m in messages)
         assert all(
             "such as HalfNormal" in m and w.filename == __file__
-            for m, w in zip(messages, seen, strict=True)
+            for m, w in zip(messages, warned, strict=True)
         )
         actual[name] = bc.posterior(prior, SPREAD, integrator="quadrature")
     assert actual["given"].log_evidence == pytest.approx(actual["right"].log_evidence, abs=1e-9)
@@ -338,8 +338,8 @@ def joint_and_apart(name: str) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", ["gaussian", "beta"])
 def test_joint_prior_equals_the_same_independent_priors(name: str) -> None:
-    joint, apart = joint_and_apart(name)
-    draws, log_prior = jax.jit(draw, static_argnums=2)(apart, jax.random.key(0), 3)
+    joint, separate = joint_and_apart(name)
+    draws, log_prior = jax.jit(draw, static_argnums=2)(separate, jax.random.key(0), 3)
     for i in range(3):
         params, sites = walk(joint, lambda site, _, i=i: draws[site][i])
         assert float(log_density(sites)) == pytest.approx(float(log_prior[i]), abs=1e-12)

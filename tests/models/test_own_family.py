@@ -48,9 +48,9 @@ def exact(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return P(y = 1): rates are Gamma again, new times Lomax, and classes equally likely."""
     dense = []
     for label in (0, 1):
-        own = x[y == label]
-        scale = RATES[label] + own.sum()
-        dense.append(stats.lomax.pdf(NEW, SHAPES[label] + len(own), scale=scale))
+        of_class = x[y == label]
+        scale = RATES[label] + of_class.sum()
+        dense.append(stats.lomax.pdf(NEW, SHAPES[label] + len(of_class), scale=scale))
     return dense[1] / (dense[0] + dense[1])
 
 

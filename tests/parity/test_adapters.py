@@ -35,8 +35,8 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
     z = rng.normal(0, 2, (300, k))
     y = (rng.random((300, 1)) > np.cumsum(softmax(z / 2, axis=1), axis=1)).sum(axis=1)
     probs = softmax(z, axis=1)
-    own = bc.Auto() if inner is None else clone(inner)  # type: ignore[type-var]
-    expected = own.fit(probs, y).predict_proba(probs)  # type: ignore[attr-defined]
+    calibrator = bc.Auto() if inner is None else clone(inner)  # type: ignore[type-var]
+    expected = calibrator.fit(probs, y).predict_proba(probs)  # type: ignore[attr-defined]
     model = ProbmetricsCalibrator(inner)
     assert isinstance(model, calibrators.Calibrator)
     np.testing.assert_allclose(model.fit(probs, y).predict_proba(probs), expected, atol=1e-9)

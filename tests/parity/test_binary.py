@@ -46,14 +46,14 @@ def ours(calibrator: Any, q: Array, y: Array) -> Array:
 @pytest.mark.filterwarnings("ignore")
 class TestBetacal:
     @pytest.mark.parametrize(
-        ("theirs", "own"), [("abm", bc.Beta(3)), ("ab", bc.Beta(2)), ("am", bc.Logistic())]
+        ("theirs", "calibrator"), [("abm", bc.Beta(3)), ("ab", bc.Beta(2)), ("am", bc.Logistic())]
     )
-    def test_same_model_same_optimum(self, theirs: str, own: Any) -> None:
+    def test_same_model_same_optimum(self, theirs: str, calibrator: Any) -> None:
         import betacal
 
         q, y = make()
         expected = betacal.BetaCalibration(theirs).fit(q[:, None], y).predict(q[:, None])
-        result = ours(own, q, y)
+        result = ours(calibrator, q, y)
         # Their solver stops at a gradient of 1e-4: ours is never worse.
         assert log_loss(result, y) <= log_loss(expected, y) + 1e-12
         assert log_loss(result, y) == pytest.approx(log_loss(expected, y), rel=1e-6)
@@ -104,14 +104,14 @@ class TestNetcal:
         from netcal import scaling
 
         q, y = make()
-        for theirs, own in (
+        for theirs, calibrator in (
             (scaling.LogisticCalibration(), bc.Logistic()),
             (scaling.BetaCalibration(), bc.Beta()),
             (scaling.TemperatureScaling(), bc.Temperature()),
         ):
             theirs.fit(q, y)
             expected = np.ravel(theirs.transform(q))
-            result = ours(own, q, y)
+            result = ours(calibrator, q, y)
             assert log_loss(result, y) <= log_loss(expected, y) + 1e-9
             np.testing.assert_allclose(result, expected, atol=5e-3)
 
@@ -149,8 +149,8 @@ class TestNetcal:
             fresh, _ = make(3000, 100 + seed)
             theirs = binning.BBQ()
             theirs.fit(q, y)
-            own = bc.BBQ().fit(q, y).predict_proba(fresh)[:, 1]
-            regrets.append([regret(np.ravel(theirs.transform(fresh)), fresh), regret(own, fresh)])
+            probs = bc.BBQ().fit(q, y).predict_proba(fresh)[:, 1]
+            regrets.append([regret(np.ravel(theirs.transform(fresh)), fresh), regret(probs, fresh)])
         mean_theirs, mean_ours = np.mean(regrets, axis=0)
         assert mean_ours < 1.2 * mean_theirs
 
@@ -166,11 +166,11 @@ def test_venn_abers() -> None:
     theirs = venn_abers.VennAbers()
     theirs.fit(np.column_stack([1 - q, q]), y)
     p, pairs = theirs.predict_proba(np.column_stack([1 - fresh, fresh]))
-    own = bc.VennAbers().fit(q, y)
-    lower, upper = own.predict_interval(fresh)
+    calibrator = bc.VennAbers().fit(q, y)
+    lower, upper = calibrator.predict_interval(fresh)
     np.testing.assert_allclose(lower, pairs[:, 0], atol=1e-10)
     np.testing.assert_allclose(upper, pairs[:, 1], atol=1e-10)
-    np.testing.assert_allclose(own.predict_proba(fresh), p, atol=1e-10)
+    np.testing.assert_allclose(calibrator.predict_proba(fresh), p, atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -208,7 +208,7 @@ class TestSplineCalib:
             knot_sample_size=6, add_knots=None, logodds_scale=logit, unity_prior=unity
         )
         theirs.fit(q, y)
-        own = bc.Spline(
+        calibrator = bc.Spline(
             "logit" if logit else None,
             theirs.knot_vec.tolist(),
             "coefficients",
@@ -216,7 +216,7 @@ class TestSplineCalib:
             epsilon=theirs.logodds_eps if logit else "auto",
             unity_prior_weight=20.0 if unity else 0.0,
         ).fit(q, y)
-        np.testing.assert_allclose(own.knots_, theirs.knot_vec_tr, rtol=1e-12)
+        np.testing.assert_allclose(calibrator.knots_, theirs.knot_vec_tr, rtol=1e-12)
         columns = theirs.X_mat_used[:, 1:]
         targets = np.concatenate([y, theirs.unity_prior_gridpts]) if unity else y.astype(float)
         weights = theirs.final_weightvec if unity else np.ones(len(y))
@@ -227,7 +227,7 @@ class TestSplineCalib:
             np.concatenate([weights * (1 - targets), weights * targets]),
         )
         expected = model.predict_proba(columns[: len(y)])[:, 1]
-        np.testing.assert_allclose(own.predict_proba(q)[:, 1], expected, atol=1e-6)
+        np.testing.assert_allclose(calibrator.predict_proba(q)[:, 1], expected, atol=1e-6)
 
     def test_the_optimum_of_their_last_fit(self) -> None:
         """They minimize mean loss + lambda |theta|^2 / k, and leave the first fold out in the end.
@@ -245,14 +245,14 @@ class TestSplineCalib:
         assert left.sum() == 480
         grid = np.linspace(0.05, 0.95, 50)
         expected = theirs.calibrate(grid)
-        apart = []
+        differences = []
         for rows in (left, slice(None)):
             strength = 2 * len(y[rows]) * 1e-5 / 6
-            own = bc.Spline("logit", theirs.knot_vec.tolist(), "coefficients", strength)
-            own.set_params(epsilon=theirs.logodds_eps).fit(q[rows], y[rows])
-            apart.append(np.abs(own.predict_proba(grid)[:, 1] - expected).max())
-        assert apart[0] < 1e-3
-        assert apart[1] > 10 * apart[0]
+            calibrator = bc.Spline("logit", theirs.knot_vec.tolist(), "coefficients", strength)
+            calibrator.set_params(epsilon=theirs.logodds_eps).fit(q[rows], y[rows])
+            differences.append(np.abs(calibrator.predict_proba(grid)[:, 1] - expected).max())
+        assert differences[0] < 1e-3
+        assert differences[1] > 10 * differences[0]
 
 
 class TestScikitLearn:
@@ -282,8 +282,8 @@ class TestScikitLearn:
             FrozenEstimator(Scores().fit(scores[:, None], y)), ensemble=False
         )
         expected = theirs.fit(scores[:, None], y).predict_proba(scores[:, None])[:, 1]
-        own = bc.Logistic(smoothing="platt", inputs="scores").fit(scores, y)
-        result = own.predict_proba(scores)[:, 1]
+        calibrator = bc.Logistic(smoothing="platt", inputs="scores").fit(scores, y)
+        result = calibrator.predict_proba(scores)[:, 1]
         target = bc.smoothing.platt_targets(y)
 
         def loss(p: Array) -> float:
@@ -299,9 +299,9 @@ class TestScikitLearn:
         q, y = make()
         theirs = isotonic.IsotonicRegression(out_of_bounds="clip").fit(q, y)
         fresh = np.linspace(0, 1, 500)
-        own = bc.Isotonic().fit(q, y)
+        calibrator = bc.Isotonic().fit(q, y)
         np.testing.assert_allclose(
-            own.predict_proba(fresh)[:, 1], theirs.predict(fresh), atol=1e-12
+            calibrator.predict_proba(fresh)[:, 1], theirs.predict(fresh), atol=1e-12
         )
 
     def test_calibrated_classifier_without_ensemble(self) -> None:
@@ -314,9 +314,9 @@ class TestScikitLearn:
         X, y = load_breast_cancer(return_X_y=True)
         model = make_pipeline(StandardScaler(), LogisticRegression())
         theirs = CalibratedClassifierCV(model, method="isotonic", ensemble=False, cv=5)
-        own = bc.CalibratedClassifier(model, bc.Isotonic(inputs="scores"), cv=5)
+        classifier = bc.CalibratedClassifier(model, bc.Isotonic(inputs="scores"), cv=5)
         np.testing.assert_allclose(
-            own.fit(X, y).predict_proba(X), theirs.fit(X, y).predict_proba(X), atol=1e-9
+            classifier.fit(X, y).predict_proba(X), theirs.fit(X, y).predict_proba(X), atol=1e-9
         )
 
 

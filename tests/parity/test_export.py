@@ -76,10 +76,12 @@ def test_models_say_what_they_take(tmp_path: Path) -> None:
     fitted = bc.Temperature(inputs="logits").fit(z, ["dog", "cat", "emu", "cat"])
     bc.export(fitted, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    said = session.get_modelmeta().custom_metadata_map
-    assert json.loads(said["classes"]) == ["cat", "dog", "emu"] and said["inputs"] == "logits"
-    assert [own.name for own in session.get_inputs()] == ["scores"]
-    assert [own.name for own in session.get_outputs()] == ["probabilities"]
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert (
+        json.loads(metadata["classes"]) == ["cat", "dog", "emu"] and metadata["inputs"] == "logits"
+    )
+    assert [tensor.name for tensor in session.get_inputs()] == ["scores"]
+    assert [tensor.name for tensor in session.get_outputs()] == ["probabilities"]
 
 
 def test_what_a_format_cannot_express_is_refused_by_name(tmp_path: Path) -> None:

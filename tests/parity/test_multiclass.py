@@ -33,8 +33,8 @@ P = softmax(Z, axis=1)
 
 
 def log_loss(p: Any) -> float:
-    own = np.asarray(p, float)[np.arange(len(Y)), Y]
-    return float(-np.mean(np.log(own)))
+    label_probs = np.asarray(p, float)[np.arange(len(Y)), Y]
+    return float(-np.mean(np.log(label_probs)))
 
 
 def test_temperature_of_scikit_learn() -> None:
@@ -69,7 +69,7 @@ def test_temperature_of_scikit_learn() -> None:
 
 @pytest.mark.parity("probmetrics", "numba")
 @pytest.mark.parametrize(
-    ("theirs", "own"),
+    ("theirs", "calibrator"),
     [
         ("TemperatureScalingCalibrator", bc.Temperature()),
         ("VectorScalingCalibrator", bc.Vector()),
@@ -78,11 +78,11 @@ def test_temperature_of_scikit_learn() -> None:
         ("ETSCalibrator", bc.EnsembleTemperature()),
     ],
 )
-def test_probmetrics(theirs: str, own: Any) -> None:
+def test_probmetrics(theirs: str, calibrator: Any) -> None:
     from probmetrics import calibrators
 
     expected = getattr(calibrators, theirs)().fit(P, Y).predict_proba(P)
-    result = own.fit(P, Y).predict_proba(P)
+    result = calibrator.fit(P, Y).predict_proba(P)
     if theirs == "ETSCalibrator":
         # It fits to squares by default; in log loss ours may only be better.
         assert log_loss(result) <= log_loss(expected) + 1e-7

@@ -74,8 +74,8 @@ def test_tokens_are_those_of_cross_entropy(shift: bool) -> None:
     assert isinstance(rows, torch.Tensor) and isinstance(y, torch.Tensor)
     masked = labels.masked_fill(mask == 0, -100)
     # As causal language models compute their loss.
-    own, target = (logits[:, :-1], masked[:, 1:]) if shift else (logits, masked)
-    expected = cross_entropy(own.double().flatten(0, 1), target.flatten(), ignore_index=-100)
+    scores, target = (logits[:, :-1], masked[:, 1:]) if shift else (logits, masked)
+    expected = cross_entropy(scores.double().flatten(0, 1), target.flatten(), ignore_index=-100)
     result = bc.metrics.log_loss(rows, y, inputs="logits")
     assert result == pytest.approx(float(expected), rel=1e-12)
     everything = bc.tokens(logits, labels.abs() % 4)[0]
@@ -139,8 +139,8 @@ class TestModule:
         module = torch.nn.Sequential(torch.nn.Identity(), fitted.as_function().as_module())
         assert not list(module.parameters())
         expected = fitted.predict_proba(z.double())
-        for own in (module, copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
-            np.testing.assert_allclose(own(z).numpy(), expected, atol=1e-6)
+        for version in (module, copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+            np.testing.assert_allclose(version(z).numpy(), expected, atol=1e-6)
         cube = z.reshape(20, 20, 4)
         np.testing.assert_allclose(module(cube).numpy().reshape(400, 4), expected, atol=1e-6)
         exact = fitted.as_function().as_module(torch.float64)
@@ -152,7 +152,7 @@ class TestModule:
         z, y = make()
         first = bc.Vector(inputs="logits").fit(z, y)
         second = bc.Vector(inputs="logits").fit(2 * z[:200], y[:200])
-        module, other = (own.as_function().as_module() for own in (first, second))
+        module, other = (calibrator.as_function().as_module() for calibrator in (first, second))
         state = module.state_dict()
         assert {"coef", "intercept"} <= set(state)
         file = io.BytesIO()
@@ -162,7 +162,7 @@ class TestModule:
         assert torch.equal(other(z), module(z))
         assert "PredictFunction(Vector)" in repr(module)
         away = module.to("meta")
-        assert {own.device.type for own in away.buffers()} == {"meta"}
+        assert {buffer.device.type for buffer in away.buffers()} == {"meta"}
         assert away(z.to("meta")).shape == z.shape
 
     @pytest.mark.parametrize("kind", ["float32", "bfloat16"])

@@ -36,7 +36,7 @@ def make(n: int = 900, k: int = 5) -> tuple[Any, Any, Any]:
 def fed(metric: Any, *data: Any, parts: int = 3) -> Any:
     step = len(data[0]) // parts
     for first in range(0, len(data[0]), step):
-        metric.update(*(own[first : first + step] for own in data))
+        metric.update(*(values[first : first + step] for values in data))
     return metric
 
 
@@ -59,7 +59,7 @@ def test_it_is_the_function(name: str, columns: int | None) -> None:
     result = float(fed(metric, probs, y, w).compute())
     assert result == pytest.approx(function(probs, y, weights=w), rel=1e-9)
     # Sums take no more room for more cases.
-    assert all((own is not None) == (name not in WHOLE) for own in (metric.metric,))
+    assert all((inner is not None) == (name not in WHOLE) for inner in (metric.metric,))
     again = pickle.loads(pickle.dumps(metric))
     assert float(again.compute()) == float(copy.deepcopy(metric).compute()) == result
     entry = METRICS[name]
@@ -242,11 +242,11 @@ def _work(rank: int, file: str, result: Any) -> None:
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
     z, y, _ = make()
     # The second process has more.
-    own = slice(0, 300) if rank == 0 else slice(300, None)
+    rows = slice(0, 300) if rank == 0 else slice(300, None)
     probs = z.softmax(dim=1)
     metrics = [TorchMetric("ece", 5), TorchMetric("ece", 5, binning="equal_mass")]
     for metric in metrics:
-        metric.update(probs[own], y[own])
+        metric.update(probs[rows], y[rows])
     result.put((rank, [float(metric.compute()) for metric in metrics]))
     dist.destroy_process_group()
 

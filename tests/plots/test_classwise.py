@@ -23,8 +23,8 @@ def series(ax: Any) -> np.ndarray:
 
 
 def error(p: np.ndarray, happened: np.ndarray, bins: int) -> float:
-    place = np.clip(np.ceil(p * bins).astype(int), 1, bins)
-    gaps = [abs((p - happened)[place == b].sum()) for b in range(1, bins + 1)]
+    bin_index = np.clip(np.ceil(p * bins).astype(int), 1, bins)
+    gaps = [abs((p - happened)[bin_index == b].sum()) for b in range(1, bins + 1)]
     return sum(gaps) / len(p)
 
 

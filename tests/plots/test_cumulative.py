@@ -38,7 +38,7 @@ def test_tied_rows_are_one_piece_with_the_slope_of_their_error() -> None:
     p = p.round(1)
     x, sums = plots.cumulative(p, y).lines[-1].get_xydata().T
     slopes = np.diff(sums) / np.diff(x)
-    expected = [y[p == own].mean() - own for own in np.unique(p)]
+    expected = [y[p == value].mean() - value for value in np.unique(p)]
     np.testing.assert_allclose(slopes, expected, atol=1e-10)
 
 

@@ -29,8 +29,8 @@ def luminance(rgb: Any) -> float:
 def contrast(color: Any, ground: Any) -> float:
     """Return the contrast of a color, seen through its opacity, and its ground."""
     *rgb, alpha = to_rgba(color)
-    seen = [alpha * c + (1 - alpha) * g for c, g in zip(rgb, to_rgb(ground), strict=True)]
-    low, high = sorted((luminance(seen), luminance(ground)))
+    blended = [alpha * c + (1 - alpha) * g for c, g in zip(rgb, to_rgb(ground), strict=True)]
+    low, high = sorted((luminance(blended), luminance(ground)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -90,10 +90,10 @@ def test_what_is_drawn_is_seen(name: str, style: str) -> None:
             alone = line.get_linestyle() == "None"
             color = line.get_markeredgecolor() if alone else line.get_color()
             assert contrast(color, ground) >= least, line
-        for own in ax.collections:
-            for color in (*own.get_facecolor(), *own.get_edgecolor()):
+        for collection in ax.collections:
+            for color in (*collection.get_facecolor(), *collection.get_edgecolor()):
                 if color[3] > 0:
-                    assert contrast(color, ground) >= AREAS[ground], own
+                    assert contrast(color, ground) >= AREAS[ground], collection
         for text in ax.texts:
             assert contrast(text.get_color(), ground) >= LINES, text
 

@@ -25,11 +25,11 @@ def line_of(ax: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(x), np.asarray(y)
 
 
-@pytest.mark.parametrize(("place", "width"), [(3.0, 1e-12), (-250.0, 1e-3), (0.0, 1.0)])
-def test_scores_are_drawn_where_a_map_changes(place: float, width: float) -> None:
-    low, high = _maps._interval(lambda z: scipy.special.expit((z - place) / width))
-    assert low < place < high
-    change = scipy.special.expit((np.array([low, high]) - place) / width)
+@pytest.mark.parametrize(("center", "width"), [(3.0, 1e-12), (-250.0, 1e-3), (0.0, 1.0)])
+def test_scores_are_drawn_where_a_map_changes(center: float, width: float) -> None:
+    low, high = _maps._interval(lambda z: scipy.special.expit((z - center) / width))
+    assert low < center < high
+    change = scipy.special.expit((np.array([low, high]) - center) / width)
     assert change[1] - change[0] >= 0.9
     # Not much wider than the step, or than what halving resolves.
     assert high - low <= max(30 * width, 1e-4)
@@ -115,8 +115,8 @@ def test_several_calibrators_have_names_and_one_range() -> None:
     first, second = (line.get_xdata() for line in ax.lines)
     np.testing.assert_array_equal(first, second)
     assert ax.get_ylabel() == "Probability of sick"
-    for line, own in zip(ax.lines, maps.values(), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), own.predict_proba(first)[:, 1])
+    for line, calibrator in zip(ax.lines, maps.values(), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), calibrator.predict_proba(first)[:, 1])
 
 
 def test_a_constant_map_is_drawn() -> None:

@@ -17,15 +17,20 @@ def drawn(result: Any) -> list[np.ndarray]:
     """Return the points of all lines, bars and bands."""
     places = np.ravel(result)
     lines = [line.get_xydata() for ax in places for line in ax.lines]
-    parts = [path.vertices for ax in places for own in ax.collections for path in own.get_paths()]
+    parts = [
+        path.vertices
+        for ax in places
+        for collection in ax.collections
+        for path in collection.get_paths()
+    ]
     return lines + parts
 
 
 def assert_same(one: Any, other: Any) -> None:
     first, second = drawn(one), drawn(other)
     assert len(first) == len(second) > 0
-    for own, same in zip(first, second, strict=True):
-        np.testing.assert_array_equal(own, same)
+    for actual, same in zip(first, second, strict=True):
+        np.testing.assert_array_equal(actual, same)
 
 
 def two_classes() -> tuple[np.ndarray, np.ndarray]:
@@ -117,8 +122,8 @@ def test_logits_are_read_as_metrics_read_them() -> None:
     p, y = two_classes()
     z = np.log(p / (1 - p))
     one, other = (plots.reliability(z, y, inputs="logits"), plots.reliability(p, y))
-    for own, same in zip(drawn(one), drawn(other), strict=True):
-        np.testing.assert_allclose(own, same, atol=1e-12)
+    for actual, same in zip(drawn(one), drawn(other), strict=True):
+        np.testing.assert_allclose(actual, same, atol=1e-12)
     # What a model predicts are probabilities, whatever the others are.
     model = bc.Logistic().fit(p, y)
     both = plots.reliability({"raw": z, "Platt": model}, p, y, inputs="logits")

@@ -31,7 +31,7 @@ def close() -> Iterator[None]:
 def forecasts(names: list[str]) -> tuple[dict[str, np.ndarray], np.ndarray]:
     p = (np.arange(120) + 0.5) / 120
     y = ((np.arange(120) * 0.618034) % 1 < p**1.5).astype(int)
-    return {name: p ** (1 + place / 5) for place, name in enumerate(names)}, y
+    return {name: p ** (1 + index / 5) for index, name in enumerate(names)}, y
 
 
 def curves(names: list[str], **options: Any) -> Any:
@@ -40,13 +40,13 @@ def curves(names: list[str], **options: Any) -> Any:
 
 
 def by_size(names: list[str], **options: Any) -> Any:
-    values = {name: np.array([0.5, 0.4, 0.3]) + place for place, name in enumerate(names)}
+    values = {name: np.array([0.5, 0.4, 0.3]) + index for index, name in enumerate(names)}
     return plots.by_size([30, 100, 300], values, **options)
 
 
 def critical_difference(names: list[str], **options: Any) -> Any:
     rng = np.random.default_rng(0)
-    scores = {name: rng.normal(size=8) + place for place, name in enumerate(names)}
+    scores = {name: rng.normal(size=8) + index for index, name in enumerate(names)}
     return plots.critical_difference(scores, **options)
 
 
@@ -94,8 +94,8 @@ def shown_names(figure: Any) -> set[str]:
 def test_strange_names_are_shown_as_they_are(name: str) -> None:
     ax = DRAWN[name](STRANGE)
     result = " | ".join(shown_names(ax.figure))
-    for own in STRANGE:
-        assert " ".join(own.split("\n")) in result
+    for strange in STRANGE:
+        assert " ".join(strange.split("\n")) in result
     named = [t for t in texts_of(ax.figure) if "$5$" in t.get_text() or "50 %" in t.get_text()]
     assert len(named) == 2
     assert not any(text.get_parse_math() for text in named)
@@ -106,8 +106,8 @@ def test_strange_names_are_titles_as_they_are(name: str) -> None:
     axes = PANELS[name](STRANGE)
     axes[0].figure.set_size_inches(12, 8)
     result = " | ".join(shown_names(axes[0].figure))
-    for own in STRANGE:
-        assert " ".join(own.split("\n")) in result
+    for strange in STRANGE:
+        assert " ".join(strange.split("\n")) in result
     if name == "classwise":
         assert "_a" in {text.get_text() for text in axes[0].figure.legends[0].get_texts()}
 
@@ -115,7 +115,7 @@ def test_strange_names_are_titles_as_they_are(name: str) -> None:
 @pytest.mark.parametrize("count", [2, 12])
 @pytest.mark.parametrize("name", list(DRAWN))
 def test_long_names_leave_room_on_a_new_figure(name: str, count: int) -> None:
-    ax = DRAWN[name]([f"{LONG}{place}" for place in range(count)])
+    ax = DRAWN[name]([f"{LONG}{index}" for index in range(count)])
     figure = ax.figure
     check_inside(figure)
     inches = ax.get_window_extent().size / figure.dpi
@@ -135,7 +135,7 @@ def test_long_names_leave_room_on_a_new_figure(name: str, count: int) -> None:
 def test_long_names_stay_within_given_axes(name: str, size: tuple[float, float]) -> None:
     figure: Any
     figure, ax = plt.subplots(figsize=size, layout="constrained")
-    DRAWN[name]([*(f"{LONG}{place}" for place in range(4)), *STRANGE], ax=ax)
+    DRAWN[name]([*(f"{LONG}{index}" for index in range(4)), *STRANGE], ax=ax)
     check_inside(figure)
     inches = np.asarray(ax.get_window_extent().size) / figure.dpi
     assert inches.min() > 0.25 * min(size)
@@ -147,7 +147,7 @@ def test_long_names_stay_within_given_axes(name: str, size: tuple[float, float])
 def test_titles_of_neighbors_do_not_meet(
     name: str, given: bool, size: tuple[float, float] | None
 ) -> None:
-    names = [*(f"{LONG}{place}" for place in range(2)), *STRANGE[1:3]]
+    names = [*(f"{LONG}{index}" for index in range(2)), *STRANGE[1:3]]
     figure: Any
     if given:
         figure, axes = plt.subplots(2, 2, figsize=size, layout="constrained")
@@ -160,8 +160,8 @@ def test_titles_of_neighbors_do_not_meet(
     check_inside(figure, 0.02)
     boxes = {ax: ax.title.get_window_extent() for ax in figure.axes if ax.get_title()}
     assert len(boxes) == 4
-    for (first, own), (second, other) in combinations(boxes.items(), 2):
-        assert not own.overlaps(other), (first.get_title(), second.get_title())
+    for (first, box), (second, other) in combinations(boxes.items(), 2):
+        assert not box.overlaps(other), (first.get_title(), second.get_title())
     if not given and figure.get_figheight() > 3.5:
         across = figure._supxlabel.get_window_extent()
         beside = figure._supylabel.get_window_extent()

@@ -41,7 +41,7 @@ def test_arrows_of_networks_do_not_cross(shared_data: Path, name: str) -> None:
     probs = softmax(data["logits_val"][rows][:, classes].astype(float), axis=1)
     y = np.array([classes.index(label) for label in data["y_val"][rows]])
     ax = plots.simplex(bc.Dirichlet().fit(probs, y))
-    arrows: Any = next(own for own in ax.collections if hasattr(own, "U"))
+    arrows: Any = next(collection for collection in ax.collections if hasattr(collection, "U"))
     step = np.stack([arrows.U, arrows.V], axis=1)
     start = arrows.XY
     assert np.linalg.norm(step, axis=1).max() == pytest.approx(0.9 / 12)

@@ -38,10 +38,10 @@ def strip(ax: Axes) -> Axes:
 def test_markers_stand_at_the_means_of_the_bins(forecasts: Any) -> None:
     probs, y = forecasts
     (line,) = series(plots.reliability(probs, y, bins=10))
-    place = np.minimum(np.ceil(probs * 10).astype(int), 10)
-    filled = [b for b in range(1, 11) if (place == b).any()]
-    np.testing.assert_allclose(line.get_xdata(), [probs[place == b].mean() for b in filled])
-    np.testing.assert_allclose(line.get_ydata(), [y[place == b].mean() for b in filled])
+    bin_index = np.minimum(np.ceil(probs * 10).astype(int), 10)
+    filled = [b for b in range(1, 11) if (bin_index == b).any()]
+    np.testing.assert_allclose(line.get_xdata(), [probs[bin_index == b].mean() for b in filled])
+    np.testing.assert_allclose(line.get_ydata(), [y[bin_index == b].mean() for b in filled])
 
 
 def test_bins_of_equal_mass(forecasts: Any) -> None:
@@ -281,11 +281,11 @@ def test_many_names_stand_beside_the_diagram(forecasts: Any) -> None:
         box, inside = legend.get_window_extent(), ax.get_window_extent()
         assert (box.x0 >= inside.x1) == (count > 3)
         assert box.x1 <= ax.figure.bbox.x1
-    _, own = plt.subplots()
-    plots.reliability(models, y, ax=own)
-    own.figure.canvas.draw()
-    legend = own.get_legend()
-    assert legend.get_window_extent().x1 <= own.get_window_extent().x1
+    _, axes = plt.subplots()
+    plots.reliability(models, y, ax=axes)
+    axes.figure.canvas.draw()
+    legend = axes.get_legend()
+    assert legend.get_window_extent().x1 <= axes.get_window_extent().x1
 
 
 def legend_of(ax: Axes) -> list[str]:

@@ -93,8 +93,8 @@ def test_smooth_is_kernel_regression(forecasts: Any) -> None:
 def test_default_bandwidth_is_the_smoothed_residual(forecasts: Any) -> None:
     probs, y = forecasts
     t = np.linspace(0, 1, 2001)
-    place, index = np.unique(probs, return_inverse=True)
-    images = np.concatenate([s * place + 2 * m for s in (1, -1) for m in range(-3, 4)])
+    positions, index = np.unique(probs, return_inverse=True)
+    images = np.concatenate([s * positions + 2 * m for s in (1, -1) for m in range(-3, 4)])
     residual = np.tile(np.bincount(index, weights=probs - y), 14)
 
     def error(width: float) -> float:
@@ -150,8 +150,8 @@ def test_intervals_of_bins_are_those_of_wilson(forecasts: Any, level: float) -> 
     ax = plots.reliability(probs, y, bins=6, band="confidence", level=level)
     part_of = np.clip(np.ceil(probs * 6).astype(int), 1, 6)
     for b, segment in enumerate(ax.collections[0].get_segments(), start=1):
-        own = y[part_of == b]
-        test = scipy.stats.binomtest(int(own.sum()), len(own))
+        outcomes = y[part_of == b]
+        test = scipy.stats.binomtest(int(outcomes.sum()), len(outcomes))
         interval = test.proportion_ci(level, method="wilson")
         np.testing.assert_allclose(segment[:, 1], [interval.low, interval.high], atol=1e-12)
 
@@ -193,10 +193,10 @@ def test_bands_are_quantiles_over_data_sets(forecasts: Any, method: str, kind: s
     # Ends from 200 draws have quantile levels that vary by chance; 0.04 is four standard errors
     # of the shares of 1000 draws.
     for (least, most), ends in zip(quantile_errors(200, 0.8), (lower, upper), strict=True):
-        for place, end in zip(at, ends[at], strict=True):
-            own = np.array(draws)[:, list(at).index(place)]
-            assert (own < end - 1e-9).mean() <= most + 0.04
-            assert (own <= end + 1e-9).mean() >= least - 0.04
+        for position, end in zip(at, ends[at], strict=True):
+            simulated = np.array(draws)[:, list(at).index(position)]
+            assert (simulated < end - 1e-9).mean() <= most + 0.04
+            assert (simulated <= end + 1e-9).mean() >= least - 0.04
 
 
 def test_consistency_of_a_calibrated_model_holds_its_curve() -> None:

@@ -25,8 +25,8 @@ def test_arrows_lead_from_predictions_to_calibrated_ones() -> None:
     start, step = arrows_of(plots.simplex(lambda p: 0.8 * p + 0.2 / 3, arrows=4))
     # 4 + 3 + 2 + 1 points, of which neighbors are a quarter of a side apart.
     assert len(start) == 10
-    apart = np.linalg.norm(start[:, None] - start, axis=2)[~np.eye(10, dtype=bool)]
-    assert apart.min() == pytest.approx(1 / 4)
+    distances = np.linalg.norm(start[:, None] - start, axis=2)[~np.eye(10, dtype=bool)]
+    assert distances.min() == pytest.approx(1 / 4)
     # A fifth of the way to the center, wherever they start.
     np.testing.assert_allclose(step, 0.2 * (center - start), atol=1e-12)
     np.testing.assert_allclose(start.mean(axis=0), center)
@@ -86,8 +86,8 @@ def test_a_calibrator_of_three_classes() -> None:
     ax = plots.simplex(bc.Dirichlet().fit(p, y), labels=names, ax=axes[0], colorbar=False)
     assert ax is axes[0] and [text.get_text() for text in ax.texts] == names
     ax.figure.canvas.draw()
-    own = bc.Dirichlet().fit(p, np.array(names)[y])
-    assert [text.get_text() for text in plots.simplex(own).texts] == names
+    calibrator = bc.Dirichlet().fit(p, np.array(names)[y])
+    assert [text.get_text() for text in plots.simplex(calibrator).texts] == names
     coded = plots.simplex(bc.Dirichlet().fit(p, y), ax=axes[1])
     assert [text.get_text() for text in coded.texts] == ["class 0", "class 1", "class 2"]
 

@@ -12,7 +12,7 @@ from bayescal import plots
 def drawn(ax: Any) -> list[np.ndarray]:
     """Return all that was drawn with numbers: lines, bars, bands and strips."""
     result = [line.get_xydata() for line in ax.lines]
-    result += [path.vertices for own in ax.collections for path in own.get_paths()]
+    result += [path.vertices for collection in ax.collections for path in collection.get_paths()]
     for child in ax.child_axes:
         result += [patch.get_path().vertices for patch in child.patches]
     return result
@@ -42,8 +42,8 @@ def test_reliability(method: str, band: str) -> None:
     ours = drawn(plots.reliability(p, y, weights=weights, **how))
     theirs = drawn(plots.reliability(p.repeat(weights), y.repeat(weights), **how))
     assert len(ours) == len(theirs) > 1
-    for own, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(own, other, atol=1e-9)
+    for actual, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(actual, other, atol=1e-9)
     without = drawn(plots.reliability(p, y, **how))[1]
     assert without.shape != ours[1].shape or np.nanmax(np.abs(without - ours[1])) > 0.01
 
@@ -54,9 +54,9 @@ def test_classwise() -> None:
     y = rng.integers(0, 3, 200)
     axes = plots.classwise(probs, y, weights=weights)
     again = plots.classwise(probs.repeat(weights, axis=0), y.repeat(weights))
-    for own, other in zip(axes, again, strict=True):
-        assert own.get_title() == other.get_title()
-        for mine, theirs in zip(drawn(own), drawn(other), strict=True):
+    for ax, other in zip(axes, again, strict=True):
+        assert ax.get_title() == other.get_title()
+        for mine, theirs in zip(drawn(ax), drawn(other), strict=True):
             np.testing.assert_allclose(mine, theirs, atol=1e-9)
 
 
@@ -65,8 +65,8 @@ def test_costs_of_decisions() -> None:
     for factor in (1, 0.3):
         ours = plots.decision_cost(p, y, weights=factor * weights, label="a")
         theirs = plots.decision_cost(p.repeat(weights), y.repeat(weights), label="a")
-        for own, other in zip(drawn(ours), drawn(theirs), strict=True):
-            np.testing.assert_allclose(own, other, atol=1e-12)
+        for actual, other in zip(drawn(ours), drawn(theirs), strict=True):
+            np.testing.assert_allclose(actual, other, atol=1e-12)
         shown = [text.get_text() for text in ours.get_legend().get_texts()]
         assert shown == [text.get_text() for text in theirs.get_legend().get_texts()]
 

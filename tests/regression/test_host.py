@@ -65,8 +65,8 @@ def reference(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
 
 def compiled(problem: Regression) -> tuple[Array, Fit]:
     """Fit the same problem with JAX, as a batch of one."""
-    *each, prior, intercept_prior = problem
-    leaves = [None if a is None else jnp.asarray(a, jnp.float64)[None] for a in each]
+    *arrays, prior, intercept_prior = problem
+    leaves = [None if a is None else jnp.asarray(a, jnp.float64)[None] for a in arrays]
     result = fit_many(Regression(*leaves, prior, intercept_prior))
     return np.concatenate([result.intercept, result.coef[0]]), result
 

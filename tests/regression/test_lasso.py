@@ -56,8 +56,8 @@ def slope(beta: Array, x: Array, t: Array, w: Array, l2: float) -> Array:
 def violation(beta: Array, x: Array, t: Array, w: Array, l1: float, l2: float) -> float:
     """Return how far the conditions of optimality are from met, beside the size of a slope."""
     g, b = slope(beta, x, t, w, l2), beta[1:]
-    each = np.where(b == 0, np.maximum(np.abs(g[1:]) - l1, 0), np.abs(g[1:] + l1 * np.sign(b)))
-    return float(max(abs(g[0]) / w.sum(), np.max(each / (w @ np.abs(x)))))
+    excess = np.where(b == 0, np.maximum(np.abs(g[1:]) - l1, 0), np.abs(g[1:] + l1 * np.sign(b)))
+    return float(max(abs(g[0]) / w.sum(), np.max(excess / (w @ np.abs(x)))))
 
 
 def model(z: Array, x: Array, hessian: Array, gradient: Array, strength: Array) -> float:
@@ -227,8 +227,8 @@ def test_of_equal_candidates_the_first_is_best() -> None:
     for out in range(4):
         use = fold != out
         share = w[use] @ t[use] / w[use].sum()
-        each = np.where(t[~use] == 1, -np.log(share), -np.log1p(-share))
-        np.testing.assert_allclose(losses[:, out], w[~use] @ each / w[~use].sum(), rtol=1e-9)
+        row_losses = np.where(t[~use] == 1, -np.log(share), -np.log1p(-share))
+        np.testing.assert_allclose(losses[:, out], w[~use] @ row_losses / w[~use].sum(), rtol=1e-9)
     assert best == 0
 
 

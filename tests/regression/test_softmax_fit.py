@@ -39,8 +39,8 @@ def value(theta: Array, design: Design, penalty: Array) -> float:
         logits = logits + design.x * v
     if r:
         logits = logits + design.x * (design.shared * t).sum(axis=1)[:, None]
-    own = log_softmax(logits, axis=1)[np.arange(len(design.y)), design.y]
-    return float(-design.weights @ own + 0.5 * penalty @ theta**2)
+    label_log_probs = log_softmax(logits, axis=1)[np.arange(len(design.y)), design.y]
+    return float(-design.weights @ label_log_probs + 0.5 * penalty @ theta**2)
 
 
 def gradient(theta: Array, design: Design, penalty: Array) -> Array:
@@ -206,10 +206,10 @@ def test_inverses_are_what_they_say() -> None:
     solved = blocks.apply(inverse, vector, sizes)
     k, m, _, r = sizes
     for j in range(k):
-        own = [*range(j * m, (j + 1) * m), k * m + j]
-        block = hessian[np.ix_(own, own)]
+        index = [*range(j * m, (j + 1) * m), k * m + j]
+        block = hessian[np.ix_(index, index)]
         # In single precision, which suffices for a direction.
-        np.testing.assert_allclose(block @ solved[own], vector[own], rtol=1e-3)
+        np.testing.assert_allclose(block @ solved[index], vector[index], rtol=1e-3)
     diagonal = precondition.DIAGONAL
     inverse = diagonal.invert(diagonal.measure(design, probs), penalty, sizes)
     only = diagonal.apply(inverse, vector, sizes)

@@ -40,7 +40,7 @@ def test_effective_sizes_are_those_of_means() -> None:
         tempered_draws(log_gammas, 3, np.log(SHAPES), np.diag(SHAPES**-0.5), 300, seed)
         for seed in range(60)
     ]
-    means = np.stack([each.coefficients[0].mean(axis=0) for each in ends])
+    means = np.stack([end.coefficients[0].mean(axis=0) for end in ends])
     expected = np.array([stats.loggamma(a).var() for a in SHAPES])
     exact = np.array([stats.loggamma(a).mean() for a in SHAPES])
     ratio = np.mean((means - exact) ** 2 / expected * np.stack([e.ess for e in ends]), axis=0)

@@ -92,10 +92,10 @@ def test_many_are_as_each_alone(rule: Any, scale: Any) -> None:
         w[row, -2] = 0  # it exists, and has a target
     before = x.copy(), y.copy(), w.copy()
     result = instance_targets(x, y, w, rule, scale, mask)
-    for row, own in enumerate(mask):
-        expected = instance_targets(x[row, own], y[row, own], w[row, own], rule, scale)
-        np.testing.assert_allclose(result[row, own], expected, rtol=1e-9)
-        np.testing.assert_array_equal(result[row, ~own], 0)
+    for row, present in enumerate(mask):
+        expected = instance_targets(x[row, present], y[row, present], w[row, present], rule, scale)
+        np.testing.assert_allclose(result[row, present], expected, rtol=1e-9)
+        np.testing.assert_array_equal(result[row, ~present], 0)
     for one, other in zip(before, (x, y, w), strict=True):
         np.testing.assert_array_equal(one, other)
     alone = instance_targets(x[1], y[1], w[1], rule, scale, mask[1])
@@ -108,10 +108,10 @@ def test_many_bandwidths_are_one_call(compilations: Any) -> None:
     grid = [0.2, 0.5, 1.0]
     result = instance_targets(x, y, bandwidth=grid)
     assert result.shape == (3, 4, 18)
-    for place, number in enumerate(grid):
+    for index, number in enumerate(grid):
         for row in range(4):
             expected = instance_targets(x[row], y[row], bandwidth=number)
-            np.testing.assert_allclose(result[place, row], expected, rtol=1e-9)
+            np.testing.assert_allclose(result[index, row], expected, rtol=1e-9)
     assert instance_targets(x[0], y[0], bandwidth=grid).shape == (3, 18)
     narrow = instance_targets(x.astype(np.float32), y, bandwidth=grid)
     np.testing.assert_allclose(narrow, result, atol=2e-6)

@@ -161,12 +161,12 @@ def test_pooled_scale_is_the_published_algorithm() -> None:
     standard = (x - x.mean(axis=0)) / x.std(axis=0)
     log_density = []
     for k in (0, 1):
-        own = standard[y == k]
-        h = (len(own) * 4 / 4) ** (-1 / 6)
-        squares = ((standard[:, None] - own) ** 2).sum(axis=-1)
+        of_class = standard[y == k]
+        h = (len(of_class) * 4 / 4) ** (-1 / 6)
+        squares = ((standard[:, None] - of_class) ** 2).sum(axis=-1)
         log_density.append(
             scipy.special.logsumexp(-squares / (2 * h**2), axis=1)
-            - np.log(len(own))
+            - np.log(len(of_class))
             - 2 * np.log(h)
         )
     share = scipy.special.expit(log_density[1] - log_density[0])

@@ -150,8 +150,8 @@ def test_permutations_of_rows_and_classes(logits: np.ndarray, seed: int) -> None
     y = labels_of(logits, seed)
     expected = network_instance_targets(logits, y, 0.1)
     rows, columns = (rng.permutation(n) for n in logits.shape)
-    place = np.argsort(columns)
-    result = network_instance_targets(logits[rows][:, columns], place[y[rows]], 0.1)
+    inverse = np.argsort(columns)
+    result = network_instance_targets(logits[rows][:, columns], inverse[y[rows]], 0.1)
     np.testing.assert_allclose(result, expected[rows][:, columns], rtol=1e-13, atol=1e-16)
 
 

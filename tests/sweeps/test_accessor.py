@@ -29,11 +29,11 @@ def test_table(result: xr.Dataset) -> None:
     table = result.bayescal.table()
     text = repr(table)
     for n in (10, 40):
-        own = result.value.sel(
+        values = result.value.sel(
             {"n_train": n, "metric": "log_loss", "calibrator": "platt"}
         ).squeeze()
-        error = own.std(ddof=1) / np.sqrt(30)
-        assert f"{float(own.mean()):.4f} ± {float(error):.4f}" in text
+        error = values.std(ddof=1) / np.sqrt(30)
+        assert f"{float(values.mean()):.4f} ± {float(error):.4f}" in text
         assert f"n_train {n}" in text
     assert "<b>" not in result.isel(n_train=[0]).bayescal.table()._repr_html_().split("caption")[2]
     with pytest.raises(ValueError, match="metric must be one of"):
@@ -114,14 +114,14 @@ def test_a_panel_for_each_prior() -> None:
     result = xr.Dataset({"value": (dims, values)}, coordinates)
     axes = result.bayescal.plot(class_ratio=0.8)
     assert [ax.get_title() for ax in axes] == ["a", "b", "c", "d"]
-    for place, ax in enumerate(axes):
+    for index, ax in enumerate(axes):
         for number, line in enumerate(ax.lines):
-            own = values[place, :, 1, number, :, 0]
+            losses = values[index, :, 1, number, :, 0]
             np.testing.assert_allclose(line.get_xdata(), [20, 50, 100])
-            np.testing.assert_allclose(line.get_ydata(), own.mean(axis=1))
+            np.testing.assert_allclose(line.get_ydata(), losses.mean(axis=1))
             edges = ax.collections[number].get_paths()[0].vertices[:, 1]
-            error = own.std(axis=1, ddof=1) / np.sqrt(10)
-            assert edges.max() == pytest.approx(np.max(own.mean(axis=1) + error))
+            error = losses.std(axis=1, ddof=1) / np.sqrt(10)
+            assert edges.max() == pytest.approx(np.max(losses.mean(axis=1) + error))
     (legend,) = axes[0].get_figure().legends
     assert [text.get_text() for text in legend.get_texts()] == ["platt", "optimal"]
     assert len(axes[0].get_figure().axes) == 4

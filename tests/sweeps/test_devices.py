@@ -62,9 +62,9 @@ def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, int]:
-    said, _ = process.communicate()
+    output, _ = process.communicate()
     assert process.returncode == 0
-    return json.loads(said.splitlines()[-1])
+    return json.loads(output.splitlines()[-1])
 
 
 @pytest.mark.slow

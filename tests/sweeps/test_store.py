@@ -68,14 +68,14 @@ def sweep(**options: Any) -> np.ndarray:
 def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """Make blocks of four; return the list of those that are computed from now on."""
     monkeypatch.setattr(_run, "SIZE", 4)
-    own, real = [], _run.run_block
+    recorded, real = [], _run.run_block
 
     def counted(task: Task) -> Any:
-        own.append(task)
+        recorded.append(task)
         return real(task)
 
     monkeypatch.setattr(_run, "run_block", counted)
-    return own
+    return recorded
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
@@ -98,24 +98,26 @@ def test_killed_runs_go_on_where_they_were(tmp_path: Path, monkeypatch: pytest.M
         until = done + chance.randint(1, 5)
         with start(tmp_path / "store", tmp_path / "unused.npy") as process:
             assert process.stdin is not None and process.stdout is not None
-            said: list[int] = []
+            steps: list[int] = []
             for line in iter(process.stdout.readline, ""):
-                said.append(int(line))
+                steps.append(int(line))
                 process.stdin.write("\n")
-                if said[-1] >= until:
+                if steps[-1] >= until:
                     time.sleep(chance.uniform(0, 0.01))
                     process.kill()
-                    said += [int(rest) for rest in process.stdout.read().split()]
+                    steps += [int(rest) for rest in process.stdout.read().split()]
                     break
         assert process.returncode == -signal.SIGKILL
         # What was said to be done is still there, and the blocks in work are few.
-        assert done <= said[0] <= done + 1
-        done = said[-1]
+        assert done <= steps[0] <= done + 1
+        done = steps[-1]
     assert 3 <= done <= 18
-    said = []
+    steps = []
     monkeypatch.setattr(_run, "SIZE", 2)
-    result = sweep(num_datasets=40, store=tmp_path / "store", progress=lambda *a: said.append(a[1]))
-    assert done <= said[0] <= done + 1
+    result = sweep(
+        num_datasets=40, store=tmp_path / "store", progress=lambda *a: steps.append(a[1])
+    )
+    assert done <= steps[0] <= done + 1
     np.testing.assert_array_equal(result, undisturbed(monkeypatch))
 
 
@@ -138,9 +140,9 @@ def test_what_is_there_is_not_done_again(tmp_path: Path, tasks: list[Task]) -> N
     def computed(**options: Any) -> list[tuple[int, int, list[str]]]:
         tasks.clear()
         result = sweep(store=tmp_path, **options)
-        own = sorted((task.cell.n_train, task.first, list(task.recipes)) for task in tasks)
+        keys = sorted((task.cell.n_train, task.first, list(task.recipes)) for task in tasks)
         np.testing.assert_array_equal(result, sweep(**options))
-        return own
+        return keys
 
     every = [(8, 0, ["optimal"]), (8, 4, ["optimal"])]
     assert computed() == every
@@ -313,20 +315,20 @@ def test_broken_blocks_are_done_again(
 def test_every_changed_byte_is_noticed(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(QUESTION, ARRAYS)
-    (place,) = tmp_path.iterdir()
-    content = place.read_bytes()
+    (file,) = tmp_path.iterdir()
+    content = file.read_bytes()
     # The file is one of NumPy's.
-    np.testing.assert_equal(dict(np.load(place)), ARRAYS)
+    np.testing.assert_equal(dict(np.load(file)), ARRAYS)
     np.testing.assert_equal(store.get(QUESTION), ARRAYS)
     chance = random.Random(0)
     for at in range(len(content)):
         changed = bytearray(content)
         changed[at] ^= 1 << chance.randrange(8)
-        place.write_bytes(changed)
+        file.write_bytes(changed)
         assert store.get(QUESTION) is None
-        place.write_bytes(content[:at])
+        file.write_bytes(content[:at])
         assert store.get(QUESTION) is None
-    place.write_bytes(content + b"0")
+    file.write_bytes(content + b"0")
     assert store.get(QUESTION) is None
     assert store.get({**QUESTION, "data sets": [3, 3]}) is None
 

@@ -67,10 +67,10 @@ def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
         lines = fit_lines(name, x, y)  # type: ignore[arg-type]
         result = np.stack([lines.intercept, lines.slope], axis=1)
     grid = SMOOTHINGS if name == "smoothed" else STRENGTHS
-    for own, coefficients in zip(x, result, strict=True):
+    for scores, coefficients in zip(x, result, strict=True):
 
-        def value(theta: np.ndarray, strength: float, own: np.ndarray = own) -> float:
-            line = theta[0] + theta[1] * own
+        def value(theta: np.ndarray, strength: float, scores: np.ndarray = scores) -> float:
+            line = theta[0] + theta[1] * scores
             t = y + strength * (1 - 2 * y) if name == "smoothed" else y
             penalty = {"smoothed": 0.0, "L1": abs(theta[1]), "L2": theta[1] ** 2 / 2}[name]
             return float(np.sum(np.logaddexp(0, line) - t * line) + strength * penalty)
@@ -191,12 +191,12 @@ def test_threads_leave_the_warning_filters_as_they_were() -> None:
 
     from sklearn.linear_model import LogisticRegression
 
-    def own(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+    def constant(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
         return np.zeros(len(points))
 
     before = list(warnings.filters)
     methods = {
-        "informed": "predictive", "estimator": LogisticRegression(max_iter=1), "own": own
+        "informed": "predictive", "estimator": LogisticRegression(max_iter=1), "own": constant
     }  # fmt: skip
     options = {**SMALL, "num_datasets": 20}
     with ThreadPoolExecutor(4) as executor:
@@ -228,17 +228,17 @@ def test_a_prior_is_what_a_method_believes() -> None:
 
 
 def test_functions_are_called_for_the_data_sets_asked_for_only(tmp_path: Path) -> None:
-    said = tmp_path / "calls"
+    log = tmp_path / "calls"
 
-    def own(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
-        with said.open("a") as file:
+    def centered(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        with log.open("a") as file:
             file.write("called\n")
         return points - x.mean()
 
     def calls() -> int:
-        return len(said.read_text().splitlines())
+        return len(log.read_text().splitlines())
 
-    options = {**SMALL, "n_train": 10, "methods": {"own": own}, "store": tmp_path / "kept"}
+    options = {**SMALL, "n_train": 10, "methods": {"own": centered}, "store": tmp_path / "kept"}
     few = bc.sweep(WIDE, **{**options, "num_datasets": 3})
     assert calls() == 3
     # What was kept of three data sets is no block of the ten.
@@ -256,13 +256,15 @@ def test_digests_are_the_same_in_every_process() -> None:
         "from bayescal.sweeps._cells import digest_of;"
         "print([digest_of(p) for p in experiments().values()])"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     priors = synthetic.experiments()
     # Distributions keep what was once computed.
     assert all(prior.values["mu1"].support is not None for prior in priors.values())
-    own = [digest_of(prior) for prior in priors.values()]
-    assert said.stdout.strip() == str(own)
-    assert len(set(own)) == 5
+    digests = [digest_of(prior) for prior in priors.values()]
+    assert result.stdout.strip() == str(digests)
+    assert len(set(digests)) == 5
     other = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.HalfNormal(2.0))
     assert digest_of(other) != digest_of(bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=2.0))
 
@@ -299,8 +301,8 @@ def test_shape_of_the_result() -> None:
 
 
 def test_separable_data_are_said_to_have_no_optimum() -> None:
-    apart = bc.GaussianPrior(mu0=-9.0, mu1=9.0, sigma=1.0)
-    result = bc.sweep(apart, n_train=8, methods=["normal", "platt"], **SMALL)
+    prior = bc.GaussianPrior(mu0=-9.0, mu1=9.0, sigma=1.0)
+    result = bc.sweep(prior, n_train=8, methods=["normal", "platt"], **SMALL)
     assert (result.status.sel({"calibrator": "normal"}) == 2).all()
     assert (result.status.sel({"calibrator": "platt"}) == 0).all()
 
@@ -350,13 +352,13 @@ def test_a_method_that_predicts_nan_has_no_values() -> None:
 
 
 def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    said: list[tuple[str, int, int]] = []
+    steps: list[tuple[str, int, int]] = []
     bc.sweep(
         {"w": WIDE}, n_train=[10, 12], methods=["platt"],
-        **{**SMALL, "num_datasets": 20, "progress": lambda *a: said.append(a)},
+        **{**SMALL, "num_datasets": 20, "progress": lambda *a: steps.append(a)},
     )  # fmt: skip
-    assert [done for _, done, _ in said] == [0, 1, 2, 3, 4, 5, 6]
-    assert {total for *_, total in said} == {6}
+    assert [done for _, done, _ in steps] == [0, 1, 2, 3, 4, 5, 6]
+    assert {total for *_, total in steps} == {6}
     bc.sweep(WIDE, n_train=10, methods=["platt"], **{**SMALL, "progress": True})
     assert capsys.readouterr().out == ""
 

@@ -119,10 +119,10 @@ def binary_files(name: str) -> dict[str, bytes]:
     return {**files, meta: b"\n".join(names_of(name)) + b"\n\n"}
 
 
-def write_folder(place: Path, files: dict[str, bytes]) -> None:
-    place.mkdir()
+def write_folder(directory: Path, files: dict[str, bytes]) -> None:
+    directory.mkdir()
     for name, content in files.items():
-        (place / name).write_bytes(content)
+        (directory / name).write_bytes(content)
 
 
 def write_archive(path: Path, folder: str, files: dict[str, bytes]) -> None:
@@ -143,14 +143,14 @@ def _small_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BAYESCAL_IMAGES", raising=False)
 
 
-def write_version(name: str, version: str, place: Path) -> None:
+def write_version(name: str, version: str, directory: Path) -> None:
     files = python_files(name) if "python" in version else binary_files(name)
     folder = (PYTHON if "python" in version else BINARY)[name]
     if "archive" in version:
         kind = "python" if "python" in version else "binary"
-        write_archive(place / f"cifar-{CLASSES[name]}-{kind}.tar.gz", folder, files)
+        write_archive(directory / f"cifar-{CLASSES[name]}-{kind}.tar.gz", folder, files)
     else:
-        write_folder(place / folder, files)
+        write_folder(directory / folder, files)
 
 
 # --- CIFAR --------------------------------------------------------------------------------------
@@ -367,10 +367,10 @@ def test_malicious_pickle_is_refused_and_does_nothing(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no readable pickle: it names .*; only NumPy arrays"):
             read_pickle(attack)
         files = {**python_files("cifar10"), "batches.meta": attack}
-        place = tmp_path / PYTHON["cifar10"]
-        if not place.exists():
-            write_folder(place, files)
-        (place / "batches.meta").write_bytes(attack)
+        directory = tmp_path / PYTHON["cifar10"]
+        if not directory.exists():
+            write_folder(directory, files)
+        (directory / "batches.meta").write_bytes(attack)
         with pytest.raises(ValueError, match=r"batches.meta is damaged: .* it names "):
             load_images("cifar10", tmp_path)
     assert not made.exists()
@@ -413,14 +413,14 @@ def fashion_arrays() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("beneath", ["", "fashion-mnist"])
 @pytest.mark.parametrize("zipped", [0, 2, 4])
 def test_fashion_mnist(zipped: int, beneath: str, tmp_path: Path) -> None:
-    place = tmp_path / beneath
-    place.mkdir(exist_ok=True)
+    directory = tmp_path / beneath
+    directory.mkdir(exist_ok=True)
     arrays = fashion_arrays()
     for number, (name, values) in enumerate(arrays.items()):
         if number < zipped:
-            (place / f"{name}.gz").write_bytes(gzip.compress(idx(values)))
+            (directory / f"{name}.gz").write_bytes(gzip.compress(idx(values)))
         else:
-            (place / name).write_bytes(idx(values))
+            (directory / name).write_bytes(idx(values))
     result = load_images("fashion_mnist", tmp_path)
     expected = list(arrays.values())
     np.testing.assert_array_equal(result.train_images, expected[0][:, :, :, None])
@@ -567,7 +567,7 @@ def test_noise_of_made_images() -> None:
 def test_shift_of_made_images() -> None:
     options: Any = {"train": 200, "test": 1, "classes": 2, "noise": 0, "size": 8}
     still, moved = made_images(**options, shift=0), made_images(**options, shift=1)
-    seen = set()
+    shifts = set()
     for image, label in zip(moved.train_images, moved.train_labels, strict=True):
         prototype = still.train_images[np.flatnonzero(still.train_labels == label)[0]]
         moves = [
@@ -577,8 +577,8 @@ def test_shift_of_made_images() -> None:
             if np.array_equal(np.roll(prototype, (down, across), axis=(0, 1)), image)
         ]
         assert len(moves) == 1
-        seen.add(moves[0])
-    assert len(seen) == 9
+        shifts.add(moves[0])
+    assert len(shifts) == 9
 
 
 def test_made_images_depend_on_the_seed_alone() -> None:

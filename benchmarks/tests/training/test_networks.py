@@ -59,8 +59,8 @@ def bottlenecks(classes: int, channels: int, width: int) -> int:
     total, inputs = conv_norm(channels, width, 3), width
     for w, blocks in ((width, 3), (2 * width, 4), (4 * width, 6), (8 * width, 3)):
         total += conv_norm(inputs, 4 * w, 1)
-        for each in (inputs, *[4 * w] * (blocks - 1)):
-            total += conv_norm(each, w, 1) + conv_norm(w, w, 3) + conv_norm(w, 4 * w, 1)
+        for width_in in (inputs, *[4 * w] * (blocks - 1)):
+            total += conv_norm(width_in, w, 1) + conv_norm(w, w, 3) + conv_norm(w, 4 * w, 1)
         inputs = 4 * w
     return total + dense(inputs, classes)
 

@@ -97,12 +97,12 @@ def test_plain_loop_makes_the_steps_of_train(x64: None, make_network: Any) -> No
         epochs=3,
         many=None,
     )
-    own = bench.by_train(task)
+    trained = bench.by_train(task)
     with jax.numpy_dtype_promotion("standard"):
         plain = bench.by_hand(task)
-    np.testing.assert_allclose(own.train_loss, plain.train_loss, rtol=1e-10)
-    np.testing.assert_allclose(own.log_loss, plain.log_loss, rtol=1e-10)
-    assert len(set(plain.train_loss)) == len(own.ended) == len(plain.ended) == task.epochs
+    np.testing.assert_allclose(trained.train_loss, plain.train_loss, rtol=1e-10)
+    np.testing.assert_allclose(trained.log_loss, plain.log_loss, rtol=1e-10)
+    assert len(set(plain.train_loss)) == len(trained.ended) == len(plain.ended) == task.epochs
 
 
 ROWS, SIDE, WIDTHS = 2, 10, (2, 4, 6)

@@ -21,8 +21,8 @@ from benchmarks.studies.training.trainer import PerRun, Trained, TrainingData, t
 
 
 def mean_cross_entropy(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> Any:
-    own = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
-    return -(weights @ own) / weights.sum()
+    label_log_probs = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
+    return -(weights @ label_log_probs) / weights.sum()
 
 
 class Fixed(nnx.Module):
@@ -128,8 +128,8 @@ def descend(
             result.kernels.append(kernel)
             result.train_loss.append(total / len(data.train_inputs))
             log_probs = log_softmax(data.validation_inputs @ kernel)
-            own = log_probs[np.arange(len(log_probs)), data.validation_labels]
-            result.log_loss.append(-own.mean())
+            label_log_probs = log_probs[np.arange(len(log_probs)), data.validation_labels]
+            result.log_loss.append(-label_log_probs.mean())
     return result
 
 
@@ -138,11 +138,11 @@ def test_descent_by_hand(x64: None, batch_size: int, steps: int) -> None:
     # 22 rows: a last batch of 6 of 8, two whole batches, and one batch of fewer than asked for.
     data, epochs = make_data(), 4
     kernel = np.random.default_rng(1).normal(size=(3, 3))
-    seen: list[np.ndarray] = []
+    batches: list[np.ndarray] = []
 
     def watched(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> Any:
         def note(rows: Any, weights: Any) -> None:
-            seen.append(np.asarray(rows)[np.asarray(weights) > 0])
+            batches.append(np.asarray(rows)[np.asarray(weights) > 0])
 
         jax.debug.callback(note, extras["row"], weights, ordered=True)
         return mean_cross_entropy(logits, labels, weights, extras, run)
@@ -158,11 +158,11 @@ def test_descent_by_hand(x64: None, batch_size: int, steps: int) -> None:
         progress=False,
     )
     jax.effects_barrier()
-    assert len(seen) == steps * epochs
-    passes = [np.concatenate(seen[i * steps : (i + 1) * steps]) for i in range(epochs)]
+    assert len(batches) == steps * epochs
+    passes = [np.concatenate(batches[i * steps : (i + 1) * steps]) for i in range(epochs)]
     assert all(sorted(rows) == list(range(22)) for rows in passes)
     assert not np.array_equal(passes[0], passes[1])
-    expected = descend(data, kernel, seen, steps, epochs)
+    expected = descend(data, kernel, batches, steps, epochs)
     np.testing.assert_allclose(trained.history["train_loss"][0], expected.train_loss, rtol=1e-12)
     result = trained.history["validation_log_loss"][0]
     np.testing.assert_allclose(result, expected.log_loss, rtol=1e-12)
@@ -184,7 +184,7 @@ def test_extras_settings_images_and_augmentation_by_hand() -> None:
     images = rng.integers(0, 256, size=(6, 2, 2, 2), dtype=np.uint8)
     labels = np.array([0, 1, 2, 0, 1, 2])
     mean, std = np.array([0.3, 0.6]), np.array([0.2, 0.5])
-    common, own = rng.normal(size=6), rng.normal(size=(4, 6))
+    common, per_run = rng.normal(size=6), rng.normal(size=(4, 6))
     kernel = rng.normal(size=(8, 3)).astype(np.float32)
 
     class Flat(Fixed):
@@ -192,8 +192,8 @@ def test_extras_settings_images_and_augmentation_by_hand() -> None:
             return super().__call__(x.reshape(len(x), -1))
 
     def linear(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> Any:
-        shared, each = extras
-        return (weights * shared * each * logits[:, 0]).sum() * run["factor"]
+        shared, specific = extras
+        return (weights * shared * specific * logits[:, 0]).sum() * run["factor"]
 
     trained = train(
         lambda rngs: Flat(kernel),
@@ -204,7 +204,7 @@ def test_extras_settings_images_and_augmentation_by_hand() -> None:
         epochs=1,
         optimizer=optax.sgd(1.0),
         augment=lambda x, key: 3 * x,
-        extras=(common, PerRun(own)),
+        extras=(common, PerRun(per_run)),
         progress=False,
     )
     x = ((images / 255 - mean) / std).reshape(6, 8)
@@ -212,7 +212,7 @@ def test_extras_settings_images_and_augmentation_by_hand() -> None:
     assert trained.runs["seed"].tolist() == [0, 1, 0, 1]
     expected = np.repeat(kernel[None].astype(float), 4, axis=0)
     for run, factor in enumerate((1, 1, 2, 2)):
-        expected[run, :, 0] -= factor * 3 * (common * own[run]) @ x
+        expected[run, :, 0] -= factor * 3 * (common * per_run[run]) @ x
     np.testing.assert_allclose(trained.params["kernel"][...], expected, rtol=2e-5, atol=2e-5)
     logits = np.einsum("nd,rdk->rnk", x, expected)
     np.testing.assert_allclose(trained.logits(images), logits, rtol=2e-5, atol=1e-4)
@@ -254,9 +254,9 @@ class Scripted(nnx.Module):
         self.place = nnx.Param(jnp.zeros(()))
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        place = self.place[...]
-        first = jnp.interp(jax.lax.stop_gradient(place), jnp.arange(8.0), jnp.asarray(TABLE))
-        return jnp.zeros((len(x), 3)) + jnp.stack([first, jnp.zeros(()), place - 100])
+        position = self.place[...]
+        first = jnp.interp(jax.lax.stop_gradient(position), jnp.arange(8.0), jnp.asarray(TABLE))
+        return jnp.zeros((len(x), 3)) + jnp.stack([first, jnp.zeros(()), position - 100])
 
 
 def test_patience_and_best_epoch() -> None:
@@ -328,15 +328,15 @@ def test_diverged_run_keeps_its_best_epoch() -> None:
 
 @pytest.mark.slow
 def test_runs_do_not_depend_on_each_other(whole: Trained) -> None:
-    apart = train_noisy(vectorize=False)
+    sequential = train_noisy(vectorize=False)
     alone = train_noisy(runs={"factor": [0.5]}, seeds=(7,))
-    assert apart.runs["factor"].tolist() == [1, 1, 0.5, 0.5]
-    assert apart.runs["seed"].tolist() == [3, 7, 3, 7]
+    assert sequential.runs["factor"].tolist() == [1, 1, 0.5, 0.5]
+    assert sequential.runs["seed"].tolist() == [3, 7, 3, 7]
     x = make_data().validation_inputs
-    np.testing.assert_allclose(apart.logits(x), whole.logits(x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(sequential.logits(x), whole.logits(x), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(alone.logits(x)[0], whole.logits(x, 3), rtol=1e-4, atol=1e-5)
     for name, values in whole.history.items():
-        np.testing.assert_allclose(apart.history[name], values, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(sequential.history[name], values, rtol=1e-4, atol=1e-5)
     # Runs differ, so that equality says something.
     assert len({round(value, 4) for value in whole.history["train_loss"][:, -1]}) == 4
 
@@ -382,11 +382,11 @@ def test_interrupted_training_goes_on(
     }
     with pytest.raises(KeyboardInterrupt):
         train_noisy(**options, progress=interrupt_at(at))
-    seen: list[tuple[int, int]] = []
-    again = train_noisy(**options, progress=lambda name, done, total: seen.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    again = train_noisy(**options, progress=lambda name, done, total: calls.append((done, total)))
     first = at // every * every + 1
     total = 6 if together else 24
-    assert seen == [(done, total) for done in range(first, total + 1)]
+    assert calls == [(done, total) for done in range(first, total + 1)]
     assert_same(again, whole if together else train_noisy(vectorize=False))
     kept = sorted(path.name for path in (tmp_path / "kept" / "runs-0000").iterdir())
     assert kept == (["4", "6"] if every == 2 else ["5", "6"])
@@ -431,8 +431,8 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
         content = bytearray(path.read_bytes())
         if not content:
             continue
-        place = int(rng.integers(len(content)))
-        content[place] ^= 1 << int(rng.integers(8))
+        position = int(rng.integers(len(content)))
+        content[position] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(content))
         try:
             with Checkpoints(folder, about) as kept:

@@ -76,6 +76,7 @@ FAULTS: dict[str, Callable[[], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
 def test_the_old_file_stays(write: Callable[[Path], None], fault: str, tmp_path: Path) -> None:

@@ -332,8 +332,17 @@ def test_labels_of_one_class_need_positions() -> None:
 # --- posteriors ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("integrator", ["montecarlo", "quadrature", "importance"])
-@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs", "map"])
+@pytest.mark.parametrize(
+    "integrator",
+    [
+        "montecarlo",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("quadrature", "importance")),
+    ],
+)
+@pytest.mark.parametrize(
+    "method",
+    ["coeffs", "map", *(pytest.param(n, marks=pytest.mark.slow) for n in ("predictive", "preds"))],
+)
 def test_posterior_as_function(integrator: str, method: str) -> None:
     post = bc.posterior(PRIOR, FEW, integrator=integrator, num_samples=2000)
     x = np.linspace(-2, 2, 7)
@@ -346,6 +355,7 @@ def test_posterior_as_function(integrator: str, method: str) -> None:
     assert jax.grad(f)(0.3) == pytest.approx(float(slope), rel=1e-2)
 
 
+@pytest.mark.slow
 def test_posterior_as_function_in_closed_form_and_for_a_grid() -> None:
     prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
     post = bc.posterior(prior, FEW, integrator="closed_form")
@@ -356,6 +366,7 @@ def test_posterior_as_function_in_closed_form_and_for_a_grid() -> None:
     np.testing.assert_allclose(many.as_function(index="b")(x), many.predict(x).probs[1], atol=2e-6)
 
 
+@pytest.mark.slow
 def test_posterior_as_function_of_several_features_and_classes() -> None:
     prior = bc.DirichletPrior([dist.Gamma(2.0, 0.5)] * 3)
     rng = np.random.default_rng(1)
@@ -366,6 +377,7 @@ def test_posterior_as_function_of_several_features_and_classes() -> None:
     np.testing.assert_allclose(f(x[0]), f(x)[0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_posterior_as_function_is_exported() -> None:
     from jax import export
 
@@ -383,6 +395,7 @@ def test_prior_sample() -> None:
     assert next(iter(many.values())).shape == (5, 3)
 
 
+@pytest.mark.slow
 def test_plots_of_posteriors_and_predictions() -> None:
     post = bc.posterior(PRIOR, FEW, integrator="quadrature")
     prediction = post.predict(np.linspace(-2, 2, 9))
@@ -407,6 +420,7 @@ def test_plots_of_posteriors_and_predictions() -> None:
         bc.plots.parameters(bc.Beta().fit(P, Y))
 
 
+@pytest.mark.slow
 def test_xarray_has_an_index_of_points() -> None:
     x = np.linspace(-1, 1, 5)
     result = bc.posterior_predict(PRIOR, FEW, x, integrator="quadrature").to_xarray()
@@ -415,6 +429,7 @@ def test_xarray_has_an_index_of_points() -> None:
     assert batch.sel(dataset=1, x=0.5).probs.shape == ()
 
 
+@pytest.mark.slow
 def test_xarray_has_intervals_and_errors() -> None:
     prediction = bc.posterior_predict(PRIOR, [FEW, FEW], [-1.0, 0.5], num_samples=4000)
     result = prediction.to_xarray(level=0.8)
@@ -442,6 +457,7 @@ def test_representations_leave_out_a_pareto_k_that_is_reliable() -> None:
     assert poor.pareto_k > 0.7 and "Pareto k" in repr(poor)
 
 
+@pytest.mark.slow
 def test_a_prior_of_a_scale_that_may_be_negative_warns() -> None:
     with pytest.warns(UserWarning, match="sigma must be positive, but 50"):
         cut = bc.GaussianPrior(0.0, 1.0, dist.Normal(0, 1))
@@ -453,6 +469,7 @@ def test_a_prior_of_a_scale_that_may_be_negative_warns() -> None:
 # --- sweeps -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sweeps_know_calibrators_and_select_by_name() -> None:
     methods = ["platt", "beta", bc.Isotonic(inputs="scores")]
     result = bc.sweep(

@@ -119,6 +119,7 @@ def test_other_names_are_not(name: str) -> None:
         getattr(bc, name)
 
 
+@pytest.mark.slow
 def test_pickles_are_read_where_nothing_is_imported(tmp_path: Path) -> None:
     path = tmp_path / "pickle"
     values = [bc.posterior, bc.evaluate, bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=1.0), bc.Beta()]
@@ -181,6 +182,7 @@ def test_numpy_arrays_are_calibrated_and_measured_without_importing_jax() -> Non
     assert [line for line in lines if not line.endswith(" False")] == []
 
 
+@pytest.mark.slow
 def test_functions_of_calibrators_and_priors_are_trees_of_a_later_jax() -> None:
     code = """
 import numpy as np

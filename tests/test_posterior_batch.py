@@ -116,6 +116,7 @@ def test_draws_and_weights_of_one_data_set(x64: None, integrator: str) -> None:
             np.testing.assert_array_equal(post.draws(index)[name], values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "sobol"])
 def test_errors_and_intervals_in_a_batch(x64: None, integrator: str) -> None:
     result = together(integrator).predict(POINTS, method="preds")
@@ -156,6 +157,7 @@ def test_a_hundred_data_sets(x64: None) -> None:
         np.testing.assert_allclose(probs[index], single.predict(POINTS).probs, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_multivariate_data_sets(x64: None) -> None:
     prior = bc.MultivariateGaussianPrior(
         mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), cov=dist.Uniform(0.5, 2)

@@ -134,6 +134,7 @@ def test_labels_of_any_type(dtype: type, reference: bc.Prediction) -> None:
     assert_same(bc.posterior_predict(PRIOR, data, POINTS, num_samples=DRAWS), reference)
 
 
+@pytest.mark.slow
 def test_features_in_frames_and_tensors() -> None:
     x = np.stack([SCORES, SCORES[::-1] / 2], axis=1)
     frame = pd.DataFrame(x, columns=["a", "b"], index=list("stuvwxyz"))
@@ -308,6 +309,7 @@ def test_missing_class_against_scipy_quadrature(x64: None, present: int) -> None
     np.testing.assert_allclose(result.log_odds, log_odds, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_missing_class_of_three() -> None:
     prior = bc.DirichletPrior([dist.Gamma(5, 1)] * 3)
     x = np.random.default_rng(0).dirichlet([4, 5, 6], size=5)

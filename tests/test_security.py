@@ -226,6 +226,7 @@ def test_monitors_take_no_more_memory_than_their_files(task: Any, tmp_path: Path
     assert bc.Monitor.load(path).log_evidence_ == monitor.log_evidence_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["0,", '{"p": '])
 def test_compressed_text_is_read_in_bounded_memory(text: str, tmp_path: Path) -> None:
     """A line of 300 MB, in a file of 0.3 MB, ends with an error of one line."""

@@ -190,6 +190,7 @@ def test_sampling_lies_within_its_own_error_of_quadrature(
         assert (error <= 4 * result.mcse).all(), method
 
 
+@pytest.mark.slow
 def test_stated_error_is_the_spread_between_seeds(x64: None) -> None:
     x, y = make_data(20)
     prior = bc.GaussianPrior(*PRIORS["uniform"][0], 1.0)
@@ -335,6 +336,7 @@ def test_symmetry_permutation_shift_and_scale(x64: None) -> None:
     )
 
 
+@pytest.mark.slow
 def test_far_points_are_finite_and_monotone() -> None:
     x, y = make_data(30)
     prior = bc.GaussianPrior(*PRIORS["uniform"][0], 1.0)

@@ -181,6 +181,7 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return result
 
 
+@pytest.mark.slow
 def test_scores_are_never_copied_to_the_host(largest: list[int]) -> None:
     """Of 6,000 rows of four columns nothing as large is made NumPy's."""
     z, y, w = many(binary=False)
@@ -191,6 +192,7 @@ def test_scores_are_never_copied_to_the_host(largest: list[int]) -> None:
     assert 0 < largest[0] < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_of_stacks_come_one_number_for_each_row(
     monkeypatch: pytest.MonkeyPatch, largest: list[int], mode: Any
@@ -202,6 +204,7 @@ def test_of_stacks_come_one_number_for_each_row(
     assert largest[0] == MANY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
     """The host's in double precision; few steps in single precision end a little elsewhere."""
@@ -267,6 +270,7 @@ def lowered() -> Lowered:
     return Lowered()
 
 
+@pytest.mark.slow
 def test_programs_are_lowered_for_accelerators(
     monkeypatch: pytest.MonkeyPatch, lowered: Lowered
 ) -> None:
@@ -287,6 +291,7 @@ def test_programs_are_lowered_for_accelerators(
     assert lowered.names == {"columns_of_logits", "_terms", "fit_one", "<lambda>"}
 
 
+@pytest.mark.slow
 def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
     """Of few, many and very many classes."""
     device_functions = ("_smooth", "_losses", "_held_out", "_together")
@@ -385,6 +390,7 @@ def test_pairs_of_rows_are_never_held() -> None:
     assert n * 16 <= max(sizes) < n * n / 10
 
 
+@pytest.mark.slow
 def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
     names = ("_hash_on_device", "_equal_on_device")
     for name in names:

@@ -503,6 +503,7 @@ def test_reports_name_the_number_of_classes(k: int, reason: str) -> None:
     assert bc.CalibratedClassifier(GaussianNB(), "beta", cv=3).fit(X, y).report_.reason == reason
 
 
+@pytest.mark.slow
 def test_label_matrices_of_every_type(many: Any) -> None:
     X, Y = (rows[:80] for rows in many)
     P = 1 / (1 + np.exp(-2 * X[:, :3]))

@@ -595,6 +595,7 @@ def test_the_strength_is_that_of_the_rule(
     assert float(state["strength"]) == pytest.approx(candidates[np.argmax(near)], rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wiggle", [0.0, 2.0], ids=["line", "wave"])
 def test_losses_held_out_are_honest(wiggle: float) -> None:
     """Thirty free functions cost 15 nats, whatever the number of rows; these need far fewer."""

@@ -308,6 +308,7 @@ def test_many_classes_confused_along_few_directions() -> None:
     assert loss > -log_softmax(true[2000:], axis=1)[fresh].mean()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
 def test_classes_that_hardly_any_row_has() -> None:
     """Of 5,000 classes most are never seen: what all share is learnt nevertheless."""

@@ -26,6 +26,7 @@ def nowhere(mean: jax.Array) -> Callable[[jax.Array], jax.Array]:
     return lambda z: jnp.inf + jnp.sum(z - mean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapt", [False, True])
 def test_draws_have_the_moments_of_a_normal_distribution(adapt: bool, x64: None) -> None:
     given = jnp.asarray(MEAN), jnp.asarray(np.linalg.inv(COVARIANCE))

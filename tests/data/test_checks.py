@@ -66,7 +66,7 @@ def test_as_numpy_takes_frames() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "kind"),
     [
         (["a", "b"], "dtype <U1"),
         (np.array([1 + 2j]), "dtype complex128"),
@@ -80,8 +80,8 @@ def test_as_numpy_takes_frames() -> None:
         ),
     ],
 )
-def test_as_numpy_wants_numbers(value: Any, result: str) -> None:
-    with pytest.raises(TypeError, match=says(f"scores must be numeric, got {result}")):
+def test_as_numpy_wants_numbers(value: Any, kind: str) -> None:
+    with pytest.raises(TypeError, match=says(f"scores must be numeric, got {kind}")):
         checks.as_numpy(value, "scores")
 
 

@@ -122,6 +122,7 @@ def test_many_cases_of_two_classes(kind: str) -> None:
     assert "effective sample size" in page
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_many_cases_of_several_classes() -> None:
     probs, y = several(20_000)

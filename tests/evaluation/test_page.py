@@ -222,6 +222,7 @@ def test_what_weights_are_worth_is_said() -> None:
     assert phrase not in whole and "they add up to 50" in whole
 
 
+@pytest.mark.slow
 def test_many_cases_make_a_small_page() -> None:
     rng = np.random.default_rng(0)
     p = rng.uniform(size=100_000)

@@ -56,6 +56,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no such limit")
 def test_one_error_and_nothing_changed() -> None:
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}

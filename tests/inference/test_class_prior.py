@@ -57,6 +57,7 @@ def test_predictive_is_the_ratio_of_two_evidences(counts: tuple[int, int]) -> No
     np.testing.assert_allclose(actual.log_odds, log_joint(1) - log_joint(0), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", COUNTS)
 def test_preds_is_an_integral_over_means_and_share(counts: tuple[int, int]) -> None:
     data = make_data(*counts)
@@ -139,6 +140,7 @@ def test_stated_error_is_the_spread_between_seeds() -> None:
     np.testing.assert_allclose(stated / spread, 1, atol=4 * 0.07)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
 def test_intervals_contain_the_uncertainty_of_the_share(integrator: str) -> None:
     """With known densities the bounds are quantiles of a Beta variable, moved."""
@@ -155,6 +157,7 @@ def test_intervals_contain_the_uncertainty_of_the_share(integrator: str) -> None
         assert (np.abs(below - q) < 5 * np.sqrt(q * (1 - q) / n)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("integrator", "form"),
     [("montecarlo", "grid"), ("sobol", "batch"), ("quadrature", "alone")],
@@ -170,6 +173,7 @@ def test_intervals_where_the_share_alone_is_unknown(integrator: str, form: str) 
         np.testing.assert_allclose(end, np.full(np.shape(end), q), atol=0.006)
 
 
+@pytest.mark.slow
 def test_predictions_have_the_base_rate_of_the_labels() -> None:
     """Fifty cases of class 0 and five of class 1: even classes were the default, silently."""
     data = make_data(5_000, 500)

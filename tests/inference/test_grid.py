@@ -70,6 +70,7 @@ def test_each_prior_has_the_numbers_that_it_has_alone(integrator: str) -> None:
     np.testing.assert_allclose(post.draws("wide")["mu0"], single.draws()["mu0"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_grid_with_a_batch() -> None:
     post = grid_of("montecarlo", batch=True)
     assert post.batch_size == 2 and post.log_evidence.shape == (3, 2)

@@ -270,6 +270,7 @@ MIXTURES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(MIXTURES, MIXTURES, st.integers(0, 2**31), st.sampled_from([0.0, 30.0, 1e3, 1e9]))
 def test_bound_holds_on_log_odds_of_mixtures(

@@ -237,6 +237,7 @@ def test_results_have_jax_default_type() -> None:
         assert all(isinstance(a, jax.Array) for a in all_arrays())
 
 
+@pytest.mark.slow
 def test_closed_forms_need_no_draws() -> None:
     """Ten billion draws would not fit in memory; what needs draws makes those of a fit with few."""
     many = condition(CONJUGATE, DATA, integrator="closed_form", num_samples=10**10)
@@ -255,6 +256,7 @@ def test_closed_forms_need_no_draws() -> None:
     np.testing.assert_array_equal(few.predict(POINTS).probs, many.predict(POINTS).probs)
 
 
+@pytest.mark.slow
 def test_points_in_double_precision_have_results_of_numpy_in_it() -> None:
     """Ten digits of the closed form: means and deviation with a conjugate prior."""
     prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=2, alpha=2, beta=1.5)
@@ -430,6 +432,7 @@ def test_intervals_are_weighted_quantiles(x64: None, integrator: str, level: flo
             assert low - 1e-10 <= actual[j] <= high + 1e-10
 
 
+@pytest.mark.slow
 def test_intervals_are_nested_around_the_median(x64: None) -> None:
     result = posterior_of("quadrature").predict(POINTS)
     wide, narrow = result.interval(0.9), result.interval(0.5)
@@ -441,6 +444,7 @@ def test_intervals_are_nested_around_the_median(x64: None) -> None:
             result.interval(level)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["quadrature", "montecarlo"])
 def test_intervals_against_exact_quantiles(x64: None, integrator: str) -> None:
     # One unknown mean: its posterior is normal, and far right log odds grow with it.
@@ -489,6 +493,7 @@ def test_outliers_do_not_spoil_interpolation(x64: None, outlier: float) -> None:
     np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_curve_too_steep_for_nodes_is_computed_at_all_points(x64: None) -> None:
     """Interpolated or not, these are the log odds of a common deviation that is tiny."""
     prior = bc.GaussianPrior(mu0=0.0, mu1=dist.Normal(1.0, 1.0), sigma=1e-5)
@@ -501,6 +506,7 @@ def test_a_curve_too_steep_for_nodes_is_computed_at_all_points(x64: None) -> Non
     np.testing.assert_array_equal(actual.log_odds, exact.log_odds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [True, False])
 def test_data_sets_far_apart_with_common_draws(
     x64: None, monkeypatch: pytest.MonkeyPatch, kept: bool
@@ -648,6 +654,7 @@ WIDE = bc.GaussianPrior(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "sobol"])
 def test_few_effective_draws_warn(integrator: str) -> None:
     with pytest.warns(bc.SamplingWarning) as caught:
@@ -663,6 +670,7 @@ def test_few_effective_draws_warn(integrator: str) -> None:
     assert caught[0].filename == __file__
 
 
+@pytest.mark.slow
 def test_advice_where_importance_sampling_fails() -> None:
     with pytest.warns(bc.SamplingWarning, match="; use integrator='nuts', or more samples$"):
         condition(SOFT, DATA, integrator="importance", num_samples=50)
@@ -703,6 +711,7 @@ UNIFORM = bc.GaussianPrior(dist.Uniform(-2.5, 0), dist.Uniform(0, 2.5), 1.0)
 SIX = np.array([-1.3, -0.2, -0.9, 0.4, 1.6, 0.8]), np.array([0, 0, 0, 1, 1, 1])
 
 
+@pytest.mark.slow
 def test_bounded_weights_do_not_warn_by_their_tail() -> None:
     """Nine draws in ten are effective; k of the largest few is noise, often above 0.7."""
     truth = condition(UNIFORM, SIX, integrator="quadrature").predict([-1.0, 0.0, 1.0]).probs
@@ -768,6 +777,7 @@ def test_draws_at_the_end_of_a_support_are_named() -> None:
     assert names_at_ends(prior, np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 120.0]])) == ["sigma"]
 
 
+@pytest.mark.slow
 def test_draws_at_the_end_of_a_support_warn() -> None:
     """Equal scores of a class: the density is without bound where their deviation vanishes."""
     prior = bc.GaussianPrior(
@@ -833,6 +843,7 @@ def test_samples_depend_on_their_key_alone() -> None:
             post.sample(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "quadrature", "closed_form"])
 def test_arviz_summary(integrator: str) -> None:
     arviz = pytest.importorskip("arviz", reason="ArviZ is not installed")
@@ -1045,6 +1056,7 @@ def test_another_key_or_data_set_compiles_nothing(
     assert names == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["uniform", "gamma"])
 def test_a_rough_rule_states_no_smaller_error_than_it_has(name: str) -> None:
     """Three equal scores, against the integral over sigma, given which means are normal."""

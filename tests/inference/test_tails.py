@@ -69,6 +69,7 @@ def predict(post: bc.Posterior, x: object) -> tuple[bc.Prediction, list]:
     return result, [w.category for w in warned]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [UNEVEN, LOPSIDED])
 def test_quadrature_has_the_closed_form_far_away(data: tuple) -> None:
     post = posterior(NORMAL, data, integrator="quadrature")
@@ -162,6 +163,7 @@ def test_long_curves_rows_of_a_batch_and_own_priors() -> None:
         assert result.mcse.shape == points.shape
 
 
+@pytest.mark.slow
 def test_near_the_data_nothing_warns_and_errors_are_those_of_samples() -> None:
     post = posterior(NORMAL, UNEVEN, num_samples=2000, key=1)
     x = np.linspace(-3, 4, 9)
@@ -178,6 +180,7 @@ def test_other_averages_have_their_limits(method: str) -> None:
     assert (probs[:2] < 0.01).all() and (probs[2:] > 0.99).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["importance", SLOW])
 def test_between_two_tight_classes_right_or_warned(integrator: str) -> None:
     """Means in closed form, the deviation on a fine grid; one draw in a thousand speaks there."""

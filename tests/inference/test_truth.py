@@ -283,6 +283,7 @@ def test_three_parameters_against_scipy(name: str, n: int) -> None:
         np.testing.assert_allclose(result, truth.preds, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_panels_are_fine_enough() -> None:
     """The reference itself against SciPy's triple integral, to the error that this reports."""
     x, y = make_data(6)

@@ -185,6 +185,7 @@ def test_stream_takes_one_batch_at_a_time() -> None:
     assert taken == [0, 1] and inputs[0, 0] == 1 and targets.shape == (2, 3)
 
 
+@pytest.mark.slow
 def test_stream_feeds_cross_entropy() -> None:
     x, y = blobs()
     logits = x @ start()[0]

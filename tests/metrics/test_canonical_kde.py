@@ -81,6 +81,7 @@ def test_zeros_are_finite():
         assert 0 <= canonical_kde_ece(p, [0, 1, 1, 2], bandwidth=width) <= 1
 
 
+@pytest.mark.slow
 def test_calibrated_vectors_have_less_of_it_the_more_there_are():
     few, many = (canonical_kde_ece(*cases(n, 3)) for n in (200, 5000))
     p, y = cases(5000, 3)

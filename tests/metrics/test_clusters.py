@@ -20,7 +20,8 @@ from bayescal.metrics.uncertainty import measured as _measured
 from bayescal.metrics.uncertainty.groups import GroupedSums, in_clusters
 
 Array = np.ndarray
-NAMES = ["log_loss", "brier_score", "accuracy", "ece", "smooth_ece", "loss_gap"]
+SMOOTH = pytest.param("smooth_ece", marks=pytest.mark.slow)
+NAMES = ["log_loss", "brier_score", "accuracy", "ece", SMOOTH, "loss_gap"]
 
 
 def make(clusters: int = 24, size: int = 3, seed: int = 0) -> tuple[Array, Array, Array]:
@@ -258,6 +259,7 @@ def test_consistency_by_the_signs_of_clusters() -> None:
     assert metrics.consistency_test("ece", p, y).p_value < 0.01 < result.p_value
 
 
+@pytest.mark.slow
 def test_reports_and_evaluations_by_cluster() -> None:
     p, y, groups = make()
     result = bc.evaluate({"raw": p, "flat": p / 2 + 0.25}, y, groups=groups, replicates=50)

@@ -168,6 +168,7 @@ def test_messages_of_sweeps(arguments: dict[str, Any], message: str) -> None:
         bc.sweep(**{**known, **arguments})
 
 
+@pytest.mark.slow
 def test_discrete_sites_are_for_draws_from_the_prior() -> None:
     """The sum over the site, by quadrature, is a mixture of two priors."""
 

@@ -54,6 +54,7 @@ def exact(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return dense[1] / (dense[0] + dense[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["quadrature", "montecarlo"])
 def test_a_family_against_its_conjugate_form(integrator: str) -> None:
     options: dict[str, Any] = {"integrator": integrator, "class_prior": 0.5}

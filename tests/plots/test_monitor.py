@@ -75,6 +75,7 @@ def test_few_rows_are_drawn(n: int) -> None:
     assert len(axes[0].lines[0].get_xdata()) == n
 
 
+@pytest.mark.slow
 def test_dates_and_numbers_are_on_the_axis() -> None:
     p, y = data()
     dates = np.datetime64("2026-03-01T00", "h") + np.arange(len(p))

@@ -85,6 +85,7 @@ def test_best_candidate_is_fitted_to_all_rows() -> None:
     np.testing.assert_allclose(result.fit.intercept, model.intercept_, rtol=1e-5)
 
 
+@pytest.mark.slow
 @HOW
 def test_smoothing_factors_are_candidates_too(on_host: bool) -> None:
     """A smoothed target is a mixture of both labels: two weighted rows for scikit-learn."""

@@ -168,6 +168,7 @@ def test_no_finite_optimum_is_said_and_the_fit_stays_finite(x: Any, t: Any) -> N
     assert not wrong.any()
 
 
+@pytest.mark.slow
 def test_features_that_say_nothing_keep_no_slope() -> None:
     rng = np.random.default_rng(0)
     t = (rng.random(50) < 0.3).astype(float)

@@ -289,6 +289,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(ROWS, st.sampled_from([0.0, 1e-3, 10.0]))
 def test_host_and_compiled_fits_agree(rows: list[tuple[float, float, float]], l2: float) -> None:

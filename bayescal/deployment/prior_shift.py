@@ -23,7 +23,14 @@ from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws
 from bayescal.calibrators.base.function import PredictFunction, Tree
 from bayescal.data.blocks.stream import Blocks, as_blocks, map_blocks
 from bayescal.data.checks import as_numpy, check_finite, check_level
-from bayescal.data.label_names import Classes, class_array, column_names, find_positions, in_order
+from bayescal.data.label_names import (
+    Classes,
+    class_array,
+    column_names,
+    find_positions,
+    in_order,
+    label_list,
+)
 from bayescal.data.labels import label_array, read_labels
 from bayescal.data.scores import check_rows, transform
 from bayescal.data.weights import check_weights
@@ -552,7 +559,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             return np.zeros(m, int)
         given = label_array(populations, m, name="populations")
         labels, index = np.unique(given, return_inverse=True)
-        unknown = [label for label in labels.tolist() if label not in set(fitted.tolist())]
+        known = set(label_list(fitted))
+        unknown = [label for label in label_list(labels) if label not in known]
         if unknown:
             raise ValueError(f"populations must be among those of the fit, got {unknown[0]!r}")
         return find_positions(labels, fitted)[index.ravel()]

@@ -288,6 +288,25 @@ def test_unknown_and_missing_levels() -> None:
     assert np.isfinite(numbers.predict_proba([0.0, 0.0], groups=[np.nan, 0.3])).all()
 
 
+@pytest.mark.parametrize("kind", ["ns", "D", "date", "zone"])
+def test_dates_are_the_same_levels_in_every_form(kind: str, tmp_path: Path) -> None:
+    z, y, group, _ = simulate(200, 4, 2.0, 0)
+    days = np.datetime64("2024-02-28") + group
+    forms = {unit: days.astype(f"M8[{unit}]") for unit in ("D", "s", "us", "ns")}
+    forms |= {"date": days.astype(object), "list": list(days)}
+    forms |= {"zone": pd.Series(forms["ns"]).dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")}
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=forms[kind])
+    bc.save(fitted, tmp_path / "fitted")
+    expected = (
+        bc.PartialPooling(inputs="logits").fit(z, y, groups=group).predict_proba(z, groups=group)
+    )
+    for groups in forms.values():
+        for model in (fitted, bc.load(tmp_path / "fitted")):
+            np.testing.assert_allclose(model.predict_proba(z, groups=groups), expected, 1e-12)
+    noon = fitted.predict_proba([0.0], groups=days[:1] + np.timedelta64(12, "h"))
+    np.testing.assert_array_equal(noon, fitted.predict_proba([0.0], groups=["unknown"]))
+
+
 def test_group_effects() -> None:
     z, y, group, shift = simulate(20_000, 4, 1.0, 6)
     names = np.array(["north", "south", "east", "west"])[group]

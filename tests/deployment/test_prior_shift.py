@@ -192,6 +192,17 @@ def test_populations_must_be_known() -> None:
         bc.PriorShift(fitted()).fit(scores).predict_proba(scores, np.zeros(50))
 
 
+def test_populations_may_be_dates_in_any_unit() -> None:
+    scores = draw(50, 0.5, 0)[0]
+    days = np.datetime64("2024-02-28") + np.arange(50) % 2
+    shift = bc.PriorShift(fitted()).fit(scores, populations=days)
+    expected = shift.predict_proba(scores, days)
+    probs = shift.predict_proba(scores, days.astype("M8[ns]"))
+    np.testing.assert_array_equal(probs, expected)
+    with pytest.raises(ValueError, match="got .*2024-02-28T12"):
+        shift.predict_proba(scores[:1], days[:1] + np.timedelta64(12, "h"))
+
+
 # --- predictions --------------------------------------------------------------------------------
 
 

@@ -274,6 +274,17 @@ def test_weights_orders_and_names() -> None:
     )
 
 
+def test_columns_of_new_scores_may_have_another_order() -> None:
+    z, y, group, _ = simulate(100, 2, 1.0, 0)
+    labels = np.array(["no", "yes"])[y]
+    frame = pd.DataFrame({"p_yes": expit(z), "p_no": expit(-z)})
+    expected = bc.PartialPooling().fit(expit(z), labels, groups=group)
+    fitted = bc.PartialPooling().fit(frame, labels, groups=group)
+    for scores in (frame, frame[["p_no", "p_yes"]]):
+        found = fitted.predict_proba(scores, groups=group)
+        np.testing.assert_allclose(found, expected.predict_proba(expit(z), groups=group), 1e-6)
+
+
 def test_unknown_and_missing_levels() -> None:
     z, y, group, _ = simulate(3000, 6, 1.0, 5)
     labels = np.array(["a", "b", "c", "d", "e", None], object)[group]

@@ -187,6 +187,18 @@ def test_decision_values_of_several_classes() -> None:
         bc.CalibratedClassifier(GaussianNB(), bc.Beta()).fit(X, y)
 
 
+def test_new_scores_go_by_the_names_of_the_scores_of_the_fit() -> None:
+    rng = np.random.default_rng(0)
+    scores = pd.DataFrame(rng.random((50, 3)), columns=["c", "a", "b"])
+    labels = (rng.random((50, 3)) < scores.to_numpy() ** 2).astype(int)
+    fitted = bc.MultiLabel(bc.Beta()).fit(scores, labels)
+    expected = bc.MultiLabel(bc.Beta()).fit(scores.to_numpy(), labels)
+    for new in (scores, scores[["a", "b", "c"]], scores.to_numpy()):
+        np.testing.assert_array_equal(
+            fitted.predict_proba(new), expected.predict_proba(scores.to_numpy())
+        )
+
+
 def test_labels_are_matched_by_their_names() -> None:
     rng = np.random.default_rng(0)
     p = rng.random((80, 3))

@@ -183,7 +183,7 @@ def posterior(
         )
     layout = BatchLayout(names, given)
     batch, repeats = layout.flat(), 1 if names is None else len(given.x)
-    estimated, class_probs = read_class_prior(class_prior, family.classes)
+    estimated, class_probs = read_class_prior(class_prior, classes)
     dim = 1 if family.univariate else batch.x.shape[-1]
     origin = family.origin(given.x, given.mask)
     sums = layout.spread(_class_sums(family, given, origin))

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +232,8 @@ class _Writer:
             return value
         if isinstance(value, bytes):
             return {"byte string": value.decode("latin-1")}
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            value = value.astimezone(UTC).replace(tzinfo=None)
         if isinstance(value, date | np.datetime64):
             return {"date": self._encode_array(np.array(value, "M8"), name)}
         if isinstance(value, np.generic):

@@ -14,7 +14,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.lazy import is_traced, jnp
 from bayescal._core.padding import pad_axis
-from bayescal.data.label_names import label_text
+from bayescal.data.label_names import class_array, label_text, rows_by_class
 from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
 
 Choice = TypeVar("Choice")
@@ -266,12 +266,17 @@ def check_strength(value: float | str, name: str = "strength") -> None:
         raise ValueError(f"{name} must be 'cv' or not negative, got {value!r}")
 
 
-def check_class_prior(value: ArrayLike, classes: int, name: str = "class_prior") -> np.ndarray:
+def check_class_prior(
+    value: ArrayLike, labels: np.ndarray | int, name: str = "class_prior"
+) -> np.ndarray:
     """Return the (classes,) vector of class probabilities.
 
     A number is the probability of class 1 of two; 0.5 means equally likely classes for any number.
+    A series whose index has the labels of the classes may have any order.
     """
-    array = as_numpy(value, name).astype(np.float64)
+    given = class_array(labels)
+    classes = len(given)
+    array = as_numpy(rows_by_class(value, given, name), name).astype(np.float64)
     if array.ndim == 0:
         number = float(array)
         if not 0 < number < 1:

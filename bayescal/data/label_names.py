@@ -344,3 +344,16 @@ def in_order(
     """
     order = None if names is None else match_columns(names, classes, what)
     return rows if order in (None, [*range(len(classes))]) else rows[:, order]
+
+
+def rows_by_class(given: UserData, classes: Sequence[object] | np.ndarray, what: str) -> UserData:
+    """Reorder the entries (k, ...) of a series or data frame whose index has the classes.
+
+    Entries that are only numbered keep their order, as do arrays.
+    """
+    index: Any = getattr(given, "index", None)
+    if not hasattr(index, "tolist") or type(index).__name__ == "RangeIndex":
+        return given
+    names = list(index)
+    order = match_columns(names, classes, what) if len(names) == len(classes) else None
+    return given if order is None else np.asarray(given)[order]

@@ -358,8 +358,13 @@ def of_shares(
 def read_many(
     scores: UserData, Y: UserData, weights: UserData = None
 ) -> tuple[np.ndarray, np.ndarray, list[object] | None]:
-    """Read scores (n, labels) and labels in the same order, and the names of labels."""
+    """Read scores (n, labels) and labels in the same order, and the names of labels.
+
+    Labels without names have those of the scores, so that new scores go by their names.
+    """
     names = column_names(Y)
+    if names is None and all(isinstance(name, str) for name in column_names(scores) or [0]):
+        names = column_names(scores)
     rows, present = score_rows(scores, names), read_label_rows(Y, "Y", weights)
     if present.shape != rows.shape:
         raise ValueError(f"Y must have the shape of the scores, {rows.shape}, got {present.shape}")

@@ -14,6 +14,7 @@ from bayescal._core.chunks import slices
 from bayescal._core.numerics import FLOOR, ignoring_underflow
 from bayescal.calibrators.base.draws import mixture_quantile
 from bayescal.data.checks import as_numpy, check_finite, check_level
+from bayescal.data.label_names import rows_by_class
 from bayescal.data.weights import check_weights
 from bayescal.deployment.prior_shift import PriorShift
 from bayescal.deployment.recalibration import shifted
@@ -160,6 +161,7 @@ def expected_performance(
     predicted = calibrator.predict_proba(scores) if source is calibrator else calibrated
     weights = check_weights(sample_weight, len(calibrated), match="scores")
     k = calibrated.shape[1]
+    costs = rows_by_class(costs, shift.classes_, "costs")
     table = None if costs is None else as_numpy(costs, "costs").astype(np.float64)
     if table is not None:
         if table.ndim != 2 or table.shape[0] != k or not table.shape[1]:

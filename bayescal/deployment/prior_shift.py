@@ -23,7 +23,7 @@ from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws
 from bayescal.calibrators.base.function import PredictFunction, Tree
 from bayescal.data.blocks.stream import Blocks, as_blocks, map_blocks
 from bayescal.data.checks import as_numpy, check_finite, check_level
-from bayescal.data.label_names import Classes, class_array, column_names, find_positions, in_order
+from bayescal.data.label_names import Classes, class_array, column_names, in_order
 from bayescal.data.labels import label_array, read_labels
 from bayescal.data.scores import check_rows, transform
 from bayescal.data.weights import check_weights
@@ -40,6 +40,7 @@ from bayescal.deployment.rows import (
     NewRows,
     block_predictor,
     compress,
+    find_populations,
     kept_rows,
     read_probabilities,
     shift_block,
@@ -86,9 +87,9 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         None means that the scores are calibrated probabilities.
     class_prior : float, array of shape (k,) or NumPyro distribution, optional
         The new class proportions, as in :func:`posterior_predict`. Pass probabilities if they are
-        known (a single number for the second of two classes), or a ``Beta`` or ``Dirichlet`` of
-        ``numpyro.distributions`` as the prior from which they are estimated. The default is a
-        uniform prior.
+        known (a single number for the second of two classes; a series whose index has the classes
+        may have any order), or a ``Beta`` or ``Dirichlet`` of ``numpyro.distributions`` as the
+        prior from which they are estimated. The default is a uniform prior.
     calibration_shares : float or array of shape (k,), optional
         Class proportions of the calibration data. Pass them if no calibration rows are available;
         the calibrator is then treated as exact, and intervals are too narrow unless it was fitted
@@ -240,7 +241,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         self.calibrator_ = snapshot(self.calibrator)
         known = self._read_calibration(calibration)
         k = len(self.classes_)
-        estimated, alpha = read_class_prior(self.class_prior, k)
+        estimated, alpha = read_class_prior(self.class_prior, self.classes_)
         if scores is None and estimated:
             raise ValueError(
                 "scores must be given to estimate the class shares; or pass known shares as "
@@ -514,7 +515,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         if known is not None:
             logs = np.log(np.maximum(known.probs, floor))
             return draw_recalibrations(logs, known.codes, known.weights, rng)
-        return exact(self.calibration_shares, len(self.classes_))
+        return exact(self.calibration_shares, self.classes_)
 
     def _keep_cells(self, known: CalibrationRows, new: NewRows, count: int) -> None:
         """Keep the counts in cells of scores that the check needs."""
@@ -551,11 +552,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         if fitted is None:
             return np.zeros(m, int)
         given = label_array(populations, m, name="populations")
-        labels, index = np.unique(given, return_inverse=True)
-        unknown = [label for label in labels.tolist() if label not in set(fitted.tolist())]
-        if unknown:
-            raise ValueError(f"populations must be among those of the fit, got {unknown[0]!r}")
-        return find_positions(labels, fitted)[index.ravel()]
+        return find_populations(given, fitted)
 
     def _arrays(self, group: int) -> dict[str, np.ndarray]:
         state = self.state_

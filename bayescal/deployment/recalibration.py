@@ -94,10 +94,10 @@ def draw_recalibrations(
     return Recalibration(theta, np.log(np.maximum(shares, np.finfo(float).tiny)))
 
 
-def exact(calibration_shares: UserData, k: int) -> Recalibration:
+def exact(calibration_shares: UserData, classes: np.ndarray) -> Recalibration:
     """Return draws that all leave probabilities unchanged, with known class proportions."""
-    shares = check_class_prior(calibration_shares, k, "calibration_shares")
-    theta = np.zeros((NUM_DRAWS, 3 if k == 2 else k + 1))
+    shares = check_class_prior(calibration_shares, classes, "calibration_shares")
+    theta = np.zeros((NUM_DRAWS, 3 if len(classes) == 2 else len(classes) + 1))
     return Recalibration(theta, np.tile(np.log(shares), (NUM_DRAWS, 1)))
 
 

@@ -20,6 +20,7 @@ from bayescal.calibrators.base.draws import mean_of_draws
 from bayescal.data.blocks.reader import as_numbers, block_rows
 from bayescal.data.blocks.stream import Block, Blocks
 from bayescal.data.history import History
+from bayescal.data.label_names import find_positions, label_list
 from bayescal.data.rows import Rows, Sums, add
 from bayescal.data.scores import convert
 from bayescal.data.weights import check_weights_of
@@ -30,6 +31,7 @@ __all__ = [
     "NewRows",
     "block_predictor",
     "compress",
+    "find_populations",
     "kept_rows",
     "read_probabilities",
     "shift_block",
@@ -144,6 +146,16 @@ def _join(k: int, first: Sums, second: Sums) -> Sums:
     histories = (History(*(sums[name] for name in _HISTORY)) for sums in (first, second))
     rest = [{name: sums[name] for name in ("sizes", "clipped")} for sums in (first, second)]
     return {**next(histories).join(next(histories), k)._asdict(), **add(*rest)}
+
+
+def find_populations(given: np.ndarray, fitted: np.ndarray) -> np.ndarray:
+    """Return the positions (m,) of labels of populations among those of the fit."""
+    labels, index = np.unique(given, return_inverse=True)
+    known = set(label_list(fitted))
+    unknown = [label for label in label_list(labels) if label not in known]
+    if unknown:
+        raise ValueError(f"populations must be among those of the fit, got {unknown[0]!r}")
+    return find_positions(labels, fitted)[index.ravel()]
 
 
 def snapshot(calibrator: AnyModel) -> AnyModel:

@@ -111,7 +111,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
     metric = _by_class(data.columns, bins)
     excess = weights * (predicted - happened)
     spread = event.weights if data.whole else weights**2
-    variance = float(spread @ np.maximum(predicted * (1 - predicted), 0))
+    variance = _variance(spread, predicted)
     return Events(
         cases,
         cases,
@@ -134,7 +134,7 @@ def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: i
     test = Consistency(make(None, bins=bins), replicates, seed, whole=True, strips=STRIPS)
     metric = _by_class(data.columns, bins)
     sums = data.total(partial(_first_pass, test, metric))
-    whole = bool(sums["fractions"] == 0)
+    whole = bool(sums["fractions"] == 0) and float(sums["totals"].sum()) < 2**53
     test = replace(test, whole=whole)
     predicted, mass, happened, squares = test.points(sums["events"])
     size = None if whole else float(effective_size(mass.sum(), sums["squares"]))
@@ -147,8 +147,14 @@ def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: i
         size,
         float(test.value(sums["events"], np)),
         float((mass * predicted - happened).sum()),
-        float(squares @ (predicted * (1 - predicted))),
+        _variance(squares, predicted),
     )
+
+
+def _variance(squares: np.ndarray, predicted: np.ndarray) -> float:
+    """Compute the variance of the sum of outcomes, zero if it is so up to rounding."""
+    variance = float(squares @ np.maximum(predicted * (1 - predicted), 0))
+    return variance if variance > 1e-24 * squares.sum() else 0.0
 
 
 def _first_pass(test: Consistency, metric: SumMetric | None, data: Predictions) -> Sums:

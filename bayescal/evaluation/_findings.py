@@ -104,7 +104,7 @@ def _bias_test(events: Events) -> CalibrationTest:
     if events.clustered is not None:
         return CalibrationTest(*events.clustered)
     excess, variance = events.excess, events.variance
-    if variance <= 1e-24 * events.rows:
+    if variance == 0:
         sure = abs(excess) <= 1e-12 * events.totals.sum()
         return (
             CalibrationTest(0.0, 1.0) if sure else CalibrationTest(np.copysign(np.inf, excess), 0)

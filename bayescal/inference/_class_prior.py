@@ -148,11 +148,12 @@ class Estimated(ClassPrior):
 
 
 def read_class_prior(
-    value: ArrayLike | Distribution | None, classes: int
+    value: ArrayLike | Distribution | None, classes: np.ndarray
 ) -> tuple[bool, Float[np.ndarray, " classes"]]:
     """Return whether to estimate class probabilities, and concentrations or the probabilities."""
+    k = len(classes)
     if value is None:
-        return True, np.ones(classes)
+        return True, np.ones(k)
     if not is_distribution(value):
         return False, checks.check_class_prior(value, classes)
     import numpyro.distributions as dist
@@ -166,9 +167,9 @@ def read_class_prior(
             "class_prior must be a Beta or Dirichlet distribution, probabilities, or None, got "
             f"{type(value).__name__}"
         )
-    if concentrations.shape != (classes,):
+    if concentrations.shape != (k,):
         raise ValueError(
-            f"class_prior must be a distribution over {classes} classes without batch dimensions, "
+            f"class_prior must be a distribution over {k} classes without batch dimensions, "
             f"got concentrations of shape {concentrations.shape}"
         )
     return True, concentrations.astype(np.float64)

@@ -73,6 +73,15 @@ def test_decision_function_is_used_for_logits_and_scores(table: Any) -> None:
         bc.CalibratedClassifier(GaussianNB(), bc.Logistic(inputs="logits")).fit(X, y)
 
 
+@pytest.mark.parametrize("calibrator", [bc.Beta(), bc.Auto(), bc.Logistic(inputs="scores")])
+def test_the_classifier_orders_the_classes(table: Any, calibrator: Any) -> None:
+    expected = bc.CalibratedClassifier(Plain(), calibrator).fit(*table).predict_proba(table[0])
+    turned = clone(calibrator).set_params(classes=("yes", "no"))
+    model = bc.CalibratedClassifier(Plain(), turned).fit(*table)
+    np.testing.assert_array_equal(model.predict_proba(table[0]), expected)
+    assert turned.classes == ("yes", "no")
+
+
 def test_ensemble(table: Any) -> None:
     X, y = table
     model = bc.CalibratedClassifier(GaussianNB(), bc.Temperature(), cv=3, ensemble=True).fit(X, y)

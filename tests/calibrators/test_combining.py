@@ -55,6 +55,21 @@ def test_an_average_is_the_mean() -> None:
 
 
 @pytest.mark.parametrize("kind", [bc.Average, bc.Composition])
+@pytest.mark.parametrize("given", [0, 1])
+def test_classes_of_one_calibrator_are_those_of_all(kind: Any, given: int) -> None:
+    names = ("b", "a", "c")
+    y = np.array(names)[Y]
+    parts = [bc.Temperature(), bc.OneVsRest(bc.Isotonic())]
+    expected = kind(parts, classes=names).fit(P, y).predict_proba(P)
+    parts[given] = clone(parts[given]).set_params(classes=names)
+    found = kind(parts).fit(P, y)
+    assert found.classes_.tolist() == [*names]
+    np.testing.assert_array_equal(found.predict_proba(P), expected)
+    with pytest.raises(ValueError, match="the same classes in one order"):
+        kind(parts, classes=("a", "b", "c")).fit(P, y)
+
+
+@pytest.mark.parametrize("kind", [bc.Average, bc.Composition])
 def test_lists_of_calibrators_are_checked(kind: Any) -> None:
     for bad in ([], "temperature", bc.Temperature(), [bc.Temperature], [3]):
         with pytest.raises(TypeError, match="calibrators must be"):
@@ -170,6 +185,18 @@ def test_decision_values_of_several_classes() -> None:
     assert foreign.score(X, y) > 0.9
     with pytest.raises(ValueError, match="OneVsRest\\(Beta\\(\\)\\)"):
         bc.CalibratedClassifier(GaussianNB(), bc.Beta()).fit(X, y)
+
+
+def test_new_scores_go_by_the_names_of_the_scores_of_the_fit() -> None:
+    rng = np.random.default_rng(0)
+    scores = pd.DataFrame(rng.random((50, 3)), columns=["c", "a", "b"])
+    labels = (rng.random((50, 3)) < scores.to_numpy() ** 2).astype(int)
+    fitted = bc.MultiLabel(bc.Beta()).fit(scores, labels)
+    expected = bc.MultiLabel(bc.Beta()).fit(scores.to_numpy(), labels)
+    for new in (scores, scores[["a", "b", "c"]], scores.to_numpy()):
+        np.testing.assert_array_equal(
+            fitted.predict_proba(new), expected.predict_proba(scores.to_numpy())
+        )
 
 
 def test_labels_are_matched_by_their_names() -> None:

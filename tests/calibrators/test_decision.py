@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -162,6 +163,18 @@ def test_hard_partition_into_three_improves_and_keeps_rows() -> None:
     assert result.violation >= best
     two = worst_partition(p, errors, 2, np.random.default_rng(0), hard=True)
     assert result.violation >= two.violation
+
+
+def test_hard_partitions_into_three_do_not_depend_on_order_and_repetition() -> None:
+    rng = np.random.default_rng(2)
+    p = rng.dirichlet(np.ones(3), 200)
+    y = (rng.random(200) < p[:, :1].T + 0.2).astype(int)[0] + (rng.random(200) < p[:, 2])
+    weights, order = rng.integers(1, 3, 200), rng.permutation(200)
+    make = partial(Decision, 3, 3, partition="hard", random_state=0)
+    expected = make().fit(p, y, weights).predict_proba(p)
+    for index in (np.repeat(np.arange(200), weights), np.repeat(order, weights[order])):
+        probs = make().fit(p[index], y[index]).predict_proba(p)
+        np.testing.assert_allclose(probs, expected, atol=1e-9)
 
 
 def test_hard_corrections_are_the_means_of_parts() -> None:

@@ -274,6 +274,17 @@ def test_weights_orders_and_names() -> None:
     )
 
 
+def test_columns_of_new_scores_may_have_another_order() -> None:
+    z, y, group, _ = simulate(100, 2, 1.0, 0)
+    labels = np.array(["no", "yes"])[y]
+    frame = pd.DataFrame({"p_yes": expit(z), "p_no": expit(-z)})
+    expected = bc.PartialPooling().fit(expit(z), labels, groups=group)
+    fitted = bc.PartialPooling().fit(frame, labels, groups=group)
+    for scores in (frame, frame[["p_no", "p_yes"]]):
+        found = fitted.predict_proba(scores, groups=group)
+        np.testing.assert_allclose(found, expected.predict_proba(expit(z), groups=group), 1e-6)
+
+
 def test_unknown_and_missing_levels() -> None:
     z, y, group, _ = simulate(3000, 6, 1.0, 5)
     labels = np.array(["a", "b", "c", "d", "e", None], object)[group]
@@ -286,6 +297,25 @@ def test_unknown_and_missing_levels() -> None:
     # The effects of unknown levels are drawn from their prior.
     numbers = bc.PartialPooling(inputs="logits").fit(z, y, groups=np.where(group == 0, np.nan, z))
     assert np.isfinite(numbers.predict_proba([0.0, 0.0], groups=[np.nan, 0.3])).all()
+
+
+@pytest.mark.parametrize("kind", ["ns", "D", "date", "zone"])
+def test_dates_are_the_same_levels_in_every_form(kind: str, tmp_path: Path) -> None:
+    z, y, group, _ = simulate(200, 4, 2.0, 0)
+    days = np.datetime64("2024-02-28") + group
+    forms = {unit: days.astype(f"M8[{unit}]") for unit in ("D", "s", "us", "ns")}
+    forms |= {"date": days.astype(object), "list": list(days)}
+    forms |= {"zone": pd.Series(forms["ns"]).dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")}
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=forms[kind])
+    bc.save(fitted, tmp_path / "fitted")
+    expected = (
+        bc.PartialPooling(inputs="logits").fit(z, y, groups=group).predict_proba(z, groups=group)
+    )
+    for groups in forms.values():
+        for model in (fitted, bc.load(tmp_path / "fitted")):
+            np.testing.assert_allclose(model.predict_proba(z, groups=groups), expected, 1e-12)
+    noon = fitted.predict_proba([0.0], groups=days[:1] + np.timedelta64(12, "h"))
+    np.testing.assert_array_equal(noon, fitted.predict_proba([0.0], groups=["unknown"]))
 
 
 def test_group_effects() -> None:

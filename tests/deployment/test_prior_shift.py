@@ -193,6 +193,46 @@ def test_populations_must_be_known() -> None:
         bc.PriorShift(fitted()).fit(scores).predict_proba(scores, np.zeros(50))
 
 
+@pytest.mark.parametrize("labels", [("no", "yes"), (0, 1)])
+def test_shares_and_costs_are_named_by_class(labels: tuple[Any, Any]) -> None:
+    p = np.linspace(0.05, 0.95, 40)
+    y = np.array(labels)[(np.arange(40) % 3 > 0).astype(int)]
+    turned = [*labels[::-1]]  # as in the result of value_counts
+    calibrator = bc.Beta().fit(p, y)
+    shift = bc.PriorShift(calibrator, pd.Series([0.1, 0.9], turned)).fit()
+    np.testing.assert_allclose(shift.shares_, [0.9, 0.1])
+    shift = bc.PriorShift(classes=labels, calibration_shares=pd.Series([0.3, 0.7], turned)).fit(p)
+    np.testing.assert_allclose(shift.calibration_shares_, [0.7, 0.3])
+    named = pd.DataFrame([[0, 1], [5, 0]], turned)
+    plain = named.loc[[*labels]].to_numpy()
+    found, expected = (
+        (
+            bc.expected_performance(calibrator, p, costs=costs).cost,
+            bc.metrics.decision_cost(p, y, costs=costs).realized,
+        )
+        for costs in (named, plain)
+    )
+    assert found == expected
+    prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
+    data = np.linspace(-1, 1, 40), y
+    found, expected = (
+        bc.posterior_predict(prior, data, [0.0], class_prior=given, integrator="quadrature").probs
+        for given in (pd.Series([0.1, 0.9], turned), 0.1)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_populations_may_be_dates_in_any_unit() -> None:
+    scores = draw(50, 0.5, 0)[0]
+    days = np.datetime64("2024-02-28") + np.arange(50) % 2
+    shift = bc.PriorShift(fitted()).fit(scores, populations=days)
+    expected = shift.predict_proba(scores, days)
+    probs = shift.predict_proba(scores, days.astype("M8[ns]"))
+    np.testing.assert_array_equal(probs, expected)
+    with pytest.raises(ValueError, match="got .*2024-02-28T12"):
+        shift.predict_proba(scores[:1], days[:1] + np.timedelta64(12, "h"))
+
+
 # --- predictions --------------------------------------------------------------------------------
 
 

@@ -293,3 +293,18 @@ def test_single_precision_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) ->
     assert "Strongly miscalibrated, by 0.198" in few.summary()["model"]
     assert many.findings["model"].consistency.p_value < 0.05
     assert len(many.events["model"].curve(10)) == len(same.events["model"].curve(10)) == 2
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-12, 1e19, 1e300])
+def test_weights_have_no_unit(unit: float) -> None:
+    rng = np.random.default_rng(0)
+    p, weights = rng.random(300), rng.random(300)
+    y = (rng.random(300) < p).astype(int)
+    expected = bayescal.evaluate(p, y, weights=weights, replicates=20).findings["model"]
+    assert expected.verdict == "no evidence"
+    scaled = bayescal.evaluate(p, y, weights=unit * weights, replicates=20)
+    blocks = bayescal.evaluate(bayescal.Blocks([(p, y, unit * weights)]), replicates=20)
+    for finding in (scaled.findings["model"], blocks.findings["model"]):
+        assert finding.verdict == expected.verdict
+        np.testing.assert_allclose(finding.bias, expected.bias, 1e-9)
+        np.testing.assert_allclose(finding.spiegelhalter, expected.spiegelhalter, 1e-9)

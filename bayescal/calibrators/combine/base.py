@@ -129,11 +129,20 @@ class Several(ClassifierMixin, Combination):
 
     def _clone(self, part: object) -> AnyModel:
         copy: AnyModel = clone(part)
-        if self.classes is not None and copy.classes is None:
-            copy.set_params(classes=self.classes)
+        options = (getattr(owner, "classes", None) for owner in (self, *self._parts()))
+        classes = next((option for option in options if option is not None), None)
+        if classes is not None and copy.classes is None:
+            copy.set_params(classes=classes)
         return copy
 
     def _keep(self, fitted: list[AnyModel]) -> None:
+        first, *others = (part.classes_.tolist() for part in fitted)
+        for classes in others:
+            if classes != first:
+                raise ValueError(
+                    f"calibrators must have the same classes in one order, got {first} and "
+                    f"{classes}; pass classes= to {type(self).__name__} only"
+                )
         super()._keep(fitted)
         keep_features(self, fitted[0])
         self.classes_ = fitted[0].classes_

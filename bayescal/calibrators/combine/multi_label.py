@@ -34,7 +34,7 @@ class MultiLabel(Combination):
     calibrators_ : list of fitted calibrators
         The calibrators of the labels.
     label_names_ : array of shape (labels,), or None
-        Column names of ``Y``, if it has any.
+        Column names of ``Y``, if it has any, or else of the scores, if they are text.
     status_ : str
         "converged", or the status of the first fit that did not converge.
 

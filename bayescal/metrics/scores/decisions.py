@@ -14,7 +14,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import as_numpy, check_count, check_finite
-from bayescal.data.label_names import column_names, in_order
+from bayescal.data.label_names import column_names, in_order, rows_by_class
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.predictions import (
     Classes,
@@ -72,7 +72,8 @@ def decision_cost(
     y : array of shape (n,), optional
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     costs : array of shape (k, d)
-        Cost of each decision for each class, in any unit; gains are negative.
+        Cost of each decision for each class, in any unit; gains are negative. The rows of a data
+        frame may have any order if its index has the classes.
     weights : array of shape (n,), optional
         Non-negative row weights; only their ratios matter. Rows of weight zero are kept in the
         result.
@@ -107,6 +108,8 @@ def decision_cost(
     array = as_numpy(probs, "probs")
     positive = np.ones(len(array), bool) if weights is None else as_numpy(weights, "weights") > 0
     rows = as_rows(reading.probs(in_order(array.astype(np.float64), names, checked.classes)))
+    if checked.classes is not None:
+        costs = rows_by_class(costs, checked.classes, "costs")
     costs = as_numpy(costs, "costs").astype(np.float64)
     if costs.ndim != 2 or costs.shape[0] != rows.shape[1] or costs.shape[1] < 1:
         raise ValueError(f"costs must have shape ({rows.shape[1]}, decisions), got {costs.shape}")

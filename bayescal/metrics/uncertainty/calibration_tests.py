@@ -156,12 +156,12 @@ class Spiegelhalter(SumMetric):
         excess = 2 * (second - of_class(probs, data.y, np))
         variance = np.maximum(4 * (third - second**2), 0)
         variance = variance if self.whole else variance * data.weights
-        values = excess, variance, None, 1 / data.weights
+        values = excess, variance, None, None if self.whole else data.weights
         return tuple(Piece(None, value) for value in values)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
-        excess, spread, mass, rows = sums[:, 0]
-        if spread > 1e-24 * rows:
+        excess, spread, mass, squares = sums[:, 0]
+        if spread > 1e-24 * squares:
             return excess / np.sqrt(spread)
         return np.where(abs(excess) <= 1e-12 * mass, 0.0, np.copysign(np.inf, excess))
 

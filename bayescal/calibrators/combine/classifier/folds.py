@@ -30,7 +30,7 @@ from bayescal.calibrators.base.report import (
 )
 from bayescal.calibrators.combine.classifier.pair import check_meaning, score
 from bayescal.data.folds.deal import fold_features
-from bayescal.data.label_names import label_list
+from bayescal.data.label_names import class_array, label_list
 from bayescal.data.labels import find_positions
 
 __all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
@@ -190,10 +190,14 @@ def fit_calibrator(
     y: np.ndarray,
     weights: np.ndarray | None,
 ) -> AnyModel:
-    """Fit a calibrator; set its classes, because the rows may lack some."""
-    several = isinstance(classes, list)
-    if not several and "classes" in calibrator.get_params() and calibrator.classes is None:
-        calibrator.set_params(classes=tuple(label_list(classes)))
+    """Fit a calibrator; set its classes, because the rows may lack some.
+
+    Classes that it has in another order do not count: the classifier orders the columns.
+    """
+    if not isinstance(classes, list) and "classes" in calibrator.get_params():
+        given, labels = calibrator.classes, label_list(classes)
+        if given is None or {*label_list(class_array(given))} == {*labels}:
+            calibrator.set_params(classes=tuple(labels))
     extra = {} if weights is None else {"sample_weight": weights}
     return calibrator.fit(scores, y, **extra)
 

@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, UserData
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
@@ -35,7 +35,7 @@ from bayescal.calibrators.combine.pooling.columns import (
 from bayescal.calibrators.combine.pooling.deviations import average_over_deviation, fit_effects
 from bayescal.calibrators.combine.pooling.effects import Effects, Fit, make_effects, moments
 from bayescal.data.checks import check_choice, check_count, check_level
-from bayescal.data.label_names import column_names, in_order
+from bayescal.data.label_names import column_names, in_order, match_columns
 from bayescal.data.labels import Classes, read_rows
 from bayescal.data.scores import Inputs, check_rows, convert
 from bayescal.data.weights import check_weights
@@ -429,10 +429,14 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         return best
 
     def _read(
-        self, scores: ArrayLike, groups: ArrayLike
+        self, scores: UserData, groups: ArrayLike
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Read log odds (m,), the cell (m,) of each row, and levels (groupings, cells)."""
         names = column_names(scores)
+        fitted = vars(self).get("feature_names_in_", [])
+        if names is not None and {*names} == {*fitted} and match_columns(names, self.classes_):
+            # scikit-learn requires the column order of the fit.
+            scores, names = scores[[*fitted]], [*fitted]
         rows = check_rows(self, scores, self._inputs, reset=False)
         rows = in_order(rows, names, self.classes_, "scores")
         logits, _ = convert(rows, self._inputs, "log_odds", self._least)

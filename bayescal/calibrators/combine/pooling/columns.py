@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ FEW_VALUES = 8
 #: Crossings with more levels than this are omitted.
 MOST_CROSSED = 1000
 UNKNOWN = -1
+_DATES = date, np.datetime64
 
 
 class Column(NamedTuple):
@@ -46,6 +48,10 @@ class Column(NamedTuple):
             return np.where(np.isnan(numbers), len(self.cuts) + 1, codes)
         labels, index = _distinct(values)
         levels = self.levels or {}
+        if values.dtype.kind == "M" or any(isinstance(label, _DATES) for label in labels):
+            # Dates are equal in all types and units; their texts are not.
+            labels = [*map(_shortest, labels)]
+            levels = {_shortest(label): code for label, code in levels.items()}
         return np.array([levels.get(label, UNKNOWN) for label in labels], np.intp)[index]
 
     def names(self) -> list[object]:
@@ -220,6 +226,16 @@ def _distinct(values: np.ndarray) -> tuple[list[object], np.ndarray]:
     position = np.empty(len(labels), np.intp)
     position[[numbers[label] for label in labels]] = np.arange(len(labels))
     return labels, position[index]
+
+
+def _shortest(label: object) -> object:
+    """Return the shortest text of a date, in UTC, or the label if it is none."""
+    if isinstance(label, datetime) and label.tzinfo is not None:
+        label = label.astimezone(UTC).replace(tzinfo=None)
+    try:
+        return str(np.datetime_as_string(np.datetime64(label), "auto"))  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return label
 
 
 def _as_numbers(column: np.ndarray) -> np.ndarray:

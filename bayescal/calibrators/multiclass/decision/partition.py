@@ -138,7 +138,7 @@ def worst_partition(
         ends = [np.column_stack([directions[..., s].T, offsets[:, s]]) for s in range(STARTS)]
         points = np.column_stack([unit, np.ones(n)])
         first = [hard_violation((points @ end.T).argmax(axis=1), errors, parts) for end in ends]
-        chosen = np.argsort(first, kind="stable")[::-1][:_IMPROVED_STARTS]
+        chosen = _largest(np.array(first), _IMPROVED_STARTS)
         improved, violations = zip(
             *(improve(ends[s], unit, errors, rng) for s in chosen), strict=True
         )
@@ -148,6 +148,18 @@ def worst_partition(
     best = int(np.argmax(violations >= violations.max() * (1 - 1e-9)))
     scaled = directions[:, :, best].T / spread
     return Partition(scaled, offsets[:, best] - scaled @ center, float(violations[best]))
+
+
+def _largest(violations: Float[np.ndarray, " starts"], count: int) -> list[int]:
+    """Return the positions of the largest values, in order; equal up to rounding, the last first.
+
+    Each improvement takes the next random numbers, so rounding must not decide on the order.
+    """
+    rest, chosen = violations.copy(), list[int]()
+    for _ in range(count):
+        chosen.append(int(np.flatnonzero(rest >= rest.max() * (1 - 1e-9))[-1]))
+        rest[chosen[-1]] = -1.0
+    return chosen
 
 
 def nearest_probabilities(rows: Array, least: AnyArray) -> AnyArray:

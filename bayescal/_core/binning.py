@@ -286,16 +286,16 @@ def _score_precision(scores: Array, single: Array, log_odds: bool) -> Array:
     if log_odds:
         return xp.minimum(precision * _spread(scores), close)
     size = xp.abs(scores)
-    rounded = is_rounded_zero(size) | single & _is_multiple(size, SINGLE / 2, SINGLE)
+    rounded = is_rounded_zero(size, single)
     return xp.minimum(precision * xp.maximum(size, 1), xp.where(rounded, precision, close * size))
 
 
-def is_rounded_zero(probs: Array) -> AnyArray:
+def is_rounded_zero(probs: Array, single: Array | bool = True) -> AnyArray:
     """Return which probabilities are zero, or what one minus another leaves in its place.
 
-    These are small multiples of half the epsilon of double precision.
+    These are small multiples of half the epsilon of double precision, or of ``single`` precision.
     """
-    return _is_multiple(probs, EPS / 2, TIE)
+    return _is_multiple(probs, EPS / 2, TIE) | single & _is_multiple(probs, SINGLE / 2, SINGLE)
 
 
 def _is_multiple(values: Array, unit: float, most: float) -> AnyArray:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -304,15 +303,17 @@ def test_columns_are_matched_by_name() -> None:
     assert by_name(["pa", "qb"], ["a", "b"]) is None
 
 
-def test_columns_in_single_precision_have_the_same_numbers(folder: Path) -> None:
-    pytest.importorskip("pyarrow")
+def test_columns_in_low_precision_have_the_same_numbers(folder: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     p, y = np.repeat([0.6, 0.7], 100), np.repeat([1, 0, 1, 0], [80, 20, 50, 50])
     found = []
-    for kind in ("float64", "float32"):
-        pd.DataFrame({"p": p.astype(kind), "y": y}).to_parquet(folder / f"{kind}.parquet")
-        told = numbers(f"{kind}.parquet", "--label", "y", "--bins", "10")
-        found.append(told["models"]["p"]["metrics"]["ECE"]["value"])
-    assert found == pytest.approx([0.2, 0.2], abs=1e-6)
+    for kind in ("float64", "float32", "float16"):
+        for name, values in (("probs", p), ("percent", 100 * p)):
+            table = arrow.table({"p": values.astype(kind), "y": y})
+            parquet.write_table(table, folder / "d.parquet")
+            told = numbers("d.parquet", "--label", "y", "--bins", "10", "--inputs", name)
+            found.append(told["models"]["p"]["metrics"]["ECE"]["value"])
+    assert found == pytest.approx([0.2] * 6, abs=3e-4)
 
 
 def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

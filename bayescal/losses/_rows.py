@@ -64,8 +64,9 @@ def read_rows(
         _check_shape(kept, "mask", shape)
     factor = jnp.ones(shape, logits.dtype)
     if weights is not None:
-        whole = isinstance(weights, np.ndarray) and weights.dtype.kind in "iu"
-        factor = jnp.asarray(weights.astype(logits.dtype) if whole else weights)
+        if isinstance(weights, np.ndarray) and weights.dtype.kind in "iu":
+            weights = weights.astype(logits.dtype)  # Long integers would wrap around.
+        factor = jnp.asarray(weights)
         if not _is_real(factor):
             raise TypeError(f"weights must be real numbers, got dtype {factor.dtype}")
         _check_shape(factor, "weights", shape)

@@ -272,8 +272,9 @@ def _are_single(scores: Array, log_odds: bool) -> AnyArray:
     xp = np if on_host(scores) else jnp
     if not log_odds:
         return is_single(scores) & (xp.abs(scores) < 1 / SINGLE)
-    probs = 1 / (1 + xp.exp(-xp.clip(scores, -700.0, 700.0)))
-    error = xp.abs(xp.astype(xp.astype(probs, xp.float32), probs.dtype) - probs)
+    probs: AnyArray = 1 / (1 + xp.exp(-xp.clip(scores, -700.0, 700.0)))
+    single: AnyArray = xp.astype(probs, xp.float32)
+    error = xp.abs(xp.astype(single, probs.dtype) - probs)
     # Log odds of up to 50 have rounding errors of this size.
     return error <= 64 * EPS * probs
 

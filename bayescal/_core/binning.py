@@ -272,8 +272,9 @@ def _are_single(scores: Array, log_odds: bool) -> AnyArray:
     xp = np if on_host(scores) else jnp
     if not log_odds:
         return is_single(scores) & (xp.abs(scores) < 1 / SINGLE)
-    probs = 1 / (1 + xp.exp(-xp.clip(scores, -700.0, 700.0)))
-    error = xp.abs(xp.astype(xp.astype(probs, xp.float32), probs.dtype) - probs)
+    probs: AnyArray = 1 / (1 + xp.exp(-xp.clip(scores, -700.0, 700.0)))
+    single: AnyArray = xp.astype(probs, xp.float32)
+    error = xp.abs(xp.astype(single, probs.dtype) - probs)
     # Log odds of up to 50 have rounding errors of this size.
     return error <= 64 * EPS * probs
 
@@ -286,16 +287,16 @@ def _score_precision(scores: Array, single: Array, log_odds: bool) -> Array:
     if log_odds:
         return xp.minimum(precision * _spread(scores), close)
     size = xp.abs(scores)
-    rounded = is_rounded_zero(size) | single & _is_multiple(size, SINGLE / 2, SINGLE)
+    rounded = is_rounded_zero(size, single)
     return xp.minimum(precision * xp.maximum(size, 1), xp.where(rounded, precision, close * size))
 
 
-def is_rounded_zero(probs: Array) -> AnyArray:
+def is_rounded_zero(probs: Array, single: Array | bool = True) -> AnyArray:
     """Return which probabilities are zero, or what one minus another leaves in its place.
 
-    These are small multiples of half the epsilon of double precision.
+    These are small multiples of half the epsilon of double precision, or of ``single`` precision.
     """
-    return _is_multiple(probs, EPS / 2, TIE)
+    return _is_multiple(probs, EPS / 2, TIE) | single & _is_multiple(probs, SINGLE / 2, SINGLE)
 
 
 def _is_multiple(values: Array, unit: float, most: float) -> AnyArray:

@@ -360,6 +360,8 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         check_unmasked(X, "X")
         if hasattr(X, "detach"):
             X = as_numpy(X, "X")
+        if str(getattr(X, "dtype", "")) == "bfloat16":  # which scikit-learn does not know
+            X = np.asarray(X, np.float32)
         rows = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=1)
         return as_numpy(rows, "X").astype(np.float64, copy=False)
 

@@ -267,7 +267,7 @@ def as_probabilities(
     if several and inputs == "logits":
         from bayescal._core.numerics import sigmoid
 
-        return sigmoid(values)
+        return sigmoid(values.astype(float))
     if inputs == "logits":
         from bayescal._core.numerics import softmax
 
@@ -280,7 +280,7 @@ def as_probabilities(
         return values
     if len(order) == 1:
         return values[:, 0]
-    sums = values.sum(axis=1)
+    sums = values.sum(axis=1, dtype=float)
     if normalize and not (sums <= 0).any():
         return values / sums[:, None]
     off = np.flatnonzero(np.abs(sums - 1) > 1e-4)

@@ -94,7 +94,7 @@ class RowFile(ABC):
         if not columns:
             return np.empty((n, 0))
         scores = np.stack(columns, axis=1)
-        return scores / 100 if self.form.percent else scores
+        return scores / np.float32(100) if self.form.percent else scores
 
 
 def open_rows(path: Path, form: Format = PLAIN) -> RowFile:
@@ -376,8 +376,8 @@ def _labels(column: Array) -> tuple[list[str], np.ndarray, int | None]:
 
 
 def _numbers(column: Array) -> np.ndarray:
-    """Convert numbers (n,), with NaN for missing ones; single precision stays."""
-    if str(column.type) == "float":
+    """Convert numbers (n,), with NaN for missing ones; single and half precision stay."""
+    if str(column.type) in ("float", "halffloat"):
         return column.to_numpy(zero_copy_only=False)
     return column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
 

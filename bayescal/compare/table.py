@@ -22,6 +22,8 @@ __all__ = [
 ]
 #: One array, or several by name.
 Scores = ArrayLike | Mapping[str, ArrayLike]
+#: Machine epsilons of the types that are less precise than float64.
+_EPS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 class Table(NamedTuple):
@@ -156,9 +158,9 @@ def _check_names(names: Iterable[object] | None, count: int) -> tuple[str, ...]:
 
 def precision(kinds: Iterable[UserData]) -> float:
     """Return the machine epsilon of the least precise of float64 and types of any library."""
-    names = {str(getattr(kind, "name", kind)).lower() for kind in kinds}
-    low = names & {"float16", "float32"}
-    return max(float(np.finfo(name).eps) for name in ["float64", *low])
+    plain = (getattr(kind, "numpy_dtype", kind) for kind in kinds)  # of pandas' types
+    names = {str(getattr(kind, "name", kind)).lower() for kind in plain}
+    return max([2.0**-52, *(_EPS[name] for name in names & _EPS.keys())])
 
 
 def tied(values: np.ndarray, eps: float) -> np.ndarray:

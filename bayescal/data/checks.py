@@ -52,7 +52,7 @@ def as_numpy(value: ArrayLike, name: str) -> np.ndarray:
     except ValueError as error:
         raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
     if array.dtype == object:
-        array = _from_objects(array, name)
+        array = _from_objects(array, name).astype(_column_type(value), copy=False)
     if array.dtype.kind not in "biuf" and "float" not in array.dtype.name:
         raise TypeError(f"{name} must be numeric, got dtype {array.dtype}")
     return array
@@ -71,6 +71,18 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     if array.ndim == 0 and hasattr(array.item(), "__iter__"):
         message += "; pass batches of rows as bayescal.Blocks(...)"
     raise TypeError(message)
+
+
+def _column_type(value: ArrayLike) -> np.dtype:
+    """Return the common type of a frame's nullable or Arrow columns if it is floating, or float64.
+
+    NumPy converts such columns to objects, which do not show their precision.
+    """
+    columns = getattr(value, "dtypes", ()) if np.ndim(value) == 2 else ()
+    kinds = [getattr(kind, "numpy_dtype", kind) for kind in columns]
+    if kinds and all(isinstance(kind, np.dtype) and kind.kind == "f" for kind in kinds):
+        return np.result_type(*kinds)
+    return np.dtype(np.float64)
 
 
 def check_untraced(value: object, name: str) -> None:

@@ -103,10 +103,13 @@ def _plain(labels: np.ndarray) -> np.ndarray:
     """Convert date objects to NumPy's dates, unsigned to signed integers, and strings to objects.
 
     NumPy compares the two kinds of integers as floats, for which long ones may be equal. The
-    strings are those of NumPy's type of any length, which scikit-learn does not know.
+    strings are those of NumPy's type of any length, which scikit-learn does not know, and neither
+    does it know bfloat16, which becomes float32.
     """
     if labels.dtype.kind == "T":
         return labels.astype(object)
+    if labels.dtype.name == "bfloat16":
+        return labels.astype(np.float32)
     if labels.dtype == object and labels.ndim == 1:
         present = [label for label in labels if not _is_missing(label)]
         naive = all(isinstance(d, date) and getattr(d, "tzinfo", None) is None for d in present)

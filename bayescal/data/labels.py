@@ -98,7 +98,7 @@ def label_array(
         raise ValueError("requires y to be passed, but the target y is None")
     check_unmasked(y, name)
     try:
-        labels = as_numpy(y, name) if hasattr(y, "detach") else as_labels(y)
+        labels = as_labels(as_numpy(y, name) if hasattr(y, "detach") else y)
     except ValueError:
         labels = as_numpy(y, name)  # This error says more.
     if labels.ndim == 2 and labels.shape[1] == 1:

@@ -18,7 +18,7 @@ from bayescal._core.arrays import (
     on_host,
     wide,
 )
-from bayescal._core.binning import TIE, is_rounded_zero
+from bayescal._core.binning import SINGLE, is_rounded_zero
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import FLOOR, clip, log_odds, log_softmax, sigmoid, softmax
@@ -333,22 +333,23 @@ def least_of_classes(probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _least(column: np.ndarray) -> tuple[float, float]:
     lowest = float(column.min())
-    if lowest > TIE:
+    if lowest > SINGLE:
         return lowest, lowest
-    small = column[column <= TIE].astype(float)
+    small = column[column <= SINGLE].astype(float)
     zero = (small <= 0) | is_rounded_zero(small)
     if not zero.any():
         return lowest, lowest
-    others = column[column > TIE].astype(float) if zero.all() else small[~zero]
+    others = column[column > SINGLE].astype(float) if zero.all() else small[~zero]
     return 0.0, float(others.min(initial=np.inf))
 
 
 def _least_of_other(column: np.ndarray) -> tuple[float, float]:
     """Find those of one minus the probabilities, without an array of them."""
     least = 1 - float(column.max())
-    if least > TIE:
+    if least > SINGLE:
         return least, least
-    return 0.0, 1 - float(column[column < 1 - TIE].astype(float).max(initial=-np.inf))
+    beyond = float(column[column < 1 - SINGLE].astype(float).max(initial=-np.inf))
+    return _least(1 - np.append(column[column >= 1 - SINGLE].astype(float), beyond))
 
 
 def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:

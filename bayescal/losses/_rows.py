@@ -50,7 +50,7 @@ def read_rows(
     name = "targets" if soft else "labels"
     logits = read_logits(logits, "logits")
     shape = logits.shape[:-1]
-    targets = jnp.asarray(targets)
+    targets = _as_jax(targets)
     is_soft = soft and targets.ndim == logits.ndim
     if targets.shape != (logits.shape if is_soft else shape):
         wanted = f"{shape}" + (f" for labels or {logits.shape} for soft targets" if soft else "")
@@ -64,6 +64,8 @@ def read_rows(
         _check_shape(kept, "mask", shape)
     factor = jnp.ones(shape, logits.dtype)
     if weights is not None:
+        if isinstance(weights, np.ndarray) and weights.dtype.kind in "iu":
+            weights = weights.astype(logits.dtype)  # Long integers would wrap around.
         factor = jnp.asarray(weights)
         if not _is_real(factor):
             raise TypeError(f"weights must be real numbers, got dtype {factor.dtype}")
@@ -82,6 +84,13 @@ def read_rows(
         targets = hot.astype(logits.dtype)
         targets = jnp.where(hot.any(axis=-1, keepdims=True), targets, jnp.nan)
     return Rows(logits, targets, factor, kept)
+
+
+def _as_jax(labels: ArrayLike) -> jax.Array:
+    """Convert labels to a JAX array; NumPy's long integers would wrap around to other classes."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.dtype.itemsize == 8:
+        labels = np.clip(labels, max(-1, np.iinfo(labels.dtype).min), 2**31 - 1)
+    return jnp.asarray(labels)
 
 
 def _read_mask(mask: ArrayLike) -> jax.Array:
@@ -108,7 +117,7 @@ def read_logits(value: ArrayLike, name: str) -> jax.Array:
 
 def read_labels(value: ArrayLike, logits: jax.Array) -> jax.Array:
     """Check that integer labels (...) match logits (..., k)."""
-    labels = jnp.asarray(value)
+    labels = _as_jax(value)
     _check_integer(labels, "labels")
     _check_shape(labels, "labels", logits.shape[:-1])
     return labels

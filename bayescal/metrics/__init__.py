@@ -7,7 +7,8 @@ percent. Integer weights are counts, equal to repeating rows; other weights are 
 
 Computations are in float64 whatever the type of the arrays, and results are Python floats or
 float64 arrays. The type only determines by how much the sum of a row may differ from one: k times
-its precision, or 1e-3 if that is more.
+its precision, or 1e-3 if that is more; and which predictions count as on a border of bins of equal
+width.
 """
 
 from functools import partial

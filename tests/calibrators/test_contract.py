@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import joblib
 import numpy as np
 import pandas as pd
@@ -378,6 +379,7 @@ LABELS = {
     "signs": ([-1, 0, 1], np.asarray),
     "integers": ([3, 7, 200], lambda y: np.asarray(y, np.uint8)),
     "floats": ([0.0, 1.0, 2.0], np.asarray),
+    "bfloat16": ([0.0, 1.0, 2.0], lambda y: jnp.asarray(y, jnp.bfloat16)),
     "a list": (["a", "b", "c"], list),
     "a series of strings": (["no", "perhaps", "yes"], lambda y: pd.Series(y, dtype="str")),
     "a categorical": (["no", "perhaps", "yes"], lambda y: pd.Series(pd.Categorical(y))),

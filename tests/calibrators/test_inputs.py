@@ -365,7 +365,8 @@ def test_what_zero_stands_for_in_several_classes() -> None:
 def test_rounding_errors_of_zero_are_zero() -> None:
     """In both columns, one alone, and blocks; other small probabilities are not."""
     up = np.array([0.2, 0.9999999999999999, 0.7, 1 - 12 * 2.0**-53, 0.99])
-    for p in (up, 1 - up):
+    single = np.array([0.2, 1 - 2.0**-24, 0.7, 1 - 2.0**-23, 0.99], np.float32)
+    for p in (up, 1 - up, single, 1 - single, single.astype(float)):
         pair = np.stack([1 - p, p], axis=1)
         y = np.array([1, 0, 0, 1, 1])
         for scores in (p, p[:, None], pair):
@@ -374,7 +375,11 @@ def test_rounding_errors_of_zero_are_zero() -> None:
                 _inputs.convert(scores, "probs", "log_odds")[1],
                 bc.Logistic().fit(blocks).least_probabilities_,
             ):
-                np.testing.assert_allclose(least, [0.005] * 2, rtol=1e-12)
+                rtol = 1e-5 if (p == p.astype(np.float32)).all() else 1e-12
+                np.testing.assert_allclose(least, [0.005] * 2, rtol=rtol)
+    small = np.array([[6e-8, 0.5], [3 * 2.0**-24, 0.5], [0.5, 1 - 3 * 2.0**-24]], np.float32)
+    for p in small:
+        assert _inputs.convert(p, "probs", "log_odds")[1] == pytest.approx(FLOOR)
     for p in (np.array([1e-16, 0.5]), np.array([17 * 2.0**-53, 0.5]), np.array([0.5, 1 - 2e-15])):
         assert _inputs.convert(p, "probs", "log_odds")[1] == pytest.approx(FLOOR)
 

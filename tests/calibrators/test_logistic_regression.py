@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -328,6 +329,15 @@ def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     assert model.status_ == "limit"
     with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
         bc.Logistic(inputs="scores", inference="laplace", random_state=0).fit(x[:, 0], y)
+
+
+def test_features_and_labels_in_bfloat16() -> None:
+    x, y, _ = data()
+    narrow = jnp.asarray(x, jnp.bfloat16)
+    found = bc.LogisticRegression().fit(narrow, jnp.asarray(y, jnp.bfloat16))
+    wide = np.asarray(narrow, float)
+    expected = bc.LogisticRegression().fit(wide, y).predict_proba(wide)
+    np.testing.assert_array_equal(found.predict_proba(narrow), expected)
 
 
 def test_masked_features_are_refused() -> None:

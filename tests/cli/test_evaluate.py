@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -308,15 +307,17 @@ def test_columns_are_matched_by_name() -> None:
     assert by_name(["pa", "qb"], ["a", "b"]) is None
 
 
-def test_columns_in_single_precision_have_the_same_numbers(folder: Path) -> None:
-    pytest.importorskip("pyarrow")
+def test_columns_in_low_precision_have_the_same_numbers(folder: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     p, y = np.repeat([0.6, 0.7], 100), np.repeat([1, 0, 1, 0], [80, 20, 50, 50])
     actual = []
-    for kind in ("float64", "float32"):
-        pd.DataFrame({"p": p.astype(kind), "y": y}).to_parquet(folder / f"{kind}.parquet")
-        report = numbers(f"{kind}.parquet", "--label", "y", "--bins", "10")
-        actual.append(report["models"]["p"]["metrics"]["ECE"]["value"])
-    assert actual == pytest.approx([0.2, 0.2], abs=1e-6)
+    for kind in ("float64", "float32", "float16"):
+        for name, values in (("probs", p), ("percent", 100 * p)):
+            table = arrow.table({"p": values.astype(kind), "y": y})
+            parquet.write_table(table, folder / "d.parquet")
+            report = numbers("d.parquet", "--label", "y", "--bins", "10", "--inputs", name)
+            actual.append(report["models"]["p"]["metrics"]["ECE"]["value"])
+    assert actual == pytest.approx([0.2] * 6, abs=3e-4)
 
 
 def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,19 @@ def test_as_numpy_keeps_numbers(value: Any) -> None:
     np.testing.assert_array_equal(array.astype(float), [1.0, 0.5, -2.0])
 
 
+@pytest.mark.parametrize("dtype", ["Float32", "float[pyarrow]"])
+def test_as_numpy_keeps_the_precision_of_frames(dtype: str) -> None:
+    """NumPy converts their columns to objects; metrics find bins by the precision of the type."""
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    tenths = np.tile([[0.4, 0.6], [0.45, 0.55]], (5, 1)).astype(np.float32)
+    frame = pd.DataFrame(tenths).astype(dtype)
+    assert checks.as_numpy(frame, "x").dtype == np.float32
+    assert checks.as_numpy(frame.astype({0: "Float64"}), "x").dtype == np.float64
+    labels = [0, 1] * 5
+    assert bc.metrics.ece(frame, labels, bins=10) == bc.metrics.ece(tenths, labels, bins=10)
+
+
 @pytest.mark.parity("torch")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "float16", "bfloat16"])
 def test_as_numpy_takes_torch(dtype: str) -> None:

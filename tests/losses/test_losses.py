@@ -409,6 +409,18 @@ def test_narrow_labels_of_many_classes(dtype: Any) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
+def test_long_integers_do_not_wrap_around() -> None:
+    """Without 64-bit types, JAX takes the lower half of NumPy's integers."""
+    logits, labels = jnp.asarray([[0.0, 1.0], [2.0, 0.0], [0.5, 0.0]]), np.array([0, 1, 1])
+    counts = np.array([3 * 10**9, 1, 4 * 10**9])
+    found = cross_entropy(logits, labels, weights=counts)
+    np.testing.assert_array_equal(found, cross_entropy(logits, labels, weights=counts * 1.0))
+    for label in (2**32, np.iinfo(np.int64).min):
+        wrong = np.array([0, label, 1])
+        assert jnp.isnan(cross_entropy(logits, wrong))
+        assert jnp.isnan(instance_targets(logits, wrong, 0.1)[1]).all()
+
+
 # --- other libraries, and the package's own ----------------------------------------------------
 
 

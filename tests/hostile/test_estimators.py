@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import bayescal as bc
-from tests.calibrators.cases import find
+from tests.calibrators.cases import all_calibrators
 from tests.hostile.strange import NAMED, P3, Y3, P, W, Y, judge, right, scores, weights, wrong
 
 FEW: dict[str, Any] = {"trees": 5, "hidden": (2, 2), "steps": 3, "random_state": 0}
@@ -63,7 +63,7 @@ def labels(y: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def cases() -> list[Any]:
-    result = [Case(cls(), 2 if cls.binary else 3) for cls in find()]
+    result = [Case(cls(), 2 if cls.binary else 3) for cls in all_calibrators()]
     result += [Case(bc.Auto(), 2), Case(bc.Auto(), 3)]
     result += [Case(bc.compose(bc.Temperature(), bc.Histogram()), 2)]
     result += [Case(bc.Average([bc.Beta(), bc.Isotonic()]), 2)]

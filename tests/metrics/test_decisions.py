@@ -9,7 +9,7 @@ import sklearn.isotonic
 import sklearn.metrics
 
 from bayescal import metrics
-from tests.calibrators.discrete import blurred
+from tests.calibrators.discrete import add_rounding_errors
 
 
 def binary(n: int = 300, digits: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -68,7 +68,7 @@ def test_corp_of_predictions_that_are_equal_up_to_rounding(score: Any, dtype: ty
     rng = np.random.default_rng(0)
     probs = (rng.integers(1, 100, 500) / 100).astype(dtype)
     y = (rng.random(500) < probs**1.5).astype(int)
-    result = metrics.corp(blurred(probs, rng), y, score=score)
+    result = metrics.corp(add_rounding_errors(probs, rng), y, score=score)
     for one, other in zip(result, metrics.corp(probs, y, score=score), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-13 if dtype == np.float64 else 1e-6)
 

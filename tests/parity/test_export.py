@@ -12,7 +12,7 @@ import pytest
 import bayescal as bc
 from tests.calibrators.cases import DEFAULTS, Case, each
 from tests.calibrators.test_contract import data_of, fitted_of
-from tests.calibrators.test_export import TOLERANCES, check, several
+from tests.calibrators.test_export import TOLERANCES, check, fitted_estimators
 
 pytestmark = [
     pytest.mark.parity("torch", "ndonnx", "onnxruntime"),
@@ -65,7 +65,7 @@ def test_logits_of_hundreds(dtype: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", RUNS)
 def test_combinations_posteriors_and_estimators(ending: str, tmp_path: Path) -> None:
-    for fitted, new in several():
+    for fitted, new in fitted_estimators():
         check(fitted, new, tmp_path / f"program{ending}", "float32", RUNS[ending])
 
 

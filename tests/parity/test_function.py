@@ -11,7 +11,7 @@ import pytest
 import bayescal as bc
 from tests.calibrators.cases import DEFAULTS, Array, Case, each
 from tests.calibrators.test_contract import data_of, fitted_of
-from tests.calibrators.test_function import combined, points, tenths
+from tests.calibrators.test_function import combined_calibrators, new_scores, probs_in_tenths
 
 pytestmark = pytest.mark.parity("torch")
 
@@ -26,7 +26,7 @@ def both(z: Array) -> tuple[Any, Any]:
 
 @each_default
 def test_tensors(case: Case) -> None:
-    f, at = fitted_of(case).as_function(), points(case)
+    f, at = fitted_of(case).as_function(), new_scores(case)
     expected, (wide, narrow) = fitted_of(case).predict_proba(at), both(at)
     result, single = f(wide), f(narrow)
     assert result.dtype == wide.dtype and single.dtype == narrow.dtype
@@ -41,7 +41,7 @@ def test_autograd(case: Case) -> None:
 
     from bayescal._core.precision import float64
 
-    f, at = fitted_of(case).as_function(), points(case)[5:9]
+    f, at = fitted_of(case).as_function(), new_scores(case)[5:9]
     with float64():
         expected = jax.grad(lambda z: f(z)[:, 0].sum())(jax.numpy.asarray(at))
     rows = both(at)[0].requires_grad_(True)
@@ -53,7 +53,7 @@ def test_autograd(case: Case) -> None:
 
 @each_default
 def test_what_is_not_a_number(case: Case) -> None:
-    f, at = fitted_of(case).as_function(), points(case)[:4].copy()
+    f, at = fitted_of(case).as_function(), new_scores(case)[:4].copy()
     expected = f(at)
     at.reshape(4, -1)[1, 0] = expected[1] = np.nan
     np.testing.assert_allclose(f(both(at)[0]).numpy(), expected, atol=1e-12)
@@ -61,14 +61,14 @@ def test_what_is_not_a_number(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [c for c in DEFAULTS if c.name.startswith(("H", "V", "B"))])
 def test_tenths_in_single_precision(case: Case) -> None:
-    p, y, new = tenths(case.binary)
+    p, y, new = probs_in_tenths(case.binary)
     fitted = case().fit(p, y)
     f, expected = fitted.as_function(), fitted.predict_proba(new)
     for at in both(new):
         np.testing.assert_allclose(f(at).numpy(), expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("calibrator", combined(), ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize("calibrator", combined_calibrators(), ids=lambda c: type(c).__name__)
 def test_combinations(calibrator: Any) -> None:
     p, y, _, new = data_of(binary=False)
     fitted = calibrator.fit(p, y)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from sklearn.isotonic import IsotonicRegression
 
 from bayescal import metrics, plots
-from tests.calibrators.discrete import blurred
+from tests.calibrators.discrete import add_rounding_errors
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_corp_of_predictions_that_are_equal_up_to_rounding(
     forecasts: tuple[np.ndarray, np.ndarray],
 ) -> None:
     probs, y = forecasts
-    near = blurred(probs, np.random.default_rng(0)).clip(0, 1)
+    near = add_rounding_errors(probs, np.random.default_rng(0)).clip(0, 1)
     lines = [line(plots.reliability(p, y, method="corp", level=None)) for p in (probs, near)]
     np.testing.assert_allclose(*lines, atol=1e-12)
 

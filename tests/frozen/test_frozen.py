@@ -1,4 +1,4 @@
-"""Predictions of calibrators are the recorded ones, and every public one has a case."""
+"""Predictions of calibrators equal the recorded ones, and every public calibrator has a case."""
 
 import copy
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def test_every_metric_has_a_case() -> None:
 
 
 def _changed(results: Any) -> Iterator[Any]:
-    """Yield results of which one number or text differs."""
+    """Yield results with one number or text changed."""
     if isinstance(results, dict):
         for name, part in results.items():
             yield from ({**results, name: other} for other in _changed(part))

@@ -1,4 +1,4 @@
-"""Fitted calibrators as programs of ONNX's runtime and PyTorch."""
+"""Fitted calibrators exported to ONNX Runtime and PyTorch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.calibrators.test_export import TOLERANCES, check, fitted_estimators
 
 pytestmark = [
     pytest.mark.parity("torch", "ndonnx", "onnxruntime"),
-    # Of PyTorch's own code.
+    # Raised by PyTorch's own code.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
 ]
 
@@ -39,7 +39,7 @@ RUNS = {".onnx": run_onnx, ".pt2": run_torch}
 @pytest.mark.parametrize("ending", RUNS)
 @each(DEFAULTS)
 def test_programs(case: Case, ending: str, tmp_path: Path) -> None:
-    """Cases alternate: ONNX in single precision and PyTorch in double, or the reverse."""
+    """Check ONNX and PyTorch in alternating precisions."""
     dtype = list(TOLERANCES)[(DEFAULTS.index(case) + (ending == ".pt2")) % 2]
     new = data_of(case.binary)[3]
     check(fitted_of(case), new, tmp_path / f"program{ending}", dtype, RUNS[ending])

@@ -22,7 +22,7 @@ import bayescal as bc
 from bayescal.sweeps import _run
 from bayescal.sweeps._block import Task, run_block
 from bayescal.sweeps._cells import digest_of
-from tests.core.processes import together
+from tests.core.processes import run_together
 
 SCALE = dist.TransformedDistribution(
     dist.Normal(0.0, 0.1), [transforms.AffineTransform(0.5, 1.0), transforms.ExpTransform()]
@@ -185,7 +185,7 @@ def test_processes_take_blocks_in_turns(monkeypatch: pytest.MonkeyPatch) -> None
         return real(task)
 
     monkeypatch.setattr(_run, "run_block", counted)
-    results = together(monkeypatch, lambda _: sweep())
+    results = run_together(monkeypatch, lambda _: sweep())
     for result in results:
         np.testing.assert_array_equal(result, expected)
     # 14 data sets in blocks of four, once for what is sent and once more.

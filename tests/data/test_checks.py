@@ -66,7 +66,7 @@ def test_as_numpy_takes_frames() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "result"),
     [
         (["a", "b"], "dtype <U1"),
         (np.array([1 + 2j]), "dtype complex128"),

@@ -1,22 +1,22 @@
-"""What all tests share: strict JAX, no display, real data where it exists."""
+"""Settings and fixtures of all tests: strict JAX, no display, and optional real data."""
 
 import os
 from importlib.metadata import version
 
-# Workers share the processor: one thread each for linear algebra and for OpenMP (scikit-learn,
-# PyTorch), whose threads wait for each other by turning in circles: t-SNE of 200 points takes ten
-# times as long beside another process. It is read when these libraries are first imported.
+# Workers share the processor, so linear algebra and OpenMP (scikit-learn, PyTorch) get one thread
+# each. Their threads busy-wait: t-SNE of 200 points takes ten times as long next to another
+# process. The variables are read when these libraries are first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Most of the time goes into compiling, and much of that into optimizing machine code, into fusing
-# operations, and into cutting code in parts that processors compile side by side, which other tests
-# keep busy here. Flags of the user's own are kept, also empty ones: with these all is as users have
-# it.
+# Most of the time is compilation, and much of that optimizes machine code, fuses operations, and
+# splits code into parts that compile in parallel, which does not help when other tests keep the
+# processor busy. User-defined flags are kept, even empty ones, which compile everything as users
+# do.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
-    # Later ones do not know it, and end the process.
+    # Later versions abort on this unknown flag.
     + " --xla_cpu_use_fusion_emitters=false"
     * (tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11)),
 )
@@ -40,8 +40,8 @@ import jax
 import matplotlib
 import pytest
 
-# Shapes of arrays are checked wherever jaxtyping is installed, in modules that are imported later.
-# CI leaves these checks out of the slow tests, a tenth of whose time they take.
+# Array shapes are checked wherever jaxtyping is installed, in modules that are imported later. CI
+# disables these checks for slow tests, where they take a tenth of the time.
 if importlib.util.find_spec("jaxtyping") and "BAYESCAL_TESTS_SKIP_SHAPES" not in os.environ:
     from tests import shape_checks
 
@@ -49,7 +49,7 @@ if importlib.util.find_spec("jaxtyping") and "BAYESCAL_TESTS_SKIP_SHAPES" not in
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Few slow tests, or what these share, that take 20 s and more in all: the longest first.
+# Files in which few slow tests, or their shared fixtures, take 20 s or more: the longest first.
 LONG = [
     ROOT / name
     for name in (
@@ -64,11 +64,11 @@ LONG = [
     )
 ]
 
-#: It is read by a type checker, not run.
+#: A type checker reads this file; it is not run.
 collect_ignore = ["typed_user.py"]
 
-# The processes of one run share what they compile, in a folder that lives no longer than the run:
-# workers and subprocesses read the environment, this process its configuration.
+# The processes of one run share compiled programs in a folder that is deleted after the run:
+# workers and subprocesses read the environment, and this process its configuration.
 OWN_CACHE = None
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     OWN_CACHE = tempfile.mkdtemp(prefix="bayescal-tests-")
@@ -82,7 +82,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_enable_x64", False)
 matplotlib.use("Agg")
 
-# A first call compiles: no example has a time limit. Where CI is set, every run is the same.
+# First calls compile, so examples have no time limit. With CI set, every run is deterministic.
 hypothesis.settings.register_profile(
     "bayescal", deadline=None, print_blob=True, derandomize="CI" in os.environ
 )
@@ -90,7 +90,7 @@ hypothesis.settings.load_profile("bayescal")
 
 
 def pytest_unconfigure() -> None:
-    """Remove the cache that this process made; the workers of a parallel run made none."""
+    """Remove the cache that this process created; workers of a parallel run create none."""
     if OWN_CACHE is not None:
         shutil.rmtree(OWN_CACHE, ignore_errors=True)
 
@@ -102,14 +102,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name a case of bytes by its parameter: they may hold a time, and workers must agree."""
+    """Name cases of bytes by their parameter: bytes may hold a time, and workers must agree."""
     return argname if isinstance(val, bytes) else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose libraries, the arguments of its ``parity`` marker, are absent.
+    """Skip a test if libraries named by its ``parity`` marker are missing.
 
-    Where $BAYESCAL_REQUIRE_PARITY is set it fails instead: there they are to be installed.
+    If $BAYESCAL_REQUIRE_PARITY is set, the test fails instead.
     """
     needed = {name for marker in item.iter_markers("parity") for name in marker.args}
     absent = sorted(name for name in needed if importlib.util.find_spec(name) is None)
@@ -119,7 +119,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def choose(names: Iterable[str], most: int | None) -> list[str]:
-    """Return at most so many of the names: always the same, but any of them."""
+    """Choose at most ``most`` names, pseudo-randomly but always the same ones."""
     return sorted(names, key=lambda name: (zlib.crc32(name.encode()), name))[:most]
 
 
@@ -127,14 +127,14 @@ def choose(names: Iterable[str], most: int | None) -> list[str]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """Begin with long files and those of most slow tests: at the end no process has a long one.
+    """Sort long test files first, so that no process ends with one, and mark slow examples.
 
-    Examples of the studies are slow, and so are tests of benchmarks (benchmarks/tests/conftest.py).
+    Tests of benchmarks are marked as slow in benchmarks/tests/conftest.py.
     """
     for item in items:
         if item.path.is_relative_to(ROOT / "benchmarks"):
             item.add_marker("slow")
-    yield  # Tests are left out by their markers.
+    yield  # Other hooks first deselect tests by marker.
     most_tests, most_cases = config.getoption("--tests"), config.getoption("--cases")
     if most_tests or most_cases:
         files: defaultdict[Path, defaultdict[str, list[str]]]
@@ -143,7 +143,7 @@ def pytest_collection_modifyitems(
             files[item.path][item.nodeid.partition("[")[0]].append(item.nodeid)
         kept = {item.nodeid for item in items if item.get_closest_marker("all_cases")}
         for path, tests in files.items():
-            # Of the package itself, all examples in docstrings.
+            # Keep all docstring examples of the package.
             chosen = choose(tests, most_tests if path.name.startswith("test_") else None)
             kept |= {case for name in chosen for case in choose(tests[name], most_cases)}
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
@@ -155,7 +155,7 @@ def pytest_collection_modifyitems(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
-    """Collect tests, millions of objects that stay, without looking for garbage among them."""
+    """Collect tests without garbage collection, since they are millions of permanent objects."""
     gc.disable()
     try:
         return (yield)
@@ -166,7 +166,7 @@ def pytest_collection() -> Iterator[Any]:
 
 @pytest.fixture
 def x64() -> Iterator[None]:
-    """64-bit JAX for the duration of one test."""
+    """Enable 64-bit JAX for one test."""
     with jax.enable_x64(True):
         yield
 
@@ -179,10 +179,10 @@ def _close_figures() -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-# Resident memory, in MB, after it was last given back; and the number of tests of this process.
+# Resident memory in MB when it was last released, and the number of tests in this process.
 RESIDENT = [0]
 TESTS = [0]
-# MB: to give memory back takes half a second and more, and what is forgotten is compiled anew.
+# In MB. Releasing memory takes at least half a second, and cleared programs compile again.
 KEPT, GROWTH, MAX_RESIDENT = 1500, 500, 2000
 
 
@@ -192,7 +192,7 @@ def resident_memory() -> int:
 
 
 def give_back() -> None:
-    """Return to the system what was freed: the C library keeps a gigabyte of it after compiling."""
+    """Return freed memory to the system; after compiling, the C library keeps a gigabyte of it."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
@@ -201,9 +201,9 @@ def give_back() -> None:
 
 @pytest.fixture(autouse=True)
 def _bounded_memory() -> Iterator[None]:
-    """Give back memory that is free, and forget compiled programs once they are very many.
+    """Release free memory, and clear compiled programs once there are very many.
 
-    Each of these takes memory maps, of which Linux allows 65,530 to a process.
+    Each program takes memory maps, of which Linux allows 65,530 per process.
     """
     yield
     maps = Path("/proc/self/maps")
@@ -220,7 +220,7 @@ def _bounded_memory() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real data sets: $BAYESCAL_DATA, or ../shared/data beside the repository."""
+    """Return the folder of real data: $BAYESCAL_DATA, or ../shared/data next to the repository."""
     folder = Path(os.environ.get("BAYESCAL_DATA") or ROOT.parent / "shared" / "data")
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder (set BAYESCAL_DATA to one)")
@@ -229,7 +229,7 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def arena(shared_data: Path) -> Path:
-    """The folder of real scores with the losses of peers, beside that of real data sets."""
+    """Return the folder of real scores with the losses of peers, next to that of real data."""
     folder = shared_data.parent / "arena"
     if not folder.is_dir():
         pytest.skip(f"no arena: {folder} is not a folder")

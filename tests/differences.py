@@ -1,4 +1,4 @@
-"""Derivatives by differences."""
+"""Numerical derivatives."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def curvature(f: Any, x: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Return the Hessian in these units, by differences exact for polynomials of degree five."""
+    """Compute the Hessian in these units with differences that are exact up to degree five."""
     steps, factors = 0.003 * np.arange(-2, 3), np.array([-1, 16, -30, 16, -1]) / (12 * 0.003**2)
 
     def along(d: np.ndarray) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS_PER_CELL = 600
 
-# What other libraries announce at import; it says nothing about this one.
+# Import-time messages of other libraries, which say nothing about bayescal.
 ANNOUNCEMENTS = ("ArviZ is undergoing a major refactor", "IProgress not found")
 
 
@@ -39,14 +39,14 @@ def run(source: Path, output: Path) -> None:
     environment.pop("MPLBACKEND", None)  # the kernel draws inline
     client.execute(cwd=str(source.parent), env=environment)
     for number, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{number}"  # random otherwise: the file would change with every run
+        cell["id"] = f"cell-{number}"  # ids are random otherwise, and would change in every run
         if cell.cell_type == "code":
             cell.outputs = [out for out in cell.outputs if not is_announcement(out)]
     nbformat.write(notebook, output)
 
 
 def is_announcement(output: dict) -> bool:
-    """Tell whether an output is the announcement of another library."""
+    """Check whether an output is an import-time message of another library."""
     return output.get("name") == "stderr" and any(a in output["text"] for a in ANNOUNCEMENTS)
 
 

@@ -1,9 +1,9 @@
-"""Checks the shapes in annotations (``bayescal/_core/shapes.py``) in each call while tests run.
+"""Check array shapes in annotations (``bayescal/_core/shapes.py``) in each call of a test run.
 
-An import hook decorates all functions with such annotations, also those within functions. In one
-call, axes of one name have one size in all arguments, in the fields of arguments that are named
-tuples, and in the result. Calls with the same types and shapes are checked once, so that the checks
-cost next to nothing.
+An import hook decorates all functions with such annotations, including nested functions. In one
+call, axes with one name have one size in all arguments, in the fields of named tuples among them,
+and in the result. Calls with equal types and shapes are checked once, so the checks cost next to
+nothing.
 """
 
 import ast
@@ -26,17 +26,17 @@ DECORATOR = "__check_shapes__"
 
 
 class ShapeError(AssertionError):
-    """An argument or a result does not have the shape of its annotation.
+    """Raised if an argument or a result does not have the shape of its annotation.
 
     It is not a TypeError or ValueError, which tests of users' errors expect.
     """
 
 
 class Shapes(NamedTuple):
-    """Annotations by name: of arguments and the result, or of fields."""
+    """Annotations of arguments and the result, or of fields, by name."""
 
     hints: dict[str, Any]
-    #: Names with axes such as ``1+features``, which are checked when the others are known.
+    #: Names with axes such as ``1+features``, which are checked once the other sizes are known.
     computed: frozenset[str]
 
 
@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 def read_shapes(annotations: dict[str, Any], names: dict[str, Any]) -> Shapes:
-    """Evaluate those of the annotations, which are texts, that say a shape."""
+    """Evaluate the string annotations that declare a shape."""
     texts = {name: getattr(text, "__forward_arg__", text) for name, text in annotations.items()}
     texts = {n: t for n, t in texts.items() if isinstance(t, str) and HAS_SHAPE.search(t)}
     hints = {name: eval(text, names, dict(KINDS)) for name, text in texts.items()}
@@ -65,7 +65,7 @@ def shapes_of_fields(kind: type) -> Shapes:
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Return whether a value has the type and, in the present context, the shape of a hint."""
+    """Check whether a value has the type and, in the current context, the shape of a hint."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(fits(value, part) for part in parts)
@@ -76,14 +76,14 @@ def fits(value: object, hint: Any) -> bool:
     if hint is float:
         hint = int | float
     elif isinstance(value, np.generic):
-        value = np.asarray(value)  # Annotations call NumPy's scalars arrays.
+        value = np.asarray(value)  # Annotations count NumPy scalars as arrays.
     elif hasattr(value, "shape") and not isinstance(value, np.ndarray | jax.Array):
-        return True  # Functions for two libraries also take lazy arrays, and those of PyTorch.
+        return True  # Functions for two libraries also take lazy arrays and PyTorch tensors.
     return not isinstance(hint, type | UnionType) or isinstance(value, hint)
 
 
 def parts_of(name: str, value: object, shapes: Shapes, key: str) -> Iterator[Part]:
-    """Yield what is checked of a value: it, its fields if it is a named tuple, and theirs."""
+    """Yield a value and, for named tuples, its fields recursively, if they are checked."""
     if key in shapes.hints:
         yield Part(key in shapes.computed, name, value, shapes.hints[key])
     if isinstance(value, tuple):
@@ -93,7 +93,7 @@ def parts_of(name: str, value: object, shapes: Shapes, key: str) -> Iterator[Par
 
 
 def check(function: str, values: dict[str, Any], shapes: Shapes) -> None:
-    """Raise an error if the values do not have the shapes."""
+    """Raise an error if the values do not have the annotated shapes."""
     parts = [part for name in values for part in parts_of(name, values[name], shapes, name)]
     with jaxtyping.jaxtyped("context"):
         for _, name, value, hint in sorted(parts, key=lambda part: part.computed):
@@ -107,12 +107,12 @@ def describe(value: object) -> str:
     return type(value).__name__ if shape is None else f"{dtype}{list(shape)}"
 
 
-#: Whether values of a type are arrays; to ask JAX for each value would take longer than many calls.
+#: Whether values of a type are arrays; asking JAX for each value would take longer than most calls.
 ARE_ARRAYS: dict[type, bool] = {}
 
 
 def identify(value: Any) -> object:
-    """Return a key of the type of a value and, if its shape is checked, of the shape."""
+    """Return a key for the type of a value and, if it is checked, its shape."""
     kind = type(value)
     is_array = ARE_ARRAYS.get(kind)
     if is_array is None:
@@ -123,7 +123,7 @@ def identify(value: Any) -> object:
 
 
 class Checks:
-    """The checks of a function's calls."""
+    """The checks for calls of one function."""
 
     def __init__(self, function: FunctionType) -> None:
         self.function = f"{function.__module__}.{function.__qualname__}"
@@ -155,12 +155,12 @@ class Checks:
             self.passed.add(key)
 
 
-#: By code, because functions within functions are made again and again.
+#: Cached by code object, because nested functions are created again and again.
 KNOWN: dict[CodeType, Checks] = {}
 
 
 def check_shapes(function: FunctionType) -> FunctionType:
-    """Decorate a function so that its calls are checked."""
+    """Decorate a function to check its calls."""
     checks = KNOWN.get(function.__code__)
     if checks is None:
         checks = KNOWN[function.__code__] = Checks(function)
@@ -172,15 +172,15 @@ def check_shapes(function: FunctionType) -> FunctionType:
         after(given, args, options, result)
         return result
 
-    # With the globals of the module doctest takes it for a function of the module, and warnings
-    # for a frame of the package.
+    # With the globals of the original module, doctest treats it as defined there, and warnings as a
+    # frame of the package.
     closure: Any = call.__closure__
     checked = FunctionType(call.__code__, function.__globals__, closure=closure)
     return functools.update_wrapper(checked, function)
 
 
 class Decorate(ast.NodeTransformer):
-    """Adds the decorator below others, which compile or cache what they decorate."""
+    """Adds the decorator below others, which compile or cache the function."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.generic_visit(node)
@@ -194,7 +194,7 @@ class Decorate(ast.NodeTransformer):
 
 
 class Loader(SourceFileLoader):
-    """Decorates the functions of modules that import the names of annotations."""
+    """Decorates the functions of modules that import annotation names."""
 
     def get_code(self, fullname: str) -> CodeType | None:
         source = self.get_data(self.path)
@@ -208,7 +208,7 @@ class Loader(SourceFileLoader):
 
 
 class Finder:
-    """Finds modules of bayescal as Python does, and loads them with the checks."""
+    """Finds modules of bayescal like Python does, and loads them with checks."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -221,9 +221,9 @@ class Finder:
 
 
 def install() -> None:
-    """Have all modules of bayescal that are imported from now on checked.
+    """Check all modules of bayescal that are imported from now on.
 
-    Finders that others installed, such as that of ``benchmarks/mutants.py``, come first.
+    Finders that are already installed, such as that of ``benchmarks/mutants.py``, come first.
     """
     finders: list[Any] = sys.meta_path
     if Finder not in finders:

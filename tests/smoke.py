@@ -1,6 +1,6 @@
 """Run everything once, without pytest: `python -W ignore tests/smoke.py`.
 
-For libraries at their lower bounds, which warn about newer versions of what they need.
+Meant for libraries at their lower bounds, which warn about newer dependencies.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run_readme() -> None:
 
 
 def run_calibrator(name: str) -> None:
-    """Fit, predict, save, load and export as a function, for two classes and for three."""
+    """Fit, predict, save, load and export as a function, for two and for three classes."""
     for k in (2, 3):
         calibrator = make_calibrator(name, inputs="logits")
         if k == 3 and getattr(calibrator, "binary", False):
@@ -75,7 +75,7 @@ def run_plot(name: str) -> None:
 
 
 def run_report() -> None:
-    """Write a page and the forms of programs."""
+    """Write a report page and the export formats."""
     scores = LOGITS - LOGITS.max(axis=1, keepdims=True)
     probs = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     result = bc.evaluate({"a": probs, "b": probs**2 / (probs**2).sum(1, keepdims=True)}, Y)
@@ -105,7 +105,7 @@ def run_commands() -> None:
 
 
 def main() -> None:
-    """Run all, and say what fails."""
+    """Run all checks, and exit with the failures."""
     matplotlib.use("Agg")
     steps: list[tuple[str, Callable[[], None]]] = [("README", run_readme)]
     for run, names in (

@@ -1,4 +1,4 @@
-"""What other packages ask for is made when it is asked for, and its absence is said."""
+"""Adapters are created on first access, and missing packages are reported."""
 
 from __future__ import annotations
 

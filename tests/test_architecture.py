@@ -1,7 +1,7 @@
-"""The shape of the package: layers, public names, a harmless import, short files.
+"""The structure of the package: layers, public names, imports without side effects, short files.
 
-Each rule is a function that returns the faults that it finds, as lines of text. It is tested
-twice: on the package, where it must find none, and on a small bad package, where it must find some.
+Each rule is a function that returns violations as lines of text. It is tested on the package, where
+it must find none, and on a small bad package, where it must find some.
 """
 
 import ast
@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "bayescal"
 
-# Lowest first. A module imports from its own layer and from lower ones.
+# Lowest first. A module imports only from its own or a lower layer.
 LAYERS = (
     "_core",
     "data",
@@ -44,9 +44,9 @@ LAYERS = (
     "adapters",
     "cli",
 )
-# For other packages of the project, not for users: like _core, it lists no public names.
+# Used by other packages of the project but not by users: like _core, they list no public names.
 INTERNAL = ("bayescal.data", "bayescal.regression")
-# The package's __init__ and the ways into the program may import everything.
+# The package's __init__ and the entry points of the program may import everything.
 UNRESTRICTED = ("__init__", "__main__", "cli")
 MAX_LINES = 600
 HEAVY = (
@@ -69,7 +69,7 @@ GLOBAL_CHANGES = (
     "numpyro.set_platform",
     "random.seed",
 )
-# Functions whose whole purpose, by their name, is a setting that the user asks for.
+# Functions whose whole purpose, according to their name, is a setting that the user requests.
 ASKED_FOR = ("_core/compilation.py",)
 WARNING_FILTERS = ("warnings.filterwarnings", "warnings.simplefilter")
 
@@ -93,9 +93,9 @@ def layer_of_file(package: Path, path: Path) -> str:
 
 
 def imported_names(tree: ast.AST, parents: list[str]) -> Iterator[tuple[int, str]]:
-    """Yield line and dotted name of all that is imported, wherever in the file.
+    """Yield line and dotted name of every import, anywhere in the file.
 
-    ``parents`` is the package that the file lies in, one part per entry.
+    ``parents`` is the package that contains the file, one part per entry.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -116,7 +116,7 @@ def imported_names(tree: ast.AST, parents: list[str]) -> Iterator[tuple[int, str
 
 
 def imports(package: Path) -> Iterator[tuple[Path, str, list[str], str]]:
-    """Yield each import of the package's own: file, its place, the package it lies in, name."""
+    """Yield each internal import: file, location, containing package, name."""
     for path in source_files(package):
         relative = path.relative_to(package.parent)
         parents = list(relative.parent.parts)
@@ -126,7 +126,7 @@ def imports(package: Path) -> Iterator[tuple[Path, str, list[str], str]]:
 
 
 def layer_faults(package: Path) -> list[str]:
-    """Imports that climb from a layer to a higher one."""
+    """Find imports from a higher layer."""
     layers = {layer_of_file(package, path) for path in source_files(package)}
     strangers = layers - {*LAYERS, *UNRESTRICTED}
     faults = [f"{layer!r} is no layer; place it in LAYERS" for layer in sorted(strangers)]
@@ -145,7 +145,7 @@ def layer_faults(package: Path) -> list[str]:
 
 
 def wall_faults(package: Path) -> list[str]:
-    """Imports of a private module, or of a private name, from outside the package it lies in."""
+    """Find imports of private modules or names from outside their package."""
     faults = []
     for _, where, parents, name in imports(package):
         parts = name.split(".")
@@ -158,7 +158,7 @@ def wall_faults(package: Path) -> list[str]:
 
 
 def cycle_faults(package: Path) -> list[str]:
-    """Modules that import each other in a circle, for types only or within functions, too."""
+    """Find import cycles, including imports for types only or within functions."""
 
     def module(path: Path) -> str:
         name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
@@ -170,7 +170,7 @@ def cycle_faults(package: Path) -> list[str]:
             name = name.rpartition(".")[0]
         graph[module(path)].add(name)
     graph = {name: targets - {name} for name, targets in graph.items()}
-    # What imports nothing that is left is in no circle; neither is what nothing imports.
+    # A module that imports no remaining module is in no cycle, nor is one that none imports.
     while ends := {m for m in graph if not graph[m] or not any(m in t for t in graph.values())}:
         graph = {m: targets - ends for m, targets in graph.items() if m not in ends}
     return [f"{m} is in a circle with {', '.join(sorted(graph[m]))}" for m in sorted(graph)]
@@ -180,10 +180,10 @@ def cycle_faults(package: Path) -> list[str]:
 
 
 def public_modules(name: str) -> list[ModuleType]:
-    """Import the modules for users: no part of their dotted name begins with _.
+    """Import the public modules, whose dotted names have no part that begins with _.
 
-    Rooms, packages within those of the first floor, are not for users, who import what is in them
-    from the package that they lie in.
+    Folders within top-level packages are not public; users import their contents from the top-level
+    package.
     """
 
     def fail(module: str) -> None:
@@ -202,7 +202,7 @@ def public_modules(name: str) -> list[ModuleType]:
 
 
 def is_own(value: Any, module: ModuleType) -> bool:
-    """Tell functions and classes that the module defines or, if a package, takes from within."""
+    """Check whether a module defines a value, or for a package, whether it comes from within."""
     if not callable(value):
         return False
     origin = getattr(value, "__module__", None) or ""
@@ -212,7 +212,7 @@ def is_own(value: Any, module: ModuleType) -> bool:
 
 
 def listed_names(module: ModuleType) -> list[str]:
-    """Return ``__all__``, or of a package without one what it imports as ``X as X``."""
+    """Return ``__all__``, or for a package without one, the names imported as ``X as X``."""
     if hasattr(module, "__all__") or not hasattr(module, "__path__"):
         return getattr(module, "__all__", [])
     tree = parse(Path(module.__file__ or ""))
@@ -221,7 +221,7 @@ def listed_names(module: ModuleType) -> list[str]:
 
 
 def all_faults(name: str) -> list[str]:
-    """Public names missing from ``__all__``, and names in it that do not exist."""
+    """Find public names missing from ``__all__``, and listed names that do not exist."""
     faults = []
     for module in public_modules(name):
         defined = {key for key, value in vars(module).items() if is_own(value, module)}
@@ -242,13 +242,13 @@ def all_faults(name: str) -> list[str]:
 
 def has_own_docstring(value: Any) -> bool:
     doc = getattr(value, "__doc__", None) or ""
-    if isinstance(value, type):  # data classes and named tuples write their signature there
+    if isinstance(value, type):  # data classes and named tuples put their signature there
         return bool(doc.strip()) and not doc.startswith(f"{value.__name__}(")
     return bool(doc.strip()) and doc != type(value).__doc__
 
 
 def listed_objects(modules: list[ModuleType]) -> Iterator[tuple[str, Any]]:
-    """Yield what ``__all__`` lists and exists: functions, classes and modules, each once."""
+    """Yield each existing entry of ``__all__`` once: functions, classes and modules."""
     seen = set()
     for module in modules:
         for key in listed_names(module):
@@ -259,7 +259,7 @@ def listed_objects(modules: list[ModuleType]) -> Iterator[tuple[str, Any]]:
 
 
 def docstring_faults(name: str) -> list[str]:
-    """Listed functions, classes and modules without docstring, and their public methods."""
+    """Find listed functions, classes, modules and public methods without a docstring."""
     modules = public_modules(name)
     faults = [f"{module.__name__} has no docstring" for module in modules if not module.__doc__]
     for label, value in listed_objects(modules):
@@ -275,7 +275,7 @@ def docstring_faults(name: str) -> list[str]:
 
 
 def example_faults(name: str) -> list[str]:
-    """Functions without example, of the package and of the modules that its ``__all__`` lists."""
+    """Find public functions without an example, in the package and its listed modules."""
     package = importlib.import_module(name)
     listed = [getattr(package, key, None) for key in getattr(package, "__all__", [])]
     modules = [package, *(module for module in listed if isinstance(module, ModuleType))]
@@ -315,7 +315,7 @@ print(json.dumps(faults))
 
 
 def import_faults(package: Path) -> list[str]:
-    """What importing the package changes or loads beside it, seen in a fresh process."""
+    """Return what importing the package changes or loads besides it, in a fresh process."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE, package.name, *HEAVY],
         cwd=package.parent,
@@ -332,7 +332,7 @@ def import_faults(package: Path) -> list[str]:
 
 
 def length_faults(package: Path) -> list[str]:
-    """Files that are too long."""
+    """Find files that are too long."""
     faults = []
     for path in source_files(package):
         lines = len(path.read_text(encoding="utf-8").splitlines())
@@ -343,7 +343,7 @@ def length_faults(package: Path) -> list[str]:
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, bool]]:
-    """Yield calls, the full dotted name of what is called, and whether the import makes them."""
+    """Yield calls with the full dotted name, and whether they run at import."""
     aliases = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -367,7 +367,7 @@ def calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, bool]]:
 
 
 def jax_faults(package: Path) -> list[str]:
-    """Modules that import JAX with themselves, which only ``_core/lazy.py`` may."""
+    """Find modules that import JAX directly, which only ``_core/lazy.py`` may."""
     faults = []
     for path in source_files(package):
         for node in parse(path).body:
@@ -380,7 +380,7 @@ def jax_faults(package: Path) -> list[str]:
 
 
 def call_faults(package: Path) -> list[str]:
-    """Calls that change what is not ours: global settings, warnings at import, standard output."""
+    """Find calls that change global settings or warning filters at import, or print."""
     faults = []
     for path in source_files(package):
         relative = path.relative_to(package.parent)
@@ -396,13 +396,13 @@ def call_faults(package: Path) -> list[str]:
     return faults
 
 
-#: Sections of docstrings that hold entries, and the first line of an entry.
+#: Docstring sections with entries, and the first line of an entry.
 ENTRIES = re.compile(r"^(?:Parameters|Attributes)\n-+\n((?:.*\n)*?)(?=\S.*\n---|\Z)", re.MULTILINE)
 ENTRY = re.compile(r"[\w*]+(, [\w*]+)*( : .*)?")
 
 
 def entry_faults(package: Path) -> list[str]:
-    """Parameters and attributes without name, of which only the text is left."""
+    """Find parameters and attributes that have a description but no name."""
     kinds = ast.ClassDef, ast.FunctionDef
     return [
         f"{path.relative_to(package.parent)}: {node.name}: {line!r} is neither entry nor text"

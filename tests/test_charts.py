@@ -1,4 +1,4 @@
-"""Charts of the benchmarks are those of the files of results."""
+"""Charts of the benchmarks match the result files."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Examples in the pages of docs/ run, page by page, each page in a process of its own."""
+"""Run the examples in docs/, with a separate process for each page."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-# Written by the site's build, which runs what they hold.
+# Written by the site build, which runs their examples.
 WRITTEN = ("_build", "contributing", "reference", "gallery")
 PRELUDE = r"""
 import warnings
@@ -20,7 +20,7 @@ warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive", UserWarn
 
 
 def parts_of(page: str) -> list[tuple[list[str], str, str]]:
-    """Return the Python blocks of a page: the libraries that each needs, its code, its output."""
+    """Return the Python blocks of a page: required libraries, code and output."""
     parts = []
     fence = r"```(?:python|\{code-cell\} ipython3(?:\n:tags:[^\n]*)?)\n"
     pattern = fence + r"(.*?)```(?:\n\n```text\n(.*?)```)?"
@@ -33,14 +33,14 @@ def parts_of(page: str) -> list[tuple[list[str], str, str]]:
 TEXTS = [str(page.relative_to(DOCS)) for page in sorted(DOCS.rglob("*.md"))]
 TEXTS = [page for page in TEXTS if page.split("/")[0] not in WRITTEN]
 TEXTS += ["gallery/index.md"]
-# The study's page is run by benchmarks/tests/test_reproduction.py, with fewer data sets.
+# benchmarks/tests/test_reproduction.py runs this page with fewer data sets.
 PAGES = [page for page in TEXTS if parts_of(page) and page != "papers/reproduction.md"]
 
 
 def run_python(code: str, folder: Path) -> str:
-    """Run code in a new process, where a warning is an error; return what it prints.
+    """Run code in a new process with warnings as errors, and return its output.
 
-    Spaces at the ends of lines are dropped, as editors drop them from pages.
+    Trailing spaces are removed, as editors remove them from pages.
     """
     paths = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
     (folder / "example.py").write_text(paths + PRELUDE + code, "utf-8")
@@ -51,9 +51,9 @@ def run_python(code: str, folder: Path) -> str:
 
 
 def run(page: str, folder: Path, present: list[str]) -> int:
-    """Run the blocks that need no other libraries than some; return how many needed any.
+    """Run the blocks whose libraries are present, and return how many needed any.
 
-    Each block must print the output that the page shows below it.
+    Each block must print the output shown below it on the page.
     """
     parts = [part for part in parts_of(page) if set(part[0]) <= set(present)]
     printed = run_python("\n".join(block for _, block, _ in parts), folder)
@@ -63,7 +63,7 @@ def run(page: str, folder: Path, present: list[str]) -> int:
 
 
 def link_faults(page: str, text: str) -> list[str]:
-    """Return links that lead nowhere where Markdown stands as it is, and Sphinx's roles."""
+    """Find broken links and Sphinx roles in Markdown."""
     text = re.sub(r"<!-- site:.*?-->|^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     faults = re.findall(r"\{[\w:]+\}`[^`]*`", text)
     for link in re.findall(r"\]\(([^()\s#]+)[^()\s]*\)", text):
@@ -136,7 +136,7 @@ def test_examples_of_other_libraries_run(
 
 
 def test_outputs_are_written_below_their_blocks() -> None:
-    from docs import update_outputs  # it imports this module
+    from docs import update_outputs  # update_outputs imports this module
 
     page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n```python\nx = 4\n```\n"
     assert update_outputs.updated(page) == page.replace("3", "2")

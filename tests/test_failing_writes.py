@@ -1,4 +1,4 @@
-"""Files that cannot be written: at whatever step that fails, the old file stays whole."""
+"""Failed writes: the old file stays complete, whichever step fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WRITERS = [save, save_monitor, save_page, save_plain]
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Let no file grow beyond some bytes, so that writing stops in the middle."""
+    """Limit the size of files, so that writing stops in the middle."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50, before[1]))
     try:
@@ -58,7 +58,7 @@ def full_disk() -> Iterator[None]:
 
 @contextmanager
 def failing(owner: object, name: str, number: int) -> Iterator[None]:
-    """Let a function of the operating system fail."""
+    """Make a function of the operating system fail."""
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -107,7 +107,7 @@ with write_atomically(sys.argv[1]) as partial:
 
 @pytest.mark.parametrize("step", ["os.abort", "os.fsync", "shutil.copymode", "os.replace"])
 def test_a_killed_process_leaves_the_old_file(step: str, tmp_path: Path) -> None:
-    """At each step; what it left unfinished has a name that the next fit deletes."""
+    """Check a kill at each step; the next fit deletes the partial file by its name."""
     path = tmp_path / "file"
     path.write_bytes(b"old")
     done = subprocess.run([sys.executable, "-c", KILLED, str(path), step], check=False)

@@ -1,4 +1,4 @@
-"""What users of other libraries type first: it works, or the message names what does."""
+"""Names and arguments that users of other libraries try first work, or errors name ours."""
 
 import inspect
 from pathlib import Path
@@ -201,7 +201,7 @@ def test_a_fit_names_the_mistake_of_labels_before_scores(
 ) -> None:
     labels = probs.argmax(axis=1) if probs.ndim > 1 else Y
     y = labels.astype(str) if text else labels
-    if not (probs.ndim == 2 == probs.shape[1] and not text):  # shares, of scores of 0 and 1
+    if not (probs.ndim == 2 == probs.shape[1] and not text):  # fractional labels
         with pytest.raises(ValueError, match="scores must come first, then y"):
             clone(calibrator).fit(y, probs)
 
@@ -505,7 +505,7 @@ def test_no_internals_in_tab_completion() -> None:
 
 @pytest.mark.parametrize("name", [*METHODS, "CalibratedClassifier", "Prior", "PredictFunction"])
 def test_signatures_are_those_of_the_constructors(name: str) -> None:
-    """As ``help``, editors and the reference show them."""
+    """Check signatures as shown by ``help``, editors and the reference."""
     cls = getattr(bc, name)
     assert isinstance(cls.__signature__, inspect.Signature)  # before ``__new__``, for Sphinx
     shown, made = inspect.signature(cls), inspect.signature(cls.__init__)

@@ -1,4 +1,4 @@
-"""The top of the package: its names are there for all who look, and imported when they are used."""
+"""The top-level package: names are visible to tools, and imported on first use."""
 
 import ast
 import json
@@ -19,8 +19,8 @@ from bayescal.calibrators.names import calibrator_names
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def fresh(code: str, *arguments: str) -> str:
-    """Run lines in a process of their own, and return what they print."""
+def run_fresh(code: str, *arguments: str) -> str:
+    """Run code in a separate process, and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=ROOT,
@@ -34,7 +34,7 @@ def fresh(code: str, *arguments: str) -> str:
 
 
 def names_of_type_checkers() -> Iterator[tuple[str, str]]:
-    """Yield module and name of all that the package's file imports for type checkers."""
+    """Yield module and name of everything that the package imports for type checkers."""
     tree = ast.parse(Path(bc.__file__).read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     for node in block.body:
@@ -75,7 +75,7 @@ def test_catalog_describes_the_calibrators_as_their_classes_do() -> None:
 
 def test_import_is_only_a_table() -> None:
     code = "import sys; before = {*sys.modules}; import bayescal; print(*{*sys.modules} - before)"
-    loaded = {name.split(".")[0] for name in fresh(code).split()}
+    loaded = {name.split(".")[0] for name in run_fresh(code).split()}
     assert "bayescal" in loaded
     assert loaded - {*sys.stdlib_module_names} == {"bayescal"}
 
@@ -98,13 +98,13 @@ def test_posterior_is_the_function_whatever_was_imported_first(order: tuple[str,
         "print(type(bc.posterior).__name__, type(bc.metrics).__name__, bc.evaluate.__module__)",
     ]
     code = "import sys\n" + "\n".join(lines)
-    assert fresh(code) == "function module bayescal.evaluation._evaluate\n"
+    assert run_fresh(code) == "function module bayescal.evaluation._evaluate\n"
 
 
 def test_every_name_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     public = set(bc.__all__)
     code = "before = {*dir(), 'before'}\nfrom bayescal import *\nprint(*{*dir()} - before)"
-    assert {*fresh(code).split()} == public
+    assert {*run_fresh(code).split()} == public
     assert public <= {*dir(bc)}
     assert {"posterior", "metrics", "Beta", "Blocks", "export", "losses"} <= public
     assert all(hasattr(bc, name) for name in public)
@@ -125,7 +125,7 @@ def test_pickles_are_read_where_nothing_is_imported(tmp_path: Path) -> None:
     values = [bc.posterior, bc.evaluate, bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=1.0), bc.Beta()]
     path.write_bytes(pickle.dumps(values))
     code = "import pickle, sys; print(*map(repr, pickle.load(open(sys.argv[1], 'rb'))), sep='\\n')"
-    result = fresh(code, str(path)).splitlines()
+    result = run_fresh(code, str(path)).splitlines()
     assert result[0].startswith("<function posterior at ")
     assert result[1].startswith("<function evaluate at ")
     assert result[2:] == [repr(value) for value in values[2:]]
@@ -177,7 +177,7 @@ for name in "accuracy brier_score debiased_ece ece log_loss".split():
 
 
 def test_numpy_arrays_are_calibrated_and_measured_without_importing_jax() -> None:
-    lines = fresh(FITS_WITHOUT_JAX).splitlines()
+    lines = run_fresh(FITS_WITHOUT_JAX).splitlines()
     assert len(lines) == 30
     assert [line for line in lines if not line.endswith(" False")] == []
 
@@ -195,4 +195,4 @@ scores = jax.numpy.array([0.3, 0.7])
 print(np.abs(jax.jit(lambda f, x: f(x))(f, scores) - f(np.array([0.3, 0.7]))).max() < 1e-5)
 print(len(jax.tree.leaves(prior)))
 """
-    assert fresh(code).split() == ["True", "3"]
+    assert run_fresh(code).split() == ["True", "3"]

@@ -1,4 +1,4 @@
-"""Tests that need other libraries say so by their marker, so that no environment skips them all."""
+"""Tests that need other libraries use the marker, so that no environment skips them all."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ TESTS = Path(__file__).parent
 
 
 def skipped_by_hand(sources: dict[str, str]) -> list[str]:
-    """Return files that skip a test without a library which others ask for by their marker."""
+    """Find files that skip a test by hand without a library that others require by marker."""
     marked = re.compile(r"mark\.parity\(([^)]*)\)")
     names = {
         name

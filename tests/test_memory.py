@@ -1,4 +1,4 @@
-"""Memory of a whole process: nothing of size (draws, points) is ever held."""
+"""Peak memory: no array of shape (draws, points) is ever held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script that changes the numerical core: what it changes, and which tests it runs."""
+"""The mutation script: what it changes, and which tests it runs."""
 
 import ast
 import contextlib

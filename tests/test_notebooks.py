@@ -1,4 +1,4 @@
-"""The notebooks run without warnings, open with a question, and lie beside their outputs."""
+"""Notebooks run without warnings, open with a question, and match their stored outputs."""
 
 import re
 import subprocess
@@ -16,11 +16,11 @@ for needed in ("ipykernel", "nbclient", "pandas"):
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 
-#: What code hosts still show.
+#: Largest size that code hosts display.
 MAX_BYTES = 1_000_000
 
-#: Simulations are shorter in tests, with as many methods, sizes and figures. The outputs beside the
-#: sources are those of the whole ones, and hold no warning either.
+#: Shorter simulations for tests, with all methods, sizes and figures. The stored outputs come from
+#: the full simulations, and contain no warnings either.
 SHORTER = {
     "calibrate_many_classes": {"sample(5000,": "sample(1000,"},
     "calibrate_with_few_labels": {
@@ -35,7 +35,7 @@ SHORTER = {
     "what_a_prior_is_worth": {
         "num_datasets=125": "num_datasets=9",
         "num_datasets=250": "num_datasets=10",
-        # Of a block all data sets are computed, also those that only fill it.
+        # All data sets of a block are computed, including those that only fill it.
         "import bayescal as bc\n": "import bayescal as bc\nbc.sweeps._run.SIZE = 10\n",
     },
 }
@@ -44,7 +44,7 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 
 
 def run(source: Path, output: Path) -> Any:
-    """Run the real file in a process of its own, free of pytest's warning filters."""
+    """Run the notebook in a separate process, without pytest's warning filters."""
     done = subprocess.run(
         [sys.executable, ROOT / "tests" / "run_notebook.py", source, "--output", output],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Batches: every data set has the numbers that it has alone, and one compilation serves many."""
+"""Batches: every data set has its separate results, and one compilation serves many."""
 
 import functools
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 import bayescal as bc
 from bayescal import posterior as condition
 
-# Few draws serve to compare a batch with its parts.
+# Few draws suffice to compare a batch with its parts.
 pytestmark = pytest.mark.filterwarnings("ignore::bayescal.SamplingWarning")
 
 DRAWS = 1000
@@ -39,13 +39,15 @@ def prior_of(integrator: str, shift: float = 0.0) -> bc.Prior:
 
 
 @functools.cache
-def alone(integrator: str, index: int, shift: float = 0.0, draws: int = DRAWS) -> bc.Posterior:
+def separate_posterior(
+    integrator: str, index: int, shift: float = 0.0, draws: int = DRAWS
+) -> bc.Posterior:
     prior = prior_of(integrator, shift)
     return condition(prior, SETS[index], integrator=integrator, num_samples=draws, key=3)
 
 
 @functools.cache
-def together(integrator: str) -> bc.Posterior:
+def batch_posterior(integrator: str) -> bc.Posterior:
     return condition(prior_of(integrator), SETS, integrator=integrator, num_samples=DRAWS, key=3)
 
 
@@ -58,7 +60,7 @@ def assert_equal_alone(
     for method in methods:
         actual = post.predict(POINTS, method=method).probs[index]
         expected = single.predict(POINTS, method=method).probs
-        # A density is flat at its mode: rounding moves the place by the root of eps.
+        # A density is flat at its mode, so rounding moves the mode by the square root of eps.
         searched = method == "map" and post.integrator == "quadrature"
         rtol = 10 * np.sqrt(np.finfo(float).eps) if searched else 1e-12
         np.testing.assert_allclose(actual, expected, rtol=rtol, err_msg=method)
@@ -70,10 +72,10 @@ def assert_equal_alone(
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_data_sets_have_the_numbers_that_they_have_alone(x64: None, integrator: str) -> None:
-    post = together(integrator)
+    post = batch_posterior(integrator)
     assert post.batch_size == len(SETS)
     for index in range(len(SETS)):
-        assert_equal_alone(post, index, alone(integrator, index))
+        assert_equal_alone(post, index, separate_posterior(integrator, index))
 
 
 @pytest.mark.slow
@@ -84,30 +86,30 @@ def test_a_prior_for_each_data_set(x64: None, integrator: str) -> None:
     post = condition(priors, SETS, integrator=integrator, num_samples=DRAWS, key=3)
     assert post.prior == priors
     for index, shift in enumerate(shifts):
-        single = alone(integrator, index, shift)
+        single = separate_posterior(integrator, index, shift)
         assert_equal_alone(post, index, single, ("predictive", "coeffs", "map"))
 
 
 @pytest.mark.slow
 def test_nuts_agrees_within_its_error(x64: None) -> None:
-    # Chains are chaotic: rounding sends them apart, and only what they estimate is the same.
+    # Chains are chaotic: rounding separates them, and only their estimates agree.
     prior = prior_of("nuts")
     options = {"integrator": "nuts", "num_samples": 4000, "key": 3}
     post = condition([prior] * 2, SETS[:2], **options)
-    single = alone("nuts", 0, draws=4000)
+    single = separate_posterior("nuts", 0, draws=4000)
     for method in ("predictive", "preds", "coeffs"):
         batch, one = (p.predict(POINTS, method=method) for p in (post, single))
         error = np.hypot(batch.mcse[0], one.mcse)
-        # Spreads between 32 parts have 31 degrees of freedom: a sixth of that is 5 sigma.
+        # A spread between 32 parts has 31 degrees of freedom; a sixth of it is five sigma.
         assert np.all(np.abs(batch.probs[0] - one.probs) < 6 * error)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
 def test_draws_and_weights_of_one_data_set(x64: None, integrator: str) -> None:
-    post = together(integrator)
+    post = batch_posterior(integrator)
     for index in (0, 2):
-        single = alone(integrator, index)
+        single = separate_posterior(integrator, index)
         weights = np.asarray(post.log_weights(index)), np.asarray(single.log_weights())
         if integrator == "quadrature":
             continue
@@ -119,18 +121,18 @@ def test_draws_and_weights_of_one_data_set(x64: None, integrator: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "sobol"])
 def test_errors_and_intervals_in_a_batch(x64: None, integrator: str) -> None:
-    result = together(integrator).predict(POINTS, method="preds")
+    result = batch_posterior(integrator).predict(POINTS, method="preds")
     lower, upper = result.interval(0.8)
     assert result.mcse.shape == lower.shape == upper.shape == (len(SETS), len(POINTS))
     for index in (0, 4):
-        single = alone(integrator, index).predict(POINTS, method="preds")
+        single = separate_posterior(integrator, index).predict(POINTS, method="preds")
         np.testing.assert_allclose(result.mcse[index], single.mcse, rtol=1e-9)
         for actual, expected in zip((lower, upper), single.interval(0.8), strict=True):
             np.testing.assert_allclose(actual[index], expected, rtol=1e-9)
 
 
 def test_order_does_not_matter(x64: None) -> None:
-    post = together("montecarlo")
+    post = batch_posterior("montecarlo")
     options = {"num_samples": DRAWS, "key": 3}
     back = condition(prior_of("montecarlo"), SETS[::-1], **options)
     np.testing.assert_allclose(back.log_evidence, post.log_evidence[::-1], rtol=1e-12)
@@ -143,7 +145,7 @@ def test_a_batch_of_one_is_a_batch(x64: None) -> None:
     assert post.batch_size == 1
     assert post.log_evidence.shape == (1,)
     assert post.predict(POINTS).probs.shape == (1, len(POINTS))
-    assert_equal_alone(post, 0, alone("montecarlo", 0))
+    assert_equal_alone(post, 0, separate_posterior("montecarlo", 0))
 
 
 def test_a_hundred_data_sets(x64: None) -> None:
@@ -178,7 +180,7 @@ def test_multivariate_data_sets(x64: None) -> None:
 # --- ways to write a batch ----------------------------------------------------------------------
 
 
-def padded(fill: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pad_sets(fill: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     longest = max(len(y) for _, y in SETS)
     x = np.full((len(SETS), longest), fill)
     y, mask = np.full(x.shape, -1), np.zeros(x.shape, bool)
@@ -190,19 +192,19 @@ def padded(fill: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("fill", [np.nan, np.inf, 1e300])
 def test_a_padded_batch_is_a_list(x64: None, fill: float) -> None:
-    post = condition(prior_of("montecarlo"), padded(fill), num_samples=DRAWS, key=3)
-    expected = together("montecarlo")
+    post = condition(prior_of("montecarlo"), pad_sets(fill), num_samples=DRAWS, key=3)
+    expected = batch_posterior("montecarlo")
     np.testing.assert_array_equal(post.log_evidence, expected.log_evidence)
     np.testing.assert_array_equal(post.ess, expected.ess)
     np.testing.assert_array_equal(post.predict(POINTS).probs, expected.predict(POINTS).probs)
 
 
 def test_masked_observations_anywhere(x64: None) -> None:
-    x, y, mask = padded(np.nan)
+    x, y, mask = pad_sets(np.nan)
     order = np.random.default_rng(0).permuted(np.tile(np.arange(x.shape[1]), (5, 1)), axis=1)
     shuffled = tuple(np.take_along_axis(a, order, axis=1) for a in (x, y, mask))
     post = condition(prior_of("montecarlo"), shuffled, num_samples=DRAWS, key=3)
-    expected = together("montecarlo")
+    expected = batch_posterior("montecarlo")
     np.testing.assert_allclose(post.log_evidence, expected.log_evidence, rtol=1e-12)
     actual = np.asarray(post.predict().probs)
     np.testing.assert_array_equal(np.isnan(actual), ~shuffled[2])
@@ -225,7 +227,7 @@ def test_a_full_batch_needs_no_mask(x64: None) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_shared_points_and_own_points(x64: None, method: str) -> None:
-    post = together("montecarlo")
+    post = batch_posterior("montecarlo")
     shared = np.asarray(post.predict(POINTS, method=method).probs)
     assert shared.shape == (len(SETS), len(POINTS))
     tiled = post.predict(np.tile(POINTS, (len(SETS), 1)), method=method)
@@ -234,16 +236,18 @@ def test_shared_points_and_own_points(x64: None, method: str) -> None:
     points = POINTS + np.arange(len(SETS))[:, None] / 8
     actual = np.asarray(post.predict(points, method=method).probs)
     for index in (1, 4):
-        expected = alone("montecarlo", index).predict(points[index], method=method).probs
+        expected = (
+            separate_posterior("montecarlo", index).predict(points[index], method=method).probs
+        )
         np.testing.assert_allclose(actual[index], expected, rtol=1e-12)
 
 
 def test_predictions_at_the_data(x64: None) -> None:
-    result = together("montecarlo").predict()
+    result = batch_posterior("montecarlo").predict()
     actual = np.asarray(result.probs)
     assert actual.shape == (len(SETS), max(len(y) for _, y in SETS))
     for index, (_, labels) in enumerate(SETS):
-        expected = alone("montecarlo", index).predict().probs
+        expected = separate_posterior("montecarlo", index).predict().probs
         np.testing.assert_allclose(actual[index, : len(labels)], expected, rtol=1e-12)
         assert np.isnan(actual[index, len(labels) :]).all()
     assert np.isnan(result.log_odds).sum() == np.isnan(actual).sum()
@@ -252,7 +256,7 @@ def test_predictions_at_the_data(x64: None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("separate", [False, True], ids=["shared", "own"])
 def test_many_points_of_a_batch_are_interpolated(x64: None, separate: bool) -> None:
-    post = together("montecarlo")
+    post = batch_posterior("montecarlo")
     x = np.random.default_rng(0).normal(size=(len(SETS), 600))
     x += np.arange(len(SETS))[:, None]
     x = x if separate else x[0]
@@ -261,7 +265,9 @@ def test_many_points_of_a_batch_are_interpolated(x64: None, separate: bool) -> N
     exact = post.predict(x, method="preds", interpolate=False)
     np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6)
     row = x[2] if separate else x
-    expected = alone("montecarlo", 2).predict(row, method="preds", interpolate=False).probs
+    expected = (
+        separate_posterior("montecarlo", 2).predict(row, method="preds", interpolate=False).probs
+    )
     np.testing.assert_allclose(exact.probs[2], expected, rtol=1e-12)
 
 
@@ -269,7 +275,7 @@ def test_many_points_of_a_batch_are_interpolated(x64: None, separate: bool) -> N
 
 
 def job(integrator: str, batch: int, n: int, m: int, shift: float = 0.0, **options: float) -> None:
-    """Condition and predict as a user does."""
+    """Condition and predict."""
     sets = [data_set(n + seed % 3, seed) for seed in range(batch)]
     options = {"num_samples": 1234} | options
     post = condition(prior_of(integrator, shift), sets, integrator=integrator, **options)

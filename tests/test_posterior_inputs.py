@@ -1,4 +1,4 @@
-"""What goes into posterior and posterior_predict: arrays of all kinds, odd data, every error."""
+"""Inputs of posterior and posterior_predict: arrays of all kinds, unusual data, every error."""
 
 import re
 import warnings
@@ -17,25 +17,25 @@ import scipy.stats
 import bayescal as bc
 from bayescal import posterior as condition
 
-# Sizes, kinds of priors and numbers of draws are shared, so that compilations are.
+# Sizes, kinds of priors and numbers of draws are shared, so that compilations are too.
 DRAWS = 2000
 PRIOR = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
 PLANE = bc.MultivariateGaussianPrior(mu0=dist.Normal(-1, 0.5), mu1=dist.Normal(1, 0.5), cov=2.0)
-# Exact in single precision, and so the same numbers in every container.
+# Exact in single precision, so the numbers are equal in every container.
 SCORES = np.array([-1.25, -0.5, 0.25, -1.75, 0.5, 1.5, 0.75, 2.25])
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1])
 POINTS = np.linspace(-3, 3, 16)
 
 
-def says(text: str) -> str:
-    """Return a pattern for ``pytest.raises`` that matches ``text`` and nothing around it."""
+def exact_match(text: str) -> str:
+    """Return a pattern for ``pytest.raises`` that matches exactly ``text``."""
     return f"^{re.escape(text)}$"
 
 
-def conjugate(
+def conjugate_reference(
     scores: np.ndarray, labels: np.ndarray, at: np.ndarray, means: tuple[float, float] = (-1, 1)
 ) -> tuple[np.ndarray, float]:
-    """Return predictive log odds and log evidence under PRIOR by its formulas, in SciPy."""
+    """Compute predictive log odds and log evidence under PRIOR with formulas and SciPy."""
     log_density, log_evidence = [], 0.0
     for y, mean in enumerate(means):
         of_class = scores[labels == y]
@@ -113,7 +113,7 @@ def test_points_in_single_precision() -> None:
     expected = post.predict(narrow).log_odds
     np.testing.assert_array_equal(post.predict(jnp.asarray(narrow)).log_odds, expected)
     np.testing.assert_array_equal(post.predict(pd.Series(narrow)).log_odds, expected)
-    # Evaluated in single precision, whose rounding a sum of this many draws adds up at worst.
+    # Evaluated in single precision, with the worst-case rounding of a sum over this many draws.
     wide = post.predict(narrow.astype(np.float64)).log_odds
     np.testing.assert_allclose(expected, wide, rtol=0, atol=DRAWS * np.finfo(np.float32).eps)
 
@@ -212,9 +212,9 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_odd_data_against_conjugate_formulas(x64: None, name: str) -> None:
     scores, labels = (np.array(v) for v in ODD[name])
-    # Points where the posterior puts the classes.
+    # Points near the posterior class means.
     at = POINTS + np.mean([(scores[labels == y].sum() + 2 * y - 1) / 3 for y in (0, 1)])
-    log_odds, log_evidence = conjugate(scores, labels, at)
+    log_odds, log_evidence = conjugate_reference(scores, labels, at)
     options = {"integrator": "quadrature", "class_prior": 0.5}
     result = bc.posterior_predict(PRIOR, (scores, labels), at, **options)
     assert result.log_evidence == pytest.approx(log_evidence, rel=1e-9)
@@ -228,7 +228,7 @@ def test_extreme_scores_are_a_matter_of_units(x64: None, scale: float) -> None:
     )
     data = SCORES * scale, LABELS
     result = bc.posterior_predict(prior, data, POINTS * scale, integrator="quadrature")
-    log_odds, log_evidence = conjugate(SCORES, LABELS, POINTS)
+    log_odds, log_evidence = conjugate_reference(SCORES, LABELS, POINTS)
     np.testing.assert_allclose(result.log_odds, log_odds, rtol=1e-9, atol=1e-9)
     expected = log_evidence - len(SCORES) * np.log(scale)
     assert result.log_evidence == pytest.approx(expected, rel=1e-9)
@@ -266,8 +266,8 @@ def test_far_away_data_lose_no_digits(x64: None, shift: float) -> None:
     )
     data = SCORES + shift, LABELS
     result = bc.posterior_predict(prior, data, POINTS + shift, integrator="quadrature")
-    log_odds, log_evidence = conjugate(SCORES, LABELS, POINTS)
-    # The points themselves are rounded to eps * shift, and slopes are below 2.
+    log_odds, log_evidence = conjugate_reference(SCORES, LABELS, POINTS)
+    # Points are rounded to eps * shift, and slopes are below 2.
     lost = 10 * np.finfo(float).eps * shift
     np.testing.assert_allclose(result.log_odds, log_odds, rtol=1e-9, atol=1e-9 + lost)
     assert result.log_evidence == pytest.approx(log_evidence, rel=1e-9, abs=1e-9 + lost)
@@ -276,7 +276,7 @@ def test_far_away_data_lose_no_digits(x64: None, shift: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("present", [0, 1])
 def test_missing_class_against_scipy_quadrature(x64: None, present: int) -> None:
-    # The one class says something of the shared sigma; the prior says the rest.
+    # The only class informs the shared sigma; the prior determines the rest.
     scores = np.array([0.25, 1.5, 0.5, 2.25, 1.0])
     means = -1.0, 1.0
     prior = bc.GaussianPrior(
@@ -288,11 +288,11 @@ def test_missing_class_against_scipy_quadrature(x64: None, present: int) -> None
     result = bc.posterior_predict(prior, (scores, labels), at, **options)
 
     def normal(x: Any, mean: Any, sd: Any) -> Any:
-        # SciPy's own takes longer to check its arguments than the whole of the rest.
+        # SciPy's version spends most of the time checking its arguments.
         return np.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
 
     def over_mean(sigma: float) -> np.ndarray:
-        """Integrate over the mean of the present class; the absent one's has a closed form."""
+        """Integrate over the mean of the present class; the absent class has a closed form."""
 
         def density(mu: float) -> np.ndarray:
             likelihood = normal(mu, means[present], 1) * normal(scores, mu, sigma).prod()
@@ -429,7 +429,7 @@ WRONG_DATA = {
 @pytest.mark.parametrize("name", WRONG_DATA)
 def test_wrong_data(name: str) -> None:
     data, error, message = WRONG_DATA[name]
-    with pytest.raises(error, match=says(message)):
+    with pytest.raises(error, match=exact_match(message)):
         condition(PRIOR, data, num_samples=DRAWS)
 
 
@@ -437,12 +437,12 @@ def test_beta_scores_outside_the_unit_interval() -> None:
     prior = bc.BetaPrior(alpha0=1.0, beta0=2.0, alpha1=dist.Gamma(3, 1), beta1=1.0)
     advice = "; clip the scores or use logits with GaussianPrior"
     must = "x must lie strictly between 0 and 1 for beta densities, got "
-    with pytest.raises(ValueError, match=says(f"{must}1 (2 outside){advice}")):
+    with pytest.raises(ValueError, match=exact_match(f"{must}1 (2 outside){advice}")):
         condition(prior, ([0.5, 1.0, 0.25, 0.0], [0, 1, 0, 0]), num_samples=DRAWS)
-    # Hidden scores are nobody's business.
+    # Masked scores may be anything.
     data = [0.5, 0.75, 0.25, 1.5], [0, 1, 0, 1], [True, True, True, False]
     post = condition(prior, data, num_samples=DRAWS)
-    with pytest.raises(ValueError, match=says(f"{must}-0.5 (1 outside){advice}")):
+    with pytest.raises(ValueError, match=exact_match(f"{must}-0.5 (1 outside){advice}")):
         post.predict([0.5, -0.5])
 
 
@@ -461,7 +461,7 @@ def test_dirichlet_rows_outside_the_simplex() -> None:
             "x must have rows that sum to one, got a sum of 0.9 in row 1",
         ),
     ):
-        with pytest.raises(ValueError, match=says(message)):
+        with pytest.raises(ValueError, match=exact_match(message)):
             condition(prior, (x, labels), num_samples=DRAWS)
 
 
@@ -477,7 +477,7 @@ def test_dirichlet_rows_outside_the_simplex() -> None:
 )
 def test_wrong_points(x: np.ndarray, message: str) -> None:
     data = np.stack([SCORES, SCORES / 2], axis=1), LABELS
-    with pytest.raises(ValueError, match=says(message)):
+    with pytest.raises(ValueError, match=exact_match(message)):
         bc.posterior_predict(PLANE, data, x, num_samples=DRAWS)
 
 
@@ -492,7 +492,7 @@ def test_wrong_points(x: np.ndarray, message: str) -> None:
     ],
 )
 def test_wrong_univariate_points(x: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=says(message)):
+    with pytest.raises(ValueError, match=exact_match(message)):
         bc.posterior_predict(PRIOR, (SCORES, LABELS), x, num_samples=DRAWS)
 
 
@@ -541,7 +541,7 @@ def test_wrong_univariate_points(x: Any, message: str) -> None:
     ids=str,
 )
 def test_wrong_options(options: dict, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=says(message)):
+    with pytest.raises(error, match=exact_match(message)):
         bc.posterior_predict(PRIOR, (SCORES, LABELS), POINTS, **{"num_samples": DRAWS} | options)
 
 
@@ -557,13 +557,13 @@ def test_prior_of_the_wrong_type(prior: Any) -> None:
         "prior must be a prior such as GaussianPrior(...), or a list or dict of them, got "
         f"{type(prior).__name__}"
     )
-    with pytest.raises(TypeError, match=says(message)):
+    with pytest.raises(TypeError, match=exact_match(message)):
         condition(prior, (SCORES, LABELS), num_samples=DRAWS)
 
 
 def test_list_of_priors_that_does_not_fit() -> None:
     one = [(SCORES, LABELS)]
-    with pytest.raises(TypeError, match=says("prior[1] must be a prior, got str")):
+    with pytest.raises(TypeError, match=exact_match("prior[1] must be a prior, got str")):
         condition([PRIOR, "other"], one * 2, num_samples=DRAWS)
     message = (
         "a list of priors must hold one family with the same kinds of distributions, differing "
@@ -571,13 +571,13 @@ def test_list_of_priors_that_does_not_fit() -> None:
     )
     other = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Uniform(0, 2), sigma=1.0)
     for wrong in (other, PLANE):
-        with pytest.raises(ValueError, match=says(message)):
+        with pytest.raises(ValueError, match=exact_match(message)):
             condition([PRIOR, wrong], one * 2, num_samples=DRAWS)
     must = "a list of 2 priors must come with as many data sets: "
     remedy = "; a dict of priors by name combines each prior with each data set"
-    with pytest.raises(ValueError, match=says(must + "3 data sets" + remedy)):
+    with pytest.raises(ValueError, match=exact_match(must + "3 data sets" + remedy)):
         condition([PRIOR, PRIOR], one * 3, num_samples=DRAWS)
-    with pytest.raises(ValueError, match=says(must + "one data set" + remedy)):
+    with pytest.raises(ValueError, match=exact_match(must + "one data set" + remedy)):
         condition([PRIOR, PRIOR], (SCORES, LABELS), num_samples=DRAWS)
 
 
@@ -644,7 +644,7 @@ def test_list_of_priors_that_does_not_fit() -> None:
     ],
 )
 def test_wrong_parameters_of_a_prior(arguments: dict, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=says(message)):
+    with pytest.raises(error, match=exact_match(message)):
         bc.GaussianPrior(**arguments)
 
 
@@ -652,7 +652,7 @@ def test_parameters_that_do_not_fit_the_features() -> None:
     prior = bc.MultivariateGaussianPrior(mu0=np.zeros(3), mu1=dist.Normal(1, 1), cov=1.0)
     x = np.stack([SCORES, SCORES / 2], axis=1)
     message = "mu0 must have shape (2,) for these data, got (3,)"
-    with pytest.raises(ValueError, match=says(message)):
+    with pytest.raises(ValueError, match=exact_match(message)):
         condition(prior, (x, LABELS), num_samples=DRAWS)
 
 

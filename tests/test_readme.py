@@ -1,4 +1,4 @@
-"""What README.md, CONTRIBUTING.md and the page on methods show is so: examples, figures, layers."""
+"""README.md, CONTRIBUTING.md and the methods page are accurate: examples, figures, layers."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ TABLES = (ROOT / "docs" / "which-method.md").read_text("utf-8")
 
 @pytest.mark.slow
 def test_examples_run_as_they_stand(tmp_path: Path) -> None:
-    """Each in a process of its own, without warnings; what is said to be printed is printed."""
+    """Run each example in a separate process without warnings, and compare the shown output."""
     blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", README, re.DOTALL)
     assert len(blocks) == 2
     assert any(shown for _, shown in blocks)

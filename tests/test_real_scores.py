@@ -1,4 +1,4 @@
-"""Scores of a linear SVM on real tables: calibrated ones must have the lower log loss."""
+"""Scores of a linear SVM on real tables: calibration must lower the log loss."""
 
 import importlib.util
 import json
@@ -31,7 +31,7 @@ def script() -> ModuleType:
 def test_predictive_beats_uncalibrated_scores(script: ModuleType, shared_data: Path) -> None:
     paths = script.tables(shared_data)
     assert len(paths) == 19
-    # Faster than the quadrature of the recorded results, and an independent check of them.
+    # Faster than the quadrature of the recorded results, and an independent check.
     options = {"integrator": "importance", "num_samples": 20_000}
     results = [script.evaluate(path, METHODS, **options) for path in paths]
     summary = script.summarize(results, METHODS)
@@ -46,7 +46,7 @@ def test_predictive_beats_uncalibrated_scores(script: ModuleType, shared_data: P
     for metric, means in summary["mean"].items():
         assert means["predictive"] < means["uncalibrated"], metric
 
-    # The recorded results are those of this code: 1e-3 is far above the Monte-Carlo error.
+    # The recorded results match this code: 1e-3 is far above the Monte Carlo error.
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
     assert [result["table"] for result in recorded["results"]] == [r["table"] for r in results]
     for old, new in zip(recorded["results"], results, strict=True):

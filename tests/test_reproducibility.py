@@ -1,4 +1,4 @@
-"""Results do not depend on the number of threads, nor on JAX's compilation cache."""
+"""Results do not depend on the number of threads or on JAX's compilation cache."""
 
 import json
 import math
@@ -15,7 +15,7 @@ RECORDED = Path(reproducibility.ROOT) / "benchmarks" / "results" / "reproducibil
 
 @pytest.mark.slow
 def test_threads_and_cache_change_nothing(tmp_path: Path) -> None:
-    """A small part; `benchmarks/reproducibility.py` computes all."""
+    """Check a small part; `benchmarks/reproducibility.py` computes everything."""
     results = [run("few", threads, str(tmp_path)) for threads in (2, 1)]
     for group, facts in differences(*results).items():
         assert facts["difference"] <= TOLERANCES[group][0], (group, facts)
@@ -38,6 +38,6 @@ def test_differences_are_the_largest() -> None:
     other: Any = {"results": {"a": {"x": [1.0, 2.5, math.nan], "y": [math.inf]}}}
     assert differences(one, one)["a"]["difference"] == 0
     assert differences(one, other)["a"] == {"difference": 0.5, "of": "x", "results": 2}
-    # A number and none are as far apart as can be.
+    # A number and a missing value count as infinitely far apart.
     other["results"]["a"]["y"] = [math.nan]
     assert differences(one, other)["a"]["of"] == "y"

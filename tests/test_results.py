@@ -1,4 +1,4 @@
-"""Each result says where it comes from, and is not much older than the code that it measures."""
+"""Each result file states its origin, and is not much older than the code that it measures."""
 
 import json
 import shlex
@@ -32,7 +32,7 @@ def test_results_say_where_they_come_from(path: Path) -> None:
 
 
 def test_old_files_without_all_facts_do_not_become_more() -> None:
-    """Before scripts recorded the commit by themselves, it was read from the history."""
+    """Check that only old files lack facts; before, commits were read from the history."""
     results = {path.stem: json.loads(path.read_text("utf-8"))["provenance"] for path in FILES}
     old = {name for name, facts in results.items() if "commit_is" in facts}
     assert {name for name, facts in results.items() if "not_recorded" in facts} <= old
@@ -63,7 +63,7 @@ def test_results_more_than_a_minor_version_behind_are_a_problem(
 ) -> None:
     run: dict[str, Any] = deepcopy(RUN) | {"versions": {"bayescal": measured}}
     assert bool(provenance.problems({"provenance": run}, current)) == old
-    # A file that keeps rows of an earlier run is as old as these.
+    # A file that keeps rows of an earlier run is as old as these rows.
     new = RUN | {"versions": {"bayescal": current}, "earlier": [run]}
     assert bool(provenance.problems({"provenance": new}, current)) == old
 

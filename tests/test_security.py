@@ -1,4 +1,4 @@
-"""What SECURITY.md promises: each row of its table names tests, and those that are here."""
+"""The promises of SECURITY.md: the tests that each row of its table names."""
 
 import ast
 import gzip
@@ -51,7 +51,7 @@ def test_each_promise_has_tests() -> None:
 
 
 class Touch:
-    """Unpickling it creates a file."""
+    """Creates a file when unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -134,7 +134,7 @@ def test_texts_of_options_run_no_code(tmp_path: Path) -> None:
 
 
 def peak_growth(call: Callable[[], Any]) -> float:
-    """Return by how many MB a call raises the peak of the resident memory."""
+    """Return by how many MB a call raises the peak of resident memory."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if not reset.exists():
         pytest.skip("no /proc")
@@ -150,7 +150,7 @@ def peak_growth(call: Callable[[], Any]) -> float:
 
 
 def header(shape: int, name: str = "digests.npy") -> bytes:
-    """An archive whose array claims more numbers than it holds."""
+    """Return an archive whose array claims more numbers than it holds."""
     head = io.BytesIO()
     facts = {"descr": "<f8", "fortran_order": False, "shape": (shape,)}
     np.lib.format.write_array_header_1_0(head, facts)
@@ -162,7 +162,7 @@ def header(shape: int, name: str = "digests.npy") -> bytes:
 
 @pytest.fixture
 def limited() -> Any:
-    """At most 8 GB of addresses more, so that a fault ends the test and not the machine."""
+    """Limit the address space to 8 GB more, so that a fault ends the test and not the machine."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 30), before[1]))
@@ -172,7 +172,7 @@ def limited() -> Any:
 
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
-    """256 MB of zeros, which take 0.3 MB compressed."""
+    """Return 256 MB of zeros, 0.3 MB compressed."""
     return archive(compressed=True, blocks=np.zeros(1 << 25))
 
 
@@ -229,7 +229,7 @@ def test_monitors_take_no_more_memory_than_their_files(task: Any, tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["0,", '{"p": '])
 def test_compressed_text_is_read_in_bounded_memory(text: str, tmp_path: Path) -> None:
-    """A line of 300 MB, in a file of 0.3 MB, ends with an error of one line."""
+    """Check a line of 300 MB in a file of 0.3 MB, which must give a single-line error."""
     path = tmp_path / "bomb.csv.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(b"p,y\n")
@@ -237,8 +237,8 @@ def test_compressed_text_is_read_in_bounded_memory(text: str, tmp_path: Path) ->
             file.write((text * (1 << 20))[: 1 << 20].encode())
     line = ["evaluate", str(path), "--label", "y"]
     CliRunner().invoke(app, line)  # imports what the command needs
-    # Not the resident memory: how much of a line of many small pieces stays resident depends on
-    # what the allocator did before.
+    # Resident memory is not measured: how much of many small allocations stays resident depends on
+    # the allocator's history.
     tracemalloc.start()
     try:
         result = CliRunner().invoke(app, line)
@@ -246,7 +246,7 @@ def test_compressed_text_is_read_in_bounded_memory(text: str, tmp_path: Path) ->
     finally:
         tracemalloc.stop()
     assert result.exit_code == 2 and result.stderr.count("\n") == 1
-    # The longest line that is read, in pieces and as one text.
+    # The longest accepted line, in pieces and as one string.
     assert peak < 2 * LINE + 10 * 2**20
 
 
@@ -264,7 +264,7 @@ class Elements(HTMLParser):
 
 
 def named_objects() -> dict[str, Any]:
-    """Objects whose tables show names that come from data."""
+    """Return objects whose tables show names from data."""
     y = np.array([EVIL, "no"])[Y]
     probs = {EVIL: P, "other": 1 - P}
     named = np.column_stack([1 - P, P])
@@ -293,7 +293,7 @@ def test_names_are_escaped_in_notebooks_and_terminals() -> None:
 
 
 def test_cells_that_are_added_are_no_formulas(tmp_path: Path) -> None:
-    """Cells of the input are copied as they are; what is added begins with a prefix or a digit."""
+    """Check that input cells are copied, and added cells begin with a prefix or a digit."""
     rows, out = tmp_path / "rows.csv", tmp_path / "out.csv"
     formula = "=cmd|' /C calc'!A0"
     labels = [formula, "@SUM(1)"]

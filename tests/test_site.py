@@ -1,4 +1,4 @@
-"""The site: every public name has a page, and its check sees what is wrong with a site."""
+"""The site: every public name has a page, and the site check finds faults."""
 
 import importlib
 import inspect
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def site() -> dict[str, ModuleType]:
-    """Return the modules that build the site, which are no part of a package."""
+    """Import the modules that build the site, which are in no package."""
     folders = [str(ROOT / "docs"), str(ROOT / "docs" / "_extensions")]
     sys.path[:0] = folders
     modules = ("reference", "pictures", "measures", "pages", "parameters", "sources", "build")
@@ -30,7 +30,7 @@ def site() -> dict[str, ModuleType]:
 
 
 def test_every_public_name_is_in_one_group(site: dict[str, ModuleType]) -> None:
-    # Read off the sources, not asked of the code that is tested.
+    # Read from the source, independent of the tested code.
     modules = {
         name: getattr(bc, name) for name in bc.__all__ if inspect.ismodule(getattr(bc, name))
     }

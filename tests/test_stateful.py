@@ -1,6 +1,6 @@
-"""Objects that learn in steps, in any order of steps: what they know is that of all rows at once.
+"""Objects that learn in steps equal those that see all rows at once, for any order of steps.
 
-Steps are drawn by hypothesis: batches of any size, copies, files, merges, and calls that fail.
+Hypothesis draws the steps: batches of any size, copies, files, merges, and failing calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import bayescal as bc
 from bayescal import metrics
 
 RNG = np.random.default_rng(0)
-#: Rows of which steps take the next few; scores in tenths, some of them zero or one, are tied.
+#: Steps take the next few of these rows; scores in tenths are tied, and some are zero or one.
 P = RNG.random(600).round(1)
 Y = (RNG.random(600) < P).astype(int)
 SIZES = st.integers(0, 40)
@@ -29,7 +29,7 @@ FEW = settings(max_examples=8, stateful_step_count=12, deadline=None)
 
 
 class Steps(RuleBasedStateMachine):
-    """The rows that were taken so far, and the object that took them."""
+    """The rows taken so far, and the object that took them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Steps(RuleBasedStateMachine):
 
 
 class MonitorSteps(Steps):
-    """A monitor: a file of it, and a copy, go on bit for bit."""
+    """A monitor: its copies and saved files continue bit for bit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class MonitorSteps(Steps):
 
 
 class AccumulatorSteps(Steps):
-    """Sums of metrics: those of parts, merged in any order, are those of all rows."""
+    """Sums of metrics: parts merged in any order equal all rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,12 +131,12 @@ class AccumulatorSteps(Steps):
 
 
 class LearningSteps(Steps):
-    """``partial_fit``: the calibrator is that of one fit to all rows."""
+    """``partial_fit``: the calibrator equals one fit to all rows."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calibrator: Any = bc.Beta()
-        # The first few rows may be separated by their scores.
+        # The scores may separate the first few rows.
         self.calibrator.partial_fit(P[self.next(60)], Y[:60])
 
     @rule(size=st.integers(1, 40))

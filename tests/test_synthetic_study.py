@@ -1,7 +1,7 @@
-"""The synthetic study: nothing beats the optimum, and the exact predictive comes closest to it.
+"""The synthetic study: nothing beats the optimum, and the exact predictive comes closest.
 
 Losses are expectations over test points given the true parameters, by Gauss-Hermite quadrature, so
-that they carry no noise from test sets; what noise there is comes from the data sets drawn.
+test sets add no noise; the only noise comes from the drawn data sets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NODES = 120
 
 
 def true_points(data: synthetic.SyntheticData, count: int = NODES) -> np.ndarray:
-    """Return nodes (batch, 2 * count) under the true class densities of each data set."""
+    """Return nodes (batch, 2 * count) for the true class densities of each data set."""
     nodes, _ = np.polynomial.hermite.hermgauss(count)
     return np.concatenate(
         [data.parameters[f"mu{y}"][:, None] + np.sqrt(2) * nodes for y in (0, 1)], axis=1
@@ -27,7 +27,7 @@ def true_points(data: synthetic.SyntheticData, count: int = NODES) -> np.ndarray
 
 
 def expected_loss(log_odds: np.ndarray) -> np.ndarray:
-    """Return the expected log loss (batch,) of log odds at ``true_points``, classes balanced."""
+    """Compute the expected log loss (batch,) of log odds at ``true_points``, classes balanced."""
     zero, one = np.split(np.asarray(log_odds, float), 2, axis=1)
     _, weights = np.polynomial.hermite.hermgauss(zero.shape[1])
     loss = np.logaddexp(0, zero) @ weights + np.logaddexp(0, -one) @ weights
@@ -56,7 +56,7 @@ def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) 
     post = bc.posterior(prior, (data.x, data.y), integrator="quadrature", class_prior=0.5)
     for method in ("preds", "predictive"):
         loss = expected_loss(post.predict(true_points(data), method=method).log_odds)
-        # Known parameters cannot be beaten, on any data set.
+        # Known parameters cannot be beaten on any data set.
         assert (loss >= best - 1e-9).all()
         error = loss.std(ddof=1) / np.sqrt(len(loss))
         assert loss.mean() >= OPTIMUM[name] - 4 * error
@@ -67,7 +67,7 @@ def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) 
 def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
     prior = synthetic.experiments()["b"]
     data = synthetic.sample(prior, 25, 50, key=2)
-    # All data sets share these points, by the trapezoidal rule: exact or drawn, it is the same sum.
+    # All data sets share these points of the trapezoidal rule, for exact and for drawn predictions.
     points, step = np.linspace(-8, 8, 41, retstep=True)
     density = [
         step * stats.norm.pdf(points, data.parameters[f"mu{y}"][:, None], 1.0) for y in (0, 1)
@@ -85,7 +85,7 @@ def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
     exact = mean_loss(integrator="quadrature")
     drawn = np.array([mean_loss(num_samples=50_000, key=k) for k in range(8)])
     error = drawn.std(axis=0, ddof=1) / np.sqrt(len(drawn))
-    # Five standard errors of seven degrees of freedom: one chance in 600.
+    # Five standard errors with seven degrees of freedom: a chance of 1 in 600.
     assert (np.abs(drawn.mean(axis=0) - exact) <= 5 * error).all()
 
 
@@ -94,7 +94,7 @@ def test_predictive_beats_the_average_of_models_on_few_data(x64: None) -> None:
     prior = synthetic.experiments()["b"]
     data = synthetic.sample(prior, 400, 6, key=3)
     post = bc.posterior(prior, (data.x, data.y), integrator="quadrature", class_prior=0.5)
-    points = true_points(data, 32)  # 60 change the gain, 4e-4, by less than 1e-7
+    points = true_points(data, 32)  # 60 nodes change the gain of 4e-4 by less than 1e-7
     gain = expected_loss(post.predict(points, method="preds").log_odds) - expected_loss(
         post.predict(points, method="predictive").log_odds
     )

@@ -14,7 +14,7 @@ from scipy import integrate, optimize, stats
 
 import bayescal as bc
 
-# Classes are equally likely, whatever the labels: the formulas here are of densities.
+# The formulas here compare densities, so classes have equal proportions.
 posterior = functools.partial(bc.posterior, class_prior=0.5)
 
 X_NEW = np.array([-3.0, -0.7, 0.0, 0.4, 1.1, 4.0])
@@ -27,7 +27,7 @@ def shifted_beta(a: float, b: float, shift: float) -> Any:
     )
 
 
-# Each prior of the two means: bayescal's, SciPy's densities, and their supports.
+# Each prior of the two means: bayescal's prior, SciPy's densities, and their supports.
 PRIORS = {
     "uniform": (
         (dist.Uniform(-2.5, 0.0), dist.Uniform(0.0, 2.5)),
@@ -67,10 +67,10 @@ def make_data(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def reference(name: str, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Integrate over the means with SciPy, sigma = 1, in the box that matters.
+    """Integrate over the means with SciPy for sigma = 1, in the box with all the mass.
 
-    Given sigma the means are independent, so all but ``preds`` are ratios of single integrals;
-    ``preds`` is a double integral, by ``nquad``.
+    Given sigma the means are independent, so all results but ``preds`` are ratios of single
+    integrals; ``preds`` is a double integral computed with ``nquad``.
     """
     _, densities, supports = PRIORS[name]
     boxes, weights, log_total, moments, best = [], [], 0.0, [], []
@@ -91,7 +91,7 @@ def reference(name: str, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
             return value
 
         total = integral(lambda m: 1.0)
-        # Moments about a far point: their relative error is that of the whole.
+        # Moments about a far point have the relative error of the integral.
         moments.append([integral(lambda m, k=k: (10 + m) ** k) / total for k in (1, 2)])
         moments[-1] += [
             integral(lambda m, t=t: math.exp(-0.5 * (t - m) ** 2)) / total for t in X_NEW
@@ -151,7 +151,7 @@ def test_quadrature_agrees_with_scipy(name: str, n: int, x64: None) -> None:
     for method, points in (("predictive", X_NEW), ("preds", X_NEW[[0, 3]]), ("coeffs", X_NEW)):
         result = post.predict(points, method=method).probs
         np.testing.assert_allclose(result, truth[method], rtol=0, atol=1e-10)
-    # A minimizer is known to the square root of rounding only.
+    # A minimizer is known only to the square root of rounding.
     np.testing.assert_allclose(
         post.predict(X_NEW, method="map").probs, truth["map"], rtol=0, atol=1e-6
     )
@@ -199,12 +199,12 @@ def test_stated_error_is_the_spread_between_seeds(x64: None) -> None:
         result = [post.predict(X_NEW[:2], method=method) for post in posts]
         spread = np.std([f.probs for f in result], axis=0, ddof=1)
         stated = np.mean([f.mcse for f in result[:20]], axis=0)
-        # The standard deviation of 60 values is known to 1 / sqrt(120) = 9 %.
+        # The standard deviation of 60 values has a relative error of 1 / sqrt(120) = 9 %.
         np.testing.assert_allclose(stated / spread, 1, atol=4 * 0.09)
 
 
 def conjugate_reference(x: np.ndarray, y: np.ndarray, hyper: dict[str, float]) -> dict[str, Any]:
-    """Work out the normal-inverse-gamma posterior from its textbook formulas."""
+    """Compute the normal-inverse-gamma posterior from textbook formulas."""
     alpha, beta, classes = hyper["alpha"] + len(x) / 2, hyper["beta"], []
     for c in (0, 1):
         of_class, m, k = x[y == c], hyper[f"mean{c}"], hyper[f"kappa{c}"]

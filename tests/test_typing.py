@@ -1,4 +1,4 @@
-"""Users get types: ``py.typed`` is there, and a type checker knows what the library returns."""
+"""Types for users: ``py.typed`` exists, and a type checker knows what the library returns."""
 
 import importlib.util
 import subprocess

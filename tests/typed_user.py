@@ -1,4 +1,4 @@
-"""What a user's type checker says of the library: tests/test_typing.py runs it on this file."""
+"""User code for a type checker: tests/test_typing.py checks this file."""
 
 from typing import assert_type
 

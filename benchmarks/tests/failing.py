@@ -1,4 +1,4 @@
-"""Commands that must fail."""
+"""Helpers for commands that must fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.studies.app import app
 
 
 def check_error(line: list[str], message: str) -> None:
-    """Check that a command fails as a wrong line should, with this in its message."""
+    """Check that a command fails with one line on standard error that contains ``message``."""
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""

@@ -1,4 +1,4 @@
-"""The Adult study: against scikit-learn on made-up rows, and against published figures."""
+"""The Adult study: synthetic rows against scikit-learn, and published results."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ VALUES = {
 
 
 def rows(seed: int, n: int, end: str) -> str:
-    """Return rows as in the original files: a blank after each comma, an empty last line."""
+    """Return rows in the original format: a space after each comma, and an empty last line."""
     rng = np.random.default_rng(seed)
     lines = []
     for _ in range(n):
@@ -52,7 +52,7 @@ def test_load_codes_the_values(folder: Path) -> None:
     x, y, test_x, test_y = adult.load(folder)
     assert (x.shape, test_x.shape) == ((400, 6), (200, 6))
     first = rows(0, 400, "").splitlines()[0].split(", ")
-    assert x[0, 1] == int(first[4]) - 2  # 2 is the least, and 10 comes after 9
+    assert x[0, 1] == int(first[4]) - 2  # 2 is the smallest value, and 10 comes after 9
     for index, column in ((0, 1), (2, 5), (3, 7), (4, 8), (5, 9)):
         assert sorted(VALUES[column])[x[0, index]] == first[column]
     wealthy = [line.endswith(">50K") for line in rows(0, 400, "").splitlines() if line]
@@ -92,7 +92,7 @@ def test_losses_are_those_of_scikit_learn(
         assert len(facts["held_out"]) == 5
         assert len(set(facts["held_out"])) == 5
 
-    # Frequencies and a normal density, multiplied by hand.
+    # Frequencies times a normal density, by hand.
     prior = np.log(np.bincount(y) / len(y))
     normal = GaussianNB().fit(x[:, [1]], y).predict_log_proba(test_x[:, [1]])
     others = [0, 2, 3, 4, 5]
@@ -145,7 +145,7 @@ def test_published_figures(shared_data: Path) -> None:
     assert result["rows"] == {"train": 32561, "test": 16281}
     assert result["closest_encoding"] == adult.MODEL
     crossed = {name: facts["cross_validated"] for name, facts in methods.items()}
-    # Trained on some of the rows, the classifier's own loss scatters around the published one.
+    # Trained on a part of the rows, the classifier's loss scatters around the published one.
     plain = methods["uncalibrated"]
     assert min(plain["held_out"]) < plain["published"] < max(plain["held_out"])
     assert crossed["uncalibrated"] == pytest.approx(0.7448, abs=0.003)
@@ -155,11 +155,11 @@ def test_published_figures(shared_data: Path) -> None:
         "compact spline, strength .002",
     ):
         assert crossed[name] == pytest.approx(methods[name]["published"], abs=5e-4), name
-    # Chosen by cross-validation the strength is another, and the loss lower.
+    # With a cross-validated strength the loss is lower.
     for name in ("spline", "compact spline"):
         for penalty in ("coefficients", "curvature"):
             assert crossed[f"{name}, {penalty}"] < crossed[f"{name}, strength .002"]
-    # Isotonic regression says 0 to rows of class 1, more or fewer of them.
+    # Isotonic regression predicts 0 for a varying number of rows of class 1.
     isotonic = methods["isotonic"]
     assert crossed["isotonic"] < isotonic["published"] < max(isotonic["held_out"])
     ranks = np.argsort(isotonic["held_out"])

@@ -21,7 +21,7 @@ QUICK = ["--method=auto", "--method=temperature"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with two tables of two models each, a network, and figures of a peer."""
+    """Return a folder with two tables of two models each, a network, and results of a peer."""
     rng = np.random.default_rng(0)
     rows = [["experiment", "method", "classes", "n_cal", "log_loss", "brier", "ece15", "seconds"]]
     for table in ("one", "two"):

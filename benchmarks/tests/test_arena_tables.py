@@ -1,4 +1,4 @@
-"""Models whose scores have ties or a skew, for the arena."""
+"""Models with tied or skewed scores, for the arena."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_biased_training_moves_class_shares_and_keeps_every_class() -> None:
     X, y = rng.normal(size=(900, 2)), np.repeat([0, 1, 2], 300)
     biased = Biased(LogisticRegression()).fit(X, y)
     assert biased.classes_.tolist() == [0, 1, 2]
-    # Without information the predictions are the shares of training: 1 to 1/3 to 1.
+    # Without information, predictions are the training frequencies: 1 to 1/3 to 1.
     np.testing.assert_allclose(
         biased.predict_proba(X).mean(axis=0), [3 / 7, 1 / 7, 3 / 7], atol=0.01
     )

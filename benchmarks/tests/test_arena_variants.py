@@ -1,4 +1,4 @@
-"""Variants of the default calibrators: those that are shipped are the classes of the package."""
+"""Variants of the default calibrators: the shipped variants equal the package's classes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Networks: maps against estimators and SciPy, published figures, what a stopped run leaves."""
+"""Networks: maps against estimators and SciPy, published results, and resumed runs."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ QUICK = ("uncalibrated", "temperature", "forest", "temperature+forest")
 
 
 def draw(seed: int, n: int, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Return overconfident logits (n, k), float32, and labels (n,)."""
+    """Draw over-confident logits (n, k) in float32, and labels (n,)."""
     rng = np.random.default_rng(seed)
     z = 2 * rng.normal(size=(n, k))
     y = (z + rng.gumbel(size=(n, k))).argmax(axis=1)
@@ -34,7 +34,7 @@ def write_network(path: Path, seed: int, n: int = 120) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with north.npz, south.npz (test rows only, probabilities) and other.npz."""
+    """Write a folder with north.npz, south.npz (test rows only, probabilities) and other.npz."""
     directory = tmp_path / "data"
     directory.mkdir()
     write_network(directory / "north.npz", 0)
@@ -51,7 +51,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, int]]:
-    """Calibration rows, map and seed of each evaluation that is made."""
+    """Record calibration rows, map and seed of each evaluation."""
     made = []
 
     def evaluate(*args: Any, **options: Any) -> Any:
@@ -192,7 +192,7 @@ def test_run_goes_on_where_it_was_stopped(folder: Path, tmp_path: Path, counted:
     parts = stopped / "parts"
     names = [f"cnn-north-{name}-0.json" for name in QUICK[:3]]
     assert sorted(os.listdir(parts)) == sorted(names)
-    # One file is cut off: it is done again, beside the missing ones.
+    # A truncated file is computed again, like missing ones.
     (parts / names[1]).write_text((parts / names[1]).read_text()[:100])
     counted.clear()
     result = cnn.run(folder, stopped, maps=QUICK)

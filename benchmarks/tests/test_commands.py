@@ -1,4 +1,4 @@
-"""``python -m benchmarks.studies``: tables on the terminal, files, and one line for each error."""
+"""``python -m benchmarks.studies``: tables on the terminal, files, and single-line errors."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ QUICK = ("--method", "uncalibrated", "--method", "platt", "--method", "cauchy_ma
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Change to a folder with tables/one.csv and tables/two.csv; return it."""
+    """Change to a folder with tables/one.csv and tables/two.csv, and return it."""
     (tmp_path / "tables").mkdir()
     for seed, name in enumerate(("one", "two")):
         rng = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ def test_real_prints_means_beside_published_ones(folder: Path) -> None:
     assert len(cells(result.stdout, "uncalibrated")) == 1
     for words in ("means over 2 tables", "over 2 splits", "40 tables, 0 of them", "results.csv"):
         assert words in " ".join(result.stdout.split())
-    # Once more: nothing is left to do, and all is said again.
+    # In a second run nothing is left to compute, and the output is repeated.
     again = CliRunner().invoke(app, line)
     assert again.stdout == result.stdout
 
@@ -152,7 +152,7 @@ def test_adult_prints_the_differences(folder: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def network(folder: Path) -> Path:
-    """Add nets/kull_densenet40_c10.npz, a network of three classes under a published name."""
+    """Add nets/kull_densenet40_c10.npz, a three-class network with a published name."""
     rng = np.random.default_rng(0)
     arrays = {}
     for part, n in (("val", 90), ("test", 120)):

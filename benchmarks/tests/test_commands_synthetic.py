@@ -1,4 +1,4 @@
-"""``python -m benchmarks.studies synthetic``: tables, pictures, options, errors."""
+"""``python -m benchmarks.studies synthetic``: tables, figures, options and errors."""
 
 from __future__ import annotations
 

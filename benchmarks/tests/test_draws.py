@@ -1,4 +1,4 @@
-"""How many draws suffice: running sums against the library's own posterior, and what is written."""
+"""How many draws suffice: running sums against the library's posterior, and output files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, _ = draws._problem(prior, 3, as_key(1))
     sequence = draws._sequence(prior, "montecarlo", 256, as_key(2))
     whole = by_size(problem, sequence, [1, 2, 64, 256])
-    assert whole[0] == pytest.approx([whole[0, 0]] * 3)  # one draw: all methods agree
+    assert whole[0] == pytest.approx([whole[0, 0]] * 3)  # with one draw all methods agree
     monkeypatch.setattr("benchmarks.studies._draws_sums._CHUNK", 32)
     every = [1 << k for k in range(9)]
     parts = by_size(problem, sequence, every)

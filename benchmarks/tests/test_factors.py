@@ -19,7 +19,7 @@ GRID = np.linspace(-12, 12, 4001)
 
 
 def expected_loss(line: tuple[float, float], m: float) -> float:
-    """Return the expected log loss by a plain sum."""
+    """Compute the expected log loss with a plain sum."""
     step, odds = GRID[1] - GRID[0], line[0] + line[1] * GRID
     zero, one = (np.exp(-0.5 * (GRID - mean) ** 2) for mean in (-m, m))
     total = zero @ np.logaddexp(0, odds) + one @ np.logaddexp(0, -odds)
@@ -63,7 +63,7 @@ def test_run_writes_figures(tmp_path: Path) -> None:
         assert row["least"] <= row["best"] <= row["greatest"]
         assert row["platt"] == pytest.approx(1 / 12)
         assert row["instance"] < row["platt"]
-    # The farther the classes, the less smoothing is best; instance-based smoothing does more.
+    # Better separated classes need less smoothing, and instance-based smoothing needs more.
     assert far["best"] < near["best"] < near["platt"]
     assert far["instance"] > near["instance"]
     words = re.findall(r">([^<>]+)<", (tmp_path / "figure_15.svg").read_text())

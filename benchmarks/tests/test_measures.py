@@ -1,4 +1,4 @@
-"""What studies of several classes measure where the truth is known."""
+"""Measures of multi-class studies with known truth."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Several labels: metrics against loops, labels that nobody has, what a stopped run leaves."""
+"""Multi-label data: metrics against loops, labels that never occur, and resumed runs."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ QUICK = ("uncalibrated", "histogram", "logistic")
 
 
 def draw(seed: int, n: int, labels: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Return probabilities (n, l), float32, and labels of which the last is never there."""
+    """Draw probabilities (n, l) in float32, and labels, the last of which never occurs."""
     rng = np.random.default_rng(seed)
     probs = rng.random((n, labels)).astype(np.float32)
     y = (rng.random((n, labels)) < probs**2).astype(np.uint8)
@@ -30,7 +30,7 @@ def draw(seed: int, n: int, labels: int = 3) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with scores.npz, features.npz and other.npz."""
+    """Write a folder with scores.npz, features.npz and other.npz."""
     directory = tmp_path / "data"
     directory.mkdir()
     probs, y = draw(0, 121)
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """Calibration rows and method of each evaluation that is made."""
+    """Record calibration rows and method of each evaluation."""
     made = []
 
     def evaluate(*args: Any) -> Any:
@@ -65,7 +65,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
 
 
 def by_hand(probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """The metrics, one label and one bin at a time."""
+    """Compute the metrics one label and one bin at a time."""
     errors, n = [], len(y)
     for label in range(y.shape[1]):
         p, truth = probs[:, label], y[:, label].astype(int)
@@ -265,14 +265,14 @@ def test_bins_are_counted_by_a_loop() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_the_theorems_say_is_true_of_fitted_rows(seed: int) -> None:
-    """Whatever the scores: the error vanishes, and errors do not increase where 1/2 is a border."""
+    """Check for any scores that the error vanishes, and does not increase if 1/2 is a border."""
     rng = np.random.default_rng(seed)
     probs, y = rng.random((60, 4)), rng.integers(0, 2, (60, 4))
     rows = _label_data.Labels(probs, y, *draw(seed, 30, 4))
     result = examine(rows, 10)
     assert result["fitted_ece"] < 1e-14
     assert result["fitted"]["ece"] == result["fitted"]["hamming_loss"] == 0
-    # Not so for new rows of scores that were right.
+    # This does not hold for new rows of calibrated scores.
     new = rng.random((2000, 4))
     truth = (rng.random((2000, 4)) < new).astype(int)
     small = rng.random((30, 4))

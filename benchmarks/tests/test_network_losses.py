@@ -1,4 +1,4 @@
-"""What the networks of the study are taught: their losses, written out."""
+"""Training losses of the networks in the study, written out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray
 
 
 class Pretended:
-    """A training whose networks know nothing."""
+    """A training result whose networks predict nothing useful."""
 
     def __init__(self, runs: Any, seeds: Any) -> None:
         count = len(seeds) * (1 if runs is None else len(next(iter(runs.values()))))
@@ -68,7 +68,7 @@ def test_losses(options: dict[str, float], tmp_path: Path, monkeypatch: pytest.M
     result = [float(loss(*given)) for loss in losses]
     assert result[:2] == pytest.approx([mean(rows) for rows in expected], rel=1e-5)
     assert result[3] == pytest.approx(mean(share * t**2 * soft + (1 - share) * plain), rel=1e-5)
-    # The mass that moves, and where it goes, follow logits that begin at the offset.
+    # The moved mass and its distribution follow logits that start at the offset.
     far = v.astype(float) - v.min(axis=1, keepdims=True) + 3.0
     label_values = far[np.arange(6), y]
     moved = 0.2 * label_values / far.sum(axis=1)

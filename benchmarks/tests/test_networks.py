@@ -1,4 +1,4 @@
-"""The study of label smoothing in networks: its numbers by hand, and what it makes of trainings."""
+"""The study of label smoothing in networks: its numbers by hand, and its use of trainings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEEDS = 2
 
 
 def similar(z: Array, y: Array) -> Array:
-    """Return correlations of class means by NumPy's own function."""
+    """Compute correlations of class means with NumPy."""
     means = np.array([z[y == label].mean(axis=0) for label in range(z.shape[1])])
     return np.corrcoef(means - means.mean(axis=0))
 
@@ -99,7 +99,7 @@ def test_verdicts() -> None:
 
 
 def test_published_figures_are_as_the_source_says_of_them() -> None:
-    """Section 7.3.2 states in words which smoothing is best by each measure, as we read it."""
+    """Compare with section 7.3.2, which states in words which smoothing is best by each measure."""
 
     def best(data: str, network: str, measure: str) -> set[tuple[str, bool]]:
         known = published(data, network)
@@ -113,7 +113,7 @@ def test_published_figures_are_as_the_source_says_of_them() -> None:
     for case in (resnet, inception, hundred, fashion):
         for measure in ("log_loss", "student_log_loss"):
             methods = {method for method, _ in best(*case, measure)}
-            # For students of CIFAR-100 equal to another, as rounded.
+            # For students of CIFAR-100 another method is equal after rounding.
             assert "instance" in methods, (case, measure)
     for case in (resnet, inception, fashion):
         assert {method for method, _ in best(*case, "accuracy")} == {"instance"}
@@ -133,7 +133,7 @@ def test_published_figures_are_as_the_source_says_of_them() -> None:
 
 
 class Pretended:
-    """What a training would return: logits that follow from the run alone."""
+    """A simulated training result with logits determined by the run alone."""
 
     def __init__(self, runs: Any, seeds: Any, labels: dict[int, Array], sharp: float) -> None:
         settings = 1 if runs is None else len(next(iter(runs.values())))
@@ -156,7 +156,7 @@ class Pretended:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[dict[str, Any]]]:
-    """Return images, and the arguments of all trainings, which only pretend to train."""
+    """Return images, and the arguments of all simulated trainings."""
     images = made_images(train=100, test=60, classes=4, size=8)
     split = images.split()
     labels = {
@@ -195,13 +195,13 @@ def test_what_is_trained_and_measured(pretended: Any, tmp_path: Path) -> None:
     pixels = (data.train_inputs - data.mean) / data.std
     assert pixels.mean() == pytest.approx(0, abs=1e-5)
     assert pixels.std() == pytest.approx(1, abs=1e-5)
-    # The targets of each run are those of the network without smoothing of the same seed.
+    # The targets of each run come from the network without smoothing with an equal seed.
     network = Pretended(None, range(SEEDS), {80: images.split().train_labels}, 3.0)
     for run, values in enumerate(instance["extras"]["teacher"].values):
         np.testing.assert_array_equal(values, network.logits(images.split().train_images)[run % 2])
     assert students["extras"]["teacher"].values.shape == (3 * 2 * SEEDS, 80, 4)
 
-    # The best settings are the last ones; the first rows are those of no smoothing.
+    # The best settings are the last ones; the first rows are those without smoothing.
     settings = [row["setting"] for row in actual["table"]]
     assert settings == [{}] * 2 + [{"smoothing": 0.1}] * 2 + [{"smoothing": 0.1, "offset": 10}] * 2
     y = images.test_labels
@@ -222,7 +222,7 @@ def test_what_is_trained_and_measured(pretended: Any, tmp_path: Path) -> None:
     assert after["inverse_temperature"]["seeds"][0] == pytest.approx(1 / scale.temperature_)
     scaled = -log_softmax(z[0] / scale.temperature_, axis=1)[np.arange(60), y].mean()
     assert after["log_loss"]["seeds"][0] == pytest.approx(scaled)
-    # The teachers of students are before and after scaling.
+    # Students have teachers before and after scaling.
     values = students["extras"]["teacher"].values
     np.testing.assert_allclose(values[2] * scale.temperature_, values[0], rtol=1e-5)
     assert len(actual["designed"]["instance"]) == SEEDS
@@ -258,7 +258,7 @@ def test_command(pretended: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_files_of_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From bytes as published to the tables; only the training is pretended."""
+    """Check the path from published bytes to tables; only the training is simulated."""
     rng = np.random.default_rng(0)
     directory = tmp_path / "cifar-10-batches-bin"
     directory.mkdir()
@@ -272,7 +272,7 @@ def test_files_of_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     split = images.split()
     labels = {80: split.train_labels, 20: images.test_labels}
     np.testing.assert_array_equal(np.bincount(split.validation_labels), [2] * 10)
-    labels[20] = np.sort(images.test_labels)  # As many as those of validation.
+    labels[20] = np.sort(images.test_labels)  # As many as validation labels.
     made = []
 
     def train(make_network: Any, data: Any, **options: Any) -> Pretended:
@@ -307,7 +307,7 @@ def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_networks_that_are_trained(tmp_path: Path) -> None:
-    """On images of known similarity: better than chance, alike in pairs, and kept."""
+    """Check images of known similarity: better than chance, correlated in pairs, and stored."""
     images = made_images(train=400, test=200, classes=4, size=8, noise=1.0, shift=0)
 
     def study(out: str, **options: Any) -> dict[str, Any]:
@@ -330,7 +330,7 @@ def test_networks_that_are_trained(tmp_path: Path) -> None:
         assert row["measures"]["student_accuracy"]["mean"] > 0.4
     assert min(map(min, actual["designed"].values())) > 0.3
     assert actual["network"] == "student"
-    # What is finished is read, not trained: no second is added.
+    # Finished trainings are read, not repeated.
     again = study("one", checkpoints=True, projection="pca")
     assert again["table"] == actual["table"]
     for stage, seconds in actual["seconds"].items():

@@ -1,4 +1,4 @@
-"""The page of M. Maher (2020): what it computes from results, by hand."""
+"""The page about M. Maher (2020): its computed values, by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_differences_of_table_6_in_standard_errors() -> None:
     error = np.hypot(estimate["error"], 0.0282 / np.sqrt(1000))
     assert result["`platt` in a"].apart == pytest.approx((estimate["mean"] - 0.6705) / error)
     assert result["`L2` in e"].apart == np.inf
-    # Separable data sets leave no mean of fits without a penalty.
+    # Without a penalty, separable data sets leave no mean.
     assert {"`normal` in b", "`normal` in d", "`normal` in e"}.isdisjoint(result)
     assert len(result) == 47
     assert len(_maher_synthetic.entries("ece")) == 50
@@ -51,7 +51,7 @@ def test_pictures_name_the_methods(tmp_path: Path) -> None:
     for name in _maher_real.PICTURES.values():
         text = (tmp_path / name).read_text(encoding="utf-8")
         for method in ("normal", "platt", "smoothed", "L1", "L2", "ibls", "cauchy_map"):
-            assert text.count(f">{method}<") == 2  # by log loss and by ECE
+            assert text.count(f">{method}<") == 2  # for log loss and ECE
 
 
 def test_pictures_of_the_page_are_there_and_small() -> None:

@@ -1,4 +1,4 @@
-"""Real tables: what is written, against scikit-learn and SciPy; what a killed run leaves."""
+"""Real tables: results against scikit-learn and SciPy, and runs that were killed."""
 
 import csv
 import gzip
@@ -29,7 +29,7 @@ METRICS = ("log_loss", "brier_score", "ece", "accuracy")
 
 
 def draw(seed: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return features of very different scales and noisy labels, 40 % of them 1."""
+    """Draw features of very different scales and noisy labels, 40 % of them 1."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d)).round(3)
     latent = x.sum(axis=1) + rng.logistic(size=n)
@@ -44,7 +44,7 @@ def text_of(x: np.ndarray, y: np.ndarray) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of two tables: north.csv with 90 rows, south.csv.gz with 120."""
+    """Write a folder of two tables: north.csv with 90 rows, south.csv.gz with 120."""
     directory = tmp_path / "tables"
     directory.mkdir()
     (directory / "north.csv").write_text(text_of(*draw(0, 90, 2)))
@@ -59,7 +59,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, tuple[str, ...]]]:
-    """Rows, split and methods of each evaluation that is made."""
+    """Record rows, split and methods of each evaluation."""
     made = []
 
     def evaluate(x: Any, y: Any, split: int, methods: Any) -> Any:
@@ -186,7 +186,7 @@ def test_run_goes_on_where_it_was_stopped(folder: Path, tmp_path: Path, counted:
     parts = stopped / "parts"
     assert sorted(os.listdir(parts)) == ["north-0.json", "north-1.json", "south-0.json"]
     assert not (stopped / "results.csv").exists()
-    # One file is cut off and one that of another part: both are done again, beside the missing one.
+    # A truncated file and a file of another part are computed again, like the missing one.
     text = (parts / "north-1.json").read_text()
     (parts / "north-1.json").write_text(text[: len(text) // 2])
     (parts / "south-0.json").write_text((parts / "north-0.json").read_text())
@@ -258,7 +258,7 @@ def test_further_methods_are_added(folder: Path, tmp_path: Path, counted: list) 
 def test_killed_process_leaves_parts_that_serve(
     folder: Path, tmp_path: Path, counted: list
 ) -> None:
-    # The third part never ends, so that the kill falls in the middle of the work.
+    # The third part never ends, so the process is killed during the work.
     out = tmp_path / "out"
     driver = (
         "import sys, time\n"
@@ -311,7 +311,7 @@ def test_wrong_options_are_errors(
     assert not (tmp_path / "out" / "results.csv").exists()
 
 
-def broken(change: Callable[[str], str]) -> str:
+def change_text(change: Callable[[str], str]) -> str:
     return change(text_of(*draw(0, 20, 2)))
 
 
@@ -319,11 +319,15 @@ def broken(change: Callable[[str], str]) -> str:
     ("name", "content", "message"),
     [
         ("a.csv", "", r"a.csv: the header must name one column 'class', got \[\]"),
-        ("a.csv", broken(lambda t: t.replace("class", "label")), "must name one column 'class'"),
-        ("a.csv", broken(lambda t: t + "1,2\n"), "a.csv: rows must have 3 cells, got 2"),
-        ("a.csv", broken(lambda t: t + "1,2,x\n"), "cells must be numbers: .* 'x'"),
-        ("a.csv", broken(lambda t: t + "1,2,nan\n"), "cells must be finite numbers"),
-        ("a.csv", broken(lambda t: t + "2,1,1\n"), "column 'class' must hold 0 and 1 only"),
+        (
+            "a.csv",
+            change_text(lambda t: t.replace("class", "label")),
+            "must name one column 'class'",
+        ),
+        ("a.csv", change_text(lambda t: t + "1,2\n"), "a.csv: rows must have 3 cells, got 2"),
+        ("a.csv", change_text(lambda t: t + "1,2,x\n"), "cells must be numbers: .* 'x'"),
+        ("a.csv", change_text(lambda t: t + "1,2,nan\n"), "cells must be finite numbers"),
+        ("a.csv", change_text(lambda t: t + "2,1,1\n"), "column 'class' must hold 0 and 1 only"),
         ("a.csv", "class,x\n" + "0,1\n" * 9 + "1,2\n" * 4, "must have 5 rows or more, got 4"),
         ("a.csv", "class\n" + "0\n1\n" * 9, "there must be a feature beside"),
         ("a.csv", '"class\n', "a.csv: cannot read the file"),
@@ -384,7 +388,7 @@ def test_all_tables_agree_with_what_is_recorded(shared_data: Path, tmp_path: Pat
     summary = real.run(shared_data, tmp_path, methods=["uncalibrated", "platt", "cauchy_map"])
     assert set(summary["tables"]) == _summary.KNOWN_TABLES
     result = summary["experiments"]["svm"]["log_loss"]
-    # Published as 0.5055, four times what all other methods have.
+    # Published as 0.5055, four times the loss of all other methods.
     assert result["mean"]["cauchy_map"] < result["mean"]["platt"] + 0.005
     results = ROOT / "benchmarks" / "results"
     recorded = json.loads((results / "study_real.json").read_text())
@@ -394,7 +398,7 @@ def test_all_tables_agree_with_what_is_recorded(shared_data: Path, tmp_path: Pat
             for table, values in metrics[metric]["by_table"].items():
                 expected = {method: old[table][method] for method in values}
                 assert values == pytest.approx(expected, abs=1e-4)
-    # The benchmark of posteriors makes the same splits with code of its own.
+    # The benchmark of posteriors creates equal splits with separate code.
     other = json.loads((results / "real_scores.json").read_text())["results"]
     for row in other:
         for method in ("uncalibrated", "platt"):

@@ -1,4 +1,4 @@
-"""Claims on real tables: ranks and tests against SciPy, and verdicts where they are known."""
+"""Claims about real tables: ranks and tests against SciPy, and known verdicts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ RECORDED = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "stu
 _CLEAR = {"no methods but cauchy_map differ", "no methods differ"}
 
 
-def made(level: dict[str, float], noise: float, tables: int = 19) -> dict[str, Any]:
-    """Return a summary whose methods lie at a level each, with noise of their own."""
+def make_summary(level: dict[str, float], noise: float, tables: int = 19) -> dict[str, Any]:
+    """Return a summary whose methods have given levels with independent noise."""
     rng = np.random.default_rng(0)
     by_table = {
         f"table {i}": {m: level[m] + noise * rng.normal() + i for m in SEVEN} for i in range(tables)
@@ -26,7 +26,7 @@ def made(level: dict[str, float], noise: float, tables: int = 19) -> dict[str, A
     mean = {m: float(np.mean([losses[m] for losses in by_table.values()])) for m in SEVEN}
     facts = {"mean": mean, "by_table": by_table}
     whole = {experiment: {"log_loss": facts, "ece": facts} for experiment in PUBLISHED_RANKS}
-    return json.loads(json.dumps(whole))  # none shares what another is changed in
+    return json.loads(json.dumps(whole))  # a deep copy
 
 
 def verdicts(summary: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
@@ -38,7 +38,7 @@ def verdicts(summary: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
 
 def test_methods_that_are_far_apart() -> None:
     order = ("ibls", "platt", "smoothed", "L2", "L1", "normal", "cauchy_map")
-    result = verdicts(made({m: i for i, m in enumerate(order)}, 1e-3))
+    result = verdicts(make_summary({m: i for i, m in enumerate(order)}, 1e-3))
     holds = {
         ("ibls has the best rank", "svm"),
         ("platt ranks before smoothed", "svm"),
@@ -49,21 +49,21 @@ def test_methods_that_are_far_apart() -> None:
         ("ibls ranks before platt", "multivariate"),
     }
     moved = ("soft targets rank worse with features than with scores", "both")
-    assert result.pop(moved) == {"not clear"}  # the same ranks in both
+    assert result.pop(moved) == {"not clear"}  # the ranks are equal in both
     for claim, outcomes in result.items():
         assert outcomes == {"holds" if claim in holds else "does not hold"}, claim
 
 
 def test_methods_that_do_not_differ() -> None:
-    result = verdicts(made(dict.fromkeys(SEVEN, 0.0), 1.0))
+    result = verdicts(make_summary(dict.fromkeys(SEVEN, 0.0), 1.0))
     for (claim, _), outcomes in result.items():
         expected = "holds" if claim in _CLEAR else "not clear"
         assert outcomes == {"does not hold" if claim.startswith("every") else expected}, claim
 
 
 def test_soft_targets_that_move() -> None:
-    before = made({m: float(m not in ("platt", "smoothed", "ibls")) for m in SEVEN}, 1e-3)
-    after = made({m: float(m in ("platt", "smoothed", "ibls")) for m in SEVEN}, 1e-3)
+    before = make_summary({m: float(m not in ("platt", "smoothed", "ibls")) for m in SEVEN}, 1e-3)
+    after = make_summary({m: float(m in ("platt", "smoothed", "ibls")) for m in SEVEN}, 1e-3)
     moved = "soft targets rank worse with features than with scores", "both"
     both = {"svm": before["svm"], "multivariate": after["multivariate"]}
     assert verdicts(both)[moved] == {"holds"}
@@ -74,13 +74,13 @@ def test_soft_targets_that_move() -> None:
 
 
 def test_claims_without_all_methods_are_left_out() -> None:
-    summary = made(dict.fromkeys(SEVEN, 0.0), 1.0)
+    summary = make_summary(dict.fromkeys(SEVEN, 0.0), 1.0)
     for losses in summary["svm"]["log_loss"]["by_table"].values():
         del losses["platt"]
     del summary["svm"]["ece"]
     assert {line["experiment"] for line in conclude(summary)} == {"multivariate"}
     assert conclude({"svm": {}, "multivariate": {}}) == []
-    assert conclude(made(dict.fromkeys(SEVEN, 0.0), 1.0, tables=1)) == []
+    assert conclude(make_summary(dict.fromkeys(SEVEN, 0.0), 1.0, tables=1)) == []
 
 
 def test_recorded_statistics_are_those_of_scipy() -> None:
@@ -105,7 +105,7 @@ def test_recorded_statistics_are_those_of_scipy() -> None:
                 wilcoxon(values[:, i] - values[:, j], method="exact") for i, j in pairs
             ]
             alone = np.array([test.pvalue for test in tests])
-            # Holm's least p-value is Bonferroni's; no correction gives less than Hochberg's.
+            # Holm's smallest p-value equals Bonferroni's; no correction is below Hochberg's.
             ours = np.array([ranked.p(SEVEN[i], SEVEN[j]) for i, j in pairs])
             assert ours.min() == pytest.approx(min(1, 21 * alone.min()))
             assert (ours >= false_discovery_control(alone) - 1e-12).all()
@@ -115,7 +115,7 @@ def test_published_ranks_are_whole_rankings_of_the_published_order() -> None:
     for experiment, metrics in PUBLISHED_RANKS.items():
         for metric, ranks in metrics.items():
             assert set(ranks) == set(SEVEN)
-            # Seven ranks sum to 28; each was read to a tenth or so.
+            # Seven ranks sum to 28; each was read off a figure to about 0.1.
             assert sum(ranks.values()) == pytest.approx(28, abs=0.3)
             means = PUBLISHED[experiment][metric]
             if experiment == "svm":

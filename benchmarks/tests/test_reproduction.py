@@ -1,4 +1,4 @@
-"""docs/papers/reproduction.md: its snippets show what it says, its tables are the results'."""
+"""docs/papers/reproduction.md: its snippets give the stated output, its tables match results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "papers" / "reproduction.md"
-#: Fewer data sets and nodes: these change no loss by more than 3e-6, but where one fit is unstable.
+#: Fewer data sets and nodes change no loss by more than 3e-6, except where one fit is unstable.
 FEWER = {"datasets = 200\n": "datasets = 80\n", "hermgauss(80)": "hermgauss(40)"}
 
 
 @pytest.fixture(scope="module")
 def shown() -> dict[str, Any]:
-    """Run the snippets one after the other, with fewer data sets and nodes."""
+    """Run the snippets in order, with fewer data sets and nodes."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     for given, fewer in FEWER.items():
         assert given in blocks[0]
@@ -77,7 +77,7 @@ def test_ratios_of_log_densities_smooth_less(shown: dict[str, Any]) -> None:
         losses = shown[name]
         assert losses["ibls, log densities"] < losses["ibls"] < losses["platt"]
         assert losses["platt"] < losses["platt without +2"]
-    # Closer to the published 0.1263 than densities, which are what was meant.
+    # This is closer to the published 0.1263 than with densities, as intended there.
     assert abs(shown["d"]["ibls, log densities"] - 0.1263) < abs(shown["d"]["ibls"] - 0.1263)
 
 

@@ -1,4 +1,4 @@
-"""Known truth: what is written, what a stopped run leaves, and who comes closest."""
+"""Known truth: output files, resumed runs, and the best methods."""
 
 import csv
 import json
@@ -128,7 +128,7 @@ def test_without_a_wave_the_truth_is_nearly_a_dirichlet_map() -> None:
     many = simplex._sample(200_000, 3, 0.0)
     share = np.bincount(many.y) / 200_000
     np.testing.assert_allclose(share, many.truth.mean(axis=0), atol=5e-3)
-    # Labels know nothing of predictions but their truth.
+    # Given their true probabilities, labels are independent of predictions.
     rest = (many.y == 0) - many.truth[:, 0]
     assert abs(np.corrcoef(rest, many.probs[:, 0])[0, 1]) < 0.01
 

@@ -1,4 +1,4 @@
-"""Splines on networks: clipping, halves and claims by hand, and small networks that train."""
+"""Splines on networks: clipping, halves and claims by hand, and small trained networks."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_differences_are_those_of_a_paired_t_test() -> None:
 
 
 def test_verdicts_are_wrong_as_often_as_they_say() -> None:
-    """Where both are equally good, one in twenty is told apart, of few values by Student's t."""
+    """Check that equally good methods are told apart in 5 % of runs, for many and few values."""
     rng = np.random.default_rng(0)
     for n, threshold in ((400, 2.0), (5, float(stats.t.ppf(0.975, 4)))):
         outcomes = [verdict(paired(*rng.normal(size=(2, n))), threshold) for _ in range(2000)]
@@ -113,7 +113,7 @@ def test_measures_are_of_rows_that_do_not_calibrate(
 
 
 def test_a_curve_is_that_of_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line in log odds, where the spline of the probability is one: here of enough rows."""
+    """Check a line in log odds, which the spline of the probability learns from enough rows."""
     rng = np.random.default_rng(3)
     z = rng.normal(0, 2, (4000, 2))
     y = (z @ [[1, 0], [0, 1]] + rng.gumbel(size=z.shape)).argmax(axis=1)
@@ -161,7 +161,7 @@ def test_a_spline_mends_a_network_that_was_trained_for_long(
     actual = splines._train(0)
     for scheme in ("held out", "cross-validated"):
         assert actual[scheme]["uncalibrated"]["accuracy"][0] > 0.8
-    # The rows held out are too few for ten splines.
+    # The held-out rows are too few for ten splines.
     loss = {name: measures["log_loss"][0] for name, measures in actual["cross-validated"].items()}
     assert loss["compact spline"] < loss["uncalibrated"]
 

@@ -1,4 +1,4 @@
-"""The synthetic study: what it writes, that it resumes, and what its figures must be."""
+"""The synthetic study: output files, resumed runs, and bounds on its results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def small_blocks() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def done(small_blocks: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict, list]:
-    """Return the folder of a small run, what it returned, and its progress."""
+    """Return the folder of a small run, its return value, and its progress calls."""
     calls: list[tuple[str, int, int]] = []
     out = tmp_path_factory.mktemp("study") / "new" / "out"
     show = lambda *facts: calls.append(facts)  # noqa: E731
@@ -59,8 +59,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def drawn(seed: int = 0, count: int = 40) -> tuple[list, dict, dict]:
-    """Return all configurations, with values as a study could give them, and their status."""
+def draw_values(seed: int = 0, count: int = 40) -> tuple[list, dict, dict]:
+    """Return all configurations with plausible random values, and their status."""
     rng = np.random.default_rng(seed)
     chosen = configurations((1, 2, 3), 100)
     values = {
@@ -114,7 +114,7 @@ def test_run_writes_what_it_says(done: tuple[Path, dict, list]) -> None:
         assert float(row["mean"]) == facts[row["method"]]["mean"] == pytest.approx(np.mean(some))
         assert float(row["error"]) == pytest.approx(np.std(some, ddof=1) / math.sqrt(6))
     pairs = rows_of(out / "synthetic_pairs.csv")
-    # Three of the ten methods: as many pairs, in five configurations and over all, by two metrics.
+    # Three of the ten methods give three pairs, in five configurations and overall, by two metrics.
     assert len([row for row in pairs if row["ranking"] == "ten"]) == 6 * 2 * 3
 
 
@@ -187,7 +187,7 @@ def test_equal_configurations_share_their_data(tmp_path: Path) -> None:
     for name, first in same.items():
         facts = result["configurations"]
         assert facts[name]["metrics"] == facts[first]["metrics"]
-    # One method cannot be ranked, nor can claims be judged.
+    # A single method allows no ranks or claims.
     assert result["pictures"] == result["conclusions"] == []
 
 
@@ -200,7 +200,7 @@ def test_published_figures_and_the_impossible_ones() -> None:
     assert TABLE_6["ece"]["e"]["cauchy_map"] == (0.5272, 0.0026)
     infinite = {m for m, entry in TABLE_6["log_loss"]["e"].items() if math.isinf(entry.mean)}
     assert infinite == {"L2", "normal", "smoothed"}
-    chosen, values, status = drawn()
+    chosen, values, status = draw_values()
     facts = describe(chosen, values, status)
     marked = {
         (name, method)
@@ -212,7 +212,7 @@ def test_published_figures_and_the_impossible_ones() -> None:
     assert not any(
         configuration["published"]["log_loss"] for n, configuration in facts.items() if n[0] != "1"
     )
-    # Chance alone may bring a mean below the floor, but not far.
+    # Chance may move a mean below the floor, but not far.
     assert not impossible(0.28, 0.2829, 0.18)
     assert impossible(0.25, 0.2829, 0.18)
 
@@ -237,7 +237,7 @@ def test_ranks_and_groups() -> None:
 
 @pytest.mark.slow
 def test_conclusions_follow_the_figures() -> None:
-    chosen, values, status = drawn(count=60)
+    chosen, values, status = draw_values(count=60)
     order = [*INFORMED, "ibls", "platt", "smoothed", "L1", "L2", "cauchy_map", "normal"]
     for losses in values.values():
         for index, method in enumerate(order):
@@ -289,7 +289,7 @@ def test_wrong_arguments_are_said(tmp_path: Path, options: dict, message: str) -
 
 
 def test_recorded_figures() -> None:
-    """What is kept of the whole study: the floor holds, and informed methods come close to it."""
+    """Check the recorded study: losses respect the floor, and informed methods come near it."""
     result = json.loads(RECORDED.read_text())
     assert result["datasets"] >= 100
     for name, facts in result["configurations"].items():

@@ -1,4 +1,4 @@
-"""Figures of a thesis by its code's options: single maps by hand, and what is published."""
+"""Results of a thesis with its code's options: single maps by hand, and published values."""
 
 from __future__ import annotations
 

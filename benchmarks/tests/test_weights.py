@@ -1,4 +1,4 @@
-"""Scaling by weights and temperatures: searches, repeats, ways left open, and both studies."""
+"""Scaling by weights and temperatures: searches, repeats, unspecified choices, both studies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Array = np.ndarray
 
 
 def draw(seed: int, n: int, k: int = 3, factor: float = 2.0) -> tuple[Array, Array]:
-    """Return overconfident logits (n, k) and labels (n,)."""
+    """Draw over-confident logits (n, k) and labels (n,)."""
     rng = np.random.default_rng(seed)
     z = 1.5 * rng.normal(size=(n, k))
     return factor * z, (z + rng.gumbel(size=(n, k))).argmax(axis=1)
@@ -92,7 +92,7 @@ def test_standard_errors_of_halves_of_the_same_rows_are_not_too_small() -> None:
             actual[seed, index] = both[0]["mean"], both[0]["error"], both[1]["error"]
     off = np.abs(actual[:, :, 0] - actual[:, :, 0].mean(axis=0)) / stats.t.ppf(0.975, repeats - 1)
     assert (np.mean(off < actual[:, :, 1], axis=0) > 0.93).all()
-    # What all halves of one data set have in common does not average out.
+    # An error shared by all halves of a data set does not average out.
     assert np.mean(off[:, 0] < actual[:, 0, 2]) < 0.8
 
 
@@ -118,7 +118,7 @@ def test_ways_left_open_hold_those_of_the_library() -> None:
         ]
         probs = model.fit(z, y).predict_proba(test)
         assert error == pytest.approx(metrics.ece(probs, test_y, bins=25), abs=1e-9)
-    # Without ties all ways of sharing them are one, but for rows between two bins.
+    # Without ties, all ways of sharing ties agree, except for rows between two bins.
     errors = [
         entry["ece_25"]
         for entry in actual
@@ -190,7 +190,7 @@ def test_losses_from_the_command_line(tmp_path: Path) -> None:
     both = (np.mean(record["values"][key]) for key in ("ece_weight", "ece_temperature"))
     assert gap == pytest.approx(np.subtract(*both))
     assert len(cells(result.stdout, "digits, dense")) == 5
-    # What is there is not trained again.
+    # Existing results are not trained again.
     before = (tmp_path / "losses.json").read_bytes()
     assert CliRunner().invoke(app, line).exit_code == 0
     assert (tmp_path / "losses.json").read_bytes() == before
@@ -254,7 +254,7 @@ def test_published_tables_are_whole() -> None:
         "weight": 95.4,
     }
     assert (one[-1]["network"], one[-1]["losses"]["mmce"]["weight"]) == ("ResNet-50", 75.7)
-    # Table 3 has what table 2 has, for 13 bins of equal mass and before.
+    # Table 3 repeats table 2 for 13 bins of equal mass and before calibration.
     for row in three:
         (same,) = [r for r in two if (r["data"], r["network"]) == (row["data"], row["network"])]
         assert row["uncalibrated"] == same["methods"]["uncalibrated"]

@@ -1,4 +1,4 @@
-"""Plain versions of what the tests of calibrators by neighborhoods compare with."""
+"""Plain reference implementations for the tests of neighborhood calibrators."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from bayescal.data.folds.deal import fold_scores
 
 
-def summary(calibrator: Any, state: Any, at: np.ndarray, level: float) -> list[np.ndarray]:
-    """Return means over draws, and the ends of intervals."""
+def mean_and_ends(calibrator: Any, state: Any, at: np.ndarray, level: float) -> list[np.ndarray]:
+    """Compute means over draws and interval ends."""
     ends = np.moveaxis(calibrator._ends(state, at, level), 1, 0)
     return [calibrator.apply(state, at), *ends]
 
@@ -29,14 +29,14 @@ def example(
     return p, y, rng.uniform(0.2, 3, n)
 
 
-def finish(p: np.ndarray, mean: np.ndarray, assumption: str, crop: float) -> np.ndarray:
+def crop_and_normalize(p: np.ndarray, mean: np.ndarray, assumption: str, crop: float) -> np.ndarray:
     """Crop and normalize one row."""
     moved = mean if assumption == "labels" else p - mean
     inside = np.array([min(max(value, crop), 1 - crop) for value in moved])
     return inside / inside.sum()
 
 
-def values(p: np.ndarray, y: np.ndarray, assumption: str) -> np.ndarray:
+def target_values(p: np.ndarray, y: np.ndarray, assumption: str) -> np.ndarray:
     labels = np.eye(p.shape[1])[y]
     return labels if assumption == "labels" else p - labels
 
@@ -45,9 +45,9 @@ def log_loss(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     return float(np.average(-np.log(p[np.arange(len(y)), y]), weights=weights))
 
 
-def folded(
+def split_into_folds(
     p: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int = 10
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Divide rows between folds: what fold_scores makes of them, and the fold of each part."""
+    """Split rows into folds with ``fold_scores``, and return the parts with their folds."""
     folds = fold_scores(p, y, weights, count, probabilities=True)
     return (*folds.take(p, y), folds.fold)

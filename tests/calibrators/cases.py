@@ -1,6 +1,6 @@
-"""Every calibrator with its defaults, and with every other value of each of its options.
+"""Every calibrator with its defaults and with every other value of each option.
 
-A new calibrator is found by itself: its options are read off its fields.
+New calibrators are found automatically: their options are read from their fields.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bayescal.calibrators import Calibrator
 
 Array = np.ndarray
 
-#: What all calibrators take, and what says nothing of the method.
+#: Options common to all calibrators, which say nothing about the method.
 COMMON = ("inputs", "classes", "inference", "num_samples", "random_state")
-#: Whose searches take long on any data.
+#: Calibrators with searches that are slow on any data.
 SLOW = ("Decision", "Forest", "Kernel", "OrderPreserving")
 
 
@@ -46,7 +46,7 @@ class Case(NamedTuple):
         return f"{self.calibrator.__name__}({options})"
 
 
-def find() -> list[type[Calibrator]]:
+def all_calibrators() -> list[type[Calibrator]]:
     """Return all calibrators that the package exports."""
     values = [getattr(calibrators, name) for name in calibrators.__all__]
     classes = [v for v in values if isinstance(v, type) and issubclass(v, Calibrator)]
@@ -54,7 +54,7 @@ def find() -> list[type[Calibrator]]:
 
 
 def other_values(default: Any, hint: Any) -> list[Any]:
-    """Return values for an option beside its default: each choice, and one number."""
+    """List other values of an option than its default: each choice, and one number."""
     parts = [hint, *get_args(hint)]
     values: list[Any] = [v for part in parts for v in get_args(part) if isinstance(v, str | int)]
     values += [None] * (type(None) in parts) + [3] * (int in parts)
@@ -66,7 +66,7 @@ def other_values(default: Any, hint: Any) -> list[Any]:
 
 
 def options_of(cls: Any) -> list[dict[str, Any]]:
-    """Return the defaults, and every other value of every option."""
+    """List option sets: the defaults, and every other value of every option."""
     hints = get_type_hints(cls)
     fields = [f for f in dataclasses.fields(cls) if f.init and f.name not in COMMON]
     others = [{f.name: v} for f in fields for v in other_values(f.default, hints[f.name])]
@@ -75,19 +75,19 @@ def options_of(cls: Any) -> list[dict[str, Any]]:
     return [{}, *others]
 
 
-CASES = [Case(cls, options) for cls in find() for options in options_of(cls)]
+CASES = [Case(cls, options) for cls in all_calibrators() for options in options_of(cls)]
 DEFAULTS = [case for case in CASES if not case.options]
 
 
 def each(cases: list[Case]) -> pytest.MarkDecorator:
-    """Return a mark that runs a test on cases, those of long searches only where asked."""
+    """Parametrize a test by cases, with slow searches marked as slow."""
     slow = [[pytest.mark.slow] * (case.calibrator.__name__ in SLOW) for case in cases]
     values = [pytest.param(c, id=c.name, marks=m) for c, m in zip(cases, slow, strict=True)]
     return pytest.mark.parametrize("case", values)
 
 
 class Data(NamedTuple):
-    """Probabilities (n,) or (n, 3), some of them tied, labels and weights; and new ones."""
+    """Probabilities (n,) or (n, 3), some of them tied, labels, weights, and new probabilities."""
 
     p: Array
     y: Array
@@ -95,13 +95,13 @@ class Data(NamedTuple):
     new: Array
 
 
-def make(case: Case, n: int = 80, seed: int = 0) -> Data:
+def make_data(case: Case, n: int = 80, seed: int = 0) -> Data:
     rng = np.random.default_rng(seed)
     if case.binary:
         p = np.clip(rng.beta(0.9, 0.9, n), 0.002, 0.998).round(4)
         p[n // 2 : n // 2 + 9] = p[:9]
         y = (rng.random(n) < p**1.6).astype(int)
-        # Not on the borders of bins.
+        # Away from the borders of bins.
         new = np.sort(rng.uniform(0.001, 0.999, 37))
     else:
         z = rng.normal(0, 2, (n, 3))

@@ -1,4 +1,4 @@
-"""What the tests of all calibrators share."""
+"""Fixtures shared by the tests of all calibrators."""
 
 from collections.abc import Iterator
 
@@ -9,9 +9,9 @@ from bayescal.calibrators.multiclass.order_preserving import calibrator
 
 @pytest.fixture(autouse=True, scope="module")
 def _small_networks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let ``OrderPreserving`` choose between smaller networks, but in its own tests.
+    """Let ``OrderPreserving`` choose among smaller networks outside its own tests.
 
-    Larger ones take a second for each fit.
+    Larger networks take a second for each fit.
     """
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name != "test_order_preserving.py":

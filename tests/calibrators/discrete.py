@@ -1,4 +1,4 @@
-"""Scores that take few values, with the probabilities of the labels at each of them."""
+"""Scores that take few values, with the label probabilities of each value."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 
 class Discrete(NamedTuple):
-    """Levels (c,) or (c, 3) of scores, how often each occurs, and probabilities (c, k) of labels.
+    """Score levels (c,) or (c, 3), their frequencies, and label probabilities (c, k).
 
-    Calibrated probabilities of the labels are within what every map can express: its default
-    options find them, but for how much the rows of a fit vary.
+    Every map can express the calibrated probabilities, so its default options find them up to the
+    sampling error of the fit.
     """
 
     levels: np.ndarray
@@ -33,12 +33,12 @@ class Discrete(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The least expected log loss."""
+        """Expected log loss of the true probabilities."""
         return self.loss(np.where(self.truth > 0, self.truth, 1))
 
 
 def binary(name: str) -> Discrete:
-    """Return levels of two classes whose log odds are 0.6 times too large, or constant."""
+    """Return binary levels with log odds that are 1 / 0.6 times too large, or constant."""
     levels = {
         "constant": np.array([0.3]),
         "two levels": np.array([0.2, 0.8]),
@@ -82,7 +82,7 @@ BINARY = ("constant", "two levels", "zeros and ones", "tenths", "leaves")
 SEVERAL = ("constant", "one-hot", "two levels", "tenths", "leaves")
 
 
-def blurred(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Add rounding errors, of averages of hundreds of numbers if in double precision."""
+def add_rounding_errors(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Add rounding errors of one unit in single precision, or up to five in double precision."""
     most, unit = (1, 2.0**-24) if p.dtype == np.float32 else (5, 2.0**-53)
     return np.clip(p + (rng.integers(-most, most + 1, len(p)) * unit).astype(p.dtype), 0, 1)

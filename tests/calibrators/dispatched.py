@@ -1,7 +1,7 @@
-"""scikit-learn's checks of arrays of other libraries; run by test_dispatch.py.
+"""Run scikit-learn's array API checks; called by test_dispatch.py.
 
-SciPy decides when it is imported whether it takes such arrays, so that this runs in a process of
-its own: ``SCIPY_ARRAY_API=1 python -m tests.calibrators.dispatched array_api_strict``.
+SciPy decides at import time whether it accepts such arrays, so this module runs in a separate
+process: ``SCIPY_ARRAY_API=1 python -m tests.calibrators.dispatched array_api_strict``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sklearn.utils.estimator_checks import (
 import bayescal as bc
 from tests.calibrators.cases import DEFAULTS
 
-#: In place of long searches.
+#: Options that replace long searches.
 QUICK: dict[str, dict[str, Any]] = {
     "Kernel": {"bandwidth": 0.1},
     "OrderPreserving": {"hidden": (2, 2)},
@@ -37,7 +37,7 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 class OneColumn:
-    """A calibrator of which scikit-learn's checks are told that it takes one score."""
+    """A calibrator that declares to scikit-learn's checks that it takes one score."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
@@ -45,8 +45,8 @@ class OneColumn:
         return tags
 
 
-def checked() -> list[Any]:
-    """Return calibrators of log odds, or of ten logits of which the labels are the first two."""
+def checked_estimators() -> list[Any]:
+    """List calibrators of log odds, or of ten logits with labels from the first two classes."""
     result: list[Any] = [
         bc.LogisticRegression(penalty="l2", strength=1.0),
         bc.OneVsRest(bc.Beta(), inputs="logits", classes=range(10)),
@@ -76,8 +76,8 @@ def check(estimator: Any, library: str) -> None:
         check_array_api_same_namespace(name, estimator, library)
 
 
-def on(library: str) -> Any:
-    """Return a function that makes arrays of a library."""
+def array_function(library: str) -> Any:
+    """Return a function that creates arrays of a library."""
     if library == "torch":
         import torch
 
@@ -92,12 +92,12 @@ def on(library: str) -> Any:
 
 
 def compare(library: str) -> None:
-    """Numbers are those of the host, and arrays of the library come back."""
-    rng, make = np.random.default_rng(0), on(library)
+    """Check that results equal those of NumPy arrays and are arrays of the library."""
+    rng, make = np.random.default_rng(0), array_function(library)
     z = rng.normal(size=(90, 3)).astype(np.float32).astype(float)
     y = np.argmax(z + rng.gumbel(size=z.shape), axis=1)
     single = library == "jax"  # without its double precision
-    # 1e-6 for each of three maps that OneVsRest adds.
+    # Each of the three maps in OneVsRest adds 1e-6.
     tolerance = 3e-6 if single else 1e-12
     laplace = {"inference": "laplace", "num_samples": 200, "random_state": 0}
     for estimator in (
@@ -119,7 +119,7 @@ def compare(library: str) -> None:
                 for one, other in zip(*ends, strict=True):
                     assert array_api_compat.array_namespace(one) == same
                     np.testing.assert_allclose(np.asarray(one), other, atol=tolerance)
-            # Of texts there are no arrays but NumPy's.
+            # Arrays of strings exist only in NumPy.
             named = clone(estimator).fit(make(z), np.array(["a", "b", "c"])[y])
             assert list(named.predict(make(z))) == ["abc"[label] for label in expected.predict(z)]
             for wrong, message in ((z[:, :2], "features"), (z * np.nan, "NaN")):
@@ -127,7 +127,7 @@ def compare(library: str) -> None:
                     result.predict_proba(make(wrong))
             with pytest.raises(ValueError, match="must use the same namespace"):
                 result.predict_proba(z)
-            # What was fitted to NumPy's arrays serves all.
+            # An estimator fitted to NumPy arrays predicts from arrays of any library.
             again = np.asarray(expected.predict_proba(make(z)))
             np.testing.assert_allclose(again, expected.predict_proba(z), atol=tolerance)
         plain = result.predict_proba(z)
@@ -147,8 +147,8 @@ def compare(library: str) -> None:
 
 
 def compare_classifier(library: str) -> None:
-    """A fitted classifier that takes arrays of the library is given them."""
-    rng, make = np.random.default_rng(0), on(library)
+    """Check that a fitted classifier that takes the library's arrays receives them."""
+    rng, make = np.random.default_rng(0), array_function(library)
     x = rng.normal(size=(90, 4))
     y = np.argmax(x[:, :3] + rng.gumbel(size=(90, 3)), axis=1)
     calibrator = bc.Temperature()
@@ -165,7 +165,7 @@ def compare_classifier(library: str) -> None:
 
 
 def compare_dask() -> None:
-    """Dask's arrays are rows in blocks, also where others are dispatched."""
+    """Check that Dask arrays are read in blocks even with array API dispatch enabled."""
     import dask.array as da
 
     rng = np.random.default_rng(0)
@@ -194,14 +194,14 @@ def main() -> None:
 
     warnings.simplefilter("ignore", ConvergenceWarning)
     failed = {}
-    for estimator in checked():
+    for estimator in checked_estimators():
         try:
             check(estimator, library)
         except Exception as error:
             failed[type(estimator).__name__] = f"{type(error).__name__}: {error}"
             if "-x" in sys.argv:
                 raise
-    print(f"{len(checked())} checked, failed: {failed}")
+    print(f"{len(checked_estimators())} checked, failed: {failed}")
     sys.exit(bool(failed))
 
 

@@ -1,8 +1,8 @@
-"""Scores and labels that are hard on calibrators, for the tests of all of them."""
+"""Difficult scores and labels for the tests of all calibrators."""
 
 HUGE = 1.7e308
 
-#: By name: scores in [0, 1], and labels.
+#: Scores in [0, 1] and labels, by name.
 PROBABILITIES: dict[str, tuple[list[float], list[int]]] = {
     "one positive": ([0.3], [1]),
     "one negative": ([0.0], [0]),
@@ -17,7 +17,7 @@ PROBABILITIES: dict[str, tuple[list[float], list[int]]] = {
     "subnormal neighbors": ([0.0, 5e-324, 1e-323], [0, 1, 1]),
     "alternating": ([k / 40 for k in range(40)], [0, 1] * 20),
 }
-#: These, and scores of any size.
+#: The data sets above, and scores of any size.
 SCORES = {
     **PROBABILITIES,
     "huge": ([-HUGE, HUGE, 0.0, 1e-300], [0, 1, 1, 0]),

@@ -1,4 +1,4 @@
-"""Rows of several classes for calibrators that lift one of two."""
+"""Multi-class rows for calibrators that apply a binary calibrator per class or pair."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Array = np.ndarray
 
 
 def rows(n: int, k: int = 4, seed: int = 0) -> tuple[Array, Array]:
-    """Return probabilities and labels that are drawn from flatter ones."""
+    """Draw over-confident probabilities and labels."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=(n, k)) * 2
     drawn = (rng.random((n, 1)) > np.cumsum(softmax(logits / 2, axis=1), axis=1)).sum(axis=1)

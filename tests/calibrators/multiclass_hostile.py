@@ -1,4 +1,4 @@
-"""Hostile data of several classes, shared by the tests of the calibrators."""
+"""Difficult multi-class data, shared by the tests of the calibrators."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Fits to scores on an accelerator, tried with JAX's arrays on a processor, beside the host's."""
+"""Compare fits on an accelerator, emulated with JAX arrays on the CPU, with fits on the host."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from bayescal.data.rows import Rows
 from bayescal.regression.binary import fit
 from bayescal.regression.softmax import fit as softmax_fit
 from tests.calibrators.cases import CASES, Array, Case, each
-from tests.calibrators.discrete import blurred
+from tests.calibrators.discrete import add_rounding_errors
 
 THERE = [c for c in CASES if inspect.isclass(c.calibrator) and "device" in c().sources]
-#: One of each way to fit; the others are fitted to single precision in slow tests.
+#: One calibrator for each way to fit; slow tests fit the others in single precision.
 QUICK = ("AveragedBeta", "Beta", "Histogram", "Matrix", "StackedScaling", "Temperature")
-#: A single fit has the programs of a stack.
+#: A single fit uses the programs of a stack.
 MODES = ["stack", pytest.param("single", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(autouse=True)
-def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take JAX's arrays as on an accelerator wherever they are, and no way back to the host."""
+def jax_as_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat JAX arrays as accelerator arrays on any device, without a fallback to the host."""
     monkeypatch.setattr(given, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
 
 
-#: Rows of single precision: one number for all tests, which share compiled programs.
+#: Number of single-precision rows, shared by all tests so that programs compile once.
 MANY = 6000
 
 
-def data(binary: bool, n: int = 150) -> tuple[Array, Array, Array]:
+def make_logits(binary: bool, n: int = 150) -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(1)
     z = 2 * rng.normal(size=(n, 4))
     y = np.argmax(z / 2 + rng.gumbel(size=z.shape), axis=1)
@@ -58,8 +58,8 @@ def data(binary: bool, n: int = 150) -> tuple[Array, Array, Array]:
     return (z[:, :2], (y % 2), w) if binary else (z, y, w)
 
 
-def many(binary: bool) -> tuple[Array, Array, Array]:
-    z, y, w = data(binary, MANY)
+def make_many_logits(binary: bool) -> tuple[Array, Array, Array]:
+    z, y, w = make_logits(binary, MANY)
     return z, y, np.maximum(w, 1)
 
 
@@ -91,22 +91,22 @@ def test_which_fit_there() -> None:
 
 @each(THERE)
 def test_fits_are_those_of_the_host(case: Case) -> None:
-    z, y, w = data(case.binary)
+    z, y, w = make_logits(case.binary)
     compare(case(inputs="logits"), z, y, w)
-    # Whole weights are equal rows, which folds may separate; others are not.
+    # Integer weights count as repeated rows, which folds may separate; others do not.
     compare(case(inputs="probs"), softmax(z), y, w * np.linspace(0.5, 1, len(w)))
 
 
 @each([case for case in THERE if not case.options])
 def test_missing_classes_and_zeros(case: Case) -> None:
-    z, y, w = data(case.binary)
+    z, y, w = make_logits(case.binary)
     p = softmax(z)
     p[::7, 0] = 0
     p /= p.sum(axis=1, keepdims=True)
     compare(case(), p, y, w)
     compare(case(inputs="logits"), 1e6 * z, y, w)
     if not case.binary:
-        # As many rows as before: programs are compiled once.
+        # Keep the number of rows, so that programs are compiled once.
         some = np.resize(np.flatnonzero(y < 3), len(y))
         compare(case(inputs="logits", classes=[0, 1, 2, 3]), z[some], y[some], w[some])
         names = np.array(["a", "b", "c", "d"])
@@ -122,9 +122,13 @@ def test_missing_classes_and_zeros(case: Case) -> None:
     ],
 )
 def test_scores_of_single_precision(case: Case) -> None:
-    """The same objective is reached, to 1e-6 of it."""
-    # A kernel compares all pairs of rows, of however many.
-    z, y, w = data(case.binary, 900) if case.calibrator is bc.Kernel else many(case.binary)
+    """Check that the fit reaches the host's objective up to a relative error of 1e-6."""
+    # A kernel compares all pairs of rows.
+    z, y, w = (
+        make_logits(case.binary, 900)
+        if case.calibrator is bc.Kernel
+        else make_many_logits(case.binary)
+    )
     z, w = z.astype(np.float32), np.maximum(w, 1)
     host = case(inputs="logits").fit(z, y, w)
     device_model = case(inputs="logits").fit(jnp.asarray(z), y, w)
@@ -135,8 +139,8 @@ def test_scores_of_single_precision(case: Case) -> None:
 
 @pytest.mark.parametrize("calibrator", [bc.Temperature(), bc.Vector(), bc.Dirichlet(), bc.Beta()])
 def test_what_is_wrong_is_said_as_on_the_host(calibrator: Any) -> None:
-    p = softmax(data(calibrator.binary)[0])
-    y, bad, high, sums = data(calibrator.binary)[1], p.copy(), p.copy(), p.copy()
+    p = softmax(make_logits(calibrator.binary)[0])
+    y, bad, high, sums = make_logits(calibrator.binary)[1], p.copy(), p.copy(), p.copy()
     bad[3, 1], high[2, 1], sums[4, 0] = np.nan, 1.5, 0.99
     for wrong, message in ((bad, "NaN"), (high, r"\[0, 1\]"), (sums, "sum to one")):
         with pytest.raises(ValueError, match=message):
@@ -148,19 +152,24 @@ def test_what_is_wrong_is_said_as_on_the_host(calibrator: Any) -> None:
 
 
 def test_many_rows_of_two_classes() -> None:
-    """Cells are counted there, also for the default."""
+    """Check that rows are counted in cells on device, also by the default calibrator."""
     rng = np.random.default_rng(0)
     z = 2 * rng.normal(size=50_000)
     y = (rng.random(len(z)) < 1 / (1 + np.exp(-z))).astype(int)
     compare(bc.AveragedBeta(inputs="logits"), z, y, None)
     compare(bc.AveragedBeta(), 1 / (1 + np.exp(-z)), y, np.repeat([1.0, 2.0], 25_000))
-    compare(bc.OneVsRest(bc.Beta()), softmax(data(False, 900)[0]), data(False, 900)[1], None)
+    compare(
+        bc.OneVsRest(bc.Beta()),
+        softmax(make_logits(False, 900)[0]),
+        make_logits(False, 900)[1],
+        None,
+    )
 
 
 def test_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
     for binary in (True, False):
-        z, y, w = data(binary)
+        z, y, w = make_logits(binary)
         host = bc.Auto(inputs="logits").fit(z, y, w).predict_proba(z)
         with float64():
             device_probs = bc.Auto(inputs="logits").fit(jnp.asarray(z), y, w).predict_proba(z)
@@ -168,8 +177,8 @@ def test_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list of one number: of what is made NumPy's, the greatest size."""
+def largest_copy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Record the size of the largest array that is converted to NumPy, in a list of one number."""
     real, result = np.asarray, [0]
 
     def spy(value: Any, *args: Any, **options: Any) -> Any:
@@ -182,33 +191,33 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.slow
-def test_scores_are_never_copied_to_the_host(largest: list[int]) -> None:
-    """Of 6,000 rows of four columns nothing as large is made NumPy's."""
-    z, y, w = many(binary=False)
+def test_scores_are_never_copied_to_the_host(largest_copy: list[int]) -> None:
+    """Check that no array of the size of 6,000 rows by four columns is converted to NumPy."""
+    z, y, w = make_many_logits(binary=False)
     scores = jnp.asarray(z, jnp.float32)
     for calibrator in (bc.Temperature, bc.Vector, bc.Dirichlet, bc.StructuredMatrix, bc.OneVsRest):
         calibrator(inputs="logits").fit(scores, y, w)
     bc.Histogram(binning="equal_mass", inputs="logits").fit(scores[:, 0], y % 2)
-    assert 0 < largest[0] < 100
+    assert 0 < largest_copy[0] < 100
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_of_stacks_come_one_number_for_each_row(
-    monkeypatch: pytest.MonkeyPatch, largest: list[int], mode: Any
+    monkeypatch: pytest.MonkeyPatch, largest_copy: list[int], mode: Any
 ) -> None:
-    """Keys, from which folds are made, and losses; also where the default reports."""
+    """Check that stacks copy at most one number per row: fold keys and losses."""
     monkeypatch.setattr(auto, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
-    z, y, _ = many(binary=False)
+    z, y, _ = make_many_logits(binary=False)
     bc.Auto(inputs="logits", mode=mode).fit(jnp.asarray(z, jnp.float32), y)
-    assert largest[0] == MANY
+    assert largest_copy[0] == MANY
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
-    """The host's in double precision; few steps in single precision end a little elsewhere."""
-    z, y, w = data(binary=False, n=15_000)
+    """Check double precision against the host; single-precision steps end slightly elsewhere."""
+    z, y, w = make_logits(binary=False, n=15_000)
     stacked = bc.StackedScaling(mode, inputs="logits")
     with float64():
         p = [stacked.fit(scores, y, w).predict_proba(z) for scores in (z, jnp.asarray(z))]
@@ -223,7 +232,7 @@ def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> No
 
 @pytest.mark.slow
 def test_stacks_of_very_many_classes() -> None:
-    """Main directions are found in single precision, there and on the host."""
+    """Check many classes, with main directions found in single precision on device and host."""
     rng = np.random.default_rng(0)
     z = 2 * rng.normal(size=(100, 310))
     y = np.argmax(z[:, :30] / 2 + rng.gumbel(size=(100, 30)), axis=1)
@@ -236,7 +245,7 @@ def test_on_a_processor_the_host_fits() -> None:
 
 
 class Lowered:
-    """Programs that are exported for both kinds of accelerators when they are first called."""
+    """Export programs for both kinds of accelerators when they are first called."""
 
     platforms = "cuda", "tpu"
 
@@ -274,7 +283,7 @@ def lowered() -> Lowered:
 def test_programs_are_lowered_for_accelerators(
     monkeypatch: pytest.MonkeyPatch, lowered: Lowered
 ) -> None:
-    """Each program that a fit runs there is exported."""
+    """Check that every program that a fit runs on device can be exported."""
     compiled = rows.compiled
     monkeypatch.setattr(rows, "compiled", lambda *given: lowered(compiled(*given)))
     monkeypatch.setattr(softmax_fit, "fit_one", lowered(softmax_fit.fit_one))
@@ -283,17 +292,17 @@ def test_programs_are_lowered_for_accelerators(
         return lowered(jax.jit(lambda given: fit.fit_one(given, lasso)))(problem)
 
     monkeypatch.setattr(fit, "_fit_compiled", regression)
-    z, y, w = data(binary=False)
+    z, y, w = make_logits(binary=False)
     for several in (bc.Temperature, bc.Vector, bc.Dirichlet):
         several(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
-    z, y, w = data(binary=True)
+    z, y, w = make_logits(binary=True)
     bc.Beta(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
     assert lowered.names == {"columns_of_logits", "_terms", "fit_one", "<lambda>"}
 
 
 @pytest.mark.slow
 def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
-    """Of few, many and very many classes."""
+    """Check stacks of few, many and very many classes."""
     device_functions = ("_smooth", "_losses", "_held_out", "_together")
     mixing = ("_parts_there", "_mix_terms_there", "_log_mean_there")
     keys = ("_device_keys",)
@@ -309,10 +318,10 @@ def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered
 
 @pytest.mark.parametrize("bins", [1, 7, 400])
 def test_bins_of_equal_mass(bins: int) -> None:
-    """Ties stay together, as many as there may be; borders are the host's."""
+    """Check that ties stay in one bin and that borders equal those on the host."""
     rng = np.random.default_rng(0)
     levels = rng.integers(1, 10, 500) / 10
-    near = blurred(levels, rng), blurred(levels.astype(np.float32), rng)
+    near = add_rounding_errors(levels, rng), add_rounding_errors(levels.astype(np.float32), rng)
     for scores in (rng.random(500), rng.random(500).round(1), *near, np.full(20, 0.3), np.ones(1)):
         y, w = rng.integers(0, 2, len(scores)), rng.integers(0, 3, len(scores)) + 1.0
         for weights in (w, w / 3, None):
@@ -327,9 +336,9 @@ def test_bins_of_equal_mass(bins: int) -> None:
 KERNELS = ("dirichlet", "dirichlet_mixture", "rbf")
 
 
-def spread(n: int) -> tuple[Array, Array, Array]:
-    """Return probabilities, some of them equal, labels and weights."""
-    z, y, w = data(binary=False, n=n)
+def make_probs(n: int) -> tuple[Array, Array, Array]:
+    """Return probabilities with some ties, labels and weights."""
+    z, y, w = make_logits(binary=False, n=n)
     z[n // 2 : n // 2 + 9] = z[:9]
     return softmax(z), y, w + 1
 
@@ -337,12 +346,12 @@ def spread(n: int) -> tuple[Array, Array, Array]:
 @pytest.mark.parametrize("bandwidth", ["cv", 0.1])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernels_are_those_of_the_host(kernel: Any, bandwidth: Any) -> None:
-    p, y, w = spread(150)
+    p, y, w = make_probs(150)
     for assumption in ("errors", "labels"):
         calibrator = bc.Kernel(kernel, bandwidth, assumption)
         compare(calibrator, p, y, w)
         compare(calibrator.set_params(inputs="logits"), np.log(p), y, w)
-    w = w + np.linspace(0, 0.9, len(w))  # whole weights would count equal rows of weight one
+    w = w + np.linspace(0, 0.9, len(w))  # integer weights would count as repeated rows
     host = bc.Kernel(kernel, bandwidth).fit(p, y, w).state_
     with float64():
         device_state = bc.Kernel(kernel, bandwidth).fit(jnp.asarray(p), y, w).state_
@@ -353,29 +362,29 @@ def test_kernels_are_those_of_the_host(kernel: Any, bandwidth: Any) -> None:
 
 
 def test_kernels_of_certain_rows() -> None:
-    p, y, w = spread(150)
+    p, y, w = make_probs(150)
     p[::3] = np.eye(4)[y[::3]]
     compare(bc.Kernel(), p, y, w)
 
 
 @pytest.mark.slow
 def test_kernels_of_one_row() -> None:
-    p, y, _ = spread(150)
+    p, y, _ = make_probs(150)
     compare(bc.Kernel(classes=range(4)), p[1:2], y[1:2], None)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_bandwidths_are_chosen_there(largest: list[int], kernel: Any) -> None:
-    """Of a fit come hashes and keys; then the rows themselves, which are what is learned."""
-    p, y, w = spread(150)
+def test_bandwidths_are_chosen_there(largest_copy: list[int], kernel: Any) -> None:
+    """Check that choosing a bandwidth copies only hashes and keys to the host."""
+    p, y, w = make_probs(150)
     with float64(), jax.numpy_dtype_promotion("standard"):
         state = bc.Kernel(kernel)._fit(Rows(jnp.asarray(p), y, w), 0)
     assert isinstance(state["points"], jax.Array)
-    assert largest[0] == 150
+    assert largest_copy[0] == 150
 
 
 def test_pairs_of_rows_are_never_held() -> None:
-    """No array of the program has a tenth of their number."""
+    """Check that no array in the program is as large as a tenth of all pairs of rows."""
     n = 20_000
     with float64():
         scores, labels, weights = (
@@ -398,7 +407,7 @@ def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowere
     monkeypatch.setattr(
         kernel_module, "_losses_on_device", lowered(kernel_module._losses_on_device)
     )
-    p, y, w = spread(40)
+    p, y, w = make_probs(40)
     for kernel in KERNELS:
         bc.Kernel(kernel).fit(jnp.asarray(p, jnp.float32), y, w)
     assert lowered.names == {*names, "_losses_on_device"}

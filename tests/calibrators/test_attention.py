@@ -1,4 +1,4 @@
-"""Streamed attention against plain NumPy, however it is cut into blocks."""
+"""Streamed attention against plain NumPy, for any division into blocks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bayescal.calibrators.neighborhood import attention
 from bayescal.calibrators.neighborhood.attention import Keys, attend, attend_and_sum, prepare_keys
 
 
-def brute(
+def attention_in_memory(
     data: tuple[np.ndarray, ...], bandwidth: float, same: np.ndarray | None = None
 ) -> np.ndarray:
-    """Hold all scores at once; pairs marked as of the same group do not count."""
+    """Compute attention with all scores in memory, without pairs marked as same group."""
     queries, keys, bias, values, weights = data
     scores = queries @ keys.T / bandwidth + bias + np.log(weights)
     if same is not None:
@@ -50,7 +50,7 @@ def test_streaming_changes_nothing(m: int, n: int, bandwidth: float) -> None:
     data = example(m, n)
     result = attend(data[0], prepared(data), np.array([bandwidth]))
     assert result.shape == (1, m, 3)
-    np.testing.assert_allclose(result[0], brute(data, bandwidth), atol=1e-12)
+    np.testing.assert_allclose(result[0], attention_in_memory(data, bandwidth), atol=1e-12)
 
 
 @pytest.mark.parametrize("elements", [1, 700, 4096, 10**9])
@@ -60,7 +60,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, eleme
     monkeypatch.setattr(attention, "_BLOCKS_PER_CALL", 2)
     monkeypatch.setattr(attention, "block_elements", lambda: elements)
     result = attend(data[0], prepared(data), np.array([0.3]))
-    np.testing.assert_allclose(result[0], brute(data, 0.3), atol=1e-12)
+    np.testing.assert_allclose(result[0], attention_in_memory(data, 0.3), atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [11, 45])
@@ -75,7 +75,7 @@ def test_sums_inside_programs_pad_the_last_block(monkeypatch: pytest.MonkeyPatch
             np.array([0.3]),
             lambda averages, numbers: averages**2 @ np.ones(3) @ numbers,
         )
-    expected = (brute(data, 0.3) ** 2).sum(axis=1) @ further
+    expected = (attention_in_memory(data, 0.3) ** 2).sum(axis=1) @ further
     np.testing.assert_allclose(result, [expected], rtol=1e-12)
 
 
@@ -88,7 +88,7 @@ def test_every_bandwidth_has_its_own_bias(kind: Any, tolerance: float) -> None:
     result = attend(queries, prepared, bandwidths)
     assert result.dtype == kind
     for average, bias, h in zip(result, biases, bandwidths, strict=True):
-        expected = brute((queries, keys, bias, values, weights), h)
+        expected = attention_in_memory((queries, keys, bias, values, weights), h)
         np.testing.assert_allclose(average, expected, atol=tolerance)
 
 
@@ -99,7 +99,7 @@ def test_queries_do_not_see_their_own_group() -> None:
     bandwidths = np.array([2.0, 0.1])
     result = attend(data[0], prepared(data, 2, groups=key_groups), bandwidths, groups)
     for average, h in zip(result, bandwidths, strict=True):
-        expected = brute(data, h, groups[:, None] == key_groups)
+        expected = attention_in_memory(data, h, groups[:, None] == key_groups)
         np.testing.assert_allclose(average, expected, atol=1e-12)
 
 
@@ -125,7 +125,7 @@ def test_extreme_bandwidths_are_the_best_key_and_the_mean(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_weights_of_any_size(kind: Any) -> None:
     queries, keys, bias, values, _ = example(5, 30)
-    expected = brute((queries, keys, bias, values, np.ones(30)), 1.0)
+    expected = attention_in_memory((queries, keys, bias, values, np.ones(30)), 1.0)
     weights = np.full(30, 1e-320)
     result = attend(queries, prepared((queries, keys, bias, values, weights), 1, kind), np.ones(1))
     np.testing.assert_allclose(result[0], expected, atol=2e-6)

@@ -1,4 +1,4 @@
-"""Auto: what it chooses, and whether its report is true."""
+"""Which calibrator Auto chooses, and whether its report is accurate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray
 
 
 def binary(n: int, slope: float, seed: int = 0) -> tuple[Array, Array]:
-    """Return probabilities whose log odds are to be multiplied by ``slope``, and labels."""
+    """Draw probabilities, and labels whose true log odds are ``slope`` times theirs."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 2, n)
     return expit(z), (rng.random(n) < expit(slope * z)).astype(int)
@@ -51,7 +51,7 @@ def test_two_classes() -> None:
 
 
 def test_expected_loss_is_that_of_new_data() -> None:
-    """To three standard errors, as are gains."""
+    """Check that loss and gain on new data are within three standard errors of the report."""
     p, y = binary(400, 0.5)
     at, truth = binary(100_000, 0.5, seed=1)
     auto = bc.Auto().fit(p, y)
@@ -67,10 +67,9 @@ def test_expected_loss_is_that_of_new_data() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [50, 1000])
 def test_expected_loss_is_unbiased(n: int) -> None:
-    """Over data sets, beside the true one, within three standard errors and 2e-3.
+    """Check that the mean over data sets is within three standard errors and 2e-3 of the true loss.
 
-    What the true probabilities lose on the rows, less what they lose on average, takes away most of
-    the spread.
+    Subtracting the sampling error of the true probabilities' loss removes most of the spread.
     """
     at = np.linspace(-8, 8, 161)
     density = np.exp(-(at**2) / 8)
@@ -156,7 +155,7 @@ def test_intervals_of_several_classes(inference: Any) -> None:
     lower, upper = auto.predict_interval(z[:20])
     p = auto.predict_proba(z[:20])
     assert ((lower < p) & (p < upper)).all()
-    # The truth has half of these logits.
+    # The true logits are half of the scores.
     truth = softmax(z[:20] / 2, axis=1)
     assert ((lower < truth) & (truth < upper)).mean() > 0.6
 
@@ -187,7 +186,7 @@ def test_raw_scores_of_any_scale() -> None:
 
 @pytest.mark.parametrize("inputs", ["probs", "scores"])
 def test_weights_are_repeated_rows(inputs: Any) -> None:
-    """In the report too, and whatever the order of rows: the folds of equal rows are the same."""
+    """Check predictions and reports for any order of rows, since equal rows share folds."""
     p, y = binary(120, 0.5)
     weights = np.random.default_rng(0).integers(0, 4, 120)
     one = bc.Auto(inputs=inputs).fit(p, y, weights)
@@ -207,7 +206,7 @@ def test_exchanging_the_classes_changes_nothing_of_the_report() -> None:
 
 
 def test_weights_are_repeated_rows_to_a_stack() -> None:
-    """In its report too: the folds of equal rows are the same."""
+    """Check the report too, since equal rows share folds."""
     z, y = several(90)
     weights = np.random.default_rng(0).integers(0, 4, 90)
     one = bc.Auto(inputs="logits").fit(z, y, weights).report_

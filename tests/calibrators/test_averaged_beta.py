@@ -1,4 +1,4 @@
-"""AveragedBeta against the definition, written once more with SciPy, and what it must survive."""
+"""AveragedBeta against a reference implementation with SciPy, and on difficult data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Array = np.ndarray
 
 
 def data_set(n: int, seed: int = 0, slope: float = 0.5, bend: float = 0.0) -> tuple[Array, Array]:
-    """Return log odds that are too far from zero, and labels."""
+    """Draw over-confident log odds and labels."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 3, n)
     y = (rng.random(n) < expit(slope * z + bend * np.sin(z))).astype(int)
@@ -50,7 +50,7 @@ def log_prior(u: Any) -> Any:
 
 
 def find_scale(z: Array, y: Array) -> tuple[float, float]:
-    """Return the posterior mean of u and its standard deviation, by Gauss's rule in panels."""
+    """Compute the posterior mean and standard deviation of u with Gauss-Legendre quadrature."""
 
     def log_density(u: Array) -> Array:
         x = np.exp(u)[:, None] * z
@@ -58,7 +58,7 @@ def find_scale(z: Array, y: Array) -> tuple[float, float]:
 
     edges = np.arange(-16, 16, 0.05)
     log = log_density(edges)
-    # Elsewhere nothing is left of the density.
+    # The density is negligible elsewhere.
     edges = edges[log > log.max() - 60]
     nodes, weights = np.polynomial.legendre.leggauss(10)
     u = (edges[:, None] + 0.025 * (nodes + 1)).ravel()
@@ -85,7 +85,7 @@ def fit_one(offset: Array, design: Array, y: Array, precision: Array) -> tuple[A
 
 
 def by_definition(z: Array, y: Array, at: Array) -> Array:
-    """Return probabilities at new log odds: every regression by SciPy, its evidence by slogdet."""
+    """Predict at new log odds with regressions fitted by SciPy and evidence from slogdet."""
     e, (center, spread) = 1 / (len(z) + 1), find_scale(z, y)
     processes = [(0.0, 1.0), *product((0.3, 1.0), (0.5, 1.5))]
     logs, result = [], []
@@ -125,7 +125,7 @@ def by_definition(z: Array, y: Array, at: Array) -> Array:
 @pytest.mark.parametrize("slope", [0.0, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("n", [2, 20, 200, 2000])
 def test_moments_of_the_scale_are_those_of_quadrature(n: int, slope: float) -> None:
-    """Also of labels that scores say nothing of, or that they separate."""
+    """Check labels with and without signal, and labels that the scores separate."""
     z, y = data_set(n, seed=n, slope=slope)
     for labels in (y, (z > 0).astype(int)):
         center, spread = _averaging.find_scale(z, np.ones(n), labels)
@@ -146,7 +146,7 @@ def test_average_is_the_definition(n: int, bend: float) -> None:
 
 @pytest.mark.parametrize(("n", "least"), [(30, 0.11), (100, 0.07), (1000, 0.03)])
 def test_unchanged_scores_have_weight_where_they_are_calibrated(n: int, least: float) -> None:
-    """On average over 40 data sets."""
+    """Check the mean weight of the unchanged scores over 40 data sets."""
     means = []
     for slope in (1.0, 0.4):
         data = [data_set(n, seed, slope) for seed in range(40)]
@@ -201,7 +201,7 @@ def test_table_is_the_average(n: int, spread: float, slope: float) -> None:
     exact = fitted._apply(fitted.state_, at)[:, 1]
     probs = fitted.predict_proba(at)[:, 1]
     assert abs(probs - exact).max() < 1e-9
-    # Log losses of rare events remain right as well.
+    # Log losses of rare events keep their precision as well.
     assert abs(np.log(probs) - np.log(exact)).max() < 1e-7
     assert_array_equal(probs[:7], fitted.predict_proba(at[:7])[:, 1])
 
@@ -269,7 +269,7 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [1000, 10_000, 40_000])
 def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of very many rows, which are counted in bins first."""
+    """Check that grouping rows in cells loses nothing, also for many rows that are binned first."""
     rng = np.random.default_rng(n)
     at = np.linspace(-12, 12, 201)
     for z in (rng.normal(0, 3, n), rng.standard_t(2, n), np.round(rng.normal(0, 2, n), 2)):
@@ -287,7 +287,7 @@ def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_blocks_of_rows_are_all_rows(
     columns: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Probabilities of zero in one block, and the least positive one in another."""
+    """Check blocks with probabilities of zero in one and the smallest positive one in another."""
     z, y = data_set(3000, bend=1.0)
     p = expit(z)
     p[:40], p[2000] = 0, 1e-3
@@ -314,7 +314,7 @@ def test_a_wrong_row_of_very_many_is_named() -> None:
 
 @pytest.mark.parametrize(("power", "n", "tolerance"), [(0.5, 20, 0.012), (1.0, 60, 0.004)])
 def test_losses_of_rows_left_out(power: float, n: int, tolerance: float) -> None:
-    """Beside fits without each row."""
+    """Compare leave-one-out losses with fits that leave out each row."""
     z, y = data_set(n, seed=n)
     method = AveragedBeta(power, inputs="logits").fit(z, y)
     result = method.losses_left_out()[y, np.searchsorted(np.sort(z), z)]
@@ -349,7 +349,7 @@ def test_points_on_both_sides_of_a_gap_stay_there() -> None:
 
 
 def test_interval_is_that_of_draws() -> None:
-    """Of the mixture with the root of the weights, and variances 1.75 times as large."""
+    """Compare with draws for square-rooted weights and variances scaled by 1.75."""
     z, y = data_set(80, bend=1.0)
     method = AveragedBeta(1.0)
     state = method._fit(Rows(z, y, np.ones(80)), 0)
@@ -380,7 +380,7 @@ def test_interval_is_that_of_draws() -> None:
 
 
 def test_predictions_lie_within_their_intervals() -> None:
-    """Although the unchanged scores, which predictions contain, have no part in intervals."""
+    """Check containment, although intervals leave out the member of unchanged scores."""
     at = np.linspace(-20, 20, 101)
     for seed, n in product(range(10), (3, 20, 100)):
         z, y = data_set(n, seed, slope=(0.3, 1.0, 3.0)[seed % 3])
@@ -394,7 +394,7 @@ def test_predictions_lie_within_their_intervals() -> None:
 @pytest.mark.parametrize("n", [20, 200])
 @pytest.mark.parametrize("bend", [0.0, 0.8])
 def test_intervals_cover_the_truth(n: int, bend: float) -> None:
-    """On average over the distribution of the scores, of 60 data sets, within three errors."""
+    """Check mean coverage over scores and 60 data sets, up to three standard errors."""
     at = np.linspace(-6, 6, 41)
     density = np.exp(-(at**2) / 8) / np.exp(-(at**2) / 8).sum()
     truth = expit(at + bend * np.sin(1.5 * at))
@@ -410,7 +410,7 @@ def test_intervals_cover_the_truth(n: int, bend: float) -> None:
 
 
 def test_rounding_does_not_keep_a_fit_from_its_end() -> None:
-    """Labels that far scores explain: losses are small beside the sums that they come from."""
+    """Check convergence with separable labels, where losses are small beside the sums in them."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         z = np.concatenate([rng.normal(-12, 8, 40), rng.normal(10, 6, 50)])
@@ -432,11 +432,11 @@ def test_probabilities_of_zero_and_one() -> None:
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_losses_are_those_of_the_prototype(arena: Path) -> None:
-    """On 102 real tables: a prototype's figures with NumPy are in the folder.
+    """Compare with the recorded log losses of a NumPy prototype on 102 real tables.
 
-    From 1,000 rows on the losses are equal to 5e-4. The prototype's prior of the scale was N(0, 4)
-    alone and unchanged scores were no member, which matters with fewer rows, by 2e-3 on average at
-    most.
+    From 1,000 rows on, losses agree to 5e-4. The prototype had the prior N(0, 4) on the scale and
+    no member for the unchanged scores, which changes losses on fewer rows by at most 2e-3 on
+    average.
     """
     tiny = float(np.finfo(np.float32).tiny)
     few, many = {}, {}

@@ -1,4 +1,4 @@
-"""Bayesian binning into quantiles against its formula written as plain loops, and by hand."""
+"""Bayesian binning into quantiles against plain loops and values computed by hand."""
 
 import math
 
@@ -19,7 +19,7 @@ Model = tuple[float, list[tuple[float, float]]]
 
 
 def loop_bins(rows: list[tuple[float, float, float]], number: int) -> list[list[int]]:
-    """Lay the distinct scores of (score, weight, positive) out in bins of equal count."""
+    """Split the distinct scores of (score, weight, positive) into bins of equal count."""
     mass = np.cumsum([0.0] + [weight for _, weight, _ in rows])
     bins, start, border = [], 0, 0
     for b in range(number):
@@ -33,7 +33,7 @@ def loop_bins(rows: list[tuple[float, float, float]], number: int) -> list[list[
 
 
 def loop_model(rows: list[tuple[float, float, float]], number: int, prior: float) -> Model:
-    """Return the log evidence of one model, and the upper border and the value of its bins."""
+    """Compute the log evidence of one model, and the upper border and the value of each bin."""
     bins = loop_bins(rows, number)
     evidence, steps, lower = 0.0, [], 0.0
     for indices in bins:
@@ -150,7 +150,7 @@ def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, 
 
 
 def test_shares_as_weights() -> None:
-    # Half the weight in half-sized rows is half of every sum, and n is the sum of weights.
+    # Halving all weights halves every sum, and n is the sum of weights.
     rng = np.random.default_rng(0)
     scores, y = rng.uniform(size=64).repeat(2), rng.integers(0, 2, 64).repeat(2)
     state = BBQ()._fit(Rows(scores, y, np.full(128, 0.5)), 0)

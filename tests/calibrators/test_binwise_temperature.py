@@ -1,4 +1,4 @@
-"""Temperatures bin by bin against SciPy's minimizers and roots, closed forms and by hand."""
+"""Bin-wise temperatures against SciPy's minimizers and roots, closed forms and by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAPS = [
 ]
 
 
-def drawn(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_logits(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     p, y, weights = example(n, k)
     return 1.7 * np.log(p), y, weights
 
@@ -38,7 +38,7 @@ def drawn(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("objective", ["log_loss", "confidence"])
 @pytest.mark.parametrize("bins", [1, 5])
 def test_each_bin_against_scipy(objective: Objective, bins: int) -> None:
-    z, y, weights = drawn(600, 4)
+    z, y, weights = draw_logits(600, 4)
     chosen = BinwiseTemperature(objective, bins)
     state = chosen._fit(Rows(z, y, np.ones(600)), 0)
     confidence = softmax(z).max(axis=1)
@@ -63,14 +63,14 @@ def test_each_bin_against_scipy(objective: Objective, bins: int) -> None:
             assert result[part].max(axis=1).mean() == pytest.approx(accuracy, abs=1e-12)
     assert state["objective"] == pytest.approx(total / 600, abs=1e-9)
     assert not state["limited"].any()
-    # Weights count.
+    # Weights change the fit.
     weighted = chosen._fit(Rows(z, y, weights), 0)
     assert abs(weighted["inverse"] - state["inverse"]).max() > 1e-4
     assert weighted["bin_weights"].sum() == pytest.approx(weights.sum())
 
 
 def test_one_bin_is_temperature_scaling() -> None:
-    z, y, weights = drawn(400, 6)
+    z, y, weights = draw_logits(400, 6)
     state = BinwiseTemperature(bins=1)._fit(Rows(z, y, weights), 0)
     expected = Temperature()._fit(Rows(z, y, weights), 0)
     assert state["inverse"][0] == pytest.approx(float(expected["theta"][0]), rel=1e-9)
@@ -95,22 +95,22 @@ def test_what_rows_cannot_decide(objective: Objective) -> None:
     chosen = BinwiseTemperature(objective, 1)
     z = np.array([[2.0, 0, 0], [0.0, 3, 1], [1.0, 0, 4]])
     right = np.array([0, 1, 2])
-    # All right: as if half a row more had been right with probability 1/3.
+    # All predictions are right: half a row more counts, right with probability 1/3.
     for weight in (1.0, 5.0, 0.1):
         state = chosen._fit(Rows(z, right, np.full(3, weight)), 0)
         mean = chosen.apply(state, z).max(axis=1).mean()
         assert mean == pytest.approx((3 * weight + 1 / 6) / (3 * weight + 0.5), abs=1e-10)
         assert state["limited"].all() and state["status"] == 0
-    # Never right: all classes equally probable, but the greatest can still be told.
+    # No prediction is right: classes become equally probable, but keep their order.
     state = chosen._fit(Rows(z, (right + 1) % 3, np.ones(3)), 0)
     assert state["inverse"] == pytest.approx(1e-9 / 4) and state["limited"].all()
     result = chosen.apply(state, z)
     np.testing.assert_allclose(result, 1 / 3, atol=1e-9)
     np.testing.assert_array_equal(result.argmax(axis=1), z.argmax(axis=1))
-    # Uniform rows stay what they are, whatever the labels.
+    # Uniform rows stay unchanged for any labels.
     state = chosen._fit(Rows(np.zeros((3, 3)), right, np.ones(3)), 0)
     assert state["inverse"] == 1 and state["limited"].all()
-    # Greatest logits that are tied: at temperature zero the confidence is 1/2.
+    # Tied largest logits: at temperature zero the confidence is 1/2.
     tied = np.array([[2.0, 2, 0]] * 2)
     state = chosen._fit(Rows(tied, np.zeros(2, int), np.ones(2)), 0)
     mean = chosen.apply(state, tied).max(axis=1).mean()
@@ -119,7 +119,7 @@ def test_what_rows_cannot_decide(objective: Objective) -> None:
 
 @pytest.mark.parametrize("objective", ["log_loss", "confidence"])
 def test_an_empty_bin_has_the_temperature_of_all_rows(objective: Objective) -> None:
-    z, y, weights = drawn(300, 3)
+    z, y, weights = draw_logits(300, 3)
     whole = BinwiseTemperature(objective, 1)._fit(Rows(z, y, weights), 0)
     state = BinwiseTemperature(objective, 10, "equal_width")._fit(Rows(z, y, weights), 0)
     np.testing.assert_array_equal(state["bin_weights"][:3] == 0, True)
@@ -156,7 +156,7 @@ def test_weights_are_repetition_and_order_does_not_matter(
         np.testing.assert_array_equal(other["limited"], state["limited"])
     np.testing.assert_allclose(result.sum(axis=1), 1)
     np.testing.assert_array_equal(result.argmax(axis=1), z.argmax(axis=1))
-    # In a row all logits are divided by one number.
+    # All logits of a row are divided by one number.
     assert (np.diff(np.take_along_axis(result, z.argsort(axis=1), axis=1), axis=1) >= 0).all()
 
 
@@ -210,8 +210,8 @@ def test_figures_of_densenet(shared_data: Path) -> None:
         result = chosen.apply(state, data["logits_test"])
         return 100 * metrics.ece(result, data["y_test"], bins=25)
 
-    # Published: 1.006, and 0.957 and 0.855 by bins, which are not reproduced. Of the 13 bins, 5
-    # have no error at all in the data of the fit: what was made of them there is not said.
+    # The publication reports 1.006, and 0.957 and 0.855 with bins, which are not reproduced. Five
+    # of the 13 bins have no error in the training data, and it does not say how it treats these.
     assert error(Temperature()) == pytest.approx(1.006, abs=1e-3)
     assert error(BinwiseTemperature("log_loss")) == pytest.approx(1.135, abs=0.01)
     assert error(BinwiseTemperature("confidence")) == pytest.approx(1.116, abs=0.01)

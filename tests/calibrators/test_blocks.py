@@ -1,4 +1,4 @@
-"""Fits to rows that come in blocks: what they would be to all rows at once."""
+"""Fits to rows in blocks, compared with fits to all rows in memory."""
 
 import re
 import warnings
@@ -14,7 +14,7 @@ import bayescal as bc
 from bayescal.calibrators.binary.averaged_beta import points as _points
 from bayescal.data.blocks import reader as _rows
 from bayescal.data.blocks import survey as _survey
-from tests.calibrators.cases import find
+from tests.calibrators.cases import all_calibrators
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 
@@ -54,7 +54,7 @@ def _several(n=6000, k=4, seed=0):
 
 
 def _cut(rows, size=1777):
-    """Return blocks of so many rows."""
+    """Split rows into blocks of ``size`` rows."""
     n = len(rows[0])
     return bc.Blocks([tuple(values[i : i + size] for values in rows) for i in range(0, n, size)])
 
@@ -74,7 +74,7 @@ def test_several_classes(calibrator):
     rows = _several()
     calibrator = clone(calibrator).set_params(inputs="logits")
     whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(_cut(rows))
-    # All rows at once are fitted until the next step gains next to nothing.
+    # In-memory fits iterate until the next step gains next to nothing.
     np.testing.assert_allclose(
         cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=5e-6, rtol=0
     )
@@ -237,7 +237,7 @@ def test_weights_of_any_size():
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0])
 @pytest.mark.parametrize("calibrator", [bc.Logistic(), bc.Beta(), bc.Quadratic()])
 def test_separable_labels_are_said_to_be(calibrator, scale):
-    """Columns are nearly dependent where scores hardly vary."""
+    """Check the warning for separable labels, also where columns are nearly dependent."""
     z = np.random.default_rng(0).normal(size=4000) * scale
     y = (z > 0).astype(int)
     calibrator.set_params(inputs="logits")
@@ -249,7 +249,7 @@ def test_separable_labels_are_said_to_be(calibrator, scale):
 @pytest.mark.slow
 @pytest.mark.parametrize("calibrator", [bc.Logistic(), bc.Beta(), bc.Quadratic()])
 def test_a_score_that_few_rows_have(calibrator):
-    """With two scores and as many coefficients or more, predictions are proportions."""
+    """Check that predictions equal proportions when there are as many coefficients as scores."""
     rng = np.random.default_rng(0)
     p = np.full(400_000, 0.3)
     rare = rng.permutation(len(p))[:12]
@@ -293,7 +293,7 @@ def test_mapped_files_are_read_in_blocks(tmp_path, monkeypatch):
     result = cut.predict_proba(mapped)
     assert type(result) is np.ndarray
     np.testing.assert_allclose(result, whole.predict_proba(p), atol=1e-9)
-    # What needs all rows at once gets them.
+    # A calibrator that needs all rows at once receives them.
     bc.KNN(k=20).fit(mapped, y)
 
 
@@ -379,7 +379,7 @@ def test_many_parameters_take_products_with_the_hessian():
 
 
 def test_labels_of_a_block_may_be_mostly_different():
-    """Of many classes and few rows; scikit-learn would warn of labels that look like numbers."""
+    """Check many classes with few rows, where scikit-learn would warn about continuous targets."""
     z = _several(900, 40)[0]
     y = np.argmax(z + np.random.default_rng(1).gumbel(size=z.shape), axis=1)
     whole = bc.Temperature(inputs="logits").fit(z, y)
@@ -398,18 +398,18 @@ def test_raw_scores_of_any_size(scale, separable):
     blocks = bc.Blocks([tuple(part[i : i + 100] for part in rows) for i in (0, 100, 200)])
     how = {"inputs": "scores"}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that separable rows have no finite optimum
+        warnings.simplefilter("ignore")  # separable rows have no finite optimum
         result, expected = bc.Logistic(**how).fit(blocks), bc.Logistic(**how).fit(*rows)
     assert result.status_ == expected.status_
     p = [fitted.predict_proba(rows[0])[:, 1] for fitted in (result, expected)]
     np.testing.assert_allclose(*p, atol=1e-6 if not separable else 1e-3)
     if not separable:
-        # Two pairs of scores: at the optimum mean predictions and products are those of labels.
+        # Two pairs of scores: at the optimum, predictions match the labels in mean and products.
         assert abs((p[0] - y).sum()) < 1e-5 and abs((p[0] - y) @ z) < 1e-5
 
 
 def test_ends_of_scores_are_known_before_a_pass_but_for_zeros(monkeypatch):
-    """Of many rows in blocks, as of those in memory: bins reach from the least to the greatest."""
+    """Check that bins reach from the smallest to the largest score, as they do in memory."""
     monkeypatch.setattr(_points, "MAX_SORTED_ROWS", 100)
     rng = np.random.default_rng(0)
     p = rng.random(400)
@@ -428,8 +428,8 @@ def test_the_guide_names_all_that_need_all_rows_in_memory():
         r"\n(`KNN`.*?) and all\nposteriors except that of `(\w+)` need", GUIDE.read_text(), re.S
     )
     assert result is not None
-    in_memory = {cls.__name__ for cls in find() if "blocks" not in cls().sources}
+    in_memory = {cls.__name__ for cls in all_calibrators() if "blocks" not in cls().sources}
     assert set(re.findall(r"`(\w+)`", result[1])) == in_memory
-    posterior = [cls for cls in find() if "inference" in cls().get_params()]
+    posterior = [cls for cls in all_calibrators() if "inference" in cls().get_params()]
     kept = {cls.__name__ for cls in posterior if "blocks" in cls(inference="laplace").sources}
     assert kept == {result[2]}

@@ -1,4 +1,4 @@
-"""Fits to rows in blocks of what needs the order of scores, or a search: what all rows give."""
+"""Block fits of calibrators that sort or search scores, compared with fits to all rows."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ ORDERED = [
     bc.ScalingBinning(),
     bc.VennAbers(),
 ]
-#: These hold all distinct scores.
+#: Calibrators that keep all distinct scores.
 DISTINCT = [bc.CDFSpline(), bc.BBQ(), bc.Spline(knots=20, folds=3)]
 KINDS = ["plain", "ties", "single", "skewed", "weights", "fractions", "zeros"]
 
@@ -50,19 +50,19 @@ def _rows_of(kind, n=6000, seed=0):
 
 
 def _cut(rows, *ends):
-    """Return blocks that end at some rows."""
+    """Split rows into blocks that end at the given rows."""
     parts = zip([0, *ends], [*ends, len(rows[0])], strict=True)
     return bc.Blocks([tuple(values[i:j] for values in rows) for i, j in parts])
 
 
 def _few_at_once(monkeypatch, most=500, cells=1 << 10):
-    """Count rows in cells and divide these, as of very many rows."""
+    """Lower the limits, so that few rows are counted and split in cells as many rows would be."""
     monkeypatch.setattr(_ranking, "_MAX_DISTINCT", most)
     monkeypatch.setattr(_ranking, "_MAX_CELLS", cells)
 
 
 def _points(rows):
-    """Return scores at which predictions are compared: those of the rows, and others."""
+    """Return the scores of the rows and other scores, at which predictions are compared."""
     p = np.unique(rows[0].astype(float))
     return np.concatenate([[0, 1], p, (p[1:] + p[:-1]) / 2, np.linspace(0, 1, 201)])
 
@@ -79,9 +79,9 @@ def _agree(calibrator, rows, blocks, atol):
 @pytest.mark.parametrize("calibrator", [*ORDERED, *DISTINCT], ids=str)
 def test_rows_that_are_sorted_at_once(calibrator, kind):
     rows = _rows_of(kind, 1500)
-    # One block is larger than the others, one is a single row.
+    # One block is larger than the rest, and one is a single row.
     blocks = _cut(rows, 100, 101, 900, 1000)
-    # Splines are fitted until the next step gains next to nothing.
+    # Splines iterate until the next step gains next to nothing.
     _agree(calibrator, rows, blocks, 1e-7 if isinstance(calibrator, bc.Spline) else 1e-9)
     if not isinstance(calibrator, bc.ScalingBinning):
         assert blocks.passes == 2
@@ -93,7 +93,7 @@ def test_rows_that_are_counted_in_cells(monkeypatch, calibrator, kind):
     rows = _rows_of(kind)
     whole = clone(calibrator).fit(*rows)
     _few_at_once(monkeypatch)
-    # Where not all cells are sorted two values may be others by 1e-6.
+    # Where some cells remain unsorted, two values may differ by 1e-6.
     atol = 2e-6 if isinstance(calibrator, bc.VennAbers) else 1e-9
     cut = _agree(calibrator, rows, _cut(rows, 500, 501, 2000, 5500), atol)
     if isinstance(calibrator, bc.Isotonic):
@@ -122,7 +122,7 @@ def test_few_passes_find_isotonic_regression(monkeypatch):
 
 
 def _in_blocks(rows, *ends):
-    """Return rows in blocks, after the first pass."""
+    """Return rows in blocks after the first pass."""
     return _survey.survey(_cut(rows, *ends), "scores", "order", None, True)
 
 
@@ -178,7 +178,7 @@ def test_what_holds_all_distinct_scores_says_so(monkeypatch):
     for calibrator in DISTINCT:
         with pytest.raises(ValueError, match=f"distinct values.*{type(calibrator).__name__}"):
             clone(calibrator).fit(_cut(rows, 700))
-    # Rounded, as many rows are no matter.
+    # Rounded scores have few distinct values, so the number of rows does not matter.
     _agree(bc.CDFSpline(), _rows_of("ties", 2000), _cut(_rows_of("ties", 2000), 700), 1e-12)
 
 
@@ -195,7 +195,7 @@ def test_raw_scores_of_any_size():
 
 
 def test_sorting_some_of_the_rows_is_asked_for_once(monkeypatch):
-    """Cells that were sorted stay so, in memory, too."""
+    """Check that sorted cells stay sorted, also in memory."""
     monkeypatch.setattr(_ranking, "_MAX_SORTED_ROWS", 100)
     p, y, w = _rows_of("plain", 3000)
     ranking = Ranking(Rows(p, y, w))
@@ -216,8 +216,8 @@ def test_averaged_beta_and_auto(kind, n):
     rows = _rows_of(kind, n)
     blocks = _cut(rows, 100, n // 2, n - 70)
     _agree(bc.AveragedBeta(), rows, blocks, 1e-9)
-    # Few rows of positive weight are all in the sample. Of many, where zeros stand for what all
-    # rows say, a pass more finds the ends.
+    # A sample holds all of few rows of positive weight. For many rows, an extra pass finds the ends
+    # where all rows determine the stand-in for zeros.
     many = int((rows[2] > 0).sum()) > 32768
     assert blocks.passes == 1 + many * (1 + (kind in ("zeros", "ties")))
     cut, whole = bc.Auto().fit(blocks), bc.Auto().fit(*rows)
@@ -235,7 +235,7 @@ def test_raw_scores_pass_through_platt_scaling_first():
     result, expected = cut.report_, whole.report_
     assert (result.calibrator, result.rows) == (expected.calibrator, expected.rows)
     assert result.gain is None and result.uncalibrated is None
-    # Without folds, which fit to fewer rows.
+    # Fits without folds, which would use fewer rows.
     assert result.log_loss == pytest.approx(expected.log_loss, abs=expected.log_loss_error / 2)
     parts = cut.predict_proba(_cut(rows, 600)).each(lambda block: block.scores)
     np.testing.assert_allclose(np.concatenate([*parts]), cut.predict_proba(rows[0]), atol=1e-14)
@@ -264,7 +264,7 @@ def test_decision_calibration(options):
     calibrator = bc.Decision(random_state=0, **options)
     blocks = _cut(rows, 10, 2000)
     cut, whole = clone(calibrator).fit(blocks), clone(calibrator).fit(*rows)
-    # A search follows rounding errors, but no jump.
+    # A search amplifies rounding errors, but does not jump.
     np.testing.assert_allclose(
         cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9, rtol=0
     )
@@ -297,7 +297,7 @@ def test_decision_calibration_of_all_rows_is_found_on_some(monkeypatch):
         np.testing.assert_allclose(cut.violations_[t], np.linalg.norm(means, axis=1).sum())
         moved += member @ adjustments
     assert cut.briers_[-1] < cut.briers_[0]
-    # Most of what a search on all rows gains.
+    # Blocks gain most of what a search on all rows gains.
     assert whole.briers_[0] - cut.briers_[-1] > 0.9 * (whole.briers_[0] - whole.briers_[-1])
 
 

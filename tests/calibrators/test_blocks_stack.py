@@ -1,4 +1,4 @@
-"""Stacks fitted to rows that come in blocks: what they would be to all rows at once."""
+"""Stacks fitted to rows in blocks, compared with stacks fitted to all rows in memory."""
 
 from functools import partial
 from itertools import pairwise
@@ -19,20 +19,20 @@ SINGLE = bc.StackedScaling(mode="single", inputs="logits")
 
 @pytest.fixture
 def small(monkeypatch):
-    """Let so few rows be too many to be fitted at once, and so to a kernel."""
+    """Lower the limits, so that few rows are too many for a single fit and for a kernel."""
     monkeypatch.setattr(_rows, "_SAMPLE", 2000)
     monkeypatch.setattr(calibrator, "_MOST_FOR_KERNEL", 0)
 
 
 @pytest.fixture
 def double(monkeypatch):
-    """Let all rows at once be fitted in double precision, too."""
+    """Fit all rows in memory in double precision as well."""
     monkeypatch.setattr(kernels, "SMALL", np.inf)
     monkeypatch.setattr(scale, "_PART", 1 << 40)
 
 
 def _several(k, n=None, seed=0):
-    """Return rows, of which those of weight have at least 32,768 scores."""
+    """Draw rows; those with positive weight have at least 32,768 scores in total."""
     n = n or -(-54_000 // k)
     rng = np.random.default_rng(seed)
     z = 3 * rng.normal(size=(n, k))
@@ -64,7 +64,7 @@ def test_fit_is_that_of_all_rows(k, weighted, small, double):
         for name in ("stack_weights_", "held_out_mean_losses_"):
             np.testing.assert_allclose(getattr(cut, name), getattr(whole, name), atol=1e-8)
         assert 16 <= blocks.passes <= 24
-        # As long as the data.
+        # These losses would be as long as the data.
         assert not hasattr(cut, "held_out_losses_")
 
 
@@ -90,7 +90,7 @@ def test_very_many_classes(calibrator, small, double):
     rows = *_several(320, 4000)[:2], np.ones(4000)
     rows[1][:320] = np.arange(320)
     cut, whole = clone(calibrator).fit(_cut(rows, 1500)), clone(calibrator).fit(*rows)
-    # Main directions are in single precision.
+    # Main directions are computed in single precision.
     _agree(cut, whole, rows[0], 1e-7)
     np.testing.assert_allclose(cut.stack_weights_, whole.stack_weights_, atol=1e-6)
 
@@ -122,7 +122,7 @@ def test_classes_that_blocks_lack(small, double):
     order = np.argsort(y, kind="stable")
     z, y, w = z[order], y[order], w[order]
     z = np.insert(z, 2, -1.0, axis=1)
-    y = y + (y >= 2)  # nobody has label 2
+    y = y + (y >= 2)  # label 2 never occurs
     calibrator = clone(STACK).set_params(classes=range(6))
     blocks = _cut((z, y, w), 1500)
     cut, whole = clone(calibrator).fit(blocks), clone(calibrator).fit(z, y, w)
@@ -186,7 +186,8 @@ def test_what_auto_expects(inputs, small, double):
     assert (cut.report_.rows, cut.report_.classes) == (np.count_nonzero(w), 4)
     for name in ("log_loss", "log_loss_error", "uncalibrated", "gain", "gain_error"):
         result, expected = getattr(cut.report_, name), getattr(whole.report_, name)
-        # Standard errors in blocks count the parts of a row that is divided between folds apart.
+        # In blocks, standard errors count separately the parts of a row that is split between
+        # folds.
         tolerance = 1e-5 if name.endswith("error") else 1e-6
         assert result == pytest.approx(expected, rel=tolerance)
 
@@ -219,7 +220,7 @@ def test_dask_and_an_interrupted_fit(small, tmp_path):
     reads.clear()
     blocks = bc.Blocks(partial(make, 0), checkpoint=path)
     resumed = clone(STACK).fit(blocks)
-    # Seven passes are kept, besides the first block that is looked at.
+    # Seven passes are read from the checkpoint, and one block is read first to inspect it.
     assert len(reads) == blocks.passes - 7 + 1 and not path.exists()
     np.testing.assert_allclose(resumed.predict_proba(z), ours.predict_proba(z), atol=1e-12)
 

@@ -1,4 +1,4 @@
-"""The spline through the cumulative share against least squares by other means, and by hand."""
+"""The spline through the cumulative labels against least squares by other means, and by hand."""
 
 import tracemalloc
 
@@ -34,7 +34,7 @@ def truncated_powers(t: np.ndarray, knots: np.ndarray) -> np.ndarray:
 def least_squares(
     scores: np.ndarray, y: np.ndarray, weights: np.ndarray, number: int
 ) -> CubicSpline:
-    """Fit a spline to h by Gauss's rule piece by piece and a basis of truncated powers."""
+    """Fit a spline to h by piecewise Gauss quadrature and a truncated power basis."""
     _, index = np.unique(scores, return_inverse=True)
     weight, positive = np.bincount(index, weights), np.bincount(index, weights * y)
     t = np.concatenate([[0.0], np.cumsum(weight) / weight.sum()])
@@ -46,7 +46,7 @@ def least_squares(
     at = (borders[:-1, None] + half * (1 + nodes)).ravel()
     root = np.sqrt((half * node_weights).ravel())
     basis = truncated_powers(at, knots)
-    # The values at 0 and 1 are known: one solution that has them, and what leaves them alone.
+    # The values at 0 and 1 are fixed: combine one solution that has them with the null space.
     ends = truncated_powers(np.array([0.0, 1.0]), knots)
     start = np.linalg.lstsq(ends, h[[0, -1]], rcond=None)[0]
     free = np.linalg.svd(ends)[2][2:].T
@@ -57,7 +57,7 @@ def least_squares(
 
 
 def middle_ranks(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the rank in [0, 1] of each score by counting what lies below and beside it."""
+    """Compute the rank in [0, 1] of each score by counting lower and equal scores."""
     below = np.array([weights[scores < s].sum() for s in scores])
     beside = np.array([weights[scores == s].sum() for s in scores])
     return (below + beside / 2) / weights.sum()
@@ -73,7 +73,7 @@ def test_slope_equals_least_squares_by_other_means(kind: str, knots: int) -> Non
     chosen = CDFSpline(knots)
     values = chosen.apply(chosen._fit(Rows(scores, y, weights), 0), scores)[:, 1]
     spline = least_squares(scores, y, weights, knots)
-    # Weights of 1.55 on average, of one and less too, are counts.
+    # Weights with mean 1.55, some of them at most one, are counts.
     floor = 0.5 / (weights.sum() + 1)
     expected = np.clip(spline(middle_ranks(scores, weights), 1), floor, 1 - floor)
     np.testing.assert_allclose(values, expected, atol=1e-10)
@@ -230,7 +230,7 @@ def test_the_floor_for_weights_of_any_size() -> None:
 
 
 def test_one_class_among_many() -> None:
-    """Most scores are next to zero: with six knots the log loss was .55, the Brier score .25."""
+    """Check rare positives: with six knots the log loss was 0.55 and the Brier score 0.25."""
     rng = np.random.default_rng(0)
 
     def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -243,6 +243,6 @@ def test_one_class_among_many() -> None:
     result = OneVsRest(CDFSpline()).fit(p, y).predict_proba(new)
     assert brier_score(result, truth) < 0.9 * brier_score(new, truth)
     assert log_loss(result, truth) < log_loss(new, truth)
-    # Classes that are about as frequent, or not told apart, keep their knots.
+    # Balanced classes and classes that scores do not separate keep their knots.
     for score, label in ((p[:, 0], y < 5), (rng.random(5000), y == 0)):
         assert len(CDFSpline().fit(score, label).state_["knots"]) == 6

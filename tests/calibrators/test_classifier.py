@@ -1,4 +1,4 @@
-"""CalibratedClassifier: what it fits to what, against the same steps done by hand."""
+"""CalibratedClassifier against the individual steps carried out by hand."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_ensemble(table: Any) -> None:
 
 
 def test_cross_venn_abers(table: Any) -> None:
-    """Geometric means of both probabilities over the folds, then one of them merged."""
+    """Check geometric means of both probabilities over folds, merged into one probability."""
     X, y = table
     model = bc.CalibratedClassifier(Plain(), bc.VennAbers(), cv=4, ensemble=True).fit(X, y)
     pairs = []
@@ -118,7 +118,7 @@ def test_a_fitted_classifier_stays_as_it_is(table: Any) -> None:
     np.testing.assert_array_equal(
         model.predict_proba(X), expected.predict_proba(base.predict_proba(X))
     )
-    # The calibration part may lack a class, and may have a single row.
+    # The calibration part may lack a class or have a single row.
     only = y == "yes"
     scarce = bc.CalibratedClassifier(FrozenEstimator(base), bc.Beta(inference="laplace"))
     assert np.isfinite(scarce.fit(X[only][:1], y[only][:1]).predict_proba(X)).all()
@@ -136,7 +136,7 @@ def test_weights_reach_classifier_and_calibrator(table: Any) -> None:
     np.testing.assert_allclose(
         model.estimators_[0].theta_, GaussianNB().fit(X, y, w).theta_, rtol=1e-12
     )
-    # A classifier without weights is fitted without.
+    # A classifier that takes no weights is fitted without them.
     model = bc.CalibratedClassifier(KNeighborsClassifier(), bc.Beta(), cv=3)
     with pytest.warns(UserWarning, match=r"KNeighborsClassifier\.fit takes no sample_weight"):
         model.fit(X, y, sample_weight=w)
@@ -265,7 +265,7 @@ def test_scikit_learns_checks(model: Any) -> None:
 
 
 class _Wrong(ClassifierMixin, BaseEstimator):
-    """A classifier whose scores have another shape than they must."""
+    """A classifier whose scores have an invalid shape."""
 
     def __init__(self, response: str = "predict_proba", change: Any = None) -> None:
         self.response, self.change = response, change

@@ -1,4 +1,4 @@
-"""CalibratedClassifier beside scikit-learn's: names, attributes, warnings, and progress."""
+"""CalibratedClassifier next to scikit-learn's: names, attributes, warnings and progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import bayescal as bc
 from bayescal.calibrators.names import calibrator_names, make_calibrator, make_for
-from tests.calibrators.cases import find
+from tests.calibrators.cases import all_calibrators
 
 Array = np.ndarray
 
@@ -41,7 +41,7 @@ def table() -> tuple[Array, Array]:
 
 
 @pytest.fixture(scope="module")
-def three() -> tuple[Array, Array]:
+def three_classes() -> tuple[Array, Array]:
     rng = np.random.default_rng(1)
     y = np.repeat([0, 1, 2], 80)
     return rng.normal(size=(240, 4)) + np.eye(3, 4)[y], y
@@ -51,7 +51,7 @@ def three() -> tuple[Array, Array]:
 
 
 def test_every_calibrator_has_a_name_in_any_writing() -> None:
-    assert set(calibrator_names()) == {"Auto", *(cls.__name__ for cls in find())}
+    assert set(calibrator_names()) == {"Auto", *(cls.__name__ for cls in all_calibrators())}
     for name in calibrator_names():
         for spelling in (name, name.lower(), name.upper()):
             assert type(make_calibrator(spelling)).__name__ == name
@@ -74,7 +74,7 @@ def test_what_named_calibrators_are_given() -> None:
     svm, bayes, regression = LinearSVC(), GaussianNB(), Plain()
     for name, estimator, k, inputs in (
         ("isotonic", svm, 2, "scores"),
-        ("sigmoid", regression, 2, "scores"),  # as scikit-learn's
+        ("sigmoid", regression, 2, "scores"),  # scikit-learn's choice
         ("temperature", regression, 2, "logits"),
         ("temperature", regression, 3, "logits"),
         ("sigmoid", bayes, 2, "probs"),
@@ -98,7 +98,7 @@ def test_moving_from_scikit_learn_is_one_word(name: str, ensemble: bool, table: 
     for estimator in (LinearSVC(), Plain()):
         theirs = CalibratedClassifierCV(estimator, method=name, cv=3, ensemble=ensemble).fit(X, y)
         ours = bc.CalibratedClassifier(estimator, name, cv=3, ensemble=ensemble).fit(X, y)
-        # Their optimizers stop a little before the optimum.
+        # scikit-learn's optimizers stop slightly before the optimum.
         np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=2e-3)
         pairs = zip(ours.calibrated_classifiers_, theirs.calibrated_classifiers_, strict=True)
         for mine, other in pairs:
@@ -107,8 +107,8 @@ def test_moving_from_scikit_learn_is_one_word(name: str, ensemble: bool, table: 
             np.testing.assert_allclose(mine.predict_proba(X), other.predict_proba(X), atol=2e-3)
 
 
-def test_names_for_more_classes(three: Any) -> None:
-    X, y = three
+def test_names_for_more_classes(three_classes: Any) -> None:
+    X, y = three_classes
     by_hand = bc.OneVsRest(bc.Isotonic())
     expected = bc.CalibratedClassifier(GaussianNB(), by_hand, cv=3).fit(X, y).predict_proba(X)
     result = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=3).fit(X, y)
@@ -179,8 +179,8 @@ def test_containers_are_set_for_the_steps_of_the_classifier(table: Any) -> None:
 
 @pytest.mark.parametrize("ensemble", [False, True])
 @pytest.mark.parametrize("calibrator", [None, "temperature"])
-def test_a_class_with_one_row(ensemble: bool, calibrator: Any, three: Any) -> None:
-    X, y = three
+def test_a_class_with_one_row(ensemble: bool, calibrator: Any, three_classes: Any) -> None:
+    X, y = three_classes
     kept = np.flatnonzero((y < 2) | (np.arange(240) == 160))
     recorded: list[Array] = []
 
@@ -208,14 +208,14 @@ def test_a_lone_row_of_two_classes(table: Any) -> None:
         with pytest.warns(UserWarning, match="one row of class 'yes'"):
             model.fit(X[kept], y[kept])
         share = model.predict_proba(X[kept])[:, 1].mean()
-        # In all folds together it counts once.
+        # A row counts once over all folds.
         assert 0.3 / len(kept) < share < 4 / len(kept)
     with pytest.raises(ValueError, match="at least two rows of some class"):
         bc.CalibratedClassifier(GaussianNB()).fit(X[kept[-2:]], y[kept[-2:]])
 
 
-def test_a_splitter_that_leaves_out_a_class(three: Any) -> None:
-    X, y = three
+def test_a_splitter_that_leaves_out_a_class(three_classes: Any) -> None:
+    X, y = three_classes
     model = bc.CalibratedClassifier(GaussianNB(), "temperature", cv=KFold(3), ensemble=True)
     with pytest.warns(UserWarning, match="cv leaves out all rows of class 0 at once"):
         probs = model.fit(X, y).predict_proba(X)
@@ -296,7 +296,7 @@ def test_saved_without_the_function(table: Any, tmp_path: Any) -> None:
     ids=str,
 )
 def test_intervals_of_ensembles_cover_the_mean_of_the_true_curves(estimator: Any) -> None:
-    """Of fresh rows, by the mean over pairs of P(y = 1) given the score of the pair."""
+    """Check coverage of the mean over pairs of P(y = 1 | score of the pair), on fresh rows."""
     rng = np.random.default_rng(99)
     fresh = rng.normal(size=(60_000, 3))
 
@@ -327,7 +327,7 @@ def test_intervals_of_ensembles_cover_the_mean_of_the_true_curves(estimator: Any
 
 
 class Boosted(Plain):
-    """Takes what LightGBM, XGBoost and CatBoost take, and keeps what it got."""
+    """An estimator with the fit arguments of LightGBM, XGBoost and CatBoost that records them."""
 
     got: ClassVar[list[Any]] = []
 
@@ -373,7 +373,7 @@ def test_arguments_that_are_not_of_rows_reach_the_fit_as_they_are(
     for n, eval_set, vocabulary, notes, verbose in Boosted.got:
         assert [len(part) for part, _ in eval_set] == [50, 20]
         assert eval_set[0][0] is given["eval_set"][0][0]
-        # A list with an entry for each row is cut with the rows.
+        # A list with one entry per row is split like the rows.
         assert vocabulary == given["vocabulary"] and len(notes) == n and verbose is False
 
 
@@ -399,7 +399,7 @@ def test_a_classifier_without_scores_is_answered(table: Any) -> None:
 
 
 class _Pairs(SVC):
-    """Gives decisions of pairs, and does not say so."""
+    """A classifier with one-vs-one decision values that does not declare them."""
 
     def decision_function(self, X: Any) -> Array:
         plain = SVC(decision_function_shape="ovo")
@@ -408,8 +408,8 @@ class _Pairs(SVC):
 
 
 @pytest.mark.parametrize("calibrator", ["temperature", "sigmoid", "isotonic", None])
-def test_decisions_of_pairs_are_refused(calibrator: Any, three: Any) -> None:
-    X, y = three
+def test_decisions_of_pairs_are_refused(calibrator: Any, three_classes: Any) -> None:
+    X, y = three_classes
     pairs = SVC(decision_function_shape="ovo")
     frozen = FrozenEstimator(SVC(decision_function_shape="ovo").fit(X, y))
     piped = make_pipeline(StandardScaler(), pairs)
@@ -421,7 +421,7 @@ def test_decisions_of_pairs_are_refused(calibrator: Any, three: Any) -> None:
         bc.CalibratedClassifier(pairs, calibrator).fit(X, five)
     good = bc.CalibratedClassifier(SVC(), calibrator).fit(X, y)
     assert (good.predict(X) == y).mean() > 0.5
-    # Two classes have one column, whatever its shape is called.
+    # Two classes have one column, whatever ``decision_function_shape`` says.
     two = bc.CalibratedClassifier(pairs, calibrator).fit(X[y < 2], y[y < 2])
     assert two.classes_.tolist() == [0, 1]
 
@@ -430,13 +430,13 @@ def test_decisions_of_pairs_are_refused(calibrator: Any, three: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def many() -> tuple[Array, Array]:
+def multi_label_table() -> tuple[Array, Array]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(240, 4))
     return X, (X[:, :3] + rng.normal(size=(240, 3)) > 0).astype(int)
 
 
-def _of_labels(Y: Array) -> dict[str, Any]:
+def _label_containers(Y: Array) -> dict[str, Any]:
     return {
         "boolean": Y == 1,
         "float32": Y.astype(np.float32),
@@ -452,8 +452,10 @@ def _of_labels(Y: Array) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("calibrator", ["isotonic", bc.MultiLabel(bc.Isotonic()), bc.Isotonic()])
-def test_several_labels_are_calibrated_each_for_itself(calibrator: Any, many: Any) -> None:
-    X, Y = many
+def test_several_labels_are_calibrated_each_for_itself(
+    calibrator: Any, multi_label_table: Any
+) -> None:
+    X, Y = multi_label_table
     splits = list(KFold(4).split(X))
     model = MultiOutputClassifier(GaussianNB())
     fitted = bc.CalibratedClassifier(model, calibrator, cv=splits).fit(X, Y)
@@ -479,16 +481,16 @@ def test_several_labels_are_calibrated_each_for_itself(calibrator: Any, many: An
     ],
 )
 def test_classifiers_of_several_labels(
-    model: Any, ensemble: bool, many: Any, tmp_path: Any
+    model: Any, ensemble: bool, multi_label_table: Any, tmp_path: Any
 ) -> None:
-    X, Y = many
+    X, Y = multi_label_table
     if isinstance(model, FrozenEstimator):
         model = FrozenEstimator(model.estimator.fit(X, Y))
     fitted = bc.CalibratedClassifier(model, ensemble=ensemble, cv=3).fit(X, Y)
     probs = fitted.predict_proba(X)
     assert probs.shape == (240, 3) and ((probs > 0) & (probs < 1)).all()
     assert bc.metrics.hamming_loss(probs, Y) < 0.35
-    if hasattr(model, "predict_proba"):  # what Auto does with raw scores has no intervals
+    if hasattr(model, "predict_proba"):  # Auto has no intervals for raw scores
         assert fitted.predict_interval(X)[0].shape == (240, 3)
     assert fitted.report_.classes == 3
     with pytest.warns(UserWarning, match="not the classifier"):
@@ -504,14 +506,14 @@ def test_reports_name_the_number_of_classes(k: int, reason: str) -> None:
 
 
 @pytest.mark.slow
-def test_label_matrices_of_every_type(many: Any) -> None:
-    X, Y = (rows[:80] for rows in many)
+def test_label_matrices_of_every_type(multi_label_table: Any) -> None:
+    X, Y = (rows[:80] for rows in multi_label_table)
     P = 1 / (1 + np.exp(-2 * X[:, :3]))
     pairs = [np.stack([1 - p, p], axis=1) for p in P.T]
     auto, single = bc.Auto().fit(P, Y), bc.MultiLabel(bc.Isotonic()).fit(P, Y)
     model = bc.CalibratedClassifier(MultiOutputClassifier(GaussianNB()), "beta", cv=3)
     expected, error = model.fit(X, Y).predict_proba(X), bc.metrics.multilabel_ece(P, Y)
-    for number, (name, given) in enumerate(_of_labels(Y).items()):
+    for number, (name, given) in enumerate(_label_containers(Y).items()):
         scores = (P, pairs)[number % 2]
         result = bc.MultiLabel(bc.Isotonic()).fit(scores, given)
         np.testing.assert_array_equal(result.predict_proba(scores), single.predict_proba(P))
@@ -529,8 +531,10 @@ def test_label_matrices_of_every_type(many: Any) -> None:
         bc.Auto().fit([pairs[0], pairs[1][:, :1], pairs[2]], Y)
 
 
-def test_reports_of_named_columns_in_another_order(many: Any, three: Any) -> None:
-    X, Y = many
+def test_reports_of_named_columns_in_another_order(
+    multi_label_table: Any, three_classes: Any
+) -> None:
+    X, Y = multi_label_table
     P = pd.DataFrame(1 / (1 + np.exp(-2 * X[:, :3])), columns=list("abc"))
     labels = pd.DataFrame(Y, columns=list("abc"))
     plain = bc.Auto().fit(P, labels)
@@ -539,7 +543,7 @@ def test_reports_of_named_columns_in_another_order(many: Any, three: Any) -> Non
         assert report == plain.report_
     rng = np.random.default_rng(0)
     probs = pd.DataFrame(rng.dirichlet(np.ones(3), 240), columns=list("abc"))
-    y = np.array([*"abc"])[three[1]]
+    y = np.array([*"abc"])[three_classes[1]]
     named = bc.Auto().fit(probs[["b", "c", "a"]], y).report_
     assert named.uncalibrated == pytest.approx(bc.metrics.log_loss(probs, y), rel=1e-9)
 

@@ -1,4 +1,4 @@
-"""Compositions, averages, and a calibrator for each of several labels."""
+"""Compositions, averages, and one calibrator per label."""
 
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,14 @@ import bayescal as bc
 Array = np.ndarray
 
 
-def make(n: int = 200, k: int = 3, seed: int = 0) -> tuple[Array, Array, Array]:
+def make_logits(n: int = 200, k: int = 3, seed: int = 0) -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(seed)
     z = 4 * rng.normal(size=(n, k))
     y = np.argmax(0.4 * z + rng.gumbel(size=z.shape), axis=1)
     return z, y, rng.uniform(0.5, 2, n)
 
 
-Z, Y, W = make()
+Z, Y, W = make_logits()
 P = softmax(Z, axis=1)
 
 
@@ -35,7 +35,7 @@ def test_a_composition_is_one_after_the_other() -> None:
     assert both.inputs == "logits" and both.classes_.tolist() == [0, 1, 2]
     first = bc.Temperature(inputs="logits").fit(Z, Y, W)
     second = bc.WeightScaling(4).fit(first.predict_proba(Z), Y, W)
-    at = make(50, seed=3)[0]
+    at = make_logits(50, seed=3)[0]
     expected = second.predict_proba(first.predict_proba(at))
     np.testing.assert_array_equal(both.predict_proba(at), expected)
     np.testing.assert_array_equal(both.predict(at), expected.argmax(axis=1))
@@ -62,9 +62,9 @@ def test_classes_of_one_calibrator_are_those_of_all(kind: Any, given: int) -> No
     parts = [bc.Temperature(), bc.OneVsRest(bc.Isotonic())]
     expected = kind(parts, classes=names).fit(P, y).predict_proba(P)
     parts[given] = clone(parts[given]).set_params(classes=names)
-    found = kind(parts).fit(P, y)
-    assert found.classes_.tolist() == [*names]
-    np.testing.assert_array_equal(found.predict_proba(P), expected)
+    actual = kind(parts).fit(P, y)
+    assert actual.classes_.tolist() == [*names]
+    np.testing.assert_array_equal(actual.predict_proba(P), expected)
     with pytest.raises(ValueError, match="the same classes in one order"):
         kind(parts, classes=("a", "b", "c")).fit(P, y)
 
@@ -106,7 +106,7 @@ def test_each_label_has_its_own_calibrator() -> None:
     np.testing.assert_array_equal(several.predict(scores), result > 0.5)
     table = pd.DataFrame(labels, columns=list("abcd"))
     assert bc.MultiLabel(bc.Isotonic()).fit(scores, table).label_names_.tolist() == list("abcd")
-    # Also where a label is always absent: the prior keeps its curve finite.
+    # A label may be always absent: the prior keeps its curve finite.
     banded = bc.MultiLabel(bc.Beta(inference="laplace", random_state=0))
     banded.fit(scores, labels)
     lower, upper = banded.predict_interval(scores)

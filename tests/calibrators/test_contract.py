@@ -1,4 +1,4 @@
-"""What every calibrator promises, for each that the package exports and each of its options."""
+"""What every exported calibrator promises, for each of its options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,17 @@ from sklearn.utils import check_random_state
 import bayescal as bc
 from bayescal.calibrators import Calibrator
 from bayescal.data.rows import Rows
-from tests.calibrators.cases import CASES, DEFAULTS, SLOW, Array, Case, Data, each, find, make
+from tests.calibrators.cases import (
+    CASES,
+    DEFAULTS,
+    SLOW,
+    Array,
+    Case,
+    Data,
+    all_calibrators,
+    each,
+    make_data,
+)
 
 each_case = each(CASES)
 each_default = each(DEFAULTS)
@@ -39,7 +49,7 @@ each_default = each(DEFAULTS)
 
 @functools.cache
 def data_of(binary: bool) -> Data:
-    return make(next(case for case in CASES if case.binary == binary))
+    return make_data(next(case for case in CASES if case.binary == binary))
 
 
 @functools.cache
@@ -50,13 +60,13 @@ def _fitted(name: str, weighted: bool) -> Any:
 
 
 def fitted_of(case: Case, weighted: bool = True) -> Any:
-    """Return a calibrator fitted to the data of :func:`data_of`, which no test may change."""
+    """Return a cached calibrator fitted to :func:`data_of`; tests must not change it."""
     return _fitted(case.name, weighted)
 
 
 def quietly_fit(calibrator: Any, *data: Any) -> Any:
     with warnings.catch_warnings():
-        # There may be no finite optimum; any other warning would be an error here.
+        # There may be no finite optimum; any other warning is an error here.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return calibrator.fit(*data)
 
@@ -68,7 +78,9 @@ def check_probabilities(probs: Array, m: int, k: int) -> None:
 
 
 def test_there_are_calibrators_and_options() -> None:
-    assert len(find()) > 10 and {bc.Temperature, bc.Isotonic, bc.Vector} <= set(find())
+    assert len(all_calibrators()) > 10 and {bc.Temperature, bc.Isotonic, bc.Vector} <= set(
+        all_calibrators()
+    )
     names = [case.name for case in CASES]
     assert len(set(names)) == len(names)
     assert {"Beta(parameters=2)", "Histogram(bins=3)", "BBQ(prior_weight=2.25)"} <= set(names)
@@ -91,7 +103,7 @@ def test_predictions_are_probabilities_of_all_classes(case: Case) -> None:
     np.testing.assert_array_equal(calibrator.predict(at), probs.argmax(axis=1))
     assert calibrator.classes_.tolist() == list(range(k))
     assert calibrator.status_ == "converged"
-    # Better than one probability for all, on the data themselves.
+    # The fit beats a constant probability on its own data.
     shares = np.bincount(y, w) / w.sum()
     result, none = (
         bc.metrics.brier_score(q, y, weights=w)
@@ -115,7 +127,7 @@ def test_fitted_attributes_are_the_declared_ones(case: Case) -> None:
 
 @each_default
 def test_declared_attributes_come_to_be(case: Case) -> None:
-    """With some of the options at least."""
+    """Check that each declared attribute is set with at least one of the options."""
     cls = case.calibrator
     common = {field.name for field in dataclasses.fields(Calibrator)}
     declared = {field.name for field in dataclasses.fields(cls) if not field.init} - common
@@ -154,13 +166,13 @@ def test_inputs_that_mean_the_same_give_the_same(case: Case) -> None:
         pairs = [np.stack([1 - q, q], axis=1) for q in (p, new)]
         same += [("probs", p[:, None], new[:, None]), ("probs", *pairs)]
     if case().domain != "order":
-        # Otherwise borders lie elsewhere between the same neighbors.
+        # Otherwise borders fall elsewhere between the same neighbors.
         same.append(("logits", z, z_new))
     if case().domain == "real":
         same.append(("scores", z, z_new))
     for inputs, scores, at in same:
         result = case(inputs=inputs).fit(scores, y, w).predict_proba(at)
-        # Rounding is magnified where a strength is searched for.
+        # The search for a strength magnifies rounding errors.
         np.testing.assert_allclose(result, expected, atol=1e-5)
     if case().domain == "order":
         expected = fitted_of(case).predict_proba(p)
@@ -219,18 +231,18 @@ def test_permuting_the_classes_permutes_the_probabilities(case: Case) -> None:
         if case().symmetric:
             assert away < 1e-6
         else:
-            assert away > 1e-6  # or it is symmetric, and should say so
+            assert away > 1e-6  # a symmetric calibrator should declare it
 
 
-#: Of exchanged classes, where borders of bins belong to the other bin: the most that probabilities
-#: differ on average. Next to a border they differ by the step there.
+#: Largest mean difference of probabilities when classes are exchanged, for calibrators whose bin
+#: borders then belong to the other bin. Next to a border probabilities differ by one step.
 STEPS = {"Histogram": 0.05, "ScalingBinning": 0.05, "BBQ": 0.05}
 
 
 @each([case for case in DEFAULTS if case.binary])
 @pytest.mark.parametrize("digits", [17, 2])
 def test_exchanging_two_classes_exchanges_probabilities(case: Case, digits: int) -> None:
-    """With a number of rows that is no multiple of that of bins, and with ties on their borders."""
+    """Check a number of rows that is no multiple of the number of bins, with ties on borders."""
     rng = np.random.default_rng(0)
     p = rng.uniform(0.01, 0.99, 301).round(digits)
     y = (rng.random(301) < p**1.5).astype(int)
@@ -267,10 +279,10 @@ FINE = np.concatenate([[0.0, 1e-300, 1e-17], np.linspace(1e-4, 1 - 1e-4, 499), [
 @each([case for case in CASES if case.calibrator.monotone])
 def test_what_is_monotone_never_falls(case: Case) -> None:
     for seed in range(3):
-        p, y, w, _ = make(Case(bc.Isotonic, {}), 80, seed)  # of two classes
+        p, y, w, _ = make_data(Case(bc.Isotonic, {}), 80, seed)  # binary
         for label in (y, 1 - y, np.random.default_rng(seed).integers(0, 2, len(y))):
             result = quietly_fit(case(), p, label, w).predict_proba(FINE)[:, 1]
-            # Rounding of log odds is no fall.
+            # Allow rounding of log odds.
             assert np.diff(result).min() > -1e-15
 
 
@@ -297,7 +309,7 @@ def test_single_precision_costs_no_more_than_its_digits(case: Case) -> None:
     np.testing.assert_allclose(result, fitted_of(case).predict_proba(new), atol=1e-3)
 
 
-#: Whose objective is the log loss of their predictions alone.
+#: Calibrators whose objective is the log loss of their predictions alone.
 MAXIMUM_LIKELIHOOD = [
     Case(bc.Beta, {}),
     Case(bc.Beta, {"parameters": 2}),
@@ -346,7 +358,7 @@ def test_options_are_kept_and_cloned(case: Case) -> None:
 @each_default
 def test_another_fit_leaves_nothing_of_the_first(case: Case) -> None:
     p, y, w, new = data_of(case.binary)
-    first = make(case, 60, seed=5)
+    first = make_data(case, 60, seed=5)
     again = case().fit(pd.DataFrame(first.p).add_prefix("c"), first.y).fit(p, y, w)
     fresh = fitted_of(case)
     np.testing.assert_array_equal(again.predict_proba(new), fresh.predict_proba(new))
@@ -433,10 +445,10 @@ def test_columns_named_like_the_classes_are_matched(case: Case, frame: Any) -> N
             result = fitted.predict_proba(named(new, others))
             np.testing.assert_array_equal(result, expected)
     with pytest.raises(ValueError, match="scores must have columns named like all of the classes"):
-        case().fit(named(p, "abc").rename(**renamed(frame)), labels, w)
+        case().fit(named(p, "abc").rename(**rename_arguments(frame)), labels, w)
 
 
-def renamed(frame: Any) -> dict[str, Any]:
+def rename_arguments(frame: Any) -> dict[str, Any]:
     mapping = {"a": "x"}
     return {"columns": mapping} if frame is pd.DataFrame else {"mapping": mapping}
 
@@ -542,7 +554,7 @@ def test_errors_of_options(case: Case) -> None:
         case(classes=["a", "b", "c"][:k]).fit(p, y)
     with pytest.warns(DataConversionWarning, match="column-vector y") as record:
         case().fit(p, y[:, None])
-    # It points to the line above.
+    # The warning points to the line above.
     assert record[0].filename == __file__
     fitted = fitted_of(case)
     with pytest.raises(ValueError, match="X has 4 features, but .* is expecting"):
@@ -572,7 +584,7 @@ def test_the_global_generator_is_left_alone(case: Case) -> None:
 
 
 class _FailsAtTheEnd:
-    """Raises in the last step of a fit."""
+    """A calibrator that raises in the last step of a fit."""
 
     def _publish(self, state: Any) -> None:
         super()._publish(state)  # type: ignore[misc]
@@ -580,7 +592,7 @@ class _FailsAtTheEnd:
 
 
 def _estimators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Return every public estimator with data that suit it, all with names of columns."""
+    """Return every public estimator with suitable data that have column names."""
     binary, several = data_of(True), data_of(False)
     frames = {
         True: pd.DataFrame({"no": 1 - binary[0], "yes": binary[0]}),
@@ -608,7 +620,7 @@ def _estimators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     return result
 
 
-def _failures(data: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
+def _invalid_data(data: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
     scores, y, *rest = data
     broken = scores.iloc[:, ::-1].copy()
     broken.iloc[0, 0] = np.nan
@@ -625,14 +637,14 @@ def _failures(data: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
 
 @pytest.mark.parametrize("name", _estimators())
 def test_a_fit_that_fails_leaves_the_earlier_one(name: str) -> None:
-    """Names of classes and columns, maps and reports, all of one fit."""
+    """Check that names of classes and columns, maps and reports stay those of the earlier fit."""
     if name.startswith(SLOW):
         pytest.skip("long searches, of the same base")
     estimator, data = _estimators()[name]
     at = (data[0], data[2]) if name == "Multicalibration" else data[:1]
     quietly_fit(estimator, *data)
     expected, kept = estimator.predict_proba(*at), dict(vars(estimator))
-    for what, wrong in _failures(data).items():
+    for what, wrong in _invalid_data(data).items():
         with pytest.raises((ValueError, TypeError)), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             estimator.fit(*wrong)
@@ -657,7 +669,7 @@ def test_a_fit_that_fails_at_its_end_leaves_the_earlier_one(case: Case) -> None:
 
 
 def test_a_pass_over_blocks_that_fails_leaves_the_earlier_fit() -> None:
-    """After the pass that finds classes and columns."""
+    """Check a failure after the pass that finds classes and columns."""
 
     class Failing(bc.Beta):
         def _fit(self, rows: Any, seed: int) -> Any:

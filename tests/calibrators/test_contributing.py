@@ -1,4 +1,4 @@
-"""The skeleton of a calibrator in CONTRIBUTING.md is one."""
+"""Run the skeleton of a calibrator in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTRIBUTING = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 def skeleton() -> type:
     (code,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text("utf-8"), re.DOTALL)
     module = ModuleType("skeleton_of_a_calibrator")
-    # Where a dataclass looks up the names in its annotations.
+    # Dataclasses look up the names in annotations here.
     sys.modules[module.__name__] = module
     exec(code, module.__dict__)
     return module.__dict__[module.__dict__["__all__"][0]]

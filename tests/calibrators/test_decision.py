@@ -1,4 +1,4 @@
-"""Decision calibration: single steps by hand, partitions by brute force, what theory promises."""
+"""Decision calibration: steps by hand, partitions by brute force, and theoretical guarantees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bayescal.calibrators.multiclass.decision.partition import (
 )
 from bayescal.data.rows import Rows
 from bayescal.data.scores import Inputs, convert
-from tests.calibrators.brute import example, folded
+from tests.calibrators.brute import example, split_into_folds
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
 
@@ -32,7 +32,7 @@ def brier(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def replay(state: dict[str, np.ndarray], p: np.ndarray) -> list[np.ndarray]:
-    """Make the steps of a state in plain loops over rows."""
+    """Repeat the steps of a fitted state in plain loops over rows."""
     moved = [p]
     for v, c, a in zip(state["directions"], state["offsets"], state["adjustments"], strict=True):
         after = []
@@ -60,7 +60,7 @@ def test_two_distinct_rows_are_set_right() -> None:
     state = Decision(steps=30, crop=1e-9)._fit(Rows(p, y, np.ones(12)), seed=0)
     result = Decision(steps=30, crop=1e-9).apply(state, p)
     np.testing.assert_allclose(result[[0, -1]], [[0.25, 0.75], [0.75, 0.25]], atol=1e-3)
-    # The first partition parts them: norms sqrt(2) * 8/12 * 0.35 and sqrt(2) * 4/12 * 0.55.
+    # The first partition separates them: norms sqrt(2) * 8/12 * 0.35 and sqrt(2) * 4/12 * 0.55.
     assert state["violations"][0] == pytest.approx(np.sqrt(2) * (2.8 + 2.2) / 12, rel=0.02)
 
 
@@ -82,7 +82,7 @@ def test_no_step_raises_the_brier_score(decisions: int, k: int) -> None:
         assert state["violations"][t] == pytest.approx(violation, rel=1e-9)
         promised = size @ np.sum(state["adjustments"][t] ** 2, axis=1)
         assert scores[t] - scores[t + 1] >= promised - 1e-14
-    # The simplex is convex and holds the labels, all but the cropped margin.
+    # The simplex is convex and holds the labels, except for the cropped margin.
     result = Decision(decisions, 8).apply(state, p)
     np.testing.assert_allclose(
         result, nearest_probabilities(steps[-1], float(state["crop"])), atol=1e-12
@@ -117,18 +117,18 @@ def test_partition_against_many_random_planes(k: int) -> None:
         both = np.linalg.norm(one) + np.linalg.norm(errors.sum(axis=0) - one)
         best = max(best, float(both))
     result = worst_partition(p, errors, 2, np.random.default_rng(0))
-    # A soft border cannot turn around single rows.
+    # A soft border cannot separate single rows exactly.
     assert result.violation >= 0.9 * best
 
 
 def best_line(p: np.ndarray, errors: np.ndarray) -> float:
-    """Return the greatest violation of three classes' two parts: of all lines through two rows."""
+    """Return the largest violation of two parts of three classes, over lines through two rows."""
     flat, total, best = p[:, :2], errors.sum(axis=0), 0.0
     for i, a in enumerate(flat):
         for j in range(i):
             along = flat[j] - a
             side = (flat - a) @ np.array([-along[1], along[0]]) > 1e-13
-            # The line may be turned and shifted so that either row, both or none go along.
+            # The line can be shifted and turned to include either row, both or none.
             for more in (0, errors[i], errors[j], errors[i] + errors[j]):
                 one = side @ errors + more
                 both = np.linalg.norm(one) + np.linalg.norm(total - one)
@@ -188,7 +188,7 @@ def test_hard_corrections_are_the_means_of_parts() -> None:
             error = np.average((np.eye(3)[y] - moved)[inside], axis=0, weights=weights[inside])
             np.testing.assert_allclose(a[part], error, atol=1e-12)
         moved = moved + a[part_index]
-        # What is right in both parts is wrong in none of them.
+        # Once both parts are calibrated, their intersections are too.
         left = (part_index == 0) @ ((np.eye(3)[y] - moved) * weights[:, None])
         np.testing.assert_allclose(left, 0, atol=1e-9)
     assert (np.diff(state["briers"]) < 0).all()
@@ -249,7 +249,7 @@ def test_tolerance_stops() -> None:
     np.testing.assert_array_equal(state["violations"], whole["violations"][:expected])
     state = Decision(steps=12, tolerance=1e-12)._fit(Rows(p, y, weights), seed=0)
     assert state["n_iter"] == 12 and state["status"] == 1
-    # Nothing to do: predictions are those of the data, but for the least probability.
+    # There is nothing to do: predictions equal the data, except for the smallest probability.
     state = Decision(tolerance=1e3)._fit(Rows(p, y, weights), seed=0)
     assert state["n_iter"] == 0
     result = Decision(tolerance=1e3).apply(state, p)
@@ -258,12 +258,12 @@ def test_tolerance_stops() -> None:
 
 def test_cross_validation_is_that_of_refits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_STEPS", 4)
-    # Or refits would draw for the classes in the order of their own rows.
+    # Otherwise refits would draw for the classes in the order of their own rows.
     monkeypatch.setattr(module, "order_of_classes", lambda rows: np.arange(rows.k))
     p, y, weights = example(160, 3)
     chosen = Decision(steps="cv")
     state = chosen._fit(Rows(p, y, weights), seed=4)
-    p, y, weights, folds = folded(p, y, weights, 5)
+    p, y, weights, folds = split_into_folds(p, y, weights, 5)
     expected = []
     for t in range(1, 5):
         result = np.empty_like(p)
@@ -343,7 +343,7 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
 
 
 def test_paths_that_have_ended_stay_where_they_are() -> None:
-    """With a wide tolerance no fold makes a step: predictions are kept but for the crop."""
+    """Check that no fold makes a step with a wide tolerance: predictions only get cropped."""
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), 150)
     y = rng.integers(0, 3, 150)

@@ -1,4 +1,4 @@
-"""Functions of calibrators over several devices: rows are split, and results are the same."""
+"""Functions of calibrators over several devices: rows are split, and results stay equal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ print("equal")
 
 @pytest.mark.slow
 def test_eight_devices_split_the_rows() -> None:
-    """Each device sees its rows alone, and nothing passes between devices."""
+    """Check that each device holds only its own rows and that devices do not communicate."""
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
     environment = {**os.environ, "XLA_FLAGS": flags}
     command = [sys.executable, "-c", PROGRAM]

@@ -1,4 +1,4 @@
-"""Scores that take few values: what is learned, chosen by cross-validation and reported of them."""
+"""Scores with few values: what is learned, chosen by cross-validation and reported."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from sklearn.tree import DecisionTreeClassifier
 
 import bayescal as bc
 from tests.calibrators.cases import DEFAULTS, Case, each
-from tests.calibrators.discrete import BINARY, SEVERAL, Discrete, binary, blurred, several
+from tests.calibrators.discrete import (
+    BINARY,
+    SEVERAL,
+    Discrete,
+    add_rounding_errors,
+    binary,
+    several,
+)
 
 
 def check(calibrator: Any, data: Discrete, rows: Any, tolerance: float = 0.01) -> None:
-    """Compare with the best map, and the report with the loss that new rows will have."""
+    """Compare with the best map, and the report with the loss on new rows."""
     calibrator.set_params(classes=tuple(range(data.truth.shape[1])))
     calibrator.fit(*rows)
     loss = data.loss(calibrator.predict_proba(data.levels))
@@ -46,22 +53,22 @@ def test_several_classes(case: Case, name: str) -> None:
 @each([case for case in DEFAULTS if case.binary])
 def test_scores_that_are_equal_up_to_rounding_are_equal(case: Case, n: int, dtype: type) -> None:
     rng = np.random.default_rng(0)
-    least = 0 if dtype == np.float64 else 1  # one step of single precision beside zero counts
+    least = 0 if dtype == np.float64 else 1  # one step of single precision next to zero matters
     p = (rng.integers(least, 101 - least, n) / 100).astype(dtype)
     y = (rng.random(n) < (0.1 + 0.8 * p) ** 1.5).astype(int)
-    q, expected = blurred(p, rng), case().fit(p, y).predict_proba(p)
+    q, expected = add_rounding_errors(p, rng), case().fit(p, y).predict_proba(p)
     half = n // 2
     for result in (
         case().fit(q, y),
         case().fit(bc.Blocks([(q[:half], y[:half]), (q[half:], y[half:])])),
     ):
-        for scores in (p, blurred(p, rng)):
+        for scores in (p, add_rounding_errors(p, rng)):
             tolerance = 1e-7 if dtype == np.float64 else 5e-6
             np.testing.assert_allclose(result.predict_proba(scores), expected, atol=tolerance)
 
 
 def test_scores_that_differ_by_more_than_rounding_are_distinct() -> None:
-    """As close as they are dense, or to zero."""
+    """Check scores as close as floating point allows, and scores near zero."""
     y = np.array([0, 1, 1, 0, 1, 1])
     for p in (
         0.4 + np.arange(6) * 2.0**-49,
@@ -83,7 +90,7 @@ def test_the_default(data: Discrete) -> None:
 
 @pytest.mark.parametrize("data", [*map(binary, BINARY), *map(several, SEVERAL)])
 def test_the_default_with_weights(data: Discrete) -> None:
-    """Weights of cells are as good as their rows: as counts, and of any unit."""
+    """Check that weighted cells equal repeated rows, with weights as counts or in any unit."""
     cells, y = np.divmod(np.arange(data.truth.size), data.truth.shape[1])
     counts = np.round(4000 * data.shares[cells] * data.truth.ravel())
     used = counts > 0
@@ -116,7 +123,7 @@ def test_a_million_rows_in_memory_and_in_blocks(data: Discrete) -> None:
 
 
 def shares_of_cells() -> Discrete:
-    """One-hot scores whose labels no temperature explains."""
+    """Return one-hot scores with labels that no temperature explains."""
     truth = np.array([[0.93, 0.05, 0.02], [0.4, 0.55, 0.05], [0.5, 0.1, 0.4]])
     return Discrete(np.eye(3), np.array([0.6, 0.3, 0.1]), truth)
 
@@ -128,13 +135,13 @@ def test_one_hot_scores_of_a_stack(n: int) -> None:
 
 
 def test_rows_that_are_permutations_of_each_other_stand_for_themselves_alone() -> None:
-    """The curvature is that of all rows: a single fit ends near the shares."""
+    """Check that the curvature uses all rows: a single fit ends near the label frequencies."""
     data = shares_of_cells()
     check(bc.Auto(mode="single"), data, data.draw(30_000, 0), 0.002)
 
 
 CELLS = np.array([[a, b, c] for a in (0.0, 1.0) for b in (0.0, 1.0) for c in (0.0, 1.0)])
-#: Two of three binary features count.
+#: The labels depend on two of three binary features.
 REGRESSION = Discrete(
     CELLS,
     np.full(8, 1 / 8),
@@ -145,7 +152,7 @@ REGRESSION = Discrete(
 @pytest.mark.parametrize("preset", ["L2", "L1", "smoothed"])
 @pytest.mark.parametrize("n", [200, 5000])
 def test_cross_validated_regression_of_binary_features(preset: str, n: int) -> None:
-    """With n rows four coefficients cost some 4 / (2 n)."""
+    """Check the excess loss: with n rows, four coefficients cost about 4 / (2 n)."""
     excess = []
     for seed in range(5):
         x, y = REGRESSION.draw(n, seed)
@@ -164,7 +171,7 @@ def test_what_a_calibrated_classifier_expects(model: Any, method: str) -> None:
     fitted = bc.CalibratedClassifier(model, method).fit(x, y)
     loss = bc.metrics.log_loss(fitted.predict_proba(new)[:, 1], labels)
     report = fitted.report_
-    # New rows vary, too.
+    # New rows have sampling error as well.
     error = np.hypot(report.log_loss_error, 0.5 / np.sqrt(len(labels)))
     assert abs(report.log_loss - loss) < 3 * error
 
@@ -183,7 +190,7 @@ def test_what_auto_expects_of_scores_and_of_several_labels() -> None:
 
 
 def test_a_constant_default_does_not_calibrate_for_the_worse() -> None:
-    """Constant rows of three classes get the shares of the labels."""
+    """Check that constant rows of three classes get the label frequencies."""
     rng = np.random.default_rng(0)
     y = rng.choice(3, 3000, p=[0.4, 0.3, 0.3])
     auto = bc.Auto().fit(np.tile([0.3, 0.3, 0.4], (3000, 1)), y)
@@ -191,7 +198,7 @@ def test_a_constant_default_does_not_calibrate_for_the_worse() -> None:
     np.testing.assert_allclose(auto.predict_proba([[0.3, 0.3, 0.4]])[0], shares, atol=0.005)
 
 
-# Levels at which the share of positives goes up and down, which few maps can express.
+# Levels with a share of positives that rises and falls, which few maps can express.
 WAVE = Discrete(
     np.array([0.1, 0.3, 0.5, 0.7, 0.9]),
     np.full(5, 0.2),

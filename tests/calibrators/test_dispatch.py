@@ -1,4 +1,4 @@
-"""Estimators with arrays of other libraries, in a process of its own: see dispatched.py."""
+"""Estimators with arrays of other libraries, each in a separate process (see dispatched.py)."""
 
 from __future__ import annotations
 

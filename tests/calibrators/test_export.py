@@ -15,7 +15,7 @@ import bayescal as bc
 from bayescal._core.precision import float64
 from tests.calibrators.cases import DEFAULTS, Case, each
 from tests.calibrators.test_contract import data_of, fitted_of
-from tests.calibrators.test_function import combined
+from tests.calibrators.test_function import combined_calibrators
 
 TOLERANCES = {"float32": 1e-6, "float64": 1e-12}
 
@@ -23,12 +23,12 @@ TOLERANCES = {"float32": 1e-6, "float64": 1e-12}
 def check(
     fitted: Any, new: Any, path: Path, dtype: Any, run: Callable[[Path, np.ndarray], Any]
 ) -> None:
-    """Compare a program with the calibrator that it is of, also where a row has NaN."""
+    """Compare an exported program with its calibrator, also where a row has NaN."""
     scores = new.reshape(len(new), -1).astype(np.float32).astype(dtype)
     expected = fitted.predict_proba(scores)
     bc.export(fitted, path, dtype=dtype)
     scores[1, 0] = np.nan
-    # Any number of rows.
+    # The number of rows is free.
     for rows in (len(new), 1) if dtype == "float64" else (len(new),):
         result = run(path, scores[:rows])
         assert result.dtype == np.dtype(dtype)
@@ -43,10 +43,10 @@ def run_stablehlo(path: Path, scores: np.ndarray) -> Any:
         return np.asarray(jax.export.deserialize(bytearray(path.read_bytes())).call(scores))
 
 
-def several() -> list[tuple[Any, Any]]:
-    """Return combinations, posteriors and estimators, fitted, and new data."""
+def fitted_estimators() -> list[tuple[Any, Any]]:
+    """Return fitted combinations, posteriors and estimators with new data."""
     p, y, _, new = data_of(binary=False)
-    made = [*combined(), bc.Vector(inference="laplace", num_samples=50)]
+    made = [*combined_calibrators(), bc.Vector(inference="laplace", num_samples=50)]
     result = [(calibrator.fit(p, y), new) for calibrator in made]
     labels = np.stack([y == 0, y != 1], axis=1).astype(int)
     result.append((bc.MultiLabel(bc.Beta()).fit(p[:, :2], labels), new[:, :2]))
@@ -61,7 +61,7 @@ def test_stablehlo(case: Case, tmp_path: Path) -> None:
 
 
 def test_combinations_posteriors_and_estimators(tmp_path: Path) -> None:
-    for fitted, new in several():
+    for fitted, new in fitted_estimators():
         check(fitted, new, tmp_path / "program.stablehlo", "float64", run_stablehlo)
 
 

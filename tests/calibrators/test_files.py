@@ -1,4 +1,4 @@
-"""Saved calibrators come back as they were, from plain files."""
+"""Calibrators are restored exactly from plain files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from bayescal.calibrators import files as _files
 FRESH = np.linspace(0.01, 0.99, 50)
 
 
-def data(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
+def make_probs(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     p = rng.random(n)
     return p, np.where(rng.random(n) < p**2, "yes", "no")
 
 
-def same(one: Any, other: Any, x: Any) -> None:
+def assert_same(one: Any, other: Any, x: Any) -> None:
     np.testing.assert_array_equal(other.predict_proba(x), one.predict_proba(x))
     np.testing.assert_array_equal(other.predict(x), one.predict(x))
     assert other.get_params() == one.get_params()
@@ -40,24 +40,24 @@ def same(one: Any, other: Any, x: Any) -> None:
 
 def test_posteriors(tmp_path: Path) -> None:
     path = tmp_path / "beta"
-    fitted = bc.Beta(inference="laplace", num_samples=64, random_state=0).fit(*data())
+    fitted = bc.Beta(inference="laplace", num_samples=64, random_state=0).fit(*make_probs())
     bc.save(fitted, path)
     again = bc.load(path)
-    same(fitted, again, FRESH)
+    assert_same(fitted, again, FRESH)
     np.testing.assert_array_equal(again.predict_interval(FRESH), fitted.predict_interval(FRESH))
     assert repr(again.posterior_) == repr(fitted.posterior_)
 
 
 @pytest.mark.parametrize("inference", ["map", "laplace"])
 def test_logistic_regression(inference: Any, tmp_path: Path) -> None:
-    p, y = data()
+    p, y = make_probs()
     X = pd.DataFrame({"p": p, "square": p**2})
     model = bc.LogisticRegression(
         coef_prior="cauchy", inference=inference, num_samples=64, random_state=0
     ).fit(X, y)
     bc.save(model, tmp_path / "m.npz")
     again = bc.load(tmp_path / "m.npz")
-    same(model, again, X)
+    assert_same(model, again, X)
     np.testing.assert_array_equal(again.coef_, model.coef_)
     assert again.feature_names_in_.tolist() == ["p", "square"]
     with pytest.raises(ValueError, match="feature names"):
@@ -68,7 +68,7 @@ def test_logistic_regression(inference: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ensemble", [False, True])
 def test_calibrated_classifiers_without_their_classifiers(ensemble: bool, tmp_path: Path) -> None:
-    p, y = data()
+    p, y = make_probs()
     X, path = p[:, None], tmp_path / "c"
     model = bc.CalibratedClassifier(Plain(), bc.Beta(), cv=3, ensemble=ensemble).fit(X, y)
     with pytest.warns(UserWarning, match="holds the calibrator, not the classifier"):
@@ -101,12 +101,12 @@ def test_labels_of_any_kind(labels: Any, tmp_path: Path) -> None:
     fitted = bc.Isotonic().fit([0.1, 0.4, 0.35, 0.8], np.asarray(labels)[[0, 0, 1, 1]])
     bc.save(fitted, tmp_path / "m")
     again = bc.load(tmp_path / "m")
-    same(fitted, again, FRESH)
+    assert_same(fitted, again, FRESH)
     assert again.classes_.dtype == fitted.classes_.dtype
 
 
 def test_what_cannot_be_saved(tmp_path: Path) -> None:
-    p, y = data()
+    p, y = make_probs()
     X = p[:, None]
     with pytest.raises(
         TypeError,
@@ -144,8 +144,8 @@ def test_foreign_files(tmp_path: Path) -> None:
 
 
 def with_header(path: Path, content: Any = None, digest: bool = True, **changes: Any) -> None:
-    """Write a saved calibrator with another header, and with the digest of that."""
-    bc.save(bc.Isotonic().fit(*data()), path)
+    """Write a saved calibrator with a changed header and a matching digest."""
+    bc.save(bc.Isotonic().fit(*make_probs()), path)
     arrays = load_arrays(path)
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
@@ -214,7 +214,7 @@ def test_what_is_forged_without_its_digest(tmp_path: Path) -> None:
     with_header(path, ISOTONIC, digest=False)
     with pytest.raises(ValueError, match=WRONG):
         bc.load(path)
-    # An array more, an array less, another value, another type.
+    # One array more, one array less, another value, another dtype.
     with_header(path)
     arrays = load_arrays(path)
     with safe_open(path, framework="numpy") as file:
@@ -244,9 +244,9 @@ def test_what_is_forged_without_its_digest(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("fitted", [bc.Beta(), bc.Histogram(), bc.Isotonic(), bc.KNN(), bc.Auto()])
 def test_states_that_do_not_predict_are_refused(change: Any, fitted: Any, tmp_path: Path) -> None:
-    """A forger can write the digest, too."""
+    """Check states with a valid digest, which a forger can write too."""
     path = tmp_path / "x.npz"
-    bc.save(fitted.fit(*data()), path)
+    bc.save(fitted.fit(*make_probs()), path)
     arrays = load_arrays(path)
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
@@ -272,7 +272,7 @@ def test_sizes_are_checked_before_anything_is_read(size: int, tmp_path: Path) ->
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    fitted = bc.Beta(inference="laplace", num_samples=5, random_state=0).fit(*data())
+    fitted = bc.Beta(inference="laplace", num_samples=5, random_state=0).fit(*make_probs())
     bc.save(fitted, path)
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
@@ -287,7 +287,7 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
 
 def test_files_that_lack_their_end(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    bc.save(bc.Isotonic().fit(*data()), path)
+    bc.save(bc.Isotonic().fit(*make_probs()), path)
     whole = path.read_bytes()
     for length in (0, 1, 7, 8, 9, 30, 100, len(whole) // 2, len(whole) - 8, len(whole) - 1):
         path.write_bytes(whole[:length])
@@ -299,7 +299,7 @@ def test_files_that_lack_their_end(tmp_path: Path) -> None:
 
 
 def test_savers_side_by_side_publish_whole_files(tmp_path: Path) -> None:
-    path, (p, y) = tmp_path / "m", data()
+    path, (p, y) = tmp_path / "m", make_probs()
     fitted = [bc.Beta(parameters=3).fit(p, y), bc.Isotonic().fit(p, y), bc.Logistic().fit(p, y)]
     bc.save(fitted[0], path)
 
@@ -318,7 +318,7 @@ def test_an_interrupted_save_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.npz"
-    first = bc.Isotonic().fit(*data())
+    first = bc.Isotonic().fit(*make_probs())
     bc.save(first, path)
 
     def fail(*_: Any, **__: Any) -> None:
@@ -328,13 +328,13 @@ def test_an_interrupted_save_leaves_the_old_file(
     with pytest.raises(OSError, match="disk full"):
         bc.save(bc.Isotonic().fit(FRESH, FRESH > 0.5), path)
     assert [file.name for file in tmp_path.iterdir()] == ["x.npz"]
-    same(first, bc.load(path), FRESH)
+    assert_same(first, bc.load(path), FRESH)
 
 
 def test_labels_of_byte_strings(tmp_path: Path) -> None:
-    """As HDF5 holds them, in blocks and among the options."""
+    """Check byte strings as HDF5 stores them, in blocks and in options."""
     h5py = pytest.importorskip("h5py")
-    p, y = data()
+    p, y = make_probs()
     path = tmp_path / "bytes"
     labels = np.where(y == "yes", b"y\xc3\xa9s", b"no")
     with h5py.File(tmp_path / "rows.h5", "w") as file:
@@ -343,5 +343,5 @@ def test_labels_of_byte_strings(tmp_path: Path) -> None:
         for classes in (None, (b"no", b"y\xc3\xa9s")):
             fitted = bc.Beta(classes=classes).fit(scores, y)
             bc.save(fitted, path)
-            same(fitted, bc.load(path), held["p"])
+            assert_same(fitted, bc.load(path), held["p"])
             assert bc.load(path).classes_.tolist() == [b"no", b"y\xc3\xa9s"]

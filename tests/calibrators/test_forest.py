@@ -1,4 +1,4 @@
-"""Random forests against trees grown node by node, and cross-validation against plain loops."""
+"""Random forests against trees grown node by node and plain cross-validation loops."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bayescal.data.order.classes import canonical_order
 from bayescal.data.order.equal_rows import distinct_rows
 from bayescal.data.rows import Rows
 from tests.calibrators import brute
-from tests.calibrators.brute import finish, folded, log_loss, values
+from tests.calibrators.brute import crop_and_normalize, log_loss, split_into_folds, target_values
 
 
 def example(*sizes: Any, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Probabilities that single precision holds, in which trees are grown."""
+    """Draw probabilities that are exact in single precision, which trees use."""
     p, y, weights = brute.example(*sizes, **options)
     return p.astype(np.float32).astype(float), y, weights
 
@@ -44,7 +44,7 @@ class Drawn(NamedTuple):
 
 
 def plain_tree(p: np.ndarray, order: np.ndarray, bins: int, seed: int, tree: int) -> Drawn:
-    """Split leaves in the order in which they were made, one at a time; classes in an order."""
+    """Grow a tree by splitting leaves in the order of their creation, and classes in ``order``."""
     draws = np.random.default_rng([seed, tree]).random((len(p), 3))
     root = Node(np.arange(len(p)))
     queue, leaves = deque([root]), 1
@@ -83,18 +83,18 @@ def test_trees_are_those_grown_node_by_node(
     assert state["leaf_values"].shape == (6, state["bins"], 4)
     order = canonical_order(p, y, weights)
     trees = [plain_tree(p, order, bins, 11, tree).root for tree in range(6)]
-    value, expected = values(p, y, assumption), []
+    value, expected = target_values(p, y, assumption), []
     for query in queries:
         means = []
         for root in trees:
             rows = root.leaf(query).rows
             means.append(np.average(value[rows], axis=0, weights=weights[rows]))
-        expected.append(finish(query, np.mean(means, axis=0), assumption, 1e-3))
+        expected.append(crop_and_normalize(query, np.mean(means, axis=0), assumption, 1e-3))
     np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-12)
 
 
 def test_classes_that_do_not_vary_are_drawn_anew() -> None:
-    # Of thirty classes three vary, and two of these in few rows.
+    # Only three of thirty classes vary, and two of these vary in few rows.
     p = np.zeros((40, 30))
     p[:, 3] = np.linspace(0.1, 0.9, 40)
     p[::7, 20] = 0.05
@@ -103,7 +103,7 @@ def test_classes_that_do_not_vary_are_drawn_anew() -> None:
     y, weights = np.arange(40) % 30, np.ones(40)
     trees, layout = _trees.grow(p[distinct_rows(p)[0]], 40, 0, range(200))
     assert set(np.unique(trees.feature[trees.left > 0])) == {3, 20, 29}
-    # At the root all three are equally likely.
+    # At the root all three classes are equally likely.
     count = np.bincount(trees.feature[:, 0], minlength=30)[[3, 20, 29]]
     assert (np.abs(count - 200 / 3) < 4 * np.sqrt(200 * 2 / 9)).all()
     sizes = (layout.end - layout.start)[trees.left == 0]
@@ -112,13 +112,17 @@ def test_classes_that_do_not_vary_are_drawn_anew() -> None:
     order = canonical_order(p, y, weights)
     expected = np.mean(
         [
-            values(p, y, "errors")[plain_tree(p, order, 8, 0, t).root.leaf(p[9]).rows].mean(axis=0)
+            target_values(p, y, "errors")[plain_tree(p, order, 8, 0, t).root.leaf(p[9]).rows].mean(
+                axis=0
+            )
             for t in range(5)
         ],
         axis=0,
     )
     result = Forest(8, 5).apply(state, p[9:10])[0]
-    np.testing.assert_allclose(result, finish(p[9], expected, "errors", 0.01 / 900), atol=1e-12)
+    np.testing.assert_allclose(
+        result, crop_and_normalize(p[9], expected, "errors", 0.01 / 900), atol=1e-12
+    )
 
 
 def test_fewer_bins_are_part_of_more() -> None:
@@ -136,10 +140,10 @@ def test_fewer_bins_are_part_of_more() -> None:
 def plain_losses(
     data: tuple[np.ndarray, np.ndarray, np.ndarray], candidates: np.ndarray, trees: int, seed: int
 ) -> list[float]:
-    """Leave each fold out of the leaves of all trees, or of the first node above with others."""
+    """Compute losses with each fold left out of its leaf, or of an ancestor with other rows."""
     order = canonical_order(*data)
-    p, y, weights, fold = folded(*data)
-    value, losses = values(p, y, "errors"), []
+    p, y, weights, fold = split_into_folds(*data)
+    value, losses = target_values(p, y, "errors"), []
     for bins in candidates:
         roots = [plain_tree(p, order, bins, seed, tree).root for tree in range(trees)]
         result = []
@@ -151,7 +155,9 @@ def plain_losses(
                     node = node.parent
                 rows = node.rows[fold[node.rows] != fold[i]]
                 means.append(np.average(value[rows], axis=0, weights=weights[rows]))
-            result.append(finish(query, np.mean(means, axis=0), "errors", 0.01 / p.shape[1] ** 2))
+            result.append(
+                crop_and_normalize(query, np.mean(means, axis=0), "errors", 0.01 / p.shape[1] ** 2)
+            )
         losses.append(log_loss(np.array(result), y, weights))
     return losses
 
@@ -162,7 +168,7 @@ def test_cross_validation_leaves_the_rows_of_a_fold_out(digits: int | None) -> N
     state = Forest(trees=7)._fit(Rows(*data), seed=4)
     distinct = len(np.unique(data[0], axis=0))
     expected = [b for b in 2 ** np.arange(1, 13) if b <= distinct]
-    if digits:  # of rows that occur often each may have a bin
+    if digits:  # frequent rows may each have a bin
         expected.append(distinct)
     assert state["candidates"].tolist() == expected
     losses = plain_losses(data, state["candidates"], 7, 4)
@@ -172,7 +178,7 @@ def test_cross_validation_leaves_the_rows_of_a_fold_out(digits: int | None) -> N
 
 def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     p, y, weights = example(150, 4)
-    p[::3, 1] = 0  # so that some classes are drawn anew
+    p[::3, 1] = 0  # some classes must be drawn again
     expected = Forest(trees=9)._fit(Rows(p, y, weights), seed=0)
     probabilities = Forest(trees=9).apply(expected, p)
     monkeypatch.setattr(_trees, "_ELEMENTS", 400)

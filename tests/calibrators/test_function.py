@@ -1,4 +1,4 @@
-"""Fitted calibrators as pure functions of arrays of several libraries."""
+"""Fitted calibrators as pure functions of arrays from several libraries."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from tests.calibrators.test_contract import data_of, fitted_of, quietly_fit
 each_case = each(CASES)
 
 
-def points(case: Case) -> Array:
-    """Return new scores, in numbers that single precision has too."""
+def new_scores(case: Case) -> Array:
+    """Return new scores that are exact in single precision."""
     return data_of(case.binary)[3].astype(np.float32).astype(float)
 
 
-#: In whose fits neighbors and confidences tie, or folds go by what rows hold, up to rounding.
+#: Calibrators whose fits have ties or folds that depend on rounding.
 TIED = ("Forest", "KNN", "StackedScaling", "WeightScaling", "BinwiseTemperature")
 
 
 @each_case
 def test_values_are_those_of_predict_proba(case: Case) -> None:
-    """In NumPy, in any library of the standard, and in JAX."""
-    f, at = fitted_of(case).as_function(), points(case)
+    """Check NumPy, a library of the array API standard, and JAX."""
+    f, at = fitted_of(case).as_function(), new_scores(case)
     expected = fitted_of(case).predict_proba(at)
     np.testing.assert_array_equal(f(at), expected)
     narrow = f(at.astype(np.float32))
     assert narrow.dtype == np.float32
-    # The predicted class may be the only one that is moved.
+    # Only the predicted class may be moved.
     moved = 4 * np.finfo(np.float32).eps if case().keeps == "argmax" else 0.0
     np.testing.assert_allclose(narrow, expected.astype(np.float32), rtol=moved)
     strict = f(array_api_strict.asarray(at))
@@ -55,8 +55,8 @@ def test_values_are_those_of_predict_proba(case: Case) -> None:
 
 @each(DEFAULTS)
 def test_axes_rows_and_nan(case: Case) -> None:
-    """Axes before rows are kept, rows may be mapped, and NaN gives NaN in its row alone."""
-    f, at = fitted_of(case).as_function(), points(case)[:12]
+    """Check that leading axes are kept, rows may be mapped, and NaN affects only its own row."""
+    f, at = fitted_of(case).as_function(), new_scores(case)[:12]
     at = at[:, None] if at.ndim == 1 else at
     expected, cube = f(at), at.reshape(2, 3, 2, at.shape[1])
     np.testing.assert_array_equal(f(cube), expected.reshape(2, 3, 2, -1))
@@ -72,7 +72,7 @@ def test_axes_rows_and_nan(case: Case) -> None:
 
     with float64():
         result = compute(jnp.asarray(at), jnp.asarray(missing))
-        # A call outside of compiled functions compiles a program of its own.
+        # A call outside of compiled functions compiles a separate program.
         called = f(jnp.asarray(missing))
     for values, wanted in zip(
         (*result, called), (expected, expected, without, without), strict=True
@@ -82,7 +82,7 @@ def test_axes_rows_and_nan(case: Case) -> None:
 
 @each(DEFAULTS)
 def test_half_precision_is_calculated_in_single(case: Case) -> None:
-    f, at = fitted_of(case).as_function(), points(case).astype(jnp.bfloat16)
+    f, at = fitted_of(case).as_function(), new_scores(case).astype(jnp.bfloat16)
     both = case.calibrator in (bc.Temperature, bc.Beta)
     for dtype in (jnp.bfloat16, jnp.float16) if both else (jnp.bfloat16,):
         given = jnp.asarray(at, dtype)
@@ -99,14 +99,14 @@ def test_half_precision_is_calculated_in_single(case: Case) -> None:
             np.testing.assert_allclose(np.asarray(expected), exact, atol=1e-6)
 
 
-#: Whose probabilities are steps of the score.
+#: Calibrators whose probabilities are step functions of the score.
 STEPS = ("BBQ", "Histogram", "ScalingBinning", "VennAbers")
 
 
 @each(DEFAULTS)
 def test_gradients(case: Case) -> None:
-    """As small differences say; of steps zero."""
-    f, at = fitted_of(case).as_function(), points(case)[5:9]
+    """Compare gradients with finite differences; gradients of step functions are zero."""
+    f, at = fitted_of(case).as_function(), new_scores(case)[5:9]
 
     def one(z: jax.Array) -> jax.Array:
         return f(z)[:, 0].sum()
@@ -135,9 +135,9 @@ def test_intervals(case: Case) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
         calibrator = quietly_fit(case(), p, y, w)
-    f, at = calibrator.as_function(), points(case)
-    # What Venn-Abers returns is no credible interval; draws of monotone maps are made by NumPy, and
-    # quantiles of beta distributions by SciPy.
+    f, at = calibrator.as_function(), new_scores(case)
+    # Venn-Abers has no credible interval, NumPy draws the monotone maps, and SciPy computes
+    # quantiles of beta distributions.
     without = (bc.VennAbers, bc.Isotonic, bc.CenteredIsotonic, bc.Histogram)
     if not hasattr(calibrator, "predict_interval") or isinstance(calibrator, without):
         with pytest.raises(AttributeError, match="interval needs a posterior"):
@@ -155,7 +155,7 @@ def test_intervals(case: Case) -> None:
         np.testing.assert_allclose(np.asarray(one), other, atol=1e-12)
 
 
-def combined() -> list[Any]:
+def combined_calibrators() -> list[Any]:
     return [
         bc.OneVsRest(bc.Isotonic()),
         bc.OneVsRest(bc.Beta()),
@@ -165,7 +165,7 @@ def combined() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("calibrator", combined(), ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize("calibrator", combined_calibrators(), ids=lambda c: type(c).__name__)
 def test_combinations_and_missing_classes(calibrator: Any) -> None:
     p, y, _, new = data_of(binary=False)
     for rows, labels in ((p, y), (p[y < 2], y[y < 2])):
@@ -181,7 +181,7 @@ def test_combinations_and_missing_classes(calibrator: Any) -> None:
 
 
 def check_nan(f: Any, at: Array) -> None:
-    """Check that a row with NaN gives NaN, and that others are as without it."""
+    """Check that a row with NaN gives NaN and leaves the other rows unchanged."""
     expected, at = f(at), at.copy()
     at.reshape(len(at), -1)[1, 0] = np.nan
     expected[1] = np.nan
@@ -212,8 +212,8 @@ def test_what_is_not_a_number_in_calibrators_made_of_others(step: Any) -> None:
         np.testing.assert_allclose(np.asarray(jax.jit(f)(jnp.asarray(at))), expected, atol=1e-12)
 
 
-def tenths(binary: bool) -> tuple[Array, Array, Array]:
-    """Return probabilities in tenths, labels, and new ones in hundredths; all on many borders."""
+def probs_in_tenths(binary: bool) -> tuple[Array, Array, Array]:
+    """Return probabilities in tenths, labels, and new ones in hundredths, many on borders."""
     rng = np.random.default_rng(3)
     if binary:
         p = rng.integers(0, 11, 400) / 10
@@ -227,7 +227,7 @@ def tenths(binary: bool) -> tuple[Array, Array, Array]:
 
 @each_case
 def test_tenths_in_single_and_double_precision_are_the_same(case: Case) -> None:
-    p, y, new = tenths(case.binary)
+    p, y, new = probs_in_tenths(case.binary)
     if case.calibrator.__name__ == "KNN":
         pytest.skip("neighbors at equal distances are many")
     kinds = (np.float64, np.float32)[: 1 if case.calibrator.__name__ in TIED else 2]
@@ -246,7 +246,7 @@ def test_tenths_in_single_and_double_precision_are_the_same(case: Case) -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 10])
 def test_predicted_classes_are_kept_in_all_precisions(k: int) -> None:
-    """Where labels are never the predicted class, probabilities are nearly uniform."""
+    """Check labels that are never the predicted class, which make probabilities nearly uniform."""
     rng = np.random.default_rng(k)
     logits = rng.normal(0, 2, (300, k)).astype(np.float16)
     wrong = (logits.argmax(axis=1) + 1) % k
@@ -264,7 +264,7 @@ def test_predicted_classes_are_kept_in_all_precisions(k: int) -> None:
                 libraries = [np, jnp] + [array_api_strict] * (kind is not np.float16)
                 for xp in libraries:
                     result = np.asarray(f(xp.asarray(scores)))
-                    # The first of several scores that are equal is on top.
+                    # The first of several equal scores counts as the largest.
                     np.testing.assert_array_equal(result.argmax(axis=1), scores.argmax(axis=1))
                     eps = float(np.finfo(result.dtype).eps)
                     np.testing.assert_allclose(result, exact, atol=4 * eps)
@@ -280,7 +280,7 @@ def test_several_labels() -> None:
         with float64():
             result = jax.jit(f)(jnp.asarray(p[:9]))
         np.testing.assert_allclose(np.asarray(result), fitted.predict_proba(p[:9]), atol=1e-12)
-        # A single label, with and without columns.
+        # A single label, as one column or as a flat array.
         one = bc.MultiLabel(inner).fit(p[:, :1], y[:, :1])
         expected, f = one.predict_proba(p[:9, :1]), one.as_function()
         np.testing.assert_allclose(f(p[:9, 0]), expected, atol=1e-12)

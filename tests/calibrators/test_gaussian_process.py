@@ -29,36 +29,36 @@ Array = np.ndarray
 SCALES = [(a, length) for a in AMPLITUDES for length in LENGTHS]
 
 
-def labels(rng: np.random.Generator, probs: Array) -> Array:
+def draw_labels(rng: np.random.Generator, probs: Array) -> Array:
     return (rng.random((len(probs), 1)) > np.cumsum(probs, axis=1)[:, :-1]).sum(axis=1)
 
 
-def make(n: int, k: int, seed: int = 0) -> tuple[Array, Array, Array]:
+def make_logits(n: int, k: int, seed: int = 0) -> tuple[Array, Array, Array]:
     """Return logits, labels and weights."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 2, (n, k))
-    return z, labels(rng, softmax(0.6 * z, axis=1)), rng.uniform(0.3, 2, n)
+    return z, draw_labels(rng, softmax(0.6 * z, axis=1)), rng.uniform(0.3, 2, n)
 
 
 def covariance(x: Array, scales: tuple[float, float]) -> Array:
-    """Return that of h at points (m,), as the formula has it; equal points share their noise."""
+    """Compute the covariance of h at points (m,) by formula; equal points share their noise."""
     a, length = scales
     difference = x[:, None] - x
     kernel = np.exp(-(difference**2) / (2 * length**2)) + 1e-6 * (abs(difference) < 1e-9)
     return a**2 * kernel + np.outer(x, x)
 
 
-def straight(nodes: Array, x: Array) -> Array:
+def interpolation_matrix(nodes: Array, x: Array) -> Array:
     """Return the matrix (m, 25) of linear interpolation at points (m,)."""
     return np.stack([np.interp(x, nodes, row) for row in np.eye(NODES)], axis=1)
 
 
 def curve_of(model: Any, z: Array, h: Array) -> Array:
-    """Return probabilities (..., m, k) by deviations (..., 25), as the formula has them."""
+    """Compute probabilities (..., m, k) from deviations (..., 25) with the formula."""
     n = 0.1 / float(model.state_["smoothing"]) - 1
     e, k = 0.1 / (n + 1), z.shape[1]
     x = np.log((1 - e) * softmax(z / model.temperature_, axis=1) + e / k)
-    moved = (straight(model.nodes_, x.ravel()) @ h[..., None])[..., 0]
+    moved = (interpolation_matrix(model.nodes_, x.ravel()) @ h[..., None])[..., 0]
     return softmax(x + moved.reshape(*h.shape[:-1], *x.shape), axis=-1)
 
 
@@ -67,12 +67,12 @@ def curve_of(model: Any, z: Array, h: Array) -> Array:
 
 @pytest.mark.parametrize("k", [2, 5])
 def test_modes_are_scipys(k: int) -> None:
-    z, y, w = make(60, k)
+    z, y, w = make_logits(60, k)
     nodes = place_nodes(0.01, k)
     x = np.maximum(log_softmax(z, axis=1), nodes[0])
     cells = fit_cells(Likelihood(nodes, Rows(x, y, w)))
     assert cells.scales.tolist() == [list(pair) for pair in SCALES] and cells.status == 0
-    at = straight(nodes, x.ravel()).reshape(*x.shape, NODES)
+    at = interpolation_matrix(nodes, x.ravel()).reshape(*x.shape, NODES)
     at_labels = at[np.arange(60), y]
     for scales, result in zip(SCALES, cells.modes, strict=True):
         factor = np.linalg.cholesky(covariance(nodes, scales))
@@ -90,9 +90,9 @@ def test_modes_are_scipys(k: int) -> None:
 
 
 def dense_laplace(x: Array, y: Array, w: Array, cov: Array) -> tuple[Array, float]:
-    """Return the mode (n, k) and the log evidence of a process of all n k latent values.
+    """Compute the mode (n, k) and log evidence of a process with all n k latent values.
 
-    Rasmussen and Williams (2006), section 3.5; the values u have the covariance (n k, n k).
+    See Rasmussen and Williams (2006), section 3.5; the values u have the covariance (n k, n k).
     """
     n, k = x.shape
     hit, weight = np.eye(k)[y].ravel(), np.repeat(w, k)
@@ -117,15 +117,15 @@ def dense_laplace(x: Array, y: Array, w: Array, cov: Array) -> tuple[Array, floa
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("where", ["nodes", "between"])
 def test_evidence_is_that_of_a_dense_process(k: int, where: str) -> None:
-    """With all logits at nodes, of the process itself; else of straight lines between nodes."""
+    """Check logits at nodes against the process itself, and others against linear interpolation."""
     rng = np.random.default_rng(k)
     n, nodes = 24, place_nodes(0.02, k)
     x = nodes[rng.integers(0, NODES, (n, k))]
     if where == "between":
         x = rng.uniform(nodes[0], 0, (n, k))
-    y, w = labels(rng, softmax(0.5 * x, axis=1)), rng.uniform(0.3, 2, n)
+    y, w = draw_labels(rng, softmax(0.5 * x, axis=1)), rng.uniform(0.3, 2, n)
     cells = fit_cells(Likelihood(nodes, Rows(x, y, w)))
-    at, expected = straight(nodes, x.ravel()), []
+    at, expected = interpolation_matrix(nodes, x.ravel()), []
     for number, scales in enumerate(SCALES):
         cov = covariance(x.ravel(), scales)
         if where == "between":
@@ -139,11 +139,11 @@ def test_evidence_is_that_of_a_dense_process(k: int, where: str) -> None:
 
 
 def test_straight_lines_are_near_the_process() -> None:
-    """Within the error of interpolation, by the second derivative of the covariance."""
+    """Check the interpolation error against a bound from the covariance's second derivative."""
     nodes = place_nodes(0.1 / 1001, 10)
     step, x = nodes[1] - nodes[0], np.linspace(nodes[0], 0, 211)
     at = hats(nodes, x)
-    np.testing.assert_allclose(at, straight(nodes, x), atol=1e-12)
+    np.testing.assert_allclose(at, interpolation_matrix(nodes, x), atol=1e-12)
     for a, length in SCALES:
         given = covariance(x, (a, length)) - 1e-6 * a**2 * np.eye(211)
         away = abs(at @ covariance(nodes, (a, length)) @ at.T - given).max()
@@ -153,7 +153,7 @@ def test_straight_lines_are_near_the_process() -> None:
 @pytest.mark.parametrize("scale", [1.0, 40.0, 0.01])
 @pytest.mark.parametrize("kind", ["good", "noise", "separable"])
 def test_the_temperature_is_the_most_probable(scale: float, kind: str) -> None:
-    z, y, w = make(50, 3)
+    z, y, w = make_logits(50, 3)
     y = {"good": y, "noise": np.random.default_rng(1).integers(0, 3, 50)}.get(kind, z.argmax(1))
     z = z * scale
 
@@ -167,12 +167,12 @@ def test_the_temperature_is_the_most_probable(scale: float, kind: str) -> None:
     best: Any = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-9})
     result = np.log(best_inverse(z, y, w))
     assert result == pytest.approx(best.x, abs=1e-6)
-    # Of huge logits it is that of their powers of two.
+    # For huge logits only the power of two matters.
     assert best_inverse(z * 2.0**60 / scale, y, w) * 2.0**60 < 100
 
 
 def test_blocks_of_rows_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    z, y, w = make(80, 4)
+    z, y, w = make_logits(80, 4)
     nodes, h = place_nodes(0.01, 4), np.random.default_rng(0).normal(size=NODES)
     rows = Rows(np.maximum(log_softmax(z, axis=1), nodes[0]), y, w)
     whole = Likelihood(nodes, rows)(h)
@@ -185,8 +185,8 @@ def test_blocks_of_rows_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_predictions_are_means_and_quantiles_over_draws() -> None:
-    z, y, w = make(70, 3)
-    new = make(30, 3, seed=1)[0]
+    z, y, w = make_logits(70, 3)
+    new = make_logits(30, 3, seed=1)[0]
     model = bc.GaussianProcess(inputs="logits").fit(z, y, w)
     draws = model.posterior_.draws["deviation"]
     assert draws.shape == (1, 256, NODES)
@@ -202,7 +202,7 @@ def test_predictions_are_means_and_quantiles_over_draws() -> None:
 
 
 def test_draws_are_of_the_mixture() -> None:
-    z, y, w = make(40, 3)
+    z, y, w = make_logits(40, 3)
     model = bc.GaussianProcess(inputs="logits", num_samples=20_000)
     state = model._fit(Rows(z, y, w), 0)
     draws = model._sample(state, Rows(z, y, w), 0).coefficients[0]
@@ -219,12 +219,12 @@ def test_draws_are_of_the_mixture() -> None:
     assert (np.abs(result - cov) < 6 * np.sqrt(np.outer(variance, variance) * 2 / 10_000)).all()
 
 
-def importance(
+def importance_sample(
     x: Array, y: Array, w: Array, nodes: Array, cells: Any, count: int
 ) -> tuple[Array, Array, Array]:
-    """Return deviations from Student's t around each cell's mode, weights, and log evidences."""
+    """Draw deviations from Student's t around each mode, with weights and log evidences."""
     rng, freedom, wide = np.random.default_rng(5), 6, 1.1
-    at = straight(nodes, x.ravel())
+    at = interpolation_matrix(nodes, x.ravel())
     draws, weights = [], []
     for scales, mode, factor in zip(SCALES, cells.modes, cells.factors, strict=True):
         scale = wide * factor
@@ -249,8 +249,8 @@ def importance(
 
 @pytest.mark.slow
 def test_nuts_and_evidence_by_importance_sampling() -> None:
-    z, y, w = make(40, 3, seed=2)
-    new = make(25, 3, seed=3)[0]
+    z, y, w = make_logits(40, 3, seed=2)
+    new = make_logits(25, 3, seed=3)[0]
     model = bc.GaussianProcess(inputs="logits", inference="nuts", num_samples=8000).fit(z, y, w)
     posterior = model.posterior_
     assert posterior.divergences == 0 and posterior.r_hat.max() < 1.01
@@ -259,8 +259,8 @@ def test_nuts_and_evidence_by_importance_sampling() -> None:
     cells = _latent.Cells(*(state[name] for name in _latent.Cells._fields))
     e = float(state["smoothing"])
     x = np.log((1 - e) * softmax(z * float(state["inverse"]), axis=1) + e / 3)
-    draws, log_weights, evidence = importance(x, y, w, state["nodes"], cells, 20_000)
-    # Laplace's evidence is within a tenth of a nat.
+    draws, log_weights, evidence = importance_sample(x, y, w, state["nodes"], cells, 20_000)
+    # Laplace's log evidence is within 0.1.
     assert cells.log_evidence == pytest.approx(logsumexp(evidence) - np.log(9), abs=0.1)
     np.testing.assert_allclose(cells.weights, softmax(evidence), atol=0.02)
     share = softmax(log_weights)
@@ -272,11 +272,11 @@ def test_nuts_and_evidence_by_importance_sampling() -> None:
     unit = np.sqrt(1 / size + 1 / posterior.ess.min())
     error = spread * unit
     assert (np.abs(model.predict_proba(new) - mean) < 4.5 * error).all()
-    # As many are below the ends as should be.
+    # The expected fraction of draws lies below each end.
     for end, level in zip(model.predict_interval(new, 0.8), (0.1, 0.9), strict=True):
         below = np.tensordot(share, (probs < end).astype(float), 1)
         assert (np.abs(below - level) < 4.5 * 0.3 * unit).all()
-    # Laplace's means are near, as the labels are not certain.
+    # Laplace's means are near, since the labels are noisy.
     near = bare.fit(z, y, w).predict_proba(new)
     assert np.abs(near - mean).max() < 0.03
 
@@ -285,9 +285,9 @@ def test_nuts_and_evidence_by_importance_sampling() -> None:
 @pytest.mark.parametrize("n", [2, 20, 200])
 @pytest.mark.parametrize("k", [2, 4])
 def test_intervals_cover_truths_of_the_prior(n: int, k: int) -> None:
-    """Slopes are temperatures: the process of the truth has none of its own.
+    """Check coverage with true curves drawn from the prior.
 
-    Two rows do not tell the temperature, and intervals are too short: as documented.
+    With two rows the temperature is undetermined and intervals are too short, as documented.
     """
     least = {2: 0.79, 4: 0.86}[k] if n == 2 else 0.88
     shares = []
@@ -301,7 +301,7 @@ def test_intervals_cover_truths_of_the_prior(n: int, k: int) -> None:
         z = 2 * rng.normal(size=(n + 100, k)) / s
         x = np.log((1 - e) * softmax(s * z, axis=1) + e / k)
         probs = softmax(x + np.interp(x, nodes, h), axis=1)
-        y = labels(rng, probs)
+        y = draw_labels(rng, probs)
         model = bc.GaussianProcess(inputs="logits", classes=range(k)).fit(z[:n], y[:n])
         lower, upper = model.predict_interval(z[n:])
         truth = probs[n:] if k > 2 else probs[n:, 1]
@@ -318,7 +318,7 @@ def test_a_bend_that_no_temperature_has_is_found() -> None:
     z = rng.normal(0, 2.5, (6000, 4))
     x = log_softmax(z, axis=1)
     truth = softmax(x + 2 * np.tanh(2 * (x + 2)), axis=1)
-    y = labels(rng, truth)
+    y = draw_labels(rng, truth)
     loss = {}
     for name in ("Temperature", "GaussianProcess"):
         model = getattr(bc, name)(inputs="logits").fit(z[:3000], y[:3000])
@@ -344,13 +344,13 @@ def test_with_few_rows_of_networks_it_loses_less(shared_data: Path) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("scale", [300.0, 1e6, 1e200, 1e-6, 0.0])
 def test_logits_of_any_size(scale: float) -> None:
-    z, y, _ = make(50, 3)
+    z, y, _ = make_logits(50, 3)
     model = bc.GaussianProcess(inputs="logits").fit(z * scale, y)
     probs = model.predict_proba(z * scale)
     assert model.status_ == "converged" and np.isfinite(probs).all()
     assert bc.metrics.log_loss(probs, y) < np.log(3) + 0.02
     if scale >= 1e6 and scale < 1e100:
-        # The size of huge logits says nothing.
+        # The scale of huge logits does not matter.
         same = bc.GaussianProcess(inputs="logits").fit(z * scale * 2.0**40, y)
         np.testing.assert_allclose(same.predict_proba(z * scale * 2.0**40), probs, atol=1e-6)
 
@@ -368,12 +368,12 @@ def test_two_rows_ties_and_one_class() -> None:
         lower, upper = model.predict_interval(z)
         assert model.status_ == "converged" and probs.min() > 0
         assert ((lower <= probs + 1e-12) & (probs <= upper + 1e-12)).all()
-    # A class alike with another is as probable: the curve is one.
+    # Classes with equal logits have equal probabilities, so the curve is constant.
     np.testing.assert_allclose(probs, 1 / 3, atol=1e-12)
 
 
 def test_many_classes_cost_no_more_parameters() -> None:
-    z, y, _ = make(300, 200)
+    z, y, _ = make_logits(300, 200)
     model = bc.GaussianProcess(inputs="logits", classes=200).fit(z, y)
     assert model.deviation_.shape == model.nodes_.shape == (NODES,)
     order = np.random.default_rng(0).permutation(200)

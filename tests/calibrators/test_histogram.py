@@ -1,4 +1,4 @@
-"""Histogram binning and the bins of equal mass against plain loops and by hand."""
+"""Histogram binning and bins of equal mass against plain loops and hand computations."""
 
 import itertools
 from typing import Literal
@@ -35,7 +35,7 @@ def loop_place(score: float, bins: int) -> int:
 
 
 def loop_cuts(mass: np.ndarray, bins: int, whole: bool) -> list[int]:
-    """Cut groups at the end nearest to each border, the upper of two equally near ones."""
+    """Cut groups at the end nearest to each border, at the upper one of two equally near."""
     total, cuts, border = mass[-1], [], 0.0
     for b in range(bins):
         if whole:
@@ -54,8 +54,8 @@ def test_places_agree_with_comparisons_at_every_border(bins: int) -> None:
     scores = np.concatenate(
         [borders, np.nextafter(borders[1:], 0), np.nextafter(borders[:-1], 1), rng.uniform(size=99)]
     )
-    # Scores within rounding errors of a border lie on it.
-    # The value of a bin tells which it is: the label is drawn from one bin at a time.
+    # Scores within rounding errors of a border count as on it. The value of a bin identifies it,
+    # since labels are positive in one bin at a time.
     places = np.array([loop_place(score - 2.0**-49, bins) for score in scores])
     for b in {0, 1 % bins, bins // 2, bins - 1}:
         state = Histogram(bins)._fit(Rows(scores, places == b, np.ones(len(scores))), 0)
@@ -165,7 +165,7 @@ def test_refining_sorts_the_cells_that_are_marked_and_no_others(
 ) -> None:
     monkeypatch.setattr(_ranking, "_MAX_SORTED_ROWS", 5)
     monkeypatch.setattr(_ranking, "_ROWS_PER_CELL", 2)
-    # Three cells over [0, 3], of which the last holds but its upper end.
+    # Three cells over [0, 3]; only the last one includes its upper end.
     scores = np.array([3.0, 0.1, 1.5, 0.0, 1.2, 1.5])
     y, weights = np.array([1, 0, 1, 0, 0, 0]), np.array([1.0, 2, 3, 4, 5, 6])
     ranking = Ranking(Rows(scores, y, weights))
@@ -301,7 +301,7 @@ def test_intervals_are_quantiles_of_beta_posteriors(
         posterior = stats.beta(a + positive, c + total - positive)
         np.testing.assert_allclose(lower[inside], posterior.ppf(0.1), rtol=1e-9)
         np.testing.assert_allclose(upper[inside], posterior.ppf(0.9), rtol=1e-9)
-    # Integer weights are repeated rows, and fractional weights of equal size are rows.
+    # Integer weights count as repeated rows, and equal fractional weights as one row each.
     again = Histogram(5, binning, prior_weight=prior).fit(p.repeat(weights), y.repeat(weights))
     np.testing.assert_allclose(again.predict_interval(p, level=0.8)[0], lower, rtol=1e-9)
     if not prior:
@@ -318,7 +318,7 @@ def test_intervals_contain_the_value_and_know_bins_without_rows() -> None:
     assert (lower[0], upper[2]) == (0, 1)
     np.testing.assert_allclose(upper[0], stats.beta(0.5, 2.5).ppf(0.95))
     np.testing.assert_allclose([lower[1], upper[1]], stats.beta(0.5, 0.5).ppf([0.05, 0.95]))
-    del fitted.state_["unit"]  # as in files of the first version
+    del fitted.state_["unit"]  # files of the first version lack it
     with pytest.raises(ValueError, match="the file of this calibrator has no intervals"):
         fitted.predict_interval([0.1])
 
@@ -329,7 +329,7 @@ def test_intervals_contain_the_value_and_know_bins_without_rows() -> None:
 def test_intervals_cover_the_means_of_bins(
     n: int, binning: Literal["equal_width", "equal_mass"]
 ) -> None:
-    """Of calibrated, bent, constant and rare probabilities, also with ties; bins alike."""
+    """Check coverage for calibrated, bent, constant and rare truths, with and without ties."""
     truths = [lambda p: p, lambda p: 0.2 + p**2 / 2, lambda p: 0 * p + 0.1, lambda p: 0.02 * p]
     for truth, tied in itertools.product(truths, (False, True)):
         covered = []

@@ -1,4 +1,4 @@
-"""Hostile data: every calibrator gives probabilities, never NaN, an exception or a bare warning."""
+"""Every calibrator returns probabilities on difficult data, without NaN or exceptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ORDINARY = {
 }
 WEIGHTS = st.sampled_from([0.0, 1e-12, 1.0, 1.0, 2.0, 1e12])
 PARAMETRIC = [case for case in DEFAULTS if issubclass(case.calibrator, ParametricCalibrator)]
-#: Compiled anew for every number of rows.
+#: Excludes the case that compiles anew for every number of rows.
 QUICK = [case for case in CASES if case.name != "Logistic(smoothing=instance)"]
 
 
@@ -37,7 +37,7 @@ def inputs_of(case: Case) -> list[str]:
 
 
 def scores_of(case: Case, inputs: str, values: Any) -> Array:
-    """Return scores of two classes, or of three where one always has the value of the first."""
+    """Return binary scores, or scores of three classes whose first one is given."""
     one = np.asarray(values, float)
     if case.binary:
         return one
@@ -51,7 +51,7 @@ def check(case: Case, inputs: str, rows: list[tuple[float, int, float]], **optio
     k = 2 if case.binary else 3
     at = scores_of(case, inputs, np.sort(np.concatenate([values, EXTREME[inputs]])))
     with warnings.catch_warnings():
-        # There may be no finite optimum; anything else would be an error here.
+        # There may be no finite optimum; any other warning is an error here.
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = case(inputs=inputs, classes=range(k), **options)
         fitted.fit(scores_of(case, inputs, values), y.astype(int), weights)
@@ -88,7 +88,7 @@ def test_any_data_give_probabilities(case: Case, data: st.DataObject) -> None:
 @each([case for case in PARAMETRIC if case.binary])
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-# Said where the posterior is so far from normal that few draws are effective.
+# Raised where the posterior is so far from normal that few draws are effective.
 @pytest.mark.filterwarnings("ignore::bayescal.SamplingWarning")
 def test_any_data_give_a_posterior(case: Case, data: st.DataObject) -> None:
     options = {"inference": "laplace", "num_samples": 100}
@@ -135,7 +135,7 @@ def check_sets(case: Case, names: Iterable[str]) -> None:
 
 @each(QUICK)
 def test_these_data_give_probabilities(case: Case) -> None:
-    """Fast tests pass all sets to defaults, and a third of them to every other option."""
+    """Check all data sets with default options, and a third of them with every other option."""
     check_sets(case, [*SETS][QUICK.index(case) % 3 :: 3] if case.options else SETS)
 
 

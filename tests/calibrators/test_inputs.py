@@ -1,4 +1,4 @@
-"""What users give as scores, for every kind of input and of calibrator, by hand."""
+"""Conversion of scores for every kind of input and of calibrator, computed by hand."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import bayescal as bc
 from bayescal.data import scores as _inputs
 
 DOMAINS = ("probability", "log_odds", "real", "order")
-#: The least normal number of float32.
+#: Smallest normal number of float32.
 FLOOR = 2.0**-126
 Array = np.ndarray
 
 
 def convert(scores: Array, inputs: Any, domain: Any, least: Array | None = None) -> Array:
-    """Return converted scores without what zeros stand for."""
+    """Convert scores, without returning the stand-ins for zeros."""
     return _inputs.convert(scores, inputs, domain, least)[0]
 
 
@@ -81,7 +81,7 @@ def test_no_difference_of_two_logits_is_too_large(domain: Any, sign: int) -> Non
 
 
 def test_small_probabilities_keep_their_own_logarithm() -> None:
-    """Next to one a column has no digits left, but the other one has."""
+    """Check that small probabilities are read from the column that has the digits."""
     tiny = np.array([1e-15, 1e-14, 3e-10])
     pair = np.stack([tiny, 1 - tiny], axis=1)
     z = np.log(tiny) - np.log1p(-tiny)
@@ -140,7 +140,7 @@ def test_the_callers_array_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("one", "least"),
     [
-        # The least of class 0 is one minus the greatest of class 1.
+        # The smallest value of class 0 is one minus the largest of class 1.
         ([0.0, 0.004, 0.5, 0.9], 0.002),
         ([0.004, 0.5, 0.998, 1.0], 0.001),
         ([0.002, 0.5, 0.9, 1.0], 0.001),
@@ -160,7 +160,7 @@ def test_what_zero_stands_for(one: Any, least: Any) -> None:
     pair = np.stack([1 - one, one], axis=1)
     actual = least_probabilities(pair)
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
-    # Turned round, the classes change places.
+    # Reversed columns exchange the classes.
     np.testing.assert_allclose(least_probabilities(pair[:, ::-1]), expected[::-1], rtol=1e-12)
     z = np.log(np.maximum(one, expected[1])) - np.log(np.maximum(1 - one, expected[0]))
     for scores in (one, pair):
@@ -238,7 +238,7 @@ def test_rounding_beyond_zero_and_one_is_clipped(domain: Any) -> None:
 
 
 def test_rounding_beyond_zero_and_one_is_forgiven_by_all() -> None:
-    """Fits, predictions and functions of any library, and metrics."""
+    """Check fits, predictions, functions of any library and metrics."""
     p, y = np.array([0.1, 0.4, 0.6, 0.2, 0.9, 1.0]), [0, 0, 1, 1, 0, 1]
     beyond = np.where(p == 1, 1 + 6.7e-16, p)
     given = beyond.copy()
@@ -260,7 +260,7 @@ def test_rounding_beyond_zero_and_one_is_forgiven_by_all() -> None:
 
 
 def _questions(n: int) -> tuple[Array, Array, Array]:
-    """Return logits of two to five options, labels, and the logits of the truth: half as large."""
+    """Return logits of two to five options, labels, and true logits half as large."""
     rng = np.random.default_rng(0)
     logits = 2 * rng.normal(size=(n, 5))
     logits[np.arange(5) >= rng.integers(2, 6, n)[:, None]] = -np.inf
@@ -353,17 +353,17 @@ def test_what_zero_stands_for_in_several_classes() -> None:
     # Half the least positive probability of any class is below the floor.
     np.testing.assert_array_equal(least, [FLOOR] * 3)
     np.testing.assert_allclose(logs, np.log(np.maximum(p, least)), rtol=1e-12)
-    # New scores are raised as those of the fit were.
+    # New scores are raised to the smallest values of the fit.
     again = convert(np.array([[0.0, 0.0, 1.0]]), "probs", "logits", least)
     np.testing.assert_allclose(again, np.log([[FLOOR, FLOOR, 1.0]]), rtol=1e-12)
-    # A class that is certain wherever it is possible takes the stand-in of the others.
+    # A class that is certain wherever it is possible uses the smallest value of the other classes.
     counts = np.array([[0.0, 0.004, 0.996], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
     least = _inputs.convert(counts, "probs", "logits")[1]
     np.testing.assert_allclose(least, [0.002] * 3, rtol=1e-12)
 
 
 def test_rounding_errors_of_zero_are_zero() -> None:
-    """In both columns, one alone, and blocks; other small probabilities are not."""
+    """Check both columns, one column and blocks; other small probabilities stay."""
     up = np.array([0.2, 0.9999999999999999, 0.7, 1 - 12 * 2.0**-53, 0.99])
     single = np.array([0.2, 1 - 2.0**-24, 0.7, 1 - 2.0**-23, 0.99], np.float32)
     for p in (up, 1 - up, single, 1 - single, single.astype(float)):

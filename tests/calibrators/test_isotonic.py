@@ -26,8 +26,8 @@ def arrays(data: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np
     return scores / 3, y, weights.astype(float)
 
 
-def around(scores: np.ndarray) -> np.ndarray:
-    """Return the scores, their neighboring floats, points in between and points outside."""
+def scores_and_neighbors(scores: np.ndarray) -> np.ndarray:
+    """Return the scores, their neighboring floats, and points between and outside."""
     s = np.unique(scores)
     between = s[:-1] / 2 + s[1:] / 2
     outside = np.array([s[0] - 1, s[-1] + 1])
@@ -35,8 +35,8 @@ def around(scores: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture(params=["sorted at once", "in cells"])
-def any_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test with rows sorted at once, and with small data first counted in cells."""
+def sorted_or_in_cells(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test with all rows sorted, and with small data counted in cells first."""
     if request.param == "in cells":
         monkeypatch.setattr(_ranking, "_MAX_SORTED_ROWS", 30)
         monkeypatch.setattr(_ranking, "_ROWS_PER_CELL", 7)
@@ -45,13 +45,13 @@ def any_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("kind", ["spread", "ties", "skewed", "normal", "separated"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n", [2, 31, 2500])
-@pytest.mark.usefixtures("any_way")
+@pytest.mark.usefixtures("sorted_or_in_cells")
 def test_isotonic_equals_scikit_learn(n: int, weighted: bool, kind: str) -> None:
     rng = np.random.default_rng(n)
     scores = {
         "spread": rng.uniform(size=n),
         "ties": rng.integers(0, 12, n) / 12,
-        # Rounded, because scikit-learn takes scores for tied that differ by less than 1e-15.
+        # Rounded because scikit-learn treats scores as tied that differ by less than 1e-15.
         "skewed": rng.beta(0.1, 0.2, size=n).round(12),
         "normal": rng.normal(size=n) * 5,
         "separated": rng.uniform(size=n),
@@ -77,7 +77,7 @@ def test_many_rows_equal_scikit_learn_with_the_package_as_it_is() -> None:
     )
 
 
-@pytest.mark.usefixtures("any_way")
+@pytest.mark.usefixtures("sorted_or_in_cells")
 def test_scores_may_be_as_close_as_floats_are() -> None:
     steps = np.arange(60)
     scores, y = steps * 5e-324, (steps > 20) & (steps % 3 > 0)
@@ -215,7 +215,9 @@ def test_probabilities_never_decrease(
     chosen: MonotoneCalibrator, data: list[tuple[int, int, int]]
 ) -> None:
     scores, y, weights = arrays(data)
-    values = chosen.apply(chosen._fit(Rows(scores, y, weights), 0), around(scores))[:, 1]
+    values = chosen.apply(chosen._fit(Rows(scores, y, weights), 0), scores_and_neighbors(scores))[
+        :, 1
+    ]
     assert 0 <= values.min() <= values.max() <= 1
     assert (np.diff(values) >= 0).all()
 

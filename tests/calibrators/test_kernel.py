@@ -12,22 +12,28 @@ from scipy import stats
 
 from bayescal.calibrators import Kernel
 from bayescal.data.rows import Rows
-from tests.calibrators.brute import example, finish, folded, log_loss, values
+from tests.calibrators.brute import (
+    crop_and_normalize,
+    example,
+    log_loss,
+    split_into_folds,
+    target_values,
+)
 
 Name = Literal["dirichlet", "dirichlet_mixture", "rbf"]
 KERNELS: tuple[Name, ...] = ("dirichlet", "dirichlet_mixture", "rbf")
 
 
-def brute(
+def calibrate_by_loop(
     chosen: Kernel,
     h: float,
     crop: float,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
     queries: np.ndarray,
 ) -> np.ndarray:
-    """Calibrate row by row with densities, their normalizers included."""
+    """Calibrate row by row with normalized kernel densities."""
     p, y, weights = data
-    value, result = values(p, y, chosen.assumption), []
+    value, result = target_values(p, y, chosen.assumption), []
     for query in queries:
         if chosen.kernel == "dirichlet":
             logs = np.array([stats.dirichlet.logpdf(row, query / h + 1) for row in p])
@@ -36,7 +42,9 @@ def brute(
         else:
             logs = -((p - query) ** 2).sum(axis=1) / h
         share = weights * np.exp(logs - logs.max())
-        result.append(finish(query, share @ value / share.sum(), chosen.assumption, crop))
+        result.append(
+            crop_and_normalize(query, share @ value / share.sum(), chosen.assumption, crop)
+        )
     return np.array(result)
 
 
@@ -52,7 +60,7 @@ def test_sums_over_all_rows(
     state = chosen._fit(Rows(*data), seed=0)
     assert state["bandwidth"] == h
     assert state["crop"] == 1e-3
-    expected = brute(chosen, h, 1e-3, data, queries)
+    expected = calibrate_by_loop(chosen, h, 1e-3, data, queries)
     np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-11)
 
 
@@ -61,7 +69,7 @@ def test_cross_validation_is_that_of_refits(kernel: Name) -> None:
     p, y, weights = example(120, 3, digits=9)
     chosen = Kernel(kernel)
     state = chosen._fit(Rows(p, y, weights), seed=5)
-    p, y, weights, fold = folded(p, y, weights)
+    p, y, weights, fold = split_into_folds(p, y, weights)
     assert len(state["candidates"]) == 16
     np.testing.assert_allclose(state["candidates"], 1.6 * 2.0 ** np.arange(6, -10, -1))
     for h, loss in list(zip(state["candidates"], state["cv_losses"], strict=True))[::3]:
@@ -108,7 +116,7 @@ def test_zeros_are_the_limit_of_small_probabilities() -> None:
     p = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
     nearly = np.array([[1.0, 1e-38, 1e-38], [0.5, 0.5, 1e-38], [0.2, 0.3, 0.5]])
     y, weights = np.array([1, 0, 2]), np.ones(3)
-    # A query on an edge gives weight to what lies on that edge, and to rows inside.
+    # A query on an edge gives weight to rows on that edge and inside.
     queries = np.array([[0.6, 0.4, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     for kernel in KERNELS:
         chosen = Kernel(kernel, 0.3)
@@ -151,11 +159,11 @@ def test_options() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore")
 def test_a_forked_child_fits_and_predicts() -> None:
-    """It has none of JAX's threads, for which its programs would wait for ever."""
+    """Check a forked process, where JAX has no threads and its programs would wait forever."""
     rng = np.random.default_rng(0)
     p, y = rng.dirichlet([1, 1, 1], 200), rng.integers(0, 3, 200)
     fitted = Kernel().fit(p, y)
-    wanted = fitted.predict_proba(p)  # which leaves its keys with JAX, where the child cannot go
+    wanted = fitted.predict_proba(p)  # leaves the keys in JAX, which the child cannot use
 
     def work(result: Any) -> None:
         result.put([fitted.predict_proba(p), Kernel().fit(p, y).predict_proba(p)])

@@ -12,21 +12,27 @@ from sklearn.neighbors import NearestNeighbors
 from bayescal.calibrators import KNN
 from bayescal.calibrators.neighborhood import search as _search
 from bayescal.data.rows import Rows
-from tests.calibrators.brute import example, finish, folded, log_loss, values
+from tests.calibrators.brute import (
+    crop_and_normalize,
+    example,
+    log_loss,
+    split_into_folds,
+    target_values,
+)
 
 Distance = Literal["kl", "euclidean"]
 
 
-def brute(
+def calibrate_by_loop(
     chosen: KNN,
     k: float,
     crop: float,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
     queries: np.ndarray,
 ) -> np.ndarray:
-    """Calibrate row by row, filling up with the nearest rows until their weight is reached."""
+    """Calibrate row by row, adding the nearest rows until their weight reaches k."""
     p, y, weights = data
-    value, result = values(p, y, chosen.assumption), []
+    value, result = target_values(p, y, chosen.assumption), []
     for query in queries:
         if chosen.distance == "kl":
             distances = rel_entr(query, p).sum(axis=1)
@@ -40,7 +46,9 @@ def brute(
             left -= shares[tied].sum()
             if left <= 1e-12:
                 break
-        result.append(finish(query, shares @ value / shares.sum(), chosen.assumption, crop))
+        result.append(
+            crop_and_normalize(query, shares @ value / shares.sum(), chosen.assumption, crop)
+        )
     return np.array(result)
 
 
@@ -50,8 +58,10 @@ def test_scikit_learn_finds_the_same_neighbors(k: int) -> None:
     queries = example(50, 5, seed=1)[0]
     search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(p)
     neighbors = search.kneighbors(queries, return_distance=False)
-    mean = values(p, y, "errors")[neighbors].mean(axis=1)
-    expected = [finish(q, m, "errors", 4e-4) for q, m in zip(queries, mean, strict=True)]
+    mean = target_values(p, y, "errors")[neighbors].mean(axis=1)
+    expected = [
+        crop_and_normalize(q, m, "errors", 4e-4) for q, m in zip(queries, mean, strict=True)
+    ]
     chosen = KNN(k, "euclidean")
     state = chosen._fit(Rows(p, y, np.ones(200)), seed=0)
     assert state["k"] == k
@@ -69,12 +79,12 @@ def test_weighted_and_tied_neighbors(
     queries = np.concatenate([example(30, 3, seed=1, digits=digits)[0], data[0][:20]])
     chosen = KNN(k, distance, assumption, crop=1e-3)
     state = chosen._fit(Rows(*data), seed=0)
-    expected = brute(chosen, k, 1e-3, data, queries)
+    expected = calibrate_by_loop(chosen, k, 1e-3, data, queries)
     np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-10)
 
 
 def test_ties_by_symmetry_are_shared() -> None:
-    # Every permutation of a row is as far from the middle, whatever the rounding of sums.
+    # All permutations of a row have the same distance to the center, despite rounding.
     rng = np.random.default_rng(0)
     row = rng.dirichlet(np.ones(7))
     p = np.array([rng.permutation(row) for _ in range(40)])
@@ -82,7 +92,9 @@ def test_ties_by_symmetry_are_shared() -> None:
     for distance in ("kl", "euclidean"):
         chosen = KNN(5, distance)
         result = chosen.apply(chosen._fit(Rows(p, y, np.ones(40)), seed=0), np.full((1, 7), 1 / 7))
-        expected = finish(np.full(7, 1 / 7), values(p, y, "errors").mean(axis=0), "errors", 1e-4)
+        expected = crop_and_normalize(
+            np.full(7, 1 / 7), target_values(p, y, "errors").mean(axis=0), "errors", 1e-4
+        )
         np.testing.assert_allclose(result[0], expected, atol=1e-12)
 
 
@@ -111,7 +123,7 @@ def test_cross_validation_is_that_of_refits(distance: Distance) -> None:
     chosen = KNN(distance=distance)
     state = chosen._fit(Rows(p, y, weights), seed=5)
     total = weights.sum()
-    p, y, weights, fold = folded(p, y, weights)
+    p, y, weights, fold = split_into_folds(p, y, weights)
     assert state["candidates"].tolist() == [32, 64, 128, 256]
     assert 256 <= total < 512
     for k, loss in zip(state["candidates"], state["cv_losses"], strict=True):

@@ -1,4 +1,4 @@
-"""Vector, matrix, Dirichlet and structured scaling: their own objectives against SciPy."""
+"""Vector, matrix, Dirichlet and structured scaling: their objectives against SciPy."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from bayescal.data.rows import Rows
 Array = np.ndarray
 
 
-def make(n: int = 300, k: int = 4, seed: int = 0) -> tuple[Array, Array, Array]:
+def make_logits(n: int = 300, k: int = 4, seed: int = 0) -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(seed)
     z = 3 * rng.normal(size=(n, k)) + rng.normal(size=(n, 1))
     y = np.argmax(0.4 * z + 0.3 * np.arange(k) + rng.gumbel(size=z.shape), axis=1)
@@ -29,15 +29,15 @@ def mean_loss(logits: Array, y: Array, weights: Array) -> float:
     return float(-(weights @ label_log_probs) / weights.sum())
 
 
-def optimum(loss: Any, size: int) -> Any:
+def minimize_loss(loss: Any, size: int) -> Any:
     options = {"maxiter": 5000, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-8}
     return optimize.minimize(loss, np.zeros(size), method="L-BFGS-B", options=options)
 
 
 def test_vector_against_scipy() -> None:
-    z, y, w = make()
+    z, y, w = make_logits()
     state = Vector()._fit(Rows(z, y, w), 0)
-    expected = optimum(lambda t: mean_loss(z * (1 + t[:4]) + t[4:], y, w), 8)
+    expected = minimize_loss(lambda t: mean_loss(z * (1 + t[:4]) + t[4:], y, w), 8)
     assert state["objective"] == pytest.approx(expected.fun, rel=1e-8)
     assert state["status"] == Status.CONVERGED and state["gradient_norm"] < 1e-6
     np.testing.assert_allclose(state["coef"], 1 + expected.x[:4], atol=1e-3)
@@ -50,7 +50,7 @@ def test_vector_against_scipy() -> None:
 @pytest.mark.parametrize(("off", "intercept"), [(0.0, 0.0), (0.1, 0.02), (5.0, 30.0), (0.0, 1.0)])
 @pytest.mark.parametrize("kind", [Matrix, Dirichlet])
 def test_matrix_against_scipy(kind: type[Matrix], off: float, intercept: float) -> None:
-    z, y, w = make()
+    z, y, w = make_logits()
     x = z if kind is Matrix else log_softmax(z, axis=1)
 
     def loss(theta: Array) -> float:
@@ -59,7 +59,7 @@ def test_matrix_against_scipy(kind: type[Matrix], off: float, intercept: float) 
         return mean_loss(x @ m.T + b, y, w) + off / 12 * squares + intercept / 4 * (b**2).sum()
 
     state = kind(off, intercept)._fit(Rows(x, y, w), 0)
-    expected = optimum(loss, 20)
+    expected = minimize_loss(loss, 20)
     assert state["objective"] == pytest.approx(expected.fun, rel=1e-7)
     assert state["gradient_norm"] < 1e-6
     probs = softmax(x @ state["coef"].T + state["intercept"], axis=1)
@@ -70,7 +70,7 @@ def test_matrix_against_scipy(kind: type[Matrix], off: float, intercept: float) 
 
 @pytest.mark.parametrize("kind", [StructuredVector, StructuredMatrix])
 def test_structured_scaling_against_scipy(kind: type[LinearCalibrator]) -> None:
-    z, y, w = make()
+    z, y, w = make_logits()
     x = log_softmax(z, axis=1)
     state = kind()._fit(Rows(x, y, w), 0)
     n, k = w.sum(), 4
@@ -91,7 +91,7 @@ def test_structured_scaling_against_scipy(kind: type[LinearCalibrator]) -> None:
         shrunk = k / n * (b @ b + diagonal) + k * (k - 1) / n * ((m**2).sum() - diagonal)
         return mean_loss(smooth + smooth @ m.T + b, y, w) + shrunk
 
-    expected = optimum(loss, 2 * k if kind is StructuredVector else k + k * k)
+    expected = minimize_loss(loss, 2 * k if kind is StructuredVector else k + k * k)
     assert state["objective"] == pytest.approx(expected.fun, rel=1e-7)
     b, rest = expected.x[:k], expected.x[k:]
     logits = (
@@ -103,7 +103,7 @@ def test_structured_scaling_against_scipy(kind: type[LinearCalibrator]) -> None:
 
 
 def test_cross_validation_chooses_the_least_loss_of_separate_fits() -> None:
-    z, y, w = make(120, 3)
+    z, y, w = make_logits(120, 3)
     state = Matrix("cv", "cv")._fit(Rows(z, y, w), 3)
     assert state["cv_penalties"].shape == (49, 2) and state["cv_losses"].shape == (49, 5)
     folds = fold_scores(z, y, w, 5).fold
@@ -112,7 +112,7 @@ def test_cross_validation_chooses_the_least_loss_of_separate_fits() -> None:
         off, intercept = state["cv_penalties"][i]
         for f in range(5):
             left = folds == f
-            # As many rows as are left in on average decide how strong the penalty is.
+            # The penalty is scaled by the mean share of rows in a training fold.
             share = w[~left].sum() / (w.sum() * 0.8)
             single = Matrix(off / share, intercept / share)._fit(
                 Rows(z[~left], y[~left], w[~left]), 0
@@ -130,7 +130,7 @@ def test_cross_validation_chooses_the_least_loss_of_separate_fits() -> None:
 
 
 def test_a_class_without_labels_keeps_a_share() -> None:
-    z, y, w = make(200, 4)
+    z, y, w = make_logits(200, 4)
     some = y != 1
     x, label, weights = z[some], y[some], w[some]
     state = Vector()._fit(Rows(x, label, weights), 0)
@@ -140,7 +140,7 @@ def test_a_class_without_labels_keeps_a_share() -> None:
     ).x
     factor = 1 / (1 + weights @ softmax(inverse * x, axis=1)[:, 1])
     np.testing.assert_allclose(probs[:, 1], factor * softmax(inverse * z, axis=1)[:, 1], rtol=1e-4)
-    # The others are as if it did not exist.
+    # The other classes are fitted as if it did not exist.
     rest = [0, 2, 3]
     alone = Vector()._fit(Rows(x[:, rest], np.searchsorted(rest, label), weights), 0)
     expected = Vector().apply(alone, z[:, rest])
@@ -160,8 +160,8 @@ def test_separable_labels_are_told() -> None:
 
 @pytest.mark.parametrize("kind", [Matrix, Dirichlet])
 def test_what_no_penalty_decides_is_centered(kind: type[Matrix]) -> None:
-    """Adding a number to a column, or to all intercepts, changes no probability."""
-    z, y, _ = make(200, 4)
+    """Check centering: a number added to a column or to all intercepts changes no probability."""
+    z, y, _ = make_logits(200, 4)
     scores = softmax(z, axis=1)
     free, only_columns = kind(0.0, 0.0).fit(scores, y), kind(0.0, 0.1).fit(scores, y)
     for fitted in (free, only_columns):
@@ -178,7 +178,7 @@ def test_wrong_strengths_are_told(bad: Any) -> None:
 
 
 def test_chosen_penalties_know_no_order_and_weights_are_repetition() -> None:
-    z, y, _ = make(60, 3)
+    z, y, _ = make_logits(60, 3)
     weights = np.random.default_rng(0).integers(1, 4, 60)
     order = np.random.default_rng(1).permutation(60)
     result = [

@@ -1,4 +1,4 @@
-"""LogisticRegression: its methods against SciPy and scikit-learn, and what it refuses."""
+"""LogisticRegression: its methods against SciPy and scikit-learn, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bayescal.regression.method import PRESETS, SMOOTHINGS, STRENGTHS
 Array = np.ndarray
 
 
-def data(n: int = 80, d: int = 2, seed: int = 0) -> tuple[Array, Array, Array]:
+def make_features(n: int = 80, d: int = 2, seed: int = 0) -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d)) * np.arange(1, d + 1) + 1
     y = (rng.random(n) < expit(1.2 * (x[:, 0] - 1))).astype(int)
@@ -37,28 +37,28 @@ def minimum(value: Any, size: int) -> Any:
     return optimize.minimize(value, np.zeros(size), method="BFGS", options={"gtol": 1e-9})
 
 
-def entropy(beta: Array, x: Array, t: Array, w: Array) -> float:
+def cross_entropy(beta: Array, x: Array, t: Array, w: Array) -> float:
     line = beta[0] + x @ beta[1:]
     return float(np.sum(w * (np.logaddexp(0, line) - t * line)))
 
 
 @pytest.mark.parametrize("preset", ["normal", "platt", "ibls"])
 def test_targets(preset: str) -> None:
-    x, y, w = data()
+    x, y, w = make_features()
     targets = {
         "normal": y.astype(float),
         "platt": bc.smoothing.platt_targets(y, w),
         "ibls": bc.smoothing.instance_targets(x, y, w, scale="pooled"),
     }[preset]
     model = bc.LogisticRegression.preset(preset).fit(x, y, sample_weight=w)
-    expected = minimum(lambda b: entropy(b, x, targets, w), 3)
+    expected = minimum(lambda b: cross_entropy(b, x, targets, w), 3)
     assert model.objective_ == pytest.approx(expected.fun / w.sum(), rel=1e-9)
     np.testing.assert_allclose(np.r_[model.intercept_, model.coef_[0]], expected.x, atol=1e-5)
 
 
 def test_cauchy_prior_in_its_own_scaling() -> None:
-    """The objective is written out here, with a feature of two values and one constant."""
-    x, y, w = data(60, 4)
+    """Check the objective, written out, on a feature with two values and a constant one."""
+    x, y, w = make_features(60, 4)
     x[:, 1] = (x[:, 1] > 0) * 3.0 + 2
     x[:, 2] = 7.0
     share = w / w.sum()
@@ -68,7 +68,7 @@ def test_cauchy_prior_in_its_own_scaling() -> None:
 
     def loss(b: Array) -> float:
         prior = stats.cauchy.logpdf(b[0], scale=10) + stats.cauchy.logpdf(b[1:], scale=2.5).sum()
-        return entropy(b, z, y, w) - prior
+        return cross_entropy(b, z, y, w) - prior
 
     model = bc.LogisticRegression.preset("cauchy_map").fit(x, y, sample_weight=w)
     expected = minimum(loss, 5)
@@ -80,7 +80,7 @@ def test_cauchy_prior_in_its_own_scaling() -> None:
 
 @pytest.mark.parametrize(("penalty", "ratio"), [("l1", 1.0), ("l2", 0.0), ("elasticnet", 0.3)])
 def test_penalties_against_scikit_learn(penalty: Any, ratio: float) -> None:
-    x, y, w = data(100, 5)
+    x, y, w = make_features(100, 5)
     ours = bc.LogisticRegression(penalty=penalty, strength=2.0, l1_ratio=0.3).fit(x, y, w)
     theirs = Plain(C=0.5, l1_ratio=ratio, solver="saga", tol=1e-10, max_iter=100_000)
     theirs.fit(x, y, sample_weight=w)
@@ -90,8 +90,8 @@ def test_penalties_against_scikit_learn(penalty: Any, ratio: float) -> None:
 
 @pytest.mark.parametrize("preset", ["smoothed", "L2", "L1"])
 def test_cross_validation_done_by_hand(preset: str) -> None:
-    """The losses of all candidates on the folds, fitted one by one by scikit-learn."""
-    x, y, _ = data(60)
+    """Compare the losses of candidates on folds with fits by scikit-learn."""
+    x, y, _ = make_features(60)
     model = bc.LogisticRegression.preset(preset, folds=4).fit(x, y)
     fold = fold_features(x - x.mean(axis=0), y, np.ones(60), 4).fold
     grid = SMOOTHINGS if preset == "smoothed" else STRENGTHS
@@ -125,8 +125,8 @@ def test_cross_validation_done_by_hand(preset: str) -> None:
 
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "cauchy"])
 def test_whole_weights_are_repetitions(preset: str) -> None:
-    """Of cross-validated choices too: equal rows share a fold. Nor does the order of rows count."""
-    x, y, _ = data(60)
+    """Check cross-validated choices too: equal rows share a fold, and the order does not matter."""
+    x, y, _ = make_features(60)
     counts = np.random.default_rng(1).integers(0, 4, 60)
     one = bc.LogisticRegression.preset(preset, folds=4).fit(x, y, counts)
     rows = np.random.default_rng(2).permutation(np.repeat(np.arange(60), counts))
@@ -141,8 +141,8 @@ def test_whole_weights_are_repetitions(preset: str) -> None:
 def test_cross_validation_of_large_data_is_compiled(
     preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an accelerator or many columns would get is what the host gives."""
-    x, y, w = data(60, 3)
+    """Check that compiled cross-validation, used for large data, equals the host's."""
+    x, y, w = make_features(60, 3)
     options: Any = {"folds": 4}
     host = bc.LogisticRegression.preset(preset, **options).fit(x, y, w)
     monkeypatch.setattr(method, "on_host", lambda *arguments, **options: False)
@@ -154,13 +154,13 @@ def test_cross_validation_of_large_data_is_compiled(
 
 @pytest.mark.slow
 def test_a_numpyro_prior() -> None:
-    x, y, w = data(50)
+    x, y, w = make_features(50)
     model = bc.LogisticRegression(coef_prior=dist.StudentT(3.0, 0.0, 0.5)).fit(x, y, w)
     mean = w / w.sum() @ x
 
     def loss(b: Array) -> float:
         prior = stats.cauchy.logpdf(b[0], scale=10) + stats.t.logpdf(b[1:], 3, 0, 0.5).sum()
-        return entropy(b, x - mean, y, w) - prior
+        return cross_entropy(b, x - mean, y, w) - prior
 
     expected = minimum(loss, 3)
     assert model.objective_ == pytest.approx(expected.fun / w.sum(), rel=1e-8)
@@ -173,7 +173,7 @@ def test_a_numpyro_prior() -> None:
 
 
 def grid_posterior(x: Array, y: Array, f: Any, penalty: float | None) -> tuple[Array, Array]:
-    """Integrate over a fine grid of both coefficients of one feature; return mean of f(a, b)."""
+    """Compute the posterior mean and variance of f(a, b) for one feature, over a fine grid."""
     mean, sd = x.mean(), x.std()
     z = (x - mean) / (2 * sd) if penalty is None else x - mean
     a, b = np.meshgrid(np.linspace(-6, 6, 301), np.linspace(-8, 20, 401), indexing="ij")
@@ -193,7 +193,7 @@ def grid_posterior(x: Array, y: Array, f: Any, penalty: float | None) -> tuple[A
 
 @pytest.mark.slow
 def test_posterior_mean_prediction_against_quadrature() -> None:
-    x, y, _ = data(25, 1)
+    x, y, _ = make_features(25, 1)
     model = bc.LogisticRegression.preset("cauchy", num_samples=4000, random_state=0).fit(x, y)
     assert model.posterior_.r_hat.max() < 1.02
     for at in (-1.0, 1.0, 3.0):
@@ -235,7 +235,7 @@ def test_two_rows_constant_features_and_one_class() -> None:
 
 
 def test_predictions_are_right_at_both_ends() -> None:
-    x, y, _ = data()
+    x, y, _ = make_features()
     model = bc.LogisticRegression(penalty="l2", strength=1.0).fit(x, y)
     far = np.array([[1e3, 0.0], [-1e3, 0.0]])
     line = model.decision_function(far)
@@ -264,7 +264,7 @@ def test_predictions_are_right_at_both_ends() -> None:
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
-    x, y, _ = data(20)
+    x, y, _ = make_features(20)
     with pytest.raises(ValueError, match=message):
         bc.LogisticRegression(**options).fit(x, y)
 
@@ -275,7 +275,7 @@ def test_unknown_preset() -> None:
 
 
 def test_posterior_is_asked_for() -> None:
-    x, y, _ = data(20)
+    x, y, _ = make_features(20)
     model = bc.LogisticRegression(penalty="l2", strength=1.0).fit(x, y)
     with pytest.raises(AttributeError, match="inference='laplace' or 'nuts'"):
         model.posterior_  # noqa: B018
@@ -284,7 +284,7 @@ def test_posterior_is_asked_for() -> None:
 
 
 def test_in_pipelines_and_grid_search() -> None:
-    x, y, _ = data(90)
+    x, y, _ = make_features(90)
     model = make_pipeline(StandardScaler(), bc.LogisticRegression(penalty="l2", strength=1.0))
     grid = {"logisticregression__strength": [0.1, 10.0]}
     result = GridSearchCV(model, grid, scoring="neg_log_loss", cv=3).fit(x, y)
@@ -305,10 +305,10 @@ def test_in_pipelines_and_grid_search() -> None:
     ids=str,
 )
 def test_scikit_learns_checks(options: dict[str, Any]) -> None:
-    # Without penalty or smoothing their 27 rows of 30 features have no optimum to agree on.
+    # With 30 features, its 27 rows have no finite optimum without penalty or smoothing.
     separable = {"check_sample_weight_equivalence_on_dense_data": "no finite optimum"}
     with warnings.catch_warnings():
-        # Their data are separable here and there.
+        # Some of its data sets are separable.
         warnings.simplefilter("ignore", ConvergenceWarning)
         check_estimator(
             bc.LogisticRegression(**options),
@@ -320,7 +320,7 @@ def test_scikit_learns_checks(options: dict[str, Any]) -> None:
 def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     from bayescal.regression.binary import posterior as _posterior
 
-    x, y, _ = data(30)
+    x, y, _ = make_features(30)
     newton = _posterior.newton
     monkeypatch.setattr(_posterior, "newton", lambda *a, **k: newton(*a, **k, max_iterations=1))
     model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
@@ -332,12 +332,12 @@ def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_features_and_labels_in_bfloat16() -> None:
-    x, y, _ = data()
+    x, y, _ = make_features()
     narrow = jnp.asarray(x, jnp.bfloat16)
-    found = bc.LogisticRegression().fit(narrow, jnp.asarray(y, jnp.bfloat16))
+    actual = bc.LogisticRegression().fit(narrow, jnp.asarray(y, jnp.bfloat16))
     wide = np.asarray(narrow, float)
     expected = bc.LogisticRegression().fit(wide, y).predict_proba(wide)
-    np.testing.assert_array_equal(found.predict_proba(narrow), expected)
+    np.testing.assert_array_equal(actual.predict_proba(narrow), expected)
 
 
 def test_masked_features_are_refused() -> None:
@@ -362,11 +362,11 @@ def test_options_of_no_kind_are_errors_of_their_own() -> None:
 @pytest.mark.parametrize("shift", [1e6, 1e9])
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "cauchy"])
 def test_features_far_from_zero_are_those_near_it(preset: str, shift: float) -> None:
-    """Two time stamps: their columns differ from the intercept's in the last digits alone."""
-    x, y, w = data(100)
+    """Check time stamps, whose columns differ from the intercept's only in the last digits."""
+    x, y, w = make_features(100)
     near = bc.LogisticRegression.preset(preset).fit(x, y, sample_weight=w)
     far = bc.LogisticRegression.preset(preset).fit(x + shift, y, sample_weight=w)
-    # What the sum leaves of the features is off by half of its last digit.
+    # Adding the shift rounds the features by half a unit in the last place.
     rounding = np.spacing(shift) * np.abs(near.coef_).sum() + 1e-9
     result = far.predict_proba(x + shift)
     np.testing.assert_allclose(result, near.predict_proba(x), rtol=0, atol=rounding)
@@ -375,7 +375,7 @@ def test_features_far_from_zero_are_those_near_it(preset: str, shift: float) -> 
 
 
 def test_time_stamps_against_scikit_learn() -> None:
-    x, y, _ = data(300)
+    x, y, _ = make_features(300)
     stamps = 1.7e9 + 600 * x
     ours = bc.LogisticRegression.preset("normal").fit(stamps, y).predict_proba(stamps)
     theirs = Plain(C=np.inf, tol=1e-10).fit(x - x.mean(axis=0), y)
@@ -383,7 +383,7 @@ def test_time_stamps_against_scikit_learn() -> None:
 
 
 def test_posteriors_far_from_zero() -> None:
-    x, y, _ = data(60)
+    x, y, _ = make_features(60)
     model = bc.LogisticRegression(penalty="l2", strength=0.5, inference="laplace", random_state=0)
     near = model.fit(x, y).predict_proba(x)
     np.testing.assert_allclose(model.fit(x + 1e8, y).predict_proba(x + 1e8), near, atol=1e-6)

@@ -9,13 +9,13 @@ from bayescal.calibrators import EnsembleTemperature
 from bayescal.calibrators.base.parametric import Inference
 from bayescal.data.rows import Rows
 from bayescal.regression import draws as tempered
-from tests.calibrators.brute import summary
+from tests.calibrators.brute import mean_and_ends
 
 Array = np.ndarray
 
 
-def make(n: int, k: int = 4) -> tuple[Array, Array, Array]:
-    """Return over-confident logits, of which a part of the labels is mere noise."""
+def make_logits(n: int, k: int = 4) -> tuple[Array, Array, Array]:
+    """Draw over-confident logits, with labels that are partly noise."""
     rng = np.random.default_rng(0)
     z = 4 * rng.normal(size=(n, k))
     y = np.argmax(0.5 * z + rng.gumbel(size=z.shape), axis=1)
@@ -25,16 +25,16 @@ def make(n: int, k: int = 4) -> tuple[Array, Array, Array]:
 
 
 def log_density(u: Array, z: Array, y: Array, w: Array) -> float:
-    """Return the log posterior at log s and two log ratios of shares, from its definition."""
+    """Compute the log posterior at log s and two log ratios of mixture weights."""
     s, shares = np.exp(u[0]), softmax([u[1], u[2], 0.0])
     probs = shares[0] * softmax(s * z, axis=1) + shares[1] * softmax(z, axis=1)
     label_probs = (probs + shares[2] / z.shape[1])[np.arange(len(y)), y]
-    # Uniform shares: in ratios the density is their product.
+    # The uniform prior on weights has their product as its density in log ratios.
     return float(w @ np.log(label_probs) + np.log(shares).sum() - 0.5 * (u[0] / 1.5) ** 2)
 
 
 def moments(z: Array, y: Array, w: Array, at: Array) -> tuple[Array, Array]:
-    """Return posterior mean and deviation of log s, the shares and the probabilities ``at``."""
+    """Compute posterior means and deviations of log s, the weights and the probabilities ``at``."""
     s = np.linspace(-4, 3.5, 90)
     r = np.linspace(-9, 9, 60)
     scaled = np.stack([log_softmax(np.exp(u) * z, axis=1)[np.arange(len(y)), y] for u in s])
@@ -69,7 +69,7 @@ def moments(z: Array, y: Array, w: Array, at: Array) -> tuple[Array, Array]:
 
 @pytest.mark.slow
 def test_nuts_against_a_grid() -> None:
-    z, y, w = make(150)
+    z, y, w = make_logits(150)
     at = np.array([3.0, 1.0, 0.0, -2.0])
     calibration = EnsembleTemperature(inference="nuts", num_samples=4000)
     state = calibration._fit(Rows(z, y, w), 0)
@@ -91,7 +91,7 @@ def test_nuts_against_a_grid() -> None:
 
 def test_laplace_is_normal_at_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempered, "_NORMAL", np.inf)
-    z, y, w = make(2000)
+    z, y, w = make_logits(2000)
     calibration = EnsembleTemperature(inference="laplace", num_samples=20_000)
     state = calibration._fit(Rows(z, y, w), 0)
     theta = calibration._sample(state, Rows(z, y, w), 0).coefficients[0]
@@ -117,7 +117,7 @@ def test_laplace_is_normal_at_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("inference", ["laplace", "nuts"])
 def test_hard_data(inference: Inference) -> None:
-    """Perfect, hopeless, constant and single rows have a posterior, since the prior does."""
+    """Check that perfect, hopeless, constant and single rows have a proper posterior."""
     calibration = EnsembleTemperature(inference=inference, num_samples=40)
     eye = 50.0 * np.eye(3)
     for z, y in (
@@ -131,6 +131,6 @@ def test_hard_data(inference: Inference) -> None:
         theta = calibration._sample(state, Rows(z, y, w), 0).coefficients
         assert np.isfinite(theta).all() and (theta > 0).all()
         drawn = {**state, "theta_draws": theta}
-        mean, lower, upper = summary(calibration, drawn, z, 0.9)
+        mean, lower, upper = mean_and_ends(calibration, drawn, z, 0.9)
         np.testing.assert_allclose(mean.sum(axis=1), 1, rtol=1e-9)
         assert (lower <= upper).all()

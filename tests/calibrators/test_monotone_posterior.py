@@ -14,7 +14,7 @@ Array = np.ndarray
 
 
 def draw(n: int, seed: int, levels: int | None = None) -> tuple[Array, Array]:
-    """Draw scores, rounded to so many levels, and labels with these probabilities."""
+    """Draw scores, rounded to ``levels`` values, and labels with these probabilities."""
     rng = np.random.default_rng(seed)
     p = rng.random(n)
     if levels:
@@ -23,10 +23,10 @@ def draw(n: int, seed: int, levels: int | None = None) -> tuple[Array, Array]:
 
 
 def isotonic(rows: Array, weights: Array) -> Array:
-    """Return the isotonic regression of each row: greatest left ends of least means to the right.
+    """Compute the isotonic regression of each row with the max-min formula.
 
-    The mean of a cell's value over cells ``a`` to ``b`` around it is taken, the least over ``b``
-    and then the greatest over ``a``.
+    A cell's value is the mean of cells ``a`` to ``b`` around it, minimized over ``b`` and then
+    maximized over ``a``.
     """
     k = rows.shape[1]
     means = {
@@ -46,7 +46,7 @@ def isotonic(rows: Array, weights: Array) -> Array:
     ("counts", "positive", "atol"),
     [
         ([30, 50, 20], [9, 14, 11], 0.03),
-        # Weights matter where rates fall, and the prior where rows are few.
+        # Weights matter where rates decrease, and the prior where rows are few.
         ([80, 8, 12], [64, 2, 10], 0.04),
         ([2, 3, 2], [0, 1, 2], 0.06),
     ],
@@ -54,7 +54,7 @@ def isotonic(rows: Array, weights: Array) -> Array:
 def test_quantiles_of_projected_beta_posteriors(
     make: Any, counts: list[int], positive: list[int], atol: float
 ) -> None:
-    """With three scores there are three cells: draws of SciPy agree."""
+    """Compare with SciPy's draws for three scores, which make three cells."""
     scores, rows = np.array([0.2, 0.5, 0.8]), np.array(counts)
     p = np.repeat(scores, rows)
     y = np.concatenate([np.arange(n) < k for n, k in zip(counts, positive, strict=True)])
@@ -63,11 +63,11 @@ def test_quantiles_of_projected_beta_posteriors(
     maps = isotonic(beta.rvs((20_000, 3), random_state=1), rows)
     expected = np.quantile(maps, [0.025, 0.975], axis=0)
     result = make().fit(p, y.astype(int)).predict_interval(scores, level=0.9)
-    # Ends of 1,000 draws have a standard error of about a tenth of the distance.
+    # Interval ends of 1,000 draws have a standard error of about a tenth of their distance.
     np.testing.assert_allclose(result, expected, atol=atol)
 
 
-# Mean coverage over scores by truth; the last two do not increase.
+# Mean coverage over scores for each true curve; the last two do not increase.
 TRUTHS: dict[str, tuple[Any, float]] = {
     "calibrated": (lambda p: p, 0.88),
     "too confident": (lambda p: 1 / (1 + np.exp(-np.log(p / (1 - p)) / 2)), 0.88),
@@ -90,7 +90,7 @@ def test_intervals_contain_the_truth(truth: str) -> None:
                 at = np.linspace(0.03, 0.97, 17) if levels is None else np.unique(p)
                 lower, upper = bc.Isotonic(classes=[0, 1]).fit(p, y).predict_interval(at)
                 inside.append(((lower <= curve(at)) & (curve(at) <= upper)).mean())
-            # The mean is at most two of its standard errors below its bound.
+            # The mean is at most two standard errors below its bound.
             error = np.std(inside, ddof=1) / len(inside) ** 0.5
             assert np.mean(inside) > least - 2 * error, (n, levels)
 
@@ -112,7 +112,7 @@ def test_order_of_rows_classes_and_weights(make: Any) -> None:
     twice = make().fit(np.tile(p, 2), np.tile(y, 2)).predict_interval(at)
     double = make().fit(p, y, sample_weight=np.full(300, 2.0)).predict_interval(at)
     np.testing.assert_allclose(double, twice, rtol=1e-12)
-    # Fractional weights that are all equal count as one row each.
+    # Equal fractional weights count as one row each.
     equal = make().fit(p, y, sample_weight=np.full(300, 0.3)).predict_interval(at)
     np.testing.assert_allclose(equal, (lower, upper), rtol=1e-9)
 
@@ -128,7 +128,7 @@ def test_exchanged_classes_exchange_intervals() -> None:
 
 @pytest.mark.parametrize("make", MAPS)
 def test_rows_that_are_counted_in_cells(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells of unsorted rows end where a score would be in the next one."""
+    """Check cells of unsorted rows, which end where the next cell begins."""
     p, y = draw(50_000, 0)
     at = np.linspace(0.01, 0.99, 99)
     result = make().fit(p, y).predict_interval(at)

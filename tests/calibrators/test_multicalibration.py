@@ -1,4 +1,4 @@
-"""Multicalibration: what a fit ends with and gains; order and repetition say nothing."""
+"""Multicalibration: final violations, gains, and invariance to row order and repetition."""
 
 import math
 import pickle
@@ -15,7 +15,7 @@ import bayescal as bc
 
 
 def simulate(n, seed, right=False):
-    """Return probabilities, labels, three groups that overlap, and the truth."""
+    """Draw probabilities, labels, three overlapping groups and the true probabilities."""
     rng = np.random.default_rng(seed)
     p = rng.beta(1.5, 2.5, n)
     groups = rng.random((n, 3)) < [0.4, 0.3, 0.03]
@@ -29,7 +29,7 @@ P, Y, GROUPS, _ = simulate(3000, 0)
 
 
 def violations(f, y, groups, w, bins):
-    """Return those of all cells, found by masks."""
+    """Compute the violations of all cells with masks."""
     everyone = np.append(groups, np.ones((len(f), 1), bool), axis=1)
     result = []
     for group in everyone.T:
@@ -82,13 +82,13 @@ def test_the_first_patch_is_the_best_shift_of_the_worst_cell():
 
 def test_each_patch_lowers_the_log_loss_by_what_is_stated():
     fitted = bc.Multicalibration(tolerance=0.012).fit(P, Y, GROUPS)
-    # Cells that are so wrong weigh more than tolerance**2 * n.
+    # Cells with such an error have more weight than tolerance**2 * n.
     m = 0.012**2 * len(P)
     assert (np.diff(fitted.losses_) <= -(0.012**2) * 2 * m / (m + 4)).all()
 
 
 def true_gains(n, seeds, right):
-    """Return by how much the true error of held-out rows falls: by group, and of all."""
+    """Return by how much the true error on held-out rows falls, by group and overall."""
     gains = []
     for seed in range(seeds):
         p, y, groups, _ = simulate(n, seed, right)

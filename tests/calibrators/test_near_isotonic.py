@@ -15,7 +15,7 @@ ROWS = st.lists(
 
 
 def solve_dual(weight: np.ndarray, share: np.ndarray, strength: float) -> np.ndarray:
-    """Solve for the forces between neighbors, which lie between 0 and the strength."""
+    """Solve the dual for the forces between neighbors, which lie between 0 and the strength."""
     if len(share) == 1 or strength == 0:
         return share
     differences = np.eye(len(share))[:-1] - np.eye(len(share))[1:]
@@ -27,7 +27,7 @@ def solve_dual(weight: np.ndarray, share: np.ndarray, strength: float) -> np.nda
     return share - differences.T @ result.x / weight
 
 
-def grouped(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def group_rows(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     s, y, w = np.array(rows, float).T
     at = np.unique(s)
     weight = np.array([w[s == a].sum() for a in at])
@@ -38,7 +38,7 @@ def grouped(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, n
 @given(ROWS, st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.3, 7.0, 1e6]))
 def test_solution_of_any_strength_is_the_dual_s(rows, strength):
     s, y, w = np.array(rows, float).T
-    at, weight, positive = grouped(rows)
+    at, weight, positive = group_rows(rows)
     result = bc.NearIsotonic(strength, inputs="scores", classes=[0, 1]).fit(s, y, sample_weight=w)
     expected = solve_dual(weight, positive / weight, strength)
     np.testing.assert_allclose(result.predict_proba(at)[:, 1], expected, atol=1e-7)
@@ -48,7 +48,7 @@ def test_solution_of_any_strength_is_the_dual_s(rows, strength):
 @given(ROWS)
 def test_average_is_that_of_duals_by_bic(rows):
     s, y, w = np.array(rows, float).T
-    at, weight, positive = grouped(rows)
+    at, weight, positive = group_rows(rows)
     result = bc.NearIsotonic(inputs="scores", classes=[0, 1]).fit(s, y, sample_weight=w)
     solutions, criteria = [], []
     for strength in result.strengths_:
@@ -60,7 +60,7 @@ def test_average_is_that_of_duals_by_bic(rows):
     shares = np.exp(-(np.array(criteria) - min(criteria)) / 2)
     expected = shares @ np.array(solutions) / shares.sum()
     np.testing.assert_allclose(result.predict_proba(at)[:, 1], expected, atol=1e-6)
-    # Meetings are where the number of different values falls.
+    # Values merge where the number of distinct values falls.
     assert result.strengths_[0] == 0
     assert np.all(np.diff(result.strengths_) > 0)
 

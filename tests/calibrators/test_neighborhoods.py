@@ -1,4 +1,4 @@
-"""What calibrators that average over a neighborhood have in common."""
+"""What all calibrators that average over a neighborhood have in common."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_rows_are_distinct_as_by_numpy(dtype: Any) -> None:
     assert len(first) == len(expected)
     np.testing.assert_array_equal(rows[first][index], rows)
     np.testing.assert_array_equal(np.unique(rows[first], axis=0), expected)
-    # The order is that of the rows themselves.
+    # The order depends only on the contents of the rows.
     turned, _ = distinct_rows(rows[::-1].copy())
     np.testing.assert_array_equal(rows[::-1][turned], rows[first])
 
@@ -161,8 +161,9 @@ for chosen in (KNN(512), Kernel(bandwidth=0.1), Forest(64)):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 def test_memory_is_that_of_input_and_output() -> None:
-    # All pairs of rows and queries would take 1.8 GB, half of that in single precision; input and
-    # output take 12 MB. One process for all: the peak is that of the greediest so far.
+    # All pairs of rows and queries would take 1.8 GB, or half of that in single precision; input
+    # and output take 12 MB. A single process suffices, since its peak memory is the maximum over
+    # fits.
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )

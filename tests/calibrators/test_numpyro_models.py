@@ -1,4 +1,4 @@
-"""The NumPyro models of calibrators: their densities by SciPy, their modes by the fits."""
+"""NumPyro models of calibrators: their densities against SciPy, their modes against the fits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ W = rng.integers(1, 4, 60).astype(float)
 
 
 class Evaluated(NamedTuple):
-    """The log density of a model at values of its sites, its slopes, and deterministic sites."""
+    """The log density of a model at given sites, its gradient, and deterministic sites."""
 
     density: Any
     slopes: dict[str, Any]
@@ -62,7 +62,7 @@ def likelihood(intercept: float, coef: Array, targets: Array) -> float:
 
 MEAN = W @ X / W.sum()
 SPREAD = 2 * np.sqrt(W @ (X - MEAN) ** 2 / W.sum())
-#: Options, and the log prior of coefficients and of the intercept at the mean of the features.
+#: Options with the log priors of coefficients and of the intercept at the features' mean.
 PRIORS: list[tuple[dict[str, Any], Any, Any]] = [
     ({}, lambda b: 0.0, lambda a: 0.0),
     ({"smoothing": "platt"}, lambda b: 0.0, lambda a: 0.0),
@@ -125,7 +125,7 @@ def test_density_and_mode_of_logistic_regression(
     for _ in range(3):
         ours, expected = both(float(rng.normal()), rng.normal(size=3))
         assert ours == pytest.approx(expected, rel=1e-10)
-    # The fast fit is at the mode: no step improves the model by more than 1e-8 of it.
+    # The fit is at the mode: no step improves the model by a relative 1e-8.
     if "inference" in options:
         return
     fitted = estimator.fit(X, Y, W)
@@ -161,7 +161,7 @@ REFUSED = ("StackedScaling", "GaussianProcess")
 
 @pytest.mark.parametrize("case", PARAMETRIC, ids=lambda case: case.name)
 def test_fits_are_at_the_mode(case: Any) -> None:
-    """At the fit the model's density is what was minimized, and its slope is zero."""
+    """Check that the density at the fit is the minimized objective, and its gradient zero."""
     z, y, w = data_of(case.binary)
     calibrator = case(inputs="logits")
     name = case.calibrator.__name__
@@ -186,13 +186,13 @@ def test_fits_are_at_the_mode(case: Any) -> None:
     value = state["objective"] * w.sum()
     result = evaluate(model, sites)
     assert result.density == pytest.approx(-value - constant, rel=1e-8)
-    if (theta != 0).all():  # else at the border of what is allowed
+    if (theta != 0).all():  # otherwise a parameter is at its bound
         assert max(np.abs(v).max() for v in result.slopes.values()) < 1e-4 * w.sum()
     for key, value in result.named.items():
         np.testing.assert_allclose(value, state[key], rtol=1e-9, atol=1e-12)
 
 
-#: One of each kind of sites; densities of all are compared in tests/regression/test_model.py.
+#: One calibrator for each kind of site; tests/regression/test_model.py compares all densities.
 SAMPLED = ("Beta", "StructuredMatrix")
 
 
@@ -203,7 +203,7 @@ SAMPLED = ("Beta", "StructuredMatrix")
     ids=lambda case: case.name,
 )
 def test_sampling_the_model_agrees_with_our_draws(case: Any) -> None:
-    """Means and spreads of NUTS on the model, within their standard errors, are those of ours."""
+    """Compare means and spreads of NUTS on the model with our draws, within standard errors."""
     z, y, w = data_of(case.binary)
     calibrator = case(inputs="logits", inference="nuts", num_samples=4000)
     with warnings.catch_warnings():
@@ -211,7 +211,7 @@ def test_sampling_the_model_agrees_with_our_draws(case: Any) -> None:
         ours = calibrator.fit(z, y, w).posterior_.draws
     model = calibrator.numpyro_model(z, y, w)
     with float64(), jax.numpy_dtype_promotion("standard"):
-        # Vectorized, with as little optimization of programs as in these tests, all steps diverge.
+        # Vectorized chains diverge in all steps with the reduced optimization of these tests.
         options = {"num_warmup": 500, "num_samples": 1000, "num_chains": 4}
         chain = MCMC(
             NUTS(model, dense_mass=True), chain_method="sequential", progress_bar=False, **options
@@ -224,7 +224,7 @@ def test_sampling_the_model_agrees_with_our_draws(case: Any) -> None:
         other = np.asarray(theirs[name])
         for index in np.ndindex(draws.shape[2:]):
             one, two = draws[(..., *index)], other[(..., *index)]
-            # Medians: the temperature has a heavy tail. By ranks, a thousand independent draws.
+            # The temperature has a heavy tail, so compare medians by ranks, with about 1,000 draws.
             share = (two < np.median(one)).mean()
             assert abs(share - 0.5) < 0.08, (name, index, share)
             wide = np.abs(two - np.median(one)) < np.quantile(np.abs(one - np.median(one)), 0.9)

@@ -1,4 +1,4 @@
-"""One calibrator of two classes for each pair of classes: each fitted alone, then coupled."""
+"""One binary calibrator for each pair of classes: fitted separately, then coupled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.calibrators.lifted import AT, Array, P, Y, rows
 
 
 def couple(pairs: Array) -> Array:
-    """Couple P(i | i or j) (m, k, k) as the paper writes it."""
+    """Couple P(i | i or j) (m, k, k) with the formula of the paper."""
     m, k, _ = pairs.shape
     result = np.empty((m, k))
     for i in range(k):
@@ -40,7 +40,7 @@ def test_each_pair_is_calibrated_alone(calibrator: Calibrator) -> None:
 
 
 def test_pairs_that_agree_are_coupled_exactly() -> None:
-    # One temperature for all pairs is that temperature for all classes.
+    # One temperature shared by all pairs equals a single temperature for all classes.
     class Fixed(bc.Temperature):
         def _fit(self, rows: Source, seed: int) -> dict[str, Array]:
             return {**super()._fit(rows, seed), "theta": np.array([0.5])}

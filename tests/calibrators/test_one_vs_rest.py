@@ -1,4 +1,4 @@
-"""One calibrator of two classes for each class: each fitted alone, then normalized."""
+"""One binary calibrator for each class: fitted separately, then normalized."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def test_logits_are_calibrated_as_log_odds() -> None:
     rng = np.random.default_rng(0)
     probs, y = rng.dirichlet(np.ones(3), 200), rng.integers(0, 3, 200)
     result = bc.OneVsRest(bc.Temperature()).fit(probs, y).predict_proba(probs)
-    # Beta calibration of one parameter is temperature scaling of two classes.
+    # Beta calibration with one parameter is binary temperature scaling.
     same = bc.OneVsRest(bc.Beta(1)).fit(probs, y).predict_proba(probs)
     np.testing.assert_allclose(result, same, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Learning on: fits in batches equal one fit, forgetting equals weights, and files go on."""
+"""Online learning: batches equal one fit, forgetting equals weights, and files continue."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def rows_of_classes(n: int, k: int, seed: int = 0) -> tuple[Array, Array]:
     return softmax(logits, axis=1), (cumulative > rng.random((n, 1))).argmax(axis=1)
 
 
-def in_batches(
+def learn_in_batches(
     calibrator: Any, scores: Array, y: Array, size: int, w: Array | None = None, **options: Any
 ) -> Any:
-    """Learn on in batches, the first of which is told all classes."""
+    """Learn in batches, with all classes passed with the first batch."""
     k = 2 if scores.ndim == 1 else scores.shape[1]
     for begin in range(0, len(y), size):
         part = slice(begin, begin + size)
@@ -63,15 +63,15 @@ def in_batches(
     return calibrator
 
 
-def in_two(calibrator: Any, scores: Array, y: Array) -> Any:
-    """Learn on in two batches."""
+def learn_in_two(calibrator: Any, scores: Array, y: Array) -> Any:
+    """Learn in two batches."""
     for part in (slice(0, 150), slice(150, None)):
         calibrator.partial_fit(scores[part], y[part])
     return calibrator
 
 
-def with_saturated(scores: Array) -> Array:
-    """Round to tenths, some of them zeros and ones."""
+def round_to_tenths(scores: Array) -> Array:
+    """Round scores to tenths, so that some become zeros and ones."""
     rounded = np.round(scores, 1)
     return rounded / rounded.sum(axis=1, keepdims=True) if scores.ndim == 2 else rounded
 
@@ -82,11 +82,11 @@ def test_binary_batches_equal_one_fit(kind: Any, n: int) -> None:
     p, y = binary_rows(n)
     y[:2] = 0, 1
     weights = np.random.default_rng(1).gamma(1, 1, n)
-    two, saturated = np.where(p > 0.5, 0.8, 0.3), with_saturated(p)
+    two, saturated = np.where(p > 0.5, 0.8, 0.3), round_to_tenths(p)
     for scores, w in ((p, None), (p, weights), (saturated, weights), (two, None)):
         whole = kind().fit(scores, y, w).predict_proba(scores)
         for size in (1, 7, n) if n <= 30 else (700, n):
-            parts = in_batches(kind(), scores, y, size, w).predict_proba(scores)
+            parts = learn_in_batches(kind(), scores, y, size, w).predict_proba(scores)
             np.testing.assert_allclose(parts, whole, atol=1e-8 if n <= 30 else 1e-6)
 
 
@@ -94,10 +94,10 @@ def test_binary_batches_equal_one_fit(kind: Any, n: int) -> None:
 def test_batches_of_three_classes_equal_one_fit(kind: Any) -> None:
     p, y = rows_of_classes(300, 3)
     options = {"off_diagonal": 0.1, "intercept": 0.1} if kind is bc.Dirichlet else {}
-    for scores in (p, with_saturated(p)):
+    for scores in (p, round_to_tenths(p)):
         whole = kind(**options).fit(scores, y).predict_proba(scores)
         for size in (7, 100, 300):
-            parts = in_batches(kind(**options), scores, y, size).predict_proba(scores)
+            parts = learn_in_batches(kind(**options), scores, y, size).predict_proba(scores)
             np.testing.assert_allclose(parts, whole, atol=1e-7)
 
 
@@ -105,7 +105,7 @@ def test_raw_scores_far_from_zero() -> None:
     p, y = binary_rows(5000)
     scores = 1e6 + 1e3 * np.log(p / (1 - p))
     whole = bc.Logistic(inputs="scores").fit(scores, y).predict_proba(scores)
-    parts = in_batches(bc.Logistic(inputs="scores"), scores, y, 999).predict_proba(scores)
+    parts = learn_in_batches(bc.Logistic(inputs="scores"), scores, y, 999).predict_proba(scores)
     np.testing.assert_allclose(parts, whole, atol=1e-6)
 
 
@@ -115,13 +115,15 @@ def test_probabilities_below_the_floor_and_of_one() -> None:
     assert scores.max() == 1 and 0 < scores.min() < 1e-60
     for kind in (bc.Temperature, bc.Beta):
         whole = kind().fit(scores, y).predict_proba(scores)
-        parts = in_batches(kind(), scores, y, 700).predict_proba(scores)
+        parts = learn_in_batches(kind(), scores, y, 700).predict_proba(scores)
         np.testing.assert_allclose(parts, whole, atol=1e-6)
 
 
 def test_cells_do_not_depend_on_the_batches() -> None:
     p, y = binary_rows(20_000)
-    histories = [in_batches(bc.Logistic(), p, y, size).history_ for size in (333, 7000, 20_000)]
+    histories = [
+        learn_in_batches(bc.Logistic(), p, y, size).history_ for size in (333, 7000, 20_000)
+    ]
     for name in ("y", "exponent"):
         assert all(np.array_equal(h[name], histories[0][name]) for h in histories)
     for name in ("scores", "weights"):
@@ -133,7 +135,7 @@ def test_cells_do_not_depend_on_the_batches() -> None:
 def test_a_sample_of_many_classes_does_not_depend_on_the_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With as few numbers in a sample as if there were 280 classes."""
+    """Check a sample with the size that 280 classes would have."""
     n, k = 18_000, 20
     monkeypatch.setattr(history, "_ROW_NUMBERS", 15_000 * k)
     rng = np.random.default_rng(0)
@@ -148,7 +150,7 @@ def test_a_sample_of_many_classes_does_not_depend_on_the_batches(
     np.testing.assert_allclose(a.temperature_, b.temperature_, rtol=1e-12)
     whole = bc.Temperature(inputs="logits").fit(logits, y)
     assert a.temperature_ == pytest.approx(whole.temperature_, rel=0.003)
-    # Weights stand for all rows: their sum is unbiased, with an error of about sqrt(n - m).
+    # Weights represent all rows: their sum is unbiased, with an error of about sqrt(n - m).
     weights = np.maximum(a.history_["weights"], a.history_["threshold"])
     assert weights.sum() == pytest.approx(n, abs=5 * (n - 16_384) ** 0.5 * n / 16_384)
 
@@ -167,9 +169,9 @@ def test_a_sample_of_many_classes_does_not_depend_on_the_batches(
 def test_a_sample_of_many_classes_has_the_gradients_of_all_rows(
     kind: Any, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fit to the sample differs by 0.01 to 0.1 from that to all rows, and hardly by weights.
+    """Check that a fit to the sample differs by 0.01 to 0.1 from a fit to all rows.
 
-    Samples of five classes really have 838,860 rows; these here are the hardest.
+    Real samples of five classes have 838,860 rows; the kinds of calibrators here are the hardest.
     """
     matrix = kind in (bc.Matrix, bc.Dirichlet, bc.StructuredMatrix)
     count = 16_000 if matrix else 8000
@@ -178,13 +180,13 @@ def test_a_sample_of_many_classes_has_the_gradients_of_all_rows(
     probs, y = rows_of_classes(32_000, 5)
     weights = np.random.default_rng(1).random(32_000)
     whole = kind().fit(probs, y, weights)
-    learned = in_batches(kind(), probs, y, size, weights)
+    learned = learn_in_batches(kind(), probs, y, size, weights)
     assert len(learned.history_["y"]) == count
     factors = learned.history_["factors"]
     assert factors.min() > 0.3 and factors.max() < 3
     difference = np.abs(learned.predict_proba(probs) - whole.predict_proba(probs)).max()
     assert difference < 1e-3
-    # Weights of the sample add up to those of all rows.
+    # Sample weights add up to the weights of all rows.
     kept = learned.history_["weights"][:, 0]
     kept = np.maximum(kept, learned.history_["threshold"]) * factors[:, 0]
     assert kept.sum() == pytest.approx(weights.sum(), rel=1e-3)
@@ -196,9 +198,9 @@ def test_forgetting_with_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     probs, y = rows_of_classes(12_000, 5)
     weights = 0.8 ** (11 - np.arange(12_000) // 1000)
     whole = bc.Vector().fit(probs, y, weights)
-    learned = in_batches(bc.Vector(), probs, y, 1000, forgetting=0.8)
+    learned = learn_in_batches(bc.Vector(), probs, y, 1000, forgetting=0.8)
     np.testing.assert_allclose(learned.predict_proba(probs), whole.predict_proba(probs), atol=1e-3)
-    both = in_batches(bc.Vector(), probs, y, 1000, forgetting="auto")
+    both = learn_in_batches(bc.Vector(), probs, y, 1000, forgetting="auto")
     assert both.history_["factors"].shape == (3000, 6)
     mixed = 0.0
     for rate, share in zip([1, 0.97, 0.9, 0.8, 0.6, 0.4], both.forgetting_weights_, strict=True):
@@ -212,7 +214,7 @@ def test_posteriors_of_batches(inference: Any) -> None:
     p, y = binary_rows(200)
     options = {"inference": inference, "random_state": 0, "num_samples": 1000}
     whole = bc.Logistic(**options).fit(p, y).predict_interval([0.2, 0.7])
-    parts = in_batches(bc.Logistic(**options), p, y, 60).predict_interval([0.2, 0.7])
+    parts = learn_in_batches(bc.Logistic(**options), p, y, 60).predict_interval([0.2, 0.7])
     np.testing.assert_allclose(parts, whole, atol=0.02)
 
 
@@ -221,13 +223,13 @@ def test_forgetting_multiplies_weights(kind: Any) -> None:
     p, y = rows_of_classes(300, 3) if kind is bc.StructuredVector else binary_rows(300)
     age = 2 - np.arange(300) // 100
     whole = kind().fit(p, y, 0.7**age).predict_proba(p)
-    parts = in_batches(kind(), p, y, 100, forgetting=0.7).predict_proba(p)
+    parts = learn_in_batches(kind(), p, y, 100, forgetting=0.7).predict_proba(p)
     np.testing.assert_allclose(parts, whole, atol=1e-7)
 
 
 @pytest.mark.slow
 def test_forgetting_is_learned() -> None:
-    """With a drift it comes near the best of the fixed rates, without one near no forgetting."""
+    """Check that "auto" comes near the best fixed rate, with and without a drift."""
     rates: list[Any] = [1.0, 0.9, 0.6, "auto"]
     for step, allowed in ((0.0, 1.35), (0.3, 1.3)):
         excess = np.zeros(len(rates))
@@ -254,7 +256,7 @@ def test_forgetting_is_learned() -> None:
 
 def test_rates_may_change_between_calls() -> None:
     p, y = binary_rows(400)
-    calibrator = in_batches(bc.Logistic(), p, y, 100, forgetting="auto")
+    calibrator = learn_in_batches(bc.Logistic(), p, y, 100, forgetting="auto")
     mixed = calibrator.history_["weights"] @ calibrator.forgetting_weights_
     calibrator.partial_fit(p[:50], y[:50], forgetting=0.5)
     assert not hasattr(calibrator, "forgetting_weights_")
@@ -268,8 +270,8 @@ def test_rates_may_change_between_calls() -> None:
 @pytest.mark.parametrize("forgetting", [0.9, "auto"])
 def test_copies_and_files_go_on(forgetting: Any, tmp_path: Path) -> None:
     p, y = binary_rows(600)
-    p = with_saturated(p)
-    first = in_batches(bc.Beta(), p[:400], y[:400], 100, forgetting=forgetting)
+    p = round_to_tenths(p)
+    first = learn_in_batches(bc.Beta(), p[:400], y[:400], 100, forgetting=forgetting)
     bc.save(first, tmp_path / "beta.safetensors")
     others = [
         bc.load(tmp_path / "beta.safetensors"),
@@ -329,7 +331,7 @@ def test_columns_of_frames_keep_their_names() -> None:
 
 def test_blocks_and_shares_of_outcomes() -> None:
     p, y = binary_rows(900)
-    p = with_saturated(p)
+    p = round_to_tenths(p)
     whole = bc.Logistic().fit(p, y).predict_proba(p)
     calibrator = bc.Logistic()
     for begin in (0, 450):
@@ -382,25 +384,25 @@ def test_others_have_no_partial_fit() -> None:
 )
 def test_reports_and_shifts_use_the_whole_history(kind: Any, columns: int, inputs: str) -> None:
     p, y = rows_of_classes(400, columns) if columns == 3 else binary_rows(400)
-    scores = with_saturated(np.column_stack([1 - p, p]) if columns == 2 else p)
+    scores = round_to_tenths(np.column_stack([1 - p, p]) if columns == 2 else p)
     if inputs == "logits":
         scores = np.log(scores + 0.01)
     whole = kind(inputs=inputs).fit(scores, y)
-    parts = in_two(kind(inputs=inputs), scores, y)
+    parts = learn_in_two(kind(inputs=inputs), scores, y)
     assert parts.report_.log_loss == pytest.approx(whole.report_.log_loss, abs=1e-7)
     assert parts.report_.gain == pytest.approx(whole.report_.gain, abs=1e-7)
     assert parts.report_.effective_rows == pytest.approx(400)
     a, b = (bc.PriorShift(c).fit(scores[y == 0]).shares_ for c in (whole, parts))
-    # Draws of the calibrator go by its rows, whose order differs.
+    # Draws of the calibrator depend on the order of its rows, which differs here.
     np.testing.assert_allclose(a, b, atol=0.03)
 
 
 class Batches(RuleBasedStateMachine):
-    """Whatever the batches, copies and weights: the calibrator equals one fit of all rows."""
+    """For any batches, copies and weights, the calibrator equals one fit to all rows."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Its prior keeps the best map unique and finite.
+        # The prior keeps the best map unique and finite.
         self.calibrator: Any = bc.AveragedBeta(classes=[0, 1])
         self.rows: list[tuple[float, int, float]] = []
 

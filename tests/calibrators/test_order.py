@@ -1,4 +1,4 @@
-"""The order of classes that their contents decide."""
+"""The order of classes, determined by their contents."""
 
 from __future__ import annotations
 

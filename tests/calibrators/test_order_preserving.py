@@ -1,4 +1,4 @@
-"""Networks that keep the order of logits: order exactly, losses and training against plain code."""
+"""Order-preserving networks: exact order, and losses and training against plain code."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 FAMILIES: tuple[Family, Family] = ("diagonal", "full")
 
 
-def drawn(n: int, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw logits, labels by a curved function of them, and weights."""
+def draw_logits(n: int, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw logits, labels from a curved function of them, and weights."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, k)) * 4
     y = (curved(z) + rng.gumbel(size=(n, k))).argmax(axis=1)
@@ -46,7 +46,7 @@ def loss(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 @functools.cache
 def fit(family: Family) -> tuple[OrderPreserving, dict[str, np.ndarray]]:
     chosen = OrderPreserving(family, (5, 4))
-    state = chosen._fit(Rows(*drawn(500)), seed=0)
+    state = chosen._fit(Rows(*draw_logits(500)), seed=0)
     assert state["n_iter"] > 0
     return chosen, state
 
@@ -133,7 +133,7 @@ def test_full_function_against_its_matrices() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_objective_is_the_log_loss_of_predictions(family: Family) -> None:
-    z, y, weights = drawn(500)
+    z, y, weights = draw_logits(500)
     chosen, state = fit(family)
     assert state["objective"] == pytest.approx(loss(chosen.apply(state, z), y, weights), rel=1e-9)
 
@@ -141,7 +141,7 @@ def test_the_objective_is_the_log_loss_of_predictions(family: Family) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_training_starts_at_temperature_scaling(family: Family) -> None:
-    z, y, weights = drawn(300)
+    z, y, weights = draw_logits(300)
     state = OrderPreserving(family, (3, 3))._fit(Rows(z, y, weights), seed=2)
     folds, total = fold_scores(z, y, weights, 5).fold, 0.0
     for f in range(5):
@@ -153,7 +153,7 @@ def test_training_starts_at_temperature_scaling(family: Family) -> None:
     temperature = Temperature()._fit(Rows(z, y, weights), seed=0)
     best = fit_inverse(Rows(z, y, weights)).x
     assert state["inverse"] == pytest.approx(best, rel=1e-9)
-    # Where nothing is held out nothing is trained, of any size.
+    # Without held-out rows no network of any size is trained.
     chosen = OrderPreserving(family)
     state = chosen._fit_folds(z, y, weights, 2, np.zeros(300, int))
     assert state["n_iter"] == 0
@@ -166,8 +166,8 @@ def test_training_starts_at_temperature_scaling(family: Family) -> None:
 @pytest.mark.computes
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_curved_function_is_found(family: Family) -> None:
-    z, y, _ = drawn(3000, 3)
-    test, labels, _ = drawn(20_000, 3, seed=1)
+    z, y, _ = draw_logits(3000, 3)
+    test, labels, _ = draw_logits(20_000, 3, seed=1)
     ones = np.ones(len(labels))
     chosen = OrderPreserving(family)
     state = chosen._fit(Rows(z, y, np.ones(3000)), seed=0)
@@ -185,7 +185,7 @@ def test_a_curved_function_is_found(family: Family) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_are_repetition_where_copies_share_a_fold(family: Family) -> None:
-    z, y, _ = drawn(200)
+    z, y, _ = draw_logits(200)
     folds = fold_scores(z, y, np.ones(200), 5).fold
     count = np.random.default_rng(0).integers(1, 4, 200)
     chosen = OrderPreserving(family, (4, 3))
@@ -213,7 +213,7 @@ def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyP
         "bayescal.calibrators.multiclass.order_preserving.calibrator._SIZES",
         {family: ((2, 3), (5, 4))},
     )
-    OrderPreserving(family)._fit(Rows(*drawn(150)), seed=0)
+    OrderPreserving(family)._fit(Rows(*draw_logits(150)), seed=0)
     (_, start, data, nets), looks = calls[0]
     small = (nets.hidden == (2, 3)).all(axis=1)
     narrow = {name: value[small] for name, value in start.items()}
@@ -228,7 +228,7 @@ def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyP
     common = min(len(looks.train), len(expected.train))
     np.testing.assert_allclose(looks.train[:common, small], expected.train[:common], rtol=1e-6)
     np.testing.assert_allclose(looks.held[:common, small], expected.held[:common], rtol=1e-6)
-    # So does the number of networks that are held at once.
+    # The number of networks in memory may be limited as well.
     monkeypatch.setattr(network, "_ELEMENTS", 2 * 256 * 4)
     again = original(family, start, data, nets)
     np.testing.assert_allclose(again.train, looks.train, rtol=1e-6)
@@ -237,9 +237,9 @@ def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_similar_sizes_share_a_compilation(compilations: Callable[[], Any]) -> None:
     for family in FAMILIES:
-        OrderPreserving(family, (2, 2))._fit(Rows(*drawn(200)), seed=0)
+        OrderPreserving(family, (2, 2))._fit(Rows(*draw_logits(200)), seed=0)
         with compilations() as names:
-            OrderPreserving(family, (2, 2))._fit(Rows(*drawn(256, seed=1)), seed=1)
+            OrderPreserving(family, (2, 2))._fit(Rows(*draw_logits(256, seed=1)), seed=1)
         assert not [name for name in names if "advance" in name]
 
 
@@ -260,7 +260,7 @@ def test_hostile_data(family: Family, name: str) -> None:
     assert all(isinstance(value, np.ndarray) for value in state.values())
     np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-12)
     assert (result[p > 0] > 0).all() and (result >= 0).all()
-    # Never worse than temperature scaling on the rows that were seen, but for early stopping.
+    # Apart from early stopping, the fit is never worse than temperature scaling on its own rows.
     scaled = Temperature().apply(
         Temperature()._fit(Rows(z, np.array(y), np.ones(len(y))), seed=0), z
     )
@@ -272,7 +272,7 @@ def test_hostile_data(family: Family, name: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_float32_rows_are_used_in_float64(family: Family) -> None:
-    z, y, weights = drawn(100)
+    z, y, weights = draw_logits(100)
     narrow = z.astype(np.float32)
     chosen = OrderPreserving(family, (2, 2))
     state = chosen._fit(Rows(narrow, y, weights), seed=0)

@@ -1,4 +1,4 @@
-"""Logistic, quadratic and beta calibration against SciPy and by quadrature."""
+"""Logistic, quadratic and beta calibration against SciPy and quadrature."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression import draws as tempered
 from bayescal.regression.binary.posterior import Draws
 from bayescal.smoothing import instance_targets
-from tests.calibrators.brute import summary
+from tests.calibrators.brute import mean_and_ends
 from tests.differences import curvature
 
 Array = np.ndarray
 
 
-def make(n: int, seed: int = 0, slope: float = 0.7) -> tuple[Array, Array, Array]:
+def make_log_odds(n: int, seed: int = 0, slope: float = 0.7) -> tuple[Array, Array, Array]:
     """Return log odds, labels and weights."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=n) * 2 + 0.5
@@ -38,7 +38,7 @@ def make(n: int, seed: int = 0, slope: float = 0.7) -> tuple[Array, Array, Array
 
 
 def columns(name: str, z: Array) -> Array:
-    """Return the columns of each map, as its formula has them."""
+    """Return the columns of each map according to its formula."""
     one, p = np.ones_like(z), expit(z)
     return np.stack(
         {
@@ -58,7 +58,7 @@ MAPS: dict[str, LogOddsCalibrator] = {
     "beta 2": Beta(2),
     "beta 1": Beta(1),
 }
-#: Which coefficients must not be negative.
+#: Coefficients that must not be negative.
 LIMITED = {
     "logistic": [0, 0],
     "quadratic": [0, 0, 0],
@@ -78,7 +78,7 @@ def slope(theta: Array, x: Array, y: Array, w: Array) -> Array:
 
 
 def reference(name: str, x: Array, y: Array, w: Array, iterations: int = 10_000) -> float:
-    """Return the least loss that SciPy finds within the bounds."""
+    """Return the smallest loss that SciPy finds within the bounds."""
     limited = LIMITED[name]
     bounds = [(0, None) if positive else (None, None) for positive in limited]
     fits = [
@@ -107,7 +107,7 @@ KINDS = {
 @pytest.mark.parametrize("name", MAPS)
 def test_objective_is_scipys_constrained_optimum(name: str, kind: str, weighted: bool) -> None:
     for seed in range(2):
-        z, y, w = make(200, seed)
+        z, y, w = make_log_odds(200, seed)
         y = KINDS[kind](z, y, np.random.default_rng(seed + 100))
         w = w if weighted else np.ones(200)
         calibration = MAPS[name]
@@ -121,10 +121,10 @@ def test_objective_is_scipys_constrained_optimum(name: str, kind: str, weighted:
 
 
 def test_some_of_these_data_meet_each_bound() -> None:
-    """The test above would be easy if all optima were inside."""
+    """Check that the test above covers optima at each bound and inside."""
     result = set()
     for kind in KINDS:
-        z, y, _ = make(200)
+        z, y, _ = make_log_odds(200)
         y = KINDS[kind](z, y, np.random.default_rng(100))
         state = Beta()._fit(Rows(z, y, np.ones(200)), 0)
         result.add((state["a"] == 0, state["b"] == 0))
@@ -148,7 +148,7 @@ def test_any_few_rows_meet_the_conditions_of_optimality(
     theta, x, limited = state["theta"], columns(name, z), np.array(LIMITED[name], bool)
     assert (theta[limited] >= 0).all()
     if int(state["status"]) == Status.CONVERGED:
-        # The objective is convex: these are necessary and sufficient.
+        # The objective is convex, so these conditions are necessary and sufficient.
         gradient = slope(theta, x, y, w) / (1e-9 + np.sqrt(x**2 @ w))
         held = limited & (theta == 0)
         assert (np.abs(gradient[~held]) < 1e-4).all() and (gradient[held] > -1e-4).all()
@@ -159,18 +159,18 @@ def test_any_few_rows_meet_the_conditions_of_optimality(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_beta_of_one_parameter_is_temperature(seed: int) -> None:
-    z, y, w = make(80, seed)
+    z, y, w = make_log_odds(80, seed)
     one = Beta(1, inputs="logits").fit(z, y, w)
     other = Temperature(inputs="logits").fit(z, y, w)
     assert one.a_ == one.b_ and one.c_ == 0
-    # Two solvers, both of which stop where a loss gains less than 1e-14 of itself.
+    # Both solvers stop where a step improves the loss by less than a relative 1e-14.
     assert other.temperature_ == pytest.approx(1 / one.a_, rel=1e-6)
     np.testing.assert_allclose(one.predict_proba(z), other.predict_proba(z), rtol=1e-6)
 
 
 def test_beta_contains_logistic_and_temperature() -> None:
-    """Where the best a and b are equal, three parameters give the line in the log odds."""
-    z, y, w = make(150)
+    """Check symmetric data, where the best a and b are equal and three parameters give a line."""
+    z, y, w = make_log_odds(150)
     z, y, w = np.concatenate([z, -z]), np.concatenate([y, 1 - y]), np.tile(w, 2)
     three, line, one = (cal._fit(Rows(z, y, w), 0) for cal in (Beta(), Logistic(), Beta(1)))
     assert float(three["a"]) == pytest.approx(float(three["b"]), rel=1e-6)
@@ -196,27 +196,31 @@ def test_scores_no_better_than_chance_have_infinite_temperature(z: Any, y: Any) 
     assert fitted.objective_ == pytest.approx(np.log(2), rel=1e-14)
 
 
-def shares(z: Array, counts: list[tuple[int, int]]) -> tuple[Array, Array, Array]:
-    """Return rows with so many negatives and positives at each score, as weights."""
+def make_weighted_rows(z: Array, counts: list[tuple[int, int]]) -> tuple[Array, Array, Array]:
+    """Return rows, as weights, with given numbers of negatives and positives at each score."""
     return z.repeat(2), np.tile([0, 1], len(z)), np.array(counts, float).ravel()
 
 
 def test_saturated_maps_by_hand() -> None:
-    """With as many scores as parameters every map gives the shares of class 1 themselves."""
+    """Check that maps with as many parameters as scores reproduce the label frequencies."""
     z = np.array([-4.0, 4.0])
-    temperature = Temperature(inputs="logits").fit(*shares(z, [(3, 1), (1, 3)])).temperature_
+    temperature = (
+        Temperature(inputs="logits").fit(*make_weighted_rows(z, [(3, 1), (1, 3)])).temperature_
+    )
     assert temperature == pytest.approx(4 / np.log(3), rel=1e-8)
     z = np.array([-1.0, 2.0])
-    state = Logistic()._fit(Rows(*shares(z, [(3, 2), (1, 4)])), 0)
+    state = Logistic()._fit(Rows(*make_weighted_rows(z, [(3, 2), (1, 4)])), 0)
     line = np.log([2 / 3, 4])
     assert float(state["slope"]) == pytest.approx((line[1] - line[0]) / 3, rel=1e-8)
     assert float(state["intercept"]) == pytest.approx((2 * line[0] + line[1]) / 3, rel=1e-8)
-    state = Quadratic()._fit(Rows(*shares(np.array([-1.0, 0.0, 1.0]), [(1, 1), (3, 1), (1, 5)])), 0)
+    state = Quadratic()._fit(
+        Rows(*make_weighted_rows(np.array([-1.0, 0.0, 1.0]), [(1, 1), (3, 1), (1, 5)])), 0
+    )
     result = [float(state[name]) for name in ("intercept", "slope", "curvature")]
     expected = [-np.log(3), np.log(5) / 2, np.log(5) / 2 + np.log(3)]
     np.testing.assert_allclose(result, expected, rtol=1e-8)
     p = np.array([0.2, 0.8])
-    state = Beta(2)._fit(Rows(*shares(logit(p), [(2, 1), (1, 3)])), 0)
+    state = Beta(2)._fit(Rows(*make_weighted_rows(logit(p), [(2, 1), (1, 3)])), 0)
     design = np.stack([np.log(2 * p), -np.log(2 - 2 * p)], axis=1)
     a, b = np.linalg.solve(design, np.log([1 / 2, 3]))
     np.testing.assert_allclose([float(state["a"]), float(state["b"])], [a, b], rtol=1e-8)
@@ -224,7 +228,7 @@ def test_saturated_maps_by_hand() -> None:
     half = Beta(2).fit([0.1, 0.4, 0.35, 0.8, 0.7], [0, 0, 1, 1, 1]).predict_proba([0.5])
     np.testing.assert_allclose(half, 0.5, rtol=1e-15)
     p = np.array([0.2, 0.5, 0.9])
-    state = Beta(3)._fit(Rows(*shares(logit(p), [(5, 1), (2, 1), (1, 6)])), 0)
+    state = Beta(3)._fit(Rows(*make_weighted_rows(logit(p), [(5, 1), (2, 1), (1, 6)])), 0)
     design = np.stack([np.log(p), -np.log1p(-p), np.ones(3)], axis=1)
     expected = np.linalg.solve(design, np.log([1 / 5, 1 / 2, 6]))
     assert (expected[:2] > 0).all()
@@ -242,7 +246,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", MAPS)
 def test_what_a_state_holds(name: str) -> None:
-    calibration, (z, y, w) = MAPS[name], make(50)
+    calibration, (z, y, w) = MAPS[name], make_log_odds(50)
     state = calibration._fit(Rows(z, y, w), 0)
     assert state.keys() == NAMES[name] | {"theta", "objective", "n_iter", "status"}
     assert all(isinstance(value, np.ndarray | np.generic) for value in state.values())
@@ -282,7 +286,7 @@ def test_a_constant_score_gives_the_share_of_class_one() -> None:
 
 
 def test_logistic_fits_its_soft_targets() -> None:
-    z, y, w = make(120, seed=6)
+    z, y, w = make_log_odds(120, seed=6)
     ones, zeros = w @ y, w @ (1 - y)
     targets = {
         "platt": np.where(y == 1, (ones + 1) / (ones + 2), 1 / (zeros + 2)),
@@ -308,7 +312,7 @@ def test_soft_targets_keep_separable_data_finite() -> None:
     for smoothing in ("platt", 0.01):
         state = Logistic(smoothing)._fit(Rows(z, y, np.ones(6)), 0)
         assert int(state["status"]) == Status.CONVERGED
-    # Two scores, so that the targets themselves are reached: 4 / 5 and 1 / 5.
+    # There are two scores, so the targets 4 / 5 and 1 / 5 are reached exactly.
     state = Logistic("platt")._fit(
         Rows(np.repeat([-1.0, 1.0], 3), np.repeat([0, 1], 3), np.ones(6)), 0
     )
@@ -326,21 +330,21 @@ def test_sigmoid_is_precise_at_both_ends() -> None:
     assert sigmoid(np.array([-np.inf, np.inf])).tolist() == [0, 1]
 
 
-# Posteriors. The weak prior: columns but ones and those of positive coefficients are centered and
-# scaled to a standard deviation of one half; slopes are Cauchy(0, 2.5), the intercept Cauchy(0, 10)
-# and logarithms of positive coefficients Normal(0, 1.5).
+# Posteriors with the weak prior: columns, except ones and those with positive coefficients, are
+# centered and scaled to a standard deviation of one half. Slopes have the prior Cauchy(0, 2.5), the
+# intercept Cauchy(0, 10), and logarithms of positive coefficients Normal(0, 1.5).
 
 
 def sample(
     calibrator: LogOddsCalibrator, inference: str, count: int, z: Array, y: Array, w: Array
 ) -> Draws:
-    """Return draws from the posterior of a calibrator with such options."""
+    """Draw from the posterior of a calibrator with the given options."""
     calibrator = clone(calibrator).set_params(inference=inference, num_samples=count)
     return calibrator._sample(calibrator._fit(Rows(z, y, w), 0), Rows(z, y, w), 0)
 
 
 def standardized(name: str, z: Array, w: Array) -> tuple[Array, Array, Array]:
-    """Return the standardized columns, and what was subtracted and divided by."""
+    """Return the standardized columns with their means and scales."""
     raw = columns(name, z)
     plain = np.array(LIMITED[name], bool) | (raw == 1).all(axis=1)
     mean = np.average(raw, axis=1, weights=w)
@@ -363,7 +367,7 @@ def log_posterior(u: Array, name: str, x: Array, y: Array, w: Array) -> Array:
 
 
 def to_u(name: str, theta: Array, mean: Array, scale: Array) -> Array:
-    """Return draws (n, p) of a map's coefficients as u, of the standardized columns."""
+    """Convert draws (n, p) of a map's coefficients to u for the standardized columns."""
     positive = np.array(LIMITED[name], bool)
     with np.errstate(invalid="ignore"):
         u = np.where(positive, np.log(theta), theta * scale)
@@ -378,7 +382,7 @@ def test_laplace_is_normal_at_the_mode_of_the_documented_posterior(
     name: str, labels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempered, "_NORMAL", np.inf)
-    z, y, w = make(50, seed=4)
+    z, y, w = make_log_odds(50, seed=4)
     y = {"mixed": y, "separable": (z > 0.3).astype(int), "one class": np.ones(50, int)}[labels]
     calibration = MAPS[name]
     draws = sample(calibration, "laplace", 20_000, z, y, w)
@@ -403,7 +407,7 @@ def test_laplace_is_normal_at_the_mode_of_the_documented_posterior(
 
 
 class Grid:
-    """A posterior of one to three parameters u, by brute force."""
+    """A posterior of one to three parameters u on a grid."""
 
     def __init__(self, name: str, z: Array, y: Array, w: Array, axes: list[Array]) -> None:
         x, self.mean, self.scale = standardized(name, z, w)
@@ -414,7 +418,7 @@ class Grid:
         edge = np.zeros(len(mass), bool)
         for j, axis in enumerate(axes):
             edge |= (self.u[:, j] == axis[0]) | (self.u[:, j] == axis[-1])
-        # Nothing is missing outside, and the points are dense enough for the rule to be exact.
+        # The density outside is negligible, and the grid is dense enough for an exact sum.
         assert self.mass[edge].sum() < 1e-6 and self.mass.max() < 0.05
 
     def average(self, values: Array) -> Array:
@@ -422,15 +426,15 @@ class Grid:
 
 
 def check(draws: Array, expected: float) -> None:
-    """Compare the mean of draws (chains, n) with a number, within its own standard error."""
+    """Compare the mean of draws (chains, n) with a number, up to its standard error."""
     ess = float(effective_sample_size(draws[..., None])[0])
     assert ess > 400
     assert abs(draws.mean() - expected) < 4.5 * draws.std() / np.sqrt(ess)
 
 
 def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -> None:
-    """Compare probabilities and their credible intervals with those over the grid."""
-    mean, lower, upper = summary(MAPS[name], {"theta_draws": draws}, at, 0.8)
+    """Compare probabilities and credible intervals with sums over the grid."""
+    mean, lower, upper = mean_and_ends(MAPS[name], {"theta_draws": draws}, at, 0.8)
     probs = expit(theta @ columns(name, at))
     curves = expit(draws @ columns(name, at))
     for j in range(len(at)):
@@ -445,7 +449,7 @@ def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -
 
 @pytest.mark.slow
 def test_chains_of_one_slope_against_quadrature() -> None:
-    z, y, w = make(25, seed=1, slope=0.5)
+    z, y, w = make_log_odds(25, seed=1, slope=0.5)
     fitted = Beta(1, inputs="logits", inference="nuts", num_samples=4000, random_state=0).fit(
         z, y, w
     )
@@ -468,7 +472,7 @@ def test_chains_of_one_slope_against_quadrature() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "width", "points"), [("beta 2", 14, 161), ("quadratic", 8, 41)])
 def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, points: int) -> None:
-    z, y, w = make(80, seed=6)
+    z, y, w = make_log_odds(80, seed=6)
     calibration = MAPS[name]
     draws = sample(calibration, "nuts", 4000, z, y, w)
     assert draws.divergences == 0 and draws.status == Status.CONVERGED
@@ -488,7 +492,7 @@ def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, p
 
 @pytest.mark.slow
 def test_chains_of_many_rows_against_quadrature() -> None:
-    """So many rows that their sums are taken over nodes; tied, so that a grid costs little."""
+    """Check many rows, whose sums are taken over nodes, with ties that keep the grid cheap."""
     rng = np.random.default_rng(2)
     ties, rows = np.linspace(-4, 5, 91), rng.integers(0, 91, 100_000)
     z, y = ties[rows], (rng.random(100_000) < expit(0.6 * ties[rows] - 0.5)).astype(int)
@@ -509,14 +513,14 @@ def test_chains_of_many_rows_against_quadrature() -> None:
 
 
 def test_normal_approximation_against_quadrature_where_it_is_good() -> None:
-    """The posterior of 2,000 rows is all but normal: the same averages, and exactly the mode's."""
-    z, y, w = make(2000, seed=3)
+    """Check 2,000 rows, whose posterior is nearly normal, and the mean of the mode exactly."""
+    z, y, w = make_log_odds(2000, seed=3)
     draws = sample(Logistic(), "laplace", 20_000, z, y, w)
     _, mean, scale = standardized("logistic", z, w)
     u = to_u("logistic", draws.coefficients[0], mean, scale)
     axes = [np.linspace(m - 6 * s, m + 6 * s, 49) for m, s in zip(u.mean(0), u.std(0), strict=True)]
     grid = Grid("logistic", z, y, w, axes)
-    # Of the order 1 / n beside the spread, as theory has it.
+    # The theoretical error is of the order 1 / n relative to the spread.
     exact = grid.average(grid.u)
     sd = np.sqrt(grid.average((grid.u - exact) ** 2))
     assert (np.abs(u.mean(axis=0) - exact) < 0.05 * sd).all()
@@ -542,7 +546,7 @@ def test_curves_of_draws_do_not_depend_on_blocks() -> None:
     rng = np.random.default_rng(0)
     theta, at = rng.normal(size=(300_000, 2)), rng.normal(size=11)
     x = columns("logistic", at)
-    mean, lower, upper = summary(Logistic(), {"theta_draws": theta}, at, 0.5)
+    mean, lower, upper = mean_and_ends(Logistic(), {"theta_draws": theta}, at, 0.5)
     probs = expit(theta @ x)
     expected = np.stack([expit(-theta @ x).mean(axis=0), probs.mean(axis=0)], axis=1)
     np.testing.assert_allclose(mean, expected, rtol=1e-12)
@@ -553,7 +557,7 @@ def test_curves_of_draws_do_not_depend_on_blocks() -> None:
 @pytest.mark.parametrize("shift", [1e6, -1e9])
 @pytest.mark.parametrize("name", ["quadratic", "logistic"])
 def test_raw_scores_far_from_zero_against_scipy(name: str, shift: float) -> None:
-    z, y, w = make(200)
+    z, y, w = make_log_odds(200)
     expected = optimize.minimize(
         loss,
         np.zeros(len(columns(name, z))),
@@ -574,7 +578,7 @@ def test_raw_scores_far_from_zero_against_scipy(name: str, shift: float) -> None
 
 
 def test_parameters_of_raw_scores_are_those_of_the_formula() -> None:
-    z, y, w = make(200)
+    z, y, w = make_log_odds(200)
     for name in ("quadratic", "logistic"):
         model = clone(MAPS[name]).set_params(inputs="scores").fit(z + 3, y, sample_weight=w)
         names = ["intercept_", "slope_", *(["curvature_"] if name == "quadratic" else [])]
@@ -594,7 +598,7 @@ def test_parameters_of_raw_scores_are_those_of_the_formula() -> None:
     ids=repr,
 )
 def test_many_scores_have_the_values_that_few_have(calibrator: Any) -> None:
-    """Posterior means of many scores are read from a table, unless their curve is too steep."""
+    """Check posterior means that are read from a table unless their curve is too steep."""
     rng = np.random.default_rng(0)
     e = rng.normal(size=40_000)
     far = 3 * e
@@ -606,7 +610,7 @@ def test_many_scores_have_the_values_that_few_have(calibrator: Any) -> None:
         calibrator.fit(z[-40:], y)
         parts = np.split(np.arange(2000), 4)
         exact = np.concatenate([calibrator.predict_proba(z[part]) for part in parts])
-        for _ in range(2):  # before and after the table is made
+        for _ in range(2):  # before and after the table is built
             mean = calibrator.predict_proba(z)[:2000]
             np.testing.assert_allclose(mean, exact, atol=1e-10)
         function = calibrator.as_function()
@@ -627,7 +631,7 @@ def test_a_table_says_whether_it_is_accurate() -> None:
 
 
 def test_what_a_table_misses_is_computed() -> None:
-    """A bump that is narrower than the distance of its nodes is seen where there are scores."""
+    """Check that a bump narrower than the distance of table nodes is computed at its scores."""
     calibrator = bc.Quadratic(inputs="logits", inference="laplace", num_samples=200)
     e = np.random.default_rng(0).normal(size=5000)
     y = np.arange(40) % 2

@@ -1,4 +1,4 @@
-"""Calibration by groups with partial pooling, beside SciPy's optima, quadrature and NUTS."""
+"""Calibration by groups with partial pooling, against SciPy, quadrature and NUTS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bayescal.calibrators.combine.pooling.effects import COMMON, HALF_NORMAL, fi
 
 
 def simulate(n: int, groups: int, tau: float, seed: int) -> tuple[np.ndarray, ...]:
-    """Draw log odds, labels and groups whose log odds are shifted, and the shifts."""
+    """Draw log odds, labels, groups with shifted log odds, and the shifts."""
     rng = np.random.default_rng(seed)
     z, group = 1.5 * rng.normal(size=n), rng.integers(0, groups, n)
     group[:groups] = np.arange(groups)
@@ -31,7 +31,7 @@ def simulate(n: int, groups: int, tau: float, seed: int) -> tuple[np.ndarray, ..
 
 
 def crossed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, pd.DataFrame, np.ndarray]:
-    """Draw log odds, labels, two labels and a number as groups, and the true probabilities."""
+    """Draw log odds, labels, three group columns (one numeric), and the true probabilities."""
     rng, fixed = np.random.default_rng(seed), np.random.default_rng(99)
     z = 1.5 * rng.normal(size=n)
     region, device = rng.integers(0, 5, n), rng.integers(0, 4, n)
@@ -52,7 +52,7 @@ def log_loss(p: np.ndarray, truth: np.ndarray) -> float:
 
 
 def test_effects_are_the_optimum_of_scipy() -> None:
-    """At the deviations of the fit, from indicator columns that the test makes itself.
+    """Check the optimum at the fitted deviations, with indicator columns built by the test.
 
     Levels have so many rows that none is integrated by quadrature.
     """
@@ -95,7 +95,7 @@ def test_effects_are_the_optimum_of_scipy() -> None:
 
 
 def test_evidence_is_that_of_quadrature() -> None:
-    """Two groups of which only the offsets differ: an integral over three numbers."""
+    """Check two groups that differ only in their offsets, an integral over three numbers."""
     z, y, group, _ = simulate(300, 2, 0.5, 1)
     weights, codes = np.ones(300), np.array([[0, 1]])
     effects = make_effects(z, y.astype(float), weights, group, codes, [False], 0.0, 1e6)
@@ -111,7 +111,7 @@ def test_evidence_is_that_of_quadrature() -> None:
         logs[..., level] = (y[rows] * eta - np.logaddexp(0, eta)).sum(axis=2)
     top = logs.max(axis=(0, 1))
     inner = np.exp(logs - top)
-    # Given the common offset, groups are independent.
+    # Groups are independent given the common offset.
     exact = np.log(mass @ np.prod(np.einsum("abl,b->al", inner, mass), axis=1)) + top.sum()
     exact -= 0.5 * (tau[0] / HALF_NORMAL[0]) ** 2
     assert result.log_evidence == pytest.approx(exact, abs=0.02)
@@ -129,14 +129,14 @@ def test_deviations_are_the_mode_of_the_evidence() -> None:
         fit_at(effects, np.array([candidate, tau[1]]), np.zeros(effects.layout.length)).log_evidence
         for candidate in grid
     ]
-    # The update leaves out how the curvature at the mode depends on the deviation.
+    # The update ignores how the curvature at the mode depends on the deviation.
     assert tau[0] == pytest.approx(grid[int(np.argmax(values))], rel=0.05)
     assert 0.3 < tau[0] < 0.7
 
 
 @pytest.mark.parametrize("rows", [2, 5])
 def test_levels_with_few_rows_against_quadrature(rows: int) -> None:
-    """A thousand levels: Laplace's approximation alone would find .6 and .8 of the deviation."""
+    """Check 1,000 levels, where Laplace alone would find 0.6 and 0.8 of the deviation."""
     z, y, group, _ = simulate(1000 * rows, 1000, 1.5, rows)
     order = np.argsort(group)
     z, y, group = z[order], y[order], group[order]
@@ -147,7 +147,7 @@ def test_levels_with_few_rows_against_quadrature(rows: int) -> None:
     nodes = np.linspace(-6.0, 6.0, 81)
 
     def logs(theta: np.ndarray) -> np.ndarray:
-        """Joint log density (levels, nodes) of labels and standardized offsets."""
+        """Compute the joint log density (levels, nodes) of labels and standardized offsets."""
         tau, offset, slope = theta
         eta = (z * (1 + slope) + offset)[:, None] + np.exp(tau) * nodes
         total = np.add.reduceat(y[:, None] * eta - np.logaddexp(0, eta), starts)
@@ -158,7 +158,7 @@ def test_levels_with_few_rows_against_quadrature(rows: int) -> None:
         return float(0.5 * prior - logsumexp(logs(theta), axis=1).sum())
 
     best = minimize(objective, [0.3, 0.0, 0.0]).x
-    # The approximation for the common effects remains.
+    # The common effects are still approximated.
     assert fit_effects(effects).tau == pytest.approx(np.exp(best[:1]), rel=0.01)
     result = fit_at(effects, np.exp(best[:1]), np.zeros(effects.layout.length))
     common = [best[1], best[2] * spread]
@@ -169,12 +169,12 @@ def test_levels_with_few_rows_against_quadrature(rows: int) -> None:
     index = effects.layout.eliminated[:, 0]
     np.testing.assert_allclose(result.theta[index], mean, atol=5e-3)
     stated = np.sqrt(result.covariance.diagonal(effects.layout)[index])
-    # What is stated includes the uncertainty of the common effects.
+    # The reported deviation includes the uncertainty of the common effects.
     np.testing.assert_allclose(stated, deviation, rtol=0.01)
 
 
 def test_intervals_of_thousands_of_levels_cover_their_offsets() -> None:
-    """Ten thousand levels are one compact matrix; of .9, the standard error is .003."""
+    """Check 10,000 levels in one compact matrix; the standard error of coverage 0.9 is 0.003."""
     z, y, group, shift = simulate(50_000, 10_000, 1.0, 0)
     fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
     effects = fitted.group_effects(0.9)
@@ -212,7 +212,7 @@ def test_groups_that_do_not_differ_share_one_curve() -> None:
 
 @pytest.mark.parametrize(("n", "most"), [(600, 0.522), (2_000, 0.510), (20_000, 0.5015)])
 def test_crossings_and_numbers(n: int, most: float) -> None:
-    """The true probabilities have 0.4999, the raw ones 0.527, main effects alone 0.513."""
+    """Compare with log losses 0.4999 (true probabilities), 0.527 (raw), 0.513 (main effects)."""
     z, y, frame, _ = crossed(n, 7)
     new, _, groups, truth = crossed(100_000, 1234)
     fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame)
@@ -226,7 +226,7 @@ def test_crossings_and_numbers(n: int, most: float) -> None:
 
 
 def test_few_rows_do_no_harm() -> None:
-    """Mean over data sets of 100 rows in 40 crossed groups, beside the default without groups."""
+    """Compare mean losses over data sets of 100 rows in 40 crossed groups with the default."""
     new, _, groups, truth = crossed(20_000, 1234)
     losses = []
     for seed in range(12):
@@ -265,7 +265,7 @@ def test_weights_orders_and_names() -> None:
     columns = frame[["age", "region", "device"]]
     turned = bc.PartialPooling(inputs="logits").fit(z, y, w, groups=columns)
     np.testing.assert_allclose(turned.predict_proba(new, groups=groups), expected, atol=1e-4)
-    # Columns of frames are found by their names.
+    # Columns of frames are matched by name.
     again = fitted.predict_proba(new, groups=groups[["device", "age", "region"]])
     np.testing.assert_array_equal(again, expected)
     swapped = bc.PartialPooling(inputs="logits").fit(-z, 1 - y, w, groups=frame)
@@ -281,8 +281,8 @@ def test_columns_of_new_scores_may_have_another_order() -> None:
     expected = bc.PartialPooling().fit(expit(z), labels, groups=group)
     fitted = bc.PartialPooling().fit(frame, labels, groups=group)
     for scores in (frame, frame[["p_no", "p_yes"]]):
-        found = fitted.predict_proba(scores, groups=group)
-        np.testing.assert_allclose(found, expected.predict_proba(expit(z), groups=group), 1e-6)
+        actual = fitted.predict_proba(scores, groups=group)
+        np.testing.assert_allclose(actual, expected.predict_proba(expit(z), groups=group), 1e-6)
 
 
 def test_unknown_and_missing_levels() -> None:
@@ -330,7 +330,7 @@ def test_group_effects() -> None:
     )
     assert [effect.weight for effect in result] == [float((group == i).sum()) for i in (2, 0, 1, 3)]
     offsets = np.array([effect.offset for effect in result])
-    # Up to what all groups have in common.
+    # Offsets are determined up to a constant shared by all groups.
     expected = shift[[2, 0, 1, 3]]
     np.testing.assert_allclose(offsets - offsets.mean(), expected - expected.mean(), atol=0.12)
 
@@ -415,11 +415,11 @@ def test_numbers_of_single_and_double_precision_are_in_the_same_groups() -> None
 
 
 def test_equal_scores() -> None:
-    """Scores elsewhere get the shift of the groups, without a slope made of rounding."""
+    """Check that other scores get the group's shift, without a slope caused by rounding."""
     _, _, group, shift = simulate(4000, 4, 1.0, 3)
     p = np.full(4000, 0.7)
     y = (np.random.default_rng(1).random(4000) < expit(np.log(7 / 3) + shift[group])).astype(int)
-    # Equal up to rounding, as sums in another order leave them.
+    # Equal up to rounding, like sums in different orders.
     p *= 1 + 1e-15 * np.random.default_rng(2).integers(-2, 3, 4000)
     fitted = bc.PartialPooling().fit(p, y, groups=group)
     rates = [y[group == i].mean() for i in range(4)]
@@ -469,7 +469,7 @@ def test_extreme_rows(rows: str) -> None:
 
 @pytest.mark.parametrize("seed", [5, 19])
 def test_far_scores_of_crossed_groups_give_numbers(seed: int) -> None:
-    """Effects of several columns have a loss that is nearly made of straight pieces."""
+    """Check several group columns, whose loss is nearly piecewise linear."""
     z, y, group, _ = simulate(400, 12, 0.5, seed)
     z, other = 50 * z, np.random.default_rng(seed).integers(0, 3, len(z))
     columns = np.stack([group, other], axis=1)
@@ -498,7 +498,7 @@ def test_intervals_hold_the_truth(n: int, groups: int, tau: float) -> None:
 
 @pytest.mark.slow
 def test_effects_are_those_of_nuts() -> None:
-    """The same model in NumPyro, sampled with the standard deviations."""
+    """Compare with NUTS on the same NumPyro model, including the standard deviations."""
     import jax
     import jax.numpy as jnp
     import numpyro
@@ -561,7 +561,7 @@ def test_files(interactions: int, tmp_path: Path) -> None:
 
 
 def test_weights_that_are_no_counts_have_no_unit() -> None:
-    """Shares count as so many rows as they are worth; counts are rows."""
+    """Check that fractional weights count by their effective number of rows, and counts as rows."""
     z, y, group, _ = simulate(200, 4, 0.5, 3)
     w = np.random.default_rng(0).uniform(0.5, 2, 200)
 
@@ -613,7 +613,7 @@ def test_fits_whose_rounds_run_out_say_so(
 
 @pytest.mark.parametrize("spread", [0.02, 0.3, 2.0])
 def test_probabilities_are_means_over_the_posterior_far_from_the_scores(spread: float) -> None:
-    """Log odds of scores that differ from those of the fit may have deviations of 100."""
+    """Check far scores, whose log odds may have standard deviations of 100."""
     rng = np.random.default_rng(0)
     z = spread * rng.normal(size=60)
     y, group = (rng.random(60) < expit(z)).astype(int), rng.integers(0, 3, 60)
@@ -630,6 +630,6 @@ def test_probabilities_are_means_over_the_posterior_far_from_the_scores(spread: 
     np.testing.assert_allclose(result, expected, atol=5e-6)
     assert deviation.max() > (100 if spread == 0.02 else 5)
     assert result.min() > 0
-    # Neither probability is one minus the other.
+    # Small probabilities are not computed as one minus the other.
     tiny = expected < 1e-18
     np.testing.assert_allclose(np.log(result[tiny]), np.log(expected[tiny]), rtol=0.01)

@@ -1,4 +1,4 @@
-"""Laplace's approximation of scalings of logits: SciPy's modes, curvatures by differences."""
+"""Laplace's approximation for scalings of logits: modes by SciPy, numerical curvatures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DRAWS = 40_000
 
 
 def data_set(n: int, k: int, sharpness: float, seed: int) -> tuple[Array, Array]:
-    """Return logits whose true temperature is the inverse of the sharpness, and all labels."""
+    """Draw logits with true temperature 1 / sharpness, and labels that include every class."""
     rng = np.random.default_rng(seed)
     z = 2 * rng.normal(size=(n, k))
     y = np.argmax(sharpness * z + rng.gumbel(size=(n, k)), axis=1)
@@ -30,7 +30,7 @@ def loss(logits: Array, y: Array) -> float:
 
 
 def hessian(function: Callable[[Array], float], at: Array, h: float = 1e-3) -> Array:
-    """Return second derivatives by differences of the fourth order."""
+    """Compute second derivatives with fourth-order differences."""
     p = len(at)
     result = np.empty((p, p))
     nodes, factors = np.array([-2, -1, 1, 2]), np.array([1, -8, 8, -1]) / (12 * h)
@@ -45,7 +45,7 @@ def hessian(function: Callable[[Array], float], at: Array, h: float = 1e-3) -> A
 
 @pytest.mark.parametrize(("n", "k", "sharpness"), [(4, 3, 20.0), (6, 3, 1e-3), (300, 4, 1.0)])
 def test_temperature_by_laplace(n: int, k: int, sharpness: float) -> None:
-    """The logarithm of the inverse temperature has the prior N(0, 1.5^2): against quadrature."""
+    """Compare with quadrature, for the prior N(0, 1.5^2) on the log inverse temperature."""
     z, y = data_set(n, k, sharpness, seed=n)
 
     def negative(u: Array) -> float:
@@ -68,7 +68,7 @@ def test_temperature_by_laplace(n: int, k: int, sharpness: float) -> None:
 
 
 def test_temperature_of_many_rows_against_quadrature() -> None:
-    """With many rows Laplace's mean and deviation are nearly those of the posterior itself."""
+    """Check that with many rows Laplace's mean and deviation are near the exact posterior's."""
     z, y = data_set(2000, 3, 0.6, seed=1)
     center = optimize.minimize_scalar(lambda u: loss(np.exp(u) * z, y)).x
     least = loss(np.exp(center) * z, y)
@@ -84,15 +84,14 @@ def test_temperature_of_many_rows_against_quadrature() -> None:
     deviation = np.sqrt(moments[2] / moments[0] - mean**2)
     model = bc.Temperature(inputs="logits", inference="laplace", num_samples=DRAWS, random_state=0)
     drawn = -np.log(model.fit(z, y).posterior_.draws["temperature"]).ravel()
-    # What Laplace's approximation leaves out is of the order 1 / n: of the deviation, its square
-    # root.
+    # Laplace's error is of the order 1 / n, or its square root relative to the deviation.
     assert np.mean(drawn) == pytest.approx(center + mean, abs=deviation / np.sqrt(2000) * 5)
     assert np.std(drawn) == pytest.approx(deviation, rel=5 / np.sqrt(DRAWS) + 5 / 2000)
 
 
 @pytest.mark.parametrize(("n", "k"), [(9, 3), (60, 4)])
 def test_vector_by_laplace(n: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Factors less one are N(0, 1) and intercepts N(0, 10^2) before the data are seen."""
+    """Check the priors N(0, 1) on factors minus one and N(0, 10^2) on intercepts."""
     monkeypatch.setattr(tempered, "_NORMAL", np.inf)
     z, y = data_set(n, k, 0.7, seed=2)
 
@@ -101,7 +100,7 @@ def test_vector_by_laplace(n: int, k: int, monkeypatch: pytest.MonkeyPatch) -> N
         return loss(z * (1 + v) + b, y) + 0.5 * (b @ b) / 100 + 0.5 * (v @ v)
 
     mode = optimize.minimize(negative, np.zeros(2 * k), method="BFGS", options={"gtol": 1e-7}).x
-    # Of intercepts only differences matter: they are given centered.
+    # Only differences of intercepts matter, so they are reported centered.
     transform = np.eye(2 * k)
     transform[:k, :k] -= 1 / k
     mean = transform @ mode
@@ -112,6 +111,6 @@ def test_vector_by_laplace(n: int, k: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert theta.shape == (DRAWS, 2 * k)
     deviation = np.sqrt(np.diag(covariance))
     np.testing.assert_array_less(np.abs(theta.mean(axis=0) - mean), 5 * deviation / DRAWS**0.5)
-    # Each entry within five of its standard errors, from half the draws, as above.
+    # Each entry is within five standard errors for half the number of draws, as above.
     error = np.sqrt((np.outer(deviation, deviation) ** 2 + covariance**2) / (DRAWS / 2))
     np.testing.assert_array_less(np.abs(np.cov(theta.T) - covariance), 5 * error)

@@ -1,4 +1,4 @@
-"""What every calibrator with a posterior promises of it."""
+"""What every calibrator with a posterior promises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bayescal.calibrators.base.draws import ends_of_log_odds
 from bayescal.calibrators.base.parametric import ParametricCalibrator, keep_draws
 from bayescal.regression.draws import Draws
 from benchmarks.coverage_bands import study
-from tests.calibrators.cases import DEFAULTS, Case, each, make
+from tests.calibrators.cases import DEFAULTS, Case, each, make_data
 
 PARAMETRIC = [case for case in DEFAULTS if issubclass(case.calibrator, ParametricCalibrator)]
 each_parametric = each(PARAMETRIC)
@@ -31,7 +31,7 @@ def test_there_are_some() -> None:
 
 @each_parametric
 def test_posteriors_and_intervals(case: Case, tmp_path: Path) -> None:
-    p, y, w, new = make(case)
+    p, y, w, new = make_data(case)
     options: dict[str, Any] = {"inference": "laplace", "num_samples": 200}
     fitted = case(**options).fit(p, y, w)
     posterior = fitted.posterior_
@@ -73,14 +73,14 @@ def test_posteriors_of_data_without_a_finite_optimum(case: Case) -> None:
 
 @each_parametric
 def test_without_a_posterior_there_is_no_interval(case: Case) -> None:
-    p, y, w, _ = make(case)
+    p, y, w, _ = make_data(case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = case(inference="map").fit(p, y, w)
     message = "posterior_ needs inference='laplace' or 'nuts'; this was fitted with 'map'"
     with pytest.raises(AttributeError, match=message):
         fitted.posterior_  # noqa: B018
-    # A stack of few classes has intervals by other means.
+    # A stack of few classes computes intervals in another way.
     if not getattr(fitted, "has_interval_", False):
         with pytest.raises(AttributeError, match=message):
             fitted.predict_interval(p)
@@ -119,7 +119,7 @@ def test_bad_chains_are_said_to_be() -> None:
     ],
 )
 def test_bands_cover_what_docstrings_say(method: str, truth: str, low: float, high: float) -> None:
-    """Of level 0.9, with 100 rows: truths of the model, and others."""
+    """Check coverage at level 0.9 with 100 rows, for curves inside and outside the model."""
     assert low < study(method, truth, 100, 20)["coverage"] < high
 
 
@@ -139,7 +139,7 @@ def test_ends_are_quantiles_of_probabilities(draws: int, scale: float, library: 
 
 @pytest.mark.parametrize("library", [np, jnp])
 def test_ends_of_equal_draws_are_equal(library: Any) -> None:
-    """Rounding must not put the lower end above the upper one."""
+    """Check that rounding does not put the lower end above the upper end."""
     log_odds = np.tile(np.random.default_rng(0).normal(0, 3, 1_000), (50, 1))
     for level in (0.5, 0.9, 0.95):
         ends = np.asarray(ends_of_log_odds(library.asarray(log_odds), level))

@@ -1,4 +1,4 @@
-"""What fits say of themselves: against the same losses by hand, and in blocks and copies."""
+"""Reports of fits against losses computed by hand, also in blocks and in copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sklearn.svm import LinearSVC
 import bayescal as bc
 from bayescal.calibrators.base.report import make_report, report_of_moments
 from benchmarks.coverage_gain import study
-from tests.calibrators.cases import DEFAULTS, Case, each, make
+from tests.calibrators.cases import DEFAULTS, Case, each, make_data
 
 Array = np.ndarray
 
@@ -30,7 +30,7 @@ def losses(probs: Array, y: Array) -> Array:
     return -np.log(probs[np.arange(len(y)), y])
 
 
-def data(n: int, seed: int = 0) -> tuple[Array, Array]:
+def make_probs(n: int, seed: int = 0) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     p = rng.uniform(0.01, 0.99, n)
     return p, (rng.random(n) < p**2).astype(int)
@@ -38,7 +38,7 @@ def data(n: int, seed: int = 0) -> tuple[Array, Array]:
 
 @each(DEFAULTS)
 def test_every_calibrator_reports(case: Case) -> None:
-    p, y, w, _ = make(case)
+    p, y, w, _ = make_data(case)
     fitted = case().fit(p, y, w)
     report, k = fitted.report_, 2 if case.binary else 3
     assert (report.rows, report.classes, report.status) == (len(y), k, fitted.status_)
@@ -61,12 +61,12 @@ def test_every_calibrator_reports(case: Case) -> None:
 
 
 def test_parameters_and_effective_rows() -> None:
-    p, y = data(300)
+    p, y = make_probs(300)
     assert bc.Beta().fit(p, y).report_.parameters == 3
     assert bc.Temperature().fit(p, y).report_.parameters == 1
     assert bc.Isotonic().fit(p, y).report_.parameters is None
     counts = bc.Beta().fit(p, y, np.arange(300) % 3).report_
-    assert (counts.rows, counts.effective_rows) == (200, 300)  # whole weights are counts
+    assert (counts.rows, counts.effective_rows) == (200, 300)  # integer weights are counts
     assert "200 rows, effectively 300, 3 parameters" in str(counts)
     weights = np.random.default_rng(0).uniform(0.5, 2, 300)
     result, expected = (bc.AveragedBeta().fit(p, y, w).report_ for w in (weights, 3 * weights))
@@ -75,13 +75,13 @@ def test_parameters_and_effective_rows() -> None:
 
 
 def binary_errors(fitted: Any, p: Array, y: Array) -> tuple[float, float]:
-    """Return the errors of the loss and of the gain by their definition, for distinct scores."""
+    """Compute the standard errors of the loss and of the gain for distinct scores."""
     order, n = np.argsort(p), len(y)
     held = fitted.losses_left_out()[y[order], np.arange(n)]
     one = fitted.predict_proba(p[order])[:, 1]
     both, plain = (np.stack([1 - q, q], axis=1) for q in (one, p[order]))
     training_losses, gains = losses(both, y[order]), losses(plain, y[order]) - held
-    # What the labels' chance alone does to means, by the calibrated probabilities.
+    # Contribution of label noise to the means, from the calibrated probabilities.
     of_loss = np.sqrt((one * (1 - one) * np.diff(np.log(both), axis=1)[:, 0] ** 2).sum()) / n
     ratios = np.log(both) - np.log(plain)
     of_gain = np.sqrt((one * (1 - one) * np.diff(ratios, axis=1)[:, 0] ** 2).sum()) / n
@@ -92,7 +92,7 @@ def binary_errors(fitted: Any, p: Array, y: Array) -> tuple[float, float]:
 
 @pytest.mark.parametrize("separable", [False, True])
 def test_errors_by_their_definition(separable: bool) -> None:
-    p, y = data(60)
+    p, y = make_probs(60)
     y = (p > 0.5).astype(int) if separable else y
     fitted = bc.AveragedBeta().fit(p, y)
     report, expected = fitted.report_, binary_errors(fitted, p, y)
@@ -103,7 +103,7 @@ def test_errors_by_their_definition(separable: bool) -> None:
 
 
 def test_separable_rows_do_not_make_a_loss_certain() -> None:
-    """The losses of rows that scores separate are all small; what labels by the fit would lose."""
+    """Check the error of the loss against labels drawn from the fit."""
     p = np.concatenate([np.full(30, 0.01), np.full(30, 0.99)])
     y = (p > 0.5).astype(int)
     fitted = bc.Auto().fit(p, y)
@@ -146,16 +146,16 @@ def test_a_gain_is_clear_from_1_645_errors_on(gain: float, words: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("k", "truth"), [(2, "bent"), (2, "calibrated"), (3, "slope")])
 def test_errors_are_those_of_this_fit(k: int, truth: str) -> None:
-    """Of 90 % intervals 80 % at least; with the errors of means over data sets it was 58 to 79."""
+    """Check that 90 % intervals cover at least 80 %."""
     result = study(k, 100, truth, False, 150)
-    # The standard error is .03.
+    # The standard error is 0.03.
     assert result["coverage_gain"] > 0.81 and result["coverage_loss"] > 0.78
     assert 0.8 < result["error"] / result["deviation"] < 1.3
     assert result["wrong"] < 0.05
 
 
 def test_of_many_rows_some_are_judged() -> None:
-    p, y = data(40_000)
+    p, y = make_probs(40_000)
     fitted = bc.Beta().fit(p, y)
     report = fitted.report_
     assert (report.rows, report.rows_judged) == (40_000, 2048)
@@ -169,7 +169,7 @@ def test_of_many_rows_some_are_judged() -> None:
 
 
 def test_blocks_of_few_rows_say_what_rows_in_memory_do() -> None:
-    p, y = data(900)
+    p, y = make_probs(900)
     w = np.random.default_rng(1).uniform(0, 2, 900)
     w[:50] = 0
     cut = bc.Blocks([(p[i : i + 250], y[i : i + 250], w[i : i + 250]) for i in (0, 250, 500, 750)])
@@ -180,7 +180,7 @@ def test_blocks_of_few_rows_say_what_rows_in_memory_do() -> None:
 
 
 def test_copies_and_files_hold_the_report_and_no_rows(tmp_path: Path) -> None:
-    p, y = data(500)
+    p, y = make_probs(500)
     for kind in (bc.Isotonic, lambda: bc.compose(bc.Beta(), bc.Histogram())):
         fitted, expected = kind().fit(p, y), kind().fit(p, y).report_
         twin = pickle.loads(pickle.dumps(fitted))
@@ -192,14 +192,14 @@ def test_copies_and_files_hold_the_report_and_no_rows(tmp_path: Path) -> None:
 
 
 def test_rows_are_copied() -> None:
-    p, y = data(100)
+    p, y = make_probs(100)
     fitted, expected = bc.Beta().fit(p, y), bc.Beta().fit(p, y).report_
     p[:] = 0.5
     assert fitted.report_ == expected
 
 
 def test_combinations() -> None:
-    p, y = data(400)
+    p, y = make_probs(400)
     q = np.stack([p, 1 - p**2], axis=1)
     labels = np.stack([y, 1 - y], axis=1)
     both = bc.Average([bc.Beta(), bc.Logistic()]).fit(p, y)
@@ -242,19 +242,19 @@ def test_an_estimator_that_is_not_fitted_has_none() -> None:
 # --- of a classifier ----------------------------------------------------------------------------
 
 
-def table(n: int = 400, seed: int = 0) -> tuple[Array, Array]:
+def make_features(n: int = 400, seed: int = 0) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     return X, (rng.random(n) < 1 / (1 + np.exp(-X @ [2.0, 1.0, 0]))).astype(int)
 
 
 def test_a_classifier_reports_losses_of_rows_left_out_twice() -> None:
-    X, y = table()
+    X, y = make_features()
     model = bc.CalibratedClassifier(GaussianNB(), bc.Beta(), cv=4).fit(X, y)
     report = model.report_
     scores = cross_val_predict(GaussianNB(), X, y, cv=StratifiedKFold(4), method="predict_proba")
     assert report.uncalibrated == pytest.approx(losses(scores, y).mean())
-    # Other folds of the calibrator: the same but for their luck.
+    # The calibrator's folds differ, which changes the loss only by chance.
     probs = cross_val_predict(bc.Beta(), scores, y, cv=StratifiedKFold(5), method="predict_proba")
     assert report.log_loss == pytest.approx(losses(probs, y).mean(), abs=0.01)
     in_sample = losses(model.calibrators_[0].predict_proba(scores), y).mean()
@@ -263,14 +263,14 @@ def test_a_classifier_reports_losses_of_rows_left_out_twice() -> None:
 
 
 def test_a_classifier_takes_the_report_that_auto_has_made() -> None:
-    X, y = table()
+    X, y = make_features()
     model = bc.CalibratedClassifier(GaussianNB()).fit(X, y)
     assert model.report_ == model.calibrators_[0].report_
     assert pickle.loads(pickle.dumps(bc.CalibratedClassifier(GaussianNB()).fit(X, y))).report_
 
 
 def test_a_report_says_whether_calibration_helps() -> None:
-    X, y = table(900, seed=1)
+    X, y = make_features(900, seed=1)
     forest = RandomForestClassifier(10, random_state=0)
     assert bc.CalibratedClassifier(forest, "beta", cv=3).fit(X, y).report_.helps
     fair = bc.CalibratedClassifier(Plain(), bc.Isotonic(), cv=3).fit(X, y)
@@ -278,7 +278,7 @@ def test_a_report_says_whether_calibration_helps() -> None:
 
 
 def test_of_an_ensemble_it_is_the_mean_over_pairs() -> None:
-    X, y = table()
+    X, y = make_features()
     w = np.random.default_rng(0).uniform(0, 2, len(y))
     w[::7] = 0
     model = bc.CalibratedClassifier(GaussianNB(), bc.Temperature(), cv=3, ensemble=True)
@@ -293,7 +293,7 @@ def test_of_an_ensemble_it_is_the_mean_over_pairs() -> None:
 
 
 def test_reports_of_other_scores_and_calibrators() -> None:
-    X, y = table()
+    X, y = make_features()
     raw = bc.CalibratedClassifier(LinearSVC(), "sigmoid", cv=3).fit(X, y).report_
     assert raw.uncalibrated is None and raw.log_loss is not None
     foreign = bc.CalibratedClassifier(LinearSVC(), Plain(), cv=3).fit(X, y).report_
@@ -308,7 +308,7 @@ def test_reports_of_other_scores_and_calibrators() -> None:
 
 
 def test_copies_of_a_classifier_have_the_report_if_it_was_asked_for() -> None:
-    X, y = table()
+    X, y = make_features()
     model: Any = bc.CalibratedClassifier(GaussianNB(), bc.Beta(), cv=3).fit(X, y)
     with pytest.raises(AttributeError, match="report_ needs the scores of the fit"):
         pickle.loads(pickle.dumps(model)).report_  # noqa: B018
@@ -351,7 +351,7 @@ def test_a_report_needs_the_rows_of_the_fit() -> None:
 
 
 def test_moments_without_the_known_part_of_the_variance() -> None:
-    """Four rows: sums of weights, of both losses, and of their products."""
+    """Check a report made from moments: sums of weights and losses, and of their products."""
     rng = np.random.default_rng(1)
     after, before, w = rng.random(50), 1 + rng.random(50), np.ones(50)
     rows = np.stack([w, after, before], axis=1)

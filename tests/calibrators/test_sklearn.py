@@ -1,7 +1,7 @@
-"""scikit-learn's own checks of an estimator, for every calibrator.
+"""Run scikit-learn's estimator checks for every calibrator.
 
-The checks give tables of several features, calibrators take one score: here they are handed one
-column of the table, which tells the classes of the checks' data apart, as a log odds.
+The checks pass tables with several features, but calibrators take one score. They get one column,
+which separates the classes of the checks' data, as log odds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
-from tests.calibrators.cases import find
+from tests.calibrators.cases import all_calibrators
 
 
 class OneColumn:
-    """Checks the whole table, and calibrates its last column, turned round."""
+    """Validate the whole table, and calibrate its negated last column."""
 
     def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
         rows: Any = validate_data(self, scores, reset=reset, dtype="numeric", ensure_min_samples=1)
@@ -37,22 +37,22 @@ def of_one_column(parent: Any) -> type:
     return dataclasses.dataclass(eq=False, repr=False)(subclass)
 
 
-NAMES = sorted(cls.__name__ for cls in find())
-# Pickled estimators are looked up at the top of this module.
-globals().update({cls.__name__: of_one_column(cls) for cls in find()})
+NAMES = sorted(cls.__name__ for cls in all_calibrators())
+# Pickle looks up estimators at the top level of this module.
+globals().update({cls.__name__: of_one_column(cls) for cls in all_calibrators()})
 
-#: The only checks that may fail, and why.
+#: The only checks that may fail, with reasons.
 EXPECTED = {
     "Decision": {
         "check_sample_weight_equivalence_on_dense_data": "searches end a little before the optimum"
     },
 }
-#: In place of long searches, of which the checks say nothing that one fit does not.
+#: Options that replace long searches, about which the checks say nothing more.
 QUICK: dict[str, dict[str, Any]] = {
     "Kernel": {"bandwidth": 0.1},
     "OrderPreserving": {"hidden": (2, 2)},
 }
-#: One of two classes, one of more.
+#: One binary and one multi-class calibrator.
 FAST = ("Logistic", "Isotonic", "Temperature")
 
 
@@ -62,7 +62,7 @@ FAST = ("Logistic", "Isotonic", "Temperature")
 )
 def test_checks_of_scikit_learn(name: str) -> None:
     with warnings.catch_warnings():
-        # Some of the checks' data have no finite optimum.
+        # Some of the checks' data sets have no finite optimum.
         warnings.simplefilter("ignore", ConvergenceWarning)
         results = check_estimator(
             globals()[name](inputs="logits", **QUICK.get(name, {})),

@@ -1,4 +1,4 @@
-"""Spline calibration against the raw natural cubic basis, and its cross-validation one by one."""
+"""Spline calibration against the raw natural cubic basis and explicit cross-validation."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ GRID = np.linspace(0.001, 0.999, 200)
 PENALTIES = ("symmetric", "curvature", "coefficients")
 
 
-def make(n: int, seed: int = 0, wiggle: float = 2.0) -> tuple[Array, Array, Array]:
-    """Return probabilities, labels and weights; log odds are a line, and a wave on it."""
+def make_probs(n: int, seed: int = 0, wiggle: float = 2.0) -> tuple[Array, Array, Array]:
+    """Draw probabilities, labels and weights; the true log odds are a line plus a wave."""
     rng = np.random.default_rng(seed)
     p = rng.uniform(size=n)
     y = rng.uniform(size=n) < expit(6 * (p - 0.5) + wiggle * np.sin(9 * p))
     return p, y.astype(int), rng.uniform(0.5, 2, n)
 
 
-def natural(x: Array, k: Array, derivative: int = 0) -> Array:
+def natural_basis(x: Array, k: Array, derivative: int = 0) -> Array:
     """Return the raw natural cubic basis (knots, m) of the published method, or its derivatives."""
     factor = {0: 1, 2: 6}[derivative]
 
@@ -64,16 +64,16 @@ def penalty_matrix(k: Array, penalty: str) -> Array:
         turn[0, 1], turn[0, 2:] = 1, 3 * (k[-2] - k[:-2])
         turn[1:, 2:] = jumps[2:] * (k[2:] - k[0])[:, None]
         return (penalty_matrix(k, "coefficients") + turn.T @ turn) / 2
-    # Simpson's rule is exact: second derivatives are straight between knots.
+    # Simpson's rule is exact, since second derivatives are linear between knots.
     h, middle = np.diff(k), (k[1:] + k[:-1]) / 2
     parts = ((k[:-1], 1 / 6), (middle, 4 / 6), (k[1:], 1 / 6))
-    second = [(natural(at, k, 2), share) for at, share in parts]
+    second = [(natural_basis(at, k, 2), share) for at, share in parts]
     return np.sum([(b * h * share) @ b.T for b, share in second], axis=0)
 
 
 def reference(x: Array, y: Array, w: Array, k: Array, penalty: str, strength: float) -> Any:
     """Minimize over the raw basis with SciPy, each function scaled."""
-    basis = natural(x, k)
+    basis = natural_basis(x, k)
     unit = 1 / np.sqrt((basis**2).mean(axis=1))
     basis = basis * unit[:, None]
     quadratic = strength * penalty_matrix(k, penalty) * unit[:, None] * unit
@@ -96,7 +96,7 @@ def reference(x: Array, y: Array, w: Array, k: Array, penalty: str, strength: fl
     return result.fun, result.x * unit
 
 
-def rescaled(calibration: Spline, state: Any, p: Array) -> Array:
+def rescale_probs(calibration: Spline, state: Any, p: Array) -> Array:
     if calibration.rescale == "logit":
         epsilon = float(state["epsilon"])
         return logit(np.clip(p, epsilon, 1 - epsilon))
@@ -107,7 +107,7 @@ def log_odds(calibration: Spline, state: Any, p: Array) -> Array:
     return logit(calibration.apply(state, p)[:, 1])
 
 
-#: All triples of penalty, rescaling and knots, and pairs of any other option with the strength.
+#: All combinations of penalty, rescaling and knots, each with one of the strengths.
 COMBINED = [
     (penalty, rescale, knots, (1e-4, 0.01, 1.0, 100.0)[(i + j + number) % 4])
     for i, penalty in enumerate(PENALTIES)
@@ -120,15 +120,15 @@ COMBINED = [
 def test_objective_is_scipys_optimum_over_the_raw_basis(
     penalty: Any, rescale: Any, knots: int, strength: float
 ) -> None:
-    p, y, w = make(300)
+    p, y, w = make_probs(300)
     calibration = Spline(rescale, knots, penalty, strength)
     state = calibration._fit(Rows(p, y, w), 0)
     assert int(state["status"]) == Status.CONVERGED and float(state["strength"]) == strength
     assert len(state["knots"]) == knots
-    x = rescaled(calibration, state, p)
+    x = rescale_probs(calibration, state, p)
     best, theta = reference(x, y, w, state["knots"], penalty, strength)
     assert float(state["objective"]) * w.sum() == pytest.approx(best, rel=1e-9)
-    line = theta @ natural(x, state["knots"])
+    line = theta @ natural_basis(x, state["knots"])
     np.testing.assert_allclose(calibration.apply(state, p)[:, 1], expit(line), atol=1e-5)
 
 
@@ -142,7 +142,7 @@ def test_knots_may_lie_close_together(penalty: Any, gap: float) -> None:
         state = Spline(None, 30, penalty, strength)._fit(Rows(p, y, np.ones(240)), 0)
         best, _ = reference(p, y, np.ones(240), state["knots"], penalty, strength)
         result = float(state["objective"]) * 240
-        # The search over the raw basis comes near the mean of two penalties only.
+        # The search in the raw basis only comes near the mean of two penalties.
         assert result == pytest.approx(best, rel=1e-6) or (penalty == "symmetric" and result < best)
         assert np.isfinite(state["theta"]).all()
 
@@ -150,30 +150,32 @@ def test_knots_may_lie_close_together(penalty: Any, gap: float) -> None:
 @pytest.mark.parametrize("rescale", [None, "compact_logit"])
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_functions_left_out_of_200_knots_cost_little(penalty: Any, rescale: Any) -> None:
-    """The strength is the one that cross-validation chooses."""
-    p, y, w = make(1000)
+    """Check the loss of dropping functions of 200 knots, at the cross-validated strength."""
+    p, y, w = make_probs(1000)
     calibration = Spline(rescale, penalty=penalty)
     state = calibration._fit(Rows(p, y, w), 0)
     assert len(state["knots"]) == 200 and len(state["theta"]) == 30
-    x, strength = rescaled(calibration, state, p), float(state["strength"])
+    x, strength = rescale_probs(calibration, state, p), float(state["strength"])
     best, _ = reference(x, y, w, state["knots"], penalty, strength)
     excess = float(state["objective"]) * w.sum() - best
-    # Nats of all rows; a parameter more gains half a nat where there is nothing to gain.
+    # In nats over all rows; a spare parameter gains half a nat by chance.
     assert -1e-6 * best < excess < 0.5
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_log_odds_are_a_natural_cubic_spline(penalty: Any) -> None:
-    """Interpolated at the knots in the raw basis, which is smooth, and straight outside."""
-    p, y, w = make(200)
+    """Check interpolation in the raw basis, which is smooth inside and linear outside the knots."""
+    p, y, w = make_probs(200)
     p = 0.2 + 0.6 * p
     calibration = Spline(None, 8, penalty, 1e-3)
     state = calibration._fit(Rows(p, y, w), 0)
     k = state["knots"]
     assert (k[0], k[-1]) == (p.min(), p.max()) and np.isin(k, p).all()
-    theta = np.linalg.solve(natural(k, k).T, log_odds(calibration, state, k))
+    theta = np.linalg.solve(natural_basis(k, k).T, log_odds(calibration, state, k))
     at = np.linspace(0, 1, 501)
-    np.testing.assert_allclose(log_odds(calibration, state, at), theta @ natural(at, k), atol=1e-8)
+    np.testing.assert_allclose(
+        log_odds(calibration, state, at), theta @ natural_basis(at, k), atol=1e-8
+    )
     for outside in (np.linspace(0, k[0], 9), np.linspace(k[-1], 1, 9)):
         line = log_odds(calibration, state, outside)
         np.testing.assert_allclose(np.diff(line, 2), 0, atol=1e-9)
@@ -181,14 +183,14 @@ def test_log_odds_are_a_natural_cubic_spline(penalty: Any) -> None:
 
 
 def test_the_penalty_is_the_integral_of_the_squared_second_derivative() -> None:
-    p, y, w = make(200)
+    p, y, w = make_probs(200)
     calibration = Spline(None, 7, "curvature", 0.02)
     state = calibration._fit(Rows(p, y, w), 0)
     k = state["knots"]
-    theta = np.linalg.solve(natural(k, k).T, log_odds(calibration, state, k))
+    theta = np.linalg.solve(natural_basis(k, k).T, log_odds(calibration, state, k))
 
     def squared(x: float) -> float:
-        return float((theta @ natural(np.array([x]), k, 2))[0] ** 2)
+        return float((theta @ natural_basis(np.array([x]), k, 2))[0] ** 2)
 
     rough, _ = integrate.quad(squared, 0, 1, points=k, limit=500)
     line = log_odds(calibration, state, p)
@@ -197,7 +199,7 @@ def test_the_penalty_is_the_integral_of_the_squared_second_derivative() -> None:
 
 
 def test_strong_and_weak_penalties_have_known_limits() -> None:
-    p, y, w = make(150)
+    p, y, w = make_probs(150)
     line = fit_single(Regression(p[:, None], y * 1.0, w, 0.0, 0.0))
     stiff = Spline(penalty="curvature", strength=1e12)
     result = log_odds(stiff, stiff._fit(Rows(p, y, w), 0), p)
@@ -206,7 +208,7 @@ def test_strong_and_weak_penalties_have_known_limits() -> None:
     np.testing.assert_allclose(
         flat.apply(flat._fit(Rows(p, y, w), 0), p)[:, 1], np.average(y, weights=w), atol=1e-5
     )
-    # With three distinct scores and no penalty, the shares of class 1.
+    # With three distinct scores and no penalty, predictions are the label frequencies.
     p = np.repeat([0.2, 0.5, 0.9], [4, 5, 3])
     y = np.array([0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 0])
     for penalty in PENALTIES:
@@ -234,7 +236,7 @@ def test_two_distinct_scores_leave_a_line(penalty: Any) -> None:
 def test_exchanged_classes_have_the_mirrored_curve(
     penalty: Any, rule: Any, rescale: Any, epsilon: Any
 ) -> None:
-    """With ties, more points than are gathered, weights, few scores and very near ones."""
+    """Check ties, more points than are kept, weights, few scores and nearly equal scores."""
     rng = np.random.default_rng(0)
     near = np.concatenate([np.full(9, 0.3), 0.3 + np.arange(9) * 1e-8, np.arange(1, 11) / 20])
     sets = (
@@ -245,7 +247,7 @@ def test_exchanged_classes_have_the_mirrored_curve(
         (near, 25),
         (np.array([0.2, 0.2, 0.6, 0.6, 0.7]), 4),
     )
-    # Every set and every option meets every kind of weights.
+    # Combine every data set and option with every kind of weights.
     for number, (p, most) in enumerate(sets, (rule == "best") + 2 * (penalty == "curvature")):
         p = np.clip(p, 1e-6, 1 - 1e-6)
         y = (rng.random(len(p)) < p**1.5).astype(int)
@@ -317,23 +319,23 @@ def test_knots_are_quantiles_of_the_distinct_scores() -> None:
 @pytest.mark.parametrize("knots", [(0.1, 0.5, 0.9), [0.95, 0.02, 0.3, 0.6, 0.3]])
 @pytest.mark.parametrize("rescale", [None, "logit"])
 def test_knots_may_be_given(rescale: Any, knots: Any) -> None:
-    """As probabilities; among them and beyond is where scores lie or do not."""
-    p, y, w = make(300)
+    """Check knots given as probabilities, with scores between and beyond them."""
+    p, y, w = make_probs(300)
     calibration = Spline(rescale, knots, strength=0.1, epsilon=0.03)
     state = calibration._fit(Rows(p, y, w), 0)
-    k = rescaled(calibration, state, np.unique(knots))
+    k = rescale_probs(calibration, state, np.unique(knots))
     np.testing.assert_allclose(state["knots"], k, rtol=1e-12)
-    x = rescaled(calibration, state, p)
+    x = rescale_probs(calibration, state, p)
     best, theta = reference(x, y, w, k, calibration.penalty, 0.1)
     assert float(state["objective"]) * w.sum() == pytest.approx(best, rel=1e-9)
-    expected = expit(theta @ natural(x, k))
+    expected = expit(theta @ natural_basis(x, k))
     np.testing.assert_allclose(calibration.apply(state, p)[:, 1], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("scores", "epsilon"),
     [
-        # Half the power of two next to the least distance, 2 ** -7.97 and 2 ** -16.6.
+        # Half the power of two next to the smallest distance, 2 ** -7.97 and 2 ** -16.6.
         ([0.0, 0.3, 0.004, 0.98, 1.0], 1e-4),
         ([0.3, 1e-5, 0.9], 2.0**-18),
         ([0.3, 1 - 1e-5, 0.9], 2.0**-18),
@@ -353,7 +355,7 @@ def test_where_the_logit_is_clipped(scores: list[float], epsilon: float) -> None
 
 
 def unity_rows() -> tuple[Array, Array]:
-    """Return probabilities (135,) of the identity, and their shares of its weight."""
+    """Return probabilities (135,) of the identity with their shares of its weight."""
     tail = [10.0 ** (-8 + i / 3) for i in range(18)]
     p = np.array([*tail, *(i / 100 for i in range(1, 100)), *(1 - t for t in tail)])
     share = np.array([1 / 18] * 18 + [1.0] * 99 + [1 / 18] * 18)
@@ -363,26 +365,28 @@ def unity_rows() -> tuple[Array, Array]:
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("rescale", [None, "logit"])
 def test_the_unity_prior_is_rows_whose_labels_are_as_they_say(rescale: Any, penalty: Any) -> None:
-    p, y, w = make(100)
+    p, y, w = make_probs(100)
     calibration = Spline(rescale, 5, penalty, 0.5, unity_prior_weight=20.0)
     state = calibration._fit(Rows(p, y, w), 0)
     line, share = unity_rows()
     scores, targets = np.concatenate([p, line]), np.concatenate([y, line])
     weights = np.concatenate([w, 20 * share])
-    x = rescaled(calibration, state, scores)
+    x = rescale_probs(calibration, state, scores)
     best, theta = reference(x, targets, weights, state["knots"], penalty, 0.5)
     assert float(state["objective"]) * weights.sum() == pytest.approx(best, rel=1e-9)
-    at = rescaled(calibration, state, p)
+    at = rescale_probs(calibration, state, p)
     np.testing.assert_allclose(
-        calibration.apply(state, p)[:, 1], expit(theta @ natural(at, state["knots"])), atol=1e-5
+        calibration.apply(state, p)[:, 1],
+        expit(theta @ natural_basis(at, state["knots"])),
+        atol=1e-5,
     )
-    # Knots are of the scores.
+    # Knots are scores.
     np.testing.assert_allclose(state["knots"][[0, -1]], [at.min(), at.max()])
 
 
 def test_a_heavy_unity_prior_leaves_probabilities_as_they_are() -> None:
-    """In logits the identity is a line, which no curvature costs; other curves lose to the rows."""
-    p, y, w = make(200)
+    """Check the identity, which is a line in logits without curvature and so costs nothing."""
+    p, y, w = make_probs(200)
     at = np.linspace(0.01, 0.99, 99)
     for strength in (0.0, 1.0, "cv"):
         calibration = Spline("logit", 8, "curvature", strength, unity_prior_weight=1e7)
@@ -397,7 +401,7 @@ def test_a_heavy_unity_prior_leaves_probabilities_as_they_are() -> None:
             calibration = Spline("logit", 10, unity_prior_weight=weight)
             result = calibration.apply(calibration._fit(Rows(p, y, np.ones(40)), 0), at)[:, 1]
             losses.append(np.mean((result - at) ** 2))
-    # Where scores are probabilities already, it must help.
+    # The prior must help where scores are calibrated already.
     difference = np.array(without) - with_prior
     assert difference.mean() > 3 * difference.std() / np.sqrt(40)
 
@@ -413,7 +417,7 @@ def test_candidates_may_be_given_and_prior_rows_are_never_held_out(
         return ridge_path(*arguments)
 
     monkeypatch.setattr(_spline_points, "ridge_path", spy)
-    p, y, w = make(150)
+    p, y, w = make_probs(150)
     grid = [0.01, 1.0, 0.1, 100.0]
     options: Any = {"strengths": grid, "unity_prior_weight": 5.0, "folds": 3, "rule": rule}
     calibration = Spline("logit", 12, **options)
@@ -427,7 +431,7 @@ def test_candidates_may_be_given_and_prior_rows_are_never_held_out(
     np.testing.assert_allclose(columns, calibration._columns(state, at), atol=1e-9)
     candidates = np.array([100.0, 1.0, 0.1, 0.01])
     np.testing.assert_allclose(penalties, candidates[:, None] * state["roughness"])
-    losses, _ = one_by_one(columns, weights, positives, penalties)
+    losses, _ = ridge_path_by_loop(columns, weights, positives, penalties)
     losses, share = losses[:, :3], weights[:3].sum(axis=1) / weights[:3].sum()
     worse = losses - losses[np.argmin(losses @ share)]
     mean = worse @ share
@@ -438,7 +442,7 @@ def test_candidates_may_be_given_and_prior_rows_are_never_held_out(
 
 @pytest.mark.parametrize("rescale", [None, "compact_logit", "logit"])
 def test_neither_the_order_of_rows_nor_another_fit_matters(rescale: Any) -> None:
-    p, y, w = make(700)
+    p, y, w = make_probs(700)
     p = p.round(2)
     calibration, at = Spline(rescale), np.linspace(0, 1, 51)
     state = calibration._fit(Rows(p, y, w), 0)
@@ -453,7 +457,7 @@ def test_neither_the_order_of_rows_nor_another_fit_matters(rescale: Any) -> None
 @pytest.mark.parametrize("rescale", [None, "compact_logit", "logit"])
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_rounding_of_scores_and_weights_does_not_matter(penalty: Any, rescale: Any) -> None:
-    """Not even of scores that crowd near zero, where one-sided cubes are nearly dependent."""
+    """Check scores near zero as well, where truncated cubes are nearly dependent."""
     rng = np.random.default_rng(4)
     z = 3 * rng.normal(size=300) - 4
     p, y, w = expit(z), (rng.random(300) < expit(z / 2)).astype(int), rng.exponential(size=300)
@@ -470,7 +474,7 @@ def test_rounding_of_scores_and_weights_does_not_matter(penalty: Any, rescale: A
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("n", "digits"), [(80, 9), (700, 9), (700, 1)])
 def test_whole_weights_are_repetitions(n: int, digits: int, penalty: Any, strength: Any) -> None:
-    p, y, _ = make(n)
+    p, y, _ = make_probs(n)
     p = p.round(digits)
     counts = np.random.default_rng(1).integers(1, 4, n)
     calibration, at = Spline(penalty=penalty, strength=strength), np.linspace(0, 1, 51)
@@ -483,19 +487,19 @@ def test_whole_weights_are_repetitions(n: int, digits: int, penalty: Any, streng
 
 
 def test_many_rows_of_few_scores_get_their_shares() -> None:
-    """Folds lack no label at a score, and the weakest penalty does not hold a line back."""
+    """Check that folds contain both labels at each score and the weakest penalty is weak enough."""
     p = np.repeat([0.3, 0.6], 50_000)
     y = np.arange(100_000) % 50_000 < np.repeat([10_000, 22_500], 50_000)
     for penalty in PENALTIES:
         result = Spline(penalty=penalty).fit(p, y).predict_proba([0.3, 0.6])[:, 1]
-        # Of shares of 50,000 rows the standard error is 0.002.
+        # The standard error of shares of 50,000 rows is 0.002.
         np.testing.assert_allclose(result, [0.2, 0.45], atol=0.004)
 
 
-def one_by_one(
+def ridge_path_by_loop(
     columns: Array, weights: Array, positives: Array, penalties: Array
 ) -> tuple[Array, Array]:
-    """Do as ``ridge_path``, one fit at a time."""
+    """Compute ``ridge_path`` one fit at a time."""
 
     def fit(cases: Array, ones: Array, strength: Array) -> Array:
         share = ones / np.where(cases > 0, cases, 1)
@@ -520,7 +524,7 @@ def test_ridge_path_is_fits_one_by_one() -> None:
     positives = weights * (rng.uniform(size=(3, 90)) < expit(x[0] - 0.5 * x[1]))
     penalties = np.geomspace(1e-3, 1e4, 6)[:, None] * np.array([0, 1, 3, 0.1, 10])
     result = ridge_path(columns, weights, positives, penalties)
-    losses, theta = one_by_one(columns, weights, positives, penalties)
+    losses, theta = ridge_path_by_loop(columns, weights, positives, penalties)
     np.testing.assert_allclose(result.losses, losses, rtol=1e-6)
     np.testing.assert_allclose(result.theta, theta, atol=1e-5)
 
@@ -566,11 +570,11 @@ def test_the_strength_is_that_of_the_rule(
         return ridge_path(*arguments)
 
     monkeypatch.setattr(_spline_points, "ridge_path", spy)
-    p, y, w = make(n)
+    p, y, w = make_probs(n)
     calibration = Spline(penalty=penalty, folds=4, rule=rule)
     state = calibration._fit(Rows(p, y, w), 0)
     ((columns, weights, positives, penalties),) = calls
-    # What is cross-validated are the rows, at most gathered in points.
+    # Cross-validation uses the rows, grouped into at most 512 points.
     assert weights.shape == positives.shape == (4, min(n, 512))
     assert weights.sum() == pytest.approx(w.sum(), rel=1e-12)
     assert positives.sum() == pytest.approx(w @ y, rel=1e-12)
@@ -586,7 +590,7 @@ def test_the_strength_is_that_of_the_rule(
     candidates = penalties[:, -1] / state["roughness"][-1]
     np.testing.assert_allclose(penalties, candidates[:, None] * state["roughness"], rtol=1e-9)
     assert len(candidates) == 17 and (np.diff(candidates) < 0).all()
-    losses, _ = one_by_one(columns, weights, positives, penalties)
+    losses, _ = ridge_path_by_loop(columns, weights, positives, penalties)
     share = weights.sum(axis=1) / weights.sum()
     worse = losses - losses[np.argmin(losses @ share)]
     mean = worse @ share
@@ -598,12 +602,12 @@ def test_the_strength_is_that_of_the_rule(
 @pytest.mark.slow
 @pytest.mark.parametrize("wiggle", [0.0, 2.0], ids=["line", "wave"])
 def test_losses_held_out_are_honest(wiggle: float) -> None:
-    """Thirty free functions cost 15 nats, whatever the number of rows; these need far fewer."""
+    """Check the excess loss: 30 free functions would cost 15 nats, and these cost far less."""
     excess, at = [], np.linspace(0.001, 0.999, 999)
     truth = expit(6 * (at - 0.5) + wiggle * np.sin(9 * at))
-    # Means are 2.4 and 5.3; standard errors are 0.3 and 0.8.
+    # Expected means are 2.4 and 5.3, with standard errors 0.3 and 0.8.
     for seed in range(30 if wiggle else 10):
-        p, y, _ = make(3000, seed, wiggle)
+        p, y, _ = make_probs(3000, seed, wiggle)
         calibration = Spline()
         result = calibration.apply(calibration._fit(Rows(p, y, np.ones(3000)), 0), at)[:, 1]
         excess.append(3000 * stats.entropy([truth, 1 - truth], [result, 1 - result]).mean())
@@ -611,8 +615,8 @@ def test_losses_held_out_are_honest(wiggle: float) -> None:
 
 
 def test_the_mode_is_that_of_the_documented_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Curves have the prior of their penalty; the mean and the slope of the line the weak one."""
-    p, y, w = make(80, seed=2)
+    """Check the mode with the penalty as the prior of curves, and the weak prior for the line."""
+    p, y, w = make_probs(80, seed=2)
     strength = 0.02
     calibration = Spline(None, 6, "curvature", strength, inference="laplace")
     state = calibration._fit(Rows(p, y, w), 0)
@@ -625,14 +629,14 @@ def test_the_mode_is_that_of_the_documented_posterior(monkeypatch: pytest.Monkey
     mode = calibration._sample(state, Rows(p, y, w), 0).coefficients[0, 0]
     mode = mode @ calibration._columns(state, p)
     k = state["knots"]
-    basis, matrix = natural(p, k), penalty_matrix(k, "curvature")
+    basis, matrix = natural_basis(p, k), penalty_matrix(k, "curvature")
     share = w / w.sum()
     sd = np.sqrt(share @ (p - share @ p) ** 2)
 
     def value(theta: Array) -> float:
         line = theta @ basis
         mean = share @ line
-        # The least-squares slope, by standard deviations of one half.
+        # The least-squares slope for a standard deviation of one half.
         slope = 2 * share @ ((line - mean) * (p - share @ p)) / sd
         prior = stats.cauchy.logpdf(mean, 0, 10) + stats.cauchy.logpdf(slope, 0, 2.5)
         fit = w @ (np.logaddexp(0, line) - y * line)
@@ -653,15 +657,15 @@ def test_the_mode_is_that_of_the_documented_posterior(monkeypatch: pytest.Monkey
 def log_posterior(
     theta: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
 ) -> Array:
-    """Return the documented log posterior of raw coefficients (m, knots), up to a constant."""
-    lines = theta @ natural(p, k)
+    """Compute the log posterior of raw coefficients (m, knots), up to a constant."""
+    lines = theta @ natural_basis(p, k)
     share = w / w.sum()
     mean = lines @ share
     fit = np.logaddexp(0, lines) @ w - lines @ (w * y)
     rough = np.einsum("mi,ij,mj->m", theta, penalty_matrix(k, penalty), theta)
     prior = stats.cauchy.logpdf(mean, 0, 10) - strength / 2 * rough
     if penalty == "curvature":
-        # The least-squares slope, by standard deviations of one half.
+        # The least-squares slope for a standard deviation of one half.
         off = p - share @ p
         slope = 2 * (lines - mean[:, None]) @ (share * off) / np.sqrt(share @ off**2)
         prior += stats.cauchy.logpdf(slope, 0, 2.5)
@@ -671,17 +675,17 @@ def log_posterior(
 def curves_by_quadrature(
     at: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
 ) -> tuple[Array, Array]:
-    """Return posterior mean and variance of the curve, by sums over a grid of all coefficients.
+    """Compute the posterior mean and variance of the curve on a grid of all coefficients.
 
-    Steps are a quarter of a standard deviation of the normal approximation, and reach eight.
+    Grid steps are a quarter of a standard deviation of the normal approximation, out to eight.
     """
     problem = (p, y, w, k, penalty, strength)
     _, begin = reference(p, y, w, k, penalty, strength)
-    unit = 1 / np.abs(natural(p, k)).max(axis=1)
+    unit = 1 / np.abs(natural_basis(p, k)).max(axis=1)
     result = optimize.minimize(
         lambda u: -log_posterior((u * unit)[None], *problem)[0], begin / unit, method="BFGS"
     )
-    # A sum over a grid is right for any axes; these only keep it small.
+    # A sum over a grid is valid for any axes; these keep it small.
     factor = np.linalg.cholesky(result.hess_inv)
     steps = np.linspace(-8, 8, 65)
     z = np.stack(np.meshgrid(*[steps] * len(k), indexing="ij"), axis=-1).reshape(-1, len(k))
@@ -689,7 +693,7 @@ def curves_by_quadrature(
     for part in np.array_split(z, 40):
         theta = (result.x + part @ factor.T) * unit
         mass = np.exp(log_posterior(theta, *problem) + result.fun)
-        curve = expit(theta @ natural(at, k))
+        curve = expit(theta @ natural_basis(at, k))
         total += mass.sum()
         first += mass @ curve
         second += mass @ curve**2
@@ -699,8 +703,8 @@ def curves_by_quadrature(
 @pytest.mark.slow
 @pytest.mark.parametrize(("penalty", "strength"), [("curvature", 0.005), ("coefficients", 0.02)])
 def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength: float) -> None:
-    """Three coefficients can be summed over a grid; few rows leave a posterior far from normal."""
-    p, y, w = make(25, seed=4)
+    """Compare with sums over a grid of three coefficients, on few rows."""
+    p, y, w = make_probs(25, seed=4)
     calibration = Spline(None, 3, penalty, strength, inference="nuts", num_samples=8000)
     state = calibration._fit(Rows(p, y, w), 0)
     at = np.array([0.02, 0.3, 0.5, 0.8, 0.99])
@@ -714,7 +718,7 @@ def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength
 
 
 def test_draws_are_averaged_over_the_strength() -> None:
-    """By evidence to the power 1/2, which a sum over two coefficients gives for two knots."""
+    """Check weights proportional to the square root of the evidence, on a grid for two knots."""
     rng = np.random.default_rng(0)
     x = np.repeat([0.2, 0.8], 20)
     y = (rng.random(40) < x).astype(int)
@@ -738,7 +742,7 @@ def test_draws_are_averaged_over_the_strength() -> None:
     expected = share @ means / share.sum()
     result = calibration.predict_proba([0.8])[0, 1]
     assert result == pytest.approx(expected, abs=0.01)
-    assert abs(means[0] - means[1]) > 0.1  # each strength alone says something else
+    assert abs(means[0] - means[1]) > 0.1  # the strengths disagree
     given = Spline(inference="laplace", strength=0.5, num_samples=4000, random_state=0)
     assert given.fit(x, y).predict_proba([0.8])[0, 1] == pytest.approx(means[0], abs=0.01)
 
@@ -746,7 +750,7 @@ def test_draws_are_averaged_over_the_strength() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("truth", ["calibrated", "slope", "bent", "flat"])
 def test_bands_cover_about_their_level(truth: str) -> None:
-    """On average over scores; given the strength that cross-validation chose it was .65 to .76."""
+    """Check mean coverage; with the cross-validated strength alone it was 0.65 to 0.76."""
     result = study("Spline", truth, 100, 30)
     assert 0.78 < result["coverage"] < 0.99
 
@@ -810,7 +814,7 @@ def test_knots_are_never_too_close_and_mirrored_with_the_scores(scores: np.ndarr
     assert (np.diff(knots) >= 0.999 * least).all()
     assert {knots[0], knots[-1]} == {0.0, 1.0}
     np.testing.assert_allclose(1 - choose_knots((1 - scores)[::-1], 20)[::-1], knots, atol=1e-12)
-    # What is left out lies next to a knot.
+    # Left-out scores lie next to a knot.
     assert np.abs(scores[:, None] - knots).min(axis=1).max() <= 2 * least
 
 
@@ -826,6 +830,6 @@ def test_given_knots_are_those_of_the_fit() -> None:
     y = (rng.random(300) < p**2).astype(int)
     fitted = Spline(knots=[0.75, 0.0, 0.25, 1.0, 0.25], rescale=None).fit(p, y)
     np.testing.assert_allclose(fitted.knots_, [0.0, 0.25, 0.75, 1.0])
-    # Between knots log odds are cubic: fourth differences vanish.
+    # Log odds are cubic between knots, so fourth differences vanish.
     z = logit(fitted.predict_proba(np.linspace(0.3, 0.7, 9))[:, 1])
     np.testing.assert_allclose(np.diff(z, 4), 0, atol=1e-9)

@@ -1,4 +1,4 @@
-"""The stack's weights come from rows that its members have not seen."""
+"""Weights of stacks come from rows that their members have not seen."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import bayescal as bc
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_stack_does_not_see_its_labels_twice(seed: int) -> None:
-    """Few rows of many classes, whose logits are the truth: all that members learn is noise.
+    """Check few rows of many classes with true logits, where members learn only noise.
 
-    The least penalized one learns most of it. Judged by the rows it was fitted to it is the best by
-    far, and alone it loses .25 nats.
+    The least penalized member learns most of the noise. It looks best on its own training rows, and
+    alone it would lose 0.25 nats.
     """
     rng = np.random.default_rng(seed)
     n, k = 150, 20
@@ -33,7 +33,7 @@ def test_the_stack_does_not_see_its_labels_twice(seed: int) -> None:
 
 @pytest.mark.parametrize(("n", "k"), [(60, 5), (160, 20)])
 def test_labels_of_pure_noise_cannot_be_foreseen(n: int, k: int) -> None:
-    """Without looking at a label nobody's loss is less than the logarithm of k, on average."""
+    """Check that on noise the mean loss is at least log k, since no label can be predicted."""
     losses = []
     for seed in range(20):
         rng = np.random.default_rng(1000 * k + seed)

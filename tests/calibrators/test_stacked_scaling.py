@@ -1,4 +1,4 @@
-"""StackedScaling: its members against SciPy, its weights, and what it must survive."""
+"""StackedScaling: its members against SciPy, its weights, and difficult data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Array = np.ndarray
 
 
 def data_set(n: int, k: int, seed: int = 0) -> tuple[Array, Array]:
-    """Return over-confident logits of classes that are confused with the next one, and labels."""
+    """Draw over-confident logits of classes that are confused with the next class, and labels."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 2, (n, k))
     true = 0.6 * z + 0.4 * np.roll(z, 1, axis=1) + np.linspace(-0.5, 0.5, k)
@@ -53,7 +53,7 @@ def logits_of(theta: Array, x: Array, member: Member) -> Array:
 def objective(
     theta: Array, x: Array, y: Array, weights: Array, member: Member, basis: Basis | None = None
 ) -> float:
-    """Return the published objective, written out."""
+    """Compute the published objective."""
     value, z = value_and_logits(theta, x, member, basis)
     losses = -log_softmax(z, axis=1)[np.arange(len(x)), y]
     return float(weights @ losses + value)
@@ -62,7 +62,7 @@ def objective(
 def value_and_logits(
     theta: Array, x: Array, member: Member, basis: Basis | None = None
 ) -> tuple[float, Array]:
-    """Return the penalty of the sum of losses, and the logits."""
+    """Return the penalty and the logits."""
     n, k = x.shape
     q = np.exp(x)
     _, width, _, shared = member.sizes(Dimensions(k) if basis is None else basis.dimensions)
@@ -101,7 +101,7 @@ def value_and_logits(
 
 
 def kernel(a: Array, b: Array) -> Array:
-    """Return the rational quadratic kernel, with the distances of another library."""
+    """Compute the rational quadratic kernel with SciPy's distances."""
     return 1 / (1 + cdist(a, b, "sqeuclidean") / 2)
 
 
@@ -132,7 +132,7 @@ def test_scale_is_the_most_probable_one() -> None:
 
 
 def test_one_far_row_that_is_right_hardly_moves_the_scale() -> None:
-    """Its own loss is zero at any scale, so the rest decides."""
+    """Check a row with zero loss at any scale, so that the rest decides."""
     z, y, weights = weighted_set()
     inverse = _stack.fit_scale(z, y, weights).inverse
     far = np.zeros((1, z.shape[1]))
@@ -142,7 +142,7 @@ def test_one_far_row_that_is_right_hardly_moves_the_scale() -> None:
 
 
 def skewed_set(n: int = 150, k: int = 4) -> tuple[Array, Array, Array]:
-    """Return far too confident logits that separate most labels, where steps converge slowly."""
+    """Return far too confident logits that separate most labels, where convergence is slow."""
     z, y = data_set(n, k, seed=3)
     z[np.arange(n), y] += 3
     return 6 * z, y, np.ones(n)
@@ -153,7 +153,7 @@ def skewed_set(n: int = 150, k: int = 4) -> tuple[Array, Array, Array]:
 def test_members_are_at_the_optimum(
     name: str, rows: tuple[Array, Array, Array], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To a millionth of the objective, by SciPy with the objective written out."""
+    """Compare with SciPy's optimum of the objective, to a relative 1e-6."""
     z, y, weights = rows
     member = MEMBERS[name]
     monkeypatch.setattr(_stack, "_RANK", 2)
@@ -163,7 +163,7 @@ def test_members_are_at_the_optimum(
     given = smoothed(result, z), y, weights, member, result.basis
     options = {"gtol": 1e-6, "maxiter": 1000}
     value = objective(theta, *given)
-    # The objective is convex: any start leads to its minimum.
+    # The objective is convex, so any start leads to its minimum.
     start = theta + 0.1 * np.random.default_rng(0).normal(size=len(theta))
     best: Any = optimize.minimize(objective, start, given, method="BFGS", options=options)
     assert value < best.fun * (1 + 1e-6)
@@ -173,7 +173,7 @@ def test_members_are_at_the_optimum(
 
 @pytest.mark.parametrize("k", [16, 29, 40])
 def test_members_of_many_parameters_are_at_the_optimum(k: int) -> None:
-    """By another solver, to a millionth of the objective, of many scores to ten."""
+    """Compare with another solver, to a relative 1e-6, or 1e-5 with many scores."""
     z, y, weights = weighted_set(1500, k)
     share = 1e-6 if z.size < 32768 else 1e-5
     names = ["temperature", "probability", "logarithm", "both", "middle", "weak", "curved", "wavy"]
@@ -189,7 +189,7 @@ def test_members_of_many_parameters_are_at_the_optimum(k: int) -> None:
 
 
 def test_fits_without_a_fold_hardly_know_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They begin where they know them; less than a tenth of what this gains remains at the end."""
+    """Check that less than a tenth of the gain from starting with all labels remains."""
     z, y, weights = skewed_set()
     members, means = [MEMBERS["weaker"]], []
     for share in (_stack.FOLD_SHARE, 0.0):
@@ -216,7 +216,7 @@ def test_main_directions() -> None:
 
 
 def test_kernel_features_are_those_of_the_kernel() -> None:
-    """Products of features are the kernel, of rows that the centers predict."""
+    """Check that products of features equal the kernel on rows that the centers span."""
     rng = np.random.default_rng(0)
     x = log_softmax(rng.normal(size=(60, 3))[rng.integers(0, 60, 200)], axis=1)
     weights = rng.uniform(0.5, 2, 200)
@@ -235,7 +235,7 @@ def test_kernel_features_are_those_of_the_kernel() -> None:
 
 
 def test_curved_truths_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wave in one class costs little more than half as much with kernels, no wave hardly more."""
+    """Check the excess loss with kernels: about half with a wave, hardly more without one."""
     excess = []
     for wave in (1.5, 0.0):
         rng = np.random.default_rng(0)
@@ -292,7 +292,7 @@ def test_kernels_of_odd_scores(kind: str) -> None:
 
 
 def test_many_classes_confused_along_few_directions() -> None:
-    """What matrices would learn, a few directions do."""
+    """Check that a few directions learn what full matrices would."""
     rng = np.random.default_rng(0)
     k, n = 320, 4000
     positions = rng.normal(size=(k, 3))
@@ -311,7 +311,7 @@ def test_many_classes_confused_along_few_directions() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
 def test_classes_that_hardly_any_row_has() -> None:
-    """Of 5,000 classes most are never seen: what all share is learnt nevertheless."""
+    """Check 5,000 classes, most of them unseen, where shared parameters are still learned."""
     rng = np.random.default_rng(0)
     n, k = 600, 5000
     share = 1 / np.arange(1, k + 1)
@@ -348,7 +348,7 @@ def test_weights_of_the_stack_maximize_their_posterior() -> None:
 
 
 def test_weights_of_many_rows_and_a_poor_start() -> None:
-    """At the best weights the gradient of the likelihood and the prior is the same for all."""
+    """Check that at the optimum the gradient with the prior is equal for all weights."""
     rng = np.random.default_rng(0)
     truth = rng.normal(-3.9, 1, 100_000)
     held = truth[:, None] + rng.normal(0, [0.3, 0.1, 0.4, 0.9], (100_000, 4)) - [0.1, 0, 0.1, 0.5]
@@ -361,7 +361,7 @@ def test_weights_of_many_rows_and_a_poor_start() -> None:
 
 
 def test_posterior_of_a_stack() -> None:
-    """Members' draws have their Laplace covariances; weights those of resampled rows."""
+    """Check that members' draws have Laplace covariances, and weights those of resampled rows."""
     z, y = data_set(120, 3)
     model = bc.StackedScaling(inputs="logits", inference="laplace", random_state=0).fit(z, y)
     draws = model.posterior_.draws
@@ -400,7 +400,7 @@ def test_posterior_of_a_stack() -> None:
 
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
 def test_posterior_of_directions() -> None:
-    """Few draws, of which some members have none."""
+    """Check few draws, where some members have none."""
     z, y = data_set(400, 320)
     model = bc.StackedScaling(inputs="logits", classes=range(320))
     best = model.fit(z, y).predict_proba(z[:20])
@@ -412,7 +412,7 @@ def test_posterior_of_directions() -> None:
 
 @pytest.mark.slow
 def test_intervals_cover_the_truth() -> None:
-    """More than nine in ten: kernel features, of which the truth has none, have a weak prior."""
+    """Check over-coverage: kernel features have a weak prior, and the truth needs none."""
     inside = []
     for seed in range(15):
         z, y = data_set(400, 3, seed)
@@ -426,7 +426,7 @@ def test_intervals_cover_the_truth() -> None:
 
 
 def true_log_probabilities(kind: str, logs: Array) -> Array:
-    """Compute logits of the truth from log probabilities of a model that it makes better."""
+    """Return the true logits for the log probabilities of a model."""
     k = logs.shape[1]
     if kind == "vector":
         return logs * np.linspace(0.4, 1, k) + np.linspace(-0.5, 0.5, k)
@@ -450,7 +450,7 @@ def true_log_probabilities(kind: str, logs: Array) -> Array:
     ],
 )
 def test_intervals_without_asking_cover_the_truth(n: int, k: int, tied: bool, kind: str) -> None:
-    """A few of the cases that benchmarks/coverage_bands.py simulates."""
+    """Check a few of the cases that benchmarks/coverage_bands.py simulates."""
     inside = []
     for seed in range(20):
         rng = np.random.default_rng([seed, n, k])
@@ -472,7 +472,7 @@ def test_intervals_without_asking_cover_the_truth(n: int, k: int, tied: bool, ki
 def test_draws_for_intervals_have_the_covariance_of_the_objective(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of one member the inverse of J' (diag p - p p') J plus penalties, J by finite differences."""
+    """Compare with the inverse of J' (diag p - p p') J plus penalties, for a numerical J."""
     monkeypatch.setattr(_draws, "_DRAWS", 40_000)
     z, y = data_set(90, 3)
     weights = np.random.default_rng(2).integers(1, 4, 90)
@@ -579,7 +579,7 @@ def test_a_stack_knows_no_order_and_weights_are_repetition() -> None:
 
 @pytest.mark.parametrize(("n", "k"), [(3500, 12), (2600, 40)])
 def test_many_rows_know_no_order_and_weights_are_repetition(n: int, k: int) -> None:
-    """In single precision, and of curvature measured by some of the rows, to five digits."""
+    """Check order and repetition to five digits, in single precision with sampled curvature."""
     z, y = data_set(n, k)
     rng = np.random.default_rng(1)
     weights, order, classes = rng.integers(1, 3, n), rng.permutation(n), rng.permutation(k)
@@ -601,22 +601,22 @@ def test_permuted_classes_permute_the_stack() -> None:
     np.testing.assert_allclose(result, expected, atol=1e-9)
 
 
-def less_shrunk(member: Member, share: float) -> Member:
-    """Return the member whose penalties are but a share."""
+def scale_penalties(member: Member, share: float) -> Member:
+    """Scale the penalties of a member by a factor."""
     pairs = (None if penalty is None else np.multiply(penalty, share) for penalty in member)
     return Member(*pairs)  # type: ignore[arg-type]
 
 
 def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither members nor their weights know a row; nor does the scale."""
-    # The last steps depend on where a fit begins.
+    """Check that members, weights and the scale do not use the held-out row."""
+    # The last steps depend on the start of a fit.
     monkeypatch.setattr(_stack, "FOLD_SHARE", 0.0)
     monkeypatch.setattr(_stack, "FEW_TOLERANCE", 1e-12)
     z, y = data_set(60, 3)
     model = bc.StackedScaling(inputs="logits", folds=3).fit(z, y)
     assert model.held_out_losses_.shape == (60,) and "held_out_losses" not in model.state_
     folds = _stack_rows.fold_rows(z, y, np.ones(60), 3)[0].fold
-    members = [less_shrunk(MEMBERS[name], 2 / 3) for name in model.member_names_]
+    members = [scale_penalties(MEMBERS[name], 2 / 3) for name in model.member_names_]
     held = np.empty((60, len(members)))
     for fold in range(3):
         out = folds == fold
@@ -635,7 +635,7 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("n", [60, pytest.param(300, marks=pytest.mark.slow)])
 def test_expected_loss_is_not_too_good(n: int) -> None:
-    """Labels that nobody can foresee: no data set's expected loss is below log k by choice."""
+    """Check with random labels that the mean expected loss is not optimistic."""
     gaps = []
     for seed in range(40):
         z = 2 * np.random.default_rng(seed).normal(size=(n, 4))
@@ -670,7 +670,7 @@ def test_losses_are_no_greater_than_those_of_the_prototype(
     data = read_experiment(f"cnn-{name}", paths[f"cnn-{name}"])
     model = bc.StackedScaling(inputs="logits", random_state=0).fit(data.scores, data.y)
     loss = metrics.log_loss(model.predict_proba(data.test_scores), data.test_y, eps=1e-15)
-    # That one refitted five other members to all rows.
+    # The reference refits five other members to all rows.
     assert loss < float(rows[f"cnn-{name}"]["log_loss"]) + 5e-4
     assert loss > float(rows[f"cnn-{name}"]["log_loss"]) - 3e-3
 
@@ -681,7 +681,7 @@ def _quadratic(theta: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _search(answers: Any, start: Any, most: int = 200) -> tuple[np.ndarray, list[np.ndarray], int]:
-    """Return where a search ends, what it asked for, and how often it measured."""
+    """Return where a search ends, the points that it asked for, and the number of measurements."""
     measured: list[np.ndarray] = []
 
     def measure(theta: np.ndarray) -> Any:
@@ -718,7 +718,7 @@ def test_a_search_where_steps_run_out_is_nearer(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_search_that_gets_no_further_measures_once_more() -> None:
-    """After two good steps, all answers are worse: the curvature is measured, then the end."""
+    """Check that after two good steps only worse answers trigger one measurement, then the end."""
 
     def answers(number: int, at: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = _quadratic(at)
@@ -735,5 +735,5 @@ def test_pairs_of_no_curvature_are_not_learned() -> None:
     assert curvature.learn(moved, -moved) is curvature
     assert curvature.learn(moved, np.zeros(2)) is curvature
     learned = curvature.learn(moved, 4 * moved)
-    # Along the pair the step is that of the curvature of four.
+    # Along the pair the step uses a curvature of four.
     np.testing.assert_allclose(learned.step(4 * moved), -moved)

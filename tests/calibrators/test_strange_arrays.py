@@ -1,4 +1,4 @@
-"""Arrays that hide, lack or cannot hold what a calibrator needs: what is said, or comes out."""
+"""Masked, sparse or low-precision arrays: valid results or clear errors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 import bayescal as bc
 from bayescal import metrics
-from tests.calibrators.cases import find
+from tests.calibrators.cases import all_calibrators
 
 Array = np.ndarray
-DEFAULTS: list[Any] = [cls() for cls in find()]
+DEFAULTS: list[Any] = [cls() for cls in all_calibrators()]
 SEVERAL = [bc.Temperature(), bc.Vector(), bc.Dirichlet(), bc.OneVsRest(), bc.Auto()]
 BINARY = [bc.Beta(), bc.Spline(), bc.Isotonic(), bc.Auto()]
 
@@ -24,8 +24,8 @@ def name(value: Any) -> str:
     return type(value).__name__
 
 
-def data(k: int = 2, n: int = 60) -> tuple[Array, Array]:
-    """Return probabilities (n,) or (n, k), and labels of which all are there."""
+def make_probs(k: int = 2, n: int = 60) -> tuple[Array, Array]:
+    """Draw probabilities (n,) or (n, k), and labels that include every class."""
     rng = np.random.default_rng(k)
     p = rng.dirichlet(np.full(k, 0.7), n)
     y = (rng.random((n, 1)) > p.cumsum(axis=1)).sum(axis=1).clip(0, k - 1)
@@ -35,7 +35,7 @@ def data(k: int = 2, n: int = 60) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("calibrator", DEFAULTS, ids=name)
 def test_masked_arrays_are_refused(calibrator: Any) -> None:
-    p, y = data(2 if calibrator.binary else 3)
+    p, y = make_probs(2 if calibrator.binary else 3)
     mask = np.arange(len(p)) < 3
     wide = np.broadcast_to(mask.reshape(-1, *[1] * (p.ndim - 1)), p.shape)
     hidden = np.ma.array(p, mask=wide), np.ma.array(y, mask=mask)
@@ -51,7 +51,7 @@ def test_masked_arrays_are_refused(calibrator: Any) -> None:
 
 
 def test_masked_arrays_are_refused_by_metrics_and_classifiers() -> None:
-    p, y = data()
+    p, y = make_probs()
     hidden = np.ma.array(p, mask=p > 0.5)
     labels = np.ma.array(y, mask=p > 0.5)
     for probs, truth, weights in ((hidden, y, None), (p, labels, None), (p, y, hidden)):
@@ -66,8 +66,8 @@ def test_masked_arrays_are_refused_by_metrics_and_classifiers() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16])
 @pytest.mark.parametrize("calibrator", SEVERAL, ids=name)
 def test_probabilities_of_half_precision(calibrator: Any, dtype: Any) -> None:
-    """They are rounded numbers in float64, whose rows are divided by their sums."""
-    p, y = data(4)
+    """Check that rounded numbers are read as float64 and rows divided by their sums."""
+    p, y = make_probs(4)
     rounded = p.astype(dtype)
     assert np.abs(rounded.astype(float).sum(axis=1) - 1).max() > 1e-4
     exact = rounded.astype(float) / rounded.astype(float).sum(axis=1, keepdims=True)
@@ -79,7 +79,7 @@ def test_probabilities_of_half_precision(calibrator: Any, dtype: Any) -> None:
 
 
 def test_many_classes_of_half_precision() -> None:
-    p, y = data(100, 300)
+    p, y = make_probs(100, 300)
     rounded = p.astype(jnp.bfloat16)
     assert np.abs(rounded.astype(float).sum(axis=1) - 1).max() > 1e-3
     probs = bc.Temperature().fit(rounded, y).predict_proba(rounded)
@@ -89,7 +89,7 @@ def test_many_classes_of_half_precision() -> None:
 @pytest.mark.parametrize("calibrator", SEVERAL, ids=name)
 @pytest.mark.parametrize("kind", ["object", "nullable"])
 def test_object_and_nullable_columns(calibrator: Any, kind: str) -> None:
-    p, y = data(3)
+    p, y = make_probs(3)
     given = p.astype(object) if kind == "object" else pd.DataFrame(p).astype("Float64")
     expected = calibrator.fit(p, y).predict_proba(p)
     np.testing.assert_array_equal(calibrator.fit(given, y).predict_proba(given), expected)
@@ -106,14 +106,14 @@ MISSING: list[Any] = [
 @pytest.mark.parametrize("labels", MISSING, ids=["None", "NaN", "text", "nullable"])
 @pytest.mark.parametrize("calibrator", [*BINARY, bc.CalibratedClassifier()], ids=name)
 def test_missing_labels_are_named_with_their_row(calibrator: Any, labels: Any) -> None:
-    p, _ = data()
+    p, _ = make_probs()
     with pytest.raises(ValueError, match=r"y must not have missing labels, got .* in row 2 \(20"):
         calibrator.fit(p[:, None], labels)
 
 
 @pytest.mark.parametrize("calibrator", [*BINARY, bc.CalibratedClassifier()], ids=name)
 def test_text_among_other_labels_is_an_error(calibrator: Any) -> None:
-    p, _ = data()
+    p, _ = make_probs()
     with pytest.raises(ValueError, match="y must not have missing labels, got NaN in row 2"):
         calibrator.fit(p[:, None], ["a", "b", np.nan] * 20)
     for labels in (["a", 1] * 30, np.array([b"a", "a"] * 30, object)):
@@ -123,7 +123,7 @@ def test_text_among_other_labels_is_an_error(calibrator: Any) -> None:
 
 @pytest.mark.parametrize("calibrator", DEFAULTS, ids=name)
 def test_scores_that_are_nan_are_named_with_their_row(calibrator: Any) -> None:
-    p, y = data(2 if calibrator.binary else 3)
+    p, y = make_probs(2 if calibrator.binary else 3)
     p[7] = np.nan
     position = "7" if calibrator.binary else r"\(7, 0\)"
     with pytest.raises(ValueError, match=f"scores must be finite, got NaN at position {position}"):
@@ -137,8 +137,8 @@ def test_dates_are_no_numbers() -> None:
 
 @pytest.mark.parametrize("calibrator", BINARY, ids=name)
 def test_weights_of_any_size(calibrator: Any) -> None:
-    """Beyond 1e50 and 1e-12 all are the same to a fit, of whatever prior."""
-    p, y = data()
+    """Check that fits do not change with weights above 1e50 or below 1e-12, for any prior."""
+    p, y = make_probs()
     ones = np.ones(len(y))
     for one, other in ((1e300, 1e30), (1e-300, 1e-12)):
         parts = [calibrator.fit(p, y, size * ones).predict_proba(p) for size in (one, other)]
@@ -147,7 +147,7 @@ def test_weights_of_any_size(calibrator: Any) -> None:
 
 
 def test_metrics_of_weights_of_any_size() -> None:
-    p, y = data(3)
+    p, y = make_probs(3)
     ones = np.ones(len(y))
     for size, other in ((1e300, 1e20), (1e-300, 1e-10)):
         for metric in (metrics.skce, metrics.ece, metrics.log_loss, metrics.brier_score):
@@ -157,10 +157,10 @@ def test_metrics_of_weights_of_any_size() -> None:
 
 @pytest.mark.parametrize("cls", [bc.Temperature, bc.Vector, bc.Matrix, bc.Dirichlet, bc.Auto])
 def test_logits_of_any_size(cls: Any) -> None:
-    p, y = data(3)
+    p, y = make_probs(3)
     z = np.log(p)
     z[0] = [1e308, -1e308, 0.0]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of fits without an optimum
+        warnings.simplefilter("ignore", UserWarning)  # for fits without an optimum
         probs = cls(inputs="logits").fit(z, y).predict_proba(z)
     np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)

@@ -17,12 +17,12 @@ from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.calibrators.stack import mixture as _mixture
 from bayescal.calibrators.stack.mixture import best_mixture
 from bayescal.data.rows import Rows
-from tests.calibrators.brute import summary
+from tests.calibrators.brute import mean_and_ends
 
 Array = np.ndarray
 
 
-def make(n: int = 300, k: int = 5, seed: int = 0) -> tuple[Array, Array, Array]:
+def make_logits(n: int = 300, k: int = 5, seed: int = 0) -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(seed)
     z = 3 * rng.normal(size=(n, k)) + rng.normal(size=(n, 1))
     y = np.argmax(0.4 * z + rng.gumbel(size=z.shape), axis=1)
@@ -35,7 +35,7 @@ def loss(s: float, z: Array, y: Array, w: Array) -> float:
 
 @pytest.mark.parametrize(("n", "k"), [(2, 3), (40, 2), (300, 5), (8000, 20)])
 def test_the_best_temperature_against_scipy(n: int, k: int) -> None:
-    z, y, w = make(n, k)
+    z, y, w = make_logits(n, k)
     result = fit_inverse(Rows(z, y, w))
     best = optimize.minimize_scalar(
         loss, args=(z, y, w), bounds=(0, 5), method="bounded", options={"xatol": 1e-11}
@@ -60,7 +60,7 @@ def test_temperatures_at_the_limits() -> None:
     for size in (1e-30, 1e30):
         some = size * np.array([[1.0, 0, 0]] * 3)
         result = fit_inverse(Rows(some, np.array([0, 1, 0]), ones))
-        # Two of three are right: exp(s size) / 2 is the ratio of shares.
+        # Two of three are right: exp(s * size) / 2 is the ratio of shares.
         assert result.x * size == pytest.approx(np.log(4), rel=1e-7)
     state = Temperature()._fit(Rows(2 * eye, np.array([1, 2, 0]), ones), 0)
     np.testing.assert_allclose(Temperature().apply(state, eye), 1 / 3)
@@ -121,7 +121,7 @@ def test_shares_where_iterations_run_out_are_nearer(monkeypatch: pytest.MonkeyPa
 
 
 def test_ensemble_is_the_best_mixture_of_its_parts() -> None:
-    z, y, w = make(400)
+    z, y, w = make_logits(400)
     state = EnsembleTemperature()._fit(Rows(z, y, w), 0)
     s = state["theta"][0]
     rows = np.arange(len(y))
@@ -148,12 +148,12 @@ def test_error_in_bins_of_equal_mass() -> None:
     shuffled = rng.permutation(300)
     again = equal_mass_error(confidence[shuffled], correct[shuffled], np.ones(300))
     assert again == pytest.approx(result, rel=1e-12)
-    # One confidence for all is one bin.
+    # A single confidence makes a single bin.
     assert equal_mass_error(np.full(10, 0.7), np.arange(10) < 5, np.ones(10)) == pytest.approx(0.2)
 
 
 def test_the_temperature_of_the_least_error() -> None:
-    z, y, w = make(500)
+    z, y, w = make_logits(500)
     inverse, error = best_inverse_temperature(z, y, w)
     correct = z.argmax(axis=1) == y
 
@@ -169,7 +169,7 @@ def test_the_temperature_of_the_least_error() -> None:
 @pytest.mark.parametrize("k", [3, 7])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_least_error_is_what_metrics_report(k: int, weighted: bool) -> None:
-    z, y, w = make(500, k)
+    z, y, w = make_logits(500, k)
     weights = w if weighted else None
     model = Temperature("adaptive_ece", inputs="logits").fit(z, y, weights)
     probs = model.predict_proba(z)
@@ -179,7 +179,7 @@ def test_the_least_error_is_what_metrics_report(k: int, weighted: bool) -> None:
 
 @pytest.mark.parametrize("inference", ["laplace", pytest.param("nuts", marks=pytest.mark.slow)])
 def test_posterior_against_quadrature(inference: Inference) -> None:
-    z, y, w = make(30, 4)
+    z, y, w = make_logits(30, 4)
     u = np.linspace(-6, 3, 3001)
     log = np.array([-loss(np.exp(v), z, y, w) - 0.5 * (v / 1.5) ** 2 for v in u])
     mass = np.exp(log - log.max())
@@ -201,7 +201,7 @@ def test_posterior_against_quadrature(inference: Inference) -> None:
         assert result.std() == pytest.approx(deviation, rel=0.03)
     at = np.array([[1.0, 0.0, -1.0, 0.5]])
     state = {"theta_draws": draws.coefficients}
-    probs, lower, upper = summary(calibrator, state, at, 0.9)
+    probs, lower, upper = mean_and_ends(calibrator, state, at, 0.9)
     curves = np.array([softmax(s * at[0]) for s in draws.coefficients.ravel()])
     np.testing.assert_allclose(probs[0], curves.mean(axis=0))
     np.testing.assert_allclose(lower[0], np.quantile(curves, 0.05, axis=0))

@@ -1,4 +1,4 @@
-"""Very many classes: labels as indices, no copies of all logits, and truncated logits."""
+"""Very many classes: labels as indices, truncated logits, and no copies of all logits."""
 
 import tracemalloc
 from functools import partial
@@ -23,14 +23,14 @@ BOTH = pytest.mark.parametrize("cls", [bc.Temperature, bc.Vector])
 
 
 class Data(NamedTuple):
-    """Whole logits (n, k), labels (n,) and weights (n,)."""
+    """Full logits (n, k), labels (n,) and weights (n,)."""
 
     z: Array
     y: Array
     w: Array
 
 
-def make(n: int = 3000, k: int = 12, seed: int = 0) -> Data:
+def make_logits(n: int = 3000, k: int = 12, seed: int = 0) -> Data:
     rng = np.random.default_rng(seed)
     z = 3 * rng.normal(size=(n, k))
     y = np.argmax(0.5 * z + 0.1 * np.arange(k) + rng.gumbel(size=(n, k)), axis=1)
@@ -38,7 +38,7 @@ def make(n: int = 3000, k: int = 12, seed: int = 0) -> Data:
 
 
 def truncate(z: Array, m: int) -> tuple[Array, Array, Array]:
-    """Return indices and logits of the m largest, and the log-sum-exp of the others."""
+    """Return indices and values of the m largest logits, and the log-sum-exp of the rest."""
     order = np.argsort(-z, axis=1)
     ordered = np.take_along_axis(z, order, axis=1)
     none = np.full(len(z), -np.inf)
@@ -46,15 +46,15 @@ def truncate(z: Array, m: int) -> tuple[Array, Array, Array]:
     return order[:, :m], ordered[:, :m], rest
 
 
-def filled(scores: tuple[Array, Array, Array], k: int) -> Array:
-    """Return whole logits whose others are equal."""
+def fill_rest(scores: tuple[Array, Array, Array], k: int) -> Array:
+    """Return full logits whose remaining classes have equal logits."""
     indices, logits, rest = scores
     z = np.repeat(rest[:, None] - np.log(k - logits.shape[1]), k, axis=1)
     np.put_along_axis(z, indices, logits, axis=1)
     return z
 
 
-def cut(scores: Any, *beside: Array, size: int = 700) -> bc.Blocks:
+def split_into_blocks(scores: Any, *beside: Array, size: int = 700) -> bc.Blocks:
     parts = [slice(i, i + size) for i in range(0, len(scores[1]), size)]
     return bc.Blocks([(tuple(s[i] for s in scores), *(b[i] for b in beside)) for i in parts])
 
@@ -106,7 +106,7 @@ def test_a_million_classes_take_memory_for_the_labels_alone() -> None:
 
 
 def _generated(k: int, rows: int, count: int) -> Any:
-    """Yield blocks of logits of which each row is the last one moved by one place."""
+    """Yield blocks of logits, each row being the previous one shifted by one place."""
     base = np.random.default_rng(0).standard_normal(k + rows * count, dtype=np.float32)
     for number in range(count):
         first = number * rows
@@ -118,7 +118,7 @@ def _generated(k: int, rows: int, count: int) -> Any:
 
 @pytest.mark.slow
 def test_a_fit_to_blocks_holds_few_of_them() -> None:
-    """2,000 x 100,000 logits, 800 MB, in blocks of 20 MB: three of these, a sample, 64 MB."""
+    """Check peak memory for 800 MB of logits in blocks of 20 MB: three blocks, a sample, 64 MB."""
     k, rows = 100_000, 50
     blocks = bc.Blocks(partial(_generated, k, rows, 40), threads=1)
     calibrator = bc.Temperature(inputs="logits", classes=range(k))
@@ -144,9 +144,9 @@ def test_fits_and_predictions_in_memory_copy_no_logits() -> None:
     probs = calibrator.predict_proba(z[:50])
     predict = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert fit < 40e6 < z.nbytes / 3  # a part of 64 rows, in which it starts
+    assert fit < 40e6 < z.nbytes / 3  # the search starts with a part of 64 rows
     assert predict < probs.nbytes + 40e6
-    # In double precision the loss has no slope there.
+    # In double precision the loss has zero slope at this temperature.
     inverse, slope, curvature = 1 / calibrator.temperature_, 0.0, 0.0
     for row, label in zip(z.astype(float), y, strict=True):
         p = softmax(inverse * row)
@@ -157,7 +157,7 @@ def test_fits_and_predictions_in_memory_copy_no_logits() -> None:
 
 @pytest.mark.parametrize("cls", [bc.Temperature, bc.Vector])
 def test_wide_rows_are_worked_on_in_parts(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    z, y, w = make(500)
+    z, y, w = make_logits(500)
     whole = cls(inputs="logits").fit(bc.Blocks([(z, y, w)]))
     monkeypatch.setattr("bayescal.data.blocks.reader.AT_WORK", 500)
     monkeypatch.setattr("bayescal.data.blocks.reader._NUMBERS", 400)
@@ -169,7 +169,7 @@ def test_wide_rows_are_worked_on_in_parts(cls: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_all_logits_of_a_row_are_the_plain_fit() -> None:
-    z, y, w = make()
+    z, y, w = make_logits()
     top = truncate(z, 12)
     whole = bc.Temperature(inputs="logits").fit(z, y, w)
     ours = bc.Temperature(inputs="top_logits", classes=12).fit(top, y, w)
@@ -184,9 +184,9 @@ def test_all_logits_of_a_row_are_the_plain_fit() -> None:
 
 @pytest.mark.parametrize("m", [1, 3, 11])
 def test_equal_others_are_the_plain_fit(m: int) -> None:
-    z, y, w = make()
+    z, y, w = make_logits()
     top = truncate(z, m)
-    z = filled(top, 12)
+    z = fill_rest(top, 12)
     whole = bc.Temperature(inputs="logits").fit(z, y, w)
     ours = bc.Temperature(inputs="top_logits", classes=12).fit(top, y, w)
     np.testing.assert_allclose(ours.temperature_, whole.temperature_, rtol=1e-9)
@@ -201,7 +201,7 @@ def test_equal_others_are_the_plain_fit(m: int) -> None:
 
 
 def test_the_temperature_is_that_of_scipy() -> None:
-    z, y, w = make(20_000, 40)
+    z, y, w = make_logits(20_000, 40)
     indices, logits, rest = top = truncate(z, 4)
     others = rest - np.log(36)
     hit = indices == y[:, None]
@@ -216,15 +216,15 @@ def test_the_temperature_is_that_of_scipy() -> None:
     )
     for ours in (
         bc.Temperature(inputs="top_logits", classes=40).fit(top, y, w),
-        bc.Temperature(inputs="top_logits", classes=40).fit(cut(top, y, w)),
+        bc.Temperature(inputs="top_logits", classes=40).fit(split_into_blocks(top, y, w)),
     ):
-        # The minimum is known by its values to the root of their precision only.
+        # Function values determine the minimum only to the square root of their precision.
         np.testing.assert_allclose(1 / ours.temperature_, result.x, atol=1e-7)
         assert ours.objective_ <= result.fun + 1e-14
 
 
 def test_jensen_says_on_which_side_the_rest_errs() -> None:
-    z, _, _ = make(200)
+    z, _, _ = make_logits(200)
     top = truncate(z, 3)
     calibrator = bc.Temperature(inputs="top_logits", classes=12).fit(top, top[0][:, 1])
     for s, side in ((0.5, 1), (1.0, 0), (2.0, -1)):
@@ -235,7 +235,7 @@ def test_jensen_says_on_which_side_the_rest_errs() -> None:
 
 
 def test_vector_with_all_logits_is_that_of_scipy_and_of_the_plain_fit() -> None:
-    z, y, w = make(k=5)
+    z, y, w = make_logits(k=5)
     top = truncate(z, 5)
 
     def loss(theta: Array) -> tuple[float, Array]:
@@ -256,7 +256,7 @@ def test_vector_with_all_logits_is_that_of_scipy_and_of_the_plain_fit() -> None:
 
 
 def test_vector_with_a_rest_is_that_of_scipy() -> None:
-    z, y, w = make(k=6)
+    z, y, w = make_logits(k=6)
     indices, logits, rest = top = truncate(z, 2)
     x = np.concatenate([logits, (rest - np.log(4))[:, None]], axis=1)
     columns = np.concatenate([indices, np.full((len(y), 1), 6)], axis=1)
@@ -278,7 +278,7 @@ def test_vector_with_a_rest_is_that_of_scipy() -> None:
     result = minimize(loss, result.x, jac=True, method="BFGS", options={"gtol": 1e-9})
     for ours in (
         bc.Vector(inputs="top_logits", classes=6).fit(top, y, w),
-        bc.Vector(inputs="top_logits", classes=6).fit(cut(top, y, w)),
+        bc.Vector(inputs="top_logits", classes=6).fit(split_into_blocks(top, y, w)),
     ):
         np.testing.assert_allclose(ours.coef_, result.x[:7], atol=1e-6)
         np.testing.assert_allclose(ours.intercept_, result.x[7:] - result.x[7:].mean(), atol=1e-6)
@@ -287,7 +287,7 @@ def test_vector_with_a_rest_is_that_of_scipy() -> None:
 
 
 def test_classes_without_labels_are_as_in_the_plain_fit() -> None:
-    z, y, w = make(k=5)
+    z, y, w = make_logits(k=5)
     y = np.where(y == 3, 1, y)
     top = truncate(z, 5)
     plain = bc.Vector(inputs="logits", classes=5).fit(bc.Blocks([(z, y, w)]))
@@ -298,8 +298,8 @@ def test_classes_without_labels_are_as_in_the_plain_fit() -> None:
 
 
 def test_separable_labels_name_a_remedy_that_there_is() -> None:
-    """There is no posterior of truncated logits."""
-    z, _, _ = make(400, 5)
+    """Check the suggested remedy, since truncated logits have no posterior."""
+    z, _, _ = make_logits(400, 5)
     y = z.argmax(axis=1)
     with pytest.warns(ConvergenceWarning, match="are kept; use more data"):
         bc.Temperature(inputs="top_logits", classes=5).fit(truncate(z, 3), y)
@@ -308,14 +308,14 @@ def test_separable_labels_name_a_remedy_that_there_is() -> None:
 
 
 def test_no_label_outside_the_top() -> None:
-    z, _, _ = make(400)
+    z, _, _ = make_logits(400)
     top = truncate(z, 2)
     y = top[0][np.arange(400), np.random.default_rng(0).integers(0, 2, 400)]
     probs = bc.Vector(inputs="top_logits", classes=12).fit(top, y).predict_proba(top)
     assert (probs.rest > 0).all()
     np.testing.assert_allclose(probs.probs.sum(axis=1) + probs.rest, 1, rtol=1e-12)
     new = np.array([[0, 1]]), np.array([[2.0, 1.0]]), np.array([0.0])
-    # Nor a label of one of these classes.
+    # A label of one of these classes may be missing as well.
     few = bc.Vector(inputs="top_logits", classes=12).fit(
         tuple(values[(top[0] > 1).all(axis=1)] for values in top), y[(top[0] > 1).all(axis=1)]
     )
@@ -325,7 +325,7 @@ def test_no_label_outside_the_top() -> None:
 
 @BOTH
 def test_a_weight_is_the_row_repeated(cls: Any) -> None:
-    z, y, w = make(1000, 8)
+    z, y, w = make_logits(1000, 8)
     top, times = truncate(z, 3), w.astype(int)
     calibrator = cls(inputs="top_logits", classes=8)
     weighted = clone(calibrator).fit(top, y, w).predict_proba(top)
@@ -337,16 +337,16 @@ def test_a_weight_is_the_row_repeated(cls: Any) -> None:
 
 @BOTH
 def test_blocks(cls: Any) -> None:
-    z, y, w = make()
+    z, y, w = make_logits()
     top = truncate(z, 4)
     calibrator = cls(inputs="top_logits", classes=12)
-    whole, blocks = clone(calibrator).fit(top, y, w), cut(top, y, w)
+    whole, blocks = clone(calibrator).fit(top, y, w), split_into_blocks(top, y, w)
     parts = clone(calibrator).fit(blocks)
     expected = whole.predict_proba(top)
     np.testing.assert_allclose(parts.predict_proba(top).probs, expected.probs, atol=1e-9)
-    read = [*parts.predict_proba(cut(top)).each(lambda block: block.scores)]
+    read = [*parts.predict_proba(split_into_blocks(top)).each(lambda block: block.scores)]
     np.testing.assert_allclose(np.concatenate([p.rest for p in read]), expected.rest, atol=1e-9)
-    # As many top classes as one likes.
+    # Any number of top classes is allowed.
     fewer = parts.predict_proba(tuple(values[:5] for values in truncate(z, 2)))
     assert fewer.probs.shape == (5, 2)
     assert fewer.others == 10
@@ -355,7 +355,7 @@ def test_blocks(cls: Any) -> None:
 @BOTH
 @pytest.mark.parametrize("m", [2, 12])
 def test_functions_of_other_libraries(cls: Any, m: int) -> None:
-    z, y, w = make()
+    z, y, w = make_logits()
     top = truncate(z, m)
     calibrator = cls(inputs="top_logits", classes=12).fit(top, np.where(y == 5, 4, y), w)
     f, expected = calibrator.as_function(), calibrator.predict_proba(top)
@@ -395,12 +395,12 @@ def test_indices_of_large_vocabularies_are_exact_in_half_precision(cls: Any) -> 
 
 @BOTH
 def test_huge_and_tiny_logits(cls: Any) -> None:
-    z, y, w = make(500)
+    z, y, w = make_logits(500)
     indices, logits, rest = truncate(z, 3)
     calibrator = cls(inputs="top_logits", classes=12)
     expected = clone(calibrator).fit((indices, logits, rest), y, w)
     expected = expected.predict_proba((indices, logits, rest)).probs
-    # The others' are equal, whatever the scale.
+    # The remaining classes have equal logits at any scale.
     per_class = rest - np.log(9)
     for unit in (2.0**60, 2.0**-60):
         top = indices, unit * logits, unit * per_class + np.log(9)
@@ -411,7 +411,7 @@ def test_huge_and_tiny_logits(cls: Any) -> None:
 
 
 def test_saved_and_read_again(tmp_path: Any) -> None:
-    z, y, _ = make(300)
+    z, y, _ = make_logits(300)
     top = truncate(z, 3)
     calibrator = bc.Vector(inputs="top_logits", classes=range(12)).fit(top, y)
     bc.save(calibrator, tmp_path / "top.safetensors")
@@ -420,7 +420,7 @@ def test_saved_and_read_again(tmp_path: Any) -> None:
 
 
 def test_labels_may_have_names() -> None:
-    z, y, _ = make(300, 4)
+    z, y, _ = make_logits(300, 4)
     names = np.array(["d", "b", "c", "a"])
     top = truncate(z, 2)
     named = bc.Temperature(inputs="top_logits", classes=names).fit(top, names[y])

@@ -1,4 +1,4 @@
-"""Venn-Abers prediction against isotonic regression with the new score added, and by hand."""
+"""Venn-Abers prediction against isotonic regression with the new score, and by hand."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ rows = st.lists(
 def brute_force(
     scores: np.ndarray, y: np.ndarray, weights: np.ndarray, at: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Run isotonic regression anew for every score and each of its labels."""
+    """Run isotonic regression for every score with each of its labels added."""
     values = np.empty((2, len(at)))
     for label in (0, 1):
         for j, score in enumerate(at):
@@ -30,7 +30,7 @@ def brute_force(
     return values[0], values[1]
 
 
-def everywhere(scores: np.ndarray) -> np.ndarray:
+def scores_and_midpoints(scores: np.ndarray) -> np.ndarray:
     """Return the scores, points in between and points outside, in ascending order."""
     s = np.unique(scores)
     return np.sort(np.concatenate([s, (s[:-1] + s[1:]) / 2, [s[0] - 1, s[-1] + 1]]))
@@ -51,7 +51,7 @@ def test_both_values_equal_brute_force(kind: str, weighting: str) -> None:
             "light": rng.uniform(1e-4, 1e-3, n),
             "heavy": rng.uniform(1e3, 1e4, n),
         }[weighting]
-        at = everywhere(scores)
+        at = scores_and_midpoints(scores)
         low, high = VennAbers()._ends(VennAbers()._fit(Rows(scores, y, weights), 0), at)
         expected_low, expected_high = brute_force(scores, y, weights, at)
         np.testing.assert_allclose(low, expected_low, atol=1e-13)
@@ -63,7 +63,7 @@ def test_both_values_equal_brute_force(kind: str, weighting: str) -> None:
 def test_small_data_equal_brute_force(data: list[tuple[int, int, int]]) -> None:
     scores, y, count = np.array(data).T
     scores, weights = scores / 3, count.astype(float)
-    at = everywhere(scores)
+    at = scores_and_midpoints(scores)
     state = VennAbers()._fit(Rows(scores, y, weights), 0)
     low, high = VennAbers()._ends(state, at)
     expected_low, expected_high = brute_force(scores, y, weights, at)
@@ -135,7 +135,7 @@ def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, 
 def test_values_never_decrease(data: list[tuple[int, int, int]], unit: float) -> None:
     scores, y, weights = np.array(data).T
     state = VennAbers()._fit(Rows(scores / 3, y, weights * unit), 0)
-    at = everywhere(scores / 3)
+    at = scores_and_midpoints(scores / 3)
     low, high = VennAbers()._ends(state, at)
     values = VennAbers().apply(state, at)[:, 1]
     for part in (low, high, values):
@@ -205,13 +205,13 @@ def test_one_score_has_the_share_with_one_row_more(ones: int) -> None:
     y = (np.arange(10) < ones).astype(int)
     p = VennAbers().fit(np.full(10, 0.4), y).predict_proba(np.array([0.1, 0.4, 0.9]))[:, 1]
     low, high = ones / 11, (ones + 1) / 11
-    # Below all a row of class 0 is alone, and above all one of class 1.
+    # Below all scores a row of class 0 is alone, and above all scores a row of class 1.
     pairs = [(0.0, high), (low, high), (low, 1.0)]
     np.testing.assert_allclose(p, [b / (1 - a + b) for a, b in pairs], rtol=1e-12)
 
 
 def test_exchanged_classes_have_the_same_ties() -> None:
-    """Next to scores of the fit, far below and above a step of single precision."""
+    """Check scores near those of the fit, from far below to above one single-precision step."""
     distances = np.array([1e-300, 1e-17, 1e-12, 1e-9, 2.0**-25, 2.0**-24, 1e-7, 1e-5])
     for values in ([0, 0.25, 0.5, 0.75, 1], [0, 1e-6, 0.5, 1 - 1e-6, 1], [0, 1e-10, 1 - 1e-10, 1]):
         for seed in range(20):
@@ -234,6 +234,6 @@ def test_probabilities_that_single_precision_of_either_class_rounds_are_ties() -
         np.testing.assert_allclose(
             np.transpose(fitted.predict_interval(score))[[0, 1, 2]], [expected] * 3
         )
-    # Raw scores have no distance to 1.
+    # Raw scores have no upper end at 1.
     raw = VennAbers(inputs="scores").fit(p, y)
     assert (np.stack(raw.predict_interval(tiny)) != at_ends[0][:, None]).any()

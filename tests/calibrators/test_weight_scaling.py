@@ -46,14 +46,14 @@ def test_equal_mass_against_a_loop_over_parts_of_the_order(bins: int) -> None:
 
 
 def test_equal_width_by_hand() -> None:
-    # Bins (0, 1/4], ..., (3/4, 1]: two rows in the third, of which the border is one, one above.
+    # Bins (0, 1/4], ..., (3/4, 1]: two rows in the third, one of them on its border, and one above.
     p = np.array([[0.75, 0.25], [0.4, 0.6], [0.9, 0.1], [0.8, 0.2]])
     y = np.array([0, 0, 0, 1])
     state = WeightScaling(4, "equal_width")._fit(Rows(p, y, np.array([1.0, 1, 3, 2])), 0)
     np.testing.assert_array_equal(state["edges"], [0.25, 0.5, 0.75])
     np.testing.assert_array_equal(state["bin_weights"], [0, 0, 2, 5])
-    # Third: accuracy 1/2, so nothing is left. Fourth: 3/5 with confidence (2.7 + 1.6) / 5 = 0.86.
-    # All: accuracy 4/7, confidence (0.75 + 0.6 + 4.3) / 7.
+    # Third bin: accuracy 1/2, so the weight is zero. Fourth: 3/5 with confidence (2.7 + 1.6) / 5 =
+    # 0.86. All: accuracy 4/7, confidence (0.75 + 0.6 + 4.3) / 7.
     together = (4 / 7 - 0.5) / (5.65 / 7 - 0.5)
     np.testing.assert_allclose(state["alpha"], [together, together, 1e-9, 0.1 / 0.36], atol=1e-14)
     assert state["objective"] == pytest.approx(0, abs=1e-9)
@@ -61,13 +61,13 @@ def test_equal_width_by_hand() -> None:
 
 def test_limits_by_hand() -> None:
     p, ones = np.array([[0.7, 0.2, 0.1]] * 4), np.ones(4)
-    # More often right than confident, worse than chance, and nothing to scale.
+    # Under-confident, worse than chance, and nothing to scale.
     assert WeightScaling(1)._fit(Rows(p, np.array([0, 0, 0, 0]), ones), 0)["alpha"] == 1
     assert WeightScaling(1)._fit(Rows(p, np.array([0, 1, 2, 1]), ones), 0)["alpha"] == 1e-9
     uniform = np.full((4, 3), 1 / 3)
     for chosen in MAPS:
         assert (chosen._fit(Rows(uniform, np.array([0, 1, 1, 1]), ones), 0)["alpha"] == 1).all()
-    # An error that is left: 1 - 0.7 in the first case.
+    # A remaining error: 1 - 0.7 in the first case.
     state = WeightScaling(1)._fit(Rows(p, np.zeros(4, int), ones), 0)
     assert state["objective"] == pytest.approx(0.3)
 
@@ -87,7 +87,7 @@ def test_one_weight_is_the_best_of_a_grid(sharpness: float) -> None:
     errors = np.array([error(a) for a in grid])
     assert state["objective"] == pytest.approx(error(alpha), abs=1e-12)
     assert state["objective"] <= errors.min() + 1e-12
-    # Of equally good ones the nearest to one.
+    # Among equally good weights, the one nearest to one.
     assert alpha >= grid[errors <= errors.min() + 1e-12].max() - 1e-2
     np.testing.assert_allclose(WeightScaling().apply(state, p), alpha * p + (1 - alpha) / 4)
 
@@ -135,7 +135,7 @@ def test_weights_are_repetition_and_order_does_not_matter(
         np.testing.assert_allclose(value, turned[name], atol=1e-9)
     result = chosen.apply(state, p)
     np.testing.assert_allclose(result.sum(axis=1), 1)
-    # The most probable class stays so, equal ones stay equal.
+    # The most probable class stays on top, and ties stay ties.
     np.testing.assert_array_equal(result.argmax(axis=1), p.argmax(axis=1))
     same = p[:, 0] == p[:, 1]
     np.testing.assert_array_equal(result[same, 0], result[same, 1])
@@ -187,7 +187,7 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
     def error(probs: np.ndarray) -> float:
         return 100 * metrics.ece(probs, data["y_test"], bins=25)
 
-    # In percent, 25 bins of equal width; the second from 13 bins of equal mass.
+    # In percent, with 25 bins of equal width; the second with 13 bins of equal mass.
     assert error(test) == pytest.approx(5.507, abs=1e-3)
     chosen = WeightScaling(13)
     result = chosen.apply(chosen._fit(Rows(given, y, np.ones(len(y))), 0), test)
@@ -200,7 +200,7 @@ def test_one_weight_of_squares_is_the_minimum_over_the_bins(seed: int) -> None:
     from scipy.optimize import minimize_scalar
 
     p, y, _ = example(900, 4, seed)
-    # 15 bins of 60 rows, as one weight has them.
+    # 15 bins of 60 rows, as for a single weight.
     order = np.argsort(p.max(axis=1)).reshape(15, 60)
     confidence = p.max(axis=1)[order].mean(axis=1)
     accuracy = (p.argmax(axis=1) == y)[order].mean(axis=1)
@@ -219,6 +219,6 @@ def test_one_weight_of_squares_is_the_minimum_over_the_bins(seed: int) -> None:
 def test_bins_without_room_leave_predictions_as_they_are(weigh: Any) -> None:
     mass, uniform = np.array([3.0, 2.0]), np.full(2, 0.25)
     assert weigh(module._Sums(mass, np.array([0.1, 0.9]), uniform), 4) == 1.0
-    # One bin with room: its accuracy above a quarter, over its confidence above a quarter.
+    # One bin may be scaled: its accuracy above 1/4, divided by its confidence above 1/4.
     sums = module._Sums(mass, np.array([0.5, 0.9]), np.array([0.75, 0.25]))
     assert weigh(sums, 4) == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""What commands print, taken apart."""
+"""Helpers that read the output of commands."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from bayescal.cli import app
 
 
 def cells(text: str, name: str) -> list[list[str]]:
-    """Return the other cells of the rows of printed tables that begin with ``name``."""
+    """Return the remaining cells of the printed table rows that begin with ``name``."""
     actual = [line.split("│")[1:-1] for line in text.splitlines() if "│" in line]
     rows = [[cell.strip() for cell in row] for row in actual]
     return [row[1:] for row in rows if row[0] == name]
 
 
 def check_error(line: list[str], message: str) -> None:
-    """Check that a command fails as a wrong line should, with this in its message."""
+    """Check that a command fails with one line on standard error that contains ``message``."""
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""

@@ -1,4 +1,4 @@
-"""``bayescal fit`` and ``apply``: what they write is what the library says."""
+"""``bayescal fit`` and ``apply``: their output equals that of the library."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_two_classes(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     expected = bc.Auto().fit(p, y)
     assert result.stdout.strip() == str(expected.report_)
-    assert "name" in result.stderr  # said to be left out
+    assert "name" in result.stderr  # it must be reported as left out
     new = write(tmp_path / "new.csv", ["id", "p"], np.arange(3), np.array([0.1, 0.5, 0.9]))
     out = tmp_path / "out.csv"
     line = ["apply", str(tmp_path / "auto.npz"), str(new), "--out", str(out)]
@@ -95,7 +95,7 @@ def test_several_classes_go_by_name(tmp_path: Path) -> None:
     z = rng.normal(0, 2, (150, 3))
     y = (rng.random((150, 1)) > np.cumsum(softmax(z / 2, axis=1), axis=1)).sum(axis=1)
     names = np.array(["ape", "bee", "cat"])
-    # Columns in another order than that of the classes.
+    # The columns are not in the order of the classes.
     file = write(tmp_path / "cal.csv", ["z_cat", "z_ape", "z_bee", "y"], *z.T[[2, 0, 1]], names[y])
     out = tmp_path / "vector.npz"
     line = ["fit", str(file), "--label", "y", "--inputs", "logits", "--method", "StructuredVector"]

@@ -1,4 +1,4 @@
-"""The commands themselves: results, exit codes, and one line for each error."""
+"""The commands themselves: results, exit codes, and single-line errors."""
 
 import csv
 import gzip
@@ -225,7 +225,7 @@ def test_bugs_are_not_hidden(files: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def run(files: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Return a function that runs the program in a process of its own."""
+    """Return a function that runs the program in a separate process."""
 
     def run(*line: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -263,8 +263,8 @@ def test_program_says_errors_in_one_line(run: Callable, line: list[str], message
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
 def test_interrupted_program_ends_cleanly(files: Path) -> None:
-    # The sampler announces itself, then waits: the signal meets JAX loaded and files untouched.
-    # What a shell runs in the background ignores interrupts, unless it asks for them.
+    # The sampler prints a line, then waits: the signal arrives with JAX loaded and files untouched.
+    # A shell makes background processes ignore interrupts unless they restore the handler.
     driver = (
         "import signal, time\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"

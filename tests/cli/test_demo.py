@@ -1,4 +1,4 @@
-"""The demonstration: its table, its figure, and the parts that it cuts the data into."""
+"""The demonstration: its table, its figure, and how it splits the data."""
 
 import os
 from pathlib import Path

@@ -32,13 +32,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def binary(n: int = 80) -> tuple[np.ndarray, np.ndarray]:
+def draw_binary(n: int = 80) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(2)
     p = rng.uniform(0.02, 0.98, size=n)
     return p, (rng.uniform(size=n) < p).astype(int)
 
 
-def several(n: int = 90, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
+def draw_classes(n: int = 90, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
     logits = rng.normal(size=(n, k))
     odds = np.exp(logits)
@@ -49,7 +49,7 @@ def run(*line: str, replicates: int = 20) -> Result:
     return CliRunner().invoke(app, ["evaluate", *line, "--replicates", str(replicates)])
 
 
-def numbers(*line: str) -> dict[str, Any]:
+def run_json(*line: str) -> dict[str, Any]:
     result = run(*line, "--json", "-")
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
@@ -68,7 +68,7 @@ def losses(actual: dict[str, Any]) -> dict[str, float]:
 
 
 def test_table_is_that_of_the_report(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     write(folder / "probs.csv", ["p", "y"], [p, y])
     result = run("probs.csv", "--label", "y", "--level", "0.8", "--seed", "4")
     assert result.exit_code == 0, result.stderr
@@ -84,10 +84,10 @@ def test_table_is_that_of_the_report(folder: Path) -> None:
 
 
 def test_json_has_every_number(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     write(folder / "probs.csv", ["p", "y"], [p, y])
     options = ("--level", "0.5", "--bins", "7", "--seed", "9")
-    actual = numbers("probs.csv", "--label", "y", *options)
+    actual = run_json("probs.csv", "--label", "y", *options)
     evaluation = bayescal.evaluate(
         {"p": p}, y, replicates=20, level=0.5, bins=7, seed=9, classes=["0", "1"]
     ).to_dict()
@@ -103,11 +103,11 @@ def test_json_has_every_number(folder: Path) -> None:
 
 
 def test_several_models_stand_side_by_side(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     write(folder / "probs.csv.tmp", ["raw", "a,b", "y", "id"], [p, p**2, y, range(80)])
     (folder / "probs.csv.gz").write_bytes(gzip.compress((folder / "probs.csv.tmp").read_bytes()))
     line = ("probs.csv.gz", "--label", "y", "--model", "raw", "--model", 'squared="a,b"')
-    actual = numbers(*line)
+    actual = run_json(*line)
     log_loss = bayescal.metrics.log_loss
     assert losses(actual) == {"raw": log_loss(p, y), "squared": log_loss(p**2, y)}
     result = run(*line)
@@ -116,7 +116,7 @@ def test_several_models_stand_side_by_side(folder: Path) -> None:
 
 
 def test_wide_tables_are_not_cut(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     write(folder / "probs.csv", ["p", "y"], [p, y])
     models = [part for j in range(8) for part in ("--model", f"model number {j}=p")]
     result = run("probs.csv", "--label", "y", *models)
@@ -132,11 +132,11 @@ def test_wide_tables_are_not_cut(folder: Path) -> None:
 def test_columns_of_classes_go_by_name_or_in_sorted_order(
     folder: Path, header: tuple[str, ...]
 ) -> None:
-    probs, codes = several()
+    probs, codes = draw_classes()
     positions = [NAMES.index(c) for h in header for c in NAMES if h.endswith(c)] or [0, 1, 2]
     labels = np.array(NAMES)[codes]
     write(folder / "probs.csv", [*header, "kind"], [*probs[:, positions].T, labels])
-    actual = numbers("probs.csv", "--label", "kind")
+    actual = run_json("probs.csv", "--label", "kind")
     assert losses(actual) == {"model": bayescal.metrics.log_loss(probs, codes)}
     assert actual["columns"]["model"] == [header[positions.index(j)] for j in range(3)]
     assert list(actual["classes"]) == list(NAMES)
@@ -144,80 +144,80 @@ def test_columns_of_classes_go_by_name_or_in_sorted_order(
 
 
 def test_classes_can_be_told(folder: Path) -> None:
-    probs, codes = several(k=3)
+    probs, codes = draw_classes(k=3)
     labels = np.array(NAMES)[codes]
     order = ("cedar", "ash", "oak", "birch")
     padded = np.stack([probs[:, 2], probs[:, 0], np.zeros(90), probs[:, 1]], axis=1)
     write(folder / "probs.csv", ["a", "b", "c", "d", "kind"], [*padded.T, labels])
-    actual = numbers("probs.csv", "--label", "kind", "--classes", ", ".join(order))
+    actual = run_json("probs.csv", "--label", "kind", "--classes", ", ".join(order))
     new = np.array([1, 3, 0])[codes]
     assert losses(actual) == {"model": bayescal.metrics.log_loss(padded, new)}
     assert actual["classes"]["oak"] == 0
-    # Of two classes the second is the event.
-    p, y = binary()
+    # With two classes the second one is the event.
+    p, y = draw_binary()
     write(folder / "two.csv", ["p", "y"], [p, np.where(y == 1, "bad", "good")])
-    actual = numbers("two.csv", "--label", "y", "--classes", "good,bad")
+    actual = run_json("two.csv", "--label", "y", "--classes", "good,bad")
     assert losses(actual) == {"p": bayescal.metrics.log_loss(p, y)}
 
 
 def test_numbers_as_labels_are_sorted_as_numbers(folder: Path) -> None:
-    probs, codes = several()
+    probs, codes = draw_classes()
     labels = np.array(["9.0", "10", "1e2"])[codes]
     write(folder / "probs.csv", ["a", "b", "c", "y"], [*probs.T, labels])
-    actual = numbers("probs.csv", "--label", "y", "--classes", "9,10,100")
+    actual = run_json("probs.csv", "--label", "y", "--classes", "9,10,100")
     assert list(actual["classes"]) == ["9", "10", "100"]
-    assert actual == numbers("probs.csv", "--label", "y")
+    assert actual == run_json("probs.csv", "--label", "y")
 
 
 def test_labels_of_eighteen_digits_differ(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     codes = np.array([900000000000207009, 900000000000207008])
     write(folder / "probs.csv", ["p", "code"], [p, codes[1 - y]])
-    actual = numbers("probs.csv", "--label", "code")
+    actual = run_json("probs.csv", "--label", "code")
     assert [*actual["classes"]] == ["900000000000207008", "900000000000207009"]
     assert losses(actual) == {"p": bayescal.metrics.log_loss(p, y)}
 
 
 def test_classes_before_a_common_suffix(folder: Path) -> None:
-    probs, codes = several()
+    probs, codes = draw_classes()
     labels = np.array(["ash", "elm", "oak"])[codes]
     write(folder / "probs.csv", ["elm_p", "oak_p", "ash_p", "y"], [*probs.T[[1, 2, 0]], labels])
-    actual = numbers("probs.csv", "--label", "y")
+    actual = run_json("probs.csv", "--label", "y")
     assert losses(actual) == {"model": bayescal.metrics.log_loss(probs, codes)}
 
 
 def test_two_columns_of_two_classes(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     write(folder / "probs.csv", ["p_1", "p_0", "y"], [p, 1 - p, y])
     value = bayescal.metrics.brier_score(p, y)
     for line in ((), ("--model", "m=p_0,p_1"), ("--model", "m=p_1,p_0")):
-        actual = numbers("probs.csv", "--label", "y", *line)
+        actual = run_json("probs.csv", "--label", "y", *line)
         (model,) = actual["models"].values()
         assert model["metrics"]["Brier score"]["value"] == pytest.approx(value, abs=1e-15)
 
 
 def test_logits_weights_and_rounded_rows(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     w = np.tile([1, 2, 3, 0.5], 20)
     write(folder / "odds.csv", ["s", "y", "w"], [np.log(p / (1 - p)), y, w])
-    actual = numbers("odds.csv", "--label", "y", "--inputs", "logits", "--weights", "w")
+    actual = run_json("odds.csv", "--label", "y", "--inputs", "logits", "--weights", "w")
     expected = bayescal.metrics.log_loss(p, y, weights=w)
     assert losses(actual)["s"] == pytest.approx(expected, rel=1e-12)
-    probs, codes = several()
+    probs, codes = draw_classes()
     write(folder / "logits.csv", [*"abc", "y"], [*np.log(probs).T, codes])
-    actual = numbers("logits.csv", "--label", "y", "--inputs", "logits")
+    actual = run_json("logits.csv", "--label", "y", "--inputs", "logits")
     expected = bayescal.metrics.log_loss(probs, codes)
     assert losses(actual)["model"] == pytest.approx(expected, rel=1e-12)
     rough = probs.round(2)
     write(folder / "rough.csv", [*"abc", "y"], [*rough.T, codes])
     check_error(run("rough.csv", "--label", "y"), "must add up to one")
-    actual = numbers("rough.csv", "--label", "y", "--normalize")
+    actual = run_json("rough.csv", "--label", "y", "--normalize")
     normal = rough / rough.sum(axis=1, keepdims=True)
     assert losses(actual)["model"] == bayescal.metrics.log_loss(normal, codes)
 
 
 def test_columns_without_numbers_are_left_out_and_said(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     write(folder / "probs.csv", ["name", "p", "y"], [[f"n{i}" for i in range(80)], p, y])
     result = run("probs.csv", "--label", "y")
     assert result.exit_code == 0
@@ -225,7 +225,7 @@ def test_columns_without_numbers_are_left_out_and_said(folder: Path) -> None:
 
 
 def test_page_is_that_of_the_library(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     evil = "<script>alert(1)</script>"
     write(folder / "probs.csv", [evil, "y"], [p, np.where(y == 1, "<b>yes", "no & no")])
     result = run(
@@ -315,20 +315,20 @@ def test_columns_in_low_precision_have_the_same_numbers(folder: Path) -> None:
         for name, values in (("probs", p), ("percent", 100 * p)):
             table = arrow.table({"p": values.astype(kind), "y": y})
             parquet.write_table(table, folder / "d.parquet")
-            report = numbers("d.parquet", "--label", "y", "--bins", "10", "--inputs", name)
+            report = run_json("d.parquet", "--label", "y", "--bins", "10", "--inputs", name)
             actual.append(report["models"]["p"]["metrics"]["ECE"]["value"])
     assert actual == pytest.approx([0.2] * 6, abs=3e-4)
 
 
 def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     groups = [f"race {i // 4}" for i in range(80)]
     write(Path("d.csv"), ["race", "y", "p"], [groups, y, p])
     expected = bayescal.metrics.interval("ece", p, y, groups=groups, replicates=20, bins=15)
     for large in (False, True):
         if large:
             monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
-        actual = numbers("d.csv", "--label", "y", "--groups", "race")
+        actual = run_json("d.csv", "--label", "y", "--groups", "race")
         assert actual["groups"] == 20
         assert actual["models"]["p"]["metrics"]["ECE"]["upper"] == pytest.approx(expected.upper)
     assert "Group column: race" in run("d.csv", "--label", "y", "--groups", "race").stdout
@@ -336,7 +336,7 @@ def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_subgroups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     races = [f"race {i // 40}" for i in range(80)]
     write(Path("d.csv"), ["race", "y", "p"], [races, y, p])
     how = "d.csv", "--label", "y", "--by", "race"
@@ -344,7 +344,7 @@ def test_subgroups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for large in (False, True):
         if large:
             monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
-        part = numbers(*how)["subgroups"]["race 1"]
+        part = run_json(*how)["subgroups"]["race 1"]
         assert part["models"]["p"]["metrics"]["log loss"]["value"] == pytest.approx(expected)
     printed = run(*how, "--html", "page.html").stdout
     assert "Subgroup column: race" in printed and "By subgroup" in printed
@@ -364,7 +364,7 @@ CALIBRATED = "--label", "y", "--calibrator", "fitted.safetensors"
 def test_a_calibrator_is_compared_with_its_columns(
     folder: Path, monkeypatch: pytest.MonkeyPatch, inputs: str
 ) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     s = p if inputs == "probs" else 2 * np.log(p / (1 - p))
     labels = np.where(y == 1, "yes", "no")
     write(Path("fit.csv"), ["id", "s", "y"], [range(40), s[:40], labels[:40]])
@@ -375,7 +375,7 @@ def test_a_calibrator_is_compared_with_its_columns(
     for large in (False, True):
         if large:
             monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
-        actual = losses(numbers("test.csv", *CALIBRATED))
+        actual = losses(run_json("test.csv", *CALIBRATED))
         assert [*actual] == (["calibrated"] if inputs == "scores" else ["raw", "calibrated"])
         assert actual["calibrated"] == pytest.approx(expected, rel=1e-6)
     if inputs != "scores":
@@ -387,13 +387,13 @@ def test_a_calibrator_is_compared_with_its_columns(
 
 
 def test_a_calibrator_of_several_classes_with_missing_rows(folder: Path) -> None:
-    probs, y = several()
+    probs, y = draw_classes()
     names = np.array(NAMES)[y]
     shuffled = [names, probs[:, 2], probs[:, 0], probs[:, 1]]
     head = ["y", "p_cedar", "p_ash", "p_birch"]
     write(Path("fit.csv"), head, shuffled)
     fit("fit.csv", "--label", "y")
-    actual = losses(numbers("fit.csv", *CALIBRATED))
+    actual = losses(run_json("fit.csv", *CALIBRATED))
     fitted = bayescal.Auto().fit(probs, names)
     calibrated = fitted.predict_proba(probs)
     assert actual["raw"] == pytest.approx(bayescal.metrics.log_loss(probs, names))
@@ -403,19 +403,19 @@ def test_a_calibrator_of_several_classes_with_missing_rows(folder: Path) -> None
     text = Path("fit.csv").read_text().splitlines()
     text[3] = text[3].rpartition(",")[0] + ","
     Path("miss.csv").write_text("\n".join(text))
-    part = losses(numbers("miss.csv", *CALIBRATED, "--skip-missing"))
+    part = losses(run_json("miss.csv", *CALIBRATED, "--skip-missing"))
     kept = np.arange(len(y)) != 2
     expected = bayescal.metrics.log_loss(calibrated[kept], names[kept])
     assert part["calibrated"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_options_that_contradict_a_calibrator(folder: Path) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     write(Path("d.csv"), ["y", "p"], [y, p])
     fit("d.csv", "--label", "y")
     check_error(run("d.csv", *CALIBRATED, "--inputs", "logits"), "as in the fit of --calibrator")
     check_error(run("d.csv", *CALIBRATED, "--classes", "0,1"), "--classes must be left out")
     check_error(run("d.csv", *CALIBRATED, "--model", "raw=p"), "names other than raw, calibrated")
     check_error(run("d.csv", *CALIBRATED[:3], "d.csv"), "written by bayescal.save")
-    both = losses(numbers("d.csv", *CALIBRATED, "--model", "other=p"))
+    both = losses(run_json("d.csv", *CALIBRATED, "--model", "other=p"))
     assert [*both] == ["raw", "calibrated", "other"] and both["raw"] == both["other"]

@@ -1,4 +1,4 @@
-"""Files in every form that commands read and write, and what they say of methods."""
+"""File formats that commands read and write, and their messages about methods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pd = pytest.importorskip("pandas")
 N = 400
 
 
-def frame() -> Any:
+def make_frame() -> Any:
     rng = np.random.default_rng(0)
     p = rng.uniform(0.02, 0.98, N)
     truth = np.where(rng.uniform(size=N) < p, "wéi", "nicht")
@@ -57,9 +57,9 @@ def check_error(message: str, *line: object) -> None:
     assert message in result.stderr and result.stderr.count("\n") == 1
 
 
-def put(folder: Path, form: str) -> tuple[Path, list[str]]:
-    """Write the frame in a form, and return the file and the options that say so."""
-    data = frame()
+def write_form(folder: Path, form: str) -> tuple[Path, list[str]]:
+    """Write the frame in a format, and return the file and the matching options."""
+    data = make_frame()
     file = folder / f"scores.{form.partition(':')[0]}"
     if form == "feather":
         feather.write_feather(data, file, chunksize=100)
@@ -95,8 +95,8 @@ def test_every_form_is_read(
     if large:
         for name, value in {"LARGE": 0, "ROWS": 64, "BYTES": 4096}.items():
             monkeypatch.setattr(_streams, name, value)
-    file, more = put(tmp_path, form)
-    data = frame()
+    file, more = write_form(tmp_path, form)
+    data = make_frame()
     model, out = tmp_path / "m.safetensors", tmp_path / "out.csv"
     line = ["--label", "truth", "--columns", "p", "--method", "beta", "--out", model]
     run("fit", file, *line, *more)
@@ -113,7 +113,7 @@ def test_every_form_is_read(
 
 
 def test_forms_of_output(tmp_path: Path) -> None:
-    file, _ = put(tmp_path, "feather")
+    file, _ = write_form(tmp_path, "feather")
     model = tmp_path / "m.safetensors"
     run("fit", file, "--label", "truth", "--columns", "p", "--method", "BETA", "--out", model)
     for ending, read in (
@@ -125,15 +125,15 @@ def test_forms_of_output(tmp_path: Path) -> None:
         out = tmp_path / f"out.{ending}"
         run("apply", model, file, "--out", out)
         actual = read(out)
-        assert [*actual.columns] == [*frame().columns, "calibrated_nicht", "calibrated_wéi"]
-        np.testing.assert_array_equal(actual["p"], frame()["p"])
+        assert [*actual.columns] == [*make_frame().columns, "calibrated_nicht", "calibrated_wéi"]
+        np.testing.assert_array_equal(actual["p"], make_frame()["p"])
     run("apply", model, file, "--out", tmp_path / "out.csv.zst")
     with pyarrow.input_stream(tmp_path / "out.csv.zst", compression="zstd") as stream:
         assert len(pd.read_csv(io.BytesIO(stream.read()))) == N
 
 
 def test_standard_input(tmp_path: Path) -> None:
-    data = frame()
+    data = make_frame()
     text = data.to_csv(index=False)
     result = run(
         "evaluate", "-", "--label", "truth", "--model", "p", "--replicates", 20, input=text
@@ -149,8 +149,8 @@ def test_standard_input(tmp_path: Path) -> None:
 
 
 def test_intervals(tmp_path: Path) -> None:
-    file, _ = put(tmp_path, "csv")
-    data, model, out = frame(), tmp_path / "m.safetensors", tmp_path / "out.csv"
+    file, _ = write_form(tmp_path, "csv")
+    data, model, out = make_frame(), tmp_path / "m.safetensors", tmp_path / "out.csv"
     fit = ["fit", file, "--label", "truth", "--columns", "p", "--out", model]
     run(*fit, "--method", "Beta", "--option", "inference=laplace", "--option", "parameters=2")
     run("apply", model, file, "--out", out, "--interval", "0.8")
@@ -171,15 +171,15 @@ def test_intervals(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
-    file, _ = put(tmp_path, "csv:;")
+    file, _ = write_form(tmp_path, "csv:;")
     fit = ["--label", "truth", "--out", tmp_path / "m.npz"]
     check_error("if ';' separates cells, pass --sep", "fit", file, *fit)
     check_error("--sep must be one character, got ';;'", "fit", file, *fit, "--sep", ";;")
     check_error("--encoding must be one that Python knows", "fit", file, *fit, "--encoding", "x")
-    other, _ = put(tmp_path, "csv:latin-1")
+    other, _ = write_form(tmp_path, "csv:latin-1")
     check_error("pass its encoding with --encoding", "fit", other, *fit)
     plain = tmp_path / "two.csv"
-    frame().assign(q=0.5).to_csv(plain, index=False)
+    make_frame().assign(q=0.5).to_csv(plain, index=False)
     check_error("pass --columns COLUMN for the score", "fit", plain, *fit)
     line = ["fit", plain, *fit, "--columns", "p"]
     check_error("--method must be one of Auto, AveragedBeta", *line, "--method", "bet")
@@ -213,14 +213,14 @@ def test_predictions_at_the_data(tmp_path: Path) -> None:
 
 
 def test_predictions_in_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of both files in blocks, as neither need fit into memory."""
+    """Check both files in blocks, since neither has to fit in memory."""
     for name, value in {"LARGE": 0, "ROWS": 32}.items():
         monkeypatch.setattr(_streams, name, value)
     rng = np.random.default_rng(1)
     y = rng.integers(0, 2, 60)
     s = rng.normal(2 * y - 1)
     pd.DataFrame({"s": s, "y": y}).to_csv(known := tmp_path / "known.csv", index=False)
-    new = frame()[:80].assign(s=np.linspace(-2, 2, 80), when=pd.Timestamp("2026-01-01"))
+    new = make_frame()[:80].assign(s=np.linspace(-2, 2, 80), when=pd.Timestamp("2026-01-01"))
     new.to_parquet(file := tmp_path / "new.parquet", index=False)
     prior = bc.GaussianPrior(mu0=dist.Uniform(-3, 0), mu1=dist.Uniform(0, 3), sigma=1.0)
     with jax.enable_x64(True):
@@ -260,7 +260,7 @@ def test_completion_is_offered() -> None:
 
 
 def in_blocks(monkeypatch: pytest.MonkeyPatch, arrow: bool = True) -> None:
-    """Have files read in blocks, by Arrow or by Python."""
+    """Read files in blocks, with Arrow or with Python."""
     for name, value in {"LARGE": 0, "ROWS": 64, "BYTES": 4096}.items():
         monkeypatch.setattr(_streams, name, value)
     if not arrow:
@@ -282,7 +282,7 @@ def loss(*line: object) -> float:
 
 @pytest.mark.parametrize("sep", [";", ","])
 def test_decimal_commas(tmp_path: Path, reader: str, sep: str) -> None:
-    data = frame().assign(w=np.linspace(0.5, 2.5, N))
+    data = make_frame().assign(w=np.linspace(0.5, 2.5, N))
     file, model, out = tmp_path / "in.csv", tmp_path / "m.safetensors", tmp_path / "out.csv"
     written = data.assign(p=data["p"].map(repr).str.replace(".", ","))
     written.to_csv(file, sep=sep, index=False, decimal=",", quoting=csv.QUOTE_NONNUMERIC)
@@ -297,18 +297,18 @@ def test_decimal_commas(tmp_path: Path, reader: str, sep: str) -> None:
     np.testing.assert_array_equal(actual["p"], p)
     expected = bc.Beta().fit(p, y, w).predict_proba(p)
     np.testing.assert_allclose(actual[[*actual.columns[-2:]]], expected, atol=1e-9)
-    # What was written is read in the same form.
+    # The output file is read in the format in which it was written.
     column = "calibrated_wéi"
     assert loss(out, "--label", "truth", "--model", column, *form) == pytest.approx(
         bc.metrics.log_loss(expected[:, 1], y), abs=1e-9
     )
-    # Points would be separators of thousands.
+    # Points would be thousands separators.
     file.write_text(file.read_text("utf-8").replace("0,", "0."), "utf-8")
     check_error("for decimal points leave out --decimal", "evaluate", file, "--model", "p", *line)
 
 
 def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
-    data = frame()
+    data = make_frame()
     data.to_parquet(file := tmp_path / "in.parquet")
     model, out = tmp_path / "m.safetensors", tmp_path / "out.csv"
     run("fit", file, "--label", "truth", "--columns", "p", "--method", "beta", "--out", model)
@@ -338,7 +338,7 @@ def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sign", ["%", " %", ""])
 def test_percentages(tmp_path: Path, reader: str, sign: str) -> None:
-    data = frame()
+    data = make_frame()
     percent = 100 * data["p"]
     file, model = tmp_path / "in.csv", tmp_path / "m.safetensors"
     data.assign(p=percent.map(repr) + sign).to_csv(file, index=False)
@@ -399,7 +399,7 @@ def test_cells_in_another_notation_are_named(
     data.to_csv(file, index=False) if ending == "csv" else data.to_parquet(file)
     check_error(message, "evaluate", file, "--label", "y")
     check_error(message, "fit", file, "--label", "y", "--out", tmp_path / "m")
-    # Beside a column of numbers it is left out with the same advice.
+    # Next to a numeric column it is left out with the advice above.
     data.assign(q=0.5).to_csv(file := tmp_path / "two.csv", index=False)
     stderr = run("evaluate", file, "--label", "y", "--replicates", 20).stderr
     assert (message.partition("which")[0] in stderr) == (cell != "high")
@@ -412,7 +412,7 @@ LONG = [900000000000207008, 900000000000207009, 900000000000207011]
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_long_numbers_as_labels_stay_apart(tmp_path: Path, reader: str, ending: str) -> None:
-    """As text, and as integers of 64 bits."""
+    """Check labels as text and as 64-bit integers."""
     if reader == "Python" and ending == "parquet":
         pytest.skip("needs Arrow")
     rng = np.random.default_rng(0)
@@ -469,7 +469,7 @@ def test_what_unpacks_to_much_is_read_in_blocks(
     monkeypatch.setattr(_streams, "LARGE", 1 << 16)
     assert open_rows(file).large
     assert run(*line).stdout == expected
-    # What can be read only once is refused.
+    # Input that can be read only once is refused.
     monkeypatch.setattr(_streams, "PIPED", 1 << 16)
     result = invoke("evaluate", "-", "--label", "y", input=packed)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
@@ -506,7 +506,7 @@ OBJECTS = [
 
 @pytest.mark.parametrize("large", [False, True])
 def test_json_lines(tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects keep what they hold, and get new members."""
+    """Check that objects keep their members and gain new ones."""
     if large:
         in_blocks(monkeypatch)
     file, model, out = tmp_path / "in.jsonl", tmp_path / "m.safetensors", tmp_path / "out.jsonl"
@@ -529,7 +529,7 @@ def test_json_lines(tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch
         ["calibrated_false", "calibrated_true"]
     ]
     np.testing.assert_allclose([[q for _, q in pairs] for pairs in added], expected, atol=1e-9)
-    # By its first line, too, and printed in the form that was read.
+    # The format is also detected from the first line, and used for printing.
     text = file.read_text("utf-8")
     assert run("apply", model, "-", "--out", "-", input=text).stdout.splitlines() == lines
     run("apply", model, file, "--out", tmp_path / "out.csv")
@@ -557,7 +557,7 @@ def test_wrong_json_lines(tmp_path: Path, content: str, message: str) -> None:
 
 
 def test_json_lines_are_made_of_json_lines(tmp_path: Path) -> None:
-    file, _ = put(tmp_path, "csv")
+    file, _ = write_form(tmp_path, "csv")
     model = tmp_path / "m.safetensors"
     run("fit", file, "--label", "truth", "--columns", "p", "--method", "beta", "--out", model)
     apply = ["apply", model, file, "--out"]
@@ -569,7 +569,7 @@ def test_json_lines_are_made_of_json_lines(tmp_path: Path) -> None:
 def test_missing_predictions_are_skipped(tmp_path: Path, reader: str, form: str) -> None:
     if reader == "Python" and form == "parquet":
         pytest.skip("needs Arrow")
-    data = frame().assign(q=lambda table: table["p"] ** 1.1, w=1.0)
+    data = make_frame().assign(q=lambda table: table["p"] ** 1.1, w=1.0)
     data.loc[[3, 70, 71, N - 1], "p"] = np.nan
     data.loc[[5, 71], "q"] = np.nan
     file = tmp_path / f"in.{form}"

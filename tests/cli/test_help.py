@@ -1,4 +1,4 @@
-"""What the program says of itself: soon, whole and truly."""
+"""Help texts: fast, complete and accurate."""
 
 import inspect
 import os
@@ -126,7 +126,7 @@ def test_examples_are_whole(command: str, columns: int, monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other, as some read what others wrote."""
+    """Run the examples in order, since some read files that earlier ones write."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 300)
     s = rng.normal(2 * y - 1.0)

@@ -1,4 +1,4 @@
-"""``bayescal monitor``: rows that were appended, exit codes, settings, and what it writes."""
+"""``bayescal monitor``: appended rows, exit codes, settings and output files."""
 
 import json
 from pathlib import Path
@@ -23,8 +23,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def cases(n: int = 900, slope: float = 0.3, start: int = 450) -> pd.DataFrame:
-    """Return calibrated rows, and from a row on over-confident ones."""
+def make_rows(n: int = 900, slope: float = 0.3, start: int = 450) -> pd.DataFrame:
+    """Return calibrated rows that become over-confident at a given row."""
     rng = np.random.default_rng(1)
     log_odds = rng.normal(0, 2, n)
     truth = np.where(np.arange(n) < start, log_odds, slope * log_odds)
@@ -39,23 +39,23 @@ def run(*line: str, file: str = "log.csv", label: str = "y") -> Result:
     return CliRunner().invoke(app, command)
 
 
-def numbers(*line: str, code: int = 0, **options: str) -> dict[str, Any]:
+def run_json(*line: str, code: int = 0, **options: str) -> dict[str, Any]:
     result = run(*line, "--json", "-", **options)
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
 
 
-def wrong(message: str, *line: str, file: str = "log.csv") -> None:
+def check_invalid(message: str, *line: str, file: str = "log.csv") -> None:
     check_error(["monitor", file, "--label", "y", "--state", "state.json", *line], message)
 
 
 def test_appended_rows_continue(folder: Path) -> None:
-    table = cases()
+    table = make_rows()
     monitor = bc.Monitor()
     for end in (1, 300, 300, 450, 900):
         table[:end].to_csv("log.csv", index=False)
         code = ALARM if end == 900 else 0
-        actual = numbers("--model", "p", "--classes", "0,1", code=code)
+        actual = run_json("--model", "p", "--classes", "0,1", code=code)
         new = slice(monitor.n_rows_, end)
         monitor.update(table["p"][new], table["y"][new])
         assert (actual["rows"], actual["new_rows"]) == (end, new.stop - new.start)
@@ -72,9 +72,11 @@ def test_appended_rows_continue(folder: Path) -> None:
 
 
 def test_text_says_what_to_do(folder: Path) -> None:
-    table = cases()
+    table = make_rows()
     table.to_csv("log.csv", index=False)
-    wrong("--plot must end in .png, .svg or .pdf, got x.gif", "--model", "p", "--plot", "x.gif")
+    check_invalid(
+        "--plot must end in .png, .svg or .pdf, got x.gif", "--model", "p", "--plot", "x.gif"
+    )
     assert not Path("state.json").exists()
     result = run("--model", "p", "--time", "day", "--plot", "course.png", "--json", "out.json")
     assert result.exit_code == ALARM
@@ -104,28 +106,28 @@ def test_text_says_what_to_do(folder: Path) -> None:
     ],
 )
 def test_options_that_cannot_be(folder: Path, line: list[str], message: str) -> None:
-    cases(20).to_csv("log.csv", index=False)
-    wrong(message, *line)
+    make_rows(20).to_csv("log.csv", index=False)
+    check_invalid(message, *line)
 
 
 def test_new_files_are_not_skipped(folder: Path) -> None:
-    table = cases()
+    table = make_rows()
     table[:450].to_csv("monday.csv", index=False)
     table[450:].to_csv("tuesday.csv", index=False)
-    numbers("--new", "--model", "p", file="monday.csv")
-    actual = numbers("--new", "--model", "p", file="tuesday.csv", code=ALARM)
+    run_json("--new", "--model", "p", file="monday.csv")
+    actual = run_json("--new", "--model", "p", file="tuesday.csv", code=ALARM)
     whole = bc.Monitor().update(table["p"], table["y"])
     assert actual["rows"] == 900
     assert actual["log_evidence"] == pytest.approx(whole.log_evidence_, abs=1e-9)
-    wrong("--new must be the same in all runs: it was True", file="monday.csv")
+    check_invalid("--new must be the same in all runs: it was True", file="monday.csv")
 
 
 def test_weights_and_logits(folder: Path) -> None:
-    table = cases()
+    table = make_rows()
     table["logit"] = np.log(table["p"]) - np.log1p(-table["p"])
     table.to_csv("log.csv", index=False)
     options = ("--model", "logit", "--inputs", "logits", "--weights", "w")
-    actual = numbers(*options, code=ALARM)
+    actual = run_json(*options, code=ALARM)
     whole = bc.Monitor().update(table["p"], table["y"], table["w"])
     assert actual["log_evidence"] == pytest.approx(whole.log_evidence_, rel=1e-9)
 
@@ -154,7 +156,7 @@ def test_classes_by_name(folder: Path) -> None:
 def test_large_files_are_read_in_blocks(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = cases()
+    table = make_rows()
     for name, value in (("LARGE", 1000), ("ROWS", 70), ("BYTES", 3000)):
         monkeypatch.setattr(_streams, name, value)
     for end in (333, 900):
@@ -173,41 +175,43 @@ def test_large_files_are_read_in_blocks(
 
 def test_an_impossible_outcome_is_an_alarm(folder: Path) -> None:
     pd.DataFrame({"p": [0.5, 0.0, 0.5], "y": [0, 1, 1]}).to_csv("log.csv", index=False)
-    actual = numbers(code=ALARM)
+    actual = run_json(code=ALARM)
     assert (actual["refuted_row"], actual["log_evidence"]) == (1, None)
     assert actual["action"].startswith("row 1 had an outcome of probability zero")
     assert run().exit_code == ALARM
 
 
 def test_other_settings_and_rows_are_errors(folder: Path) -> None:
-    table = cases()
+    table = make_rows()
     table[:400].to_csv("log.csv", index=False)
-    numbers("--model", "p", "--skip-missing")
+    run_json("--model", "p", "--skip-missing")
     before = Path("state.json").read_text()
-    wrong("--alpha must be the same in all runs: it was 0.05", "--alpha", "0.1")
-    wrong("--time must be the same in all runs: it was None", "--time", "day")
-    wrong("--model must be the same in all runs: it was p, got w", "--model", "w")
-    wrong("--alpha must lie between 0 and 1, got 1", "--alpha", "1")
-    wrong("no column named 'nothing' (--time)", "--time", "nothing", "--state", "other.json")
+    check_invalid("--alpha must be the same in all runs: it was 0.05", "--alpha", "0.1")
+    check_invalid("--time must be the same in all runs: it was None", "--time", "day")
+    check_invalid("--model must be the same in all runs: it was p, got w", "--model", "w")
+    check_invalid("--alpha must lie between 0 and 1, got 1", "--alpha", "1")
+    check_invalid(
+        "no column named 'nothing' (--time)", "--time", "nothing", "--state", "other.json"
+    )
     table[:399].to_csv("short.csv", index=False)
-    wrong("has 399 rows, fewer than the 400 of earlier runs", file="short.csv")
+    check_invalid("has 399 rows, fewer than the 400 of earlier runs", file="short.csv")
     table[1:450].to_csv("other.csv", index=False)
-    wrong("the first 400 rows are not those of the earlier runs", file="other.csv")
+    check_invalid("the first 400 rows are not those of the earlier runs", file="other.csv")
     heavy = table.assign(w=2.0)
     heavy.to_csv("heavy.csv", index=False)
     line = ("--weights", "w", "--model", "p", "--state", "heavy.json")
-    wrong("weights must lie in [0, 1], got 2", *line, file="heavy.csv")
+    check_invalid("weights must lie in [0, 1], got 2", *line, file="heavy.csv")
     assert not Path("heavy.json").exists()
     assert Path("state.json").read_text() == before
     Path("broken.json").write_text("{}")
-    wrong("must be a file that bayescal monitor has written", "--state", "broken.json")
+    check_invalid("must be a file that bayescal monitor has written", "--state", "broken.json")
 
 
 NAMES = ["ash", "birch", "cedar"]
 
 
-def several(n: int = 900) -> pd.DataFrame:
-    """Return probabilities of three labels, of which the second is over-confident."""
+def make_labels(n: int = 900) -> pd.DataFrame:
+    """Return probabilities of three labels, the second of which is over-confident."""
     rng = np.random.default_rng(5)
     log_odds = rng.normal(0, 2, (n, 3))
     y = rng.random((n, 3)) < expit(log_odds * [1, 0.3, 1])
@@ -216,13 +220,13 @@ def several(n: int = 900) -> pd.DataFrame:
     return table.assign(w=rng.choice([0.25, 1.0], n), day=np.arange(n))
 
 
-def several_run(*line: str, code: int = 0) -> dict[str, Any]:
-    return numbers(*line, code=code, label="is_ash,is_birch,is_cedar")
+def run_labels(*line: str, code: int = 0) -> dict[str, Any]:
+    return run_json(*line, code=code, label="is_ash,is_birch,is_cedar")
 
 
 @pytest.mark.parametrize("given", ["in order", "by name", "not named"])
 def test_several_labels(given: str, folder: Path) -> None:
-    table = several()
+    table = make_labels()
     probs, y = table.filter(like="p_"), table.filter(like="is_")
     line = ["--model", "p_cedar,p_ash,p_birch"]
     if given == "in order":
@@ -234,7 +238,7 @@ def test_several_labels(given: str, folder: Path) -> None:
     monitor = bc.Monitor(task="multilabel", classes=[f"is_{name}" for name in NAMES])
     for end in (10, 900):
         table[:end].to_csv("log.csv", index=False)
-        actual = several_run(*line, code=ALARM if end == 900 else 0)
+        actual = run_labels(*line, code=ALARM if end == 900 else 0)
         new = slice(monitor.n_rows_, end)
         monitor.update(probs[new].to_numpy(), y[new].to_numpy())
         assert actual["log_evidence"] == pytest.approx(monitor.log_evidence_, abs=1e-9)
@@ -246,7 +250,7 @@ def test_several_labels(given: str, folder: Path) -> None:
 
 
 def test_several_labels_with_weights_times_and_logits(folder: Path) -> None:
-    table = several()
+    table = make_labels()
     probs, y, w = table.filter(like="p_"), table.filter(like="is_"), table["w"]
     table.update(np.log(probs) - np.log1p(-probs))
     table = table.astype(dict.fromkeys(y.columns, bool))
@@ -256,7 +260,7 @@ def test_several_labels_with_weights_times_and_logits(folder: Path) -> None:
     monitor = bc.Monitor(task="multilabel").update(probs.to_numpy(), y.to_numpy(), w)
     for file in ("log.csv", "log.parquet"):
         state = ["--state", f"{file}.json", "--time", "day"]
-        actual = numbers(*line, *state, code=ALARM, file=file, label=",".join(y.columns))
+        actual = run_json(*line, *state, code=ALARM, file=file, label=",".join(y.columns))
         assert actual["log_evidence"] == pytest.approx(monitor.log_evidence_, rel=1e-9)
         assert actual["alarm_time"] == str(actual["alarm_row"])
     result = run(*line, "--state", "text.json", "--plot", "course.png", label=",".join(y.columns))
@@ -267,7 +271,7 @@ def test_several_labels_with_weights_times_and_logits(folder: Path) -> None:
 def test_several_labels_in_large_files(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = several()
+    table = make_labels()
     for name, value in (("LARGE", 1000), ("ROWS", 70), ("BYTES", 3000)):
         monkeypatch.setattr(_streams, name, value)
     table.loc[::7, "p_ash"] = np.nan
@@ -275,7 +279,7 @@ def test_several_labels_in_large_files(
     writer(f"log.{kind}", index=False)
     labels = ",".join(table.filter(like="is_").columns)
     line = ["--model", "p_ash,p_birch,p_cedar", "--skip-missing"]
-    actual = numbers(*line, code=ALARM, file=f"log.{kind}", label=labels)
+    actual = run_json(*line, code=ALARM, file=f"log.{kind}", label=labels)
     kept = table[table["p_ash"].notna()]
     whole = bc.Monitor(task="multilabel").update(
         kept.filter(like="p_").to_numpy(), kept.filter(like="is_").to_numpy()
@@ -285,7 +289,7 @@ def test_several_labels_in_large_files(
 
 
 def test_wrong_labels_are_errors(folder: Path) -> None:
-    table = several(50)
+    table = make_labels(50)
     table.to_csv("log.csv", index=False)
     start = ["monitor", "log.csv", "--state", "state.json", "--label"]
     for line, message in (
@@ -304,5 +308,5 @@ def test_wrong_labels_are_errors(folder: Path) -> None:
 
 
 def test_a_column_whose_name_has_a_comma_is_one_label(folder: Path) -> None:
-    cases().rename(columns={"y": "p,w"}).drop(columns=["w"]).to_csv("log.csv", index=False)
-    assert numbers("--model", "p", code=ALARM, label="p,w")["rows"] == 900
+    make_rows().rename(columns={"y": "p,w"}).drop(columns=["w"]).to_csv("log.csv", index=False)
+    assert run_json("--model", "p", code=ALARM, label="p,w")["rows"] == 900

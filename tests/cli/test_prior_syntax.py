@@ -1,4 +1,4 @@
-"""Priors written as text: values, arithmetic, and errors that say where."""
+"""Priors as text: values, arithmetic, and errors with positions."""
 
 from typing import Any
 

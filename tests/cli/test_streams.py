@@ -1,4 +1,4 @@
-"""``bayescal fit`` and ``apply`` of CSV and Parquet in blocks: what they are of small files."""
+"""``bayescal fit`` and ``apply`` on blocks of CSV and Parquet files, against in-memory results."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 N = 1000
-#: As a CSV file, the same compressed, and as Parquet; with and without Arrow for CSV.
+#: CSV files, compressed or not, and Parquet; CSV with and without Arrow ("plain").
 FORMS = ["csv", "csv.gz", "parquet", "plain csv", "plain csv.gz"]
 
 
-def table(k: int = 2, n: int = N) -> dict[str, np.ndarray]:
-    """Return columns: scores, labels of text, weights and something else."""
+def make_columns(k: int = 2, n: int = N) -> dict[str, np.ndarray]:
+    """Return columns: scores, string labels, weights and an unused column."""
     rng = np.random.default_rng(0)
     z = 2 * rng.normal(size=(n, k))
     y = np.argmax(0.5 * z + rng.gumbel(size=z.shape), axis=1)
@@ -76,7 +76,7 @@ def run(*line: object) -> Any:
 
 
 def load(path: Path) -> Any:
-    """Return a calibrator that takes scores without names."""
+    """Load a calibrator, and remove its column names so that it takes plain arrays."""
     fitted = bc.load(path)
     del fitted.feature_names_in_
     return fitted
@@ -88,7 +88,7 @@ def fit(file: Path, out: Path, method: str, *more: str) -> Any:
 
 @pytest.mark.usefixtures("in_blocks")
 def test_two_classes(tmp_path: Path, form: str) -> None:
-    columns = table()
+    columns = make_columns()
     file, model = write(tmp_path / f"cal.{form}", columns), tmp_path / "beta.npz"
     blocks = [*open_rows(file).rows("truth", ["p"], "w")]
     assert len(blocks) > 5
@@ -114,7 +114,7 @@ def test_two_classes(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.usefixtures("in_blocks")
 def test_several_classes_go_by_name(tmp_path: Path, form: str) -> None:
-    columns = table(3)
+    columns = make_columns(3)
     z = np.stack([columns[f"z_{name}"] for name in ("ape", "bee", "cat")], axis=1)
     turned = {name: columns[name] for name in ("other", "z_cat", "truth", "z_ape", "z_bee")}
     file, model = write(tmp_path / f"cal.{form}", turned), tmp_path / "t.npz"
@@ -127,13 +127,13 @@ def test_several_classes_go_by_name(tmp_path: Path, form: str) -> None:
 
 
 def two_models() -> dict[str, np.ndarray]:
-    columns = table()
+    columns = make_columns()
     return {**columns, "q": columns["p"] ** 1.1}
 
 
 @cache
-def evaluated(weights: str | None) -> Any:
-    """Return the evaluation of these models in memory."""
+def evaluate_in_memory(weights: str | None) -> Any:
+    """Evaluate these models in memory."""
     columns = two_models()
     return bc.evaluate(
         {"p": columns["p"], "b": columns["q"]},
@@ -162,7 +162,7 @@ def test_models_are_judged(
     columns = two_models()
     file, page = write(tmp_path / f"new.{form}", columns), tmp_path / "page.html"
     if many:
-        # As of a hundred million rows.
+        # Use the code path for a hundred million rows.
         monkeypatch.setattr("bayescal.evaluation._evaluate._MIN_ROWS_IN_CELLS", 100)
         monkeypatch.setattr("bayescal.metrics.uncertainty.measured_blocks.MANY", 100)
         monkeypatch.setattr("bayescal.metrics.uncertainty.calibration_tests.MANY", 100)
@@ -170,12 +170,12 @@ def test_models_are_judged(
     line += ["--json", "-", "--replicates", "30", *(["--html", page] if weights is None else [])]
     actual = json.loads(run(*line, *(["--weights", weights] if weights else [])).stdout)
     assert actual["columns"] == {"p": ["p"], "b": ["q"]} and actual["cases"] == N
-    expected = evaluated(weights)
+    expected = evaluate_in_memory(weights)
     assert actual["classes"] == expected["classes"]
     for name, known in expected["models"].items():
         for metric, interval in known["metrics"].items():
             if many and metric in ("ROC AUC", "average precision"):
-                # A ranking needs all rows at once.
+                # Ranking metrics need all rows at once.
                 assert metric not in actual["models"][name]["metrics"]
                 continue
             ours = actual["models"][name]["metrics"][metric]
@@ -190,7 +190,7 @@ def test_models_are_judged(
 
 @pytest.mark.usefixtures("in_blocks")
 def test_what_is_wrong_with_probabilities_is_said(tmp_path: Path, form: str) -> None:
-    columns = table()
+    columns = make_columns()
     columns["p"][700], columns["w"][650] = 1.5, -1
     file = write(tmp_path / f"new.{form}", columns)
     line = ["evaluate", str(file), "--label", "truth", "--model", "p"]
@@ -203,7 +203,7 @@ def test_what_is_wrong_with_probabilities_is_said(tmp_path: Path, form: str) -> 
 
 @pytest.mark.usefixtures("in_blocks")
 def test_what_needs_all_rows_gets_them(tmp_path: Path, form: str) -> None:
-    columns = table()
+    columns = make_columns()
     file, model = write(tmp_path / f"cal.{form}", columns), tmp_path / "knn.npz"
     assert ", 2 passes over the file" in fit(file, model, "KNN", "--columns", "p").stderr
     expected = bc.KNN().fit(columns["p"], columns["truth"])
@@ -213,7 +213,7 @@ def test_what_needs_all_rows_gets_them(tmp_path: Path, form: str) -> None:
 
 
 def test_small_files_are_read_once(tmp_path: Path, form: str) -> None:
-    file = write(tmp_path / f"cal.{form}", table())
+    file = write(tmp_path / f"cal.{form}", make_columns())
     stderr = fit(file, tmp_path / "m.npz", "Beta", "--columns", "p").stderr
     assert ", 1 pass over the file" in stderr
 
@@ -305,8 +305,8 @@ def test_a_type_error_after_a_pass_is_no_want_of_all_rows(passes: int) -> None:
 
 @pytest.mark.usefixtures("in_blocks")
 def test_what_only_the_slower_reader_takes(tmp_path: Path) -> None:
-    """A quote within a cell; and spaces about names and cells, which both take."""
-    columns = table()
+    """Check a quote inside a cell, which needs Python's reader, and spaces around cells."""
+    columns = make_columns()
     p, y = columns["p"].tolist(), columns["truth"].tolist()
     lines = [f" {p[j]!r}, {y[j]} ,{'its' if j != 800 else '3' + chr(34)}\n" for j in range(N)]
     file = tmp_path / "cal.csv"
@@ -333,13 +333,13 @@ def test_what_only_the_slower_reader_takes(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("in_blocks")
 def test_errors_of_parquet(tmp_path: Path, change: dict[str, list], message: str) -> None:
     file = tmp_path / "cal.parquet"
-    parquet.write_table(pyarrow.table({**table(), **change}), file)
+    parquet.write_table(pyarrow.table({**make_columns(), **change}), file)
     line = ["fit", str(file), "--label", "truth", "--columns", "p", "--method", "Beta"]
     check_error([*line, "--out", str(tmp_path / "m.npz")], message)
 
 
 def test_files_of_parquet_need_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = write(tmp_path / "cal.parquet", table())
+    file = write(tmp_path / "cal.parquet", make_columns())
     line = ["fit", str(file), "--label", "truth", "--out", str(tmp_path / "m.npz")]
     (tmp_path / "cut.parquet").write_bytes(file.read_bytes()[:-9])
     check_error([line[0], str(tmp_path / "cut.parquet"), *line[2:]], "cannot read the file")
@@ -348,11 +348,11 @@ def test_files_of_parquet_need_a_library(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_labels_of_any_type_in_parquet(tmp_path: Path) -> None:
-    z = table()["p"]
+    z = make_columns()["p"]
     for labels, classes in (
         (pyarrow.array(np.arange(N) % 3 == 0), ["False", "True"]),
         (pyarrow.array(np.arange(N) % 2 * 1.0), ["0", "1"]),
-        # A category that no row has is no class.
+        # A category without rows is not a class.
         (pyarrow.array(np.array(["b", "a"])[np.arange(N) % 2]).dictionary_encode(), ["a", "b"]),
         (
             pyarrow.DictionaryArray.from_arrays(np.arange(N) % 2, ["b", "a", "c"]),
@@ -367,7 +367,7 @@ def test_labels_of_any_type_in_parquet(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("in_blocks")
 def test_parquet_is_written(tmp_path: Path) -> None:
-    columns = {**table(), "when": np.datetime64("2020-01-01") + np.arange(N)}
+    columns = {**make_columns(), "when": np.datetime64("2020-01-01") + np.arange(N)}
     file, out = write(tmp_path / "new.parquet", columns), tmp_path / "out.parquet"
     model = tmp_path / "m.npz"
     fit(file, model, "Beta", "--columns", "p")
@@ -391,8 +391,8 @@ def test_parquet_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_wrong_row_leaves_the_old_file(tmp_path: Path, ending: str) -> None:
     model, file, out = tmp_path / "m.npz", tmp_path / f"new.{ending}", tmp_path / f"o.{ending}"
-    fit(write(file, table()), model, "Beta", "--columns", "p")
-    columns = table()
+    fit(write(file, make_columns()), model, "Beta", "--columns", "p")
+    columns = make_columns()
     columns["p"][900] = np.nan
     write(file, columns)
     out.write_bytes(b"old")
@@ -407,7 +407,7 @@ def test_a_wrong_row_leaves_the_old_file(tmp_path: Path, ending: str) -> None:
 def test_progress_is_lines_where_there_is_no_terminal(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, model = write(tmp_path / f"cal.{form}", table()), tmp_path / "m.npz"
+    file, model = write(tmp_path / f"cal.{form}", make_columns()), tmp_path / "m.npz"
     stderr = fit(file, model, "Beta", "--columns", "p").stderr
     assert "%" not in stderr
     monkeypatch.setattr(_errors, "SECONDS", 0.0)
@@ -426,7 +426,7 @@ def test_progress_is_lines_where_there_is_no_terminal(
 def test_progress_is_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(_errors, "SECONDS", 0.0)
-    file = write(tmp_path / "cal.csv", table())
+    file = write(tmp_path / "cal.csv", make_columns())
     stderr = fit(file, tmp_path / "m.npz", "Beta", "--columns", "p").stderr
     assert "━" in stderr and "%" not in stderr
 
@@ -436,7 +436,7 @@ def test_a_column_that_is_no_label_does_not_fill_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bayescal.cli._labeled._MAX_LABELS", 100)
-    file = write(tmp_path / "cal.csv", table())
+    file = write(tmp_path / "cal.csv", make_columns())
     line = ["fit", str(file), "--label", "p", "--out", str(tmp_path / "m.npz")]
     check_error(line, "column 'p' must hold labels, got more than 100 different ones")
 
@@ -466,7 +466,7 @@ print("most", next(line.split()[1] for line in status if line.startswith("VmHWM"
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, ending: str) -> None:
     most = []
     for n in (50_000, 500_000):
-        columns = table(n=n)
+        columns = make_columns(n=n)
         file = write(tmp_path / f"cal.{ending}", {name: columns[name] for name in ("p", "truth")})
         line = [sys.executable, "-c", COMMANDS, str(tmp_path), str(file)]
         output = subprocess.run(line, check=True, capture_output=True, text=True).stdout

@@ -1,4 +1,4 @@
-"""What is printed: in the encoding of its stream and without control characters, or one line."""
+"""Printed output: in the stream's encoding, without control characters, or a single-line error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system h
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Change to a folder with rows, and a calibrator that was fitted to them."""
+    """Change to a folder with rows, and with a calibrator fitted to them."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     p = rng.uniform(size=100)
@@ -33,8 +33,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *line: str, **streams: Any) -> tuple[int, str]:
-    """Run a command with other streams; return its exit code and standard error."""
+def run_command(monkeypatch: pytest.MonkeyPatch, *line: str, **streams: Any) -> tuple[int, str]:
+    """Run a command with replaced streams, and return its exit code and standard error."""
     stderr = io.StringIO()
     with monkeypatch.context() as patch:
         for name, stream in {"stderr": stderr, **streams}.items():
@@ -55,7 +55,7 @@ EVALUATE = "evaluate rows.csv --label y --model p --replicates 20".split()
 )  # fmt: skip
 def test_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch, line: list[str]) -> None:
     stdout = open("/dev/full", "w")
-    code, stderr = call(monkeypatch, *line, stdout=stdout)
+    code, stderr = run_command(monkeypatch, *line, stdout=stdout)
     assert code == 2
     assert stderr.endswith("error: cannot write to standard output: No space left on device\n")
     with pytest.raises(OSError, match="No space"):
@@ -80,33 +80,33 @@ def test_program_ends_with_one_line_on_a_full_disk(line: str) -> None:
 
 def test_closed_streams(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate = ("evaluate", "-", "--label", "y")
-    assert call(monkeypatch, *evaluate, stdin=None) == (
+    assert run_command(monkeypatch, *evaluate, stdin=None) == (
         2,
         "bayescal: error: -: standard input is closed\n",
     )
-    code, message = call(monkeypatch, "apply", "m", "rows.csv", "--out", "-", stdout=None)
+    code, message = run_command(monkeypatch, "apply", "m", "rows.csv", "--out", "-", stdout=None)
     assert code == 2 and "standard output is closed" in message and message.count("\n") == 1
-    assert call(monkeypatch, *FIT, stdout=None)[0] == 0
-    assert call(monkeypatch, "evaluate", "none.csv", "--label", "y", stderr=None)[0] == 2
+    assert run_command(monkeypatch, *FIT, stdout=None)[0] == 0
+    assert run_command(monkeypatch, "evaluate", "none.csv", "--label", "y", stderr=None)[0] == 2
 
 
 def test_encodings_that_lack_characters(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    assert call(monkeypatch, *FIT, stdout=stdout)[0] == 0
+    assert run_command(monkeypatch, *FIT, stdout=stdout)[0] == 0
     report = bc.load("n").report_
     assert stdout.buffer.getvalue().decode() == f"{report}\n".replace("±", "+/-")
     line = [*EVALUATE[:3], "é", *EVALUATE[4:], "--classes", "ü,ж"]
-    assert call(monkeypatch, *line, stdout=stdout)[0] == 0
+    assert run_command(monkeypatch, *line, stdout=stdout)[0] == 0
     assert b"p is P(? = ?)" in stdout.buffer.getvalue()
-    # Rows are in UTF-8, as in files.
+    # Rows are UTF-8, as in files.
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    assert call(monkeypatch, "apply", "m", "rows.csv", "--out", "-", stdout=stdout)[0] == 0
+    assert run_command(monkeypatch, "apply", "m", "rows.csv", "--out", "-", stdout=stdout)[0] == 0
     run("apply", "m", "rows.csv", "--out", "out.csv")
     assert stdout.buffer.getvalue() == Path("out.csv").read_bytes()
 
 
 def test_nothing_controls_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of columns, classes, models and files are escaped in results, errors and rows."""
+    """Check that names of columns, classes, models and files are escaped everywhere."""
     text = Path("rows.csv").read_text(encoding="utf-8")
     text = text.replace("p,y", f"{EVIL}p,y").replace(",1,", f",{EVIL}1,")
     Path(f"{EVIL}.csv").write_text(text, encoding="utf-8")
@@ -128,7 +128,7 @@ def test_nothing_controls_the_terminal(folder: Path, monkeypatch: pytest.MonkeyP
         ("demo", f"--{EVIL}"),
     ):
         stdout = io.StringIO()
-        _, stderr = call(monkeypatch, *line, stdout=stdout)
+        _, stderr = run_command(monkeypatch, *line, stdout=stdout)
         printed = stdout.getvalue() + stderr
         assert stderr or printed
         assert [c for c in printed if not c.isprintable() and c != "\n"] == []
@@ -136,7 +136,7 @@ def test_nothing_controls_the_terminal(folder: Path, monkeypatch: pytest.MonkeyP
     assert [c for c in repr(result) if not c.isprintable() and c != "\n"] == []
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
-    assert call(monkeypatch, *apply, "-", stdout=terminal)[0] == 0
+    assert run_command(monkeypatch, *apply, "-", stdout=terminal)[0] == 0
     assert "\\x1b[31mred\\x07\\x9b1m\\u202ep,y" in terminal.getvalue()
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*terminal.getvalue()}
 
@@ -157,7 +157,7 @@ def test_long_names_are_abbreviated(folder: Path, monkeypatch: pytest.MonkeyPatc
         ("evaluate", name, "--label", "y"),
     ):
         stdout = io.StringIO()
-        _, stderr = call(monkeypatch, *line, stdout=stdout)
+        _, stderr = run_command(monkeypatch, *line, stdout=stdout)
         assert max(map(len, (stdout.getvalue() + stderr).splitlines())) < 2100
 
 
@@ -173,7 +173,7 @@ def test_circles_of_symbolic_links(folder: Path, monkeypatch: pytest.MonkeyPatch
         (["demo", "--out", "a"], "a: cannot make the folder"),
         (["apply", "m", "rows.csv", "--out", 300 * "a"], "File name too long"),
     ):
-        code, stderr = call(monkeypatch, *line)
+        code, stderr = run_command(monkeypatch, *line)
         assert (code, stderr.count("\n")) == (2, 1)
         assert message in stderr
     assert Path("a").is_symlink() and Path("b").is_symlink()
@@ -186,7 +186,7 @@ def test_memory_that_is_not_enough_is_said(folder: Path, monkeypatch: pytest.Mon
         np.zeros(1 << 60, np.int8)
 
     monkeypatch.setattr(bc, "evaluate", fill)
-    code, stderr = call(monkeypatch, *EVALUATE)
+    code, stderr = run_command(monkeypatch, *EVALUATE)
     assert code == 2
     assert stderr.startswith("bayescal: error: out of memory") and stderr.count("\n") == 1
 

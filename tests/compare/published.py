@@ -1,10 +1,10 @@
-"""Published examples."""
+"""Published examples of comparisons."""
 
 import numpy as np
 
-# J. Demšar (2006), table 6: accuracy of C4.5 as it is, and with its parameters m, cf or both tuned.
-# The published ranks order two scores that are printed equal, in the last row but one: so one of
-# them is a little higher here.
+# J. Demšar (2006), table 6: accuracy of C4.5 with default parameters, and with m, cf or both tuned.
+# In the second to last row, the published ranks order two scores that are printed as equal, so one
+# of them is slightly higher here.
 TUNED_TREES = np.array(
     [
         [0.763, 0.768, 0.771, 0.798],
@@ -23,5 +23,5 @@ TUNED_TREES = np.array(
         [0.957, 0.978, 0.946, 0.970],
     ]
 )
-# Sum of t^3 - t over its ties: three pairs and one group of four.
+# Sum of t^3 - t over the ties: three pairs and one group of four.
 CORRECTION = 1 - (3 * 6 + 60) / (14 * 4 * 15)

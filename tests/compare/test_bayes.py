@@ -1,4 +1,4 @@
-"""The Bayesian signed-rank test: closed forms, and sums over all pairs of differences."""
+"""The Bayesian signed-rank test against closed forms and sums over all pairs of differences."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def check(actual: float, expected: float, error: float) -> None:
 @pytest.mark.parametrize("strength", [0.1, 0.5, 2.0])
 @pytest.mark.parametrize("n", [1, 2, 9])
 def test_equal_differences_have_a_closed_form(n: int, strength: float) -> None:
-    """The prior's weight is Beta(s, n), and its square is the share of pairs that are equal."""
+    """Check that the prior's weight is Beta(s, n), and its square the share of equal pairs."""
     result = bayesian_signed_rank(
         np.zeros(n), np.full(n, 0.3), prior_strength=strength, margin=0.1, draws=40_000, seed=n
     )
@@ -26,7 +26,7 @@ def test_equal_differences_have_a_closed_form(n: int, strength: float) -> None:
     check(result.equal, prior.sf(np.sqrt(0.5)), result.error)
     assert result.worse == 0
     assert result.better + result.equal == 1
-    # With a larger margin the mean of a difference and the pseudo-observation is equal as well.
+    # With a larger margin, the mean of a difference and the pseudo-observation counts as equal too.
     result = bayesian_signed_rank(
         np.zeros(n), np.full(n, 0.3), prior_strength=strength, margin=0.2, draws=40_000, seed=n
     )
@@ -49,7 +49,7 @@ def test_differences_at_the_margin_are_equal(margin: float) -> None:
 @pytest.mark.parametrize("margin", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("decimals", [0, 1, 9])
 def test_agrees_with_sums_over_all_pairs(margin: float, decimals: int) -> None:
-    """Draw by draw, with the same weights: the counts are those of the definition."""
+    """Compare each draw with the definition, using the test's own weights."""
     rng = np.random.default_rng(3)
     n, draws = 8, 500
     difference = rng.normal(loc=0.3, size=n).round(decimals)
@@ -83,7 +83,7 @@ def test_symmetric_data_give_symmetric_probabilities() -> None:
     half = np.array([0.1, 0.2, 0.5, 0.9, 1.3])
     z = np.concatenate([half, -half])
     result = bayesian_signed_rank(np.zeros(10), z, margin=0.05, draws=40_000)
-    # The difference of two shares of the same draws has a variance below twice that of one.
+    # The difference of two shares of a draw has less than twice the variance of one share.
     check(result.better, result.worse, 2 * result.error)
 
 
@@ -120,7 +120,7 @@ def test_error_is_that_of_repeated_runs() -> None:
     runs = [bayesian_signed_rank(a, b, draws=400, seed=seed) for seed in range(200)]
     share = [run.better for run in runs]
     spread, stated = np.std(share, ddof=1), np.mean([run.error for run in runs])
-    # Two hundred runs tell a standard deviation to 5 percent; the largest of three is stated.
+    # Two hundred runs determine a standard deviation to 5 %; the test reports the largest of three.
     assert 0.8 * spread <= stated
     assert runs[0] == bayesian_signed_rank(a, b, draws=400, seed=0)
     certain = bayesian_signed_rank(np.zeros(50), np.ones(50), draws=100)

@@ -1,4 +1,4 @@
-"""All statistics in one result; what tables are accepted."""
+"""All statistics in one result, and the accepted kinds of tables."""
 
 import io
 from collections.abc import Callable
@@ -196,7 +196,7 @@ def test_scores_that_are_equal_up_to_rounding_are_ties_in_all_tests() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
 def test_scores_in_low_precision_tie_as_in_double_precision(dtype: type) -> None:
-    """Equal scores in two precisions are ties, and so are equal differences of decimals."""
+    """Check that equal scores, and equal differences of decimals, are ties in two precisions."""
     scores = np.random.default_rng(0).integers(1, 9, (12, 3)) / 10
     low = scores.astype(dtype)
     double = c.compare(scores, draws=500)
@@ -217,7 +217,7 @@ def test_scores_in_low_precision_tie_as_in_double_precision(dtype: type) -> None
 
 
 def test_ties_are_ties_beside_large_scores() -> None:
-    """Rounding of scores of 1e9 on one data set does not make differences on others zero."""
+    """Check that rounding of scores near 1e9 does not create ties on other data sets."""
     scores = np.array([[1e9, 1e9], *([1e-9, 3e-9] for _ in range(7))])
     actual = c.wilcoxon(scores)
     assert actual.p_value[0, 1] == pytest.approx(2 / 2**7)
@@ -233,7 +233,7 @@ def test_named_data_sets_are_matched_by_name() -> None:
         np.testing.assert_equal(actual, expected)
     assert c.bayesian_signed_rank(a, b) == c.bayesian_signed_rank(a, frame["n"])
     assert c.wilcoxon({"m": a, "n": b}).p_value[0, 1] == 0.125
-    # Without names, and where names are mere numbers beside others, places count.
+    # Without names, or with numeric names on one side only, rows are matched by position.
     for other in (frame["n"].to_numpy(), frame["n"].reset_index(drop=True)):
         assert c.wilcoxon({"m": a, "n": other}).p_value[0, 1] == 0.125
     numbered = frame["n"].reset_index(drop=True)
@@ -273,7 +273,7 @@ def test_cliques_of_named_methods() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
 def test_differences_at_the_margin_are_within_it_in_any_precision(dtype: type) -> None:
-    """Scores of hundredths, whose differences are computed exactly as whole numbers."""
+    """Check scores in hundredths, with exact differences computed from integers."""
     rng = np.random.default_rng(0)
     points = rng.integers(60, 90, (20, 2))
     points[:, 1] = points[:, 0] + rng.integers(-3, 4, 20)

@@ -1,4 +1,4 @@
-"""Average ranks, Friedman's and Nemenyi's test: against SciPy and a published worked example."""
+"""Average ranks and the tests of Friedman and Nemenyi, against SciPy and a published example."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_published_example() -> None:
         actual = nemenyi(TUNED_TREES, level, lower_is_better=False)
         assert actual.critical_difference == pytest.approx(critical, abs=5e-3)
     significant = nemenyi(TUNED_TREES).p_value <= 0.10
-    # At 0.10, C4.5 differs from its versions with m and with both; the rest is undecided.
+    # At level 0.10, C4.5 differs from the versions with tuned m and with both tuned.
     assert np.argwhere(np.triu(significant)).tolist() == [[0, 1], [0, 3]]
     assert cliques(ranks, significant) == [(3, 1, 2), (2, 0)]
 
@@ -79,7 +79,7 @@ def test_infinities_are_ranked() -> None:
 
 @pytest.mark.parametrize("methods", [2, 3, 7, 20])
 def test_nemenyi_agrees_with_the_integral(methods: int) -> None:
-    """The range of k standard normals is at most q with this probability."""
+    """Compare with the probability that the range of k standard normals is at most q."""
     n = 11
     scores = np.random.default_rng(methods).normal(size=(n, methods))
     result = nemenyi(scores, 0.1)
@@ -101,7 +101,7 @@ def test_nemenyi_agrees_with_the_integral(methods: int) -> None:
 
 
 def test_published_quantiles() -> None:
-    """J. Demšar (2006), table 5a: quantiles divided by the root of two."""
+    """Compare with J. Demšar (2006), table 5a: quantiles divided by the square root of two."""
     published = {2: 1.960, 3: 2.343, 4: 2.569, 5: 2.728, 6: 2.850, 7: 2.949, 8: 3.031, 10: 3.164}
     for k, quantile in published.items():
         actual = nemenyi(np.arange(k)[None]).critical_difference / np.sqrt(k * (k + 1) / 6)
@@ -119,7 +119,7 @@ def test_cliques_by_hand() -> None:
     assert cliques(ranks, matrix()) == [(3, 2, 1, 0)]
     assert cliques(ranks, ~matrix()) == []
     assert cliques(ranks, matrix((0, 3))) == [(3, 2, 1), (2, 1, 0)]
-    # The outer two do not differ, but one in between differs from an outer one.
+    # The outer two methods do not differ, but one in between differs from an outer one.
     assert cliques(ranks, matrix((3, 2))) == [(2, 1, 0)]
     assert cliques(ranks, matrix((3, 1), (2, 0))) == [(3, 2), (2, 1), (1, 0)]
     assert cliques(ranks, matrix((2, 1))) == [(3, 2), (1, 0)]

@@ -1,4 +1,4 @@
-"""Wilcoxon's test with Holm's correction: against SciPy, enumeration, and worked by hand."""
+"""Wilcoxon's test with Holm's correction, against SciPy, enumeration and hand computations."""
 
 import itertools
 
@@ -14,8 +14,8 @@ from tests.compare.published import TUNED_TREES
 EPS = float(np.finfo(np.float64).eps)
 
 
-def pair(difference: np.ndarray) -> np.ndarray:
-    """Return a table whose first method has that much more than the second, which has none."""
+def paired_table(difference: np.ndarray) -> np.ndarray:
+    """Return a table with ``difference`` in its first column and zeros in the second."""
     return np.stack([difference, np.zeros(len(difference))], axis=1)
 
 
@@ -24,7 +24,7 @@ def test_p_values_without_ties_agree_with_scipy(n: int) -> None:
     difference = np.random.default_rng(n).normal(loc=0.2, size=n)
     method = "exact" if n <= EXACT else "asymptotic"
     expected = scipy.stats.wilcoxon(difference, method=method)
-    result = wilcoxon(pair(difference))
+    result = wilcoxon(paired_table(difference))
     assert result.p_value[0, 1] == pytest.approx(expected.pvalue, rel=1e-10)
     assert result.better[[0, 1], [1, 0]].min() == expected.statistic
 
@@ -36,7 +36,9 @@ def test_ties_and_zeros_agree_with_scipys_permutations(seed: int, zero_method: s
     expected = scipy.stats.wilcoxon(
         difference, zero_method=zero_method, method=scipy.stats.PermutationMethod(n_resamples=1000)
     )
-    assert wilcoxon(pair(difference)).p_value[0, 1] == pytest.approx(expected.pvalue, rel=1e-12)
+    assert wilcoxon(paired_table(difference)).p_value[0, 1] == pytest.approx(
+        expected.pvalue, rel=1e-12
+    )
 
 
 def test_ties_and_zeros_agree_with_all_signs() -> None:
@@ -45,18 +47,20 @@ def test_ties_and_zeros_agree_with_all_signs() -> None:
     smaller = min(ranks[np.sign(difference[difference != 0]) == side].sum() for side in (-1, 1))
     sums = [np.dot(signs, ranks) for signs in itertools.product([0, 1], repeat=len(ranks))]
     expected = 2 * np.mean(np.array(sums) <= smaller)
-    result = wilcoxon(pair(difference))
+    result = wilcoxon(paired_table(difference))
     assert result.p_value[0, 1] == pytest.approx(expected, rel=1e-12)
 
 
 def test_many_ties_and_zeros_of_many_data_sets_agree_with_scipy() -> None:
     difference = np.random.default_rng(1).integers(-2, 4, size=250).astype(float)
     expected = scipy.stats.wilcoxon(difference, zero_method="pratt", method="asymptotic")
-    assert wilcoxon(pair(difference)).p_value[0, 1] == pytest.approx(expected.pvalue, rel=1e-10)
+    assert wilcoxon(paired_table(difference)).p_value[0, 1] == pytest.approx(
+        expected.pvalue, rel=1e-10
+    )
 
 
 def test_published_example() -> None:
-    """J. Demšar (2006), table 2: rank sums 93 and 12 for C4.5 with m tuned and without."""
+    """Compare with J. Demšar (2006), table 2: rank sums 93 and 12 with and without tuned m."""
     result = wilcoxon(TUNED_TREES[:, :2], lower_is_better=False)
     assert result.better[1, 0] == 93
     assert result.better[0, 1] == 12
@@ -65,7 +69,7 @@ def test_published_example() -> None:
 
 def test_all_equal_differences() -> None:
     for n in (2, 10, 20):
-        result = wilcoxon(pair(np.full(n, 0.1)))
+        result = wilcoxon(paired_table(np.full(n, 0.1)))
         assert result.p_value[0, 1] == pytest.approx(2 * 0.5**n, rel=1e-12)
 
 
@@ -84,7 +88,7 @@ def test_decimal_scores_tie_as_on_paper() -> None:
     assert len(set(np.abs(a - b))) > 2
     assert set(np.abs(actual)) == {0, np.abs(actual).max()}
     np.testing.assert_allclose(actual, a - b, atol=1e-15)
-    # Scales of data sets may differ: what is small beside one score is not beside another.
+    # Data sets may have different scales, so rounding is judged relative to each score.
     a, b = np.array([1e6, 1e-12, 3e-12]), np.array([1e6 + 1, 0, 0])
     np.testing.assert_array_equal(differences(a, b, EPS), a - b)
 

@@ -1,4 +1,4 @@
-"""Processes of one computation that take turns in one: each runs twice, and sends what it has."""
+"""Simulate the processes of one computation in turns: each runs twice and sends its values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PROCESSES = 3
 
 
 class Stopped(Exception):
-    """A process waits for the others."""
+    """Raised where a process would wait for the others."""
 
 
-def together(monkeypatch: pytest.MonkeyPatch, run: Callable[[int], Any]) -> list[Any]:
-    """Return results or errors of ``run(process)`` in processes that exchange values once."""
+def run_together(monkeypatch: pytest.MonkeyPatch, run: Callable[[int], Any]) -> list[Any]:
+    """Return results or errors of ``run(process)`` for processes that exchange values once."""
     sent: dict[int, Any] = {}
 
     def send(value: Any) -> Any:

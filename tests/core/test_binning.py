@@ -1,4 +1,4 @@
-"""Bins of equal width: borders, their neighbors, and the types of scores."""
+"""Bins of equal width: borders, neighbors of borders, and dtypes of scores."""
 
 from typing import Any
 

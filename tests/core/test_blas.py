@@ -1,4 +1,4 @@
-"""The limit on BLAS threads is the process's: users that overlap must not keep it for ever."""
+"""The limit on BLAS threads is global: overlapping users must not leave it in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits on a cluster of Dask: what they are in memory, whatever happens to workers."""
+"""Fits on a Dask cluster equal in-memory fits, also when workers are lost."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ pd = pytest.importorskip("pandas")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(280),
-    # Of the semaphores of killed processes.
+    # Killed processes leak semaphores.
     pytest.mark.filterwarnings("ignore:.*leaked semaphore:UserWarning"),
 ]
 
 MB = 1 << 20
-#: Of a worker, which holds bayescal's libraries, some 400 MB.
+#: Memory limit of a worker; bayescal's libraries take about 400 MB of it.
 LIMIT = 700 * MB
-#: A chunk has 16 MB, of which few columns are scores; all of them have 768 MB.
+#: A chunk of 16 MB has few score columns; all chunks together have 768 MB.
 ROWS, COLUMNS, CHUNKS = 10_000, 200, 48
-#: So many chunks are different, so that the rows in memory are few and weigh much.
+#: Number of different chunks, so that the in-memory fit needs few rows with large weights.
 KINDS = 6
 
 
 def make_rows(seed: int, classes: int = 2) -> np.ndarray:
-    """Return columns of scores, then labels, then other columns (ROWS, COLUMNS)."""
+    """Draw an array (ROWS, COLUMNS) of score columns, a label column, and unused columns."""
     rng = np.random.default_rng(seed)
     rows = np.full((ROWS, COLUMNS), float(seed))
     z = 2 * rng.normal(size=(ROWS, classes))
@@ -51,7 +51,7 @@ def make_rows(seed: int, classes: int = 2) -> np.ndarray:
 
 
 def make_probs(seed: int) -> np.ndarray:
-    """Return the same with the probability of the second of two classes, and labels, first."""
+    """Draw an array (ROWS, COLUMNS) of probabilities, binary labels, and unused columns."""
     rows = make_rows(seed)
     rows[:, 0] = 1 / (1 + np.exp(rows[:, 0] - rows[:, 1]))
     rows[:, 1] = rows[:, 2]
@@ -63,7 +63,7 @@ def make_frame(seed: int) -> Any:
     return pd.DataFrame(rows, columns=["p", "y", *(f"other{j}" for j in range(COLUMNS - 2))])
 
 
-def lazy(make: Any, chunks: int = CHUNKS) -> Any:
+def make_lazy(make: Any, chunks: int = CHUNKS) -> Any:
     parts = [dask.delayed(make)(number % KINDS) for number in range(chunks)]
     return array.concatenate([array.from_delayed(part, (ROWS, COLUMNS), float) for part in parts])
 
@@ -72,7 +72,7 @@ def in_memory(make: Any) -> np.ndarray:
     return np.concatenate([make(seed) for seed in range(KINDS)])
 
 
-def repeated(n: int) -> np.ndarray:
+def repeated_weights(n: int) -> np.ndarray:
     return np.full(n, CHUNKS / KINDS)
 
 
@@ -98,8 +98,8 @@ def client(cluster: Any, caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
     with distributed.Client(cluster) as made:
         made.wait_for_workers(2, timeout=60)
         yield made
-        # Nothing is kept of a fit, once what errors and cycles refer to is gone. Dask's own thread
-        # lets go of the future of an error a moment later.
+        # No futures remain after a fit, once errors and reference cycles are gone. Dask's own
+        # thread releases the future of an error slightly later.
         end = time.monotonic() + 10
         while made.futures and time.monotonic() < end:
             gc.collect()
@@ -112,7 +112,7 @@ def client(cluster: Any, caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
 
 
 class Watch(threading.Thread):
-    """Reads how much memory workers hold."""
+    """Records the peak memory of workers."""
 
     def __init__(self, pids: list[int]) -> None:
         super().__init__(daemon=True)
@@ -145,14 +145,14 @@ AT = np.linspace(0, 1, 101)
 
 
 def test_more_rows_than_a_worker_can_hold(client: Any) -> None:
-    rows = lazy(make_probs)
+    rows = make_lazy(make_probs)
     assert rows.nbytes > LIMIT
     steps: list[tuple[int, int, int | None]] = []
     blocks = bc.Blocks.of(rows[:, 0], rows[:, 1], progress=lambda *step: steps.append(step))
     with Watch([*client.run(os.getpid).values()]) as watch:
         cut = bc.Beta().fit(blocks)
     local = in_memory(make_probs)
-    whole = bc.Beta().fit(local[:, 0], local[:, 1], repeated(len(local)))
+    whole = bc.Beta().fit(local[:, 0], local[:, 1], repeated_weights(len(local)))
     np.testing.assert_allclose(cut.predict_proba(AT), whole.predict_proba(AT), atol=1e-9, rtol=0)
     assert steps == [(number, CHUNKS, CHUNKS) for number in range(blocks.passes)]
     if Path("/proc/self/status").exists():
@@ -166,22 +166,22 @@ def test_data_frames(client: Any) -> None:
     )
     cut = bc.Temperature().fit(frame[["p", "y"]], "y")
     local = in_memory(make_probs)
-    whole = bc.Temperature().fit(local[:, 0], local[:, 1], repeated(len(local)))
+    whole = bc.Temperature().fit(local[:, 0], local[:, 1], repeated_weights(len(local)))
     result = cut.predict_proba(pd.DataFrame({"p": AT}))
     np.testing.assert_allclose(result, whole.predict_proba(AT), atol=1e-9, rtol=0)
 
 
 def test_several_classes(client: Any) -> None:
     k, make = 4, partial(make_rows, classes=4)
-    rows = lazy(make)
-    # Weights are in memory.
+    rows = make_lazy(make)
+    # Weights are in local memory.
     weights = np.resize([1.0, 2.0, 3.0], len(rows))
     cut = bc.Vector(inputs="logits").fit(rows[:, :k], rows[:, k], weights)
     local = in_memory(make)
     z, y = local[:, :k], local[:, k]
     heavy = weights.reshape(-1, KINDS * ROWS).sum(axis=0)
     whole = bc.Vector(inputs="logits").fit(z, y, heavy)
-    # As of blocks elsewhere: all rows at once are fitted until the next step gains next to nothing.
+    # In-memory fits iterate until the next step gains next to nothing, as for other blocks.
     np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=5e-6, rtol=0)
     assert cut.objective_ <= whole.objective_ * (1 + 1e-12)
     here = bc.Vector(inputs="logits").fit(bc.Blocks.of(z, y, heavy))
@@ -189,7 +189,7 @@ def test_several_classes(client: Any) -> None:
 
 
 def make_or_die(flag: Path, number: int) -> np.ndarray:
-    """Return rows, or kill the worker that makes those of one number, once."""
+    """Return rows, but kill the worker once for one of the chunks."""
     if number == 9 and flag.exists():
         flag.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -202,7 +202,7 @@ def test_a_worker_is_killed(client: Any, tmp_path: Path) -> None:
     rows = array.concatenate(
         [array.from_delayed(chunk, (ROWS, COLUMNS), float) for chunk in chunks]
     )
-    # What is in memory here is on the workers only, once it was sent.
+    # The local array exists only on the workers once it is sent.
     y = np.concatenate([make_probs(number % KINDS)[:, 1] for number in range(12)])
     undisturbed = bc.Beta().fit(rows[:, 0], y)
 
@@ -218,7 +218,7 @@ def test_a_worker_is_killed(client: Any, tmp_path: Path) -> None:
 
 
 def test_persisted_collections_and_lazy_predictions(client: Any) -> None:
-    rows = lazy(make_probs, KINDS)[:, :2].persist()
+    rows = make_lazy(make_probs, KINDS)[:, :2].persist()
     cut = bc.Beta().fit(rows[:, 0], rows[:, 1])
     local = in_memory(make_probs)
     whole = bc.Beta().fit(local[:, 0], local[:, 1])
@@ -227,7 +227,7 @@ def test_persisted_collections_and_lazy_predictions(client: Any) -> None:
     result = cut.predict_proba(rows[:, 0])
     assert isinstance(result, array.Array) and result.shape == (KINDS * ROWS, 2)
     assert len(client.futures) == kept  # nothing is computed yet
-    # Where it is computed it stays.
+    # Results stay on the workers that compute them.
     persisted = result.persist()
     distributed.wait(persisted)
     assert all(client.who_has(persisted).values())
@@ -242,7 +242,7 @@ def fail(number: int) -> np.ndarray:
 
 
 def test_a_failing_block_says_its_number(client: Any) -> None:
-    rows = lazy(fail, KINDS)
+    rows = make_lazy(fail, KINDS)
     with pytest.raises(ValueError, match=r"block 4: .*must lie in"):
         bc.Beta().fit(rows[:, 0], rows[:, 1])
     fitted = bc.Beta().fit(make_probs(0)[:, 0], make_probs(0)[:, 1])

@@ -1,4 +1,4 @@
-"""The persistent compilation cache, in a process of its own: it is a setting of all of JAX."""
+"""The persistent compilation cache, which is global to JAX, tested in separate processes."""
 
 from __future__ import annotations
 

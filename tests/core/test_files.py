@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic writes: files are complete or absent."""
 
 import multiprocessing
 import os

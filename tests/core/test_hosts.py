@@ -1,4 +1,4 @@
-"""Work divided among processes that take turns; ``tests/inference/test_hosts.py`` has real ones."""
+"""Work divided among simulated processes; ``tests/inference/test_hosts.py`` uses real ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayescal._core import hosts
-from tests.core.processes import PROCESSES, together
+from tests.core.processes import PROCESSES, run_together
 
 
 @pytest.mark.parametrize("count", [2, 7, 9])
@@ -22,7 +22,7 @@ def test_each_computes_a_part_and_all_have_everything(
     def run(_: int) -> Any:
         rows = hosts.rows_of(count)
         assert rows is not None
-        padded = np.append(rows, rows[-1])  # what a function adds behind its rows is left out
+        padded = np.append(rows, rows[-1])  # added entries are dropped
 
         def compute() -> dict[str, Any]:
             computed.append(rows.tolist())
@@ -34,7 +34,7 @@ def test_each_computes_a_part_and_all_have_everything(
 
         return hosts.gather_rows(compute, rows, count + 2, (numbers, keys, "text"))
 
-    results = together(monkeypatch, run)
+    results = run_together(monkeypatch, run)
     assert {row for rows in computed for row in rows} == {*range(count)}
     assert len({len(rows) for rows in computed}) == 1
     repeated = np.minimum(np.arange(count + 2), count - 1)
@@ -66,7 +66,7 @@ def test_the_error_of_one_process_reaches_all(monkeypatch: pytest.MonkeyPatch) -
 
         return hosts.gather(compute, (1.0, "a"))
 
-    messages = [repr(error) for error in together(monkeypatch, run)]
+    messages = [repr(error) for error in run_together(monkeypatch, run)]
     other = "RuntimeError('process 1 of 3 failed: ValueError: no memory')"
     assert messages == [other, "ValueError('no memory')", other]
 
@@ -76,7 +76,7 @@ def test_processes_with_other_arguments_are_told(monkeypatch: pytest.MonkeyPatch
         seed = 8 if process == 2 else 7
         return hosts.gather(lambda: process, {"x": np.arange(3), "key": jax.random.key(seed)})
 
-    messages = [str(error) for error in together(monkeypatch, run)]
+    messages = [str(error) for error in run_together(monkeypatch, run)]
     for process, other in enumerate((2, 2, 0)):
         assert messages[process].startswith(
             "all processes must be given the same arguments, got others in process "
@@ -89,4 +89,4 @@ def test_equal_arguments_may_come_in_another_order(monkeypatch: pytest.MonkeyPat
     def run(process: int) -> list[int]:
         return hosts.gather(lambda: process, [np.arange(3), "a"][:: 1 if process else -1])
 
-    assert together(monkeypatch, run) == [[0, 1, 2]] * 3
+    assert run_together(monkeypatch, run) == [[0, 1, 2]] * 3

@@ -1,4 +1,4 @@
-"""What is decorated before JAX is imported, and what depends on the structure of data alone."""
+"""Functions decorated before JAX is imported, and caching by the structure of data."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bayescal._core import lazy, structure, threads
 
 
 @pytest.fixture
-def before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the decorators believe that JAX has not been imported yet."""
+def before_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the decorators act as if JAX had not been imported yet."""
     monkeypatch.setattr(lazy, "sys", SimpleNamespace(modules={}))
 
 
-@pytest.mark.usefixtures("before")
+@pytest.mark.usefixtures("before_import")
 def test_functions_compile_when_they_are_first_called() -> None:
     traced = []
 
@@ -33,13 +33,13 @@ def test_functions_compile_when_they_are_first_called() -> None:
     for x in (2.0, 3.0):
         assert float(waiting(jnp.float32(x), power=2)) == x**2
     assert traced == [2]
-    # What JAX adds to a compiled function, the waiting one has, too.
+    # The lazy function also has the attributes that JAX adds to a compiled one.
     assert waiting.lower(jnp.float32(2.0), power=3).out_info.shape == ()
     with pytest.raises(AttributeError, match="__len__"):
         waiting.__len__  # noqa: B018
 
 
-@pytest.mark.usefixtures("before")
+@pytest.mark.usefixtures("before_import")
 def test_rules_of_derivatives_wait_with_their_function() -> None:
     @lazy.jax.custom_jvp
     def sine(x: jax.Array) -> jax.Array:
@@ -47,14 +47,14 @@ def test_rules_of_derivatives_wait_with_their_function() -> None:
 
     @sine.defjvp
     def rule(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-        # Ten times as steep as it is, so that the rule shows.
+        # A slope ten times too large shows that the rule is used.
         return jnp.sin(primals[0]), 10 * jnp.cos(primals[0]) * tangents[0]
 
     value, slope = jax.value_and_grad(sine)(0.5)
     np.testing.assert_allclose([value, slope], [np.sin(0.5), 10 * np.cos(0.5)], rtol=1e-6)
 
 
-@pytest.mark.usefixtures("before")
+@pytest.mark.usefixtures("before_import")
 def test_no_object_is_an_array_before_jax_is_imported() -> None:
     assert not isinstance(jnp.zeros(2), lazy.jax.Array)
 
@@ -74,7 +74,7 @@ def test_facts_of_structures_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatc
     assert [ask(1), ask(2), ask(2, 5), ask(2, 5, fill=7.0), ask(1)] == [3, 6, 30, 30, 3]
     assert computed == [1, 1, 5]
     assert [ask(4), ask(4), ask(1)] == [12, 12, 3]
-    assert computed == [1, 1, 5, 1, 1]  # The fourth structure has replaced the three before.
+    assert computed == [1, 1, 5, 1, 1]  # The fourth structure replaced the three before it.
 
 
 @pytest.mark.parametrize(("count", "expected"), [(6, 6), (None, 1)])

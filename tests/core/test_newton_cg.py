@@ -1,4 +1,4 @@
-"""Conjugate gradients against solved systems, and where rounding spoils them."""
+"""Conjugate gradients against solved linear systems, and where rounding dominates."""
 
 from __future__ import annotations
 

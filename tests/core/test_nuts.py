@@ -1,4 +1,4 @@
-"""The no-U-turn sampler on a density whose moments are known."""
+"""The no-U-turn sampler on a density with known moments."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MEAN = np.array([0.5, -1.0])
 COVARIANCE = np.array([[1.0, 0.6], [0.6, 2.0]])
 
 
-def normal(mean: jax.Array, precision: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """Return the negative log density of a normal distribution, but for a constant."""
+def normal_potential(mean: jax.Array, precision: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    """Return the negative log density of a normal distribution, up to a constant."""
     return lambda z: 0.5 * (z - mean) @ precision @ (z - mean)
 
 
-def nowhere(mean: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """Return the negative log density of what is possible nowhere."""
+def impossible_potential(mean: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    """Return a negative log density that is infinite everywhere."""
     return lambda z: jnp.inf + jnp.sum(z - mean)
 
 
@@ -32,7 +32,7 @@ def test_draws_have_the_moments_of_a_normal_distribution(adapt: bool, x64: None)
     given = jnp.asarray(MEAN), jnp.asarray(np.linalg.inv(COVARIANCE))
     with jax.numpy_dtype_promotion("standard"):
         z, diverging, positive = run_chains(
-            normal,
+            normal_potential,
             given,
             jnp.zeros(2),
             jax.random.key(0),
@@ -59,7 +59,7 @@ def test_draws_have_the_moments_of_a_normal_distribution(adapt: bool, x64: None)
 def test_a_density_of_zero_is_reported(x64: None) -> None:
     with jax.numpy_dtype_promotion("standard"):
         *_, positive = run_chains(
-            nowhere,
+            impossible_potential,
             (jnp.zeros(1),),
             jnp.zeros(1),
             jax.random.key(0),

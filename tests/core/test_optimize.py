@@ -1,4 +1,4 @@
-"""The loop of iterations, and Newton's method on an interval, against SciPy."""
+"""The iteration loop and Newton's method on an interval, against SciPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOPES = np.random.default_rng(0).normal(0.5, 2, 40)
 
 
 def logistic(ridge: float, center: float) -> Callable[[float], tuple[float, float, float]]:
-    """Return value and derivatives of a sum of logistic losses and a squared penalty."""
+    """Return a function for value and derivatives of logistic losses with a squared penalty."""
 
     def evaluate(x: float) -> tuple[float, float, float]:
         p = expit(-SLOPES * x)
@@ -85,7 +85,7 @@ def test_iterations_end_by_their_status_or_their_number(xp: Any, most: int, x64:
 
 
 def test_searches_ask_together() -> None:
-    """Each gets its own answers, and is asked no more when it has ended."""
+    """Check that each search gets its own answers, and none after it ends."""
 
     def halve(low: float, high: float) -> Any:
         while high - low > 0.01:
@@ -107,7 +107,7 @@ def test_searches_ask_together() -> None:
 
 
 def test_a_start_at_the_minimum_is_the_minimum() -> None:
-    """Where the step is lost in rounding there is no other to try."""
+    """Check a start at the minimum, where the step is lost in rounding."""
     for start in (1.0, 3.0):
         for slope in (1e-17, -1e-17, 0.0):
             result = newton_on_interval(lambda _, slope=slope: (1.0, slope, 1.0), start, scale=1.0)
@@ -134,7 +134,7 @@ def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
 
 
 def test_a_foreseen_step_that_moves_far_is_not_taken() -> None:
-    """Where there is no finite minimum, steps are long however little they promise."""
+    """Check a function without finite minimum, where steps are long but promise little."""
 
     def evaluate(x: np.ndarray) -> Quadratic[np.ndarray]:
         value = np.exp(-x[0]) if x[0] < 100 else 16.0

@@ -1,4 +1,4 @@
-"""Shapes in annotations: checked in each call while tests run, and without effect elsewhere."""
+"""Shapes in annotations: checked in each call of a test run, and ignored otherwise."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def test_a_wrong_shape_type_or_dtype_is_refused(
     if fault is None:
         assert objective.cross_entropy_on_host(design, beta).gradient.shape == (3,)
         return
-    for _ in range(2):  # What was refused is not taken for checked.
+    for _ in range(2):  # A refused shape must not be cached as checked.
         with pytest.raises(ShapeError, match=f"^{fault} of .*cross_entropy_on_host should be"):
             objective.cross_entropy_on_host(design, beta)
 

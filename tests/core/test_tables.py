@@ -1,4 +1,4 @@
-"""HTML tables: what is a heading, and which style."""
+"""HTML tables: headings and styles."""
 
 import pytest
 

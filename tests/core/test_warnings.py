@@ -1,4 +1,4 @@
-"""Silence in threads that overlap."""
+"""Silencing warnings in overlapping threads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_nothing_is_left_behind() -> None:
     getattr(sys.flags, "context_aware_warnings", False), reason="threads have their own filters"
 )
 def test_the_last_of_overlapping_threads_restores() -> None:
-    """In the order in which two ``catch_warnings`` would leave the first one's filters behind."""
+    """Check the order of exits in which two ``catch_warnings`` would leave a filter behind."""
     before = list(warnings.filters)
     entered, leave = threading.Event(), threading.Event()
 
@@ -61,6 +61,6 @@ def test_threads_with_filters_of_their_own(monkeypatch: pytest.MonkeyPatch) -> N
         warnings.warn("a", AccuracyWarning, stacklevel=1)
         with pytest.raises(SamplingWarning):
             warnings.warn("b", SamplingWarning, stacklevel=1)
-        # Overlapping threads share nothing.
+        # No state remains after overlapping threads end.
         assert module._outermost is None
     assert warnings.filters == before

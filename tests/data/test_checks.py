@@ -1,4 +1,4 @@
-"""The vocabulary of input errors: what passes, in which form, and what each message says."""
+"""Input validation: accepted input, its converted form, and error messages."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ from bayescal.data.predictions import as_given
 
 
 def says(text: str) -> str:
-    """Return a pattern for ``pytest.raises`` that matches ``text`` and nothing around it."""
+    """Return a pattern for ``pytest.raises`` that matches exactly ``text``."""
     return f"^{re.escape(text)}$"
 
 
@@ -217,7 +217,7 @@ def test_class_prior_of_two_classes_is_that_of_class_one() -> None:
 def test_class_prior_of_more_classes() -> None:
     np.testing.assert_allclose(checks.check_class_prior(0.5, 4), [0.25] * 4)
     np.testing.assert_allclose(checks.check_class_prior((0.5, 0.3, 0.2), 3), [0.5, 0.3, 0.2])
-    # What single precision loses is made up for.
+    # The rounding of single precision is corrected.
     single = checks.check_class_prior(np.array([0.7, 0.2, 0.1], np.float32), 3)
     assert single.sum() == pytest.approx(1, abs=1e-15)
 
@@ -289,7 +289,7 @@ def test_list_is_padded_to_the_longest() -> None:
     np.testing.assert_array_equal(batch.mask, [[True, True, True], [True, False, False]])
     np.testing.assert_array_equal(batch.y[batch.mask], [0, 1, 1, 1])
     assert not batch.single
-    # A list of one data set is a batch of one; an item may have a mask of its own.
+    # A list of one data set is a batch of one, and each item may have a mask.
     one = checks.check_data([([1.0, np.nan], [1, 1], [True, False])], True, 2)
     assert not one.single
     np.testing.assert_array_equal(one.mask, [[True, False]])
@@ -471,7 +471,7 @@ def test_columns_by_their_names() -> None:
     rows = np.arange(6.0).reshape(2, 3)
     turned = rows[:, [2, 0, 1]]
     frame = pd.DataFrame(rows)
-    assert labels.column_names(frame) is None  # a range is no name
+    assert labels.column_names(frame) is None  # a range index is not a name
     assert labels.column_names(rows) is None
     assert labels.column_names(frame[[2, 0, 1]]) == [2, 0, 1]
     for names in ([2, 0, 1], ["2", "0", "1"]):
@@ -518,7 +518,7 @@ def test_names_of_true_and_false() -> None:
     for names in ([True, False], ["True", "False"], [np.True_, np.False_], ["p_True", "p_False"]):
         np.testing.assert_array_equal(labels.in_order(rows, names, [False, True]), rows[:, ::-1])
     np.testing.assert_array_equal(labels.in_order(rows, [True, False], range(2)), rows[:, ::-1])
-    # Texts that differ are different labels.
+    # Different strings are different labels.
     np.testing.assert_array_equal(labels.in_order(rows, ["1.0", "1"], ["1", "1.0"]), rows[:, ::-1])
 
 
@@ -562,7 +562,7 @@ def with_missing_labels(name: str, k: int) -> tuple[np.ndarray, np.ndarray, np.n
 @pytest.mark.parametrize("name", NO_LABEL)
 @pytest.mark.parametrize("cls", [bc.Beta, bc.Isotonic, bc.Temperature, bc.Vector])
 def test_rows_of_weight_zero_need_no_label(cls: Any, name: str) -> None:
-    """Neither in memory nor in blocks; they are as if absent."""
+    """Check rows without labels in memory and in blocks: they count as absent."""
     k = 2 if name == "NA" or cls in (bc.Beta, bc.Isotonic) else 3
     p, y, weights = with_missing_labels(name, k)
     expected = cls().fit(p[:57], y[:57], weights[:57])

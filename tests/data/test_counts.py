@@ -1,4 +1,4 @@
-"""Weights as counts of cases."""
+"""Weights as numbers of rows."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_shares_come_as_often_as_they_ask_for(size: float | None) -> None:
     size = size or round(worth)
     assert counts.sum() == size and (counts == np.floor(counts)).all()
     assert np.abs(counts - weights / weights.sum() * size).max() < 1
-    # Evenly in the order of label and prediction: sums up to any place are off by less than one.
+    # Counts are spread evenly by label and prediction: cumulative sums are off by less than one.
     order = np.lexsort((p, y))
     off = np.cumsum(counts[order]) - np.cumsum(weights[order]) / weights.sum() * size
     assert np.abs(off).max() <= 0.5 + 1e-9

@@ -1,4 +1,4 @@
-"""Folds by content: what they must not depend on, how even they are, and rows with equal scores."""
+"""Folds by content: invariance, balance, and rows with equal scores."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def draw(n: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(n, k)).round(1), rng.integers(0, k, n)
 
 
-def content(folds: FoldedRows, scores: np.ndarray, y: np.ndarray) -> Counter[Any]:
-    """Weights by scores, label and fold."""
+def fold_weights(folds: FoldedRows, scores: np.ndarray, y: np.ndarray) -> Counter[Any]:
+    """Sum the weights by scores, label and fold."""
     weights: Counter[Any] = Counter()
     for row, fold, weight in zip(folds.index, folds.fold, folds.weights, strict=True):
         weights[(*scores[row].tolist(), int(y[row]), int(fold))] += weight
@@ -34,14 +34,14 @@ def test_only_content_counts(n: int, k: int, count: int, seed: int) -> None:
     z, y = draw(n, k, seed)
     rng = np.random.default_rng(seed)
     weights = rng.integers(1, 4, n)
-    expected = content(fold_scores(z, y, weights.astype(float), count), z, y)
+    expected = fold_weights(fold_scores(z, y, weights.astype(float), count), z, y)
     assert sum(expected.values()) == weights.sum()
     rows = rng.permutation(n)
     moved = fold_scores(z[rows], y[rows], weights[rows].astype(float), count)
-    assert content(moved, z[rows], y[rows]) == expected
+    assert fold_weights(moved, z[rows], y[rows]) == expected
     twice = np.repeat(np.arange(n), weights)
     repeated = fold_scores(z[twice], y[twice], np.ones(len(twice)), count)
-    assert content(repeated, z[twice], y[twice]) == expected
+    assert fold_weights(repeated, z[twice], y[twice]) == expected
 
 
 @pytest.mark.parametrize("decimals", [0, 8])
@@ -49,11 +49,11 @@ def test_the_order_of_classes_does_not_count(decimals: int) -> None:
     rng = np.random.default_rng(0)
     z = (rng.normal(size=(300, 3)) + np.array([0, 0.3, 0.9])).round(decimals)
     y = rng.choice(3, 300, p=[0.2, 0.3, 0.5])
-    expected = content(fold_scores(z, y, np.ones(300), 5), z, y)
+    expected = fold_weights(fold_scores(z, y, np.ones(300), 5), z, y)
     classes = np.array([2, 0, 1])
     renamed = np.argsort(classes)[y]
     swapped = fold_scores(z[:, classes], renamed, np.ones(300), 5)
-    assert content(swapped, z, y) == expected
+    assert fold_weights(swapped, z, y) == expected
 
 
 @pytest.mark.parametrize("k", [2, 3, 10])
@@ -70,17 +70,17 @@ def test_classes_are_spread_evenly(k: int) -> None:
 def test_rounding_and_scale_do_not_matter(decimals: int) -> None:
     rng = np.random.default_rng(0)
     z, y = rng.normal(size=(200, 3)).round(decimals), rng.integers(0, 3, 200)
-    expected = content(fold_scores(z, y, np.ones(200), 5), z, y)
+    expected = fold_weights(fold_scores(z, y, np.ones(200), 5), z, y)
     noise = z * (1 + 1e-15 * rng.normal(size=z.shape))
-    assert content(fold_scores(noise, y, np.ones(200), 5), z, y) == pytest.approx(expected)
-    features = content(fold_features(z, y, np.ones(200), 5), z, y)
+    assert fold_weights(fold_scores(noise, y, np.ones(200), 5), z, y) == pytest.approx(expected)
+    features = fold_weights(fold_features(z, y, np.ones(200), 5), z, y)
     for scale in (1e-12, 1e12):
-        assert content(fold_scores(scale * z, y, np.ones(200), 5), z, y) == expected
-        assert content(fold_features(scale * z, y, np.ones(200), 5), z, y) == features
+        assert fold_weights(fold_scores(scale * z, y, np.ones(200), 5), z, y) == expected
+        assert fold_weights(fold_features(scale * z, y, np.ones(200), 5), z, y) == features
 
 
 def test_folds_are_not_in_the_order_of_scores() -> None:
-    """They are shuffled, since otherwise folds would be alike in every region."""
+    """Check that folds are shuffled, so that they differ between regions of scores."""
     fold = fold_scores(np.arange(100.0), np.zeros(100, int), np.ones(100), 2).fold
     assert 25 < np.sum(np.diff(fold) != 0) < 75
 
@@ -93,7 +93,7 @@ def test_log_odds_of_two_classes() -> None:
 
 
 def test_folds_of_confident_rows_are_even() -> None:
-    """Probabilities next to one differ, though not by much."""
+    """Check probabilities near one, which differ only slightly."""
     rng = np.random.default_rng(0)
     z = 10 * rng.normal(size=(500, 3)) + [20, 0, 0]
     probs = np.exp(z - z.max(axis=1, keepdims=True))
@@ -115,7 +115,7 @@ def test_equal_rows_go_to_different_folds() -> None:
 
 
 def test_labels_of_a_cell_are_dealt_at_random() -> None:
-    """Positives in a fold have the hypergeometric distribution: they copy no share."""
+    """Check that positives in a fold have the hypergeometric distribution."""
     cells, rows, ones, count = 4000, 10, 4, 5
     z = np.repeat(np.arange(cells, dtype=float), rows)
     y = np.tile(np.arange(rows) < ones, cells).astype(int)
@@ -126,7 +126,7 @@ def test_labels_of_a_cell_are_dealt_at_random() -> None:
     observed = np.bincount(table[:, 0, 1].astype(int), minlength=3)
     expected = cells * hypergeom(rows, ones, rows // count).pmf(np.arange(3))
     assert chisquare(observed, expected).pvalue > 1e-3
-    # Positives of one fold leave fewer for the next.
+    # Positives in one fold leave fewer for the next.
     assert np.corrcoef(table[:, 0, 1], table[:, 1, 1])[0, 1] == pytest.approx(-0.25, abs=0.05)
 
 
@@ -152,7 +152,7 @@ def test_rows_of_counts_beyond_any_sample() -> None:
 
 
 def test_equal_up_to_rounding_is_one_cell_of_several_rows() -> None:
-    """No row stands for another that differs from it."""
+    """Check that no row is replaced by a row that differs from it."""
     z = 0.3 * (1 + 1e-15 * np.arange(20))
     y = np.arange(20) % 2
     weights = np.arange(1.0, 21.0)
@@ -163,7 +163,7 @@ def test_equal_up_to_rounding_is_one_cell_of_several_rows() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_light_rows_that_are_equal_up_to_rounding_are_all_kept(seed: int) -> None:
-    """Also where together they weigh no more than one unit, and stay in one fold."""
+    """Check rows whose total weight is at most one unit, so that they stay in one fold."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(20, 2))
     x = np.concatenate([x, x[:8] * (1 + 1e-15), x[:3] * (1 - 1e-15)])
@@ -175,7 +175,7 @@ def test_light_rows_that_are_equal_up_to_rounding_are_all_kept(seed: int) -> Non
 
 @pytest.mark.parametrize("step", [0.0, 1e-12])
 def test_every_row_has_a_fold_whatever_its_weight(step: float) -> None:
-    """Rows of one cell whose weights differ by hundreds of digits."""
+    """Check rows of one cell with weights that differ by hundreds of orders of magnitude."""
     z, y = 0.3 + step * np.arange(12), np.arange(12) % 2
     weights = np.geomspace(1e-300, 1e300, 12)
     folds = fold_scores(z, y, weights, 5)
@@ -185,7 +185,7 @@ def test_every_row_has_a_fold_whatever_its_weight(step: float) -> None:
 
 
 def test_cross_validation_with_ties_is_unbiased() -> None:
-    """Shares of 200 cells with ten rows each: the held-out loss is that of four fifths of them."""
+    """Compare held-out losses with fits to four fifths of the rows, in 200 cells of ten rows."""
     actual, truth = [], []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -207,11 +207,11 @@ def test_cross_validation_with_ties_is_unbiased() -> None:
         p = share(np.ones(2000), cell, y)
         truth.append(-np.mean(level * np.log(p) + (1 - level) * np.log(1 - p)))
     excess = np.subtract(actual, truth)
-    # A fifth fewer rows cost some .01.
+    # Having a fifth fewer rows costs about 0.01.
     assert abs(excess.mean() - 0.01) < 3 * excess.std() / np.sqrt(20) + 0.006
 
 
-def assigned(z: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> FoldedRows:
+def deal_rows(z: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> FoldedRows:
     hashes, k = key_hashes(z), int(y.max()) + 1
     buckets = bucket_count(len(y), k)
     cell = bucket_of(hashes, buckets) * k + y
@@ -225,31 +225,31 @@ def assigned(z: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> F
 
 
 def test_many_rows_of_few_scores() -> None:
-    """They are dealt like cells; rows of many scores keep one fold each."""
+    """Check that rows of frequent scores are dealt like cells, and others keep one fold each."""
     rng = np.random.default_rng(0)
     n = 200_000
     z = np.where(rng.random(n) < 0.5, rng.integers(1, 10, n) / 10, rng.random(n))
     y = rng.integers(0, 2, n)
-    folds = assigned(z, y, np.ones(n), 5)
+    folds = deal_rows(z, y, np.ones(n), 5)
     tied = np.isin(z[folds.index], np.arange(1, 10) / 10)
     for level in np.arange(1, 10) / 10:
         at_level = z[folds.index] == level
         mass = np.bincount(folds.fold[at_level], folds.weights[at_level], 5)
-        # The few other rows of its bucket are divided with it.
+        # Other rows in its hash bucket are divided as well.
         assert np.ptp(mass) < 1.1
     assert np.mean(folds.weights[~tied] == 1) > 0.99
     assert folds.of_rows(z[folds.index]) == pytest.approx(z, rel=1e-12)
     order = rng.permutation(n)
-    moved = assigned(z[order], y[order], np.ones(n), 5)
-    same = content(moved, z[order][:, None], y[order])
-    assert same == pytest.approx(content(folds, z[:, None], y))
+    moved = deal_rows(z[order], y[order], np.ones(n), 5)
+    same = fold_weights(moved, z[order][:, None], y[order])
+    assert same == pytest.approx(fold_weights(folds, z[:, None], y))
 
 
 def test_hashes_are_even_and_independent() -> None:
-    """What counts as equal shares one."""
+    """Check that scores that count as equal share a hash."""
     key = np.random.default_rng(0).normal(size=100_000)
     hashes = key_hashes(key)
-    assert len(np.unique(hashes)) > 99_900  # nearer than a hundred millionth
+    assert len(np.unique(hashes)) > 99_900  # some are nearer than 1e-8
     for count in (2, 4, 8):
         folds = bucket_of(hashes, count)
         table = np.zeros((count, count))
@@ -261,5 +261,5 @@ def test_hashes_are_even_and_independent() -> None:
         same = bucket_of(key_hashes(size * key), 8)
         near = bucket_of(key_hashes(size * key * (1 + 1e-16)), 8)
         assert np.mean(same == near) > 0.999
-    # One value, so that folds of data of today are those of tomorrow.
+    # A fixed value, so that folds stay equal in later versions.
     assert key_hashes(np.array([0.0, 1.0])).tolist() == [0, 14697247557409419556]

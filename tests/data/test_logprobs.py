@@ -1,4 +1,4 @@
-"""Log probabilities of an API against whole distributions."""
+"""Truncated log probabilities, as APIs return them, against full distributions."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ import bayescal as bc
 K, M, N = 200, 20, 400
 
 
-def make() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def make_logprobs() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     logits = 4 * rng.normal(size=(N, K))
     y = np.argmax(logits / 1.5 + rng.gumbel(size=logits.shape), axis=1)
@@ -21,7 +21,7 @@ def make() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_rest_is_that_of_the_whole_distribution() -> None:
-    logits, y, indices, logprobs = make()
+    logits, y, indices, logprobs = make_logprobs()
     scores = bc.top_logprobs(indices, logprobs)
     others = log_softmax(logits, axis=1)
     np.put_along_axis(others, indices, -np.inf, axis=1)
@@ -36,7 +36,7 @@ def test_rest_is_that_of_the_whole_distribution() -> None:
 
 
 def test_the_log_sum_exp_of_all_is_refused() -> None:
-    _, y, indices, logprobs = make()
+    _, y, indices, logprobs = make_logprobs()
     with pytest.raises(ValueError, match="top_logprobs"):
         bc.Temperature(inputs="top_logits", classes=K).fit((indices, logprobs, np.zeros(N)), y)
 

@@ -1,4 +1,4 @@
-"""Small parts on which sums in cells, ties and clusters rest, beside NumPy and SciPy."""
+"""Small building blocks of sums in cells, ties and clusters, against NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_rows_with_equal_hashes_are_kept_apart(x64: None, monkeypatch: pytest.Mo
             patch.setattr(equal_rows, "_hash", lambda bits: np.zeros(len(bits)))
             patch.setattr(equal_rows, "_hash_on_device", lambda rows: np.zeros(len(rows)))
             first, index = equal_rows.distinct_rows(array)
-        # On an accelerator, where rows are not sorted, each is a set of its own.
+        # On an accelerator rows are not sorted, so each one forms a group.
         assert len(first) == others
         np.testing.assert_array_equal(rows[first[index]], rows)
 
@@ -68,7 +68,7 @@ def test_rows_with_equal_hashes_are_kept_apart(x64: None, monkeypatch: pytest.Mo
 def test_sums_of_clusters_are_tested_like_means() -> None:
     values, clusters = RNG.normal(0.3, 1.0, 60), np.arange(60)
     statistic, p_value = sum_test(values, 0.0, clusters)
-    # With as many clusters as rows, SciPy's test of the mean has the variance about zero.
+    # With as many clusters as rows, the test equals SciPy's test with the variance about zero.
     assert statistic == pytest.approx(values.sum() / math.sqrt(values @ values))
     free = (values @ values) ** 2 / (values**4).sum()
     assert p_value == pytest.approx(2 * stats.t.sf(abs(statistic), free))
@@ -91,12 +91,12 @@ def test_merged_rows_of_a_sample_keep_their_factors() -> None:
     joined = sample.join(other, 4)
     assert joined.scores.shape == sample.scores.shape
     np.testing.assert_allclose(joined.weights.sum(), 4 * 6)
-    # The weight of a row times its factor, with which the sample has the gradients of all rows.
+    # The weight of a row times its factor, for which the sample keeps the gradients of all rows.
     for row in range(6):
         matching = (joined.scores == sample.scores[row]).all(axis=1)
         expected = sample.factors[row] * (sample.weights[row] + 2 * other.weights[row])
         np.testing.assert_allclose((joined.weights * joined.factors)[matching][0], expected)
-    # Without a threshold there is no sample, and all factors are one.
+    # Without a threshold nothing is sampled, and all factors are one.
     assert (history.join(history, 4).factors == 1).all()
 
 

@@ -1,4 +1,4 @@
-"""Blocks of rows: sources, passes, threads, checkpoints."""
+"""Blocks of rows: sources, passes, threads and checkpoints."""
 
 import threading
 from functools import partial
@@ -33,7 +33,7 @@ def _append(first: dict, second: dict) -> dict:
 
 
 class _Own:
-    """An iterator of the user's."""
+    """An iterator defined by a user."""
 
     def __init__(self, rows):
         self._rows = rows
@@ -114,7 +114,7 @@ def test_blocks_that_change_between_passes_are_an_error():
 @pytest.mark.parametrize("wrap", [lambda rows: rows, lambda rows: map(tuple, rows), _Own])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_an_iterator_that_is_returned_twice_is_an_error(wrap, threads):
-    """It would lose the blocks that are looked at, or all of them."""
+    """Check an iterator that would lose the blocks read first, or all of them."""
     rows = iter([(ROWS / 10 + number / 100, ROWS > 4) for number in range(8)])
     once = wrap(rows)
     with pytest.raises((TypeError, ValueError), match="return a new iterator"):
@@ -152,7 +152,7 @@ def test_rows_that_change_between_passes_are_an_error(change, kind):
     blocks.total(_sum)
     with pytest.raises(ValueError, match="block 0 must hold the same rows in each pass"):
         blocks.total(_sum)
-    # What is read anew may be other data: the next pass is the first.
+    # Newly read data may differ, so the next pass counts as the first.
     assert blocks.total(_sum)["n"] == 3 * len(change(*rows)[0])
 
 
@@ -257,7 +257,7 @@ def test_progress_is_said():
 
 
 def _sources(tmp_path, scores, y, weights):
-    """Yield the same rows in every form, with its name."""
+    """Yield blocks of rows from every kind of source, with its name."""
     yield "arrays", bc.Blocks.of(scores, y, weights)
     np.save(tmp_path / "scores.npy", scores)
     yield "mapped", as_blocks(np.load(tmp_path / "scores.npy", mmap_mode="r"), y, weights)
@@ -465,7 +465,7 @@ def test_sources_of_different_length_are_an_error(tmp_path):
 
 
 class TestCheckpoint:
-    """Results of passes are kept, and found again."""
+    """Results of passes are stored and restored."""
 
     def test_a_fit_goes_on_where_it_was(self, tmp_path):
         path, read = tmp_path / "kept", []
@@ -481,7 +481,7 @@ class TestCheckpoint:
         assert again.total(_sum)["sum"] == 45
         assert again.total(partial(_times, 2.0))["sum"] == 90
         assert again.total(partial(_times, 3.0))["sum"] == 135
-        # Of the three passes one is read, besides the first block that is looked at.
+        # One of three passes is read, and one block is read first to inspect it.
         assert len(read) - before == 1 + 1
         assert again.passes == 3
 
@@ -500,7 +500,7 @@ class TestCheckpoint:
         rows[2] = ROWS, ROWS > 5
         others = bc.Blocks(rows, checkpoint=path)
         assert others.total(_sum)["n"] == 40
-        # In the next pass, or at the end if there is none.
+        # The error appears in the next pass, or at the end without one.
         for end in (others.finish, lambda: others.total(partial(_times, 2.0))):
             with pytest.raises(ValueError, match="for other data .block 2 .*delete the file"):
                 end()
@@ -569,7 +569,7 @@ class TestCheckpoint:
         blocks = bc.Blocks(rows, checkpoint=path)
         use(blocks)
         assert not path.exists()
-        # The same blocks, with another fit after it.
+        # Use the blocks for a different fit afterward.
         bc.metrics.brier_score(blocks)
         assert not path.exists()
 

@@ -1,4 +1,4 @@
-"""Logits of tokens as rows: what counts, and what is refused."""
+"""Logits of tokens as rows: which tokens count, and invalid input."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import bayescal as bc
 Array = np.ndarray
 
 
-def make(k: int = 4) -> tuple[Array, Array, Array]:
-    """Return logits (3, 5, k) of sentences, labels, some of them -100, and a mask."""
+def make_tokens(k: int = 4) -> tuple[Array, Array, Array]:
+    """Return logits (3, 5, k) of sentences, labels (some of them -100), and a mask."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, k, (3, 5))
     labels[0, :2] = labels[2, 4] = -100
@@ -40,7 +40,7 @@ def by_loop(logits: Array, labels: Array, mask: Array, shift: bool) -> tuple[lis
 @pytest.mark.parametrize("shift", [False, True])
 @pytest.mark.parametrize("library", [np, jnp, array_api_strict])
 def test_what_counts(shift: bool, library: Any) -> None:
-    logits, labels, mask = make()
+    logits, labels, mask = make_tokens()
     expected = by_loop(logits.astype(np.float32), labels, mask, shift)
     given = library.asarray(logits, dtype=library.float32)
     rows, y = bc.tokens(given, library.asarray(labels), library.asarray(mask) > 0, shift=shift)
@@ -54,7 +54,7 @@ def test_what_counts(shift: bool, library: Any) -> None:
 
 
 def test_nothing_is_copied_where_all_count() -> None:
-    logits, labels, _ = make()
+    logits, labels, _ = make_tokens()
     labels = np.abs(labels) % 4
     rows, y = bc.tokens(logits, labels, np.ones((3, 5), bool))
     assert np.shares_memory(rows, logits)
@@ -65,7 +65,7 @@ def test_nothing_is_copied_where_all_count() -> None:
 def test_another_index_and_none() -> None:
     logits, labels = np.zeros((1, 3, 4)), np.array([[255, 1, 2]], np.uint8)
     assert bc.tokens(logits, labels, ignore_index=255)[1].tolist() == [1, 2]
-    # -100 as a number of eight bits is 156, which is a class here.
+    # As an 8-bit integer, -100 is 156, which is a class here.
     assert bc.tokens(logits, np.array([[156, 1, 2]], np.uint8))[1].tolist() == [156, 1, 2]
     assert (
         bc.tokens(logits, -100 * np.ones((1, 3), int), ignore_index=None)[1].tolist() == [-100] * 3
@@ -73,7 +73,7 @@ def test_another_index_and_none() -> None:
 
 
 def test_log_odds_and_truncated_logits() -> None:
-    logits, labels, _ = make()
+    logits, labels, _ = make_tokens()
     odds, two = logits[..., 0], np.where(labels < 0, labels, labels % 2)
     rows, y = bc.tokens(odds, two)
     np.testing.assert_array_equal(rows, odds[labels != -100])
@@ -87,7 +87,7 @@ def test_log_odds_and_truncated_logits() -> None:
 
 
 def test_fits_and_metrics() -> None:
-    """Of a model that is over-confident by a factor of two, beside padding that is nonsense."""
+    """Check logits that are twice too large, with meaningless values in the padding."""
     rng = np.random.default_rng(1)
     logits = rng.normal(0, 3, (40, 50, 6))
     labels = np.argmax(logits / 2 + rng.gumbel(size=logits.shape), axis=-1)
@@ -115,7 +115,7 @@ def test_fits_and_metrics() -> None:
 
 
 def test_tokens_that_are_no_rows_are_told_what_to_do() -> None:
-    logits, labels, _ = make()
+    logits, labels, _ = make_tokens()
     with pytest.raises(ValueError, match=r"got \(3, 5, 4\); bayescal.tokens"):
         bc.Temperature(inputs="logits").fit(logits, labels)
     with pytest.raises(ValueError, match=r"got \(3, 5, 4\); bayescal.tokens"):
@@ -123,7 +123,7 @@ def test_tokens_that_are_no_rows_are_told_what_to_do() -> None:
 
 
 def test_the_given_arrays_are_left_alone() -> None:
-    given = make()
+    given = make_tokens()
     before = [values.copy() for values in given]
     bc.tokens(*given, shift=True)
     for values, old in zip(given, before, strict=True):
@@ -131,7 +131,7 @@ def test_the_given_arrays_are_left_alone() -> None:
 
 
 def test_what_is_refused() -> None:
-    logits, labels, mask = make()
+    logits, labels, mask = make_tokens()
     with pytest.raises(TypeError, match="labels must be integers, got float64"):
         bc.tokens(logits, labels.astype(float))
     with pytest.raises(TypeError, match="labels must be numeric"):
@@ -145,7 +145,7 @@ def test_what_is_refused() -> None:
         bc.tokens(logits, labels, mask[:, :4])
     with pytest.raises(ValueError, match="mask must be 1 where"):
         bc.tokens(logits, labels, 2 * mask)
-    # The additive masks of attention are zero where a token counts.
+    # Additive attention masks are zero where a token counts.
     with pytest.raises(TypeError, match="mask must be of booleans or of integers"):
         bc.tokens(logits, labels, np.where(mask, 0.0, -np.inf))
     with pytest.raises(jax.errors.TracerBoolConversionError):

@@ -1,4 +1,4 @@
-"""The synthetic map of the simplex: its formula, its labels, and the figures that it documents."""
+"""The synthetic map of the simplex: its formula, its labels and its documented numbers."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from bayescal.datasets import simplex
 
 
 def by_loop(p: np.ndarray) -> np.ndarray:
-    """The formula of the docstring, one entry at a time."""
+    """Compute the formula of the docstring entry by entry."""
     weights = [1, 1.15, 0.9]
     mass = [
         weights[j] * (p[j] + 0.003) ** 0.65 * np.exp(0.15 * np.sin(2 * np.pi * p[(j + 1) % 3]))
@@ -32,7 +32,7 @@ def test_labels_follow_the_truth() -> None:
     data = simplex.sample(200_000, seed=3)
     np.testing.assert_array_equal(data.truth, simplex.true_probabilities(data.probs))
     outcomes = np.eye(3)[data.y]
-    # By where the prediction lies: within five standard errors.
+    # Compare within regions of predictions, up to five standard errors.
     cell = (data.probs * 4).astype(int) @ [1, 5, 25]
     for index in np.unique(cell):
         mine = cell == index

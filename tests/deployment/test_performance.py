@@ -1,4 +1,4 @@
-"""Expected performance without labels: compared with formulas, and with simulated labels."""
+"""Expected performance without labels, against formulas and simulated labels."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def test_values_of_exact_probabilities_are_means_over_labels() -> None:
 
 @pytest.mark.parametrize("m", [900, 1100])
 def test_chance_of_labels(m: int) -> None:
-    # Simulated up to 1,000 rows, normal beyond: both have the variance of the labels.
+    # Labels are simulated for up to 1,000 rows and approximated by a normal beyond.
     p = np.random.default_rng(0).uniform(0.05, 0.95, m)
     probs = np.stack([1 - p, p], axis=1)
     shift = bc.PriorShift(class_prior=0.5, calibration_shares=0.5).fit()
@@ -105,7 +105,7 @@ def test_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::bayescal.AccuracyWarning")  # of 1 % of the data sets
+@pytest.mark.filterwarnings("ignore::bayescal.AccuracyWarning")  # raised for 1 % of the data sets
 @pytest.mark.parametrize("shifted", [False, True])
 def test_intervals_contain_expected_and_realized_values(shifted: bool) -> None:
     hits = []
@@ -151,7 +151,7 @@ def test_what_is_printed_without_costs() -> None:
 
 
 def test_modes_where_steps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are on the way: not worse than the start, and near what more steps find."""
+    """Check an early stop: the result is better than the start and near what more steps find."""
     rng = np.random.default_rng(0)
     base = rng.normal(size=200)
     counts = (rng.random(200) < expit(0.5 * base)).astype(float)

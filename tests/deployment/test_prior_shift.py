@@ -1,4 +1,4 @@
-"""Changed class shares: compared with quadrature, grids, formulas and simulated truth."""
+"""Changed class proportions, against quadrature, grids, formulas and simulated truth."""
 
 import pickle
 import warnings
@@ -25,25 +25,25 @@ SEPARATION = 2.4
 
 
 def draw(n: int, share: float, seed: int, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Draw log odds that are calibrated for balanced classes, and labels."""
+    """Draw log odds that are calibrated for balanced classes, with labels."""
     rng = np.random.default_rng(seed)
     y = (rng.random(n) < share).astype(int)
     return SEPARATION * (width * rng.normal(size=n) + SEPARATION * (y - 0.5)), y
 
 
 def draw_many(n: int, shares: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw logits that are calibrated for equal shares, and labels."""
+    """Draw logits that are calibrated for equal class proportions, with labels."""
     rng = np.random.default_rng(seed)
     k = len(shares)
     y = rng.choice(k, n, p=shares)
     return 2 * (rng.normal(size=(n, k)) + 2 * np.eye(k)[y]), y
 
 
-def fitted(n: int = 400, seed: int = 0) -> Any:
+def fitted_calibrator(n: int = 400, seed: int = 0) -> Any:
     return bc.Logistic(inputs="logits").fit(*draw(n, 0.5, seed))
 
 
-def single(shift: Any) -> Any:
+def check_of(shift: Any) -> Any:
     return shift.check_
 
 
@@ -119,7 +119,7 @@ def test_known_shares_follow_the_formula() -> None:
 
 
 def test_calibrator_and_shares_of_one_draw_agree() -> None:
-    # With a constant score nothing is learned beyond the shares, and none of that of new rows.
+    # A constant score carries no information about the proportions in new rows.
     y = np.array([0] * 30 + [1] * 20)
     shift = bc.PriorShift(class_prior=0.4).fit(calibration=(np.full(50, 0.4), y))
     probs = shift.predict_proba([0.4])
@@ -138,7 +138,7 @@ def test_a_weight_repeats_the_row(k: int) -> None:
     weighted = bc.PriorShift().fit(others, sample_weight=new_counts, calibration=(probs, y, counts))
     index, new_index = np.repeat(np.arange(200), counts), np.repeat(np.arange(100), new_counts)
     repeated = bc.PriorShift().fit(others[new_index], calibration=(probs[index], y[index]))
-    # The weights of the bootstrap are other draws of the same distribution.
+    # Bootstrap weights are different draws from one distribution.
     spread = repeated.shares_interval()[1] - repeated.shares_interval()[0]
     assert (np.abs(weighted.shares_ - repeated.shares_) < 0.15 * spread).all()
     known: Any = bc.PriorShift(calibration_shares=shares)
@@ -147,7 +147,7 @@ def test_a_weight_repeats_the_row(k: int) -> None:
 
 
 def test_order_of_rows_hardly_matters() -> None:
-    calibrator, (scores, _) = fitted(), draw(200, 0.2, 1)
+    calibrator, (scores, _) = fitted_calibrator(), draw(200, 0.2, 1)
     one, other = (bc.PriorShift(calibrator).fit(rows) for rows in (scores, scores[::-1]))
     np.testing.assert_allclose(one.shares_, other.shares_, atol=1e-9)
 
@@ -182,7 +182,7 @@ def test_populations_equal_separate_fits(k: int) -> None:
 
 def test_populations_must_be_known() -> None:
     scores = draw(50, 0.5, 0)[0]
-    shift = bc.PriorShift(fitted()).fit(scores, populations=np.arange(50) % 2)
+    shift = bc.PriorShift(fitted_calibrator()).fit(scores, populations=np.arange(50) % 2)
     with pytest.raises(ValueError, match="populations must be among those of the fit, got 2"):
         shift.predict_proba(scores[:1], [2])
     with pytest.raises(ValueError, match="with populations"):
@@ -190,7 +190,7 @@ def test_populations_must_be_known() -> None:
     with pytest.raises(ValueError, match="populations must be passed"):
         shift.as_function()
     with pytest.raises(ValueError, match="without populations"):
-        bc.PriorShift(fitted()).fit(scores).predict_proba(scores, np.zeros(50))
+        bc.PriorShift(fitted_calibrator()).fit(scores).predict_proba(scores, np.zeros(50))
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), (0, 1)])
@@ -205,27 +205,27 @@ def test_shares_and_costs_are_named_by_class(labels: tuple[Any, Any]) -> None:
     np.testing.assert_allclose(shift.calibration_shares_, [0.7, 0.3])
     named = pd.DataFrame([[0, 1], [5, 0]], turned)
     plain = named.loc[[*labels]].to_numpy()
-    found, expected = (
+    actual, expected = (
         (
             bc.expected_performance(calibrator, p, costs=costs).cost,
             bc.metrics.decision_cost(p, y, costs=costs).realized,
         )
         for costs in (named, plain)
     )
-    assert found == expected
+    assert actual == expected
     prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
     data = np.linspace(-1, 1, 40), y
-    found, expected = (
+    actual, expected = (
         bc.posterior_predict(prior, data, [0.0], class_prior=given, integrator="quadrature").probs
         for given in (pd.Series([0.1, 0.9], turned), 0.1)
     )
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_populations_may_be_dates_in_any_unit() -> None:
     scores = draw(50, 0.5, 0)[0]
     days = np.datetime64("2024-02-28") + np.arange(50) % 2
-    shift = bc.PriorShift(fitted()).fit(scores, populations=days)
+    shift = bc.PriorShift(fitted_calibrator()).fit(scores, populations=days)
     expected = shift.predict_proba(scores, days)
     probs = shift.predict_proba(scores, days.astype("M8[ns]"))
     np.testing.assert_array_equal(probs, expected)
@@ -322,7 +322,7 @@ def test_classifiers_of_other_libraries_need_rows() -> None:
 
 
 def test_habits_of_estimators() -> None:
-    calibrator, (scores, _) = fitted(), draw(100, 0.2, 1)
+    calibrator, (scores, _) = fitted_calibrator(), draw(100, 0.2, 1)
     shift = bc.PriorShift(calibrator, dist.Beta(1, 3))
     assert shift.get_params(deep=False)["calibrator"] is calibrator
     with pytest.raises(NotFittedError):
@@ -346,7 +346,7 @@ def test_habits_of_estimators() -> None:
 
 
 def test_a_failed_fit_changes_nothing() -> None:
-    calibrator, (scores, _) = fitted(), draw(100, 0.2, 1)
+    calibrator, (scores, _) = fitted_calibrator(), draw(100, 0.2, 1)
     shift = bc.PriorShift(calibrator).fit(scores)
     before, state = shift.predict_proba(scores), shift.state_
     for wrong in (
@@ -365,11 +365,11 @@ def test_a_failed_fit_changes_nothing() -> None:
 @pytest.mark.parametrize("populations", [False, True])
 def test_files(populations: bool, tmp_path: Path) -> None:
     scores = draw(100, 0.2, 1)[0]
-    calibrator = fitted()
+    calibrator = fitted_calibrator()
     bc.save(calibrator, tmp_path / "calibrator")
     pickle.dumps(calibrator)
     names = np.array(["east", "west"])[np.arange(100) % 2] if populations else None
-    shift = bc.PriorShift(calibrator).fit(scores, populations=names)  # its rows are still there
+    shift = bc.PriorShift(calibrator).fit(scores, populations=names)  # keeps its rows
     print(shift.check_)
     bc.save(shift, tmp_path / "shift")
     again = bc.load(tmp_path / "shift")
@@ -487,14 +487,14 @@ def test_the_check_passes_other_shares_and_fails_other_scores() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", bc.AccuracyWarning)
         shift = bc.PriorShift(calibrator).fit(draw(2000, 0.1, 1)[0])
-    assert not single(shift).fails
+    assert not check_of(shift).fails
     assert "may be a mixture" in str(shift.check_)
     with pytest.warns(bc.AccuracyWarning, match="not a mixture"):
         shift = bc.PriorShift(calibrator).fit(draw(2000, 0.5, 1, width=0.3)[0])
-    assert single(shift).fails
+    assert check_of(shift).fails
     many = bc.Temperature(inputs="logits").fit(*draw_many(2000, np.full(4, 0.25), 0))
     shifted = draw_many(2000, np.array([0.7, 0.1, 0.1, 0.1]), 1)[0]
-    assert not single(bc.PriorShift(many).fit(shifted)).fails
+    assert not check_of(bc.PriorShift(many).fit(shifted)).fails
     with pytest.warns(bc.AccuracyWarning, match="not a mixture"):
         bc.PriorShift(many).fit(shifted / 3)
     plain = bc.PriorShift(calibration_shares=0.5).fit([0.2, 0.3])
@@ -515,8 +515,8 @@ def test_the_check_rejects_as_seldom_as_it_says(k: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bc.AccuracyWarning)
             shift.fit(softmax(new, 1), calibration=(softmax(logits, 1), y))
-        rejected += single(shift).fails
-    assert rejected <= 6  # of 40 at 5 %: probability .003
+        rejected += check_of(shift).fails
+    assert rejected <= 6  # of 40 at level 5 %: probability 0.003
 
 
 # --- coverage -----------------------------------------------------------------------------------
@@ -529,7 +529,7 @@ def coverage(k: int, n: int, m: int, sets: int) -> float:
         shares = rng.dirichlet(np.full(k, 2.0))
         logits, y = draw_many(n, np.full(k, 1 / k), int(rng.integers(1 << 30)))
         new = draw_many(m, shares, int(rng.integers(1 << 30)))[0]
-        # The scores are off by a slope and an offset, which the calibrator has to find.
+        # The scores are wrong by a slope and an offset, which the calibrator must learn.
         bend = lambda values: log_softmax(0.5 * values + np.arange(k) / k, axis=1)  # noqa: E731
         calibrator = bc.Vector(inputs="logits").fit(bend(logits), y)
         lower, upper = bc.PriorShift(calibrator).fit(bend(new)).shares_interval(0.9)
@@ -538,7 +538,7 @@ def coverage(k: int, n: int, m: int, sets: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::bayescal.AccuracyWarning")  # of 1 % of the data sets
+@pytest.mark.filterwarnings("ignore::bayescal.AccuracyWarning")  # raised for 1 % of the data sets
 @pytest.mark.parametrize(("k", "n", "m"), [(2, 200, 2000), (2, 2000, 200), (3, 300, 1000)])
 def test_intervals_contain_the_true_shares(k: int, n: int, m: int) -> None:
     assert 0.83 < coverage(k, n, m, 100) < 0.97
@@ -575,7 +575,7 @@ def test_blocks_equal_all_rows(k: int, weighting: str) -> None:
     np.testing.assert_allclose(blocks.shares_, whole.shares_, atol=1e-9)
     np.testing.assert_allclose(blocks.shares_interval(), whole.shares_interval(), atol=1e-6)
     assert blocks.clipped_ == whole.clipped_
-    assert single(blocks).statistic == pytest.approx(single(whole).statistic, rel=1e-9)
+    assert check_of(blocks).statistic == pytest.approx(check_of(whole).statistic, rel=1e-9)
     predicted = blocks.predict_proba(bc.Blocks([(scores, np.zeros(len(scores), int))]))
     result = next(iter(predicted.each(lambda block: block.scores)))
     np.testing.assert_array_equal(result, blocks.predict_proba(scores))
@@ -595,7 +595,7 @@ def test_blocks_of_many_rows_are_merged_in_cells(zeros: bool) -> None:
 
 
 def test_a_sample_of_blocks_counts_as_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many rows of many classes a sample counts: its interval is as wide as that of as many."""
+    """Check that a sample of many rows gives an interval as wide as its own size implies."""
     monkeypatch.setattr(history, "_ROW_NUMBERS", 5 * 400)
     monkeypatch.setattr(history, "_MIN_ROWS", 400)
     probs = softmax(draw_many(8000, np.full(5, 0.2), 1)[0], axis=1)
@@ -612,7 +612,7 @@ def test_a_sample_of_blocks_counts_as_a_sample(monkeypatch: pytest.MonkeyPatch) 
 def test_sources_that_are_read_in_blocks(tmp_path: Path) -> None:
     da = pytest.importorskip("dask.array")
     scores, _ = draw(3000, 0.1, 2)
-    calibrator = fitted()
+    calibrator = fitted_calibrator()
     whole = bc.PriorShift(calibrator).fit(scores)
     chunks = da.from_array(scores, chunks=700)
     shift = bc.PriorShift(calibrator).fit(chunks)
@@ -642,7 +642,7 @@ def test_blocks_of_plain_probabilities_and_of_classifiers() -> None:
 
 
 def test_errors_of_blocks() -> None:
-    shift = bc.PriorShift(fitted())
+    shift = bc.PriorShift(fitted_calibrator())
     blocks = in_blocks(draw(100, 0.1, 2)[0])
     with pytest.raises(ValueError, match="populations must be None for scores in blocks"):
         shift.fit(blocks, populations=np.zeros(100))

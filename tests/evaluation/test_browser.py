@@ -1,4 +1,4 @@
-"""The page in a real browser: Chromium without a display, driven by Selenium."""
+"""The page in a real browser: headless Chromium, driven by Selenium."""
 
 import io
 import os
@@ -45,7 +45,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for switch in (*SWITCHES, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
         options.add_argument(switch)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    # The driver is told where it is, and nothing is looked for elsewhere.
+    # Selenium gets the driver's path, so it does not search for one.
     service = webdriver.ChromeService(
         executable_path=driver, env=os.environ | {"SE_OFFLINE": "true", "SE_AVOID_STATS": "true"}
     )
@@ -83,7 +83,7 @@ def show(browser: Any, page: Path, width: int, theme: str = "light") -> None:
     media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     browser.get(page.as_uri())
-    # On a busy machine the browser may say that it is done before the page is read to its end.
+    # On a busy machine the browser may report completion too early.
     deadline = time.monotonic() + 60
     while browser.execute_script("return document.readyState") != "complete":
         assert time.monotonic() < deadline, f"{page} is still being read"
@@ -172,16 +172,16 @@ def test_wide_tables_scroll_within_themselves_and_show_it(
     assert any(wider)
     box = browser.find_elements("css selector", ".scroll")[wider.index(True)]
     browser.execute_script("arguments[0].scrollIntoView()", box)
-    # At the end that hides columns the ground differs from that of the page, and not at the other.
-    first, last = ends(box)
+    # On the side with hidden columns the background differs from the page's, and only there.
+    first, last = edge_brightness(box)
     assert abs(first - last) > 25
     browser.execute_script("arguments[0].scrollLeft = 10000", box)
-    moved = ends(box)
+    moved = edge_brightness(box)
     assert abs(moved[0] - first) > 25 and abs(moved[1] - last) > 25
 
 
-def ends(box: Any) -> list[float]:
-    """Return how bright the left and the right edge of an element are, in the middle of them."""
+def edge_brightness(box: Any) -> list[float]:
+    """Return the brightness of an element's left and right edge."""
     from matplotlib.image import imread
 
     pixels = imread(io.BytesIO(box.screenshot_as_png))[..., :3].mean(axis=2) * 255
@@ -189,7 +189,7 @@ def ends(box: Any) -> list[float]:
 
 
 def test_what_matters_comes_first(browser: Any, pages: dict[str, Path]) -> None:
-    """Diagram and verdicts are seen without scrolling, and explanations are folded away."""
+    """Check that diagram and verdicts are visible without scrolling, and explanations folded."""
     show(browser, pages["three"], 1200)
     bottoms = browser.execute_script(
         "return [...document.querySelectorAll('.summary figure svg, .verdict strong')].slice(0, 3)"
@@ -216,7 +216,7 @@ def test_theme_follows_the_system_and_the_button(browser: Any, pages: dict[str, 
     assert button.is_displayed() and button.text == "Light theme"
     button.click()
     assert (background(browser), button.text) == (light, "Dark theme")
-    button.send_keys(" ")  # as the keyboard does
+    button.send_keys(" ")  # as with the keyboard
     assert (background(browser), button.text) == (dark, "Light theme")
     show(browser, pages["one"], 1200, "light")
     browser.find_element("id", "theme").click()

@@ -1,4 +1,4 @@
-"""What is found, and what is said of it."""
+"""Findings of ``evaluate`` and the sentences about them."""
 
 import json
 from typing import Any
@@ -13,13 +13,13 @@ from bayescal import metrics
 from bayescal.evaluation import _evaluate, _findings
 
 
-def forecasts(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
+def draw_binary(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(5)
     p = rng.uniform(size=n)
     return p, (rng.uniform(size=n) < p).astype(int)
 
 
-def rows(n: int = 400, k: int = 4, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def draw_classes(n: int = 400, k: int = 4, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(6)
     logits = rng.normal(size=(n, k)) * 1.5
     y = (logits + rng.gumbel(size=(n, k))).argmax(axis=1)
@@ -28,14 +28,14 @@ def rows(n: int = 400, k: int = 4, scale: float = 1.0) -> tuple[np.ndarray, np.n
 
 
 def test_metrics_are_those_of_the_report() -> None:
-    p, y = forecasts()
+    p, y = draw_binary()
     weights = np.tile([1.0, 2.0, 0.5], 200)
     models = {"a": p, "b": p**2}
     result = bayescal.evaluate(models, y, replicates=100, seed=3, level=0.8, weights=weights)
     assert result.report == metrics.report(
         models, y, replicates=100, seed=3, level=0.8, weights=weights
     )
-    probs, y = rows()
+    probs, y = draw_classes()
     result = bayescal.evaluate(probs, y, replicates=100)
     assert result.report == metrics.report(probs, y, replicates=100)
     ten = bayescal.evaluate(probs, y, replicates=100, bins=10).report.intervals["model"]
@@ -45,13 +45,13 @@ def test_metrics_are_those_of_the_report() -> None:
 
 
 def test_two_columns_are_judged_by_the_second() -> None:
-    p, y = forecasts()
+    p, y = draw_binary()
     both = bayescal.evaluate(np.stack([1 - p, p], axis=1), y, replicates=50)
     assert both.report == bayescal.evaluate(p, y, replicates=50).report
 
 
 def test_tests_are_those_of_the_metrics() -> None:
-    p, y = forecasts()
+    p, y = draw_binary()
     result = bayescal.evaluate(p, y, replicates=60, seed=2).findings["model"]
     assert result.spiegelhalter == metrics.spiegelhalter_test(p, y)
     assert result.consistency == metrics.consistency_test("ece", p, y, resamples=60, seed=2)
@@ -59,7 +59,7 @@ def test_tests_are_those_of_the_metrics() -> None:
     np.testing.assert_allclose(result.bias, (z, 2 * norm.sf(abs(z))), rtol=1e-12)
     assert result.decomposition.score == pytest.approx(np.mean((p - y) ** 2))
     assert result.confidence == pytest.approx(np.maximum(p, 1 - p).mean())
-    probs, y = rows()
+    probs, y = draw_classes()
     result = bayescal.evaluate(probs, y, replicates=60).findings["model"]
     assert result.bias is None
     assert result.consistency.statistic == pytest.approx(metrics.ece(probs, y), abs=1e-12)
@@ -68,7 +68,7 @@ def test_tests_are_those_of_the_metrics() -> None:
 
 
 def test_whole_weights_are_repetitions_and_zero_leaves_out() -> None:
-    p, y = forecasts(300)
+    p, y = draw_binary(300)
     weights = np.tile([0, 1, 3], 100)
     result = bayescal.evaluate(p, y, weights=weights, replicates=50)
     again = bayescal.evaluate(p.repeat(weights), y.repeat(weights), replicates=50)
@@ -140,7 +140,7 @@ def test_strong_errors_and_no_evidence() -> None:
 
 def test_verdicts_of_several_classes() -> None:
     for scale, verdict in ((1.0, "no evidence"), (2.0, "over-confident"), (0.4, "under-confident")):
-        probs, y = rows(2000, 4, scale)
+        probs, y = draw_classes(2000, 4, scale)
         assert bayescal.evaluate(probs, y, replicates=50).findings["model"].verdict == verdict
 
 
@@ -157,7 +157,7 @@ def test_certain_predictions() -> None:
 
 
 def test_numbers_go_into_json() -> None:
-    probs, y = rows()
+    probs, y = draw_classes()
     names = ["ash", "birch", "cedar", "dogwood"]
     result = bayescal.evaluate({"a": probs, "b": probs[:, ::-1]}, y, classes=names, replicates=50)
     kept = json.loads(json.dumps(result.to_dict(), allow_nan=False))
@@ -170,7 +170,7 @@ def test_numbers_go_into_json() -> None:
 
 
 def test_progress_is_told() -> None:
-    p, y = forecasts(50)
+    p, y = draw_binary(50)
     steps: list[tuple[str, int, int]] = []
     result = bayescal.evaluate(p, y, replicates=20, progress=lambda *step: steps.append(step))
     assert steps[:2] == [("tests: model", 0, 2), ("20 resamples of 50 cases", 1, 2)]
@@ -215,7 +215,7 @@ def test_columns_named_like_the_classes_are_matched() -> None:
     frame = pd.DataFrame(p, columns=["no", "yes", "maybe"])[["yes", "maybe", "no"]]
     options: dict[str, Any] = {"classes": ["no", "yes", "maybe"], "replicates": 20}
     texts = (json.dumps(bayescal.evaluate(table, y, **options).to_dict()) for table in (frame, p))
-    # Sums over rows and over columns differ in their last digit.
+    # Sums over rows and over columns differ in the last digit.
     result, expected = (json.loads(t, parse_float=lambda x: round(float(x), 12)) for t in texts)
     assert result == expected
     with pytest.raises(ValueError, match="probs must have columns named like all of the classes"):
@@ -223,7 +223,7 @@ def test_columns_named_like_the_classes_are_matched() -> None:
 
 
 def test_labels_of_any_kind_and_logits() -> None:
-    probs, y = rows()
+    probs, y = draw_classes()
     names = np.array(["ash", "birch", "cedar", "dogwood"])
     expected = bayescal.evaluate(probs, y, classes=names, replicates=20).to_dict()
     assert bayescal.evaluate(probs, names[y], replicates=20).to_dict() == expected
@@ -232,7 +232,7 @@ def test_labels_of_any_kind_and_logits() -> None:
     texts = [json.dumps(report) for report in (logits, expected)]
     result, known = (json.loads(t, parse_float=lambda x: round(float(x), 9)) for t in texts)
     assert result == known
-    p, y = forecasts()
+    p, y = draw_binary()
     result = bayescal.evaluate(p, y == 1, replicates=20)
     assert result.classes == ("0", "1")
     assert result.report == bayescal.evaluate(p, y, replicates=20).report
@@ -257,7 +257,7 @@ def test_fitted_classifiers() -> None:
     assert ours.to_dict() == bayescal.evaluate(probs, labels, replicates=20).to_dict()
     single = bayescal.evaluate(models["bayes"], x, y=labels, replicates=20)
     assert single.report.intervals["model"] == ours.report.intervals["bayes"]
-    # Whatever the other predictions are, those of classifiers are probabilities.
+    # Classifiers predict probabilities, whatever the other predictions are.
     logits = {**models, "flat": np.zeros((300, k))}
     assert bayescal.evaluate(logits, x, labels, inputs="logits", replicates=20).to_dict() == (
         ours.to_dict()
@@ -275,7 +275,7 @@ def test_fitted_classifiers() -> None:
 
 
 def test_exchanged_arguments_are_answered_with_the_call() -> None:
-    p, y = forecasts()
+    p, y = draw_binary()
     with pytest.raises(ValueError, match="probs must come first"):
         bayescal.evaluate(np.array(["no", "yes"])[y], p)
 

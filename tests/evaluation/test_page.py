@@ -1,4 +1,4 @@
-"""The page: well formed, complete, self-contained, and safe from what the data say."""
+"""The page: well-formed, complete, self-contained, and safe from data that contain HTML."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ VOID = {"meta", "link", "br"}
 
 
 class Page(HTMLParser):
-    """Elements with their attributes, text by the nearest heading, and what is not well formed."""
+    """Parse elements with attributes, text by the nearest heading, and syntax errors."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Page(HTMLParser):
         return [data for name, data in self.texts if name == tag]
 
 
-def binary(models: int = 1, n: int = 300, **options: Any) -> bayescal.Evaluation:
+def evaluate_binary(models: int = 1, n: int = 300, **options: Any) -> bayescal.Evaluation:
     rng = np.random.default_rng(0)
     p = rng.uniform(size=n)
     y = (rng.uniform(size=n) < p**1.5).astype(int)
@@ -62,7 +62,7 @@ def binary(models: int = 1, n: int = 300, **options: Any) -> bayescal.Evaluation
     return bayescal.evaluate(probs, y, replicates=40, classes=["no", "yes"], **options)
 
 
-def several(k: int, models: int = 1, names: Any = None) -> bayescal.Evaluation:
+def evaluate_classes(k: int, models: int = 1, names: Any = None) -> bayescal.Evaluation:
     rng = np.random.default_rng(0)
     logits = 2 * rng.normal(size=(300, k))
     y = (logits / 2 + rng.gumbel(size=(300, k))).argmax(axis=1)
@@ -77,10 +77,10 @@ def several(k: int, models: int = 1, names: Any = None) -> bayescal.Evaluation:
 def pages() -> dict[str, str]:
     names = [EVIL, "b$", "_c", "d", "e"]
     return {
-        "one": binary().to_html(title=EVIL, about={EVIL: EVIL}),
-        "three": binary(3).to_html(),
-        "five": several(5, 2, names).to_html(),
-        "many": several(30).to_html(),
+        "one": evaluate_binary().to_html(title=EVIL, about={EVIL: EVIL}),
+        "three": evaluate_binary(3).to_html(),
+        "five": evaluate_classes(5, 2, names).to_html(),
+        "many": evaluate_classes(30).to_html(),
     }
 
 
@@ -160,7 +160,7 @@ def test_both_themes_have_all_colors(pages: dict[str, str]) -> None:
 
 
 def contrast(first: str, second: str) -> float:
-    """The contrast ratio of WCAG 2."""
+    """Compute the contrast ratio of WCAG 2."""
     light = []
     for color in (first, second):
         parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
@@ -184,7 +184,7 @@ def test_sections_and_figures_fit_the_data(pages: dict[str, str]) -> None:
 
 
 def test_numbers_are_those_of_the_report(pages: dict[str, str]) -> None:
-    result = binary(3)
+    result = evaluate_binary(3)
     cells = Page(pages["three"]).text("td")
     for by_metric in result.report.intervals.values():
         for interval in by_metric.values():
@@ -201,7 +201,7 @@ def test_numbers_are_those_of_the_report(pages: dict[str, str]) -> None:
 
 
 def test_page_is_written_and_does_not_depend_on_the_style_of_plots(tmp_path: Path) -> None:
-    result = binary()
+    result = evaluate_binary()
     result.save_html(tmp_path / "page.html", title="Title")
     kept = (tmp_path / "page.html").read_text(encoding="utf-8")
     before = dict(matplotlib.rcParams)
@@ -264,7 +264,7 @@ def test_long_paths_are_thinned_within_what_is_seen() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("models", "k"), [(9, 2), (2, 3)])
 def test_many_models_have_a_page(models: int, k: int) -> None:
-    result = binary(models) if k == 2 else several(k, models)
+    result = evaluate_binary(models) if k == 2 else evaluate_classes(k, models)
     assert Page(result.to_html()).faults == []
 
 

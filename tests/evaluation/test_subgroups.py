@@ -1,4 +1,4 @@
-"""``evaluate(by=...)``: subgroups, each evaluated by itself."""
+"""``evaluate(by=...)``: a separate evaluation for each subgroup."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 import bayescal as bc
 
 
-def forecasts(n: int = 600) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_subgroups(n: int = 600) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return predictions that are calibrated in the north and too high in the south."""
     rng = np.random.default_rng(3)
     p, region = rng.uniform(size=n), rng.choice(["north", "south"], n, p=[0.7, 0.3])
@@ -19,7 +19,7 @@ def forecasts(n: int = 600) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_subgroups_are_evaluations_of_their_rows() -> None:
-    p, y, region = forecasts()
+    p, y, region = draw_subgroups()
     weights = np.tile([1.0, 2.0, 0.0], 200)
     groups = np.arange(600) // 2
     models, how = {"a": p, "b": p**2}, {"replicates": 60, "seed": 4}
@@ -44,7 +44,7 @@ def test_subgroups_are_evaluations_of_their_rows() -> None:
 
 
 def test_numbers_and_tables() -> None:
-    p, y, region = forecasts()
+    p, y, region = draw_subgroups()
     result = bc.evaluate(p, y, by=region, replicates=50)
     frame = result.to_frame()
     assert frame.index.names == ["subgroup", "model", "metric"]
@@ -60,7 +60,7 @@ def test_numbers_and_tables() -> None:
 
 
 def test_page_has_a_panel_for_each() -> None:
-    p, y, region = forecasts()
+    p, y, region = draw_subgroups()
     names = np.where(region == "north", "<b>north</b>", "south")
     page = bc.evaluate({"a": p, "b": p**2}, y, by=names, replicates=50).to_html()
     section = page.split("<h2>Subgroups</h2>")[1].split("</section>")[0]
@@ -86,7 +86,7 @@ def test_tiny_subgroups_and_those_of_one_class(k: int) -> None:
 
 
 def test_order_of_subgroups() -> None:
-    p, y, _ = forecasts(60)
+    p, y, _ = draw_subgroups(60)
     ages = pd.Series(np.linspace(10, 90, 60))
     cut = pd.cut(ages, [0, 18, 65, 120], labels=["young", "adult", "old"])
     assert list(bc.evaluate(p, y, by=cut, replicates=20).by) == ["young", "adult", "old"]
@@ -105,7 +105,7 @@ def test_order_of_subgroups() -> None:
     ],
 )
 def test_wrong_labels_are_errors(by: Any, message: str) -> None:
-    p, y, _ = forecasts()
+    p, y, _ = draw_subgroups()
     with pytest.raises(ValueError, match=message):
         bc.evaluate(p, y, by=by, replicates=20)
     with pytest.raises(ValueError, match="by must be left out for Blocks"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-# It sets JAX, and the flags that XLA compiles with, as for all tests.
+# Importing it configures JAX and the XLA flags, as for all tests.
 from tests.conftest import pytest_unconfigure
 from tests.frozen.cases import NUMBERS, write
 
 
 def main() -> None:
-    """Read the command line, and replace the numbers."""
+    """Parse the command line, and replace the recorded numbers."""
     parser = argparse.ArgumentParser(prog="python -m tests.frozen", description=__doc__)
     parser.add_argument("--write", action="store_true", required=True, help="replace the numbers")
     parser.parse_args()

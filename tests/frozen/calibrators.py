@@ -1,4 +1,4 @@
-"""Frozen predictions of every calibrator, with every option, on data of every kind."""
+"""Frozen predictions of every calibrator, with every option, on all kinds of data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_IN_BLOCKS = (
     "OrderPreserving",
     "WeightScaling",
 )
-#: Many steps of a search magnify rounding.
+#: Calibrators with many search steps, which magnify rounding.
 SEARCHED = ("Decision", "OrderPreserving")
 
 
@@ -59,14 +59,14 @@ def _case(method: Method, variant: str, fit: Any, *arguments: Any) -> Case:
     names = ", ".join(str(argument) for argument in arguments)
     cls = method.calibrator.__name__
     rtol = 1e-8 if cls in SEARCHED else RTOL
-    # Elsewhere rounding moves draws of splines, by 2e-4.
+    # On other machines rounding moves the draws of splines by 2e-4.
     elsewhere = 1e-3 if cls == "Spline" else ELSEWHERE
     compute = partial(fit, method, *arguments)
     return Case(f"{method.name}: {variant}, {names}", compute, cls in SLOW, rtol, elsewhere)
 
 
 def _of_data(method: Method) -> Iterator[Case]:
-    """Yield fits with weights to each data set, and with the defaults also without weights."""
+    """Yield weighted fits to each data set, and unweighted fits with default options."""
     for name in _data_names(method):
         if not method.binary and method.options and name in ("ten", "tenths", "continuous"):
             continue
@@ -111,12 +111,12 @@ def _fit_inputs(method: Method, name: str, inputs: str) -> Results:
 
 
 def _as_scores(probs: np.ndarray, inputs: str) -> np.ndarray:
-    """Return logits, or any increasing function of probabilities as raw scores."""
+    """Return logits, or an increasing function of probabilities as raw scores."""
     return logits_of(probs) if inputs == "logits" else 7 * probs - 3
 
 
 def _fit_jax(method: Method, name: str) -> Results:
-    """Fit to arrays of JAX, and predict by the compiled function of the fit."""
+    """Fit to JAX arrays, and predict with the compiled function."""
     data = data_set(name)
     with jax.enable_x64(True):
         fitted = method().fit(jnp.asarray(data.scores), data.labels, data.weights)
@@ -137,9 +137,9 @@ def _fit_laplace(method: Method, name: str) -> Results:
 
 
 def _results(fitted: Any, new: Any) -> Results:
-    """Return predictions, how the fit ended, and the value of what it minimized.
+    """Return predictions, the status, and the objective of a fit.
 
-    The probability of the first class is one less the others.
+    The probability of the first class is left out, since rows sum to one.
     """
     objective = {"objective": fitted.objective_} if hasattr(fitted, "objective_") else {}
     return {"probs": fitted.predict_proba(new)[:, 1:], "status": fitted.status_, **objective}

@@ -1,4 +1,4 @@
-"""What a frozen case is, and how its numbers are compared with recorded ones."""
+"""Frozen cases, and the comparison of their numbers with recorded ones."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
 
-#: Results by what they are: numbers, arrays of numbers, and text, in any nesting.
+#: Named results in any nesting: numbers, arrays of numbers, and text.
 Results = Mapping[str, Any]
-#: Results as JSON holds them.
+#: Results in JSON form.
 Frozen = dict[str, Any]
 
-#: Tolerances with the libraries and the kind of processor that the numbers were recorded with,
-#: whatever the threads and the flags of the compiler; most agree to 1e-12 there.
+#: Tolerances for the recorded versions of libraries and kind of processor, with any number of
+#: threads and any compiler flags; most results agree to 1e-12.
 RTOL = 1e-9
 ATOL = 1e-12
-#: The least tolerance elsewhere. From JAX 0.8 to 0.12, NumPy 2.0 to 2.5, SciPy 1.15 to 1.18,
-#: scikit-learn 1.6 to 1.9 and Python 3.11 to 3.13, and with processors that have less instructions,
-#: results agree to 8e-7: random draws have the digits of single precision.
+#: Minimum tolerance on other machines. For JAX 0.8 to 0.12, NumPy 2.0 to 2.5, SciPy 1.15 to 1.18,
+#: scikit-learn 1.6 to 1.9 and Python 3.11 to 3.13, and on processors with fewer instructions,
+#: results agree to 8e-7, because random draws have the digits of single precision.
 ELSEWHERE = 1e-5
-#: Each step of a chain of the no-U-turn sampler magnifies the rounding of the last. Where it does
-#: so by much, chains are others on another machine, and averages of them agree as such.
+#: Each step of a NUTS chain magnifies the rounding of the last. Where it does so strongly, chains
+#: differ on another machine, and only their averages agree.
 CHAINS, AVERAGES = 1e-3, 0.1
 
 
 @dataclass(frozen=True)
 class Case:
-    """A computation through the public interface whose results must stay as they are.
+    """A computation through the public interface whose results must not change.
 
-    A relative tolerance that differs from the usual one has its reason beside it.
+    A comment explains each relative tolerance that differs from the default.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Case:
 
 
 def freeze(case: Case) -> Frozen:
-    """Compute the results of a case, as JSON holds them."""
+    """Compute the results of a case in JSON form."""
     with warnings.catch_warnings():
-        # Few draws and separable labels are intended; any other warning is an error in tests.
+        # Few draws and separable labels are intended; any other warning is an error.
         for category in (ConvergenceWarning, bc.AccuracyWarning, bc.SamplingWarning):
             warnings.simplefilter("ignore", category)
         return plain(case.compute())
 
 
 def plain(results: Any) -> Any:
-    """Return results as dictionaries, lists of numbers, numbers, text and None."""
+    """Convert results to dictionaries, lists of numbers, numbers, text and None."""
     if hasattr(results, "_asdict"):
         results = results._asdict()
     elif is_dataclass(results) and not isinstance(results, type):
@@ -70,7 +70,7 @@ def plain(results: Any) -> Any:
 
 
 def compare(result: Any, expected: Any, rtol: float, path: str = "result") -> None:
-    """Raise an AssertionError that names the result that differs from the recorded one."""
+    """Raise an AssertionError that names the first result that differs from the recorded one."""
     if isinstance(expected, dict):
         assert isinstance(result, dict) and result.keys() == expected.keys(), path
         for name, value in expected.items():

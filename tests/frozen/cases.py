@@ -1,4 +1,4 @@
-"""All frozen cases, and where their numbers are recorded."""
+"""All frozen cases, and the file with their recorded numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def all_cases() -> list[Case]:
 
 
 def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
-    """Return a mark that runs a test on each case, on slow ones only where asked."""
+    """Parametrize a test by cases, with slow cases marked as slow."""
     values = [
         pytest.param(case, id=case.name, marks=[pytest.mark.slow] * case.slow) for case in cases
     ]
@@ -36,7 +36,7 @@ def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
 
 
 def surroundings() -> dict[str, str]:
-    """Return the versions of the libraries that compute, and what the processor can do."""
+    """Return the versions of numerical libraries, and the processor's instruction sets."""
     result: Any = np.show_config(mode="dicts")
     extensions = result["SIMD Extensions"].get("found", [])
     return {**{name: version(name) for name in LIBRARIES}, "processor": ", ".join(extensions)}
@@ -44,7 +44,7 @@ def surroundings() -> dict[str, str]:
 
 @cache
 def read() -> dict[str, Any]:
-    """Read the recorded numbers, which no test may change."""
+    """Read the recorded numbers; tests must not change them."""
     return json.loads(NUMBERS.read_text(encoding="utf-8"))
 
 

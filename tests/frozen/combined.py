@@ -1,4 +1,4 @@
-"""Frozen predictions of estimators that combine calibrators, or are not fitted to scores alone."""
+"""Frozen predictions of estimators that combine calibrators or need more than scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import bayescal as bc
 from tests.frozen.case import CHAINS, RTOL, Case, Results
 from tests.frozen.data import data_set
 
-#: Estimators that are fitted to scores and labels, by their names in cases.
+#: Estimators of scores and labels, by their names in cases.
 COMBINED: dict[str, Any] = {
     "Auto": bc.Auto(),
     "Auto(single)": bc.Auto(mode="single"),
@@ -72,7 +72,7 @@ REGRESSIONS: dict[str, Any] = {
 
 
 def cases() -> Iterator[Case]:
-    """Yield the cases of all these estimators."""
+    """Yield the cases of combined estimators."""
     for name in COMBINED:
         for data in ("continuous", "skewed", "three", "one-hot"):
             yield Case(f"{name}: {data}", partial(_fit_combined, name, data))
@@ -98,7 +98,7 @@ def cases() -> Iterator[Case]:
 
 
 def _copy(estimator: Any) -> Any:
-    """Return an estimator with the same options that is not fitted."""
+    """Return an unfitted copy of an estimator."""
     return clone(estimator)
 
 
@@ -132,7 +132,7 @@ def _fit_auto_to_blocks(data_name: str) -> Results:
 
 
 def _fit_shares(data_name: str) -> Results:
-    """Fit to labels that are shares of outcomes."""
+    """Fit to fractional labels."""
     data = data_set(data_name)
     _, labels = np.unique(data.labels, return_inverse=True)
     shares = 0.8 * np.eye(labels.max() + 1)[labels] + 0.2 / (labels.max() + 1)
@@ -190,7 +190,7 @@ def _fit_multicalibration(bins: int) -> Results:
 
 
 def _fit_top_logits(cls: Any) -> Results:
-    """Fit to the four greatest of ten logits, and what the others add up to."""
+    """Fit to the four largest of ten logits, and the log-sum-exp of the rest."""
     data = data_set("ten")
     fitted = cls(inputs="top_logits", classes=10)
     fitted.fit(_top_logits(data.scores), data.labels, data.weights)

@@ -1,4 +1,4 @@
-"""Data sets of frozen cases: small, with fixed seeds, and with extreme rows to predict at."""
+"""Data sets of frozen cases: small, with fixed seeds and extreme rows to predict."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SEVERAL = ("three", "one-hot", "ten")
 
 
 class DataSet(NamedTuple):
-    """Probabilities (n,) or (n, k), labels, fractional weights, and new rows to predict at.
+    """Probabilities (n,) or (n, k), labels, fractional weights, and new rows to predict.
 
-    Of ten classes the scores are logits.
+    With ten classes the scores are logits.
     """
 
     scores: Array
@@ -40,7 +40,7 @@ class DataSet(NamedTuple):
 
 @cache
 def data_set(name: str) -> DataSet:
-    """Return a data set by its name, which no case may change."""
+    """Return a data set by name, with read-only arrays."""
     made = _binary(name) if name in BINARY else _several(name)
     for array in made:
         array.flags.writeable = False
@@ -48,7 +48,7 @@ def data_set(name: str) -> DataSet:
 
 
 def logits_of(probs: Array) -> Array:
-    """Return log odds, or logits of several classes, that are finite."""
+    """Return finite log odds, or finite logits of several classes."""
     with np.errstate(divide="ignore"):
         return np.clip(logit(probs) if probs.ndim == 1 else np.log(probs), -750, 750)
 

@@ -1,4 +1,4 @@
-"""Frozen results of smoothing, losses, comparisons of methods, and data with a known truth."""
+"""Frozen results of smoothing, losses, comparisons of methods, and data with known truth."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ COMPARISONS: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 def cases() -> Iterator[Case]:
-    """Yield the cases of all these functions."""
+    """Yield the cases of all functions."""
     for name, several in LOSSES.items():
         for options in several:
             yield Case(f"loss: {name}({_shown(options)})", partial(_loss, name, options))
@@ -77,7 +77,7 @@ def _shown(options: dict[str, Any]) -> str:
 
 
 def _rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return logits of 40 rows, those of a teacher, and labels."""
+    """Return logits of 40 rows, logits of a teacher, and labels."""
     rng = np.random.default_rng(200)
     logits = 3 * rng.normal(size=(40, 4))
     logits[0] *= 100

@@ -21,7 +21,7 @@ BINNED = [
     {"bins": 4, "binning": "equal_mass"},
     *({"kind": kind, "bins": 5} for kind in KINDS),
 ]
-#: Options of metrics of probabilities and labels, for two classes and for more.
+#: Options of metrics of probabilities and labels, for binary and multi-class data.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "accuracy": [{}],
     "brier_score": [{}],
@@ -44,7 +44,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     ],
     "smooth_ece": [{}, {"kind": "confidence"}, {"bandwidth": 0.1}],
 }
-#: Metrics that take something else, or are not functions of predictions.
+#: Metrics with other arguments, or that are not functions of predictions.
 OTHERS = (
     "Accumulator",
     "average_precision",
@@ -67,7 +67,7 @@ OTHERS = (
     "true_calibration_error",
     "variational_ece",
 )
-#: Metrics whose intervals are taken, with options that make them fast.
+#: Metrics with intervals, with options that make them fast.
 MEASURED: dict[str, dict[str, Any]] = {
     "accuracy": {},
     "brier_score": {},
@@ -80,13 +80,13 @@ MEASURED: dict[str, dict[str, Any]] = {
     "skce": {},
     "smooth_ece": {},
 }
-#: Metrics whose intervals take rows as independent.
+#: Metrics whose intervals treat rows as independent.
 UNGROUPED = ("debiased_ece", "skce")
 PREDICTIONS = ("binary", "ties", "three", "one-hot")
 
 
 def predictions(name: str) -> tuple[Array, Array, Array]:
-    """Return probabilities, labels and fractional weights; those of two classes by one column."""
+    """Return probabilities (one column if binary), labels and fractional weights."""
     rng = np.random.default_rng(50 + PREDICTIONS.index(name))
     n = 160
     if name in ("binary", "ties"):
@@ -129,7 +129,7 @@ def cases() -> Iterator[Case]:
 
 
 def _values(metric: str, data: str, options: dict[str, Any]) -> Iterator[Case]:
-    """Yield a metric with and without weights, where its options suit the number of classes."""
+    """Yield a metric with and without weights, where its options fit the number of classes."""
     chosen = "binary" if metric == "ecce" else options.get("kind", "binary")
     kind = options.get("events", chosen)
     if (data in ("binary", "ties")) != (kind == "binary") and kind != "binary":
@@ -149,7 +149,7 @@ def _value(metric: str, data: str, options: dict[str, Any]) -> Results:
 
 
 def _few(result: Any) -> Any:
-    """Return ten entries, evenly spread, of each long array of a result."""
+    """Keep about ten evenly spaced entries of each long array in a result."""
     if isinstance(result, float):
         return result
     steps = {name: np.asarray(value) for name, value in result._asdict().items()}
@@ -174,7 +174,7 @@ def _interval(metric: str, data: str) -> Results:
 
 
 def _sharper(probs: Array) -> Array:
-    """Return predictions of another model."""
+    """Return the predictions of a second, sharper model."""
     if probs.ndim == 1:
         return probs**2 / (probs**2 + (1 - probs) ** 2)
     return probs**2 / (probs**2).sum(axis=1, keepdims=True)
@@ -248,7 +248,7 @@ def _of_logits(data: str) -> Results:
 
 
 def _of_blocks(data: str) -> Results:
-    """Compute metrics of data that come in blocks, and by an accumulator."""
+    """Compute metrics of blocks, and with an accumulator."""
     rows = predictions(data)
     parts = [tuple(values[start : start + 64] for values in rows) for start in (0, 64, 128)]
     names = ["log_loss", "brier_score", "accuracy", "ece", "debiased_ece", "smooth_ece", "kde_ece"]

@@ -1,4 +1,4 @@
-"""Frozen predictions of known generative models, by every integrator."""
+"""Frozen predictions of known generative models, with every integrator."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ PRIORS: dict[str, bc.Prior] = {
 }
 
 
-#: Cases that compile little.
+#: Cases with little compilation.
 FAST = (("gaussian", "montecarlo"), ("conjugate", "closed_form"))
-#: Families whose priors are over scalar parameters, as quadrature needs them.
+#: Families with priors over scalar parameters, as quadrature requires.
 SCALARS = ("gaussian", "gaussian, deviations", "beta", "conjugate")
 
 
 def cases() -> Iterator[Case]:
-    """Yield the cases of all families; nearly all of their time goes into compiling."""
+    """Yield the cases of all families; most of their time is compilation."""
     for family in PRIORS:
         for integrator in INTEGRATORS:
             if _suit(family, integrator):
@@ -49,7 +49,7 @@ def cases() -> Iterator[Case]:
                 compute = partial(_average_chains if nuts else _predict, family, integrator)
                 yield Case(name, compute, slow, AVERAGES if nuts else RTOL)
     for family in SCALARS:
-        # A density is flat at its mode: rounding moves the place by its root.
+        # A density is flat at its mode, so rounding moves the mode by the square root of eps.
         yield Case(f"mode: {family}", partial(_find_mode, family), slow=True, rtol=1e-6)
     for family in ("gaussian", "conjugate"):
         yield Case(f"posterior of a batch: {family}", partial(_predict_batch, family), slow=True)
@@ -58,16 +58,16 @@ def cases() -> Iterator[Case]:
         compute = partial(_predict_class_prior, class_prior)
         yield Case(f"posterior with a class prior: {kind}", compute, slow=True)
     yield Case("posterior at points in single precision", _predict_single, slow=True)
-    # It predicts in single precision.
+    # Sweeps predict in single precision.
     yield Case("sweep", _sweep, slow=True, rtol=1e-6)
 
 
 def _suit(family: str, integrator: str) -> bool:
-    """Return whether a family is integrated so: its prior may not allow it."""
+    """Check whether the prior of a family allows an integrator."""
     if integrator == "closed_form":
         return family == "conjugate"
     if family == "gaussian, deviations" and integrator in ("importance", "nuts"):
-        return False  # "gaussian" has both
+        return False  # "gaussian" covers both
     if integrator == "sobol":
         return family in ("gaussian", "gaussian, deviations", "beta")
     return integrator != "quadrature" or family in SCALARS
@@ -87,7 +87,7 @@ def _data(family: str, seed: int = 0) -> tuple[Array, Array]:
 
 
 def _points(family: str) -> Array:
-    """Return points to predict at, some of them far from the data."""
+    """Return points to predict, some of them far from the data."""
     if family == "beta":
         return np.array([1e-9, 0.1, 0.5, 0.8, 1 - 1e-9])
     if family == "dirichlet":
@@ -114,7 +114,7 @@ def _predict(family: str, integrator: str) -> Results:
     posterior = _condition(family, integrator)
     methods = METHODS if family == "gaussian" else METHODS[:1]
     if integrator == "quadrature":
-        methods = methods[:3]  # _find_mode has the last
+        methods = methods[:3]  # _find_mode covers the last method
     at = {method: posterior.predict(_points(family), method=method) for method in methods}
     lower, upper = at["predictive"].interval(0.8)
     return {
@@ -127,7 +127,7 @@ def _predict(family: str, integrator: str) -> Results:
 
 
 def _average_chains(family: str, integrator: str) -> Results:
-    """Return averages over chains, at points near the data."""
+    """Average over chains, at points near the data."""
     posterior = _condition(family, integrator, 400)
     return {"probs": posterior.predict(_points(family)[1:-1]).probs}
 

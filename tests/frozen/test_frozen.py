@@ -1,4 +1,4 @@
-"""Predictions of calibrators are the recorded ones, and every public one has a case."""
+"""Predictions of calibrators equal the recorded ones, and every public calibrator has a case."""
 
 import copy
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bayescal as bc
-from tests.calibrators.cases import find
+from tests.calibrators.cases import all_calibrators
 from tests.frozen import calibrators, combined
 from tests.frozen.case import Case, compare
 from tests.frozen.cases import all_cases, check, each, read
@@ -28,7 +28,12 @@ def test_recorded_cases_are_those_that_are_computed() -> None:
 
 
 def test_every_calibrator_has_a_case() -> None:
-    names = {cls.__name__ for cls in find()} | {"Auto", "Average", "Composition", "MultiLabel"}
+    names = {cls.__name__ for cls in all_calibrators()} | {
+        "Auto",
+        "Average",
+        "Composition",
+        "MultiLabel",
+    }
     names |= {"CalibratedClassifier", "LogisticRegression", "Multicalibration"}
     assert {name for name in names if not any(case.startswith(name) for case in CASES)} == set()
 
@@ -39,7 +44,7 @@ def test_every_metric_has_a_case() -> None:
 
 
 def _changed(results: Any) -> Iterator[Any]:
-    """Yield results of which one number or text differs."""
+    """Yield results with one number or text changed."""
     if isinstance(results, dict):
         for name, part in results.items():
             yield from ({**results, name: other} for other in _changed(part))

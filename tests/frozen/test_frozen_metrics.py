@@ -1,6 +1,6 @@
-"""Metrics and predictions of generative models are the recorded ones.
+"""Metrics and predictions of generative models equal the recorded ones.
 
-They are apart from calibrators, so that a parallel run computes both at once.
+A file separate from the calibrators' lets a parallel run compute both at once.
 """
 
 from tests.frozen import functions, metrics, posteriors

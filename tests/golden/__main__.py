@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 
-# It sets JAX, and the flags that XLA compiles with, as for all tests.
+# Importing it configures JAX and the XLA flags, as for all tests.
 from tests.conftest import pytest_unconfigure
 from tests.golden.cases import FOLDER, WRITERS
 
 
 def main() -> None:
-    """Read the command line, and write what is missing."""
+    """Parse the command line, and write missing files."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__)
     parser.add_argument("--write", action="store_true", required=True, help="write missing files")
     parser.parse_args()

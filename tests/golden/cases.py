@@ -1,9 +1,8 @@
 """Files of every format that the library writes, as version 0.1.0 wrote them.
 
-``FOLDER`` has, for each case, what was saved and a JSON file with the inputs of predictions and the
-predictions. Both are kept for ever: every later version must read the files. Checkpoints of
-interrupted fits and stores of sweeps are left out: they keep what the version that wrote them would
-compute again, under digests of its functions or under its number.
+For each case, ``FOLDER`` has the saved file and a JSON file with inputs and predictions. Both are
+kept forever, since every later version must read the files. Checkpoints of interrupted fits and
+stores of sweeps are left out, because they only cache results of one version of the code.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from bayescal.calibrators.catalog import METHODS
 
 FOLDER = Path(__file__).parent / "files"
 SUFFIX = ".safetensors"
-#: Classes that are not saved by themselves, with the reason.
+#: Classes that are not saved on their own, with the reason.
 WITHOUT_FILE = {"Calibrator": "an abstract class", "Report": "a part of fitted calibrators"}
 
 Array = np.ndarray
@@ -57,15 +56,15 @@ def three(n: int = 60) -> tuple[Array, Array]:
 
 NEW = np.linspace(0.01, 0.97, 7)
 NEW_THREE = softmax(np.random.default_rng(2).normal(size=(6, 3)) * 2, axis=1)
-#: Draws of parameters are kept in the files.
+#: Draws of parameters are stored in the files.
 DRAWS: dict[str, Any] = {"inference": "laplace", "num_samples": 16, "random_state": 0}
 
-#: Makes a fitted estimator and the arguments of its ``predict_proba``.
+#: Creates a fitted estimator and the arguments of its ``predict_proba``.
 Make = Callable[[], tuple[Any, list[Any], dict[str, Any]]]
 
 
 def _fit(unfitted: Any) -> tuple[Any, list[Any], dict[str, Any]]:
-    """Fit to scores of two classes, or of three if the estimator needs them."""
+    """Fit to binary scores, or to scores of three classes if the estimator needs them."""
     is_binary = getattr(unfitted, "binary", False)
     scores, y = binary() if is_binary else three()
     return unfitted.fit(scores, y), [NEW if is_binary else NEW_THREE], {}
@@ -153,7 +152,7 @@ SAVED: dict[str, Make] = {
 
 
 def load(name: str) -> Any:
-    """Read an estimator."""
+    """Load a saved estimator."""
     classifiers = [Scores().fit(*three())] if name == "CalibratedClassifier" else None
     return bc.load(FOLDER / f"{name}{SUFFIX}", estimators=classifiers)
 
@@ -172,7 +171,7 @@ def write_saved(name: str) -> None:
     """Fit, save and record the predictions of one case."""
     fitted, scores, groups = SAVED[name]()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a classifier that is not in the file
+        warnings.simplefilter("ignore", UserWarning)  # the classifier is not in the file
         bc.save(fitted, FOLDER / f"{name}{SUFFIX}")
     record(name, scores=scores, groups=groups, expected=predictions(fitted, scores, groups))
 
@@ -188,7 +187,7 @@ def write_monitor() -> None:
 
 
 def continued(monitor: bc.Monitor, rest: dict[str, Any]) -> dict[str, Any]:
-    """Continue a monitor, and return its evidence after each row."""
+    """Continue a monitor, and return its evidence after each row with the interval."""
     monitor.update(rest["probs"], rest["y"])
     lower, upper = monitor.offset_interval()
     return {
@@ -208,7 +207,7 @@ def recorded(name: str) -> dict[str, Any]:
     return json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
 
 
-#: What writes each case.
+#: The function that writes each case.
 WRITERS: dict[str, Callable[[], None]] = {
     **{name: partial(write_saved, name) for name in SAVED},
     "Monitor": write_monitor,

@@ -1,4 +1,4 @@
-"""Files that earlier versions wrote are read, and predict what they predicted."""
+"""Files that earlier versions wrote can be read, and give their recorded predictions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_monitor_continues_as_it_would_have() -> None:
 
 
 def test_every_class_that_can_be_saved_has_a_file() -> None:
-    """Calibrators, and what is exported beside them and has ``predict_proba``."""
+    """Check calibrators and other exported classes with ``predict_proba``."""
     public = {*MODULES, *bc.__all__}
     classes = {name for name in public if name[0].isupper() and hasattr(_class(name), "fit")}
     saved = {name.partition("-")[0] for name in SAVED}

@@ -1,6 +1,6 @@
-"""Arrays that look odd and are right, arrays that no one should pass, and what may happen.
+"""Unusual but valid arrays, invalid arrays, and the allowed outcomes.
 
-Of twelve rows: whatever is right has one shape, and compiles once.
+All valid arrays have twelve rows, so that programs compile once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bayescal import AccuracyWarning, SamplingWarning
 
 Array = np.ndarray
 N = 12
-#: Numbers that float32 and float16 hold, too.
+#: Numbers that are exact in float32 and float16.
 P = np.array([1, 2, 3, 5, 6, 8, 10, 11, 12, 13, 14, 15]) / 16
 Y = np.array([0, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 1])
 W = np.array([1, 2, 1, 3, 1, 1, 2, 1, 4, 1, 1, 2.0])
@@ -28,19 +28,19 @@ P3 = np.stack([P[::-1] / 2, 0.5 - P[::-1] / 4, 0.5 - P[::-1] / 4], axis=1)
 P3[::3] = P3[::3, [1, 2, 0]]
 Y3 = np.array([0, 1, 2, 0, 1, 2, 0, 2, 1, 0, 0, 2])
 
-#: What a message may begin with, or name: something that was passed.
+#: Words for an argument, one of which a message must contain.
 NAMED = "scores|X|y|labels|sample|weights|probs|classes|columns|inputs|data|x|first|second|truth"
 
 
 def _with(values: Array, entry: Any, dtype: Any = None) -> Array:
-    """Return a copy in which the fourth row has another value."""
+    """Return a copy in which the fourth row is ``entry``."""
     values = values.astype(dtype or (float if isinstance(entry, float) else object))
     values[3] = entry
     return values
 
 
-def right(values: Array) -> dict[str, Any]:
-    """Return the same values, in other clothes."""
+def valid_arrays(values: Array) -> dict[str, Any]:
+    """Return the values in other containers, layouts and dtypes."""
     wide = np.zeros((2 * N, *values.shape[1:]), values.dtype)
     wide[::2] = values
     frozen = values.copy()
@@ -68,8 +68,8 @@ def right(values: Array) -> dict[str, Any]:
     return kinds
 
 
-def wrong(values: Array) -> dict[str, Any]:
-    """Return what can stand for no array of numbers."""
+def invalid_arrays(values: Array) -> dict[str, Any]:
+    """Return objects that are not valid arrays of numbers."""
     return {
         "NaN": _with(values, np.nan),
         "infinity": _with(values, np.inf),
@@ -96,33 +96,40 @@ def wrong(values: Array) -> dict[str, Any]:
 
 
 def scores(k: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return probabilities that are right, and that are wrong, of two or three classes."""
+    """Return valid and invalid probabilities of two or three classes."""
     values = P if k == 2 else P3
-    bad = wrong(values) | {"above one": _with(values, 1.5), "below zero": _with(values, -0.5)}
+    bad = invalid_arrays(values) | {
+        "above one": _with(values, 1.5),
+        "below zero": _with(values, -0.5),
+    }
     if k > 2:
         bad |= {"other sums": 0.9 * values, "one column": values[:, :1], "no column": values[:, :0]}
-    return right(values), bad
+    return valid_arrays(values), bad
 
 
 def weights() -> tuple[dict[str, Any], dict[str, Any]]:
-    good = right(W) | {"huge": 1e300 * W, "tiny": 1e-300 * W, "some zero": W * (np.arange(N) != 4)}
-    bad = wrong(W) | {"negative": _with(W, -1.0), "zero": 0 * W}
+    good = valid_arrays(W) | {
+        "huge": 1e300 * W,
+        "tiny": 1e-300 * W,
+        "some zero": W * (np.arange(N) != 4),
+    }
+    bad = invalid_arrays(W) | {"negative": _with(W, -1.0), "zero": 0 * W}
     del bad["nothing"]
     return good, bad
 
 
 def judge(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a call returns, or the error by which it says what it was passed.
+    """Return the result of a call, or the error that names the invalid argument.
 
-    Other exceptions pass through, and so do warnings: they are errors. Neither the arguments nor
-    NumPy's global generator may change.
+    Other exceptions propagate, and warnings are errors. Arguments and NumPy's global generator must
+    not change.
     """
     before = [_picture(value) for value in arguments]
     state = repr(np.random.get_state())  # noqa: NPY002
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for category in (AccuracyWarning, SamplingWarning):  # What they say is right.
+            for category in (AccuracyWarning, SamplingWarning):  # These warnings are legitimate.
                 warnings.simplefilter("ignore", category)
             result = call(*arguments)
     except (TypeError, ValueError) as error:
@@ -133,7 +140,7 @@ def judge(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _picture(value: Any) -> Any:
-    """Return what tells whether a value has changed."""
+    """Return a snapshot that shows whether a value has changed."""
     if isinstance(value, np.ndarray):
         return value.tobytes() if value.dtype != object else repr(value)
     if isinstance(value, pd.Series | pd.DataFrame | pl.Series | pl.DataFrame):

@@ -1,4 +1,4 @@
-"""Memory that runs out: one clear error, and every object stays as it was."""
+"""Running out of memory raises a clear error and leaves every object unchanged."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-# The limit holds for a whole process. OpenBLAS and LLVM end a process for which they get no memory,
-# so that each calibrator computes something before. Memory that is freed goes back at once.
+# The limit applies to a whole process. OpenBLAS and LLVM abort a process when an allocation fails,
+# so each calibrator computes something first. Freed memory is returned at once.
 PROGRAM = """
 import resource
 import numpy as np

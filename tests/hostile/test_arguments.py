@@ -1,4 +1,4 @@
-"""Arguments that cannot be right are refused with a sentence that says what would be right."""
+"""Invalid arguments are refused with a message that says what would be valid."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ PRIOR = bc.GaussianPrior(0.0, 1.0, 1.0)
 TREE = DecisionTreeClassifier(max_depth=1)
 
 
-def negative() -> None:
-    """Make a model whose deviation is below zero."""
+def negative_sigma() -> None:
+    """A model with a negative standard deviation."""
     for name, mean in (("mu0", 0.0), ("mu1", 1.0), ("sigma", -9.0)):
         numpyro.sample(name, dist.Normal(mean, 0.1))
 
 
-def drawn(**others: np.ndarray) -> dict[str, np.ndarray]:
-    """Return valid parameters of three data sets, but for some."""
+def draw_parameters(**others: np.ndarray) -> dict[str, np.ndarray]:
+    """Return valid parameters of three data sets, with some replaced."""
     return {"mu0": np.zeros(3), "mu1": np.ones(3), "sigma": np.ones(3)} | others
 
 
-def learned(**options: object) -> bc.Temperature:
-    """Return a calibrator that has learned once, with other parameters since."""
+def learned_calibrator(**options: object) -> bc.Temperature:
+    """Return a calibrator whose parameters were changed after ``partial_fit``."""
     return bc.Temperature().partial_fit(ROWS, CLASS).set_params(**options)
 
 
@@ -74,7 +74,7 @@ def learned(**options: object) -> bc.Temperature:
             "classes must be labels of one kind, got",
         ),
         (
-            lambda: learned(inputs="logits").partial_fit(ROWS, CLASS),
+            lambda: learned_calibrator(inputs="logits").partial_fit(ROWS, CLASS),
             "inputs must be 'probs' as in earlier calls",
         ),
         (
@@ -118,15 +118,17 @@ def learned(**options: object) -> bc.Temperature:
             "parameters must be mu0, mu1, sigma, got mu0",
         ),
         (
-            lambda: sample(PRIOR, 3, 10, parameters=drawn(mu0=np.zeros(2))),
+            lambda: sample(PRIOR, 3, 10, parameters=draw_parameters(mu0=np.zeros(2))),
             r"parameters\['mu0'\] must have 3 rows, one for each data set, got shape \(2,\)",
         ),
         (
-            lambda: sample(PRIOR, 3, 10, parameters=drawn(sigma=np.array([1.0, -1.0, np.nan]))),
+            lambda: sample(
+                PRIOR, 3, 10, parameters=draw_parameters(sigma=np.array([1.0, -1.0, np.nan]))
+            ),
             "parameters must be valid, such as positive deviations; 2 of 3 data sets",
         ),
         (
-            lambda: sample(bc.GaussianPrior(model=negative), 3, 10),
+            lambda: sample(bc.GaussianPrior(model=negative_sigma), 3, 10),
             "prior must give valid parameters only, such as positive deviations; 3 of 3 data sets",
         ),
     ],

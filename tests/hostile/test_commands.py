@@ -1,4 +1,4 @@
-"""Every command with files that look odd, and with wrong ones: a result, or one line on why."""
+"""Every command with unusual and invalid files: a result, or a single-line error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAIN = "\n".join(["p,y", *ROWS]) + "\n"
 GAUSSIAN = "gaussian:mu0=normal(-1,1),mu1=normal(1,1),sigma=1"
 
 
-def changed(index: int, cells: str) -> bytes:
+def table_with(index: int, cells: str) -> bytes:
     return "\n".join(["p,y", *ROWS[:index], cells, *ROWS[index + 1 :]]).encode()
 
 
@@ -34,22 +34,22 @@ RIGHT: dict[str, bytes] = {
     "quoted": "\n".join(['"p","y"', *('"' + r.replace(",", '","') + '"' for r in ROWS)]).encode(),
     "spaces": "\n".join(["p , y", *(r.replace(",", " , ") for r in ROWS)]).encode(),
     "compressed": gzip.compress(PLAIN.encode()),
-    "exponents": changed(3, "3125e-4,0"),
+    "exponents": table_with(3, "3125e-4,0"),
 }
 WRONG: dict[str, bytes] = {
     "nothing": b"",
     "a header": b"p,y\n",
     "no header": "\n".join(ROWS).encode(),
-    "NaN": changed(3, "nan,0"),
-    "infinity": changed(3, "inf,0"),
-    "text": changed(3, "high,0"),
-    "a hole": changed(3, ",0"),
-    "above one": changed(3, "1.5,0"),
-    "another label": changed(3, "0.5,7"),
-    "no label": changed(3, "0.5,"),
-    "short": changed(3, "0.5"),
-    "long": changed(3, "0.5,0,0"),
-    "an open quote": changed(3, '"0.5,0'),
+    "NaN": table_with(3, "nan,0"),
+    "infinity": table_with(3, "inf,0"),
+    "text": table_with(3, "high,0"),
+    "a hole": table_with(3, ",0"),
+    "above one": table_with(3, "1.5,0"),
+    "another label": table_with(3, "0.5,7"),
+    "no label": table_with(3, "0.5,"),
+    "short": table_with(3, "0.5"),
+    "long": table_with(3, "0.5,0,0"),
+    "an open quote": table_with(3, '"0.5,0'),
     "twice a column": PLAIN.replace("p,y", "p,p").encode(),
     "zero bytes": PLAIN.replace("0", "\0").encode(),
     "UTF-16": PLAIN.encode("utf-16"),
@@ -57,13 +57,13 @@ WRONG: dict[str, bytes] = {
     "half of an archive": gzip.compress(PLAIN.encode())[:30],
     "tabs": PLAIN.replace(",", "\t").encode(),
     "JSON": b'{"p": [0.5], "y": [1]}',
-    "underscores": changed(3, "0_1,0"),
+    "underscores": table_with(3, "0_1,0"),
 }
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a good table, and a calibrator for it."""
+    """Return a folder with a valid table, and a calibrator fitted to it."""
     path = tmp_path_factory.mktemp("commands")
     (path / "good.csv").write_text(PLAIN)
     fit = ["fit", str(path / "good.csv"), "--label", "y", "--out", str(path / "c.safetensors")]
@@ -88,7 +88,7 @@ def lines(folder: Path, file: Path) -> list[list[str]]:
 
 
 def run(line: list[str]) -> str:
-    """Return what a command says of an error, in one line, or nothing where it ended well."""
+    """Return the single-line error of a command, or an empty string if it succeeds."""
     result = CliRunner().invoke(app, line)
     if result.exit_code == 0:
         return ""
@@ -117,7 +117,7 @@ def test_wrong_tables(kind: str, folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "wrong.csv"
     file.write_bytes(WRONG[kind])
     for line in lines(folder, file):
-        # New points need no labels, and of normal densities may lie anywhere.
+        # New points need no labels, and normal densities are defined everywhere.
         error = run(line)
         least = "label" in kind or (kind == "above one" and line[0] == "predict")
         assert error or (least and line[0] in ("apply", "predict")), (kind, line)
@@ -155,7 +155,7 @@ def test_any_content(content: Any, folder: Path) -> None:
 
 
 def test_all_commands_are_here(folder: Path) -> None:
-    # A demonstration and a list read no file, and what is exported is no table.
+    # "demo" and "methods" read no file, and "export" reads no table.
     known = {line[0] for line in lines(folder, folder)} | {"demo", "methods", "export"}
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert names == known, names

@@ -1,4 +1,4 @@
-"""Every calibrator and every classifier with arrays that look odd, and with wrong ones."""
+"""Every calibrator and classifier with unusual and with invalid arrays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,26 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import bayescal as bc
-from tests.calibrators.cases import find
-from tests.hostile.strange import NAMED, P3, Y3, P, W, Y, judge, right, scores, weights, wrong
+from tests.calibrators.cases import all_calibrators
+from tests.hostile.strange import (
+    NAMED,
+    P3,
+    Y3,
+    P,
+    W,
+    Y,
+    invalid_arrays,
+    judge,
+    scores,
+    valid_arrays,
+    weights,
+)
 
 FEW: dict[str, Any] = {"trees": 5, "hidden": (2, 2), "steps": 3, "random_state": 0}
 
 
 class Case:
-    """An estimator, its right arguments (scores or features, labels, weights), and tables."""
+    """An estimator, its valid arguments (scores or features, labels, weights), and tables."""
 
     def __init__(self, estimator: Any, k: int, features: bool = False) -> None:
         known = estimator.get_params()
@@ -29,19 +41,19 @@ class Case:
         tables = scores(k)
         if features:
             self.arguments = (P3, *self.arguments[1:])
-            bad = {**wrong(P3), "one row": P3[0]}
+            bad = {**invalid_arrays(P3), "one row": P3[0]}
             if isinstance(estimator, bc.CalibratedClassifier):
-                # Whether these will do is for the classifier to say.
+                # Only the classifier can decide whether these are valid.
                 bad = {
                     kind: value
                     for kind, value in bad.items()
                     if kind not in ("dates", "text", "a dict", "sparse")
                 }
-            tables = right(P3), bad
-        self.tables = tables, labels(self.arguments[1]), weights()
+            tables = valid_arrays(P3), bad
+        self.tables = tables, label_arrays(self.arguments[1]), weights()
 
     def fit(self, *arguments: Any) -> Any:
-        # Of twelve rows some have no optimum that a network finds.
+        # Some networks find no optimum for twelve rows.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return clone(self.estimator).fit(*arguments)
@@ -53,9 +65,9 @@ class Case:
         return [*self.arguments[:position], value, *self.arguments[position + 1 :]]
 
 
-def labels(y: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
-    good, bad = right(y), wrong(y)
-    # These are labels, if those of one class.
+def label_arrays(y: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
+    good, bad = valid_arrays(y), invalid_arrays(y)
+    # These are valid labels of a single class.
     for kind in ("dates", "text", "complex"):
         del bad[kind]
     names = np.array(["a", "b", "c"])[y]
@@ -63,7 +75,7 @@ def labels(y: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def cases() -> list[Any]:
-    result = [Case(cls(), 2 if cls.binary else 3) for cls in find()]
+    result = [Case(cls(), 2 if cls.binary else 3) for cls in all_calibrators()]
     result += [Case(bc.Auto(), 2), Case(bc.Auto(), 3)]
     result += [Case(bc.compose(bc.Temperature(), bc.Histogram()), 2)]
     result += [Case(bc.Average([bc.Beta(), bc.Isotonic()]), 2)]
@@ -89,7 +101,7 @@ def test_arrays_that_look_odd(case: Case) -> None:
 
 
 def few_levels(scores: np.ndarray) -> dict[str, np.ndarray]:
-    """Scores (n,) or (n, 3) that take few values, all of which half precision holds."""
+    """Return scores (n,) or (n, 3) with few values, all of them exact in half precision."""
     level = np.arange(len(scores)) % 3
     if scores.ndim == 1:
         return {
@@ -110,7 +122,7 @@ def test_few_levels_that_look_odd(case: Case) -> None:
     for start, (name, given) in enumerate(few_levels(case.arguments[0]).items()):
         expected = case.probs(given, *case.arguments[1:])
         assert np.isfinite(expected).all(), name
-        for kind, value in [*right(given).items()][start::3]:
+        for kind, value in [*valid_arrays(given).items()][start::3]:
             result = judge(case.probs, value, *case.arguments[1:])
             assert isinstance(result, np.ndarray), (name, kind, result)
             np.testing.assert_allclose(result, expected, atol=1e-6, err_msg=f"{name} {kind}")

@@ -1,4 +1,4 @@
-"""Every family of densities with parameters, data and points that look odd, and with wrong ones."""
+"""Every family of densities with unusual and with invalid parameters, data and points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bayescal as bc
-from tests.hostile.strange import NAMED, P3, Y3, P, Y, judge, right, wrong
+from tests.hostile.strange import NAMED, P3, Y3, P, Y, invalid_arrays, judge, valid_arrays
 
 Array = np.ndarray
 REAL = 8 * P - 4
@@ -34,7 +34,7 @@ POSITIVE = ("sigma", "alpha0", "beta0", "alpha1", "beta1", "kappa0", "kappa1", "
 
 
 class Case:
-    """A prior, scores and labels that suit it, and scores outside of its support."""
+    """A prior with suitable scores and labels, and scores outside its support."""
 
     def __init__(self, make: Any, parameters: dict[str, Any], x: Array, y: Array, outside: Any):
         self.make, self.parameters, self.x, self.y, self.outside = make, parameters, x, y, outside
@@ -85,12 +85,12 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_arrays_that_look_odd(case: Case) -> None:
     expected = judge(case.predict, case.x, case.y, case.x)
-    for kind, value in right(case.x).items():
+    for kind, value in valid_arrays(case.x).items():
         for arguments in ((value, case.y, case.x), (case.x, case.y, value)):
             result = judge(case.predict, *arguments)
             assert isinstance(result, np.ndarray), (kind, result)
             np.testing.assert_allclose(result, expected, atol=1e-5, err_msg=kind)
-    for kind, value in right(case.y).items():
+    for kind, value in valid_arrays(case.y).items():
         result = judge(case.predict, case.x, value, case.x)
         assert isinstance(result, np.ndarray), (kind, result)
         np.testing.assert_array_equal(result, expected, err_msg=kind)
@@ -99,12 +99,12 @@ def test_arrays_that_look_odd(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_wrong_arrays(case: Case) -> None:
-    bad = wrong(case.x)
+    bad = invalid_arrays(case.x)
     if case.outside is not None:
         bad["outside"] = np.where(
             np.arange(case.x.size).reshape(case.x.shape) == 3, case.outside, case.x
         )
-    labels = {**wrong(case.y), "another": case.y + 7}
+    labels = {**invalid_arrays(case.y), "another": case.y + 7}
     lengths = "short", "long", "empty", "nothing", "a number"
     calls = [(kind, (value, case.y, case.x)) for kind, value in bad.items()]
     calls += [(kind, (case.x, value, case.x)) for kind, value in labels.items()]

@@ -1,4 +1,4 @@
-"""Every metric, test and interval with arrays that look odd, and with wrong ones."""
+"""Every metric, test and interval with unusual and with invalid arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ from hypothesis import strategies as st
 
 from bayescal import metrics
 from bayescal.metrics.registry import METRICS
-from tests.hostile.strange import NAMED, P3, Y3, P, W, Y, judge, right, scores, weights, wrong
+from tests.hostile.strange import (
+    NAMED,
+    P3,
+    Y3,
+    P,
+    W,
+    Y,
+    invalid_arrays,
+    judge,
+    scores,
+    valid_arrays,
+    weights,
+)
 
 COSTS = ["decision_cost"]
 TRUTH = (P + 0.5) / 2
@@ -22,7 +34,7 @@ MANY = np.stack([Y, 1 - Y, Y * (P > 0.5)], axis=1)
 
 
 class Case:
-    """A function of probabilities, labels and weights, its right arguments, and tables."""
+    """A function of probabilities, labels and weights, its valid arguments, and tables."""
 
     def __init__(self, function: Callable[..., Any], kind: str) -> None:
         self.function, self.k = function, 2 if kind == "binary" else 3
@@ -31,8 +43,8 @@ class Case:
         self.arguments = (P if self.k == 2 else P3), y, W
         good, bad = scores(self.k)
         labels = (
-            right(y),
-            {**wrong(y), "another": y + 7 * (np.arange(y.size) == 3).reshape(y.shape)},
+            valid_arrays(y),
+            {**invalid_arrays(y), "another": y + 7 * (np.arange(y.size) == 3).reshape(y.shape)},
         )
         sums = ("other sums", "one column", "no column") if kind == "multilabel" else ()
         bad = {name: value for name, value in bad.items() if name not in sums}
@@ -78,12 +90,12 @@ def cases() -> list[Any]:
     return [pytest.param(case, id=name) for name, case in result.items()]
 
 
-def numbers(value: Any) -> np.ndarray:
-    """Return all numbers in a result."""
+def collect_numbers(value: Any) -> np.ndarray:
+    """Collect all numbers in a result."""
     if isinstance(value, metrics.Report):
         value = [list(intervals.values()) for intervals in value.intervals.values()]
     if isinstance(value, list | tuple):
-        parts = [numbers(part) for part in value]
+        parts = [collect_numbers(part) for part in value]
         return np.concatenate(parts) if parts else np.zeros(0)
     if isinstance(value, str) or value is None:
         return np.zeros(0)
@@ -93,16 +105,16 @@ def numbers(value: Any) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", cases())
 def test_arrays_that_look_odd(case: Case) -> None:
-    expected = numbers(case.call(*case.arguments))
+    expected = collect_numbers(case.call(*case.arguments))
     for position, (good, _) in enumerate(case.tables):
         for kind, value in good.items():
             result = judge(case.call, *case.with_one(position, value))
             assert not isinstance(result, Exception), (position, kind, result)
             if kind in ("huge", "tiny", "some zero"):
-                assert not np.isnan(numbers(result)).any(), (position, kind, result)
+                assert not np.isnan(collect_numbers(result)).any(), (position, kind, result)
             else:
                 atol = 1e-6 if kind != "half" else 1e-3
-                np.testing.assert_allclose(numbers(result), expected, rtol=1e-6, atol=atol)
+                np.testing.assert_allclose(collect_numbers(result), expected, rtol=1e-6, atol=atol)
 
 
 @pytest.mark.slow
@@ -111,7 +123,7 @@ def test_wrong_arrays(case: Case) -> None:
     for position, (_, table) in enumerate(case.tables):
         for kind, value in table.items():
             if kind == "sparse" and position == 1 and np.ndim(case.arguments[1]) == 2:
-                continue  # as scikit-learn gives several labels
+                continue  # scikit-learn's format for multi-label probabilities
             error = judge(case.call, *case.with_one(position, value))
             assert isinstance(error, Exception), (position, kind, error)
             assert re.search(NAMED, str(error)), (position, kind, error)
@@ -119,7 +131,7 @@ def test_wrong_arrays(case: Case) -> None:
 
 @st.composite
 def any_rows(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Probabilities next to the ends and tied, labels, and weights of all sizes."""
+    """Draw probabilities near the ends or tied, labels, and weights of all sizes."""
     ends = [0.0, 5e-324, 1e-300, 1e-16, 0.1, 1 / 3, 0.5, 1 - 2.0**-53, 1.0]
     p = st.one_of(st.sampled_from(ends), st.floats(0, 1))
     w = st.sampled_from([1e-300, 1e-12, 0.5, 1.0, 3.0, 1e5, 1e300])

@@ -1,4 +1,4 @@
-"""Shares of the classes that are estimated from the labels, against SciPy's integrals."""
+"""Class proportions estimated from the labels, against SciPy's integrals."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def make_data(zero: int, one: int) -> tuple[np.ndarray, np.ndarray]:
     return np.random.default_rng(zero + one).normal(2 * y - 1), y
 
 
-def means_of(data: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
-    """Return mean and variance of the normal posterior of each class's mean."""
+def class_mean_posteriors(data: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
+    """Compute mean and variance of the normal posterior of each class mean."""
     actual = []
     for label, center in enumerate((-1, 1)):
         of_class = data[0][data[1] == label]
@@ -45,12 +45,12 @@ def by_quadrature(prior: bc.Prior, data: Any, **options: Any) -> bc.Posterior:
 
 @pytest.mark.parametrize("counts", COUNTS)
 def test_predictive_is_the_ratio_of_two_evidences(counts: tuple[int, int]) -> None:
-    """Evidence of data and one more case, of class 1 or of class 0: labels and scores together."""
+    """Compare with the evidence ratio of the data plus one row of class 1 or of class 0."""
     data = make_data(*counts)
 
     def log_joint(y: int) -> np.ndarray:
         n = np.array(counts) + np.array([1 - y, y])
-        m, v = means_of(data)[y]
+        m, v = class_mean_posteriors(data)[y]
         return scipy.special.betaln(*(n + 1)) + scipy.stats.norm.logpdf(POINTS, m, (1 + v) ** 0.5)
 
     actual = by_quadrature(PRIOR, data).predict(POINTS)
@@ -62,17 +62,17 @@ def test_predictive_is_the_ratio_of_two_evidences(counts: tuple[int, int]) -> No
 def test_preds_is_an_integral_over_means_and_share(counts: tuple[int, int]) -> None:
     data = make_data(*counts)
     nodes, weights = np.polynomial.hermite_e.hermegauss(120)
-    (m0, v0), (m1, v1) = means_of(data)
+    (m0, v0), (m1, v1) = class_mean_posteriors(data)
     mu0, mu1 = m0 + v0**0.5 * nodes[:, None], m1 + v1**0.5 * nodes
     total = np.outer(weights, weights) / weights.sum() ** 2
     density = scipy.stats.beta(counts[1] + 1, counts[0] + 1).pdf
 
     def inside(u: float) -> np.ndarray:
-        """Average over the means, at log odds ``u`` of the share."""
+        """Average over the means at log odds ``u`` of the proportion."""
         z = (mu1 - mu0) * (POINTS[:, None, None] - (mu0 + mu1) / 2)
         return expit(u) * expit(-u) * density(expit(u)) * (total * expit(z + u)).sum(axis=(1, 2))
 
-    # The trapezoidal rule is exact to many digits for what vanishes at both ends.
+    # The trapezoidal rule converges fast for functions that vanish at both ends.
     center = np.log((counts[1] + 1) / (counts[0] + 1))
     reach = 60 / (1 + min(counts)) ** 0.5
     nodes = np.linspace(center - reach, center + reach, 641)
@@ -80,7 +80,7 @@ def test_preds_is_an_integral_over_means_and_share(counts: tuple[int, int]) -> N
     truth = values.sum(axis=0) * (nodes[1] - nodes[0])
     assert np.abs(2 * values[::2].sum(axis=0) * (nodes[1] - nodes[0]) - truth).max() < 1e-13
     actual = by_quadrature(PRIOR, data).predict(POINTS, method="preds")
-    # For one label the rule over shares is the coarsest.
+    # With one label the rule over proportions is coarsest.
     np.testing.assert_allclose(actual.probs, truth, rtol=0, atol=1e-10 if sum(counts) > 1 else 1e-7)
     assert np.abs(actual.probs - truth).max() <= np.max(actual.mcse) + 1e-11
 
@@ -131,28 +131,28 @@ def test_draws_of_shares_are_within_their_error(integrator: str) -> None:
 
 
 def test_stated_error_is_the_spread_between_seeds() -> None:
-    """With known densities, the shares are all that is random."""
+    """Check known densities, where only the class proportion is random."""
     posts = [bc.posterior(FIXED, make_data(6, 2), num_samples=500, key=k) for k in range(100)]
     actual = [post.predict(POINTS[1:4], method="preds") for post in posts]
     spread = np.std([f.probs for f in actual], axis=0, ddof=1)
     stated = np.mean([f.mcse for f in actual[:20]], axis=0)
-    # The standard deviation of 100 values is known to 1 / sqrt(200) = 7 %.
+    # The standard deviation of 100 values has a relative error of 1 / sqrt(200) = 7 %.
     np.testing.assert_allclose(stated / spread, 1, atol=4 * 0.07)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
 def test_intervals_contain_the_uncertainty_of_the_share(integrator: str) -> None:
-    """With known densities the bounds are quantiles of a Beta variable, moved."""
+    """Compare with shifted quantiles of a beta distribution, for known densities."""
     n, level = 10_000, 0.8
-    # A standard deviation, beside the means: quadrature needs something to integrate.
+    # Besides the means, quadrature needs a parameter to integrate over.
     prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(1 - 1e-9, 1 + 1e-9))
     post = bc.posterior(prior, make_data(6, 2), integrator=integrator, num_samples=n)
     bounds = post.predict(POINTS[1:4]).interval(level)
     share = scipy.stats.beta(3, 7)
     for actual, q in zip(bounds, (0.1, 0.9), strict=True):
         u = logit(expit(logit(actual) - 2 * POINTS[1:4]))
-        # The share of draws below a bound, which is binomial.
+        # The number of draws below a bound is binomial.
         below = share.cdf(expit(u))
         assert (np.abs(below - q) < 5 * np.sqrt(q * (1 - q) / n)).all()
 
@@ -163,7 +163,7 @@ def test_intervals_contain_the_uncertainty_of_the_share(integrator: str) -> None
     [("montecarlo", "grid"), ("sobol", "batch"), ("quadrature", "alone")],
 )
 def test_intervals_where_the_share_alone_is_unknown(integrator: str, form: str) -> None:
-    """Bounds are those of the logit of a Beta(2, 4) variable, moved by 2 x."""
+    """Compare with the logit of a Beta(2, 4) variable shifted by 2 x."""
     data = np.array([0.0, 1, -1, 0.2]), np.array([0, 1, 0, 0])
     expected = expit(0.6 + logit(scipy.stats.beta(2, 4).ppf([0.05, 0.95])))
     prior = {"a": FIXED, "b": FIXED} if form == "grid" else FIXED
@@ -175,7 +175,7 @@ def test_intervals_where_the_share_alone_is_unknown(integrator: str, form: str) 
 
 @pytest.mark.slow
 def test_predictions_have_the_base_rate_of_the_labels() -> None:
-    """Fifty cases of class 0 and five of class 1: even classes were the default, silently."""
+    """Check the mean prediction of 5,000 rows of class 0 and 500 of class 1."""
     data = make_data(5_000, 500)
     mean = float(np.mean(by_quadrature(PRIOR, data).predict().probs))
     assert mean == pytest.approx(500 / 5500, abs=0.005)
@@ -206,7 +206,7 @@ def test_three_classes(integrator: str) -> None:
     np.testing.assert_allclose(
         post.predict(points, method="coeffs").probs, scipy.special.softmax(logs, axis=1), rtol=1e-9
     )
-    # Shares as independent sticks, by Gauss rules over each.
+    # Proportions as independent sticks, integrated with Gauss rules.
     t, w = np.polynomial.legendre.leggauss(80)
     t, w = (t + 1) / 2, w / 2
     first, second = t[:, None], (1 - t[:, None]) * t
@@ -240,7 +240,7 @@ def test_each_data_set_of_a_batch_has_its_own_share(integrator: str) -> None:
         result = post.predict(POINTS, method=method)
         for row, one in enumerate(sets):
             alone = bc.posterior(prior, one, **options).predict(POINTS, method=method)
-            # A density is flat at its mode: rounding moves the place by the root of eps.
+            # A density is flat at its mode, so rounding moves the mode by the square root of eps.
             rtol = 1e-6 if method == "map" else 1e-10
             np.testing.assert_allclose(result.probs[row], alone.probs, rtol=rtol, err_msg=method)
             if method == "preds":

@@ -1,4 +1,4 @@
-"""Intervals under estimated shares hold the truth as often as they say: simulated, and exactly."""
+"""Coverage of intervals with estimated class proportions, by simulation and exactly."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.slow, pytest.mark.comp
 
 CENTERS, WIDTH, POINT, LEVEL = np.array([-1.0, 1.0]), 0.5, 0.3, 0.8
 PRIOR = bc.GaussianPrior(dist.Normal(-1, WIDTH), dist.Normal(1, WIDTH), 1.0)
-#: Data sets, draws of each posterior, and exact draws that judge each interval.
+#: Numbers of data sets, of posterior draws, and of exact draws that evaluate each interval.
 SETS, DRAWS, JUDGES = 400, 4096, 2000
 
 
 def log_odds(mu: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Return log odds of class 1 at the point, for means (..., 2) and shares of class 1."""
+    """Compute log odds of class 1 at the point, for means (..., 2) and proportions of class 1."""
     return logit(share) + ((POINT - mu[..., 0]) ** 2 - (POINT - mu[..., 1]) ** 2) / 2
 
 
-def masses(x: np.ndarray, y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Return the shares of independent draws from the exact posteriors inside the intervals.
+def posterior_masses(
+    x: np.ndarray, y: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
+    """Compute the fraction of exact posterior draws inside each interval.
 
-    Given the labels the means are normal and the share of class 1 is a Beta variable.
+    Given the labels, the means are normal and the proportion of class 1 has a beta distribution.
     """
     rng = np.random.default_rng(1)
     one_hot = y[..., None] == np.arange(2)
@@ -52,12 +54,12 @@ def test_intervals_hold_the_truth(integrator: str, n: int) -> None:
     lower, upper = (np.asarray(end)[:, 0] for end in result.interval(LEVEL))
     truth = expit(log_odds(mu, share))
     covered = np.mean((truth >= lower) & (truth <= upper))
-    # All data sets have the same random numbers: the error of the draws does not average out.
+    # All data sets share random numbers, so the error of the draws does not average out.
     effective = DRAWS if integrator == "quadrature" else np.min(result.ess)
     common = (LEVEL * (1 - LEVEL) / (0.8 * effective)) ** 0.5
     assert abs(covered - LEVEL) < 4 * (LEVEL * (1 - LEVEL) / SETS + common**2) ** 0.5
-    # The probability of the truth given the data, which has no noise of truths.
-    mass = masses(x, y, lower, upper)
+    # The posterior probability of the interval avoids the noise of sampled truths.
+    mass = posterior_masses(x, y, lower, upper)
     assert abs(mass.mean() - LEVEL) < 4 * common
     judged = (LEVEL * (1 - LEVEL) / JUDGES) ** 0.5
     assert np.abs(mass - LEVEL).max() < 5 * (common + judged)

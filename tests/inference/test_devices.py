@@ -1,4 +1,4 @@
-"""Batches of data sets over several devices: each does a part, and results are the same."""
+"""Batches of data sets over several devices: the work is split, and results stay equal."""
 
 from __future__ import annotations
 

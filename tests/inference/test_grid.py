@@ -1,4 +1,4 @@
-"""A grid of priors: each has the numbers that it has alone, under its name."""
+"""A grid of priors: each prior has the results of a separate posterior, under its name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def grid_of(integrator: str, batch: bool) -> bc.Posterior:
     return bc.posterior(GRID, data, integrator=integrator, **OPTIONS)
 
 
-def alone(name: str, number: int, integrator: str) -> bc.Posterior:
+def separate_posterior(name: str, number: int, integrator: str) -> bc.Posterior:
     return bc.posterior(GRID[name], SETS[number], integrator=integrator, **OPTIONS)
 
 
@@ -56,7 +56,7 @@ def test_each_prior_has_the_numbers_that_it_has_alone(integrator: str) -> None:
         actual = post.predict(POINTS, method=method)
         assert actual.probs.shape == actual.mcse.shape == (3, 3)
         for index, name in enumerate(GRID):
-            single = alone(name, 0, integrator)
+            single = separate_posterior(name, 0, integrator)
             expected = single.predict(POINTS, method=method)
             rtol = 1e-6 if method == "map" else 1e-10
             np.testing.assert_allclose(actual.probs[index], expected.probs, rtol=rtol)
@@ -65,7 +65,7 @@ def test_each_prior_has_the_numbers_that_it_has_alone(integrator: str) -> None:
                 for ends, other in zip(actual.interval(), expected.interval(), strict=True):
                     np.testing.assert_allclose(ends[index], other, rtol=1e-8)
             assert post.log_evidence[index] == pytest.approx(single.log_evidence, rel=1e-12)
-    single = alone("wide", 0, integrator)
+    single = separate_posterior("wide", 0, integrator)
     np.testing.assert_allclose(post.mode["mu0"][2], single.mode["mu0"], rtol=1e-6)
     np.testing.assert_allclose(post.draws("wide")["mu0"], single.draws()["mu0"], rtol=1e-6)
 
@@ -82,7 +82,7 @@ def test_a_grid_with_a_batch() -> None:
     assert np.isnan(at_data.probs[:, 0, 12:]).all() and not np.isnan(at_data.probs[:, 1]).any()
     for position, name in enumerate(GRID):
         for number in range(2):
-            single = alone(name, number, "montecarlo")
+            single = separate_posterior(name, number, "montecarlo")
             for actual, x in ((shared, POINTS), (separate, POINTS + number), (at_data, None)):
                 expected = single.predict(x).probs
                 np.testing.assert_allclose(
@@ -124,7 +124,9 @@ def test_draws_of_a_grid_in_arviz() -> None:
     mu0 = tree["posterior"]["mu0"]
     assert mu0.dims == ("chain", "draw", "prior") and mu0.shape == (4, 10, 3)
     assert mu0.prior.values.tolist() == list(GRID)
-    one = alone("wide", 0, "montecarlo").to_arviz(num_draws=40, key=1)["posterior"]["mu0"]
+    one = separate_posterior("wide", 0, "montecarlo").to_arviz(num_draws=40, key=1)["posterior"][
+        "mu0"
+    ]
     np.testing.assert_allclose(mu0.sel(prior="wide"), one, rtol=1e-6)
     np.testing.assert_allclose(
         post.to_arviz(num_draws=40, key=1, index="wide")["posterior"]["mu0"], one, rtol=1e-6
@@ -158,7 +160,7 @@ def test_what_is_wrong_with_a_grid() -> None:
     with pytest.raises(KeyError, match="'narrow', 'middling', 'wide'.*got 'broad'"):
         grid_of("montecarlo", batch=False).draws("broad")
     with pytest.raises(KeyError, match="there is no grid of priors"):
-        alone("wide", 0, "montecarlo").draws("wide")
+        separate_posterior("wide", 0, "montecarlo").draws("wide")
     with pytest.raises(IndexError, match=r"a data set in \[0, 1\), got 1"):
         grid_of("montecarlo", batch=False).draws(("wide", 1))
     far = bc.GaussianPrior(dist.Uniform(-2e200, -1e200), dist.Uniform(0.0, 1.0), 1.0)
@@ -177,7 +179,7 @@ def test_a_warning_names_the_prior() -> None:
 
 @pytest.mark.slow
 def test_each_prior_has_a_rule_of_its_own_size() -> None:
-    """Of three parameters, where some priors need far more nodes than others."""
+    """Check three parameters, where some priors need far more nodes."""
     grid = {
         str(w): bc.GaussianPrior(
             dist.Uniform(-w, 0.0), dist.Uniform(0.0, w), dist.LogNormal(0.0, 0.3)

@@ -1,6 +1,7 @@
-"""Two processes of one computation: each does a share, and both have what one process has.
+"""One computation in two processes: the work is split, and both hold the full result.
 
-Each of the two has two devices, the one process has one: for more, programs compile longer.
+Each of the two processes has two devices, and the single process has one; more devices would take
+longer to compile.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
 from bayescal.inference.engine.condition import select
 
-#: Begins a computation of two processes where it is given an address and a number.
+#: Start a computation of two processes if an address and a process number are given.
 START = """
 import sys, jax
 if len(sys.argv) > 2:
@@ -147,7 +148,7 @@ FLAGS = "--xla_force_host_platform_device_count="
 
 
 def run(program: str, folder: Path, processes: int) -> list[dict[str, np.ndarray]]:
-    """Run a program in one process or in two; return what each found."""
+    """Run a program in one process or in two, and return the results of each."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -177,9 +178,9 @@ def run(program: str, folder: Path, processes: int) -> list[dict[str, np.ndarray
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray], ...]:
-    """Return what one process finds alone, and each of two.
+    """Return the results of a single process and of both processes.
 
-    All is computed by the same processes: most of the time goes into beginning and compiling.
+    All tests share these processes, because starting and compiling takes most of the time.
     """
     folder = tmp_path_factory.mktemp("hosts")
     program = f"{START}INTEGRATORS = {INTEGRATORS}\n{POSTERIORS}{SWEEP}"
@@ -200,7 +201,7 @@ def test_posteriors_and_predictions_are_those_of_one_process(
     for rank, arrays in enumerate(shared):
         assert arrays.keys() == {name for name in alone if rank == 0 or "by itself" not in name}
         for name, value in arrays.items():
-            # They are compiled for batches of another size: seen are 8e-14 at most.
+            # Programs are compiled for another batch size; observed differences are at most 8e-14.
             np.testing.assert_allclose(value, alone[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 

@@ -1,4 +1,4 @@
-"""Interpolation between nodes: exact on polynomials, of order six, and honest about its error."""
+"""Interpolation between nodes: exact on polynomials, order six, and a valid error estimate."""
 
 from collections.abc import Callable
 
@@ -18,11 +18,11 @@ from bayescal.inference.engine.interpolate import (
     make_grid,
 )
 
-# The same lengths throughout, so that the eager operations compile once.
+# Use fixed lengths, so that eager operations compile once.
 POINTS = 256
 INTERVALS = (128, 512)
 EPS = float(np.finfo(float).eps)
-# Of rounding, by the powers up to 5**5 of a polynomial through values at 0, ..., 5.
+# Magnification of rounding by powers up to 5**5 of a polynomial through values at 0, ..., 5.
 _POWERS = np.vander(np.arange(6.0), increasing=True)
 MAGNIFICATION = float((np.abs(_POWERS[-1:]) @ np.abs(np.linalg.inv(_POWERS))).sum())
 
@@ -46,8 +46,8 @@ ROUGH: dict[str, Curve] = {
 KINDS = ("plain", "outliers", "huge outlier", "far away", "two groups", "ties")
 
 
-def points(kind: str) -> tuple[np.ndarray, float]:
-    """Return points, and where the curves shall have their origin among them."""
+def make_points(kind: str) -> tuple[np.ndarray, float]:
+    """Return points, and the origin of the curves among them."""
     rng = np.random.default_rng(6)
     z = rng.normal(size=POINTS)
     if kind == "outliers":
@@ -65,7 +65,7 @@ def points(kind: str) -> tuple[np.ndarray, float]:
 
 
 class Interpolated:
-    """A curve interpolated at points: what it is, what it should be, and what rounding may do."""
+    """A curve interpolated at points: its values, the exact values and the effect of rounding."""
 
     def __init__(self, curve: Curve, z: np.ndarray, intervals: int, terms: float = 0.0) -> None:
         bulk = center_and_scale(z)
@@ -75,14 +75,14 @@ class Interpolated:
         self.found = np.asarray(interpolate(grid, jnp.asarray(values), jnp.asarray(z)))
         self.truth = curve(z)
         self.miss, self.log_miss = (float(v) for v in interpolation_error(jnp.asarray(values)))
-        # The place between the nodes is known to eps times their number, and worse far from zero;
-        # the polynomial's powers magnify rounding of the values, which is that of their terms.
+        # The position between nodes is known to eps times their number, and less well far from
+        # zero. The polynomial's powers magnify the rounding of the values and of their terms.
         jumps = intervals * np.abs(np.diff(values)).max() * (1 + abs(bulk[0]) / bulk[1])
         self.rounding = EPS * (MAGNIFICATION * max(terms, np.abs(values).max()) + 10 * jumps)
 
     @property
     def accepted(self) -> bool:
-        """Whether predictions would use the interpolant rather than evaluate every point."""
+        """Whether predictions would use the interpolant instead of evaluating every point."""
         return self.miss <= 1e-6 and self.log_miss <= 1e-3
 
     @property
@@ -102,13 +102,13 @@ def test_center_and_scale_of_a_normal_sample() -> None:
     rng = np.random.default_rng(0)
     z = 3 + 2 * rng.normal(size=100_000)
     center, scale = center_and_scale(z)
-    # A sample of 4,096 or fewer has median and MAD with standard errors below 2.6 / 60.
+    # Median and MAD of at most 4,096 sampled values have standard errors below 2.6 / 60.
     assert center == pytest.approx(3, abs=5 * 2.6 / 60)
     assert scale == pytest.approx(2, abs=5 * 2.6 / 60)
 
 
 def test_center_and_scale_by_hand() -> None:
-    # Median 3; distances 2, 1, 1, 97 once the tie is left out.
+    # Median 3; distances 2, 1, 1, 97 without the tie.
     center, scale = center_and_scale(np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 100.0]], np.float32))
     assert (center, scale) == (3.0, 1.4826 * 1.5)
     np.testing.assert_array_equal(center_and_scale(np.full(7, -2)), [-2, 1])
@@ -124,23 +124,23 @@ def test_outliers_do_not_move_center_and_scale() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("intervals", INTERVALS)
 def test_grid_covers_the_points(x64: None, kind: str, intervals: int) -> None:
-    z, _ = points(kind)
+    z, _ = make_points(kind)
     center, scale = bulk = center_and_scale(z)
     _, nodes = make_grid(jnp.asarray(z), jnp.asarray(bulk), intervals)
     t = np.arcsinh((z - center) / scale)
     expected = center + scale * np.sinh(np.linspace(t.min(), t.max(), intervals + 1))
-    # sinh magnifies rounding of t by t, which is at most 71 here.
+    # sinh magnifies the rounding of t by a factor of t, here at most 71.
     np.testing.assert_allclose(nodes, expected, rtol=71 * 4 * EPS, atol=10 * EPS * np.abs(center))
     assert np.all(np.diff(nodes) > 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_most_nodes_lie_among_most_points(x64: None, kind: str) -> None:
-    z, _ = points(kind)
+    z, _ = make_points(kind)
     _, nodes = make_grid(jnp.asarray(z), jnp.asarray(center_and_scale(z)), 512)
     low, high = np.quantile(z, [0.05, 0.95])
     inside = (np.asarray(nodes) >= low) & (np.asarray(nodes) <= high)
-    # Even 1e30 away costs no more than t = 70 in units in which most points take about 4.
+    # A point at 1e30 is at t = 70, in units where most points are within about 4.
     assert inside.sum() >= 16
 
 
@@ -149,7 +149,7 @@ def test_most_nodes_lie_among_most_points(x64: None, kind: str) -> None:
 
 @pytest.mark.parametrize("intervals", INTERVALS)
 def test_polynomials_of_degree_five_are_exact(x64: None, intervals: int) -> None:
-    z, _ = points("plain")
+    z, _ = make_points("plain")
     center, scale = center_and_scale(z)
     ends = np.arcsinh((z - center) / scale)
     rng = np.random.default_rng(2)
@@ -165,26 +165,26 @@ def test_polynomials_of_degree_five_are_exact(x64: None, intervals: int) -> None
 
 
 def test_polynomials_of_degree_six_are_not_exact(x64: None) -> None:
-    z, _ = points("plain")
+    z, _ = make_points("plain")
     center, scale = center_and_scale(z)
-    # Which few nodes show best.
+    # Few nodes show this best.
     sixth = Interpolated(lambda z0: np.arcsinh((z0 - center) / scale) ** 6, z, 32)
     assert sixth.log_error > sixth.rounding
 
 
 def test_nodes_get_their_own_values(x64: None) -> None:
-    z, _ = points("outliers")
+    z, _ = make_points("outliers")
     grid, nodes = make_grid(jnp.asarray(z), jnp.asarray(center_and_scale(z)), 128)
     values = np.random.default_rng(4).normal(size=129)
     actual = interpolate(grid, jnp.asarray(values), nodes)
-    # The slope between random values is a few hundred over the range of t, which is about 20.
+    # Random values have slopes of a few hundred over the range of t, about 20.
     np.testing.assert_allclose(actual, values, rtol=0, atol=128 * 20 * 10 * EPS)
 
 
 def test_halving_the_spacing_divides_the_error_by_64(x64: None) -> None:
-    z, _ = points("plain")
+    z, _ = make_points("plain")
     errors = [Interpolated(SMOOTH["wave"], z, n).log_error for n in (64, 128, 256)]
-    # In the limit; the points lie differently between the nodes of each grid.
+    # This holds in the limit; the points lie differently between the nodes of each grid.
     assert errors[0] / errors[1] > 32
     assert errors[1] / errors[2] > 32
 
@@ -204,7 +204,7 @@ def test_constant_points(x64: None) -> None:
 def test_error_is_below_its_bound_where_it_is_accepted(
     x64: None, name: str, kind: str, intervals: int
 ) -> None:
-    z, origin = points(kind)
+    z, origin = make_points(kind)
     curve = (SMOOTH | ROUGH)[name]
     result = Interpolated(lambda z0: curve(z0 - origin), z, intervals)
     if result.accepted:
@@ -214,7 +214,7 @@ def test_error_is_below_its_bound_where_it_is_accepted(
 
 @pytest.mark.parametrize("kind", ["plain", "far away", "two groups"])
 def test_smooth_curves_are_accepted_and_rough_ones_are_not(x64: None, kind: str) -> None:
-    z, origin = points(kind)
+    z, origin = make_points(kind)
     accepted = {
         name
         for name, curve in (SMOOTH | ROUGH).items()
@@ -225,13 +225,13 @@ def test_smooth_curves_are_accepted_and_rough_ones_are_not(x64: None, kind: str)
 
 @pytest.mark.parametrize("kind", ["outliers", "ties"])
 def test_outliers_do_not_force_every_point_to_be_evaluated(x64: None, kind: str) -> None:
-    z, _ = points(kind)
+    z, _ = make_points(kind)
     for name in ("line", "bend", "tails of a Student density"):
         assert Interpolated(SMOOTH[name], z, 512).accepted, name
 
 
 def neville(nodes: np.ndarray, values: np.ndarray, at: float) -> float:
-    """Evaluate the polynomial through some values by Neville's recursion."""
+    """Evaluate the polynomial through the values with Neville's recursion."""
     table = list(values)
     for width in range(1, len(nodes)):
         for i in range(len(nodes) - width):
@@ -264,7 +264,7 @@ def test_values_that_are_not_finite_are_never_accepted(x64: None, value: float, 
     assert not float(log_miss) <= 1e-3
 
 
-# Log odds of two mixtures of Gaussians are what averages over a posterior look like.
+# Averages over a posterior look like log odds of two Gaussian mixtures.
 MIXTURES = st.lists(
     st.tuples(st.floats(-3, 3), st.floats(0.3, 3), st.floats(0.05, 1)), min_size=1, max_size=4
 )

@@ -1,4 +1,4 @@
-"""Quantile functions made from densities alone, against those of SciPy."""
+"""Quantile functions computed from densities alone, against SciPy's."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ CASES = {
     "uniform": (lambda: dist.Uniform(-2.5, 0.0), stats.uniform(-2.5, 2.5), 1e-14),
     "cauchy": (lambda: dist.Cauchy(0.0, 1.0), stats.cauchy(), 1e-14),
     "log-normal": (lambda: dist.LogNormal(0.0, 3.0), stats.lognorm(3), 1e-14),
-    # Densities that are infinite at an end: the rule itself is less exact there.
+    # These densities are infinite at one end, where the rule is less exact.
     "gamma": (lambda: dist.Gamma(0.5, 2.0), stats.gamma(0.5, scale=0.5), 1e-13),
     "beta": (lambda: dist.Beta(0.5, 0.5), stats.beta(0.5, 0.5), 1e-11),
 }
@@ -41,7 +41,7 @@ def test_distribution_function_is_undone(x64: None, name: str) -> None:
 
 @pytest.mark.slow
 def test_each_value_ends_alone(x64: None) -> None:
-    """No value depends on others that still move when it has settled."""
+    """Check that no value depends on others that have not converged yet."""
     u = np.random.default_rng(1).random(5_000)
     result = jax.vmap(lambda v: quantile(dist.Normal(0.0, 1.0), v[None])[0])(jnp.asarray(u))
     np.testing.assert_allclose(stats.norm.cdf(np.asarray(result)), u, rtol=0, atol=1e-14)
@@ -49,7 +49,7 @@ def test_each_value_ends_alone(x64: None) -> None:
 
 @pytest.mark.slow
 def test_a_quantile_for_each_distribution(x64: None) -> None:
-    """Distributions of one kind that differ in numbers share a program."""
+    """Check that distributions of one type with different parameters share a program."""
     scales, u = np.array([0.1, 1.0, 30.0]), np.linspace(0.01, 0.99, 50)
 
     def one(scale: Any) -> jax.Array:

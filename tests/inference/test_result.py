@@ -1,6 +1,6 @@
-"""What a user holds after conditioning: numbers that agree with each other, texts, ArviZ, warnings.
+"""Results after conditioning: consistent numbers, text output, ArviZ and warnings.
 
-Draws and log weights are handed out; from them everything else is computed again, in NumPy.
+The tests read draws and log weights, and recompute everything else from them in NumPy.
 """
 
 import functools
@@ -22,12 +22,12 @@ import scipy.stats
 import bayescal as bc
 from bayescal.inference.engine import condition as _condition
 
-# Shares of classes that are estimated have tests of their own (test_class_prior.py).
+# Estimated class proportions are tested in test_class_prior.py.
 condition = functools.partial(bc.posterior, class_prior=0.5)
 
 # 2,500 draws have a tail of exactly 3 * 50 weights, however a library rounds.
 DRAWS = 2500
-# Of resamples too there is one number, which compiles once.
+# A single number of resamples, so that programs compile once.
 COUNT = 2000
 SCORES = np.array([-1.25, -0.5, 0.25, -1.75, 0.5, 1.5, 0.75, 2.25])
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1])
@@ -51,13 +51,13 @@ def posterior_of(integrator: str) -> bc.Posterior:
 
 
 @functools.cache
-def triangle() -> bc.Posterior:
+def simplex_posterior() -> bc.Posterior:
     x = np.random.default_rng(0).dirichlet([3, 4, 5], size=6)
     return condition(TRIANGLE, (x, [0, 1, 2, 2, 0, 1]), num_samples=DRAWS)
 
 
 class Recomputed:
-    """Draws and weights of a posterior in NumPy, and all that follows from them."""
+    """Draws and weights of a posterior in NumPy, and all quantities computed from them."""
 
     def __init__(self, post: bc.Posterior, class_prior: float = 0.5) -> None:
         draws = {name: np.asarray(v, np.float64) for name, v in post.draws().items()}
@@ -72,13 +72,13 @@ class Recomputed:
         return sum(norm.logpdf(x, self.mu[y], self.sigma) for x, y in zip(*DATA, strict=True))
 
     def log_odds_by_draw(self, x: np.ndarray) -> np.ndarray:
-        """Return (draws, points), each from its parameters by Theorem 1."""
+        """Compute log odds (draws, points) from the parameters with Theorem 1."""
         slope = (self.mu[1] - self.mu[0]) / self.sigma**2
         intercept = (self.mu[0] ** 2 - self.mu[1] ** 2) / (2 * self.sigma**2)
         return slope[:, None] * x + intercept[:, None] + self.shift
 
     def densities(self, x: np.ndarray) -> np.ndarray:
-        """Return weighted densities by class, (2, draws, points)."""
+        """Compute weighted class densities (2, draws, points)."""
         z = (x - self.mu[..., None]) / self.sigma[:, None]
         log_scale = np.log(self.sigma)[:, None] + 0.5 * np.log(2 * np.pi)
         odds = np.exp([0.0, self.shift])[:, None, None]
@@ -105,7 +105,7 @@ def test_predictions_follow_from_draws_and_weights(x64: None, integrator: str, m
         pytest.skip("a formula, not an average over the draws")
     post = posterior_of(integrator)
     expected = getattr(Recomputed(post), method)(POINTS)
-    # Sums of a few thousand terms, and features that are measured from the mean of the data.
+    # Allow for sums of a few thousand terms, and features relative to the mean of the data.
     np.testing.assert_allclose(post.predict(POINTS, method=method).probs, expected, rtol=1e-11)
 
 
@@ -219,7 +219,7 @@ def test_probabilities_of_two_classes_agree() -> None:
     np.testing.assert_allclose(result.probs, scipy.special.expit(log_odds), rtol=rtol)
     both = np.stack([scipy.special.log_expit(-log_odds), scipy.special.log_expit(log_odds)])
     np.testing.assert_allclose(result.log_probs, both.T, rtol=rtol)
-    # The rarer class keeps its digits where its probability, as one minus the other, has none.
+    # The rarer class keeps digits that one minus the other probability would lose.
     assert np.all(np.asarray(result.log_probs)[[0, -1], [1, 0]] < -10)
 
 
@@ -239,7 +239,7 @@ def test_results_have_jax_default_type() -> None:
 
 @pytest.mark.slow
 def test_closed_forms_need_no_draws() -> None:
-    """Ten billion draws would not fit in memory; what needs draws makes those of a fit with few."""
+    """Check that ten billion draws need no memory, and that only some results need draws."""
     many = condition(CONJUGATE, DATA, integrator="closed_form", num_samples=10**10)
     few = condition(CONJUGATE, DATA, integrator="closed_form", num_samples=1000)
     assert many.log_evidence == few.log_evidence and many.mode == few.mode
@@ -252,13 +252,13 @@ def test_closed_forms_need_no_draws() -> None:
     for name, values in first.items():
         assert len(values) == 1000
         np.testing.assert_array_equal(values, again[name])
-    # With draws, the exact predictions stay what they were.
+    # Drawing does not change the exact predictions.
     np.testing.assert_array_equal(few.predict(POINTS).probs, many.predict(POINTS).probs)
 
 
 @pytest.mark.slow
 def test_points_in_double_precision_have_results_of_numpy_in_it() -> None:
-    """Ten digits of the closed form: means and deviation with a conjugate prior."""
+    """Compare with ten digits of the closed form, for a conjugate prior."""
     prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=2, alpha=2, beta=1.5)
     exact = condition(prior, DATA, integrator="closed_form").predict(POINTS)
     known = bc.GaussianPrior(dist.Normal(-1, 1), dist.Normal(1, 1), 1.0)
@@ -363,7 +363,7 @@ def test_standard_errors_follow_from_influences(x64: None) -> None:
     weights = again.weights[:, None]
     odds = again.log_odds_by_draw(POINTS)
 
-    # The influence of a draw: what an infinitesimal change of its weight does.
+    # The influence of a draw is the derivative with respect to its weight.
     preds, coeffs = again.preds(POINTS), again.coeffs(POINTS)
     zero, one = again.densities(POINTS)
     p = again.predictive(POINTS)
@@ -399,7 +399,7 @@ def test_standard_error_is_the_spread_between_keys(method: str) -> None:
         probs.append(np.asarray(result.probs, np.float64))
         errors.append(np.asarray(result.mcse, np.float64))
     ratio = np.std(probs, axis=0, ddof=1) / np.sqrt(np.mean(np.square(errors), axis=0))
-    # A deviation from 64 values has a relative standard error of 1 / sqrt(126), 9 %.
+    # The deviation of 64 values has a relative standard error of 1 / sqrt(126) = 9 %.
     assert np.all(np.abs(ratio - 1) < 5 / np.sqrt(126))
 
 
@@ -425,8 +425,8 @@ def test_intervals_are_weighted_quantiles(x64: None, integrator: str, level: flo
         for j in range(len(POINTS)):
             order = np.argsort(values[:, j])
             reached = np.cumsum(again.weights[order])
-            # The smallest value that the tail's mass reaches; bisection in log odds stops within
-            # 2**-45 of their range, and rounding may take a neighbor where masses tie.
+            # The smallest value at which the mass reaches the tail. Bisection in log odds stops
+            # within 2**-45 of their range, and rounding may select a neighbor where masses tie.
             index = np.searchsorted(reached, tail + np.array([-1e-12, 1e-12]))
             low, high = values[order, j][index]
             assert low - 1e-10 <= actual[j] <= high + 1e-10
@@ -447,7 +447,7 @@ def test_intervals_are_nested_around_the_median(x64: None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["quadrature", "montecarlo"])
 def test_intervals_against_exact_quantiles(x64: None, integrator: str) -> None:
-    # One unknown mean: its posterior is normal, and far right log odds grow with it.
+    # With one unknown mean the posterior is normal, and far right the log odds increase in it.
     prior = bc.GaussianPrior(mu0=-1.0, mu1=dist.Normal(1, 1), sigma=1.0)
     positives = SCORES[LABELS == 1]
     variance = 1 / (1 + len(positives))
@@ -455,7 +455,7 @@ def test_intervals_against_exact_quantiles(x64: None, integrator: str) -> None:
     x = np.array([6.0, 8.0])
     post = condition(prior, DATA, integrator=integrator, num_samples=40_000)
     actual = np.stack(post.predict(x).interval(0.8))
-    # Quantiles move in the probability that lies below them with this standard error.
+    # The probability below a quantile has this standard error.
     n = 40_000 if integrator == "quadrature" else post.ess
     slip = 5 * np.sqrt(0.1 * 0.9 / n)
     for tail, ends in zip((0.1, 0.9), actual, strict=True):
@@ -478,13 +478,13 @@ def test_many_points_are_interpolated(integrator: str, method: str) -> None:
     assert exact.interpolation_error is None
     assert result.interpolation_error is not None
     assert result.interpolation_error <= 1e-6
-    # Two roundings to single precision come on top.
+    # Two roundings to single precision add to the error.
     np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6 + 2.0**-23)
 
 
 @pytest.mark.parametrize("outlier", [1e3, -1e8, 1e30, -1e300])
 def test_outliers_do_not_spoil_interpolation(x64: None, outlier: float) -> None:
-    # Symmetrical, so that far away the log odds are level: nodes out there see nothing.
+    # The data are symmetric, so log odds are flat far away, where nodes carry no information.
     post = condition(CONJUGATE, ([-1.0, 1.0], [0, 1]), integrator="closed_form", num_samples=DRAWS)
     x = np.random.default_rng(0).normal(0, 2, size=2000)
     x[17] = outlier
@@ -495,7 +495,7 @@ def test_outliers_do_not_spoil_interpolation(x64: None, outlier: float) -> None:
 
 @pytest.mark.slow
 def test_a_curve_too_steep_for_nodes_is_computed_at_all_points(x64: None) -> None:
-    """Interpolated or not, these are the log odds of a common deviation that is tiny."""
+    """Check a tiny common deviation, where interpolation must not change the log odds."""
     prior = bc.GaussianPrior(mu0=0.0, mu1=dist.Normal(1.0, 1.0), sigma=1e-5)
     y = np.arange(6) % 2
     data = y + 1e-5 * np.random.default_rng(0).normal(size=6), y
@@ -511,7 +511,7 @@ def test_a_curve_too_steep_for_nodes_is_computed_at_all_points(x64: None) -> Non
 def test_data_sets_far_apart_with_common_draws(
     x64: None, monkeypatch: pytest.MonkeyPatch, kept: bool
 ) -> None:
-    """Few draws count for both sets: sums for all of them at once lose terms, and are repeated."""
+    """Check two data sets for which few draws matter, so sums must be repeated for each set."""
     if not kept:
         monkeypatch.setattr(_condition, "_KEPT_WEIGHTS", 0)
     prior = bc.GaussianPrior(mu0=dist.Uniform(-30, 30), mu1=dist.Uniform(-30, 30), sigma=1.0)
@@ -550,8 +550,8 @@ def test_errors_and_intervals_of_many_points(x64: None) -> None:
     many = np.linspace(-3, 3, 600)
     few = many[::40]
     result, exact = post.predict(many), post.predict(few)
-    # Interpolated linearly between more than 128 nodes: the bound is spacing**2 / 8 times the
-    # curvature, here of probabilities with slopes below 4: under 16 * (6 / 127)**2 / 8.
+    # Linear interpolation between more than 128 nodes has the error bound spacing**2 / 8 times the
+    # curvature. Probabilities with slopes below 4 have at most 16 * (6 / 127)**2 / 8.
     atol = 16 * (6 / 127) ** 2 / 8
     for actual, expected in zip(result.interval(), exact.interval(), strict=True):
         np.testing.assert_allclose(actual[::40], expected, rtol=0, atol=atol)
@@ -584,11 +584,11 @@ def arviz_pareto_k(log_weights: np.ndarray) -> float:
     if hasattr(arviz, "psislw"):
         return float(arviz.psislw(log_weights.copy())[1])
     stats = pytest.importorskip("arviz_stats.base", reason="arviz-stats is not installed")
-    # It takes log likelihoods to leave out: their negatives are the weights.
+    # The function expects log likelihoods to leave out, which are negative log weights.
     return float(stats.array_stats.psislw(-log_weights)[1])
 
 
-# A narrow class mean under wider and wider priors: ever heavier tails of the weights.
+# A narrow class mean under increasingly wide priors gives heavier tails of the weights.
 @pytest.mark.parametrize("width", [0.5, 1.0, 2.0, 8.0, 30.0])
 def test_pareto_k_against_arviz(x64: None, width: float) -> None:
     prior = bc.GaussianPrior(
@@ -598,9 +598,9 @@ def test_pareto_k_against_arviz(x64: None, width: float) -> None:
         warnings.simplefilter("ignore", bc.SamplingWarning)
         post = condition(prior, DATA, num_samples=DRAWS, key=3)
     expected = arviz_pareto_k(np.asarray(post.log_weights()))
-    # Same fit, same weak prior (ten observations of one half) and, with this number of draws, the
-    # same tail of 150. The tail is held in single precision: exceedances over its border lose
-    # digits, the smallest most, and k is a mean of logarithms of them.
+    # Both use the same fit, weak prior (ten observations of one half) and, with this number of
+    # draws, tail of 150. The tail is held in single precision, where small exceedances over the
+    # border lose digits, and k is a mean of their logarithms.
     assert post.pareto_k == pytest.approx(expected, abs=1e-3)
 
 
@@ -614,7 +614,7 @@ def test_few_weights_have_no_tail() -> None:
 
 @pytest.mark.parametrize("span", [0.5, 20.0, 250.0])
 def test_tails_of_any_span_have_the_shape_of_the_definition(span: float) -> None:
-    """Also where products of four terms of the likelihood would overflow."""
+    """Check spans for which products of four likelihood terms would overflow."""
     from bayescal.inference.engine.diagnostics import pareto_k
 
     log_weights = -np.sort(span * np.random.default_rng(0).exponential(size=(5, 31)))
@@ -666,7 +666,7 @@ def test_few_effective_draws_warn(integrator: str) -> None:
         f"and Pareto k {post.pareto_k:.2f} (want at least 100 and at most 0.7); use "
         "integrator='importance', 'quadrature' or 'nuts', or more samples"
     )
-    # It points at the user's line.
+    # The warning points at the user's line.
     assert caught[0].filename == __file__
 
 
@@ -677,12 +677,12 @@ def test_advice_where_importance_sampling_fails() -> None:
 
 
 def test_large_k_alone_warns() -> None:
-    # One score at the mean has the likelihood 1 / sigma; under this prior its tail has k = 1 / 1.2.
+    # One score at the mean has the likelihood 1 / sigma; with this prior its tail has k = 1 / 1.2.
     prior = bc.GaussianPrior(mu0=0.0, mu1=1.0, sigma=dist.Beta(1.2, 1.0))
     with pytest.warns(bc.SamplingWarning, match="^few draws carry the weight: "):
         post = condition(prior, ([0.0], [0]), num_samples=10_000)
     assert post.ess > 100
-    # The estimate from the 300 largest weights has a standard error near (1 + k) / sqrt(300).
+    # The estimate from the 300 largest weights has a standard error of about (1 + k) / sqrt(300).
     assert post.pareto_k == pytest.approx(1 / 1.2, abs=3 * 1.83 / np.sqrt(300))
     assert post.pareto_k > 0.7
 
@@ -713,7 +713,7 @@ SIX = np.array([-1.3, -0.2, -0.9, 0.4, 1.6, 0.8]), np.array([0, 0, 0, 1, 1, 1])
 
 @pytest.mark.slow
 def test_bounded_weights_do_not_warn_by_their_tail() -> None:
-    """Nine draws in ten are effective; k of the largest few is noise, often above 0.7."""
+    """Check weights with 90 % effective draws, although k is noisy and often above 0.7."""
     truth = condition(UNIFORM, SIX, integrator="quadrature").predict([-1.0, 0.0, 1.0]).probs
     k, z = [], []
     for key in range(12):
@@ -728,7 +728,7 @@ def test_bounded_weights_do_not_warn_by_their_tail() -> None:
 # --- chains -------------------------------------------------------------------------------------
 
 
-def two_modes(share: float) -> dist.Distribution:
+def two_mode_prior(share: float) -> dist.Distribution:
     parts = dist.Normal(np.array([-6.0, 6.0]), 0.5)
     return dist.MixtureSameFamily(dist.Categorical(np.array([share, 1 - share])), parts)
 
@@ -736,7 +736,7 @@ def two_modes(share: float) -> dist.Distribution:
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "first"), [(0.05, True), (0.3, False)])
 def test_chains_that_miss_a_mode_warn(share: float, first: bool) -> None:
-    means = [two_modes(share), dist.Normal(0, 1)]
+    means = [two_mode_prior(share), dist.Normal(0, 1)]
     label = 1 if first else 0
     prior = bc.GaussianPrior(*(means if first else means[::-1]), sigma=1.0)
     for key in range(3):
@@ -779,7 +779,7 @@ def test_draws_at_the_end_of_a_support_are_named() -> None:
 
 @pytest.mark.slow
 def test_draws_at_the_end_of_a_support_warn() -> None:
-    """Equal scores of a class: the density is without bound where their deviation vanishes."""
+    """Check equal scores of one class, for which the density is unbounded at zero deviation."""
     prior = bc.GaussianPrior(
         mu0=1.0, mu1=dist.Normal(2.0, 1.0), sigma0=dist.HalfNormal(1.0), sigma1=1.0
     )
@@ -799,10 +799,10 @@ def test_chains_are_judged_by_ranks() -> None:
     even = np.full(4096, -np.log(4096))
     ess, r_hat = judge_chains(chains, other, even)
     assert 2000 < ess < 8000 and abs(r_hat - 1) < 0.01
-    # Half of the others lie elsewhere: means of ranks differ by about a standard deviation.
+    # Half of the draws are moved, so mean ranks differ by about a standard deviation.
     other[::2] += 1e3
     assert judge_chains(chains, other, even)[0] < 20
-    # So few effective ones say nothing.
+    # Too few effective draws give no evidence.
     few = np.where(np.arange(4096) < 50, -np.log(50), -np.inf)
     assert judge_chains(chains, other, few)[0] == ess
     chains[0] += 3
@@ -824,8 +824,8 @@ def test_samples_have_the_weighted_moments(x64: None, integrator: str) -> None:
     for name, values in zip(("mu0", "mu1", "sigma"), (*again.mu, again.sigma), strict=True):
         mean = exact @ values
         deviation = np.sqrt(exact @ (values - mean) ** 2)
-        # Resampling adds to the error of the draws that are resampled. Quadrature draws anew,
-        # DRAWS times, with weights that are at most 1 / 0.9 of equal ones.
+        # Resampling adds to the error of the draws. Quadrature draws DRAWS new values, with weights
+        # of at most 1 / 0.9 relative to equal ones.
         error = deviation * np.sqrt(1 / COUNT + 1 / min(weights_ess, 0.9 * DRAWS))
         assert np.mean(sample[name]) == pytest.approx(mean, abs=5 * error)
         assert np.std(sample[name]) == pytest.approx(deviation, abs=5 * error)
@@ -863,7 +863,7 @@ def test_arviz_summary(integrator: str) -> None:
     sample = {name: np.asarray(v) for name, v in post.sample(COUNT, key=9).items()}
     assert sorted(table.index) == ["mu0", "mu1", "sigma"]
     for name, values in sample.items():
-        # Two samples of 2,000, drawn again from at least 400 effective draws.
+        # Two samples of 2,000 are resampled from at least 400 effective draws.
         error = np.std(values) * np.sqrt(2 / 400)
         assert float(table.loc[name, "mean"]) == pytest.approx(np.mean(values), abs=5 * error)
 
@@ -878,7 +878,7 @@ def test_arviz_has_the_prior_too() -> None:
     assert 0.5 <= float(prior["sigma"].min()) <= float(prior["sigma"].max()) <= 2
 
 
-# ArviZ 0.x calls Matplotlib in a way that is going out of use.
+# ArviZ 0.x uses a deprecated feature of Matplotlib.
 @pytest.mark.filterwarnings("ignore:Passing a dict or None as alias_mapping")
 def test_arviz_plots() -> None:
     arviz = pytest.importorskip("arviz", reason="ArviZ is not installed")
@@ -900,7 +900,7 @@ def test_arviz_leaves_out_what_is_fixed() -> None:
 
 @pytest.mark.slow
 def test_arviz_of_vectors_and_of_one_data_set_of_a_batch() -> None:
-    tree = triangle().to_arviz(num_draws=90, chains=3)
+    tree = simplex_posterior().to_arviz(num_draws=90, chains=3)
     assert {v.shape for v in tree["posterior"].data_vars.values()} == {(3, 30, 3)}
     far = SCORES + np.where(LABELS == 1, 0.5, -0.5), LABELS
     post = condition(SOFT, [DATA, far], num_samples=DRAWS, key=1)
@@ -936,7 +936,7 @@ def test_wrong_options_of_to_arviz(options: dict, error: type[Exception], messag
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:few draws carry the densities")
 def test_three_classes(x64: None) -> None:
-    post = triangle()
+    post = simplex_posterior()
     x = np.random.default_rng(1).dirichlet([1, 1, 1], size=16)
     with pytest.warns(bc.SamplingWarning, match="densities at 2 of 3 farthest points"):
         post.predict(x)
@@ -988,7 +988,7 @@ def test_three_classes_in_a_batch() -> None:
 
 @pytest.mark.slow
 def test_chains_of_a_batch_are_independent() -> None:
-    """Equal data have other draws, or errors would not average out over data sets."""
+    """Check that equal data sets have different draws, so that errors average out."""
     prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=1.0, sigma=1.0)
     data = [([-1.2, 0.3, 1.1], [0, 0, 1])] * 2
     post = bc.posterior(prior, data, integrator="nuts", num_samples=1000)
@@ -999,7 +999,7 @@ def test_chains_of_a_batch_are_independent() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", "quadrature", "nuts"])
 def test_arviz_sees_the_effective_sample_size(integrator: str) -> None:
-    """Few draws of weight cannot look converged; many look as if they were independent."""
+    """Check that few weighted draws look unconverged in ArviZ, and many look independent."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 400)
     scores = rng.normal(2 * y - 1, 0.7)
@@ -1059,7 +1059,7 @@ def test_another_key_or_data_set_compiles_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["uniform", "gamma"])
 def test_a_rough_rule_states_no_smaller_error_than_it_has(name: str) -> None:
-    """Three equal scores, against the integral over sigma, given which means are normal."""
+    """Compare with SciPy's integral over sigma, given which the means are normal."""
     density = {"uniform": dist.Uniform(0.1, 3.0), "gamma": dist.Gamma(1.2, 1.0)}[name]
     prior = bc.GaussianPrior(dist.Normal(-1.0, 1.0), dist.Normal(1.0, 1.0), density)
     x, at = np.full(3, 0.3), np.array([-1.0, 0.0, 0.3, 0.5, 1.0, 3.0])

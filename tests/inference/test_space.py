@@ -1,4 +1,4 @@
-"""Coordinates of parameters: shifted, scaled and reflected priors, and every kind of support."""
+"""Parameter coordinates: shifted, scaled and reflected priors, and every kind of support."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Y = np.array([0, 0, 0, 0, 1, 1, 1])
 POINTS = np.array([-2.0, 0.1, 1.5])
 
 
-def moved(distribution: Any, shift: float, scale: float) -> Any:
+def affine(distribution: Any, shift: float, scale: float) -> Any:
     step = dist.transforms.AffineTransform(shift, scale)
     return dist.TransformedDistribution(distribution, step)
 
@@ -35,15 +35,15 @@ LAWS = {
     "half line away from zero": dist.Pareto(2.0, 1.5),
     "cut from above": dist.TruncatedNormal(0.0, 1.0, high=-2.0),
     "line": dist.StudentT(3.0, 1.0, 2.0),
-    "moved interval": moved(dist.Beta(2.0, 3.0), -4.0, 3.0),
-    "reflected half line": moved(dist.Gamma(2.0, 1.0), 5.0, -0.1),
-    "moved twice": moved(moved(dist.Exponential(1.0), 1.0, -2.0), 0.0, -3.0),
+    "moved interval": affine(dist.Beta(2.0, 3.0), -4.0, 3.0),
+    "reflected half line": affine(dist.Gamma(2.0, 1.0), 5.0, -0.1),
+    "moved twice": affine(affine(dist.Exponential(1.0), 1.0, -2.0), 0.0, -3.0),
 }
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_coordinate_runs_over_the_whole_distribution(name: str) -> None:
-    """The density by coordinate, integrated by SciPy, is one: value, slope and range agree."""
+    """Check that the density in the coordinate integrates to one: value, slope and range agree."""
     law = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), LAWS[name])
 
     @jax.jit
@@ -62,17 +62,17 @@ def test_coordinate_runs_over_the_whole_distribution(name: str) -> None:
 
 
 @functools.cache
-def mirrored() -> bc.Posterior:
-    mirror = bc.GaussianPrior(dist.Normal(-1.0, 1.0), moved(dist.HalfNormal(1.5), -0.5, 1.0), 1.0)
+def mirrored_posterior() -> bc.Posterior:
+    mirror = bc.GaussianPrior(dist.Normal(-1.0, 1.0), affine(dist.HalfNormal(1.5), -0.5, 1.0), 1.0)
     return bc.posterior(mirror, (-X, 1 - Y), integrator="quadrature")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["quadrature", "importance", "sobol", "montecarlo"])
 def test_reflected_half_line_against_its_mirror_image(integrator: str) -> None:
-    prior = bc.GaussianPrior(moved(dist.HalfNormal(1.5), 0.5, -1.0), dist.Normal(1.0, 1.0), 1.0)
+    prior = bc.GaussianPrior(affine(dist.HalfNormal(1.5), 0.5, -1.0), dist.Normal(1.0, 1.0), 1.0)
     post = bc.posterior(prior, (X, Y), integrator=integrator, num_samples=20_000)
-    truth = mirrored()
+    truth = mirrored_posterior()
     for method in ("predictive", "coeffs"):
         result, expected = (
             post.predict(POINTS, method=method),

@@ -1,4 +1,4 @@
-"""Predictions far from the data: right, or warned of, with an error that covers what is wrong."""
+"""Predictions far from the data: accurate or accompanied by a warning, with a valid error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import scipy.stats
 
 import bayescal as bc
 
-# Classes are equally likely, whatever the labels: the formulas here are of densities.
+# The formulas here compare densities, so classes have equal proportions.
 posterior = functools.partial(bc.posterior, class_prior=0.5)
 
 UNEVEN = np.r_[-1.4, -0.6, np.linspace(-0.5, 2.5, 20)], np.r_[np.zeros(2, int), np.ones(20, int)]
@@ -31,7 +31,7 @@ DRAWN = ["montecarlo", "sobol", "importance", "nuts"]
 
 
 def normal_log_odds(x: np.ndarray, data: tuple) -> np.ndarray:
-    """Means known to N(+-1, 1), deviation 1: new points are normal, too."""
+    """Compute log odds for normal priors N(+-1, 1) of the means and deviation 1."""
     at, log_density = np.asarray(x, np.longdouble), []
     for label, mean in enumerate((-1, 1)):
         of_class = data[0][data[1] == label].astype(np.longdouble)
@@ -43,7 +43,7 @@ def normal_log_odds(x: np.ndarray, data: tuple) -> np.ndarray:
 
 
 def student_log_odds(x: np.ndarray, data: tuple) -> np.ndarray:
-    """Murphy (2007): new points have Student's distribution."""
+    """Compute log odds from Student's predictive distribution (Murphy, 2007)."""
     by_class = [data[0][data[1] == label].astype(np.longdouble) for label in (0, 1)]
     alpha, beta, actual = STUDENT["alpha"] + len(data[0]) / 2, np.longdouble(STUDENT["beta"]), []
     for label, mine in enumerate(by_class):
@@ -183,7 +183,7 @@ def test_other_averages_have_their_limits(method: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["importance", SLOW])
 def test_between_two_tight_classes_right_or_warned(integrator: str) -> None:
-    """Means in closed form, the deviation on a fine grid; one draw in a thousand speaks there."""
+    """Check points between two tight classes, where one draw in a thousand matters."""
     x, y = np.array([-1.0001, -0.9999, 1, 1.001]), np.array([0, 0, 1, 1])
     prior = bc.GaussianPrior(dist.Normal(-1, 2), dist.Normal(1, 2), dist.LogNormal(-7, 0.3))
     s = np.exp(np.linspace(-9, 0, 40_001))
@@ -200,7 +200,7 @@ def test_between_two_tight_classes_right_or_warned(integrator: str) -> None:
     assert truth == pytest.approx(0.493, abs=5e-4)
     for key in (1, 2):
         post = posterior(prior, (x, y), integrator=integrator, key=key, num_samples=20_000)
-        # The ends are beside the data; the gap is neither.
+        # The outer points are near the data, and the gap is not.
         result, warned = predict(post, [-1.0, 0.0, 1.0])
         assert warned == [bc.SamplingWarning]
         assert abs(result.probs[1] - truth) <= result.mcse[1]

@@ -1,10 +1,10 @@
-"""Quadrature over three parameters, and closed forms, against integrals made with SciPy.
+"""Quadrature over three parameters, and closed forms, against integrals by SciPy.
 
-The deviation is integrated by SciPy's adaptive rule, which reports relative errors below 1e-10, as
-``integral`` asserts; inside it, the means by Gauss rules on panels a tenth as wide as the narrowest
-likelihood, which ``test_panels_are_fine_enough`` compares with SciPy's ``tplquad``. Quadrature is
-to agree to 1e-10 in probability. The mode is known from function values alone, by either side, so
-it is compared to the square root of rounding.
+The deviation is integrated with SciPy's adaptive rule, whose reported relative error is below
+1e-10, as ``integral`` asserts. Inside it, the means are integrated with Gauss rules on panels a
+tenth as wide as the narrowest likelihood, which ``test_panels_are_fine_enough`` compares with
+SciPy's ``tplquad``. Probabilities must agree to 1e-10. Both sides find the mode from function
+values alone, so it is compared up to the square root of rounding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Vector = np.ndarray
 
 
 class Law(NamedTuple):
-    """A density, and the ends between which it matters."""
+    """A density, and the range where it matters."""
 
     density: Callable[[Any], Any]
     low: float
@@ -38,7 +38,7 @@ class Law(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A prior as bayescal takes it, and the densities of its parameters."""
+    """A bayescal prior with the densities of its parameters."""
 
     prior: bc.Prior
     mu0: Law
@@ -93,7 +93,7 @@ def make_data(n: int) -> tuple[Vector, Vector]:
 
 
 class Class(NamedTuple):
-    """What the likelihood of one class needs, and the ends of the mean's box."""
+    """Statistics of one class that the likelihood needs, and bounds of its mean."""
 
     n: int
     mean: float
@@ -114,7 +114,7 @@ GAUSS = np.polynomial.legendre.leggauss(20)
 
 
 def panels(low: float, high: float, count: int) -> tuple[Vector, Vector]:
-    """Return nodes and weights of Gauss rules of 20 points on equal panels."""
+    """Return nodes and weights of 20-point Gauss rules on equal panels."""
     unit, weights = GAUSS
     edges = np.linspace(low, high, count + 1)
     half = (high - low) / (2 * count)
@@ -123,7 +123,7 @@ def panels(low: float, high: float, count: int) -> tuple[Vector, Vector]:
 
 
 class Reference:
-    """Posterior of (mu0, mu1, sigma) by nested integrals in the box where the posterior is."""
+    """Posterior of (mu0, mu1, sigma) by nested integrals over a box that contains it."""
 
     def __init__(self, setting: Setting, x: Vector, y: Vector) -> None:
         self.setting, self.count = setting, len(x)
@@ -131,7 +131,7 @@ class Reference:
         spread = 1.0
         self.sigma = law.low, law.high
         if n > 6:
-            # 12 standard deviations hold all but 1e-30 of the posterior.
+            # 12 standard deviations contain all but 1e-30 of the posterior.
             spread = np.sqrt(np.mean([x[y == c].var() for c in (0, 1)]))
             width = min(12 / math.sqrt(2 * n), 3.0)
             self.sigma = max(law.low, spread * math.exp(-width)), spread * math.exp(width)
@@ -144,7 +144,7 @@ class Reference:
                 low, high = max(low, mean - reach), min(high, mean + reach)
             square = ((scores - mean) ** 2).sum()
             self.classes.append(Class(scores.size, mean, square, law.density, low, high))
-        # Likelihoods are taken relative to this, against underflow.
+        # Likelihoods are computed relative to this one to avoid underflow.
         means = [min(max(c.mean, c.low), c.high) for c in self.classes]
         self.scale = self.log_likelihood(means, spread)
 
@@ -155,7 +155,7 @@ class Reference:
         return total
 
     def weights(self, c: Class, sigma: float, count: int = 60) -> tuple[Vector, Vector]:
-        """Return nodes for one mean, and their weights with prior and likelihood."""
+        """Return nodes for one mean, with weights from prior and likelihood."""
         m, weights = panels(c.low, c.high, count)
         return m, weights * c.prior(m) * np.exp(-c.n * (c.mean - m) ** 2 / (2 * sigma**2))
 
@@ -166,14 +166,14 @@ class Reference:
         return np.array([np.ones_like(m), m, m**2, *densities]) @ weights
 
     def base(self, sigma: float) -> float:
-        """Return the prior of sigma times the part of the likelihood without means."""
+        """Compute the prior of sigma times the part of the likelihood without means."""
         rest = sum(c.square for c in self.classes) / (2 * sigma**2)
         log = -self.count * (math.log(sigma) + 0.5 * math.log(2 * math.pi)) - rest - self.scale
         return self.setting.sigma.density(sigma) * math.exp(log)
 
     @functools.cached_property
     def moments(self) -> Vector:
-        """Integrals of 1, the slope, the intercept, and each class's densities."""
+        """Integrals of 1, the slope, the intercept, and the densities of each class."""
 
         def f(sigma: float) -> Vector:
             i0, i1 = (self.inner(c, sigma) for c in self.classes)
@@ -201,7 +201,7 @@ class Reference:
 
     @property
     def preds(self) -> Vector:
-        """The average of the optimal predictions: a triple integral."""
+        """Average of the optimal predictions, a triple integral."""
         first, second = self.classes
         shift = math.log(CLASS_PRIOR / (1 - CLASS_PRIOR))
 
@@ -235,9 +235,9 @@ class Reference:
         return result.x
 
 
-#: With n = 1 a class is missing, and the prior speaks for it.
+#: With n = 1 one class is missing and only its prior matters.
 CASES = [(name, n) for name in SETTINGS for n in (1, 6, 50, 2000, 100_000)]
-#: Deviations near zero, which this prior does not rule out, make a ridge finer than any grid.
+#: This prior allows deviations near zero, which make a ridge finer than any grid.
 ROUGH = ("uniform, beta, gamma", 1)
 
 
@@ -264,14 +264,14 @@ def test_three_parameters_against_scipy(name: str, n: int) -> None:
     truth = Reference(setting, x, y)
     post = bc.posterior(setting.prior, (x, y), integrator="quadrature", class_prior=CLASS_PRIOR)
     assert post.quadrature_error < 1e-10
-    # The log likelihood itself is a sum of size n, known to rounding.
+    # The log likelihood is a sum of size n, known up to rounding.
     assert post.log_evidence == pytest.approx(truth.log_evidence, rel=1e-12, abs=1e-10)
     for method in ("predictive", "coeffs"):
         expected = 1 / (1 + np.exp(-truth.log_odds(method)))
         result = post.predict(POINTS, method=method)
         np.testing.assert_allclose(result.probs, expected, rtol=0, atol=1e-10)
         miss, stated = np.abs(np.asarray(result.probs) - expected), np.asarray(result.mcse)
-        # The reference has errors of its own, of some 1e-12.
+        # The reference has errors of about 1e-12.
         assert (miss <= stated + 1e-11).all() and (stated < 1e-9).all()
     if n > 1:
         expected = 1 / (1 + np.exp(-truth.log_odds("map")))
@@ -285,7 +285,7 @@ def test_three_parameters_against_scipy(name: str, n: int) -> None:
 
 @pytest.mark.slow
 def test_panels_are_fine_enough() -> None:
-    """The reference itself against SciPy's triple integral, to the error that this reports."""
+    """Compare the reference with SciPy's triple integral, up to its reported error."""
     x, y = make_data(6)
     setting = SETTINGS["uniform, beta, gamma"]
     truth = Reference(setting, x, y)

@@ -1,4 +1,4 @@
-"""Losses against formulas written out in NumPy, finite differences, and other libraries."""
+"""Losses against formulas in NumPy, finite differences and other libraries."""
 
 import functools
 import math
@@ -39,7 +39,7 @@ class Batch(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A loss of a batch and a parameter; the same in NumPy, without weights; is it of rows."""
+    """A loss with a parameter, its NumPy version without weights, and whether it is per row."""
 
     loss: Callable[..., jax.Array]
     reference: Callable[[Batch, Any], np.ndarray]
@@ -63,27 +63,29 @@ def hot(batch: Batch) -> np.ndarray:
     return np.eye(batch.logits.shape[1])[batch.labels]
 
 
-def entropy_with(targets: np.ndarray, logits: np.ndarray) -> np.ndarray:
+def soft_cross_entropy(targets: np.ndarray, logits: np.ndarray) -> np.ndarray:
     return -np.array([sum(t * np.log(softmax(z))) for t, z in zip(targets, logits, strict=True)])
 
 
-def in_focus(batch: Batch, gamma: float) -> np.ndarray:
+def focal_loss(batch: Batch, gamma: float) -> np.ndarray:
     label_probs = softmax(batch.logits, axis=1)[np.arange(len(batch.labels)), batch.labels]
     return -((1 - label_probs) ** gamma) * np.log(label_probs)
 
 
-def with_teacher(batch: Batch, temperature: float) -> np.ndarray:
-    soft = entropy_with(softmax(batch.teacher / temperature, axis=1), batch.logits / temperature)
-    return 0.3 * temperature**2 * soft + 0.7 * entropy_with(hot(batch), batch.logits)
+def distillation_loss(batch: Batch, temperature: float) -> np.ndarray:
+    soft = soft_cross_entropy(
+        softmax(batch.teacher / temperature, axis=1), batch.logits / temperature
+    )
+    return 0.3 * temperature**2 * soft + 0.7 * soft_cross_entropy(hot(batch), batch.logits)
 
 
-def gaps(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+def confidence_gaps(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     probs = softmax(batch.logits, axis=1)
     return probs.max(axis=1), (probs.argmax(axis=1) == batch.labels) - probs.max(axis=1)
 
 
 def kernel_error(batch: Batch, bandwidth: float) -> np.ndarray:
-    confidence, gap = gaps(batch)
+    confidence, gap = confidence_gaps(batch)
     total = 0.0
     for i in range(len(gap)):
         for j in range(len(gap)):
@@ -92,7 +94,7 @@ def kernel_error(batch: Batch, bandwidth: float) -> np.ndarray:
 
 
 def binned_error(batch: Batch, temperature: float, bins: int = 4, order: float = 2) -> np.ndarray:
-    confidence, gap = gaps(batch)
+    confidence, gap = confidence_gaps(batch)
     centers = [(2 * j + 1) / (2 * bins) for j in range(bins)]
     share = np.array(
         [softmax([-((r - c) ** 2) / temperature for c in centers]) for r in confidence]
@@ -107,31 +109,33 @@ def binned_error(batch: Batch, temperature: float, bins: int = 4, order: float =
 CASES = {
     "cross_entropy": Case(
         lambda b, _, **options: cross_entropy(b.logits, b.labels, **options),
-        lambda b, _: entropy_with(hot(b), b.logits),
+        lambda b, _: soft_cross_entropy(hot(b), b.logits),
         0.0,
     ),
     "cross_entropy_soft": Case(
         lambda b, _, **options: cross_entropy(b.logits, b.soft, **options),
-        lambda b, _: entropy_with(b.soft, b.logits),
+        lambda b, _: soft_cross_entropy(b.soft, b.logits),
         0.0,
     ),
     "smoothed_cross_entropy": Case(
         lambda b, eps, **options: smoothed_cross_entropy(b.logits, b.labels, eps, **options),
-        lambda b, eps: entropy_with((1 - eps) * hot(b) + eps / b.logits.shape[1], b.logits),
+        lambda b, eps: soft_cross_entropy((1 - eps) * hot(b) + eps / b.logits.shape[1], b.logits),
         0.2,
     ),
     "instance_cross_entropy": Case(
         lambda b, eps, **options: instance_cross_entropy(
             b.logits, b.labels, b.teacher, eps, **options
         ),
-        lambda b, eps: entropy_with(network_instance_targets(b.teacher, b.labels, eps), b.logits),
+        lambda b, eps: soft_cross_entropy(
+            network_instance_targets(b.teacher, b.labels, eps), b.logits
+        ),
         0.3,
     ),
     "instance_offset": Case(
         lambda b, offset, **options: instance_cross_entropy(
             b.logits, b.labels, b.teacher, 0.3, offset, **options
         ),
-        lambda b, offset: entropy_with(
+        lambda b, offset: soft_cross_entropy(
             network_instance_targets(b.teacher, b.labels, 0.3, offset), b.logits
         ),
         0.7,
@@ -147,18 +151,19 @@ CASES = {
         0.0,
     ),
     "focal": Case(
-        lambda b, gamma, **options: focal(b.logits, b.labels, gamma, **options), in_focus, 1.5
+        lambda b, gamma, **options: focal(b.logits, b.labels, gamma, **options), focal_loss, 1.5
     ),
     "confidence_penalty": Case(
         lambda b, beta, **options: confidence_penalty(b.logits, b.soft, beta, **options),
         lambda b, beta: (
-            entropy_with(b.soft, b.logits) - beta * entropy_with(softmax(b.logits, 1), b.logits)
+            soft_cross_entropy(b.soft, b.logits)
+            - beta * soft_cross_entropy(softmax(b.logits, 1), b.logits)
         ),
         0.1,
     ),
     "distillation": Case(
         lambda b, t, **options: distillation(b.logits, b.labels, b.teacher, t, 0.3, **options),
-        with_teacher,
+        distillation_loss,
         3.0,
     ),
     "mmce": Case(
@@ -176,8 +181,8 @@ WITH_PARAMETER = [name for name, case in CASES.items() if case.value]
 
 
 @functools.cache
-def program(name: str) -> Any:
-    """The compiled value, and gradients in logits and parameter, of a scalar loss."""
+def compiled_loss(name: str) -> Any:
+    """Compile a scalar loss with its gradients with respect to logits and parameter."""
 
     def loss(logits: Any, number: Any, batch: Any, weights: Any, mask: Any) -> jax.Array:
         return CASES[name].loss(batch._replace(logits=logits), number, weights=weights, mask=mask)
@@ -193,7 +198,7 @@ def evaluate(
     dtype: Any = float,
     number: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """Value, and gradients, with weights and mask of all rows where none are given."""
+    """Compute value and gradients; weights and mask default to all rows."""
     number = jnp.asarray(CASES[name].value if number is None else number, dtype=dtype)
     weights = np.ones(len(batch.labels)) if weights is None else weights
     mask = np.ones(len(batch.labels), bool) if mask is None else mask
@@ -201,13 +206,13 @@ def evaluate(
         *(jnp.asarray(a, dtype=None if a.dtype.kind == "i" else dtype) for a in batch)
     )
     weights = jnp.asarray(weights, dtype=dtype)
-    value, gradients = program(name)(
+    value, gradients = compiled_loss(name)(
         converted.logits, number, converted, weights, jnp.asarray(mask)
     )
     return value, *gradients
 
 
-def repeated(batch: Batch) -> Batch:
+def repeat_rows(batch: Batch) -> Batch:
     return Batch(*(np.repeat(array, batch.weights.astype(int), axis=0) for array in batch))
 
 
@@ -218,12 +223,12 @@ def repeated(batch: Batch) -> Batch:
 def test_value_and_gradients_are_those_of_the_formula(x64: None, name: str) -> None:
     batch, case = make_batch(), CASES[name]
     value, gradient, slope = evaluate(name, batch, batch.weights)
-    many = repeated(batch)
+    many = repeat_rows(batch)
     np.testing.assert_allclose(value, case.reference(many, case.value).mean(), rtol=1e-12)
 
     def reference(logits: np.ndarray, number: float) -> float:
         moved = batch._replace(logits=logits)
-        return float(case.reference(repeated(moved), number).mean())
+        return float(case.reference(repeat_rows(moved), number).mean())
 
     step = 1e-5
     expected = np.zeros_like(batch.logits)
@@ -413,8 +418,8 @@ def test_long_integers_do_not_wrap_around() -> None:
     """Without 64-bit types, JAX takes the lower half of NumPy's integers."""
     logits, labels = jnp.asarray([[0.0, 1.0], [2.0, 0.0], [0.5, 0.0]]), np.array([0, 1, 1])
     counts = np.array([3 * 10**9, 1, 4 * 10**9])
-    found = cross_entropy(logits, labels, weights=counts)
-    np.testing.assert_array_equal(found, cross_entropy(logits, labels, weights=counts * 1.0))
+    actual = cross_entropy(logits, labels, weights=counts)
+    np.testing.assert_array_equal(actual, cross_entropy(logits, labels, weights=counts * 1.0))
     for label in (2**32, np.iinfo(np.int64).min):
         wrong = np.array([0, label, 1])
         assert jnp.isnan(cross_entropy(logits, wrong))

@@ -1,4 +1,4 @@
-"""The same losses, unchanged, in loops of plain JAX, Flax and Equinox; and a stream of batches."""
+"""The losses in training loops of plain JAX, Flax and Equinox, and on a stream of batches."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,8 +26,8 @@ def objective(logits: jax.Array, labels: Any) -> jax.Array:
     return smoothed_cross_entropy(logits, labels, 0.1) + 0.5 * mmce(logits, labels)
 
 
-def blobs() -> tuple[jax.Array, jax.Array]:
-    """Three round groups in the plane, and their labels."""
+def make_clusters() -> tuple[jax.Array, jax.Array]:
+    """Draw three round clusters in the plane, with labels."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, size=30)
     centers = np.array([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])
@@ -35,15 +35,15 @@ def blobs() -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(points, dtype=jnp.float32), jnp.asarray(labels)
 
 
-def start() -> tuple[jax.Array, jax.Array]:
+def initial_parameters() -> tuple[jax.Array, jax.Array]:
     rng = np.random.default_rng(1)
     weight, bias = 0.1 * rng.normal(size=(2, 3)), 0.1 * rng.normal(size=3)
     return jnp.asarray(weight, dtype=jnp.float32), jnp.asarray(bias, dtype=jnp.float32)
 
 
 def train_plainly() -> Result:
-    x, y = blobs()
-    params, optimizer = start(), optax.sgd(RATE)
+    x, y = make_clusters()
+    params, optimizer = initial_parameters(), optax.sgd(RATE)
     state, losses, first = optimizer.init(params), [], None
 
     @jax.jit
@@ -62,9 +62,9 @@ def train_plainly() -> Result:
 
 def train_with_nnx() -> Result:
     nnx = pytest.importorskip("flax.nnx")
-    x, y = blobs()
+    x, y = make_clusters()
     model = nnx.Linear(2, 3, rngs=nnx.Rngs(0))
-    model.kernel[...], model.bias[...] = start()
+    model.kernel[...], model.bias[...] = initial_parameters()
     optimizer = nnx.Optimizer(model, optax.sgd(RATE), wrt=nnx.Param)
 
     @nnx.jit
@@ -81,8 +81,8 @@ def train_with_nnx() -> Result:
 def train_with_linen() -> Result:
     linen = pytest.importorskip("flax.linen")
     train_state = pytest.importorskip("flax.training.train_state")
-    x, y = blobs()
-    weight, bias = start()
+    x, y = make_clusters()
+    weight, bias = initial_parameters()
     params = {"params": {"kernel": weight, "bias": bias}}
     model = linen.Dense(3)
     state = train_state.TrainState.create(apply_fn=model.apply, params=params, tx=optax.sgd(RATE))
@@ -103,8 +103,8 @@ def train_with_linen() -> Result:
 
 def train_with_equinox() -> Result:
     eqx = pytest.importorskip("equinox")
-    x, y = blobs()
-    weight, bias = start()
+    x, y = make_clusters()
+    weight, bias = initial_parameters()
     model = eqx.nn.Linear(2, 3, key=jax.random.key(0))
     model = eqx.tree_at(lambda m: (m.weight, m.bias), model, (weight.T, bias))
     optimizer = optax.sgd(RATE)
@@ -127,8 +127,8 @@ def train_with_equinox() -> Result:
 
 @pytest.mark.slow
 def test_gradient_of_the_plain_loop_is_that_of_differences(x64: None) -> None:
-    x, y = (np.asarray(array) for array in blobs())
-    weight, bias = (np.asarray(array, dtype=float) for array in start())
+    x, y = (np.asarray(array) for array in make_clusters())
+    weight, bias = (np.asarray(array, dtype=float) for array in initial_parameters())
     loss = jax.jit(lambda w, b: objective(x.astype(float) @ w + b, y))
     _, in_weight, in_bias = train_plainly()
     for result, index in [(in_weight[0, 1], (0, 1)), (in_weight[1, 2], (1, 2))]:
@@ -160,7 +160,7 @@ def teacher(inputs: np.ndarray) -> jax.Array:
 
 
 def test_stream_has_the_targets_of_all_rows() -> None:
-    x, y = (np.asarray(array) for array in blobs())
+    x, y = (np.asarray(array) for array in make_clusters())
     batches = [(x[:12], y[:12]), (x[12:24], y[12:24]), (x[24:], y[24:])]
     result = list(with_instance_targets(batches, teacher, 0.2, offset=1.5))
     assert [len(targets) for _, targets in result] == [12, 12, 6]
@@ -187,8 +187,8 @@ def test_stream_takes_one_batch_at_a_time() -> None:
 
 @pytest.mark.slow
 def test_stream_feeds_cross_entropy() -> None:
-    x, y = blobs()
-    logits = x @ start()[0]
+    x, y = make_clusters()
+    logits = x @ initial_parameters()[0]
     ((_, targets),) = with_instance_targets([(x, y)], teacher, jnp.array(0.2))
     direct = cross_entropy(logits, instance_targets(teacher(np.asarray(x)), y, 0.2))
     np.testing.assert_allclose(cross_entropy(logits, targets), direct, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Metrics of probabilities on an accelerator, tried with JAX's arrays, beside the host's."""
+"""Metrics of probabilities on an accelerator, emulated with JAX arrays, against the host."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BY_SORTING: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.fixture(autouse=True)
-def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def jax_as_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
 
 
@@ -80,7 +80,7 @@ def test_only_sums_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ties_and_cases_without_weight() -> None:
-    """Ties across a border are shared, also where some cases beside it weigh nothing."""
+    """Check that bins share the ties across a border, also where some rows have no weight."""
     p, y, w = data(2)
     p = p.round(1)
     p[:, 0] = 1 - p[:, 1]

@@ -1,4 +1,4 @@
-"""Accumulators: merged in any order, pickled, long, and wrongly used."""
+"""Accumulators: merging in any order, pickling, long streams and invalid use."""
 
 import itertools
 import pickle
@@ -32,7 +32,7 @@ def batches(sizes: tuple[int, ...] = (1, 300, 50, 1000), dtype: type = float) ->
         yield probs, rng.integers(0, 5, n), rng.exponential(size=n)
 
 
-def direct(name: str, probs: np.ndarray, y: np.ndarray, weights: Any = None) -> float:
+def compute_directly(name: str, probs: np.ndarray, y: np.ndarray, weights: Any = None) -> float:
     metric, options = (CHOICES[name], {}) if isinstance(CHOICES[name], str) else CHOICES[name]
     return getattr(metrics, metric)(probs, y, weights=weights, **options)
 
@@ -46,7 +46,9 @@ def test_merging_in_any_order_is_one_pass(weighted: bool, dtype: type) -> None:
         part.add(probs, y, weights if weighted else None)
         parts.append(pickle.loads(pickle.dumps(part)))
     probs, y, weights = (np.concatenate(arrays) for arrays in zip(*every, strict=True))
-    expected = {name: direct(name, probs, y, weights if weighted else None) for name in CHOICES}
+    expected = {
+        name: compute_directly(name, probs, y, weights if weighted else None) for name in CHOICES
+    }
     for order in itertools.permutations(parts):
         total = (order[0] + order[1]) + (order[2] + order[3])
         assert total.cases == 1351
@@ -74,7 +76,7 @@ def test_equal_mass_is_within_its_bound(kind: str, weighted: bool) -> None:
 
 
 def test_bound_is_reached_by_no_border_in_a_cell() -> None:
-    """Few distinct predictions are ties in both: nothing is approximated."""
+    """Check that few distinct predictions give the exact result."""
     rng = np.random.default_rng(0)
     probs, y = rng.integers(0, 20, 1000) / 20, rng.integers(0, 2, 1000)
     total = Accumulator([("ece", {"binning": "equal_mass"})])
@@ -158,7 +160,7 @@ def test_bad_merges_are_errors() -> None:
 
 
 def test_single_precision_loses_no_digits() -> None:
-    """A million narrow numbers, whose sums would not be exact to more than four digits."""
+    """Check a million single-precision numbers, whose single-precision sums have four digits."""
     rng = np.random.default_rng(5)
     n = 1_000_000
     logits = 2 * rng.standard_normal(n)

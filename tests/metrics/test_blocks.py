@@ -1,4 +1,4 @@
-"""Metrics of predictions that come in blocks: those of all cases at once."""
+"""Metrics of predictions in blocks, compared with metrics of all rows in memory."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def _cut(rows, size):
 
 
 def _pairs(first, second):
-    """Combine two lists with the kinds of weights: every pair of values, but not all triples."""
+    """Pair the values of two lists, and assign the kinds of weights in turn."""
     weights = ("none", "counts", "real")
     return [(a, b, weights[(i + j) % 3]) for i, a in enumerate(first) for j, b in enumerate(second)]
 
@@ -121,7 +121,7 @@ def test_arrays_of_dask_and_data_sets():
     np.testing.assert_allclose(
         metrics.ece(lazy, array.from_array(y, chunks=500)), whole, rtol=1e-12
     )
-    # Columns named like the classes may stand in any order.
+    # Columns named like the classes may be in any order.
     table = pa.table({"2": p[:, 2], "0": p[:, 0], "label": y, "3": p[:, 3], "1": p[:, 1]})
     np.testing.assert_allclose(metrics.ece(table, "label"), whole, rtol=1e-12)
 
@@ -142,7 +142,7 @@ def test_what_is_wrong_is_said():
 
 
 class TestIntervals:
-    """From one pass over blocks, as from all cases."""
+    """Intervals from one pass over blocks, compared with intervals from all rows."""
 
     N = 120_000
 
@@ -156,7 +156,7 @@ class TestIntervals:
         blocks = _cut((p, y), 25_000)
         result, whole = metrics.interval(name, blocks), metrics.interval(name, p, y)
         np.testing.assert_allclose(result.value, whole.value, rtol=1e-10)
-        # Groups of other cases: what is random of their deviations is 1 / sqrt(2 * 1,024).
+        # The groups differ, and the random part of their deviations is 1 / sqrt(2 * 1,024).
         assert result.standard_error == pytest.approx(whole.standard_error, rel=0.15)
         assert result.lower < whole.estimate < result.upper
 
@@ -194,7 +194,7 @@ class TestIntervals:
     @pytest.mark.slow
     def test_a_report_takes_one_pass_and_two_for_bins_of_equal_mass(self):
         p, q, y, w = self._rows()
-        w[:60_000] = 1  # whole weights come first
+        w[:60_000] = 1  # the first weights are integers
         blocks = {"raw": _cut((p, y, w), 25_000), "calibrated": _cut((q, y, w), 25_000)}
         result = metrics.report(blocks)
         whole = metrics.report({"raw": p, "calibrated": q}, y, weights=w)
@@ -275,7 +275,7 @@ def test_one_column_of_scores_of_a_data_frame_of_dask():
 @pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
 @pytest.mark.parametrize("name", ["log_loss", "debiased_ece", "kde_ece", "ecce"])
 def test_weights_of_any_size(name, size):
-    """Whose squares vanish or overflow: those of large size are counts, as integers are."""
+    """Check weights whose squares underflow or overflow; large ones are counts, like integers."""
     p, y = _cases("two", 200)
     weights = np.random.default_rng(1).uniform(0.5, 2, 200) * size
     moderate = np.round(weights / size * 2.0**60) if size > 1 else weights / size

@@ -41,11 +41,11 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def make(n: int, k: int = 3, seed: int = 0) -> tuple[Array, Array]:
+def make_probs(n: int, k: int = 3, seed: int = 0) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     z = 2 * rng.normal(size=(n, k))
     y = np.argmax(0.6 * z + rng.gumbel(size=z.shape), axis=1)
-    # Rounded, so that there are ties.
+    # Rounded to create ties.
     probs = np.round(np.exp(z) / np.exp(z).sum(axis=1, keepdims=True), 2) + 0.01
     return probs / probs.sum(axis=1, keepdims=True), y
 
@@ -55,7 +55,7 @@ def make(n: int, k: int = 3, seed: int = 0) -> tuple[Array, Array]:
 def test_a_replicate_is_the_metric_of_the_rows_drawn(
     name: str, options: dict[str, Any], weighted: str | None
 ) -> None:
-    probs, y = make(60)
+    probs, y = make_probs(60)
     rng = np.random.default_rng(1)
     weights = None
     if weighted is not None:
@@ -116,14 +116,14 @@ def test_a_loss_that_is_infinite() -> None:
 
 
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    probs, y = make(50)
+    probs, y = make_probs(50)
     whole = metrics.bootstrap("ece", probs, y, replicates=20)
     monkeypatch.setattr(_replicates, "_ELEMENTS", 150)
     np.testing.assert_allclose(metrics.bootstrap("ece", probs, y, replicates=20), whole)
 
 
-def hall(x: Array, level: float) -> tuple[float, float]:
-    """What Student's interval of a mean and that of Hall's transformation hold together."""
+def hall_interval(x: Array, level: float) -> tuple[float, float]:
+    """Return the union of Student's interval of a mean and that of Hall's transformation."""
     n = len(x)
     skew, scale = stats.skew(x), x.std(ddof=1)
 
@@ -140,17 +140,17 @@ def hall(x: Array, level: float) -> tuple[float, float]:
 
 
 def test_intervals_of_means() -> None:
-    probs, y = make(400)
+    probs, y = make_probs(400)
     loss = -np.log(probs[np.arange(400), y])
     assert stats.skew(loss) > 1
     expected = loss.std(ddof=1) / 20
     result = metrics.interval("log_loss", probs, y, level=0.8)
     assert result.standard_error == pytest.approx(expected, rel=1e-9)
-    assert (result.lower, result.upper) == pytest.approx(hall(loss, 0.8), rel=1e-9)
+    assert (result.lower, result.upper) == pytest.approx(hall_interval(loss, 0.8), rel=1e-9)
     drawn = metrics.interval("log_loss", probs, y, method="bootstrap", replicates=4000)
     assert drawn.standard_error == pytest.approx(expected, rel=5 / np.sqrt(2 * 4000))
     assert drawn.value == drawn.estimate == result.value
-    # A weight of three is three cases; halves of weights change nothing.
+    # A weight of three means three rows; halving all weights changes nothing.
     thrice = metrics.interval("log_loss", probs, y, weights=np.full(400, 3))
     repeated = metrics.interval("log_loss", np.repeat(probs, 3, axis=0), np.repeat(y, 3))
     assert thrice[:5] == pytest.approx(repeated[:5], rel=1e-9)
@@ -159,7 +159,7 @@ def test_intervals_of_means() -> None:
 
 
 def test_counts_beyond_memory() -> None:
-    probs, y = make(40)
+    probs, y = make_probs(40)
     loss, many = -np.log(probs[np.arange(40), y]), np.random.default_rng(0).integers(1, 9, 40)
     expected = np.sqrt(np.cov(loss, fweights=many) / (1e9 * many.sum()))
     result = metrics.interval("log_loss", probs, y, method="bootstrap", weights=1e9 * many)
@@ -180,15 +180,18 @@ def test_shares_have_wilsons_interval(right: int, n: int) -> None:
 
 
 def test_differences_are_paired() -> None:
-    probs, y = make(300)
+    probs, y = make_probs(300)
     blunt = 0.9 * probs + 0.1 / 3
     result = metrics.difference("brier_score", probs, blunt, y, replicates=20_000)
     score = ((probs - np.eye(3)[y]) ** 2).sum(axis=1) - ((blunt - np.eye(3)[y]) ** 2).sum(axis=1)
     assert result.value == pytest.approx(score.mean(), rel=1e-9)
     error = score.std(ddof=1) / np.sqrt(300)
     assert result.standard_error == pytest.approx(error, rel=5 / np.sqrt(2 * 20_000))
-    # Skewness of replicates has a standard error of sqrt(6 / b), the transformation a slope of 1/2.
-    assert (result.lower, result.upper) == pytest.approx(hall(score, 0.9), abs=0.06 * error)
+    # The skewness of replicates has a standard error of sqrt(6 / b), and the transformation slope
+    # 1/2.
+    assert (result.lower, result.upper) == pytest.approx(
+        hall_interval(score, 0.9), abs=0.06 * error
+    )
     same = metrics.difference("ece", probs, probs, y, replicates=50)
     assert same[:5] == (0, 0, 0, 0, 0) and same.p_value == 1
     with pytest.raises(ValueError, match="one shape"):
@@ -208,7 +211,7 @@ def test_few_cases_tell_nothing() -> None:
     assert metrics.interval("debiased_ece", p, y).upper < 1
 
 
-#: What metrics can be, of two classes where it matters.
+#: Ranges of the metrics, for two classes where it matters.
 RANGES = {
     "log_loss": (0, np.inf),
     "skce": (-2, 2),
@@ -256,17 +259,17 @@ def test_scores_of_rows_end_at_two() -> None:
 
 @pytest.mark.parametrize("name", ["brier_score", "ece", "smooth_ece", "debiased_ece", "loss_gap"])
 def test_a_p_value_is_that_of_the_interval_that_ends_at_zero(name: str) -> None:
-    probs, y = make(100)
+    probs, y = make_probs(100)
     sharp = probs**3 / (probs**3).sum(axis=1, keepdims=True)
     gap = metrics.difference(name, sharp, probs, y, replicates=100)
     assert 1e-8 < gap.p_value < 1
     again = metrics.difference(name, sharp, probs, y, replicates=100, level=1 - gap.p_value)
-    # Roots of rounding: next to nothing their slope is infinite.
+    # The square root magnifies rounding near zero.
     assert min(abs(again.lower), abs(again.upper)) < (1e-9 if name == "brier_score" else 1e-4)
 
 
 def test_what_cannot_be_is_said() -> None:
-    probs, y = make(30)
+    probs, y = make_probs(30)
     with pytest.raises(ValueError, match="no metric named 'eco'"):
         metrics.interval("eco", probs, y)
     with pytest.raises(ValueError, match="must be one of"):
@@ -295,9 +298,10 @@ def test_what_cannot_be_is_said() -> None:
     ],
 )
 def test_coverage(name: str, method: str, options: dict[str, Any]) -> None:
-    """Of 90 % intervals 87 to 93 % cover the value for endless data from the same source.
+    """Check that 90 % intervals cover the population value in 87 to 93 % of samples.
 
-    More do if the upper end of a bootstrap of debiased errors is raised to that of a test.
+    Coverage is higher when the upper end of a bootstrap of debiased errors is raised to that of a
+    test.
     """
     rng = np.random.default_rng(0)
 
@@ -326,7 +330,7 @@ def test_coverage(name: str, method: str, options: dict[str, Any]) -> None:
 
 
 def test_replicates_of_many_rows_come_from_sums_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They vary as those of drawn rows; a metric that is no function of sums draws rows."""
+    """Check replicates against row resampling; metrics without sums still resample rows."""
     rng = np.random.default_rng(0)
     p = rng.random(2000)
     y = (rng.random(2000) < p).astype(int)

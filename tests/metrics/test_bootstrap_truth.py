@@ -1,4 +1,4 @@
-"""What the bootstrap says of differences and of bias, against the normal law and closed forms."""
+"""Bootstrapped differences and biases against the normal distribution and closed forms."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ REPLICATES = 20_000
 
 @pytest.mark.parametrize("z", [0.5, 1.0, -1.5])
 def test_p_values_are_two_sided(z: float) -> None:
-    """Two models whose Brier scores differ by z standard errors: twice the normal tail.
+    """Compare p-values with twice the normal tail, for Brier scores z standard errors apart.
 
-    The differences are symmetric about their mean, so that the bootstrap's law is normal but for
+    The differences are symmetric about their mean, so the bootstrap distribution is normal up to
     terms of the order 1 / n.
     """
     n = 2000
     spread = np.repeat([-1.0, 1.0], n // 2) * np.tile(np.linspace(0.1, 1, n // 2), 2)
     gaps = 0.1 * (spread + z * spread.std() / np.sqrt(n))
-    # With the label 0 a score is the square of the probability.
+    # With label 0 the score is the squared probability.
     second = np.full(n, 0.5)
     first = np.sqrt(0.25 + gaps)
     y = np.zeros(n, int)
@@ -35,10 +35,10 @@ def test_p_values_are_two_sided(z: float) -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_an_estimate_is_less_what_chance_adds(weighted: bool) -> None:
-    """The root mean square of gaps in bins, which chance raises by a closed form.
+    """Check the root mean square of gaps in bins against the closed form of its bias.
 
-    With n_b cases in bin b labels drawn from the predictions p_b have the mean square
-    sum_b p_b (1 - p_b) / n; observed are residuals of other variance.
+    With n_b rows in bin b, labels drawn from the predictions p_b have the mean square sum_b p_b (1
+    - p_b) / n; the observed residuals have another variance.
     """
     n, bins = 2000, 10
     centers = (np.arange(bins) + 0.5) / bins
@@ -69,7 +69,7 @@ def test_an_estimate_is_less_what_chance_adds(weighted: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "n"), [("ece", 30), ("debiased_ece", 100)])
 def test_few_true_nulls_are_rejected_and_intervals_hold(name: str, n: int) -> None:
-    """Two models as over-confident as each other, and twice; and one beside a calibrated one."""
+    """Compare two equally over-confident models, and an over-confident with a calibrated model."""
     rng = np.random.default_rng(5)
     rejected, held, runs = 0, 0, 300
     for run in range(runs):

@@ -1,4 +1,4 @@
-"""Reliability curves and the expected calibration error, by hand and against a second account."""
+"""Reliability curves and the expected calibration error, against loops and by hand."""
 
 import math
 
@@ -11,7 +11,7 @@ from bayescal import metrics
 
 
 def loop_ece(predicted: np.ndarray, happened: np.ndarray, bins: int, binning: str) -> float:
-    """Compute the error with explicit bins, straight from the definition."""
+    """Compute the error with explicit bins, following the definition."""
     if binning == "equal_mass":
         parts = np.array_split(np.argsort(predicted, kind="stable"), bins)
     else:
@@ -57,7 +57,7 @@ def test_every_border_is_exact(bins: int) -> None:
 
 
 def test_norms_by_hand() -> None:
-    # Bins with 3 cases and a gap of 0.1, and with 1 case and a gap of 0.4.
+    # One bin with 3 rows and a gap of 0.1, and one with 1 row and a gap of 0.4.
     probs, y = [0.1, 0.1, 0.1, 0.6], [0, 0, 0, 1]
     assert metrics.ece(probs, y, bins=2) == pytest.approx(0.175)
     assert metrics.ece(probs, y, bins=2, norm=2) == pytest.approx(math.sqrt(0.0475))
@@ -81,7 +81,7 @@ def test_perfect_and_worst_predictions() -> None:
 
 
 def test_equal_mass_shares_ties() -> None:
-    # All predictions are equal: every bin has the same mean, whatever the order of the labels.
+    # All predictions are equal, so every bin has the same mean for any order of the labels.
     value = metrics.ece(np.full(10, 0.5), [1] * 7 + [0] * 3, bins=3, binning="equal_mass")
     assert value == pytest.approx(0.2)
 
@@ -125,7 +125,7 @@ def test_binary_kind_needs_two_classes() -> None:
 def test_ties_that_stay_together() -> None:
     p, y = np.repeat([0.2, 0.5, 0.9], [4, 1, 7]), np.arange(12) % 2
     curve = metrics.reliability_curve(p, y, bins=3, binning="equal_mass", ties="together")
-    # The border after 8 rows lies within the last seven, nearer to where they begin.
+    # The border after 8 rows lies among the last seven tied rows, nearer to their start.
     assert curve.weight.tolist() == [4, 1, 7]
     np.testing.assert_allclose(curve.predicted, [0.2, 0.5, 0.9])
     shared = metrics.reliability_curve(p, y, bins=3, binning="equal_mass")
@@ -140,7 +140,7 @@ MASS: dict[str, dict] = {"ece": {"binning": "equal_mass"}, "debiased_ece": {}}
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("n", [300, 3000, 60_000])
 def test_predictions_that_differ_by_rounding_are_ties(n: int, kind: type) -> None:
-    """Percents, half of them computed from the other class, have the errors of exact percents."""
+    """Check percentages, half of them computed from the other class, against exact percentages."""
     rng = np.random.default_rng(n)
     percent = rng.integers(1, 100, n)
     y = (rng.random(n) < percent / 100).astype(int)
@@ -156,7 +156,7 @@ def test_predictions_that_differ_by_rounding_are_ties(n: int, kind: type) -> Non
             expected = metric(percent / 100, y, weights=row_weights, **how)
             assert metric(p, y, weights=row_weights, **how) == pytest.approx(expected, abs=1e-7)
         expected = metric(percent / 100, y, **how)
-        # Exchanged classes have exchanged bins, as the number of bins divides that of rows.
+        # Exchanging the classes mirrors the bins, since the number of bins divides that of rows.
         for result in (metric(jnp.asarray(p), y, **how), metric(blocks, **how)):
             assert result == pytest.approx(expected, abs=1e-7)
         assert metric(kind(1) - p, 1 - y, **how) == pytest.approx(
@@ -171,7 +171,7 @@ def test_predictions_that_differ_by_rounding_are_ties(n: int, kind: type) -> Non
 @pytest.mark.parametrize("kind", ["near 0", "near 1", "clusters", "single", "dense single"])
 @pytest.mark.parametrize("n", [500, 30_000])
 def test_ties_are_those_of_a_search_for_chains(kind: str, n: int) -> None:
-    """Whether all rows are sorted, few of them, or those of blocks."""
+    """Check all rows sorted, few of them sorted, and blocks."""
     rng = np.random.default_rng(n)
     p: np.ndarray = {
         "near 0": 10.0 ** -rng.uniform(12, 20, n),
@@ -181,7 +181,7 @@ def test_ties_are_those_of_a_search_for_chains(kind: str, n: int) -> None:
         "dense single": (1 - rng.integers(0, 50, n) * 2.0**-24).astype(np.float32),
     }[kind].clip(0, 1)
     y, eps = rng.integers(0, 2, n), max(2.0**-49, float(np.finfo(p.dtype).eps))
-    # Chains of neighbors, each of which is replaced by its first, unless it is too long.
+    # Replace each chain of neighbors by its first value, unless the chain is too long.
     first, start, values = {}, 0, np.unique(p).astype(float)
     for i in range(1, len(values) + 1):
         if i == len(values) or values[i] - values[i - 1] > eps:
@@ -191,7 +191,7 @@ def test_ties_are_those_of_a_search_for_chains(kind: str, n: int) -> None:
     merged = np.array([first[float(v)] for v in p])
     distinct, rank = np.unique(merged, return_inverse=True)
     assert (len(distinct) < len(values)) == (kind in ("near 0", "clusters", "single"))
-    # Bins do not depend on how far apart predictions are that are not tied.
+    # Bins depend on the order of untied predictions, not on their distances.
     for bins in (4, 15):
         how: dict = {"bins": bins, "binning": "equal_mass", "ties": "together"}
         result = metrics.reliability_curve(p, y, **how)

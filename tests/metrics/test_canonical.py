@@ -1,4 +1,4 @@
-"""The error of whole vectors against a loop over cells."""
+"""The calibration error of probability vectors against a loop over cells."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_one_column_and_two_agree_away_from_borders() -> None:
     both = np.stack([1 - p, p], axis=1)
     result = metrics.canonical_ece(p, y)
     assert metrics.canonical_ece(both, y) == pytest.approx(result, rel=1e-12)
-    # Of two classes the distance is that of the second class's bins.
+    # For two classes the distance is computed from the bins of the second class.
     assert result == pytest.approx(metrics.ece(p, y, bins=10), rel=1e-12)
     with pytest.raises(ValueError, match="distance"):
         metrics.canonical_ece(p, y, distance="cosine")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The error of whole vectors by Dirichlet kernels against SciPy's densities in plain loops."""
+"""The kernel calibration error of probability vectors against SciPy's Dirichlet densities."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from bayescal.metrics import canonical_kde_ece
 WIDTHS = 2.0 ** np.arange(-10, 1)
 
 
-def cases(n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def draw_probs(n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.full(k, 0.7), size=n)
     y = (p.cumsum(axis=1)[:, :-1] < rng.random((n, 1))).sum(axis=1)
@@ -18,13 +18,13 @@ def cases(n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_kernels(p: np.ndarray, width: float) -> np.ndarray:
-    """Return the log density at each row, of the kernel around each other row."""
+    """Compute the log density at each row of the kernels around all other rows."""
     result = np.stack([dirichlet.logpdf(p.T, around / width + 1) for around in p], axis=1)
     np.fill_diagonal(result, -np.inf)
     return result
 
 
-def brute(p: np.ndarray, y: np.ndarray, width: float | None, distance: str) -> float:
+def error_by_loop(p: np.ndarray, y: np.ndarray, width: float | None, distance: str) -> float:
     if width is None:
         likelihood = [logsumexp(log_kernels(p, h), axis=1).sum() for h in WIDTHS]
         width = WIDTHS[int(np.argmax(likelihood))]
@@ -40,18 +40,18 @@ def brute(p: np.ndarray, y: np.ndarray, width: float | None, distance: str) -> f
 @pytest.mark.parametrize("width", [0.02, 0.3, None])
 @pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
 def test_it_is_the_formula(k, width, distance):
-    p, y = cases(40, k, seed=k)
+    p, y = draw_probs(40, k, seed=k)
     result = canonical_kde_ece(p, y, bandwidth=width, distance=distance)
-    assert result == pytest.approx(brute(p, y, width, distance), rel=1e-10)
+    assert result == pytest.approx(error_by_loop(p, y, width, distance), rel=1e-10)
 
 
 def test_two_classes_by_their_second():
-    p, y = cases(50, 2)
+    p, y = draw_probs(50, 2)
     assert canonical_kde_ece(p[:, 1], y) == pytest.approx(canonical_kde_ece(p, y))
 
 
 def test_whole_weights_are_counts_and_others_shares():
-    p, y = cases(40, 3)
+    p, y = draw_probs(40, 3)
     counts = np.random.default_rng(1).integers(0, 4, 40)
     expected = canonical_kde_ece(np.repeat(p, counts, axis=0), np.repeat(y, counts))
     assert canonical_kde_ece(p, y, weights=counts) == pytest.approx(expected)
@@ -60,17 +60,17 @@ def test_whole_weights_are_counts_and_others_shares():
 
 
 def test_neither_classes_nor_rows_have_an_order():
-    p, y = cases(60, 4)
+    p, y = draw_probs(60, 4)
     order, rows = np.array([2, 0, 3, 1]), np.random.default_rng(0).permutation(60)
     result = canonical_kde_ece(p[rows][:, order], np.argsort(order)[y][rows])
     assert result == pytest.approx(canonical_kde_ece(p, y))
 
 
 def test_repeated_predictions_are_cells():
-    # Two predictions far apart: the others with the same one are all that is seen.
+    # With two predictions far apart, only rows with equal predictions count.
     p = np.repeat([[0.9, 0.1], [0.1, 0.9]], [4, 4], axis=0)
     y = np.array([0, 0, 0, 1, 1, 1, 1, 1])
-    shares = np.array([2 / 3, 2 / 3, 2 / 3, 1])  # of class 0, by the three others
+    shares = np.array([2 / 3, 2 / 3, 2 / 3, 1])  # of class 0 among the three other rows
     expected = (np.abs(shares - 0.9).sum() + 4 * 0.1) / 8
     assert canonical_kde_ece(p, y, bandwidth=1 / 1024) == pytest.approx(expected, abs=1e-9)
 
@@ -83,11 +83,11 @@ def test_zeros_are_finite():
 
 @pytest.mark.slow
 def test_calibrated_vectors_have_less_of_it_the_more_there_are():
-    few, many = (canonical_kde_ece(*cases(n, 3)) for n in (200, 5000))
-    p, y = cases(5000, 3)
+    few, many = (canonical_kde_ece(*draw_probs(n, 3)) for n in (200, 5000))
+    p, y = draw_probs(5000, 3)
     sharp = p**3 / (p**3).sum(axis=1, keepdims=True)
     assert many < few
-    # The truth given the sharper vector is the vector before.
+    # The true probabilities given the sharper vector are those before sharpening.
     error = np.abs(sharp - p).sum(axis=1).mean() / 2
     assert canonical_kde_ece(sharp, y) == pytest.approx(error, abs=0.05)
 

@@ -1,4 +1,4 @@
-"""Rows that lie in clusters: sums by cluster by hand, rows repeated, labels of all kinds."""
+"""Clustered rows: sums by cluster computed by hand, repeated rows, and labels of all kinds."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SMOOTH = pytest.param("smooth_ece", marks=pytest.mark.slow)
 NAMES = ["log_loss", "brier_score", "accuracy", "ece", SMOOTH, "loss_gap"]
 
 
-def make(clusters: int = 24, size: int = 3, seed: int = 0) -> tuple[Array, Array, Array]:
-    """Return probabilities in hundredths, labels and clusters, in a random order."""
+def make_clusters(clusters: int = 24, size: int = 3, seed: int = 0) -> tuple[Array, Array, Array]:
+    """Return probabilities rounded to hundredths, labels and clusters, in random order."""
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(clusters), size)
     p = np.round(np.clip(rng.random(clusters)[groups] + rng.normal(0, 0.1, len(groups)), 0, 1), 2)
@@ -34,24 +34,24 @@ def make(clusters: int = 24, size: int = 3, seed: int = 0) -> tuple[Array, Array
     return p[order], y[order], groups[order]
 
 
-def ends(result: metrics.Interval) -> Any:
+def approx_ends(result: metrics.Interval) -> Any:
     return pytest.approx(result[:6], rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("weights", [None, "halves", "counts"])
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_rows_of_a_cluster_are_one_row(name: str, weights: str | None) -> None:
-    p, y, _ = make()
+    p, y, _ = make_clusters()
     n = len(p)
     choices = {None: None, "halves": np.repeat([0.3, 0.7], n), "counts": np.repeat([1.0, 3.0], n)}
     twice: dict[str, Any] = {"weights": choices[weights], "groups": np.tile(np.arange(n), 2)}
     few: dict[str, Any] = {"replicates": 100}
     result = metrics.interval(name, np.tile(p, 2), np.tile(y, 2), **twice, **few)
-    assert result[:6] == ends(metrics.interval(name, p, y, **few))
+    assert result[:6] == approx_ends(metrics.interval(name, p, y, **few))
     pair = np.tile(p, 2), np.tile(p**2, 2)
     gap = metrics.difference(name, *pair, np.tile(y, 2), **twice, **few)
     expected = metrics.difference(name, p, p**2, y, **few)
-    assert gap[:6] == ends(expected)
+    assert gap[:6] == approx_ends(expected)
     assert gap.p_value == pytest.approx(expected.p_value, rel=1e-9)
     test = metrics.spiegelhalter_test(np.tile(p, 2), np.tile(y, 2), **twice)
     assert test == pytest.approx(metrics.spiegelhalter_test(p, y))
@@ -59,8 +59,8 @@ def test_equal_rows_of_a_cluster_are_one_row(name: str, weights: str | None) -> 
 
 @pytest.mark.parametrize("name", ["brier_score", "accuracy"])
 def test_general_clusters_of_equal_rows_are_one_row_but_for_rounding(name: str) -> None:
-    """One row that differs by rounding keeps the rows of all clusters separate."""
-    p, y, _ = make()
+    """Check clusters of equal rows of which one differs by rounding, so none is merged."""
+    p, y, _ = make_clusters()
     near = np.tile(p, 2)
     near[0] += 1e-12
     groups = np.tile(np.arange(len(p)), 2)
@@ -70,7 +70,7 @@ def test_general_clusters_of_equal_rows_are_one_row_but_for_rounding(name: str) 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_standard_errors_are_of_sums_by_cluster(weighted: bool) -> None:
-    p, y, groups = make()
+    p, y, groups = make_clusters()
     w = np.random.default_rng(1).gamma(2, size=len(p)) if weighted else np.ones(len(p))
     cost = (p - y) ** 2
     value = w @ cost / w.sum()
@@ -88,7 +88,7 @@ def test_standard_errors_are_of_sums_by_cluster(weighted: bool) -> None:
 
 
 def test_an_accuracy_has_wilsons_interval_of_as_many_rows_as_its_error_is_worth() -> None:
-    p, y, groups = make(30, 6)
+    p, y, groups = make_clusters(30, 6)
     right = ((p > 0.5) == y).astype(float)
     share = metrics.accuracy(p, y)
     error = np.bincount(groups, right - share) / len(p)
@@ -102,7 +102,7 @@ def test_an_accuracy_has_wilsons_interval_of_as_many_rows_as_its_error_is_worth(
     result = metrics.interval("accuracy", p, y, groups=groups)
     expected = (np.array([-half, half]) + middle) / (1 + z**2 / size)
     np.testing.assert_allclose(result[2:4], expected, rtol=1e-9)
-    # Where all are right, rows of a cluster are taken as equal.
+    # Where all predictions are right, the rows of a cluster count as equal.
     result = metrics.interval("accuracy", y * 0.8 + 0.1, y, groups=groups)
     assert result.lower == pytest.approx(30 / (30 + z**2))
 
@@ -113,7 +113,7 @@ def test_an_accuracy_has_wilsons_interval_of_as_many_rows_as_its_error_is_worth(
     [("ece", {"bins": 5}), ("ece", {"binning": "equal_mass", "bins": 4}), ("log_loss", {})],
 )
 def test_whole_clusters_are_drawn(name: str, options: dict[str, Any], weighted: str) -> None:
-    p, y, groups = make()
+    p, y, groups = make_clusters()
     rng = np.random.default_rng(1)
     weights = {"none": None, "counts": rng.integers(1, 4, 72), "shares": rng.gamma(2, size=72)}
     w: Any = weights[weighted]
@@ -133,7 +133,7 @@ def test_whole_clusters_are_drawn(name: str, options: dict[str, Any], weighted: 
 def test_labels_of_any_kind(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if many:
         monkeypatch.setattr(_measured, "MANY", 1)
-    p, y, groups = make()
+    p, y, groups = make_clusters()
     names = [f"race {g}" for g in groups]
     kinds: list[Any] = [
         names,
@@ -151,7 +151,7 @@ def test_labels_of_any_kind(many: bool, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_rows_of_weight_zero_need_no_group() -> None:
-    p, y, groups = make()
+    p, y, groups = make_clusters()
     weights = np.arange(72) % 3 / 7
     labels = [None if w == 0 else f"g{g}" for g, w in zip(groups, weights, strict=True)]
     kept = weights > 0
@@ -161,7 +161,7 @@ def test_rows_of_weight_zero_need_no_group() -> None:
 
 
 def test_clusters_of_single_rows_with_weights_are_none() -> None:
-    p, y, _ = make()
+    p, y, _ = make_clusters()
     weights = np.random.default_rng(0).uniform(0.5, 2, 72)
     result = metrics.interval("ece", p, y, weights=weights, groups=np.arange(72), replicates=50)
     assert result == metrics.interval("ece", p, y, weights=weights, replicates=50)
@@ -169,7 +169,7 @@ def test_clusters_of_single_rows_with_weights_are_none() -> None:
 
 @pytest.mark.parametrize("name", ["brier_score", "accuracy"])
 def test_counts_of_clusters_of_single_rows_are_copies_in_a_cluster(name: str) -> None:
-    p, y, _ = make()
+    p, y, _ = make_clusters()
     counts = np.random.default_rng(0).integers(1, 4, 72)
     result = metrics.interval(name, p, y, weights=counts, groups=np.arange(72))
     copies = metrics.interval(
@@ -183,7 +183,7 @@ def test_counts_of_clusters_of_single_rows_are_copies_in_a_cluster(name: str) ->
 
 
 def test_reports_have_the_intervals_of_clusters() -> None:
-    p, y, groups = make()
+    p, y, groups = make_clusters()
     result = metrics.report(p, y, groups=groups, metrics=["brier_score"], replicates=50)
     (intervals,) = result.intervals.values()
     expected = metrics.interval("brier_score", p, y, groups=groups, replicates=50)
@@ -202,15 +202,15 @@ def test_reports_of_labels_that_exclude_each_other_may_count_errors_of_all() -> 
 
 
 def test_more_clusters_than_groups_stay_whole() -> None:
-    """Sums of groups are those of all rows; the rows of a cluster are in one group."""
-    p, y, clusters = make(clusters=1500)
+    """Check that grouped sums add up to all rows and that each cluster is in a single group."""
+    p, y, clusters = make_clusters(clusters=1500)
     checked = in_clusters(as_predictions(p, y, None, Reading()), clusters, None)
     metric = METRICS["brier_score"].make(None)
     result = GroupedSums.of(metric, checked, 0, whole=True)
     assert len(result.sums) < 1500
     alone = GroupedSums.of(metric, checked._replace(clusters=None), 0, whole=True)
     np.testing.assert_allclose(result.sums.sum(axis=0), alone.sums.sum(axis=0))
-    # Of one cluster with weight, all groups but one are empty.
+    # When a single cluster has weight, all other groups are empty.
     for cluster in (0, 7):
         one = checked._replace(weights=(checked.clusters == cluster).astype(float))
         sums = GroupedSums.of(metric, one, 0, whole=True).sums
@@ -218,7 +218,7 @@ def test_more_clusters_than_groups_stay_whole() -> None:
 
 
 def test_one_model_may_have_equal_rows_alone() -> None:
-    _, y, groups = make()
+    _, y, groups = make_clusters()
     y, p = np.zeros(72, int), groups / 24
     q = np.clip(p + np.random.default_rng(1).normal(0, 0.1, 72), 0, 1)
     gap = metrics.difference("brier_score", p, q, y, groups=groups)
@@ -229,13 +229,13 @@ def test_one_model_may_have_equal_rows_alone() -> None:
 
 
 def test_spiegelhalter_by_cluster_by_hand() -> None:
-    p, y, groups = make()
+    p, y, groups = make_clusters()
     sums = np.bincount(groups, (y - p) * (1 - 2 * p))
     statistic = sums.sum() / np.sqrt(sums @ sums)
     free = (sums @ sums) ** 2 / np.sum(sums**4)
     result = metrics.spiegelhalter_test(p, y, groups=groups)
     assert result == pytest.approx((statistic, 2 * stats.t(free).sf(abs(statistic))))
-    # Clusters in which errors cancel do not vary less than independent rows.
+    # Clusters whose errors cancel do not vary less than independent rows.
     alone = metrics.spiegelhalter_test([0.3] * 8 + [0.7] * 8, [0, 1] * 8)
     paired = metrics.spiegelhalter_test(
         [0.3] * 8 + [0.7] * 8, [0, 1] * 8, groups=np.arange(16) // 2
@@ -245,7 +245,7 @@ def test_spiegelhalter_by_cluster_by_hand() -> None:
 
 
 def test_consistency_by_the_signs_of_clusters() -> None:
-    """Of eight clusters all 256 signs are known."""
+    """Compare with all 256 signs of eight clusters."""
     groups = np.repeat(np.arange(8), 10)
     p = np.tile([0.25, 0.75], 40)
     y = np.repeat([1, 1, 1, 1, 1, 1, 0, 1], 10)
@@ -261,7 +261,7 @@ def test_consistency_by_the_signs_of_clusters() -> None:
 
 @pytest.mark.slow
 def test_reports_and_evaluations_by_cluster() -> None:
-    p, y, groups = make()
+    p, y, groups = make_clusters()
     result = bc.evaluate({"raw": p, "flat": p / 2 + 0.25}, y, groups=groups, replicates=50)
     assert result.to_dict()["groups"] == result.report.clusters == 24
     expected = metrics.interval("ece", p, y, groups=groups, replicates=50, bins=15)
@@ -293,20 +293,20 @@ def test_reports_and_evaluations_by_cluster() -> None:
     ],
 )
 def test_what_are_no_labels_is_said(options: dict[str, Any], message: str) -> None:
-    p, y, _ = make()
+    p, y, _ = make_clusters()
     with pytest.raises((TypeError, ValueError), match=message):
         metrics.interval("ece", p, y, **options)
 
 
 @pytest.mark.parametrize("name", ["skce", "debiased_ece", "canonical_ece"])
 def test_metrics_of_independent_rows_are_refused(name: str) -> None:
-    p, y, groups = make()
+    p, y, groups = make_clusters()
     with pytest.raises(ValueError, match=f"groups must be left out for '{name}'"):
         metrics.interval(name, p, y, groups=groups)
 
 
 def test_blocks_are_refused() -> None:
-    p, y, groups = make()
+    p, y, groups = make_clusters()
     blocks = bc.Blocks([(p, y)])
     for function in (
         lambda: metrics.interval("ece", blocks, groups=groups),
@@ -320,7 +320,7 @@ def test_blocks_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["brier_score", "accuracy", "ece"])
 def test_coverage_where_clusters_are_alike_within(name: str) -> None:
-    """Of 40 clusters of 10 rows with one outcome: intervals of independent rows cover 50 %."""
+    """Check 40 clusters of 10 rows with one label; ignoring clusters, coverage would be 50 %."""
     rng = np.random.default_rng(5)
     groups, runs = np.repeat(np.arange(40), 10), 150
     big = rng.random(200_000)
@@ -344,6 +344,6 @@ def test_certain_predictions_that_are_wrong_are_impossible_in_clusters_too() -> 
     y[[1, 9]] = 0
     for given in (None, groups, np.zeros(24)):
         assert metrics.spiegelhalter_test(p, y, groups=given) == (np.inf, 0)
-    # A single prediction that is not certain shows nothing about the others.
+    # A single uncertain prediction says nothing about the rest.
     single = metrics.spiegelhalter_test(np.append(p, 0.3), np.append(y, 0), groups=np.zeros(25))
     assert np.isnan(single.statistic) and single.p_value == 1

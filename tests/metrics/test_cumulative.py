@@ -1,4 +1,4 @@
-"""Cumulative calibration errors and their tests, against loops, enumerations and MAPIE."""
+"""Cumulative calibration errors and their tests, against loops, enumeration and MAPIE."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENTS = "confidence", "classwise", "top_label", "top_k_confidence", "top_k_labe
 
 
 def loop_sums(p: Array, y: Array, weights: Array | None = None) -> list[float]:
-    """Return the cumulative differences at the ends of tied rows, from zero, by a loop."""
+    """Compute cumulative differences at the ends of tied rows, starting from zero."""
     steps: dict[float, float] = defaultdict(float)
     for i in range(len(p)):
         weight = 1.0 if weights is None else float(weights[i])
@@ -37,7 +37,7 @@ def size(sums: list[float], kind: str) -> float:
 
 
 def loop_groups(probs: Array, y: Array, events: str, k: int) -> list[tuple[Array, Array, Array]]:
-    """Return predictions, outcomes and rows that have cumulative differences of their own."""
+    """Return predictions, outcomes and rows of each group with separate cumulative differences."""
     n, classes = probs.shape
     rows, order = np.arange(n), np.argsort(-probs, axis=1, kind="stable")
     if events == "classwise":
@@ -55,7 +55,7 @@ def loop_groups(probs: Array, y: Array, events: str, k: int) -> list[tuple[Array
     return result
 
 
-def draw(n: int = 400, k: int = 4, seed: int = 0, digits: int = 12) -> tuple[Array, Array]:
+def draw_probs(n: int = 400, k: int = 4, seed: int = 0, digits: int = 12) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.full(k, 0.5), size=n)
     if digits == 1:
@@ -63,7 +63,7 @@ def draw(n: int = 400, k: int = 4, seed: int = 0, digits: int = 12) -> tuple[Arr
     return probs, np.argmax(np.log(probs + 1e-3) * 0.6 + rng.gumbel(size=(n, k)), axis=1)
 
 
-def binary(n: int = 500, seed: int = 0) -> tuple[Array, Array]:
+def draw_binary(n: int = 500, seed: int = 0) -> tuple[Array, Array]:
     rng = np.random.default_rng(100 + seed)
     p = rng.random(n)
     return p, (rng.random(n) < p**1.3).astype(int)
@@ -76,7 +76,7 @@ def binary(n: int = 500, seed: int = 0) -> tuple[Array, Array]:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_binary_error_equals_a_loop(kind: Any, weighted: bool, digits: int) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     p = p.round(digits)
     weights = np.random.default_rng(1).exponential(size=500) if weighted else None
     total = 500 if weights is None else weights.sum()
@@ -92,7 +92,7 @@ def test_binary_error_equals_a_loop(kind: Any, weighted: bool, digits: int) -> N
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("events", EVENTS)
 def test_events_equal_loops(events: Any, kind: Any, digits: int) -> None:
-    probs, y = draw(digits=digits)
+    probs, y = draw_probs(digits=digits)
     weights = np.random.default_rng(1).integers(0, 4, 400).astype(float)
     options: dict[str, Any] = {"k": 3} if events.startswith("top_k") else {}
     parts = {"classwise": 4, "top_k_confidence": 3, "top_k_label": 3}.get(events, 1)
@@ -121,8 +121,8 @@ def test_errors_of_labels_are_added(kind: Any) -> None:
 
 
 def test_range_is_the_largest_miscalibration_of_an_interval() -> None:
-    """The definition by intervals of predictions, over all pairs of ends."""
-    p, y = binary(60)
+    """Compare with the definition over all intervals of predictions."""
+    p, y = draw_binary(60)
     order = np.argsort(p)
     gaps = (y - p)[order]
     sums = [gaps[i:j].sum() for i in range(60) for j in range(i + 1, 61)]
@@ -131,12 +131,12 @@ def test_range_is_the_largest_miscalibration_of_an_interval() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ties_have_no_order(kind: Any) -> None:
-    p, y = binary()
+    p, y = draw_binary()
     p = p.round(1)
     rng = np.random.default_rng(2)
     value = metrics.ecce(p, y, kind=kind)
     test = metrics.ecce_test(p, y, kind=kind, resamples=99)
-    # One row after the other, zeros first, would give more.
+    # Adding tied rows one by one, zeros first, would give a larger value.
     order = np.lexsort((y, p))
     assert size(list(np.cumsum((y - p)[order])), kind) / 500 > value + 1e-3
     for _ in range(5):
@@ -157,7 +157,7 @@ def test_predictions_that_differ_by_rounding_are_tied() -> None:
 
 @pytest.mark.parametrize("events", EVENTS)
 def test_sources_and_libraries_agree(events: Any) -> None:
-    probs, y = draw(2000)
+    probs, y = draw_probs(2000)
     weights = np.random.default_rng(3).integers(1, 4, 2000)
     for kind in KINDS:
         options: dict[str, Any] = {"kind": kind, "events": events}
@@ -178,7 +178,7 @@ def test_sources_and_libraries_agree(events: Any) -> None:
 @pytest.mark.parametrize("events", EVENTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_accumulated_errors_are_within_their_bounds(kind: str, events: str) -> None:
-    probs, y = draw(5000)
+    probs, y = draw_probs(5000)
     options = {"kind": kind, "events": events}
     total = metrics.Accumulator([("ecce", options)], classes=4)
     for part in np.array_split(np.arange(5000), 3):
@@ -190,7 +190,7 @@ def test_accumulated_errors_are_within_their_bounds(kind: str, events: str) -> N
 
 
 def test_accumulated_errors_of_few_scores_are_exact() -> None:
-    p, y = binary()
+    p, y = draw_binary()
     total = metrics.Accumulator(["ecce", ("ece", {"bins": 3})])
     total.add(p.round(1), y)
     assert total.result()["ecce"] == pytest.approx(metrics.ecce(p.round(1), y), rel=1e-12)
@@ -207,7 +207,7 @@ def test_blocks_of_many_rows_look_into_few_cells(kind: Any, power: float) -> Non
 
 
 def test_interval_and_difference() -> None:
-    p, y = binary(800)
+    p, y = draw_binary(800)
     worse = p**0.5
     result = metrics.interval("ecce", p, y, replicates=200)
     assert result.value == metrics.ecce(p, y)
@@ -220,7 +220,7 @@ def test_interval_and_difference() -> None:
 
 
 def test_replicates_are_errors_of_drawn_rows() -> None:
-    p, y = binary(50)
+    p, y = draw_binary(50)
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, 50, (4, 50))
     factors = np.stack([np.bincount(rows, minlength=50) for rows in drawn], axis=1).astype(float)
@@ -237,19 +237,19 @@ def test_replicates_are_errors_of_drawn_rows() -> None:
 
 
 def mapie_range(p: Array, y: Array) -> float:
-    """Return Kuiper's statistic as MAPIE 1.6 defines it, whose sums do not begin with zero."""
+    """Compute Kuiper's statistic as MAPIE 1.6 does, with sums that do not start from zero."""
     order = np.argsort(p)
     sums = np.cumsum((y - p)[order])
     return float(np.ptp(sums) / np.sqrt(np.sum(p * (1 - p))))
 
 
 def test_values_of_mapie() -> None:
-    """Those of the tests of MAPIE 1.6, of one uncalibrated and one calibrated sample."""
+    """Compare with values from the tests of MAPIE 1.6 for two samples."""
     generator = RandomState(1)
     y, p = generator.choice([0, 1], size=100), generator.uniform(size=100)
     assert metrics.ecce_test(p, y).statistic == pytest.approx(5.607741, abs=1e-6)
     assert mapie_range(p, y) == pytest.approx(5.354395, abs=1e-6)
-    # With the zero before the first row, as in the paper, the range is larger here.
+    # With the zero before the first row, as in the paper, the range is larger for this sample.
     result = metrics.ecce_test(p, y, kind="range", method="asymptotic")
     assert result.statistic == pytest.approx(5.607741, abs=1e-6)
     assert result.p_value == pytest.approx(0, abs=1e-6)
@@ -271,7 +271,7 @@ def test_values_of_the_laws() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_laws_are_continuous_and_have_their_tails(kind: str) -> None:
-    """Both series agree where one takes over, and the first term is the tail."""
+    """Check that both series agree where they meet, and the first term of the tail."""
     below, above = tail_of_law(kind, 1 - 1e-12), tail_of_law(kind, 1 + 1e-12)
     assert below == pytest.approx(above, abs=1e-10)
     factor = 4 if kind == "max" else 8
@@ -281,15 +281,15 @@ def test_laws_are_continuous_and_have_their_tails(kind: str) -> None:
 
 
 def test_densities_of_the_laws_have_known_moments() -> None:
-    """The mean range of Brownian motion is sqrt(8 / pi); the mean greatest modulus sqrt(pi / 2)."""
+    """Compare with the mean range sqrt(8 / pi) and mean maximum sqrt(pi / 2) of Brownian motion."""
     x = np.linspace(0, 12, 24_001)
     for kind, mean in (("max", math.sqrt(math.pi / 2)), ("range", math.sqrt(8 / math.pi))):
         tail = [tail_of_law(kind, value) for value in x]
         assert np.trapezoid(tail, x) == pytest.approx(mean, abs=1e-6)
 
 
-def enumerated(p: Array, weights: Array | None, kind: str, statistic: float) -> float:
-    """Return the exact probability of a sum as large, over all labels."""
+def exact_p_value(p: Array, weights: Array | None, kind: str, statistic: float) -> float:
+    """Compute the exact probability of a statistic at least as large, over all labels."""
     reached = 0.0
     for labels in itertools.product((0, 1), repeat=len(p)):
         y = np.array(labels)
@@ -314,13 +314,13 @@ def test_simulated_p_values_are_those_of_all_labels(case: str, kind: Any) -> Non
     variance = p * (1 - p) if weights is None else weights**2 * p * (1 - p)
     sums = loop_sums(p, y, weights)
     assert result.statistic == pytest.approx(size(sums, kind) / np.sqrt(variance.sum()), rel=1e-10)
-    expected = enumerated(p, weights, kind, size(sums, kind))
+    expected = exact_p_value(p, weights, kind, size(sums, kind))
     error = np.sqrt(expected * (1 - expected) / resamples)
     assert abs(result.p_value - expected) < 4 * error + 1 / resamples
 
 
 def test_labels_are_drawn_in_parts_that_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    p, y = binary(50)
+    p, y = draw_binary(50)
     whole = metrics.ecce_test(p, y, resamples=100)
     monkeypatch.setattr(cumulative_test, "_ELEMENTS", 7 * len(p))
     assert metrics.ecce_test(p, y, resamples=100) == whole
@@ -328,13 +328,13 @@ def test_labels_are_drawn_in_parts_that_fit_into_memory(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_repetitions(kind: Any) -> None:
-    p, y = binary(200)
+    p, y = draw_binary(200)
     p, counts = p.round(2), np.random.default_rng(5).integers(0, 5, 200)
     result = metrics.ecce_test(p, y, kind=kind, weights=counts)
     again = metrics.ecce_test(p.repeat(counts), y.repeat(counts), kind=kind)
     assert result.statistic == pytest.approx(again.statistic, rel=1e-12)
     assert result.p_value == again.p_value
-    # A factor makes the same counts weights of single labels: then only ratios matter.
+    # Scaled counts are fractional weights of single labels, so only their ratios matter.
     shares = [metrics.ecce_test(p, y, kind=kind, weights=c * counts) for c in (0.1, 0.37)]
     assert shares[0].statistic == pytest.approx(shares[1].statistic, rel=1e-10)
     assert shares[0].p_value == shares[1].p_value
@@ -350,9 +350,9 @@ def test_which_p_values_are_simulated() -> None:
 
     p = rng.random(10_000)
     assert many(p) and not many(p[:3000])
-    assert not many(p.round(1))  # a tenth of the variance is one step
-    assert not many(p / 1000)  # five events are expected
-    assert many(np.append(p, np.ones(5000)))  # ties without variance are no step
+    assert not many(p.round(1))  # one step has a tenth of the variance
+    assert not many(p / 1000)  # only five events are expected
+    assert many(np.append(p, np.ones(5000)))  # ties without variance are not a step
     assert many(p, rng.uniform(0.9, 1, 10_000))
     assert not many(p, np.append(np.full(9999, 0.1), 50.5))
     y = (rng.random(10_000) < p).astype(int)
@@ -367,7 +367,7 @@ def test_which_p_values_are_simulated() -> None:
 def test_pooled_steps_have_about_the_p_value_of_all(
     kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    p, y = binary(3000, seed=7)
+    p, y = draw_binary(3000, seed=7)
     p = p**3
     y = (np.random.default_rng(8).random(3000) < p * 0.97).astype(int)
     options: dict[str, Any] = {"kind": kind, "method": "simulated", "resamples": 4000}
@@ -389,7 +389,7 @@ def test_certain_predictions() -> None:
 
 
 def test_confidence_is_tested_by_hits() -> None:
-    probs, y = draw(300)
+    probs, y = draw_probs(300)
     result = metrics.ecce_test(probs, y)
     hits = (probs.argmax(axis=1) == y).astype(int)
     again = metrics.ecce_test(probs.max(axis=1), hits)
@@ -448,7 +448,7 @@ def test_true_nulls_are_rejected_as_rarely_as_they_should(design: str) -> None:
         error = np.sqrt(level * (1 - level) / runs)
         assert np.all(np.mean(result <= level, axis=0) <= level + 4 * error)
     if design.startswith("uniform, 10,000"):
-        # And about as often, where the law is that of Brownian motion.
+        # The rejection rate is also near the level where the Brownian limit is used.
         assert np.all(np.mean(result <= 0.1, axis=0) >= 0.07)
 
 
@@ -483,7 +483,7 @@ def test_bad_options_are_errors(call: Any, message: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("digits", [1, 16])
 def test_tests_of_blocks(kind: Any, digits: int) -> None:
-    """Few rows are read into memory; of many the statistic is exact and the p-value close."""
+    """Check that few rows are read into memory and that many rows give a close p-value."""
     rng = np.random.default_rng(5)
     for n in (3000, 300_000):
         p = np.round(rng.beta(1, 2, n), digits)

@@ -1,4 +1,4 @@
-"""Decompositions, costs of decisions, many labels, known truth: against other accounts."""
+"""Decompositions, decision costs, multi-label data and known true probabilities."""
 
 import math
 from typing import Any
@@ -9,16 +9,16 @@ import sklearn.isotonic
 import sklearn.metrics
 
 from bayescal import metrics
-from tests.calibrators.discrete import blurred
+from tests.calibrators.discrete import add_rounding_errors
 
 
-def binary(n: int = 300, digits: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_binary(n: int = 300, digits: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(n)
     probs = rng.random(n).round(digits)
     return probs, (rng.random(n) < probs**2).astype(int), rng.exponential(size=n)
 
 
-def simplex(n: int = 200, k: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_classes(n: int = 200, k: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(n)
     probs = rng.dirichlet(np.full(k, 0.6), size=n)
     return probs, rng.integers(0, k, n), rng.exponential(size=n)
@@ -30,7 +30,7 @@ def simplex(n: int = 200, k: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarra
 @pytest.mark.parametrize("score", ["brier", "log_loss"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_corp_equals_scores_of_isotonic_regression(score: Any, weighted: bool) -> None:
-    probs, y, weights = binary()
+    probs, y, weights = draw_binary()
     probs = np.clip(probs, 0.01, 0.99)
     chosen = weights if weighted else np.ones(len(y))
     result = metrics.corp(probs, y, score=score, weights=chosen)
@@ -52,7 +52,7 @@ def test_corp_equals_scores_of_isotonic_regression(score: Any, weighted: bool) -
 
 
 def test_corp_of_counts_and_order() -> None:
-    probs, y, _ = binary()
+    probs, y, _ = draw_binary()
     counts = np.random.default_rng(0).integers(0, 3, len(y))
     weighted = metrics.corp(probs, y, weights=counts)
     repeated = metrics.corp(np.repeat(probs, counts), np.repeat(y, counts))
@@ -68,7 +68,7 @@ def test_corp_of_predictions_that_are_equal_up_to_rounding(score: Any, dtype: ty
     rng = np.random.default_rng(0)
     probs = (rng.integers(1, 100, 500) / 100).astype(dtype)
     y = (rng.random(500) < probs**1.5).astype(int)
-    result = metrics.corp(blurred(probs, rng), y, score=score)
+    result = metrics.corp(add_rounding_errors(probs, rng), y, score=score)
     for one, other in zip(result, metrics.corp(probs, y, score=score), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-13 if dtype == np.float64 else 1e-6)
 
@@ -86,7 +86,7 @@ def test_corp_at_the_ends(score: Any) -> None:
 
 
 def test_corp_of_confidence() -> None:
-    probs, y, _ = simplex()
+    probs, y, _ = draw_classes()
     top, right = probs.max(axis=1), (probs.argmax(axis=1) == y).astype(int)
     assert metrics.corp(probs, y).score == pytest.approx(metrics.brier_score(top, right))
 
@@ -109,7 +109,7 @@ def test_cost_of_treatment() -> None:
 
 
 def test_costs_equal_a_loop() -> None:
-    probs, y, weights = simplex()
+    probs, y, weights = draw_classes()
     weights[:5] = 0
     costs = np.random.default_rng(1).normal(size=(4, 3))
     result = metrics.decision_cost(probs, y, costs=costs, weights=weights)
@@ -127,7 +127,7 @@ def test_costs_equal_a_loop() -> None:
 
 
 def test_zero_one_costs_are_errors_of_the_classifier() -> None:
-    probs, y, _ = simplex()
+    probs, y, _ = draw_classes()
     result = metrics.decision_cost(probs, y, costs=1 - np.eye(4))
     assert result.realized == pytest.approx(1 - metrics.accuracy(probs, y))
     two = metrics.decision_cost([0.3, 0.7], [1, 1], costs=[[0, 1], [4, 0]])
@@ -144,7 +144,7 @@ def test_bad_costs_are_errors() -> None:
 
 
 def test_loss_gap_equals_a_double_loop() -> None:
-    probs, y, weights = simplex(50)
+    probs, y, weights = draw_classes(50)
     losses = np.random.default_rng(1).normal(size=(6, 4, 3))
     gaps = []
     for loss in losses:
@@ -168,7 +168,7 @@ def test_loss_gap_equals_a_double_loop() -> None:
 # --- many labels --------------------------------------------------------------------------------
 
 
-def labels(n: int = 150) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_multi_label(n: int = 150) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(n)
     probs = rng.random((n, 3))
     return probs, (rng.random((n, 3)) < probs**2).astype(int), rng.exponential(size=n)
@@ -178,7 +178,7 @@ def labels(n: int = 150) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("norm", [1, 2, math.inf])
 def test_label_errors_are_sums_over_labels(binning: Any, weighted: bool, norm: float) -> None:
-    probs, y, weights = labels()
+    probs, y, weights = draw_multi_label()
     chosen = weights if weighted else None
     options: dict = {"bins": 10, "binning": binning, "norm": norm, "weights": chosen}
     errors = [metrics.ece(probs[:, j], y[:, j], **options) for j in range(3)]
@@ -194,7 +194,7 @@ def test_label_errors_are_sums_over_labels(binning: Any, weighted: bool, norm: f
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_hamming_loss_equals_scikit_learn(weighted: bool) -> None:
-    probs, y, weights = labels()
+    probs, y, weights = draw_multi_label()
     chosen = weights if weighted else None
     expected = sklearn.metrics.hamming_loss(y, probs > 0.5, sample_weight=chosen)
     assert metrics.hamming_loss(probs, y, weights=chosen) == pytest.approx(expected, rel=1e-12)
@@ -205,7 +205,7 @@ def test_hamming_loss_equals_scikit_learn(weighted: bool) -> None:
 
 @pytest.mark.parametrize("metric", [metrics.multilabel_ece, metrics.hamming_loss])
 def test_labels_are_checked(metric: Any) -> None:
-    probs, y, _ = labels(20)
+    probs, y, _ = draw_multi_label(20)
     counts = np.arange(20)
     repeated = metric(np.repeat(probs, counts, axis=0), np.repeat(y, counts, axis=0))
     assert metric(probs, y, weights=counts) == pytest.approx(repeated, rel=1e-12)
@@ -233,7 +233,7 @@ def test_bad_averages_are_errors() -> None:
 
 @pytest.mark.parametrize("norm", [1, 2, math.inf])
 def test_distance_from_the_truth(norm: float) -> None:
-    probs, _, weights = simplex()
+    probs, _, weights = draw_classes()
     truth = np.random.default_rng(5).dirichlet(np.ones(4), size=200)
     top = [(p.max(), t[p.argmax()]) for p, t in zip(probs, truth, strict=True)]
     gaps = {
@@ -292,7 +292,7 @@ def test_best_threshold_against_all_thresholds() -> None:
     assert cost(result.empirical) == pytest.approx(min(every))  # type: ignore[arg-type]
     rows = np.stack([1 - p, p], axis=1)
     assert metrics.best_threshold(costs, rows, y, weights=w) == result
-    # It decides as the expected costs of both decisions do.
+    # The decision agrees with the expected costs of both decisions.
     decided = metrics.decision_cost(p, costs=costs).decision
     np.testing.assert_array_equal(decided, p > result.threshold)
 

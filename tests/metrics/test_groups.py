@@ -1,4 +1,4 @@
-"""Very many cases: sums by group and by cell, against sums of all, closed forms, repeated rows."""
+"""Large data: sums by group and by cell against full sums, closed forms and repeated rows."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ CASES: list[Any] = [
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let few cases be very many."""
+def treat_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat small data as large data."""
     monkeypatch.setattr(_measured, "MANY", 1)
     monkeypatch.setattr(_significance, "MANY", 1)
 
 
-def make(n: int, k: int = 3, seed: int = 0) -> tuple[Array, Array]:
+def make_probs(n: int, k: int = 3, seed: int = 0) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     z = 2 * rng.normal(size=(n, k))
     y = np.argmax(0.6 * z + rng.gumbel(size=z.shape), axis=1)
@@ -58,7 +58,7 @@ def make(n: int, k: int = 3, seed: int = 0) -> tuple[Array, Array]:
 def test_sums_of_blocks_add_and_are_those_of_all(
     name: str, options: dict[str, Any], weighted: str
 ) -> None:
-    probs, y = make(500)
+    probs, y = make_probs(500)
     rng = np.random.default_rng(1)
     weights = rng.integers(1, 90, 500) * (1.0 if weighted == "counts" else 0.37)
     data, _ = prepare(name, probs, y, None if weighted == "ones" else weights, options)
@@ -82,8 +82,8 @@ def test_sums_of_blocks_add_and_are_those_of_all(
 @pytest.mark.parametrize("name", ["log_loss", "brier_score", "ece"])
 @pytest.mark.parametrize("weighted", ["ones", "counts", "large", "shares"])
 def test_deviations_are_those_of_the_delta_method(name: str, weighted: str) -> None:
-    """Of squares of 1,024 groups, and 4,000 replicates; ties of the rows' order do not matter."""
-    probs, y = make(4000)
+    """Compare the spread with squares of 1,024 groups and 4,000 replicates, for sorted rows."""
+    probs, y = make_probs(4000)
     rng = np.random.default_rng(2)
     weights = {
         "ones": np.ones(4000),
@@ -105,8 +105,8 @@ def test_deviations_are_those_of_the_delta_method(name: str, weighted: str) -> N
 
 
 def test_the_squares_of_groups_are_a_variance() -> None:
-    """Means of blocks: the variance has a chi-square law with 1,023 degrees of freedom."""
-    probs, y = make(5000)
+    """Check that block means give a variance with a chi-square distribution (1,023 degrees)."""
+    probs, y = make_probs(5000)
     first, second = (
         as_predictions(predicted, y)
         for predicted in (probs, np.sqrt(probs) / np.sqrt(probs).sum(axis=1, keepdims=True))
@@ -135,14 +135,14 @@ def test_the_squares_of_groups_are_a_variance() -> None:
         pytest.param("smooth_ece", {"bandwidth": 0.05}, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("treat_as_large")
 def test_intervals_by_groups_are_those_by_cases(name: str, options: dict[str, Any]) -> None:
-    probs, y = make(10_000)
+    probs, y = make_probs(10_000)
     measured = measure(name, probs, y, None, options, 500, 0)
     drawn = measured.replicates
     expected = replicate(measured._metric, measured._source, 500, 0)
     assert measured._groups is not None
-    # Of 500 replicates each, and of the groups.
+    # The error of 500 replicates each, and of the groups.
     error = np.sqrt(2 / 1000 + 1 / (2 * len(measured._groups.sums)))
     assert drawn.std() == pytest.approx(expected.std(), rel=4 * error)
     assert measured.value == getattr(metrics, name)(probs, y, **options)
@@ -150,7 +150,7 @@ def test_intervals_by_groups_are_those_by_cases(name: str, options: dict[str, An
 
 
 def test_whole_weights_are_repetitions() -> None:
-    """Also of the root mean square by chance, whose law has 15 squares of normal numbers."""
+    """Check the root mean square by chance too, which has 15 squared normal terms."""
     rng = np.random.default_rng(3)
     p = rng.random(3000)
     y, weights = (rng.random(3000) < p).astype(int), rng.integers(1, 4, 3000)
@@ -167,20 +167,20 @@ def test_whole_weights_are_repetitions() -> None:
         chances.append(np.mean([measured.chance() for measured in sums]))
     assert spreads[0] == pytest.approx(spreads[1], rel=4 * np.sqrt(2 * (1 / 4000 + 1 / 8192)))
     by_labels = np.mean([error_by_chance(m._metric, m._source, s) for s, m in enumerate(counts)])
-    # Of 4 times 64 errors, whose deviation is a fifth of them.
+    # The error of 4 times 64 values with a relative deviation of a fifth.
     assert chances[0] == pytest.approx(by_labels, rel=4 * 0.2 * np.sqrt(2 / 256))
     assert chances[1] == pytest.approx(by_labels, rel=4 * 0.2 * np.sqrt(2 / 256))
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("treat_as_large")
 @pytest.mark.parametrize(
     ("name", "options"),
     [*CASES[1:], ("ece", {"kind": "top_k_label"})],
 )
 def test_chance_of_all_errors(name: str, options: dict[str, Any]) -> None:
-    """Of calibrated predictions the root mean square of errors is that of labels drawn."""
+    """Compare the root mean square error of calibrated predictions with that of drawn labels."""
     rng = np.random.default_rng(6)
-    probs, _ = make(3000)
+    probs, _ = make_probs(3000)
     y = (probs.cumsum(axis=1) < rng.random((3000, 1))).sum(axis=1)
     data, made = prepare(name, probs, y, None, options)
     metric = grouped(made, data)
@@ -198,11 +198,11 @@ def test_chance_of_all_errors(name: str, options: dict[str, Any]) -> None:
         ("equal_mass", "shares"),
     ],
 )
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("treat_as_large")
 def test_consistency_by_cells(binning: str, weighted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The p-value is that of labels drawn one by one, within the errors of both shares."""
+    """Compare the p-value with labels drawn row by row, within both standard errors."""
     rng = np.random.default_rng(7)
-    # On borders of bins, too.
+    # Some predictions lie on borders of bins.
     p = np.where(rng.random(2000) < 0.3, 0.2, rng.random(2000) ** 2)
     y = (rng.random(2000) < p * 1.02).astype(int)
     weights = {"ones": None, "counts": None, "shares": rng.gamma(2, size=2000)}[weighted]
@@ -219,9 +219,9 @@ def test_consistency_by_cells(binning: str, weighted: str, monkeypatch: pytest.M
     assert cells.p_value == pytest.approx(q, abs=4 * np.sqrt(2 * q * (1 - q) / 1000) + 0.02)
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("treat_as_large")
 def test_events_that_were_excluded_count_in_the_consistency_test() -> None:
-    """Predictions of zero sum to zero, but a hundred events there refute them."""
+    """Check that events predicted with probability zero refute calibration."""
     p, y = np.r_[np.zeros(100), np.full(900, 0.5)], np.r_[np.ones(100), np.arange(900) % 2]
     assert metrics.consistency_test("ece", p, y, resamples=99).p_value == 0.01
 
@@ -239,7 +239,7 @@ def test_what_tests_need_adds_over_blocks() -> None:
 
 
 def test_numbers_of_ones_are_binomial_but_for_the_stated_bound() -> None:
-    """Of probabilities that differ by one part in 128, beside their exact law."""
+    """Compare binomial sums with the exact distribution of probabilities within one part in 128."""
     p = np.linspace(0.25, 0.25 * (1 + 1 / 128), 60)
     law = np.ones(1)
     for probability in p:
@@ -271,9 +271,9 @@ def test_memory_is_bounded() -> None:
             assert sums.nbytes < 64e6 and len(sums) >= 64
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("treat_as_large")
 def test_a_report_has_the_same_values() -> None:
-    p, y = make(2000, 2)
+    p, y = make_probs(2000, 2)
     even = np.sqrt(p) / np.sqrt(p).sum(axis=1, keepdims=True)
     many = bc.evaluate({"raw": p, "even": even}, y, replicates=200)
     _measured.MANY = _significance.MANY = 10_000

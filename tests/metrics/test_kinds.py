@@ -1,4 +1,4 @@
-"""Calibration errors of all kinds, and debiased, against double loops and simulations."""
+"""Calibration errors of all kinds, plain and debiased, against loops and simulations."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ BINNINGS = "equal_width", "equal_mass"
 def loop_bins(
     predicted: np.ndarray, happened: np.ndarray, bins: int, binning: str
 ) -> Iterator[tuple[int, float, float]]:
-    """Yield size, mean prediction and mean outcome of each bin that holds a case."""
+    """Yield size, mean prediction and mean outcome of each nonempty bin."""
     if binning == "equal_mass":
         parts = np.array_split(np.argsort(predicted, kind="stable"), bins)
     else:
@@ -38,7 +38,7 @@ def loop_bins(
 def loop_groups(
     probs: np.ndarray, y: np.ndarray, kind: str, k: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield predictions and outcomes that are binned together."""
+    """Yield predictions and outcomes that share bins."""
     n, classes = probs.shape
     order = np.argsort(-probs, axis=1)
     rows = np.arange(n)
@@ -57,7 +57,7 @@ def loop_groups(
                 yield predicted[label == j], happened[label == j]
 
 
-def data(n: int = 400, k: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def make_probs(n: int = 400, k: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.full(k, 0.5), size=n)
     return probs, np.argmax(np.log(probs) * 0.6 + rng.gumbel(size=(n, k)), axis=1)
@@ -67,7 +67,7 @@ def data(n: int = 400, k: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarra
 @pytest.mark.parametrize("binning", BINNINGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_equal_double_loops(kind: str, binning: str, norm: float) -> None:
-    probs, y = data()
+    probs, y = make_probs()
     options: dict[str, Any] = {"k": 3} if kind.startswith("top_k") else {}
     parts = {"classwise": 5, "top_k_confidence": 3, "top_k_label": 3}.get(kind, 1)
     gaps = [
@@ -86,7 +86,7 @@ def test_kinds_equal_double_loops(kind: str, binning: str, norm: float) -> None:
 
 @pytest.mark.parametrize("binning", BINNINGS)
 def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many cases only those in cells with a border are; the result is the same."""
+    """Check that sorting only the cells with a border does not change the result."""
     rng = np.random.default_rng(0)
     for digits, power in ((2, 1), (17, 1), (17, 12)):
         probs = (rng.random(3000) ** power).round(digits)
@@ -105,7 +105,7 @@ def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("binning", BINNINGS)
 def test_class_wise_is_the_mean_over_classes(binning: str) -> None:
-    probs, y = data()
+    probs, y = make_probs()
     errors = [metrics.ece(probs[:, j], y == j, binning=binning) for j in range(5)]
     assert metrics.ece(probs, y, kind="classwise", binning=binning) == pytest.approx(
         np.mean(errors)
@@ -114,16 +114,16 @@ def test_class_wise_is_the_mean_over_classes(binning: str) -> None:
 
 @pytest.mark.parametrize("binning", BINNINGS)
 def test_first_rank_is_the_top_label(binning: str) -> None:
-    probs, y = data()
+    probs, y = make_probs()
     for one, other in (("top_k_confidence", "confidence"), ("top_k_label", "top_label")):
         first = metrics.ece(probs, y, kind=one, k=1, binning=binning)
         assert first == pytest.approx(metrics.ece(probs, y, kind=other, binning=binning), rel=1e-12)
 
 
 def test_all_ranks_and_two_classes() -> None:
-    """Of two classes the second rank mirrors the first, and class 0 mirrors class 1."""
-    probs, y = data(k=2)
-    # No border lies where a mirror image would fall into another bin.
+    """Check for two classes that the second rank mirrors the first, and class 0 mirrors class 1."""
+    probs, y = make_probs(k=2)
+    # No border lies where a mirrored value would fall into another bin.
     one = metrics.ece(probs[:, 1], y, bins=4)
     assert metrics.ece(probs, y, kind="classwise", bins=4) == pytest.approx(one)
     assert metrics.ece(probs[:, 1], y, kind="classwise", bins=4) == pytest.approx(one)
@@ -136,7 +136,7 @@ def test_all_ranks_and_two_classes() -> None:
 @pytest.mark.parametrize("binning", BINNINGS)
 @pytest.mark.parametrize("metric", [metrics.ece, metrics.debiased_ece])
 def test_counts_are_repetitions_for_all_kinds(metric: Any, kind: str, binning: str) -> None:
-    probs, y = data(80)
+    probs, y = make_probs(80)
     counts = np.random.default_rng(1).integers(0, 4, 80)
     options = {"kind": kind, "binning": binning, "bins": 4}
     repeated = metric(np.repeat(probs, counts, axis=0), np.repeat(y, counts), **options)
@@ -154,13 +154,13 @@ def test_counts_are_repetitions_for_all_kinds(metric: Any, kind: str, binning: s
 )
 def test_bad_kinds_are_errors(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        metrics.ece(*data(), **options)
+        metrics.ece(*make_probs(), **options)
 
 
 @pytest.mark.parametrize("binning", BINNINGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_debiased_squares_equal_double_loops(kind: str, binning: str) -> None:
-    probs, y = data()
+    probs, y = make_probs()
     parts = {"classwise": 5, "top_k_confidence": 5, "top_k_label": 5}.get(kind, 1)
     total = 0.0
     for group in loop_groups(probs, y, kind, 5):
@@ -173,7 +173,7 @@ def test_debiased_squares_equal_double_loops(kind: str, binning: str) -> None:
 
 
 def loop_debiased(p: np.ndarray, y: np.ndarray, bins: int) -> float:
-    """Return the debiased root mean square: at most n / 2 bins, no value of which is in two."""
+    """Compute the debiased root mean square with at most n / 2 bins and without splitting ties."""
     n, order = len(p), np.argsort(p, kind="stable")
     p, y = p[order], y[order]
     sizes = [len(part) for part in np.array_split(p, min(bins, max(n // 2, 1)))]
@@ -232,7 +232,7 @@ def test_few_predictions_that_are_all_wrong_are_no_small_error(
 
 
 def test_debiased_mean_equals_folded_normals() -> None:
-    probs, y = data()
+    probs, y = make_probs()
     expected = 0.0
     for size, p, o in loop_bins(probs.max(axis=1), probs.argmax(axis=1) == y, 10, "equal_width"):
         deviation = math.sqrt(o * (1 - o) / size)
@@ -244,7 +244,7 @@ def test_debiased_mean_equals_folded_normals() -> None:
 
 
 def test_squares_are_unbiased_for_calibrated_predictions() -> None:
-    """The mean over samples of what is in the root is zero, within its standard error."""
+    """Check that the mean of the squared estimate is zero, within its standard error."""
     rng = np.random.default_rng(0)
     squares = []
     for _ in range(400):
@@ -254,14 +254,14 @@ def test_squares_are_unbiased_for_calibrated_predictions() -> None:
         squares.append(sum(s / 300 * (g**2 - o * (1 - o) / (s - 1)) for s, g, o in sums))
         value = metrics.debiased_ece(probs, y, bins=10)
         assert value == pytest.approx(math.sqrt(max(squares[-1], 0)), abs=1e-9)
-    # Predictions vary within bins: their part of the variance is (1/10)**2 / 12 / size.
+    # Predictions vary within bins, which adds (1/10)**2 / 12 / size to the variance.
     bound = 4 * np.std(squares) / 20 + 0.01 / 12 / 30
     assert abs(np.mean(squares)) < bound
 
 
 def test_debiased_is_less_biased() -> None:
     rng = np.random.default_rng(1)
-    truth = math.sqrt(1 / 30)  # of p**2 for p, uniform: the mean square of p - p**2
+    truth = math.sqrt(1 / 30)  # mean square of p - p**2 for uniform p
     plain, debiased = [], []
     for _ in range(100):
         p = rng.random(200)
@@ -272,8 +272,8 @@ def test_debiased_is_less_biased() -> None:
 
 
 def test_shares_have_effective_sizes() -> None:
-    """Weights of 0.5 leave the numbers of cases as they are."""
-    probs, y = data(100)
+    """Check that weights of 0.5 leave the effective numbers of rows unchanged."""
+    probs, y = make_probs(100)
     for binning in BINNINGS:
         options = {"binning": binning, "bins": 5}
         plain = metrics.debiased_ece(probs, y, **options)

@@ -1,4 +1,4 @@
-"""Labels of any kind, logits and named columns: what every metric makes of them."""
+"""Labels of any type, logits and named columns in every metric."""
 
 import inspect
 import pickle
@@ -21,7 +21,7 @@ from bayescal.metrics.registry import METRICS
 
 N = 60
 RNG = np.random.default_rng(0)
-#: By the number of classes: probabilities, codes, and names that are not in order.
+#: Probabilities, codes and unsorted names, by the number of classes.
 PROBS = {2: RNG.uniform(0.05, 0.95, N), 3: RNG.dirichlet(np.ones(3), N)}
 CODES = {k: np.append(np.arange(k), RNG.integers(0, k, N - k)) for k in PROBS}
 NAMES = {2: ["yes", "no"], 3: ["pear", "fig", "apple"]}
@@ -49,7 +49,7 @@ def _with_flat(probs, y, **options):
     return metrics.difference("log_loss", probs, flat, y, **options)
 
 
-def _with_others(probs, y, **options):
+def _with_calibrator(probs, y, **options):
     flat = np.full(np.shape(probs), 1 / np.shape(probs)[1] if np.ndim(probs) == 2 else 0.5)
     return metrics.variational_ece(probs, y, flat, **options)
 
@@ -66,7 +66,7 @@ FUNCTIONS = {
     "decision_cost": _with_costs,
     "spiegelhalter_test": metrics.spiegelhalter_test,
     "canonical_kde_ece": metrics.canonical_kde_ece,
-    "variational_ece": _with_others,
+    "variational_ece": _with_calibrator,
     "multicalibration_error": _by_group,
     "ecce_test": partial(metrics.ecce_test, resamples=20),
     "skce_test": partial(metrics.skce_test, resamples=20),
@@ -78,8 +78,8 @@ FUNCTIONS = {
     "consistency_test": partial(metrics.consistency_test, "ece", resamples=20),
     "Accumulator": _add_all,
 }
-del FUNCTIONS["true_calibration_error"]  # It has no labels.
-#: Functions of two classes.
+del FUNCTIONS["true_calibration_error"]  # It takes no labels.
+#: Functions that only take two classes.
 OF_TWO = {
     "average_precision": metrics.average_precision,
     "roc_auc": metrics.roc_auc,
@@ -97,8 +97,8 @@ def _numbers(value):
     return np.zeros(0) if value is None else np.ravel(np.asarray(value, float))
 
 
-def _clothes(k):
-    """Return labels of many kinds, which stand for ``CODES``, with their classes."""
+def _label_types(k):
+    """Return labels of many types that represent ``CODES``, with their classes."""
     names, codes = np.array(NAMES[k]), CODES[k]
     text = names[codes]
     result = {
@@ -125,9 +125,9 @@ def _clothes(k):
 @of_classes
 def test_classes_say_the_columns_of_labels(function, k):
     expected = _numbers(function(PROBS[k], CODES[k]))
-    for kind, (labels, classes) in _clothes(k).items():
+    for kind, (labels, classes) in _label_types(k).items():
         if function is _add_all and kind == "count":
-            continue  # There it is the number of columns.
+            continue  # For this function it is the number of columns.
         result = _numbers(function(PROBS[k], labels, classes=classes))
         np.testing.assert_array_equal(result, expected, kind)
 
@@ -137,11 +137,11 @@ def test_classes_say_the_columns_of_labels(function, k):
 def test_without_classes_text_is_sorted(function, k):
     if function is _add_all:
         with pytest.raises(ValueError, match=r"y must be in .*, got the text .*; pass classes="):
-            function(PROBS[k], _clothes(k)["text"][0])
+            function(PROBS[k], _label_types(k)["text"][0])
         return
     expected = _numbers(function(PROBS[k], k - 1 - CODES[k]))
     for kind in ("list", "bytes", "objects", "pandas text", "categories"):
-        result = _numbers(function(PROBS[k], _clothes(k)[kind][0]))
+        result = _numbers(function(PROBS[k], _label_types(k)[kind][0]))
         np.testing.assert_array_equal(result, expected, kind)
 
 
@@ -155,7 +155,7 @@ def test_labels_in_one_column_are_read_as_in_fits():
 
 
 def test_rows_of_many_columns_are_as_precise_as_their_type():
-    """The tolerance of sums is that of the type, for fits as for metrics."""
+    """Check that the tolerance of row sums depends on the dtype, in metrics and in fits."""
     k = 20_000
     probs = np.full((4, k), 1 / k, np.float32) * np.float32(1.0015)
     y = np.array([0, 1, 2, 3])
@@ -186,16 +186,16 @@ def test_logits_stand_for_their_probabilities(function, k):
     )
     if k == 3:
         frame = pd.DataFrame(logits, columns=NAMES[3])[["fig", "pear", "apple"]]
-        labels = _clothes(3)["text"][0]
+        labels = _label_types(3)["text"][0]
         result = function(frame, labels, classes=NAMES[3], inputs="logits")
         np.testing.assert_allclose(_numbers(result), expected, rtol=1e-9, atol=1e-12)
 
 
 @every
 def test_columns_named_like_classes_stand_in_any_order(function):
-    # By losses of each class, or labels that are drawn.
+    # Functions that use a loss for each class or that draw labels.
     ordered = "loss_gap", "decision_cost", "report", "interval", "Accumulator"
-    labels, classes = _clothes(3)["text"]
+    labels, classes = _label_types(3)["text"]
     codes = CODES[3]
     expected = _numbers(function(PROBS[3], codes))
     frame = pd.DataFrame(PROBS[3], columns=classes)
@@ -209,8 +209,8 @@ def test_columns_named_like_classes_stand_in_any_order(function):
         function(frame.rename(columns={"fig": "plum"}), labels, classes=classes)
 
 
-def _in_turn(labels):
-    """Return names of two columns, the second first, for labels of two kinds."""
+def _named_columns(labels):
+    """Return a frame-like dict of two columns, second class first, for labels of two types."""
     return {name: p for name, p in zip(labels, (PROBS[2], 1 - PROBS[2]), strict=True)}
 
 
@@ -242,7 +242,7 @@ def test_metrics_and_fits_read_one_name_alike(names, dtype):
         "long": [900000000000207008, 900000000000207009],
     }
     pair = np.asarray(kinds[dtype]) if dtype in kinds else np.arange(2).astype(dtype)
-    y, frame = pair[CODES[2]], pd.DataFrame(_in_turn(names))
+    y, frame = pair[CODES[2]], pd.DataFrame(_named_columns(names))
     expected = metrics.log_loss(PROBS[2], CODES[2])
     known = [{"classes": pair}] if dtype == "long" else [{}, {"classes": pair}]
     for options in known:
@@ -349,7 +349,7 @@ def test_columns_that_pandas_counts_down():
     for given in (down, frame, frame.iloc[:, ::-1]):
         result = metrics.log_loss(given, CODES[3] + 1, classes=[1, 2, 3])
         assert result == metrics.log_loss(PROBS[3], CODES[3])
-    # Slices of a frame without names have other names: no guess is made.
+    # Slices of a frame without column names have other names, which are not guessed.
     with pytest.raises(ValueError, match="in the order of the classes pass an array"):
         metrics.log_loss(frame, CODES[3])
 
@@ -387,8 +387,8 @@ def test_labels_of_eighteen_digits(kind):
 @of_classes
 def test_cases_of_weight_zero_may_lack_labels(function, k):
     if function is FUNCTIONS["skce_test"]:
-        return  # Its pairs of cases are drawn.
-    (labels, classes), codes = _clothes(k)["objects"], CODES[k]
+        return  # It draws pairs of rows.
+    (labels, classes), codes = _label_types(k)["objects"], CODES[k]
     probs, labels = np.append(PROBS[k], PROBS[k][:1], axis=0), np.append(labels, None)
     weights = np.append(np.ones(N), 0)
     result = _numbers(function(probs, labels, classes=classes, weights=weights))
@@ -406,7 +406,7 @@ def test_nullable_booleans_of_weight_zero_may_lack_labels():
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_strings_of_any_length(k):
-    (names, classes), strings = _clothes(k)["text"], np.dtypes.StringDType
+    (names, classes), strings = _label_types(k)["text"], np.dtypes.StringDType
     labels = np.asarray(names, str).astype(strings())
     expected = metrics.log_loss(PROBS[k], names)
     assert metrics.log_loss(PROBS[k], labels) == expected
@@ -429,7 +429,7 @@ def test_strings_of_any_length(k):
     "names", [["a", "b", "c"], ["2", "0", "1"], [0, 2, 1], ["p_x", "p_z", "p_y"]]
 )
 def test_two_frames_go_by_their_names(names):
-    """Whatever the names, also where they are no classes."""
+    """Check that columns are matched by name, whether or not the names are classes."""
     probs, other = (pd.DataFrame(rows, columns=names) for rows in (PROBS[3], PROBS[3][::-1]))
     turned = other[[names[2], names[0], names[1]]]
     y = CODES[3]
@@ -510,9 +510,9 @@ def test_the_order_of_scikit_learn_is_answered(function, k):
     name = {"log_loss": r"log_loss\(y_prob, y_true\)", "interval": r"interval\(metric, y_prob, y_"}
     known = next(key for key, other in FUNCTIONS.items() if other is function)
     match = "probs must come first, then y: " + name.get(known, r"\w+\(")
-    for labels in (CODES[k], _clothes(k)["text"][0], CODES[k] == 1 if k == 2 else CODES[k]):
+    for labels in (CODES[k], _label_types(k)["text"][0], CODES[k] == 1 if k == 2 else CODES[k]):
         if function is _with_costs and k == 3:
-            continue  # It is given costs of two classes.
+            continue  # It takes costs for two classes.
         with pytest.raises(ValueError, match=match):
             function(labels, PROBS[k])
 
@@ -522,7 +522,7 @@ def test_what_may_be_the_right_order_is_judged_as_such():
         metrics.log_loss([0.5, 1.0], [0.5, 1.0])
     with pytest.raises(ValueError, match=r"y must have shape \(3,\) to match probs"):
         metrics.log_loss([0, 1, 1], [0.5, 0.2])
-    # A worker thread reads the blocks, and users do not call its functions.
+    # A worker thread reads the blocks, so the message names no function that users call.
     match = r"block 0: probs must come first, then y: \(y_prob, y_true\); got labels"
     with pytest.raises(ValueError, match=match):
         metrics.log_loss(bc.Blocks([([0, 1], [0.5, 0.2])]))
@@ -542,7 +542,7 @@ def _blocks(*rows, size=7):
 @pytest.mark.parametrize("function", IN_BLOCKS.values(), ids=IN_BLOCKS.keys())
 @of_classes
 def test_blocks(function, k):
-    order = np.argsort(CODES[k], kind="stable")  # Few blocks hold all classes.
+    order = np.argsort(CODES[k], kind="stable")  # Few blocks contain all classes.
     p, codes = PROBS[k][order], CODES[k][order]
     expected = _numbers(function(p, codes))
     text = np.array(NAMES[k])[codes]
@@ -578,7 +578,7 @@ def test_blocks_have_classes_of_all_rows():
         metrics.log_loss(blocks(np.array(["a", "b", 0, 1, 0, 1], object)))
     with pytest.raises(ValueError, match="block 1: y must be in .* got the text 'a'; pass classes"):
         metrics.log_loss(blocks(np.array([0, 1, "a", "b", "a", "b"], object)))
-    # A block of one sign would say other classes.
+    # A block with a single sign suggests other classes.
     with pytest.raises(ValueError, match=r"block 0: y must be in \{0, 1\}, got -1; pass classes="):
         metrics.log_loss(blocks(np.array([-1, 1, -1, -1, 1, 1])))
     result = metrics.log_loss(blocks(np.array([-1, 1, -1, -1, 1, 1])), classes=(-1, 1))
@@ -717,7 +717,7 @@ def test_an_accumulator_of_named_classes():
 @every
 @pytest.mark.parametrize("dtype", ["float16", "float32", ">f8"])
 def test_numbers_of_any_type_count_as_in_double_precision(function, dtype):
-    # Away from borders of bins, on which half precision would lie.
+    # Keep away from borders of bins, where half precision rounds.
     narrow = (np.floor(20 * PROBS[2]) / 20 + 0.02).astype(dtype)
     result, expected = function(narrow, CODES[2]), function(narrow.astype(float), CODES[2])
     np.testing.assert_array_equal(_numbers(result), _numbers(expected))
@@ -757,7 +757,7 @@ def test_a_one_in_the_column_of_the_class(function, k):
     for y in (ONE_HOT[k], ONE_HOT[k].astype(bool), scipy.sparse.csr_matrix(ONE_HOT[k])):
         np.testing.assert_array_equal(_numbers(function(PROBS[k], y)), expected)
         if function is FUNCTIONS["Accumulator"]:
-            break  # It cuts rows.
+            break  # It splits rows.
 
 
 def test_columns_of_outcomes_go_by_names():

@@ -1,4 +1,4 @@
-"""Calibration errors of groups, beside loops over their cases."""
+"""Calibration errors of groups against loops over rows."""
 
 import math
 from typing import Any
@@ -19,8 +19,8 @@ W = RNG.integers(0, 4, N)
 GROUPS = np.stack([P > 0.3, RNG.random(N) < 0.4, RNG.random(N) < 0.02, np.zeros(N, bool)], axis=1)
 
 
-def _brute(p, happened, groups, weights, bins, norm):
-    """Return errors over cells that are found case by case."""
+def _errors_by_loop(p, happened, groups, weights, bins, norm):
+    """Compute errors over cells by visiting every row."""
     result = []
     for group in range(groups.shape[1]):
         cells = {}
@@ -44,14 +44,14 @@ def test_as_cell_by_cell(norm, weights):
     row_weights = np.ones(N) if weights is None else weights
     options = {"bins": 7, "norm": norm, "weights": weights}
     result = multicalibration_error(P, Y, GROUPS, **options)
-    expected = _brute(P, Y, GROUPS, row_weights, 7, norm)
+    expected = _errors_by_loop(P, Y, GROUPS, row_weights, 7, norm)
     np.testing.assert_allclose(result.errors, expected, rtol=1e-12)
     assert result.error == max(result.errors) and result.worst == np.argmax(expected)
     np.testing.assert_allclose(result.shares, row_weights @ GROUPS / row_weights.sum(), rtol=1e-12)
     top, right = P3.max(axis=1), P3.argmax(axis=1) == Y3
     result = multicalibration_error(P3, Y3, GROUPS, **options)
     np.testing.assert_allclose(
-        result.errors, _brute(top, right, GROUPS, row_weights, 7, norm), rtol=1e-12
+        result.errors, _errors_by_loop(top, right, GROUPS, row_weights, 7, norm), rtol=1e-12
     )
 
 

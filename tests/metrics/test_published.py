@@ -1,4 +1,4 @@
-"""Published figures of networks, forecasts and labels, each in its own convention."""
+"""Published metrics of networks, forecasts and labels, each with its own conventions."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.realdata
 
 Load = Callable[[str], tuple[np.ndarray, np.ndarray]]
 
-#: Accuracy, log loss, Brier score; then in percent the errors of confidence and class by class,
-#: each with 15 bins of equal width and of equal mass.
+#: Accuracy, log loss and Brier score; then in percent the confidence and class-wise errors, each
+#: with 15 bins of equal width and of equal mass.
 NETWORKS = {
     "kull_densenet40_c10": (0.9242, 0.43006, 0.12738, 5.500, 5.493, 1.1403, 0.4449),
     "sctl_densenet40_c10_LT": (0.7211, 1.80382, 0.47767, 21.079, 21.071, 4.4861, 4.1819),
@@ -33,7 +33,7 @@ NETWORKS = {
 
 
 @pytest.fixture(scope="module")
-def load(shared_data: Path) -> Load:
+def load_predictions(shared_data: Path) -> Load:
     def one(name: str) -> tuple[np.ndarray, np.ndarray]:
         path = shared_data / f"predictions/{name}.npz"
         with np.load(path, allow_pickle=False) as data:
@@ -47,8 +47,8 @@ def load(shared_data: Path) -> Load:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_figures_of_networks(load: Load, name: str) -> None:
-    probs, y = load(name)
+def test_figures_of_networks(load_predictions: Load, name: str) -> None:
+    probs, y = load_predictions(name)
     accuracy, nll, brier, width, mass, by_class, by_class_mass = NETWORKS[name]
     assert metrics.accuracy(probs, y) == pytest.approx(accuracy, abs=1e-12)
     assert metrics.log_loss(probs, y, eps=0) == pytest.approx(nll, abs=5.1e-6)
@@ -63,9 +63,9 @@ def test_figures_of_networks(load: Load, name: str) -> None:
         assert result == pytest.approx(expected, abs=0.51 * digit), options
 
 
-def test_densenet_as_published(load: Load) -> None:
-    """Kull et al. (2019), whose class-wise bins are 14 and whose errors are sums over classes."""
-    probs, y = load("kull_densenet40_c10")
+def test_densenet_as_published(load_predictions: Load) -> None:
+    """Compare with Kull et al. (2019), who use 14 class-wise bins and sum errors over classes."""
+    probs, y = load_predictions("kull_densenet40_c10")
     assert metrics.log_loss(probs, y, eps=1e-15) == pytest.approx(0.428207, abs=5e-7)
     assert metrics.brier_score(probs, y) / 10 == pytest.approx(0.012738, abs=5e-7)
     assert metrics.ece(probs, y) == pytest.approx(0.055003, abs=5e-7)
@@ -75,22 +75,22 @@ def test_densenet_as_published(load: Load) -> None:
     assert summed == pytest.approx(0.114031, abs=5e-7)
 
 
-def test_loss_gap_as_published(load: Load) -> None:
-    """Valk (2022), table 4, of other random losses: 0.030."""
-    probs, y = load("kull_densenet40_c10")
+def test_loss_gap_as_published(load_predictions: Load) -> None:
+    """Compare with Valk (2022), table 4, which reports 0.030 for other random losses."""
+    probs, y = load_predictions("kull_densenet40_c10")
     gaps = [metrics.loss_gap(probs, y, functions=100, seed=seed) for seed in range(5)]
     error = np.std(gaps, ddof=1) / np.sqrt(5)
-    # The table's mean of 500 losses has such an error too, and half a digit.
+    # The table's mean over 500 losses has this error too, and is rounded to half a digit.
     assert abs(np.mean(gaps) - 0.030) < 3 * np.sqrt(2) * error + 0.0005
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["densenet121", "densenet161"])
-def test_kernel_errors_as_published(load: Load, shared_data: Path, model: str) -> None:
-    """Widmann et al. (2019); here probabilities have single precision."""
-    probs, y = load(f"widmann_{model}_c10")
+def test_kernel_errors_as_published(load_predictions: Load, shared_data: Path, model: str) -> None:
+    """Compare with Widmann et al. (2019), here with single-precision probabilities."""
+    probs, y = load_predictions(f"widmann_{model}_c10")
     table = pd.read_csv(shared_data / "published/widmann_errors.csv").set_index("model")
-    # The bandwidth of all three is the median, which takes longest.
+    # All three estimators use the median bandwidth, which takes the longest to compute.
     width = median_distance(probs, np.ones(len(y)), "total_variation")
     columns = {"SKCEb": "biased", "SKCEuq": "unbiased", "SKCEul": "linear"}
     for column, estimator in columns.items():
@@ -99,7 +99,7 @@ def test_kernel_errors_as_published(load: Load, shared_data: Path, model: str) -
         assert result == pytest.approx(expected, rel=1e-5)
     expected = float(table.loc[model, "ECE_uniform"])  # type: ignore[arg-type]
     assert metrics.canonical_ece(probs, y) == pytest.approx(expected, rel=1e-6)
-    # Their variance of the pairs is divided by their number, here by one less.
+    # They divide the variance of the pairs by their number; we divide by one less.
     published = pd.read_csv(shared_data / "published/widmann_pvalues.csv").set_index("model")
     tests = {
         "SKCEb_median_distribution_free": ("biased", "bound", 1e-6),
@@ -115,7 +115,7 @@ def test_kernel_errors_as_published(load: Load, shared_data: Path, model: str) -
 
 
 def test_bounds_as_published(shared_data: Path) -> None:
-    """Of all fourteen networks, from the published estimates."""
+    """Compare bounds for all fourteen networks, computed from the published estimates."""
     errors = pd.read_csv(shared_data / "published/widmann_errors.csv").set_index("model")
     published = pd.read_csv(shared_data / "published/widmann_pvalues.csv").set_index("model")
     columns = {"SKCEb": "biased", "SKCEuq": "unbiased"}
@@ -137,7 +137,7 @@ def test_bounds_as_published(shared_data: Path) -> None:
 def test_rain_at_niamey(
     shared_data: Path, method: str, score: float, miscalibration: float, discrimination: float
 ) -> None:
-    """The package reliabilitydiag prints 0.232, 0.0183, 0.0305 and 0.244 for EMOS."""
+    """Compare with reliabilitydiag, which prints 0.232, 0.0183, 0.0305 and 0.244 for EMOS."""
     table = pd.read_csv(shared_data / "forecasts/precip_niamey_2016.csv.gz")
     result = metrics.corp(table[method], table["obs"])
     assert result.score == pytest.approx(score, abs=5.1e-5)
@@ -156,7 +156,7 @@ def test_basketball(shared_data: Path) -> None:
 
 
 def test_income_on_borders(shared_data: Path) -> None:
-    """Hundredths lie on borders of 15 bins, in single precision, too."""
+    """Check hundredths, which lie on borders of 15 bins, also in single precision."""
     with np.load(shared_data / "predictions/adult_randomforest.npz", allow_pickle=False) as data:
         probs, y = data["p"], data["y"]
     decimal = np.round(probs.astype(np.float64), 2)

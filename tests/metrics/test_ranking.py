@@ -1,4 +1,4 @@
-"""Scores of rankings against scikit-learn, finite differences and their own law."""
+"""Ranking metrics against scikit-learn, finite differences and sampling distributions."""
 
 from statistics import NormalDist
 from typing import Any
@@ -22,7 +22,7 @@ W = RNG.uniform(0.1, 2, 120)
 names = pytest.mark.parametrize("name", PEERS)
 
 
-def read(p: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> Predictions:
+def as_predictions(p: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> Predictions:
     return Predictions(p, y, np.ones(len(y)) if weights is None else weights, 1e-16)
 
 
@@ -41,21 +41,21 @@ def test_scikit_learn(name: str) -> None:
 
 @names
 def test_derivatives(name: str) -> None:
-    ranked = rank(name, read(P, Y, W))
+    ranked = rank(name, as_predictions(P, Y, W))
     assert W @ ranked.influence == pytest.approx(0, abs=1e-12)
     for i in range(0, 120, 17):
         step = np.zeros(120)
         step[i] = 1e-6
-        ends = [rank(name, read(P, Y, W + s * step)).value for s in (1, -1)]
+        ends = [rank(name, as_predictions(P, Y, W + s * step)).value for s in (1, -1)]
         assert ranked.influence[i] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-8)
 
 
 def test_area_has_the_variance_of_delong() -> None:
-    """By its definition: variances of the placements of both classes over their numbers."""
+    """Compare with the definition by DeLong: variances of placements in both classes."""
     ones, zeros = P[Y == 1], P[Y == 0]
     wins = (ones[:, None] > zeros) + (ones[:, None] == zeros) / 2
     variance = wins.mean(axis=1).var() / len(ones) + wins.mean(axis=0).var() / len(zeros)
-    result = MeasuredRanking("roc_auc", read(P, Y)).interval(0.9)
+    result = MeasuredRanking("roc_auc", as_predictions(P, Y)).interval(0.9)
     assert result.standard_error == pytest.approx(np.sqrt(variance), rel=1e-12)
 
 
@@ -86,7 +86,7 @@ def test_a_difference_has_the_p_value_at_whose_level_its_interval_ends_at_zero(n
     noisy = np.clip(P + np.random.default_rng(1).normal(0, 0.4, 120), 0, 1)
     result = bc.metrics.difference(name, P, noisy, Y)
     assert 1e-4 < result.p_value < 0.5 and result.value > 0
-    # Intervals are of a new set of rows, wider by one in the number of cases of a class.
+    # Degrees of freedom: the number of rows of the rarer class minus one.
     cases = min(Y.sum(), (1 - Y).sum())
     error = result.standard_error
     assert result.p_value == pytest.approx(2 * t.sf(result.value / error, cases - 1), rel=1e-9)
@@ -150,12 +150,12 @@ def test_intervals_cover(name: str, n: int, prevalence: float, shift: float, ste
         return *(np.ceil(p * steps) / steps if steps else p for p in both), y  # type: ignore[return-value]
 
     p, q, y = draw(400_000)
-    truth = rank(name, read(p, y)).value
-    gap = rank(name, read(q, y)).value - truth
+    truth = rank(name, as_predictions(p, y)).value
+    gap = rank(name, as_predictions(q, y)).value - truth
     covered, compared = [], []
     for _ in range(600):
         p, q, y = draw(n)
-        first, second = (MeasuredRanking(name, read(x, y)) for x in (p, q))
+        first, second = (MeasuredRanking(name, as_predictions(x, y)) for x in (p, q))
         interval, less = first.interval(0.9), second.less(first, 0.9)
         covered.append(interval.lower <= truth <= interval.upper)
         compared.append(less.lower <= gap <= less.upper)
@@ -167,7 +167,7 @@ def test_intervals_cover(name: str, n: int, prevalence: float, shift: float, ste
 @pytest.mark.parametrize(("ones", "zeros"), [(3, 27), (15, 15), (8, 92)])
 @pytest.mark.parametrize("area", [0.97, 0.9999])
 def test_intervals_of_nearly_perfect_rankings_cover(ones: int, zeros: int, area: float) -> None:
-    """Many samples rank perfectly, whose standard error is zero."""
+    """Check samples that are often ranked perfectly, where the standard error is zero."""
     distance = 2**0.5 * NormalDist().inv_cdf(area)
     y = np.repeat([0, 1], [zeros, ones])
     covered = []

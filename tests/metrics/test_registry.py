@@ -22,7 +22,7 @@ FUNCTIONS = {
 every_metric = pytest.mark.parametrize("metric", FUNCTIONS.values(), ids=FUNCTIONS.keys())
 Metric = Callable[..., float]
 BINNED = metrics.ece, metrics.debiased_ece
-#: Metrics that need two cases.
+#: Metrics that need at least two rows.
 PAIRS = (metrics.skce,)
 few = hypothesis.settings(max_examples=25)
 
@@ -31,7 +31,7 @@ LABELS = np.array([0, 1, 1, 1, 0])
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+def binary_predictions(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     n = draw(st.integers(1, 12))
     probs = draw(st.lists(st.sampled_from([0, 0.1, 0.25, 0.5, 0.7, 1]), min_size=n, max_size=n))
     y = draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
@@ -69,7 +69,7 @@ def test_arguments_are_not_changed(metric: Metric) -> None:
 @every_metric
 @pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
 @few
-@hypothesis.given(data=cases(), counts=st.data())
+@hypothesis.given(data=binary_predictions(), counts=st.data())
 def test_counts_are_repetitions(metric: Metric, binning: str, data: tuple, counts: st.DataObject):
     probs, y = data
     options = {"binning": binning, "bins": 3} if metric in BINNED else {}
@@ -83,7 +83,7 @@ def test_counts_are_repetitions(metric: Metric, binning: str, data: tuple, count
 @every_metric
 @pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
 @few
-@hypothesis.given(data=cases(), random=st.randoms(use_true_random=False))
+@hypothesis.given(data=binary_predictions(), random=st.randoms(use_true_random=False))
 def test_order_does_not_matter(metric: Metric, binning: str, data: tuple, random) -> None:
     probs, y = data
     hypothesis.assume(metric not in PAIRS or len(y) > 1)
@@ -209,7 +209,7 @@ def test_one_case_has_a_value(metric: Metric) -> None:
 def test_right_and_wrong_predictions(name: str) -> None:
     metric, best = FUNCTIONS[name], METRICS[name].best
     if name == "debiased_ece":
-        # A bin with a single case says nothing.
+        # A bin with a single row says nothing.
         metric = partial(metric, bins=2)
     y = np.array([0, 1, 1, 0, 1])
     for convert in (lambda labels: labels.astype(float), lambda labels: np.eye(2)[labels]):
@@ -219,7 +219,7 @@ def test_right_and_wrong_predictions(name: str) -> None:
             assert right == 1 and wrong == 0
         else:
             assert right < wrong
-            # A kernel of some width, or one loss function in all, leaves something.
+            # A kernel with positive width, or a finite number of loss functions, leaves an error.
             assert right == pytest.approx(0, abs=0.2 if name == "kde_ece" else 1e-12)
 
 
@@ -234,7 +234,7 @@ def test_errors_of_floating_point_that_the_caller_asks_for_change_nothing(
     if inputs == "logits":
         given = logits
     else:
-        given = np.where(logits > 0, 1 - 1e-16, 1e-300) if columns == 1 else _shares(logits)
+        given = np.where(logits > 0, 1 - 1e-16, 1e-300) if columns == 1 else _softmax(logits)
     given, y = (given[:, 0], np.arange(90) % 2) if columns == 1 else (given, np.arange(90) % 3)
     functions = [partial(function, inputs=inputs) for function in FUNCTIONS.values()]
     functions += [
@@ -251,6 +251,6 @@ def test_errors_of_floating_point_that_the_caller_asks_for_change_nothing(
     assert str(result[-2]) == str(wanted[-2])
 
 
-def _shares(logits: np.ndarray) -> np.ndarray:
+def _softmax(logits: np.ndarray) -> np.ndarray:
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     return shares / shares.sum(axis=1, keepdims=True)

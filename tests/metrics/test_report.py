@@ -1,4 +1,4 @@
-"""The table of metrics against the functions that it is made of."""
+"""The table of metrics against the functions that compute them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import bayescal as bc
 from bayescal import metrics
 
 
-def make(n: int = 200, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
+def make_probs(n: int = 200, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     z = 2 * rng.normal(size=(n, k))
     y = np.argmax(0.6 * z + rng.gumbel(size=z.shape), axis=1)
@@ -19,7 +19,7 @@ def make(n: int = 200, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_one_model() -> None:
-    probs, y = make()
+    probs, y = make_probs()
     result = metrics.report(probs, y, replicates=50)
     assert list(result.intervals) == ["model"] and not result.differences
     intervals = result.intervals["model"]
@@ -37,7 +37,7 @@ def test_one_model() -> None:
 
 
 def test_models_side_by_side() -> None:
-    probs, y = make()
+    probs, y = make_probs()
     w = np.random.default_rng(1).uniform(0.5, 2, 200)
     flat = np.full_like(probs, 1 / 3)
     models = {"<raw>": probs, "flat": flat, "same": probs}
@@ -52,7 +52,7 @@ def test_models_side_by_side() -> None:
 
 
 def test_metrics_with_options_and_errors() -> None:
-    probs, y = make()
+    probs, y = make_probs()
     chosen = {"coarse": ("ece", {"bins": 3})}
     result = metrics.report(probs[:, 1], (y == 1).astype(int), metrics=chosen, replicates=20)
     value = metrics.ece(probs[:, 1], (y == 1).astype(int), bins=3)
@@ -80,7 +80,7 @@ def test_guards_of_transfers_are_for_the_callers_own() -> None:
 
 
 def test_data_frame_and_markdown() -> None:
-    probs, y = make()
+    probs, y = make_probs()
     result = metrics.report({"a|b": probs, "flat": np.full_like(probs, 1 / 3)}, y, replicates=30)
     frame = result.to_frame()
     interval, gap = result.intervals["flat"]["ECE"], result.differences["flat"]["ECE"]
@@ -98,7 +98,7 @@ def test_data_frame_and_markdown() -> None:
 
 
 def test_evaluations_have_them_too() -> None:
-    probs, y = make()
+    probs, y = make_probs()
     result = bc.evaluate(probs, y, replicates=30, title="Of <May>")
     assert result.to_frame().equals(result.report.to_frame())
     assert result.to_markdown().startswith("- **model**: ")

@@ -1,4 +1,4 @@
-"""Scorers of scikit-learn: sign, classes, weights, routing; equal to direct computations."""
+"""scikit-learn scorers: sign, classes, weights and routing, against direct computations."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NAMES = [name for name, entry in METRICS.items() if entry.labels]
 ONE = [name for name in NAMES if METRICS[name].shapes != ("multilabel",)]
 
 
-def make(k: int, n: int = 240) -> tuple[Array, Array, Array]:
-    """Return features, labels that are texts, and weights."""
+def make_features(k: int, n: int = 240) -> tuple[Array, Array, Array]:
+    """Return features, string labels and weights."""
     rng = np.random.default_rng(k)
     X = rng.normal(size=(n, 3))
     y = np.argmax(X @ rng.normal(size=(3, k)) + rng.gumbel(size=(n, k)), axis=1)
@@ -37,7 +37,7 @@ def make(k: int, n: int = 240) -> tuple[Array, Array, Array]:
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("name", ONE)
 def test_it_is_the_metric_with_a_sign(name: str, k: int) -> None:
-    X, y, w = make(k)
+    X, y, w = make_features(k)
     model = LogisticRegression().fit(X, y)
     probs = model.predict_proba(X)
     function: Any = getattr(metrics, name)
@@ -60,8 +60,8 @@ def test_it_is_the_metric_with_a_sign(name: str, k: int) -> None:
     ],
 )
 def test_it_is_that_of_scikit_learn(ours: str, theirs: str, k: int) -> None:
-    X, names, w = make(k)
-    y = np.unique(names, return_inverse=True)[1]  # of texts its Brier score wants a pos_label
+    X, names, w = make_features(k)
+    y = np.unique(names, return_inverse=True)[1]  # for strings, its Brier score needs a pos_label
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     expected = get_scorer(theirs)(model, X, y, sample_weight=w)
     assert metrics.scorer(ours)(model, X, y, sample_weight=w) == pytest.approx(expected, rel=1e-12)
@@ -96,13 +96,13 @@ def test_search_over_calibrators() -> None:
 
 
 def test_a_fold_without_a_class_and_either_positive_class() -> None:
-    X, y, _ = make(2)
+    X, y, _ = make_features(2)
     model = LogisticRegression().fit(X, y)
     assert list(model.classes_) == ["b", "d"]
     probs, few = model.predict_proba(X), y == "b"
     result = metrics.scorer("brier_score")(model, X[few], y[few])
     assert result == pytest.approx(-np.mean(probs[few, 1] ** 2), rel=1e-12)
-    # Bins of P(d) and of P(b) are not mirror images where there are borders.
+    # Bins of P(d) and P(b) are not mirror images on borders.
     for label in ("b", "d"):
         index = list(model.classes_).index(label)
         expected = metrics.smooth_ece(probs[:, index], (y == label).astype(int), bandwidth=0.2)
@@ -111,12 +111,12 @@ def test_a_fold_without_a_class_and_either_positive_class() -> None:
     with pytest.raises(ValueError, match="pos_label must be one of two classes, got 'x'"):
         metrics.scorer("ece", pos_label="x")(model, X, y)
     with pytest.raises(ValueError, match="pos_label must be one of two classes, got 'a'"):
-        X, y, _ = make(4)
+        X, y, _ = make_features(4)
         metrics.scorer("ece", pos_label="a")(LogisticRegression().fit(X, y), X, y)
 
 
 def test_weights_are_routed() -> None:
-    X, y, w = make(4)
+    X, y, w = make_features(4)
     model, folds = LogisticRegression(), KFold(3)
     with sklearn.config_context(enable_metadata_routing=True):
         scorer = metrics.scorer("log_loss").set_score_request(sample_weight=True)
@@ -154,7 +154,7 @@ def test_many_labels() -> None:
 
 
 def test_copies_and_errors() -> None:
-    X, y, _ = make(4)
+    X, y, _ = make_features(4)
     model = LogisticRegression().fit(X, y)
     scorer = metrics.scorer("ece", bins=9)
     assert pickle.loads(pickle.dumps(scorer))(model, X, y) == clone(scorer)(model, X, y)

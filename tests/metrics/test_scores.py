@@ -110,7 +110,7 @@ def test_columns_named_like_the_codes_are_matched() -> None:
 
 
 def test_log_odds_without_clipping() -> None:
-    """Of -log(sigmoid(-z)), z + log(1 + exp(-z)), nothing is lost where probabilities are one."""
+    """Check that z + log(1 + exp(-z)) keeps its digits where probabilities round to one."""
     z, y = np.array([100.0, -100.0, 3.0, 40.0]), np.array([0, 1, 1, 0])
     expected = np.logaddexp(0, np.where(y == 1, -z, z)).mean()
     result = metrics.log_loss(z, y, inputs="logits", eps=0)
@@ -127,7 +127,7 @@ def test_log_odds_without_clipping() -> None:
 
 @pytest.mark.parametrize("form", ["log odds", "logits", "two columns"])
 def test_log_losses_that_are_not_clipped_are_alike_everywhere(form: str) -> None:
-    """The loss of log odds z is log(1 + exp(-z)) for class 1, and finite for any finite z."""
+    """Compare with log(1 + exp(-z)) for class 1, which is finite for any finite log odds z."""
     rng = np.random.default_rng(0)
     z = np.concatenate([rng.normal(0, 3, 40), rng.normal(0, 200, 40)])
     y, weights = rng.integers(0, 2, 80), rng.integers(1, 4, 80)
@@ -139,7 +139,7 @@ def test_log_losses_that_are_not_clipped_are_alike_everywhere(form: str) -> None
     inputs: Any = "probs" if form == "two columns" else "logits"
     losses = np.logaddexp(0, np.where(y == 1, -z, z))
     expected = weights @ losses / weights.sum()
-    assert expected > 40  # though 1 - p is zero for many
+    assert expected > 40  # although 1 - p is zero for many rows
     how = {"eps": 0.0, "inputs": inputs}
     assert metrics.log_loss(given, y, weights=weights, **how) == pytest.approx(expected)
     error = np.sqrt(np.cov(losses, fweights=weights) / weights.sum())

@@ -1,4 +1,4 @@
-"""Draws for chance do not depend on data that the caller simulated with the same seed."""
+"""Draws for chance corrections are independent of data simulated with the same seed."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def test_interval_of_predictions_drawn_with_the_same_seed(seed: int) -> None:
         return metrics.interval("ece", probs, y, seed=number).upper
 
     others = np.array([upper(number) for number in range(10, 22)])
-    # With equal numbers the labels drawn for chance were all 0: 0.083 where others are about 0.068.
+    # With shared random numbers all drawn labels were 0, giving 0.083 instead of about 0.068.
     assert abs(upper(seed) - others.mean()) < 6 * others.std()

@@ -1,4 +1,4 @@
-"""Tests of calibration against hand-worked cases and their own size."""
+"""Tests of calibration against hand computations, and their rejection rates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayescal.metrics.uncertainty.replicates import draw_labels, redraw
 Array = np.ndarray
 
 
-def make(n: int, k: int, seed: int) -> Array:
+def make_probs(n: int, k: int, seed: int) -> Array:
     z = 1.5 * np.random.default_rng(seed).normal(size=(n, k))
     probs = np.exp(z)
     return probs / probs.sum(axis=1, keepdims=True)
@@ -36,8 +36,8 @@ def test_spiegelhalter_by_hand() -> None:
 
 
 def test_spiegelhalter_of_several_classes_by_all_outcomes() -> None:
-    """Mean and variance of the Brier score from their definition."""
-    probs = make(50, 4, 0)
+    """Compare with mean and variance of the Brier score by definition."""
+    probs = make_probs(50, 4, 0)
     y = np.random.default_rng(1).integers(0, 4, 50)
     scores = ((probs[:, None, :] - np.eye(4)) ** 2).sum(axis=2)
     mean = (probs * scores).sum(axis=1)
@@ -57,7 +57,7 @@ def test_certain_and_indifferent_predictions() -> None:
 
 @pytest.mark.parametrize("k", [2, 4])
 def test_labels_are_drawn_with_their_probabilities(k: int) -> None:
-    probs = np.tile(make(1, k, 3), (40_000, 1))
+    probs = np.tile(make_probs(1, k, 3), (40_000, 1))
     data = as_predictions(probs if k > 2 else probs[:, 1], np.zeros(40_000, int))
     counts = np.bincount(draw_labels(data, np.random.default_rng(0)), minlength=k)
     assert stats.chisquare(counts, 40_000 * probs[0]).pvalue > 1e-3
@@ -65,8 +65,8 @@ def test_labels_are_drawn_with_their_probabilities(k: int) -> None:
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_labels_of_counts_are_drawn_case_by_case(k: int) -> None:
-    """Numbers of each label are multinomial, as of rows that are repeated."""
-    probs = make(2, k, 3)
+    """Check that label counts are multinomial, as for repeated rows."""
+    probs = make_probs(2, k, 3)
     given = probs if k > 2 else probs[:, 1]
     data = as_predictions(given, np.zeros(2, int), [3, 1])
     rng = np.random.default_rng(0)
@@ -113,7 +113,7 @@ def test_p_values_are_uniform_for_calibrated_predictions(test: str, runs: int) -
     rng = np.random.default_rng(5)
     values = []
     for run in range(runs):
-        probs = make(60, 3, run)
+        probs = make_probs(60, 3, run)
         y = np.array([rng.choice(3, p=p) for p in probs])
         if test == "spiegelhalter":
             values.append(metrics.spiegelhalter_test(probs, y).p_value)
@@ -128,9 +128,9 @@ def test_p_values_are_uniform_for_calibrated_predictions(test: str, runs: int) -
         # Multiples of 1 / 40, equally probable.
         counts = np.bincount(np.round(np.array(values) * 40).astype(int) - 1, minlength=40)
         assert stats.chisquare(counts.reshape(8, 5).sum(axis=1)).pvalue > 0.01
-    over = make(300, 3, 0) ** 3
+    over = make_probs(300, 3, 0) ** 3
     over /= over.sum(axis=1, keepdims=True)
-    y = np.array([rng.choice(3, p=p) for p in make(300, 3, 0)])
+    y = np.array([rng.choice(3, p=p) for p in make_probs(300, 3, 0)])
     assert metrics.spiegelhalter_test(over, y).p_value < 1e-3
     assert metrics.consistency_test("ece", over, y, resamples=99).p_value == 0.01
 

@@ -1,4 +1,4 @@
-"""The squared kernel calibration error against double loops, and as an unbiased estimate."""
+"""The squared kernel calibration error against double loops, and its unbiasedness."""
 
 import itertools
 from typing import Any
@@ -13,21 +13,23 @@ from bayescal.metrics.kernels import distances as _distances
 from bayescal.metrics.kernels.skce import KernelError
 
 
-def data(n: int = 60, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def make_probs(n: int = 60, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.full(k, 0.6), size=n)
     return probs, (probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
 
 
-def length(p: np.ndarray, q: np.ndarray, distance: str) -> float:
+def distance_between(p: np.ndarray, q: np.ndarray, distance: str) -> float:
     gap = p - q
     return 0.5 * abs(gap).sum() if distance == "total_variation" else float(np.linalg.norm(gap))
 
 
-def pair(probs: np.ndarray, y: np.ndarray, i: int, j: int, options: dict, width: float) -> float:
-    """Return h of two cases from the kernel of their predictions and outcomes."""
+def kernel_term(
+    probs: np.ndarray, y: np.ndarray, i: int, j: int, options: dict, width: float
+) -> float:
+    """Compute the kernel term h of two rows from their predictions and outcomes."""
     k = probs.shape[1]
-    gap = length(probs[i], probs[j], options["distance"]) / width
+    gap = distance_between(probs[i], probs[j], options["distance"]) / width
     near = np.exp(-gap) if options["kernel"] == "exponential" else np.exp(-(gap**2) / 2)
     one, other = np.eye(k)[y[i]] - probs[i], np.eye(k)[y[j]] - probs[j]
     return near * sum(a * b for a, b in zip(one, other, strict=True))
@@ -40,26 +42,26 @@ def pair(probs: np.ndarray, y: np.ndarray, i: int, j: int, options: dict, width:
 def test_estimators_equal_double_loops(
     estimator: str, kernel: str, distance: str, bandwidth: Any
 ) -> None:
-    probs, y = data()
+    probs, y = make_probs()
     options = {"kernel": kernel, "distance": distance}
     width = bandwidth
     if bandwidth == "median":
-        width = np.median([[length(p, q, distance) for q in probs] for p in probs])
+        width = np.median([[distance_between(p, q, distance) for q in probs] for p in probs])
     n = len(y)
     pairs = {
         "unbiased": [(i, j) for i in range(n) for j in range(i)],
         "biased": [(i, j) for i in range(n) for j in range(n)],
         "linear": [(i, i + 1) for i in range(0, n - 1, 2)],
     }[estimator]
-    expected = np.mean([pair(probs, y, i, j, options, width) for i, j in pairs])
+    expected = np.mean([kernel_term(probs, y, i, j, options, width) for i, j in pairs])
     value = metrics.skce(probs, y, estimator=estimator, bandwidth=bandwidth, **options)
     assert value == pytest.approx(expected, rel=1e-10, abs=1e-14)
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_replicates_of_successive_pairs_are_of_the_rows_drawn(whole: bool) -> None:
-    """Of counts a factor is a weight; other rows are repeated, with their weights."""
-    probs, y = data()
+    """Check that a replicate weights counts, and repeats rows with fractional weights."""
+    probs, y = make_probs()
     weights = np.ones(60) if whole else np.random.default_rng(1).uniform(0.5, 2, 60)
     checked = as_predictions(probs, y, weights, Reading(4))
     assert checked.whole == whole
@@ -76,7 +78,7 @@ def test_replicates_of_successive_pairs_are_of_the_rows_drawn(whole: bool) -> No
 
 
 def test_two_classes_in_one_column() -> None:
-    probs, y = data(k=2)
+    probs, y = make_probs(k=2)
     for estimator in ("unbiased", "biased", "linear"):
         both = metrics.skce(probs, y, estimator=estimator)
         assert metrics.skce(probs[:, 1], y, estimator=estimator) == pytest.approx(both, rel=1e-10)
@@ -84,7 +86,7 @@ def test_two_classes_in_one_column() -> None:
 
 @pytest.mark.parametrize("estimator", ["unbiased", "biased"])
 def test_counts_are_repetitions(estimator: str) -> None:
-    probs, y = data(30)
+    probs, y = make_probs(30)
     counts = np.random.default_rng(1).integers(0, 4, 30)
     repeated = metrics.skce(
         np.repeat(probs, counts, axis=0), np.repeat(y, counts), estimator=estimator
@@ -94,11 +96,11 @@ def test_counts_are_repetitions(estimator: str) -> None:
 
 
 def test_shares_weigh_pairs() -> None:
-    probs, y = data(20)
+    probs, y = make_probs(20)
     weights = np.random.default_rng(1).exponential(size=20)
     options = {"kernel": "exponential", "distance": "total_variation"}
     pairs = [(i, j) for i in range(20) for j in range(20) if i != j]
-    values = [pair(probs, y, i, j, options, 0.3) for i, j in pairs]
+    values = [kernel_term(probs, y, i, j, options, 0.3) for i, j in pairs]
     expected = np.average(values, weights=[weights[i] * weights[j] for i, j in pairs])
     value = metrics.skce(probs, y, bandwidth=0.3, weights=weights)
     assert value == pytest.approx(expected, rel=1e-10)
@@ -106,20 +108,21 @@ def test_shares_weigh_pairs() -> None:
 
 
 def test_pairs_without_weight_that_can_be_resolved_do_not_count() -> None:
-    probs, y = data(3)
+    probs, y = make_probs(3)
     assert metrics.skce(probs, y, bandwidth=0.3, weights=[0.5, 1e-20, 0.0]) == 0
 
 
 def test_estimates_are_unbiased() -> None:
-    """Of calibrated predictions their mean is zero, within its standard error; "biased" is not."""
+    """Check that the mean is zero for calibrated predictions, and that "biased" is positive."""
     for estimator in ("unbiased", "linear"):
         values = [
-            metrics.skce(*data(50, seed=seed), estimator=estimator, bandwidth=0.5)
+            metrics.skce(*make_probs(50, seed=seed), estimator=estimator, bandwidth=0.5)
             for seed in range(400)
         ]
         assert abs(np.mean(values)) < 4 * np.std(values) / 20
     biased = [
-        metrics.skce(*data(50, seed=seed), estimator="biased", bandwidth=0.5) for seed in range(50)
+        metrics.skce(*make_probs(50, seed=seed), estimator="biased", bandwidth=0.5)
+        for seed in range(50)
     ]
     assert min(biased) > 0
 
@@ -129,12 +132,12 @@ def test_estimates_are_unbiased() -> None:
 def test_median_of_many_distances(
     distance: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probs, _ = data(701, 3)
+    probs, _ = make_probs(701, 3)
     weights = np.random.default_rng(2).exponential(size=701) if weighted else np.ones(701)
     exact = _distances.median_distance(probs, weights, distance)
     if not weighted:
-        every = [length(p, q, distance) for p, q in itertools.combinations(probs, 2)]
-        # Those between a case and itself, and each of the others twice.
+        every = [distance_between(p, q, distance) for p, q in itertools.combinations(probs, 2)]
+        # Include the zero distance of each row to itself, and every other distance twice.
         expected = np.median(np.concatenate([np.zeros(701), every, every]))
         assert exact == pytest.approx(expected, rel=1e-12)
     monkeypatch.setattr(_distances, "_MAX_SORTED_ROWS", 10)
@@ -154,7 +157,7 @@ def test_median_of_zero_is_replaced(few: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    probs, y = data()
+    probs, y = make_probs()
     whole = metrics.skce(probs, y)
     monkeypatch.setattr(_distances, "_BLOCK", 150)
     assert metrics.skce(probs, y) == pytest.approx(whole, rel=1e-12)
@@ -177,7 +180,7 @@ def test_bad_options_are_errors(options: dict, message: str) -> None:
 
 @pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
 def test_median_distance_of_many_one_hot_rows_is_exact(distance: str) -> None:
-    """Most pairs are as far apart as two rows can be, at the end of the histogram."""
+    """Check one-hot rows, most of which have the largest possible distance."""
     rows = np.eye(5)[np.arange(1500) % 5]
     expected = 1.0 if distance == "total_variation" else np.sqrt(2)
     result = _distances.median_distance(rows, np.ones(1500), distance)

@@ -11,12 +11,12 @@ from bayescal import metrics
 Array = np.ndarray
 
 
-def draw(rng: np.random.Generator, n: int, k: int = 3) -> tuple[Array, Array]:
+def draw_probs(rng: np.random.Generator, n: int, k: int = 3) -> tuple[Array, Array]:
     probs = rng.dirichlet(np.ones(k), size=n)
     return probs, (probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
 
 
-def matrix(probs: Array, y: Array, width: float) -> Array:
+def kernel_matrix(probs: Array, y: Array, width: float) -> Array:
     residual = np.eye(probs.shape[1])[y] - probs
     gaps = np.abs(probs[:, None] - probs).sum(axis=2) / 2
     return np.exp(-gaps / width) * (residual @ residual.T)
@@ -24,10 +24,10 @@ def matrix(probs: Array, y: Array, width: float) -> Array:
 
 @pytest.mark.parametrize("power", [1.0, 1.6])
 def test_draws_have_the_law_of_the_eigenvalues(power: float) -> None:
-    probs, y = draw(np.random.default_rng(3), 150)
+    probs, y = draw_probs(np.random.default_rng(3), 150)
     probs = probs**power / (probs**power).sum(axis=1, keepdims=True)
     result = metrics.skce_test(probs, y, bandwidth=0.4, resamples=4000)
-    h = matrix(probs, y, 0.4)
+    h = kernel_matrix(probs, y, 0.4)
     n = len(y)
     statistic = (h.sum() - np.trace(h)) / (n - 1)
     assert result.statistic == pytest.approx(statistic / n, rel=1e-9)
@@ -44,7 +44,7 @@ def test_calibrated_predictions_are_rejected_as_often_as_they_should(estimator: 
     runs = 300
     values = [
         metrics.skce_test(
-            *draw(rng, 100),
+            *draw_probs(rng, 100),
             estimator=estimator,  # type: ignore[arg-type]
             bandwidth=0.4,
             resamples=99,
@@ -58,7 +58,7 @@ def test_calibrated_predictions_are_rejected_as_often_as_they_should(estimator: 
 
 
 def test_overconfidence_is_found() -> None:
-    probs, y = draw(np.random.default_rng(1), 400)
+    probs, y = draw_probs(np.random.default_rng(1), 400)
     sharp = probs**3 / (probs**3).sum(axis=1, keepdims=True)
     assert metrics.skce_test(sharp, y, resamples=199).p_value == 1 / 200
     both = metrics.skce_test(sharp[:, :2] / sharp[:, :2].sum(axis=1, keepdims=True), y % 2)
@@ -67,7 +67,7 @@ def test_overconfidence_is_found() -> None:
 
 
 def test_bounds() -> None:
-    probs, y = draw(np.random.default_rng(2), 101)
+    probs, y = draw_probs(np.random.default_rng(2), 101)
     y = probs.argmin(axis=1)
     sharp = probs**4 / (probs**4).sum(axis=1, keepdims=True)
     for estimator in ("unbiased", "linear"):
@@ -81,8 +81,8 @@ def test_bounds() -> None:
 
 
 def test_the_mean_over_pairs_is_normal() -> None:
-    probs, y = draw(np.random.default_rng(5), 200)
-    h = matrix(probs, y, 0.3)[np.arange(0, 200, 2), np.arange(1, 200, 2)]
+    probs, y = draw_probs(np.random.default_rng(5), 200)
+    h = kernel_matrix(probs, y, 0.3)[np.arange(0, 200, 2), np.arange(1, 200, 2)]
     result = metrics.skce_test(probs, y, estimator="linear", bandwidth=0.3)
     assert result.statistic == pytest.approx(h.mean(), rel=1e-9)
     expected = stats.norm.sf(h.mean() / (h.std(ddof=1) / 10))
@@ -93,7 +93,7 @@ def test_the_mean_over_pairs_is_normal() -> None:
 
 
 def test_counts_repeat_cases() -> None:
-    probs, y = draw(np.random.default_rng(7), 60)
+    probs, y = draw_probs(np.random.default_rng(7), 60)
     sharp = probs**1.5 / (probs**1.5).sum(axis=1, keepdims=True)
     counts = np.random.default_rng(8).integers(1, 4, 60)
     rows = np.repeat(np.arange(60), counts)
@@ -104,7 +104,7 @@ def test_counts_repeat_cases() -> None:
 
 
 def test_what_is_not_provided() -> None:
-    probs, y = draw(np.random.default_rng(0), 8)
+    probs, y = draw_probs(np.random.default_rng(0), 8)
     with pytest.raises(ValueError, match="estimator must be"):
         metrics.skce_test(probs, y, estimator="biased")
     with pytest.raises(ValueError, match="weights must be left out"):

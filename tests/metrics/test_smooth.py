@@ -1,4 +1,4 @@
-"""Errors from kernels against quadrature of sums over all cases, and known cases."""
+"""Kernel calibration errors against quadrature over all rows, and known values."""
 
 import math
 from collections.abc import Callable
@@ -11,25 +11,25 @@ from bayescal import metrics
 from bayescal.metrics.kernels import smooth as _smooth
 
 
-def data(n: int = 150, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def make_probs(n: int = 150, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     probs = rng.beta(0.6, 0.8, n)
     return probs, (rng.random(n) < 0.2 + 0.5 * probs**2).astype(int)
 
 
-def reflected(density: Callable, points: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """Return the kernel (t, points) summed over all mirror images within reach."""
+def reflected_kernel(density: Callable, points: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """Sum the kernel (t, points) over all mirror images within reach."""
     images = [s * points + 2 * m for m in range(-2, 3) for s in (1, -1)]
     return sum(density(t[:, None] - image) for image in images)  # type: ignore[return-value]
 
 
 def brute_smooth(probs: np.ndarray, y: np.ndarray, sigma: float, weights: np.ndarray) -> float:
     def residual(t: float) -> float:
-        kernel = reflected(stats.norm(scale=sigma).pdf, probs, np.array([t]))[0]
+        kernel = reflected_kernel(stats.norm(scale=sigma).pdf, probs, np.array([t]))[0]
         return abs(kernel @ (weights * (probs - y))) / weights.sum()
 
     grid = np.linspace(0, 1, 400)
-    signed = reflected(stats.norm(scale=sigma).pdf, probs, grid) @ (weights * (probs - y))
+    signed = reflected_kernel(stats.norm(scale=sigma).pdf, probs, grid) @ (weights * (probs - y))
     crossings = np.flatnonzero(np.diff(np.sign(signed)))
     points = sorted(grid[crossings])
     return integrate.quad(residual, 0, 1, points=points, limit=500, epsabs=1e-9)[0]
@@ -37,7 +37,7 @@ def brute_smooth(probs: np.ndarray, y: np.ndarray, sigma: float, weights: np.nda
 
 @pytest.mark.parametrize("sigma", [0.03, 0.1, 0.4])
 def test_smooth_error_equals_quadrature(sigma: float) -> None:
-    probs, y = data(40)
+    probs, y = make_probs(40)
     weights = np.random.default_rng(1).exponential(size=40)
     expected = brute_smooth(probs, y, sigma, weights)
     value = metrics.smooth_ece(probs, y, bandwidth=sigma, weights=weights)
@@ -45,7 +45,7 @@ def test_smooth_error_equals_quadrature(sigma: float) -> None:
 
 
 def test_bandwidth_is_the_value() -> None:
-    probs, y = data()
+    probs, y = make_probs()
     value = metrics.smooth_ece(probs, y)
     assert metrics.smooth_ece(probs, y, bandwidth=value) == pytest.approx(value, abs=1e-10)
     root = optimize.brentq(
@@ -55,7 +55,7 @@ def test_bandwidth_is_the_value() -> None:
 
 
 def test_bandwidth_where_steps_run_out_is_the_last_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    probs, y = data()
+    probs, y = make_probs()
     monkeypatch.setattr(_smooth, "_STEPS", 4)
     value = metrics.smooth_ece(probs, y)
     monkeypatch.undo()
@@ -64,7 +64,7 @@ def test_bandwidth_where_steps_run_out_is_the_last_tried(monkeypatch: pytest.Mon
 
 
 def test_smooth_error_of_a_constant_is_the_gap() -> None:
-    """A reflected kernel loses no mass: the integral is the gap, whatever the width."""
+    """Check that a reflected kernel loses no mass: the error equals the gap for any width."""
     for gap in (0.5, 0.05, 0.003):
         y = np.zeros(1000, int)
         assert metrics.smooth_ece(np.full(1000, gap), y) == pytest.approx(gap, rel=1e-6)
@@ -73,7 +73,7 @@ def test_smooth_error_of_a_constant_is_the_gap() -> None:
 
 def test_far_apart_gaps_add_and_near_ones_cancel() -> None:
     probs, y = np.array([0.1, 0.9]), np.array([1, 0])
-    # Residuals -0.9 and 0.9, smoothed by a kernel as wide as the value.
+    # Residuals -0.9 and 0.9, smoothed by a kernel whose width is the result.
     value = metrics.smooth_ece(probs, y)
     assert value == pytest.approx(brute_smooth(probs, y, value, np.ones(2)), rel=1e-4)
     near = metrics.smooth_ece([0.5 - 1e-3, 0.5 + 1e-3], [1, 0])
@@ -101,11 +101,11 @@ def triweight(width: float) -> Callable:
 @pytest.mark.parametrize("kernel", ["triweight", "gaussian"])
 @pytest.mark.parametrize("width", [None, 0.05, 0.5])
 def test_density_error_equals_a_sum_over_cases(width: float | None, kernel: str, norm: int) -> None:
-    probs, y = data(60)
+    probs, y = make_probs(60)
     h = 1.06 * probs.std() * len(probs) ** -0.2 if width is None else width
     density = triweight(h) if kernel == "triweight" else stats.norm(scale=h).pdf
     t = (np.arange(4000) + 0.5) / 4000
-    near = reflected(density, probs, t)
+    near = reflected_kernel(density, probs, t)
     mass = near.mean(axis=1)
     frequency = np.divide(near @ y, near.sum(axis=1), out=np.zeros_like(t), where=mass > 1e-12)
     expected = np.mean(np.abs(t - frequency) ** norm * mass) ** (1 / norm)
@@ -114,7 +114,7 @@ def test_density_error_equals_a_sum_over_cases(width: float | None, kernel: str,
 
 
 def test_density_error_finds_the_truth() -> None:
-    """For P(y = 1 | p) = p**2 and uniform p the errors are 1 / 6 and 1 / sqrt(30)."""
+    """Compare with the errors 1 / 6 and 1 / sqrt(30) of P(y = 1 | p) = p**2 for uniform p."""
     rng = np.random.default_rng(0)
     probs = rng.random(200_000)
     y = (rng.random(200_000) < probs**2).astype(int)

@@ -1,4 +1,4 @@
-"""Sums that metrics are functions of: NumPy and JAX, replicates, standard errors."""
+"""Metrics as functions of sums: NumPy and JAX, replicates and standard errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ from bayescal.metrics.sums import (
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-#: Name of a metric, number of columns and options.
+#: Metric name, number of columns and options.
 CASES: list[tuple[str, int | None, dict[str, Any]]] = [
     *(
         (name, None, {})
@@ -64,7 +64,7 @@ every_case = pytest.mark.parametrize(
 )
 
 
-def make(columns: int | None, many: bool = False, n: int = 60) -> Predictions:
+def make_predictions(columns: int | None, many: bool = False, n: int = 60) -> Predictions:
     rng = np.random.default_rng(n)
     if many:
         probs = rng.random((n, columns or 1))
@@ -82,7 +82,7 @@ def build(name: str, columns: int | None, options: dict[str, Any]) -> tuple[Metr
     entry = METRICS[name]
     assert entry.make is not None
     many = "multilabel" in entry.shapes
-    return entry.make(columns, **options), make(columns, many)
+    return entry.make(columns, **options), make_predictions(columns, many)
 
 
 @every_case
@@ -107,9 +107,9 @@ def test_jax_under_vmap_equals_numpy(
 @pytest.mark.parametrize("estimator", ["unbiased", "biased", "linear"])
 @pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
 def test_kernel_error_under_vmap(estimator: str, distance: str, x64: None) -> None:
-    """Without rows of weight zero, which would change the pairs of "linear"."""
+    """Check positive weights only, since zero weights would change the pairs of "linear"."""
     metric = KernelError(estimator, "gaussian", distance, 0.3)
-    data = make(4)
+    data = make_predictions(4)
     weights = np.stack([np.full(60, 2.0), np.random.default_rng(0).exponential(size=60)])
     arrays = [jnp.asarray(a) for a in (data.probs, data.y)]
     result = jax.jit(jax.vmap(lambda w: compute(metric, Predictions(*arrays, w, data.eps), jnp)))(
@@ -149,7 +149,7 @@ def test_replicates_are_weighted_sums(name: str, columns: int | None, options: d
 
 
 def test_standard_error_of_means_is_the_textbook_one() -> None:
-    data = make(4, n=500)
+    data = make_predictions(4, n=500)
     losses = -np.log(data.probs[np.arange(500), data.y])
     metric = streamed("log_loss", 4, {})
     expected = losses.std() / np.sqrt(500)
@@ -171,7 +171,7 @@ def test_standard_error_of_means_is_the_textbook_one() -> None:
     ],
 )
 def test_standard_error_is_the_deviation_over_samples(name: str, options: dict) -> None:
-    """Of a model that is wrong by far, so that the error is smooth in the sums."""
+    """Check a badly calibrated model, for which the error is smooth in the sums."""
     metric = streamed(name, None, options)
     rng = np.random.default_rng(3)
     n, values = 2000, []
@@ -183,13 +183,13 @@ def test_standard_error_is_the_deviation_over_samples(name: str, options: dict) 
     for _ in range(300):
         values.append(compute(metric, sample()))
     expected = np.std(values)
-    # The deviation of 300 values has a relative error of 1 / sqrt(600), 4 percent.
+    # The deviation of 300 values has a relative error of 1 / sqrt(600), or 4 %.
     assert standard_error(metric, sample())[0] == pytest.approx(expected, rel=0.16)
 
 
 @pytest.mark.parametrize("name", ["log_loss", "ece"])
 def test_blocks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    metric, data = streamed(name, 4, {}), make(4, n=1000)
+    metric, data = streamed(name, 4, {}), make_predictions(4, n=1000)
     whole = collect(metric, data)
     monkeypatch.setattr("bayescal.metrics.sums._BLOCK", 100)
     np.testing.assert_allclose(collect(metric, data), whole, rtol=1e-13)
@@ -218,7 +218,7 @@ def test_sums_of_many_weights_are_those_of_each(cell: Any, value: Any) -> None:
     for row, column in zip(separate, weights.T, strict=True):
         _add(row, piece, column)
     np.testing.assert_allclose(sums, separate.T, atol=1e-12)
-    # By hand: all pairs of a cell and a number, with the weight of their row.
+    # By hand: sum the row weights over all pairs of cell and number.
     by_hand = np.zeros((3, 4))
     for i in range(30):
         factors = np.ones(1) if values is None else np.atleast_1d(values[i])
@@ -231,4 +231,4 @@ def test_sums_of_many_weights_are_those_of_each(cell: Any, value: Any) -> None:
 def test_no_metric_is_an_error() -> None:
     function: Callable = metrics.ece
     with pytest.raises(TypeError, match="no such kind of metric: function"):
-        compute(function, make(None))  # type: ignore[arg-type]
+        compute(function, make_predictions(None))  # type: ignore[arg-type]

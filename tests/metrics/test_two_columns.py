@@ -1,4 +1,4 @@
-"""Two columns of a binary problem mean P(second class): one number for one name everywhere."""
+"""Two columns of a binary problem are equivalent to P(second class) in every function."""
 
 from typing import Any
 
@@ -121,7 +121,7 @@ class _Given:
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_log_loss_is_that_of_the_given_probability_of_the_label_everywhere(dtype: Any) -> None:
-    """In these types the second column is one, or far from one minus the first."""
+    """Check dtypes in which the second column rounds to one or is far from one minus the first."""
     small = np.array([1e-4, 3e-4, 0.1, 0.6]) if dtype == np.float16 else 10.0 ** -np.arange(1, 13)
     rows = np.tile(np.stack([small, 1 - small], axis=1).astype(dtype), (40, 1))
     y = RNG.integers(0, 2, len(rows))

@@ -1,4 +1,4 @@
-"""The variational calibration error against its expectation, which is known where the truth is."""
+"""The variational calibration error against its expectation for known true probabilities."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,10 @@ from bayescal.metrics import log_loss, true_calibration_error, variational_ece
 NORMS = [1, 1.5, 2, 3]
 
 
-def drawn(seed: int, k: int | None, n: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return predictions, true probabilities given them, and those of some calibrator."""
+def draw_predictions(
+    seed: int, k: int | None, n: int = 12
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw predictions, true probabilities given them, and those of another calibrator."""
     rng = np.random.default_rng(seed)
     if k is None:
         return rng.random(n), rng.random(n), rng.random(n)
@@ -22,7 +24,7 @@ def drawn(seed: int, k: int | None, n: int = 12) -> tuple[np.ndarray, np.ndarray
 
 
 def expected(p: np.ndarray, truth: np.ndarray, g: np.ndarray, **options: object) -> float:
-    """Return the metric's expectation before the root: of each case with every label, weighted."""
+    """Compute the expectation of the metric before the root, over rows with every label."""
     rows = np.stack([1 - truth, truth], axis=1) if truth.ndim == 1 else truth
     n, k = rows.shape
     labels = np.tile(np.arange(k), n)
@@ -40,7 +42,7 @@ def expected(p: np.ndarray, truth: np.ndarray, g: np.ndarray, **options: object)
 )
 def test_expectation_is_the_error_with_the_truth_and_less_otherwise(seed, shape, norm):
     k, kind = shape
-    p, truth, g = drawn(seed, k)
+    p, truth, g = draw_predictions(seed, k)
     error = true_calibration_error(p, truth, kind=kind, norm=norm) ** norm
     assert expected(p, truth, truth, kind=kind, norm=norm) == pytest.approx(error, abs=1e-12)
     assert expected(p, truth, g, kind=kind, norm=norm) <= error + 1e-12
@@ -50,7 +52,7 @@ def test_expectation_is_the_error_with_the_truth_and_less_otherwise(seed, shape,
 @pytest.mark.parametrize("norm", NORMS)
 def test_cases_by_hand(norm):
     p, y, g = [0.9, 0.2], [0, 1], [0.6, 0.5]
-    # Both moved by 0.3 in the right direction, and labels lie 0.6 and 0.5 further.
+    # Both predictions move by 0.3 in the right direction, with labels 0.6 and 0.5 further away.
     terms = [0.3**norm + norm * 0.3 ** (norm - 1) * more for more in (0.6, 0.5)]
     assert variational_ece(p, y, g, norm=norm) == pytest.approx(np.mean(terms) ** (1 / norm))
     wrong = variational_ece([0.5], [1], [0.1], norm=1)
@@ -71,14 +73,14 @@ def test_calibrated_predictions_prove_nothing_on_the_average():
             values.append(variational_ece(p, y, g))
     error = np.std(result) / np.sqrt(60)
     assert np.mean(result) < 3 * error  # never above zero
-    # The integral of p - p^2 is 1/6, of which the calibrator's noise hides little.
+    # The integral of p - p^2 is 1/6, and the calibrator's noise hides only little of it.
     bound = np.mean(proved)
     assert 0.14 < bound < 1 / 6 + 3 * np.std(proved) / np.sqrt(60)
 
 
 def test_loss_of_the_calibrator_is_the_other_bound():
-    # The divergence of p and the truth is what the losses differ by, if g is the truth.
-    p, truth, _ = drawn(3, None)
+    # If g is the truth, losses differ by the divergence of p from the truth.
+    p, truth, _ = draw_predictions(3, None)
     twice, labels = np.repeat(p, 2), np.tile([0, 1], len(p))
     weights = np.stack([1 - truth, truth], axis=1).ravel()
     gain = log_loss(twice, labels, weights=weights) - log_loss(

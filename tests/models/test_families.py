@@ -1,4 +1,4 @@
-"""The families of densities against SciPy, and the priors over their parameters."""
+"""Families of densities against SciPy, and priors over their parameters."""
 
 import warnings
 from collections.abc import Callable
@@ -24,7 +24,7 @@ ALPHA = np.array([[2.0, 0.7, 1.1], [0.9, 3.0, 1.5], [1.2, 0.6, 2.5]])
 
 
 class Case(NamedTuple):
-    """A family at fixed parameters, SciPy's density of each class, and where to evaluate it."""
+    """A family with fixed parameters, SciPy's class densities, and points to evaluate."""
 
     prior: Prior
     densities: list[Any]
@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
 
 def in_simplex(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """SciPy's Dirichlet takes one point a time, and insists that it sums to one exactly."""
+    """Evaluate SciPy's Dirichlet density point by point, with sums of exactly one."""
     return lambda x: np.array([stats.dirichlet(rows).logpdf(p / p.sum()) for p in x])
 
 
@@ -73,8 +73,8 @@ CASES = {
 }
 
 
-def fixed(case: Case) -> tuple[Family, dict[str, jax.Array], jax.Array]:
-    """Return the family, its parameters in their shapes, and an origin away from zero."""
+def fixed_parameters(case: Case) -> tuple[Family, dict[str, jax.Array], jax.Array]:
+    """Return the family, its parameters in their shapes, and a nonzero origin."""
     family, dim = case.prior.family, case.points.shape[-1] if case.points.ndim == 2 else 1
     params = {}
     for name, shapes in family.event_shapes(dim).items():
@@ -88,7 +88,7 @@ def fixed(case: Case) -> tuple[Family, dict[str, jax.Array], jax.Array]:
 @pytest.mark.parametrize("name", CASES)
 def test_linear_form_is_the_log_density(name: str) -> None:
     case = CASES[name]
-    family, params, origin = fixed(case)
+    family, params, origin = fixed_parameters(case)
     natural = np.asarray(family.natural(params, origin))
     assert len(natural) == family.classes == len(case.densities)
     for xp in (np, jnp):
@@ -100,7 +100,7 @@ def test_linear_form_is_the_log_density(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_point_mass_prior_gives_the_optimal_model(name: str) -> None:
-    """With nothing to learn, every method is the ratio of the known densities."""
+    """Check that with fixed parameters every method gives the ratio of known densities."""
     case = CASES[name]
     classes = case.prior.family.classes
     labels = np.arange(len(case.points)) % classes
@@ -144,7 +144,7 @@ def test_slope_and_intercept_of_theorem_1() -> None:
     ],
 )
 def test_invalid_parameters_give_nan(name: str, wrong: dict[str, Any]) -> None:
-    family, params, origin = fixed(CASES[name])
+    family, params, origin = fixed_parameters(CASES[name])
     params |= {key: jnp.asarray(value) for key, value in wrong.items()}
     assert np.isnan(np.asarray(family.natural(params, origin))).any()
 
@@ -154,7 +154,7 @@ SPREAD = (np.array([-0.9, -0.2, 0.3, 1.4]), np.array([0, 0, 1, 1]))
 
 @pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
 def test_draws_with_invalid_parameters_weigh_nothing(integrator: str) -> None:
-    """A joint prior that reaches negative deviations is warned of, and cannot be cut off."""
+    """Check the warning for a joint prior that allows negative deviations."""
 
     def reaching() -> None:
         numpyro.deterministic("mu0", -1.0)
@@ -225,7 +225,7 @@ def test_a_prior_that_hardly_reaches_zero_stays_as_it_is() -> None:
 
 
 def moments_agree(actual: np.ndarray, mean: Any, cov: Any) -> None:
-    """Compare mean and covariance of rows with the truth, within 4 of their standard errors."""
+    """Compare mean and covariance of rows with the truth, within 4 standard errors."""
     n = len(actual)
     actual = actual.reshape(n, -1)
     mean, cov = np.atleast_1d(mean), np.atleast_2d(cov)
@@ -237,7 +237,7 @@ def moments_agree(actual: np.ndarray, mean: Any, cov: Any) -> None:
 
 
 def moments_of(name: str, y: int, params: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the mean and covariance of class ``y`` as SciPy knows them."""
+    """Compute the mean and covariance of class ``y`` with SciPy."""
     if name == "shared":
         return params[f"mu{y}"], params["sigma"] ** 2
     if name == "unequal":
@@ -253,7 +253,7 @@ def moments_of(name: str, y: int, params: dict[str, Any]) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_sample_has_the_moments_of_each_class(name: str) -> None:
-    family, params, _ = fixed(CASES[name])
+    family, params, _ = fixed_parameters(CASES[name])
     labels = jnp.arange(60_000) % family.classes
     x = np.asarray(family.sample(params, labels, jax.random.key(3)))
     assert x.shape[0] == len(labels) and (x.ndim == 1) == family.univariate
@@ -265,7 +265,7 @@ def test_sample_has_the_moments_of_each_class(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["shared", "unequal", "beta"])
 def test_sample_has_the_distribution_of_each_class(name: str) -> None:
-    family, params, _ = fixed(CASES[name])
+    family, params, _ = fixed_parameters(CASES[name])
     laws = {
         "shared": [stats.norm(-0.7, 1.6), stats.norm(1.1, 1.6)],
         "unequal": [stats.norm(-0.7, 0.5), stats.norm(1.1, 2.0)],
@@ -300,12 +300,12 @@ def test_repr_names_what_was_given() -> None:
     )
     cut = bc.GaussianPrior(-1.0, 1.0, dist.TruncatedNormal(1.0, 0.5, low=0.1, high=3.0))
     assert repr(cut).endswith("(Normal(loc=1, scale=0.5), low=0.1, high=3))")
-    joint = bc.GaussianPrior(model=two_levels, hyperparameters={"spread": 2.0})
+    joint = bc.GaussianPrior(model=hierarchical_means, hyperparameters={"spread": 2.0})
     assert repr(joint) == "GaussianPrior(model=two_levels, spread=2.0)"
 
 
-def two_levels(spread: float) -> None:
-    """A joint prior: means around a common center."""
+def hierarchical_means(spread: float) -> None:
+    """A joint prior with means around a common center."""
     center = numpyro.sample("center", dist.Normal(0.0, spread))
     numpyro.sample("mu0", dist.Normal(center - 1, 1.0))
     numpyro.sample("mu1", dist.Normal(center + 1, 1.0))
@@ -325,8 +325,8 @@ def independent_shapes() -> None:
     numpyro.sample("beta1", dist.Gamma(2.0, 1.0))
 
 
-def joint_and_apart(name: str) -> tuple[Any, Any]:
-    """Return a joint prior and the same independent priors."""
+def joint_and_independent(name: str) -> tuple[Any, Any]:
+    """Return a joint prior and the equivalent independent priors."""
     if name == "beta":
         return bc.BetaPrior(model=independent_shapes), bc.BetaPrior(
             alpha0=dist.Gamma(2.0, 1.0), beta0=3.0, alpha1=2.5, beta1=dist.Gamma(2.0, 1.0)
@@ -338,7 +338,7 @@ def joint_and_apart(name: str) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", ["gaussian", "beta"])
 def test_joint_prior_equals_the_same_independent_priors(name: str) -> None:
-    joint, separate = joint_and_apart(name)
+    joint, separate = joint_and_independent(name)
     draws, log_prior = jax.jit(draw, static_argnums=2)(separate, jax.random.key(0), 3)
     for i in range(3):
         params, sites = walk(joint, lambda site, _, i=i: draws[site][i])
@@ -348,7 +348,7 @@ def test_joint_prior_equals_the_same_independent_priors(name: str) -> None:
 
 def test_joint_prior_predicts_like_the_same_independent_priors() -> None:
     data = (np.array([-1.4, -0.3, 0.1, 0.9, 2.2]), np.array([0, 0, 1, 0, 1]))
-    priors = joint_and_apart("gaussian")
+    priors = joint_and_independent("gaussian")
     posts = [bc.posterior(p, data, num_samples=20_000, key=5) for p in priors]
     error = np.sqrt(sum(1 / post.ess - 1 / 20_000 for post in posts))
     assert abs(posts[0].log_evidence - posts[1].log_evidence) < 4 * error
@@ -357,10 +357,10 @@ def test_joint_prior_predicts_like_the_same_independent_priors() -> None:
 
 
 def test_joint_prior_with_a_latent_center() -> None:
-    """Means around a common center are jointly normal: the evidence is a normal density."""
+    """Compare the evidence with the normal density of means around a common center."""
     x, y = np.array([-1.2, -0.5, 0.7, 1.9]), np.array([0, 0, 1, 1])
     spread = 2.0
-    prior = bc.GaussianPrior(model=two_levels, hyperparameters={"spread": spread})
+    prior = bc.GaussianPrior(model=hierarchical_means, hyperparameters={"spread": spread})
     same = (y[:, None] == y).astype(float)
     cov = spread**2 + same + np.eye(4)
     law = stats.multivariate_normal(np.where(y == 1, 1.0, -1.0), cov)
@@ -372,7 +372,7 @@ def test_hyperparameters_change_without_compiling_again() -> None:
     data = (np.array([-1.2, -0.5, 0.7, 1.9]), np.array([0, 0, 1, 1]))
     compiled = []
     for spread in (0.5, 1.0, 4.0):
-        prior = bc.GaussianPrior(model=two_levels, hyperparameters={"spread": spread})
+        prior = bc.GaussianPrior(model=hierarchical_means, hyperparameters={"spread": spread})
         post = bc.posterior(prior, data, num_samples=3000)
         post.predict([0.1], method="map")
         compiled.append(find_modes._cache_size())
@@ -412,7 +412,7 @@ def test_normal_inverse_gamma_draws_have_its_moments() -> None:
 
 @pytest.mark.slow
 def test_vector_priors_are_repeated_over_entries() -> None:
-    """A scalar distribution for a vector stands for independent entries."""
+    """Check that a scalar distribution for a vector means independent entries."""
     x = np.random.default_rng(0).normal(size=(6, 2))
     y = np.array([0, 1, 0, 1, 0, 1])
     short = bc.MultivariateGaussianPrior(dist.Normal(-1.0, 1.0), dist.Normal(1.0, 1.0), 1.0)

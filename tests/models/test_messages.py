@@ -1,4 +1,4 @@
-"""What priors, integrators and sweeps say of arguments that cannot be right."""
+"""Error messages of priors, integrators and sweeps for invalid arguments."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ X, Y = np.linspace(-1.0, 1.0, 6), np.array([0, 1, 0, 1, 0, 1])
 NORMAL = dist.Normal(0.0, 1.0)
 
 
-def joint(**sites: Any) -> Callable[[], None]:
-    """Make a model of the sites: distributions, or pairs with an observation."""
+def make_model(**sites: Any) -> Callable[[], None]:
+    """Create a model from sites: distributions, or pairs with an observation."""
 
     def model() -> None:
         for name, site in sites.items():
@@ -42,7 +42,7 @@ VECTORS = bc.MultivariateGaussianPrior(
     [
         (lambda: bc.DirichletPrior(), "alpha must be given"),
         (lambda: bc.DirichletPrior(2.0), "alpha must be a sequence"),
-        (lambda: bc.DirichletPrior(model=joint(alpha0=NORMAL)), "classes must be given"),
+        (lambda: bc.DirichletPrior(model=make_model(alpha0=NORMAL)), "classes must be given"),
         (lambda: bc.DirichletPrior([2.0, 1.0], classes=3), "each of 3 classes, got 2"),
         (lambda: bc.MultivariateGaussianPrior(0.0, 1.0, -1.0), "cov must be positive, got -1"),
         (
@@ -66,17 +66,19 @@ VECTORS = bc.MultivariateGaussianPrior(
             "hyperparameters must come with model",
         ),
         (
-            lambda: bc.GaussianPrior(0.0, model=joint(mu0=NORMAL)),
+            lambda: bc.GaussianPrior(0.0, model=make_model(mu0=NORMAL)),
             "model must be the only prior, got mu0 as well",
         ),
         (lambda: bc.GaussianPrior(model=3), "model must be callable, got int"),  # type: ignore[arg-type]
         (
-            lambda: bc.GaussianPrior(model=joint(mu0=NORMAL, mu1=NORMAL)),
+            lambda: bc.GaussianPrior(model=make_model(mu0=NORMAL, mu1=NORMAL)),
             "sites named mu0, mu1, sigma; it lacks sigma",
         ),
         (
             lambda: bc.GaussianPrior(
-                model=joint(mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0), y=(NORMAL, 0.5))
+                model=make_model(
+                    mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0), y=(NORMAL, 0.5)
+                )
             ),
             "without observations or factors, got site 'y'",
         ),
@@ -94,7 +96,9 @@ VECTORS = bc.MultivariateGaussianPrior(
         ),
         (
             lambda: bc.posterior(
-                bc.GaussianPrior(model=joint(mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0))),
+                bc.GaussianPrior(
+                    model=make_model(mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0))
+                ),
                 (X, Y),
                 integrator="sobol",
             ),
@@ -119,7 +123,7 @@ VECTORS = bc.MultivariateGaussianPrior(
         (
             lambda: bc.posterior(
                 bc.GaussianPrior(
-                    model=joint(mu0=dist.Delta(0.0), mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0))
+                    model=make_model(mu0=dist.Delta(0.0), mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0))
                 ),
                 (X, Y),
                 integrator="quadrature",
@@ -170,7 +174,7 @@ def test_messages_of_sweeps(arguments: dict[str, Any], message: str) -> None:
 
 @pytest.mark.slow
 def test_discrete_sites_are_for_draws_from_the_prior() -> None:
-    """The sum over the site, by quadrature, is a mixture of two priors."""
+    """Compare with the quadrature sum over the discrete site, a mixture of two priors."""
 
     def model(shift: Any) -> None:
         step = numpyro.sample("step", dist.Bernoulli(0.5)) if shift is None else shift

@@ -1,4 +1,4 @@
-"""A family and a joint prior that a user writes: the library's own are no different."""
+"""User-defined families and joint priors work like the library's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 
 class Waiting(Family):
-    """x | y ~ Exponential(rate_y), written as docs/priors.md says."""
+    """x | y ~ Exponential(rate_y), written as in docs/priors.md."""
 
     name = "WaitingPrior"
     parameters = ("rate0", "rate1")
@@ -44,8 +44,8 @@ Y = np.arange(12) % 2
 X = np.random.default_rng(0).exponential(1 / np.where(Y == 1, 4.0, 1.5))
 
 
-def exact(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return P(y = 1): rates are Gamma again, new times Lomax, and classes equally likely."""
+def exact_probability(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Compute P(y = 1) with Lomax predictive densities and equal class proportions."""
     dense = []
     for label in (0, 1):
         of_class = x[y == label]
@@ -59,7 +59,7 @@ def exact(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def test_a_family_against_its_conjugate_form(integrator: str) -> None:
     options: dict[str, Any] = {"integrator": integrator, "class_prior": 0.5}
     result = bc.posterior_predict(PRIOR, ([X, X + 1], [Y, Y]), NEW, **options)
-    truth = np.stack([exact(X, Y), exact(X + 1, Y)])
+    truth = np.stack([exact_probability(X, Y), exact_probability(X + 1, Y)])
     assert (np.abs(result.probs - truth) <= 4 * np.asarray(result.mcse) + 1e-9).all()
     assert np.max(result.mcse) < 0.01
     if integrator == "montecarlo":
@@ -68,7 +68,7 @@ def test_a_family_against_its_conjugate_form(integrator: str) -> None:
 
 
 def test_a_joint_prior_against_scipy() -> None:
-    """Both rates hang on one number: a model of NumPyro with a site of its own."""
+    """Check a NumPyro model with an extra site that determines both rates."""
 
     def model(factor: float) -> None:
         common = numpyro.sample("common", dist.LogNormal(0.0, 0.5))

@@ -1,4 +1,4 @@
-"""The monitor: a martingale, against the definition row by row, and under its own truth."""
+"""The monitor: a martingale, compared with the definition, and under its own assumptions."""
 
 import copy
 import datetime
@@ -23,7 +23,7 @@ Task = Literal["binary", "multiclass", "multilabel"]
 
 
 def draw(seed: int, n: int, slope: float = 1.0, offset: float = 0.0, start: int = 0) -> tuple:
-    """Draw probabilities, and outcomes that follow a distorted map from a row on."""
+    """Draw probabilities, and outcomes that follow a distorted map from a given row on."""
     rng = np.random.default_rng(seed)
     log_odds = rng.normal(0, 2, n)
     wrong = np.arange(n) >= start
@@ -40,7 +40,7 @@ def draw_classes(seed: int, n: int, k: int, power: float = 1.0) -> tuple:
 
 
 def brute_force(log_ratios: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Compute the log evidence after each row from the definition, every bet on its own."""
+    """Compute the log evidence after each row from the definition, with separate bets."""
     bets = [(0, 0.5 * prior)]
     for row in range(0, len(log_ratios), 16):
         number = row // 16 + 1
@@ -94,7 +94,7 @@ def test_ratios_of_classes_are_those_of_the_maps() -> None:
 
 @pytest.mark.parametrize("task", get_args(Task))
 def test_evidence_is_a_martingale(task: Task) -> None:
-    """The mean over all outcomes of the next rows is the evidence now, across restarts."""
+    """Check that the mean over all outcomes of future rows is the current evidence."""
     rng = np.random.default_rng(0)
     past, ahead = 14, 4
     if task == "multiclass":
@@ -119,7 +119,7 @@ def test_evidence_is_a_martingale(task: Task) -> None:
 
 @pytest.mark.parametrize("task", get_args(Task))
 def test_parts_give_what_all_rows_give(task: Task, tmp_path: Path) -> None:
-    """Also with a file between any two parts."""
+    """Check parts with and without a file saved in between."""
     rng = np.random.default_rng(1)
     n = 1500
     if task == "multiclass":
@@ -202,7 +202,7 @@ def test_an_impossible_outcome_without_weight_is_no_alarm(task: Task, p: list, y
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_two_columns_in_low_precision_are_not_certain(dtype: Any) -> None:
-    """The second column is rounded to one, which its mirror image is not."""
+    """Check second columns that round to one, unlike their complement."""
     rng = np.random.default_rng(0)
     small = np.finfo(dtype).eps / 2.0 ** rng.uniform(2, 3, 5000)
     rows = np.stack([small, 1 - small], axis=1).astype(dtype)
@@ -440,7 +440,7 @@ def test_columns_of_classes_stay_as_they_are() -> None:
 
 
 def test_evidence_beyond_what_exponentials_hold() -> None:
-    """Bets of one group whose wealth differs by more than 600 nats, in any batches of rows."""
+    """Check bets of one group with wealth that differs by more than 600 nats, in any batches."""
     p = np.r_[np.full(300, 1e-8), np.full(300, 0.5)]
     y = np.r_[np.ones(300, int), np.arange(300) % 2]
     whole, parts = bc.Monitor().update(p, y), bc.Monitor()
@@ -452,7 +452,7 @@ def test_evidence_beyond_what_exponentials_hold() -> None:
     line = np.exp(prior.log_slopes) * logit(p)[:, None] + prior.offsets
     sign = np.where(y == 1, 1, -1)[:, None]
     ratios = np.logaddexp(0, -sign * logit(p)[:, None]) - np.logaddexp(0, -sign * line)
-    # The bet from the first row on, which is the largest; others began later and won less.
+    # The bet from the first row on is the largest; later bets won less.
     first = np.logaddexp.reduce(ratios.sum(axis=0) + np.log(prior.weights)) + np.log(0.5)
     assert whole.log_evidence_ >= first
     assert whole.log_evidence_ == pytest.approx(first, abs=10)
@@ -466,7 +466,7 @@ def test_regions_of_confidence_where_searches_end(monkeypatch: pytest.MonkeyPatc
     peak = line.maximum()
     fitted = minimize(lambda theta: -line.value(theta), [1.0, 0.0], tol=1e-10)
     np.testing.assert_allclose(peak, fitted.x, atol=1e-4)
-    # No value has as large a ratio as this, and one just below the peak has an interval about it.
+    # No value reaches this ratio, and one just below the peak has a short interval around it.
     assert np.isnan(line.ends(0, line.value(peak) + 1)).all()
     low, high = line.ends(0, line.value(peak) - 2)
     assert low < peak[0] < high
@@ -503,7 +503,7 @@ def test_wrong_options_and_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "tenths", "one value", "rare", "classes", "labels"])
 def test_false_alarms_are_rare(kind: str) -> None:
-    """At most alpha of the runs ever raise an alarm; the bound is that of 1 in 1,000 tests."""
+    """Check that at most a fraction alpha of runs raises an alarm; 1 in 1,000 tests may fail."""
     runs, n, alarms = 200, 1500 if kind in ("classes", "labels") else 8000, 0
     for seed in range(runs):
         rng = np.random.default_rng([9, seed])

@@ -1,4 +1,4 @@
-"""Names of scikit-learn by bayescal: a plugin of pytest for scikit-learn's own tests.
+"""A pytest plugin that runs scikit-learn's own tests with bayescal's classes.
 
 ``python -m pytest -p tests.parity.sklearn_names --pyargs sklearn.tests.test_calibration``
 """
@@ -26,7 +26,7 @@ import bayescal as bc
 
 
 class Scaling(BaseEstimator):
-    """A fitted temperature with the attribute of scikit-learn, in the type of the features."""
+    """A fitted temperature with scikit-learn's attribute, in the dtype of the features."""
 
     def __init__(self, calibrator: Any, like: Any) -> None:
         self.calibrator, self.like = calibrator, like
@@ -114,7 +114,7 @@ def sigmoid_calibration(
 
 
 class TemperatureScaling(BaseEstimator):
-    """Temperature scaling that tells probabilities from logits by their sums."""
+    """Temperature scaling that distinguishes probabilities from logits by their row sums."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         X = as_column(X)
@@ -129,10 +129,10 @@ class TemperatureScaling(BaseEstimator):
 
 
 class Calibrated:
-    """Several classes by one against the rest, where all binary maps give zero.
+    """One-vs-rest calibration where all binary maps give zero.
 
-    scikit-learn hands in maps that give zero for all scores; ours are fitted, to scores of which
-    those far below the data have the probability zero for each class.
+    scikit-learn passes maps that give zero for all scores. Ours are fitted to scores, and scores
+    far below the data have probability zero for each class.
     """
 
     def __init__(self, estimator: Any, calibrators: Any, classes: Any) -> None:
@@ -158,7 +158,7 @@ def calibration_curve(
 
 
 class CalibrationDisplay:
-    """``ReliabilityDisplay``; points of the constructor are rows, which ours takes."""
+    """``ReliabilityDisplay`` constructed from points, which it takes as rows."""
 
     from_estimator = bc.plots.ReliabilityDisplay.from_estimator
     from_predictions = bc.plots.ReliabilityDisplay.from_predictions
@@ -168,15 +168,15 @@ class CalibrationDisplay:
 
 
 def as_column(X: Any) -> np.ndarray:
-    """Return one column as a vector, other arrays unchanged."""
+    """Return a single column as a vector, and other arrays unchanged."""
     X = np.asarray(X)
     return X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
 
 
 class IsotonicRegression(RegressorMixin, TransformerMixin, BaseEstimator):
-    """Regression by ``bc.Isotonic``: a target in [0, 1] is two labels with weights at one score.
+    """Regression with ``bc.Isotonic``: a target in [0, 1] is two weighted labels at one score.
 
-    Other targets are moved there first, in units of a power of two, so that nothing is rounded.
+    Other targets are first moved to [0, 1] in units of a power of two, which avoids rounding.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class IsotonicRegression(RegressorMixin, TransformerMixin, BaseEstimator):
     def _build_y(
         self, X: Any, y: Any, sample_weight: Any, trim_duplicates: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Fit, and return all points of the map, also those between equal values."""
+        """Fit, and return all points of the map, including those between equal values."""
         x = np.sort(self.fit(X, y, sample_weight).X_thresholds_)
         x = np.union1d(x, X[(X >= x[0]) & (X <= x[-1])])
         return x, self._values(x)
@@ -261,7 +261,7 @@ def isotonic_regression(
     y_max: float | None = None,
     increasing: bool = True,
 ) -> np.ndarray:
-    """Regress on the positions of the values, in the type of the values."""
+    """Regress on the positions of the values, in the dtype of the values."""
     y = np.asarray(y)
     how: Any = {"y_min": y_min, "y_max": y_max, "increasing": increasing}
     dtype = y.dtype if y.dtype in (np.float32, np.float64) else np.dtype(np.float64)
@@ -270,7 +270,7 @@ def isotonic_regression(
 
 
 def read_feature(X: Any) -> np.ndarray:
-    """Read the only feature."""
+    """Return the only feature."""
     X = np.asarray(X)
     if X.ndim > 2 or (X.ndim == 2 and X.shape[1] > 1):
         raise ValueError(
@@ -280,7 +280,7 @@ def read_feature(X: Any) -> np.ndarray:
 
 
 def pytest_configure() -> None:
-    """Put our names in the place of scikit-learn's, in a process that takes this plugin."""
+    """Replace scikit-learn's names with ours in the process that loads this plugin."""
     for name, ours in {
         "CalibratedClassifierCV": CalibratedClassifierCV,
         "CalibrationDisplay": CalibrationDisplay,

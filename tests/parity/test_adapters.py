@@ -1,4 +1,4 @@
-"""Calibrators as those of probmetrics, and beside them."""
+"""Calibrators with the interface of probmetrics, next to its own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sklearn.base import clone
 import bayescal as bc
 from tests.calibrators.cases import DEFAULTS, Case
 
-#: In place of long searches.
+#: Options that replace long searches.
 QUICK = {"Kernel": {"bandwidth": 0.1}, "OrderPreserving": {"hidden": (2, 2)}}
 
 pytestmark = [
     pytest.mark.parity("probmetrics", "numba"),
-    # At its import.
+    # Raised at its import.
     pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
 ]
 
@@ -46,11 +46,11 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
     model.fit_torch(target, torch.as_tensor(y))
     result = model.predict_proba_torch(target).get_probs().numpy()
     np.testing.assert_allclose(result, expected, atol=1e-6)
-    # A class that the rows lack, and single precision.
+    # The rows lack one class, and are in single precision.
     few = model.fit(probs[y > 0].astype(np.float32), y[y > 0]).predict_proba(probs)
     assert few.shape == (300, k)
     assert np.isfinite(few).all()
-    # The second column is rounded to one, where the first is not zero.
+    # The second column rounds to one, while the first is not zero.
     sharp = softmax(np.stack([np.zeros(300), 20 + z[:, 0]], axis=1).astype(np.float32), axis=1)
     if k == 2 and inner is not None:
         expected = bc.Temperature().fit(sharp, y).predict_proba(sharp)
@@ -63,7 +63,7 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("case", DEFAULTS, ids=lambda case: case.calibrator.__name__)
 def test_every_calibrator_serves_theirs(case: Case) -> None:
-    """Tensors give the numbers of arrays, losses of new rows fall, and a class may be missing."""
+    """Check that tensors equal arrays, losses on new rows decrease, and a class may be missing."""
     import torch
     from probmetrics.distributions import CategoricalProbs
     from probmetrics.metrics import Metrics

@@ -1,6 +1,6 @@
-"""Binary maps beside other libraries on the same data: agreement, or the reason for a difference.
+"""Binary calibrators against other libraries: agreement, or the reason for a difference.
 
-A test's marker says which libraries it needs.
+The marker of a test lists the libraries that it needs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.parity
 Array = np.ndarray
 
 
-def make(n: int = 3000, seed: int = 0) -> tuple[Array, Array]:
-    """Return over-confident probabilities and labels that follow a beta map of them."""
+def make_probs(n: int = 3000, seed: int = 0) -> tuple[Array, Array]:
+    """Draw over-confident probabilities, and labels from a beta map of them."""
     rng = np.random.default_rng(seed)
     q = np.clip(expit(2 * rng.standard_normal(n)), 1e-9, 1 - 1e-9)
     p = expit(0.5 * np.log(q) - 0.8 * np.log1p(-q) - 0.3)
@@ -32,13 +32,13 @@ def log_loss(p: Array, y: Array) -> float:
 
 
 def regret(p: Array, q: Array) -> float:
-    """Return how much the mean log loss of p exceeds that of the truth at scores q."""
+    """Compute the expected excess log loss of p over the true probabilities at scores q."""
     truth = expit(0.5 * np.log(q) - 0.8 * np.log1p(-q) - 0.3)
     gain = truth * np.log(truth / p) + (1 - truth) * np.log((1 - truth) / (1 - p))
     return float(np.mean(gain))
 
 
-def ours(calibrator: Any, q: Array, y: Array) -> Array:
+def fit_predict(calibrator: Any, q: Array, y: Array) -> Array:
     return calibrator.fit(q, y).predict_proba(q)[:, 1]
 
 
@@ -51,10 +51,10 @@ class TestBetacal:
     def test_same_model_same_optimum(self, theirs: str, calibrator: Any) -> None:
         import betacal
 
-        q, y = make()
+        q, y = make_probs()
         expected = betacal.BetaCalibration(theirs).fit(q[:, None], y).predict(q[:, None])
-        result = ours(calibrator, q, y)
-        # Their solver stops at a gradient of 1e-4: ours is never worse.
+        result = fit_predict(calibrator, q, y)
+        # Their solver stops at a gradient of 1e-4, so ours is never worse.
         assert log_loss(result, y) <= log_loss(expected, y) + 1e-12
         assert log_loss(result, y) == pytest.approx(log_loss(expected, y), rel=1e-6)
         np.testing.assert_allclose(result, expected, atol=2e-3)
@@ -62,7 +62,7 @@ class TestBetacal:
     def test_weights(self) -> None:
         import betacal
 
-        q, y = make(500)
+        q, y = make_probs(500)
         w = np.random.default_rng(1).uniform(0.1, 3, len(y))
         expected = betacal.BetaCalibration("abm").fit(q[:, None], y, w).predict(q[:, None])
         result = bc.Beta().fit(q, y, sample_weight=w).predict_proba(q)[:, 1]
@@ -85,10 +85,10 @@ class TestBetacal:
         np.testing.assert_allclose(result.predict_proba(q)[:, 1], expected, atol=2e-3)
 
     def test_reversed_scores(self) -> None:
-        """They refit once without a negative coefficient, and may keep the other: a falling map."""
+        """Check that betacal may keep one negative coefficient, which gives a decreasing map."""
         import betacal
 
-        q, y = make()
+        q, y = make_probs()
         theirs = betacal.BetaCalibration("abm").fit(q[:, None], 1 - y)
         ends = np.ravel(theirs.predict(np.array([[0.1], [0.9]])))
         assert ends[1] < ends[0] - 0.1
@@ -103,7 +103,7 @@ class TestNetcal:
     def test_logistic_and_temperature_and_beta(self) -> None:
         from netcal import scaling
 
-        q, y = make()
+        q, y = make_probs()
         for theirs, calibrator in (
             (scaling.LogisticCalibration(), bc.Logistic()),
             (scaling.BetaCalibration(), bc.Beta()),
@@ -111,42 +111,42 @@ class TestNetcal:
         ):
             theirs.fit(q, y)
             expected = np.ravel(theirs.transform(q))
-            result = ours(calibrator, q, y)
+            result = fit_predict(calibrator, q, y)
             assert log_loss(result, y) <= log_loss(expected, y) + 1e-9
             np.testing.assert_allclose(result, expected, atol=5e-3)
 
     def test_float32_input_is_fitted(self) -> None:
-        """Theirs returns float32 scores as they are, without a word; ours fits them."""
+        """Check float32 scores, which netcal silently returns unchanged."""
         from netcal import scaling
 
-        q, y = make()
+        q, y = make_probs()
         theirs = scaling.TemperatureScaling()
         theirs.fit(q.astype(np.float32), y)
         unmoved = np.ravel(theirs.transform(q.astype(np.float32)))
         assert np.abs(unmoved - q).max() < 1e-6
-        result = ours(bc.Temperature(), q.astype(np.float32), y)
-        np.testing.assert_allclose(result, ours(bc.Temperature(), q, y), atol=1e-4)
+        result = fit_predict(bc.Temperature(), q.astype(np.float32), y)
+        np.testing.assert_allclose(result, fit_predict(bc.Temperature(), q, y), atol=1e-4)
         assert np.abs(result - q).max() > 0.01
 
     def test_equal_width_bins(self) -> None:
         from netcal import binning
 
-        q, y = make()
+        q, y = make_probs()
         theirs = binning.HistogramBinning(bins=15)
         theirs.fit(q, y)
-        # They fill empty bins otherwise; none is empty here.
+        # They fill empty bins differently, but no bin is empty here.
         np.testing.assert_allclose(
-            ours(bc.Histogram(bins=15), q, y), np.ravel(theirs.transform(q)), atol=1e-12
+            fit_predict(bc.Histogram(bins=15), q, y), np.ravel(theirs.transform(q)), atol=1e-12
         )
 
     def test_bbq_is_as_near_to_the_truth(self) -> None:
-        """Bins, their prior and which models are kept differ: so do curves, but not how good."""
+        """Check that the regrets are similar, although bins, priors and kept models differ."""
         from netcal import binning
 
         regrets = []
         for seed in range(6):
-            q, y = make(1000, seed)
-            fresh, _ = make(3000, 100 + seed)
+            q, y = make_probs(1000, seed)
+            fresh, _ = make_probs(3000, 100 + seed)
             theirs = binning.BBQ()
             theirs.fit(q, y)
             probs = bc.BBQ().fit(q, y).predict_proba(fresh)[:, 1]
@@ -161,7 +161,7 @@ def test_venn_abers() -> None:
     import venn_abers
 
     rng = np.random.default_rng(2)
-    q, y = make(800)
+    q, y = make_probs(800)
     fresh = rng.random(300)
     theirs = venn_abers.VennAbers()
     theirs.fit(np.column_stack([1 - q, q]), y)
@@ -178,9 +178,9 @@ def test_venn_abers() -> None:
     "module", [pytest.param(n, marks=pytest.mark.parity(n)) for n in ("splinecalib", "ml_insights")]
 )
 def test_splines_do_as_well_out_of_sample(module: str) -> None:
-    """Another penalty, other knots and other folds: the curves are alike, the loss not worse."""
+    """Check that curves are similar and losses not worse, despite other penalties and knots."""
     package = importlib.import_module(module)
-    q, y = make(5000)
+    q, y = make_probs(5000)
     grid = np.linspace(0.02, 0.98, 200)
     theirs = package.SplineCalib()
     theirs.fit(q, y)
@@ -194,16 +194,16 @@ def test_splines_do_as_well_out_of_sample(module: str) -> None:
 @pytest.mark.parity("splinecalib")
 @pytest.mark.filterwarnings("ignore")
 class TestSplineCalib:
-    """Its knots, clipping, prior rows and basis are ours; its search stops early."""
+    """Compare with its knots, clipping, prior rows and basis; its search stops early."""
 
     @pytest.mark.parametrize("unity", [True, False])
     @pytest.mark.parametrize("logit", [True, False])
     def test_the_same_rows_in_the_same_basis(self, logit: bool, unity: bool) -> None:
-        """The optimum in their columns, by another library, is ours."""
+        """Compare our optimum with another library's on the columns of splinecalib."""
         from sklearn.linear_model import LogisticRegression
         from splinecalib import SplineCalib
 
-        q, y = make(400)
+        q, y = make_probs(400)
         theirs = SplineCalib(
             knot_sample_size=6, add_knots=None, logodds_scale=logit, unity_prior=unity
         )
@@ -230,14 +230,14 @@ class TestSplineCalib:
         np.testing.assert_allclose(calibrator.predict_proba(q)[:, 1], expected, atol=1e-6)
 
     def test_the_optimum_of_their_last_fit(self) -> None:
-        """They minimize mean loss + lambda |theta|^2 / k, and leave the first fold out in the end.
+        """Compare with mean loss + lambda |theta|^2 / k on all rows but those of the first fold.
 
-        The weight of the intercept is next to nothing here.
+        The penalty on the intercept is negligible here.
         """
         from splinecalib import SplineCalib
         from splinecalib.calib_utils import get_stratified_foldnums
 
-        q, y = make(600)
+        q, y = make_probs(600)
         options: Any = {"reg_param_vec": [1e-5], "knot_sample_size": 6, "add_knots": None}
         theirs = SplineCalib(unity_prior=False, tol=1e-9, max_iter=10_000, **options)
         theirs.fit(q, y)
@@ -257,7 +257,7 @@ class TestSplineCalib:
 
 class TestScikitLearn:
     def test_platt_scaling(self) -> None:
-        """The same model; their search stops earlier, ours is at the optimum."""
+        """Compare objectives: scikit-learn's search stops before the optimum."""
         from sklearn.base import BaseEstimator, ClassifierMixin
         from sklearn.calibration import CalibratedClassifierCV
         from sklearn.frozen import FrozenEstimator
@@ -276,7 +276,7 @@ class TestScikitLearn:
             def predict(self, X: Array) -> Array:
                 return (X[:, 0] > 0).astype(int)
 
-        q, y = make()
+        q, y = make_probs()
         scores = np.log(q) - np.log1p(-q)
         theirs = CalibratedClassifierCV(
             FrozenEstimator(Scores().fit(scores[:, None], y)), ensemble=False
@@ -296,7 +296,7 @@ class TestScikitLearn:
     def test_isotonic(self) -> None:
         from sklearn import isotonic
 
-        q, y = make()
+        q, y = make_probs()
         theirs = isotonic.IsotonicRegression(out_of_bounds="clip").fit(q, y)
         fresh = np.linspace(0, 1, 500)
         calibrator = bc.Isotonic().fit(q, y)
@@ -321,10 +321,10 @@ class TestScikitLearn:
 
 
 def test_cauchy_prior_against_the_published_bioassay() -> None:
-    """Gelman et al. (2008), section 4: dose and deaths of 20 animals.
+    """Compare with Gelman et al. (2008), section 4: dose and deaths of 20 animals.
 
-    Printed to one digit: maximum likelihood -0.1 and 10.2, with the prior -0.2 and 5.4, for doses
-    scaled by twice their standard deviation over the four groups.
+    The paper prints one digit: maximum likelihood -0.1 and 10.2, with the prior -0.2 and 5.4, for
+    doses scaled by twice their standard deviation over the four groups.
     """
     from bayescal.regression.binary.fit import fit_single
     from bayescal.regression.binary.objective import Prior, Regression
@@ -337,5 +337,5 @@ def test_cauchy_prior_against_the_published_bioassay() -> None:
     assert np.round(plain, 1).tolist() == [-0.1, 10.2]
     wide, narrow = Prior(0.0, 10.0, 1.0), Prior(0.0, 2.5, 1.0)
     result = fit_single(problem._replace(prior=narrow, intercept_prior=wide)).x
-    # Their algorithm approximates the mode by repeated t-to-normal steps: one digit agrees.
+    # Their algorithm approximates the mode, so only one digit agrees.
     assert np.round(result, 1).tolist() == [-0.2, 5.4]

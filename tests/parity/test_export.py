@@ -1,4 +1,4 @@
-"""Fitted calibrators as programs of ONNX's runtime and PyTorch."""
+"""Fitted calibrators exported to ONNX Runtime and PyTorch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 import bayescal as bc
 from tests.calibrators.cases import DEFAULTS, Case, each
 from tests.calibrators.test_contract import data_of, fitted_of
-from tests.calibrators.test_export import TOLERANCES, check, several
+from tests.calibrators.test_export import TOLERANCES, check, fitted_estimators
 
 pytestmark = [
     pytest.mark.parity("torch", "ndonnx", "onnxruntime"),
-    # Of PyTorch's own code.
+    # Raised by PyTorch's own code.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
 ]
 
@@ -39,7 +39,7 @@ RUNS = {".onnx": run_onnx, ".pt2": run_torch}
 @pytest.mark.parametrize("ending", RUNS)
 @each(DEFAULTS)
 def test_programs(case: Case, ending: str, tmp_path: Path) -> None:
-    """Cases alternate: ONNX in single precision and PyTorch in double, or the reverse."""
+    """Check ONNX and PyTorch in alternating precisions."""
     dtype = list(TOLERANCES)[(DEFAULTS.index(case) + (ending == ".pt2")) % 2]
     new = data_of(case.binary)[3]
     check(fitted_of(case), new, tmp_path / f"program{ending}", dtype, RUNS[ending])
@@ -65,7 +65,7 @@ def test_logits_of_hundreds(dtype: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", RUNS)
 def test_combinations_posteriors_and_estimators(ending: str, tmp_path: Path) -> None:
-    for fitted, new in several():
+    for fitted, new in fitted_estimators():
         check(fitted, new, tmp_path / f"program{ending}", "float32", RUNS[ending])
 
 

@@ -1,6 +1,6 @@
-"""Metrics beside other libraries on the same data: agreement, or why not.
+"""Metrics against other libraries: agreement, or the reason for a difference.
 
-A test's marker says which libraries it needs.
+The marker of a test lists the libraries that it needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 Array = np.ndarray
 
 
-def make(n: int = 3000, k: int = 5, seed: int = 0) -> tuple[Array, Array]:
+def make_probs(n: int = 3000, k: int = 5, seed: int = 0) -> tuple[Array, Array]:
     """Return probabilities of an over-confident model, and labels."""
     rng = np.random.default_rng(seed)
     logits = 2 * rng.normal(size=(n, k))
@@ -28,8 +28,8 @@ def make(n: int = 3000, k: int = 5, seed: int = 0) -> tuple[Array, Array]:
     return softmax(logits, axis=1), y
 
 
-P, Y = make()
-# P(y = 1) of two classes.
+P, Y = make_probs()
+# P(y = 1) for two of the classes.
 Q, T = 1 / (1 + P[:, 0] / P[:, 1]), (Y == 1).astype(int)
 
 
@@ -101,8 +101,8 @@ def test_uncertainty_calibration(binning: str, kind: str, norm: int, debias: boo
     options = {"bins": 10, "binning": binning, "kind": kind, "norm": norm}
     metric: Callable[..., float] = metrics.debiased_ece if debias else metrics.ece
     result = metric(P, Y, **options)
-    # Its mean of folded normals is one of a thousand draws, of which each deviates by less than
-    # half the root of 1 / n.
+    # It estimates the mean of folded normals from a thousand draws, each of which deviates by less
+    # than half of sqrt(1 / n).
     tolerance = 4 * 0.5 / math.sqrt(1000 * len(Y)) if debias and norm == 1 else 1e-10
     assert result == pytest.approx(expected, abs=tolerance)
 
@@ -122,7 +122,7 @@ def test_debiased_errors_of_ties(n: int) -> None:
 @pytest.mark.parity("relplot")
 @pytest.mark.parametrize("sigma", [0.02, 0.05, 0.15])
 def test_relplot(sigma: float) -> None:
-    """Its kernel ends at one half and its grid is coarser."""
+    """Allow for its kernel, which ends at one half, and its coarser grid."""
     import relplot
 
     expected = relplot.smECE_sigma(Q, T, sigma)
@@ -134,7 +134,7 @@ def test_relplot(sigma: float) -> None:
 
 @pytest.mark.parity("relplot")
 def test_relplot_bandwidth() -> None:
-    """It halves the bandwidth ten times, and returns the error there instead of the bandwidth."""
+    """Allow for its bandwidth search, which halves ten times and returns an error."""
     import relplot
 
     assert metrics.smooth_ece(Q, T) == pytest.approx(relplot.smECE(Q, T), abs=1e-3)
@@ -142,11 +142,11 @@ def test_relplot_bandwidth() -> None:
 
 @pytest.mark.parity("torch", "torchmetrics")
 def test_single_precision_keeps_digits() -> None:
-    """Of a million narrow probabilities the sums of others lose the third digit."""
+    """Check a million probabilities, for which other libraries lose the third digit."""
     import torch
     from torchmetrics.functional import classification as functional
 
-    probs, y = make(1_000_000, seed=1)
+    probs, y = make_probs(1_000_000, seed=1)
     narrow = probs.astype(np.float32)
     expected = metrics.ece(narrow.astype(np.float64), y)
     assert metrics.ece(narrow, y) == pytest.approx(expected, rel=1e-12)

@@ -1,4 +1,4 @@
-"""The table of docs/moving.md: the calls of both columns do the same."""
+"""The table of docs/moving.md: the calls in both columns are equivalent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LIBRARIES = {
     "probmetrics": ("probmetrics", "numba", "torch"),
     "torchmetrics": ("torchmetrics", "torch"),
 }
-#: What "0" stands for.
+#: Difference that a printed "0" allows.
 ROUNDING = 1e-9
 
 
 def sections() -> dict[str, str]:
-    """Return the text below each heading by the heading, "" for that before all."""
+    """Return the text of each section by heading, with "" for the text before the first."""
     first, *rest = re.split(r"^## (.+)\n", TEXT, flags=re.MULTILINE)
     return {"": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
 
@@ -34,7 +34,7 @@ def blocks(text: str) -> list[str]:
 
 
 def lines(text: str) -> list[list[str]]:
-    """Return the cells of each line of the table but the first two, all as they stand."""
+    """Return all cells of each table row but the header's."""
     result = [line for line in text.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in result]
 
@@ -54,7 +54,7 @@ def test_all_sections_are_compared() -> None:
 def test_both_columns_do_the_same(name: str) -> None:
     names: dict[str, Any] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Others warn of their own affairs.
+        warnings.simplefilter("ignore")  # Other libraries may warn.
         for block in (*blocks(sections()[""]), blocks(sections()[name])[0]):
             exec(block, names)
         for theirs, ours, within, _ in lines(sections()[name]):

@@ -1,6 +1,6 @@
-"""Maps of several classes beside other libraries on the same data: agreement, or why not.
+"""Multi-class calibrators against other libraries: agreement, or the reason for a difference.
 
-A test's marker says which libraries it needs.
+The marker of a test lists the libraries that it needs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 Array = np.ndarray
 
 
-def make(n: int = 1500, k: int = 5, seed: int = 0) -> tuple[Array, Array]:
-    """Return over-confident logits and labels that follow a matrix map of them."""
+def make_logits(n: int = 1500, k: int = 5, seed: int = 0) -> tuple[Array, Array]:
+    """Draw over-confident logits, and labels from a matrix map of them."""
     rng = np.random.default_rng(seed)
     z = 3 * rng.normal(size=(n, k))
     better = z * rng.uniform(0.25, 0.6, k) + 0.3 * rng.normal(size=k)
@@ -28,7 +28,7 @@ def make(n: int = 1500, k: int = 5, seed: int = 0) -> tuple[Array, Array]:
     return z, np.argmax(better + rng.gumbel(size=z.shape), axis=1)
 
 
-Z, Y = make()
+Z, Y = make_logits()
 P = softmax(Z, axis=1)
 
 
@@ -84,11 +84,11 @@ def test_probmetrics(theirs: str, calibrator: Any) -> None:
     expected = getattr(calibrators, theirs)().fit(P, Y).predict_proba(P)
     result = calibrator.fit(P, Y).predict_proba(P)
     if theirs == "ETSCalibrator":
-        # It fits to squares by default; in log loss ours may only be better.
+        # It minimizes squared errors by default, so our log loss may be lower.
         assert log_loss(result) <= log_loss(expected) + 1e-7
         return
     assert log_loss(result) <= log_loss(expected) * (1 + 1e-5)
-    # It stops a little before the optimum.
+    # It stops slightly before the optimum.
     np.testing.assert_allclose(result, expected, atol=2e-3)
 
 
@@ -104,7 +104,7 @@ def test_netcal() -> None:
 
 
 def test_one_versus_rest_of_scikit_learn() -> None:
-    """Isotonic maps of each class, normalized: the same method, and the same numbers."""
+    """Check that normalized isotonic maps per class equal scikit-learn's."""
     from sklearn.isotonic import IsotonicRegression
 
     columns = [

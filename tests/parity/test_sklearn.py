@@ -1,7 +1,7 @@
 """scikit-learn's own tests of calibration and isotonic regression, run on bayescal.
 
-They are those of the installed scikit-learn; the plugin ``sklearn_names`` puts our calibrators
-under its names.
+The tests come from the installed scikit-learn; the plugin ``sklearn_names`` replaces its classes
+with ours.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Tests of arrays of other libraries that run where array_api_strict and PyTorch are installed.
+#: Number of array API tests that run when array_api_strict and PyTorch are installed.
 ARRAY_API = 40
-#: Tests that fail because bayescal differs by choice, with the reason.
+#: Tests that fail because bayescal differs on purpose, with the reason.
 DIFFERENCES = {
     "test_calibration_curve_pos_label_error_str[str]": (
         "Of two strings the second in alphabetical order is positive, here as everywhere; "
@@ -41,7 +41,7 @@ def test_tests_of_scikit_learn_pass(suite: str, count: int, tmp_path: Path) -> N
     results = tmp_path / "results.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider"]
     command += ["-p", "tests.parity.sklearn_names", "--pyargs", f"sklearn.tests.{suite}"]
-    # Displays need no screen; SciPy takes arrays of other libraries, which some tests hand in.
+    # Displays need no screen, and SciPy must accept arrays of other libraries.
     settings = {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg", "SCIPY_ARRAY_API": "1"}
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | settings
     run = subprocess.run(
@@ -63,7 +63,7 @@ def test_tests_of_scikit_learn_pass(suite: str, count: int, tmp_path: Path) -> N
     assert failed == expected, run.stdout[-6000:]
     assert len(ran) >= count, f"{len(ran)} tests ran"
     if suite == "test_calibration":
-        # Numbers in, arrays of the same library out: NumPy, array_api_strict and PyTorch.
+        # Array inputs return arrays of their library: NumPy, array_api_strict and PyTorch.
         array_api = {name for name in ran if "array_api" in name}
         assert len(array_api) >= ARRAY_API and not array_api & failed
         assert expected == DIFFERENCES.keys()

@@ -1,4 +1,4 @@
-"""Tensors through metrics, calibrators and modules, as PyTorch's own functions have it."""
+"""PyTorch tensors in metrics, calibrators and modules, against PyTorch's own functions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.parity("torch")
 NAMES = [name for name, e in METRICS.items() if e.labels and e.shapes != ("multilabel",)]
 
 
-def make(n: int = 400, k: int = 4) -> tuple[Any, Any]:
-    """Return logits of a model that is over-confident by a factor of two, and labels."""
+def make_logits(n: int = 400, k: int = 4) -> tuple[Any, Any]:
+    """Return logits that are over-confident by a factor of two, with labels."""
     import torch
 
     rng = np.random.default_rng(0)
@@ -28,11 +28,11 @@ def make(n: int = 400, k: int = 4) -> tuple[Any, Any]:
     return torch.as_tensor(z, dtype=torch.float32), torch.as_tensor(y)
 
 
-def sentences() -> tuple[Any, Any, Any]:
-    """Return logits (20, 20, 4), labels of which some are -100, and a mask."""
+def make_tokens() -> tuple[Any, Any, Any]:
+    """Return logits (20, 20, 4), labels (some of them -100), and a mask."""
     import torch
 
-    z, y = make()
+    z, y = make_logits()
     logits, labels = z.reshape(20, 20, 4), y.reshape(20, 20).clone()
     mask = torch.arange(20) < torch.arange(1, 21)[:, None]
     labels[:, 3] = -100
@@ -41,10 +41,10 @@ def sentences() -> tuple[Any, Any, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_metrics_of_tensors(name: str) -> None:
-    """That are part of a graph, and of any precision."""
+    """Check tensors that require gradients, in any precision."""
     import torch
 
-    z, y = make()
+    z, y = make_logits()
     function: Any = METRICS[name].function
     for kind in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         probs = z.to(kind).requires_grad_().softmax(dim=1)
@@ -56,10 +56,10 @@ def test_metrics_of_tensors(name: str) -> None:
         assert isinstance(result, float)
         if expected is not None:
             assert result == pytest.approx(expected, abs=1e-12)
-        else:  # the numbers that the tensor holds, whose rows sum to one but for the rounding
+        else:  # the tensor's numbers, whose rows sum to one up to rounding
             held = probs.detach().double()
             held = (held / held.sum(dim=1, keepdim=True)).numpy()
-            # Numbers in half precision that are next to a border lie on it.
+            # In half precision, numbers next to a border fall on it.
             tolerance = 1e-2 if name == "canonical_ece" else 5e-3
             assert result == pytest.approx(function(held, y.numpy()), abs=tolerance)
 
@@ -69,11 +69,11 @@ def test_tokens_are_those_of_cross_entropy(shift: bool) -> None:
     import torch
     from torch.nn.functional import cross_entropy
 
-    logits, labels, mask = sentences()
+    logits, labels, mask = make_tokens()
     rows, y = bc.tokens(logits, labels, mask, shift=shift)
     assert isinstance(rows, torch.Tensor) and isinstance(y, torch.Tensor)
     masked = labels.masked_fill(mask == 0, -100)
-    # As causal language models compute their loss.
+    # The shift of the loss of causal language models.
     scores, target = (logits[:, :-1], masked[:, 1:]) if shift else (logits, masked)
     expected = cross_entropy(scores.double().flatten(0, 1), target.flatten(), ignore_index=-100)
     result = bc.metrics.log_loss(rows, y, inputs="logits")
@@ -86,7 +86,7 @@ def test_a_temperature_of_tokens_is_that_of_their_minimizer() -> None:
     import torch
     from torch.nn.functional import cross_entropy
 
-    logits, labels, mask = sentences()
+    logits, labels, mask = make_tokens()
     fitted = bc.Temperature(inputs="logits").fit(*bc.tokens(logits, labels, mask))
     target = labels.masked_fill(mask == 0, -100).flatten()
     inverse = torch.ones(1, dtype=torch.float64, requires_grad=True)
@@ -109,7 +109,7 @@ def test_a_temperature_of_tokens_is_that_of_their_minimizer() -> None:
 def test_batches_of_a_loader_are_blocks() -> None:
     import torch
 
-    z, y = make()
+    z, y = make_logits()
     rows = torch.utils.data.TensorDataset(z, y)
     blocks = bc.Blocks(torch.utils.data.DataLoader(rows, batch_size=90))
     fitted = bc.Temperature(inputs="logits").fit(blocks)
@@ -134,7 +134,7 @@ class TestModule:
     def test_it_is_the_function(self, calibrator: Any) -> None:
         import torch
 
-        z, y = make()
+        z, y = make_logits()
         fitted = calibrator.fit(z.double(), y)
         module = torch.nn.Sequential(torch.nn.Identity(), fitted.as_function().as_module())
         assert not list(module.parameters())
@@ -149,7 +149,7 @@ class TestModule:
     def test_its_state_moves_with_it(self) -> None:
         import torch
 
-        z, y = make()
+        z, y = make_logits()
         first = bc.Vector(inputs="logits").fit(z, y)
         second = bc.Vector(inputs="logits").fit(2 * z[:200], y[:200])
         module, other = (calibrator.as_function().as_module() for calibrator in (first, second))
@@ -169,7 +169,7 @@ class TestModule:
     def test_it_is_trained_further(self, kind: str) -> None:
         import torch
 
-        z, y = make()
+        z, y = make_logits()
         fitted = bc.Temperature(inputs="logits").fit(z.double(), y)
         module = fitted.as_function().as_module(trainable=True)
         assert [name for name, _ in module.named_parameters()] == ["theta"]
@@ -193,7 +193,7 @@ class TestModule:
         assert torch.equal(again(rows), module(rows))
 
     def test_only_coefficients_are_trained(self) -> None:
-        z, y = make()
+        z, y = make_logits()
         module = bc.Auto(inputs="logits").fit(z, y).as_function().as_module(trainable=True)
         z = z[:5].clone()
         module(z)[:, 0].sum().backward()
@@ -207,7 +207,7 @@ class TestModule:
                 calibrator.as_function().as_module(trainable=True)
 
     def test_gradients_pass_through_it(self) -> None:
-        z, y = make()
+        z, y = make_logits()
         module = bc.Temperature(inputs="logits").fit(z, y).as_function().as_module()
         rows = z[:5].clone().requires_grad_()
         module(rows)[:, 0].sum().backward()

@@ -1,4 +1,4 @@
-"""Metrics as those of torchmetrics: equal to the functions, and beside its own."""
+"""Metrics with the interface of torchmetrics, against the functions and its own metrics."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from bayescal.metrics.registry import METRICS
 pytestmark = [pytest.mark.parity("torch", "torchmetrics"), pytest.mark.filterwarnings("ignore")]
 
 NAMES = [name for name, e in METRICS.items() if e.labels and e.shapes != ("multilabel",)]
-#: That are no sums over cases.
+#: Metrics that are not sums over rows.
 WHOLE = ("debiased_ece", "canonical_ece", "skce", "ecce")
 
 
-def make(n: int = 900, k: int = 5) -> tuple[Any, Any, Any]:
+def make_logits(n: int = 900, k: int = 5) -> tuple[Any, Any, Any]:
     """Return logits, labels and weights."""
     import torch
 
@@ -33,7 +33,7 @@ def make(n: int = 900, k: int = 5) -> tuple[Any, Any, Any]:
     return torch.as_tensor(z), torch.as_tensor(y), torch.as_tensor(rng.integers(0, 3, n))
 
 
-def fed(metric: Any, *data: Any, parts: int = 3) -> Any:
+def update_in_parts(metric: Any, *data: Any, parts: int = 3) -> Any:
     step = len(data[0]) // parts
     for first in range(0, len(data[0]), step):
         metric.update(*(values[first : first + step] for values in data))
@@ -47,18 +47,20 @@ def test_it_is_the_function(name: str, columns: int | None) -> None:
 
     from bayescal.adapters import TorchMetric
 
-    z, y, w = make()
+    z, y, w = make_logits()
     probs = z.softmax(dim=1)
     if columns is None:
         probs, y = z[:, 0].sigmoid(), (y == 0).long()
     function: Any = METRICS[name].function
     metric = TorchMetric(name, columns)
-    assert float(fed(metric, probs, y).compute()) == pytest.approx(function(probs, y), rel=1e-9)
+    assert float(update_in_parts(metric, probs, y).compute()) == pytest.approx(
+        function(probs, y), rel=1e-9
+    )
     assert not list(nn.Module.parameters(metric))
     metric.reset()
-    result = float(fed(metric, probs, y, w).compute())
+    result = float(update_in_parts(metric, probs, y, w).compute())
     assert result == pytest.approx(function(probs, y, weights=w), rel=1e-9)
-    # Sums take no more room for more cases.
+    # The size of sums does not grow with the number of rows.
     assert all((inner is not None) == (name not in WHOLE) for inner in (metric.metric,))
     again = pickle.loads(pickle.dumps(metric))
     assert float(again.compute()) == float(copy.deepcopy(metric).compute()) == result
@@ -74,7 +76,7 @@ def test_log_loss_of_two_columns_in_single_precision() -> None:
     rows, y = torch.tensor([[1e-9, 1.0], [0.3, 0.7], [1.0, 1e-12]]), torch.tensor([0, 1, 1])
     expected = -np.log(rows.double().numpy()[range(3), y]).mean()
     metric = TorchMetric("log_loss", 2)
-    assert float(fed(metric, rows, y).compute()) == pytest.approx(expected, rel=1e-12)
+    assert float(update_in_parts(metric, rows, y).compute()) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(("norm", "order"), [("l1", 1), ("l2", 2), ("max", math.inf)])
@@ -84,7 +86,7 @@ def test_beside_their_calibration_error(norm: str, order: float) -> None:
 
     from bayescal.adapters import TorchMetric
 
-    z, y, _ = make()
+    z, y, _ = make_logits()
     probs = z.float().softmax(dim=1)
     both = MetricCollection(
         {
@@ -93,7 +95,7 @@ def test_beside_their_calibration_error(norm: str, order: float) -> None:
             "log_loss": TorchMetric("log_loss", 5),
         }
     )
-    result = fed(both, probs, y).compute()
+    result = update_in_parts(both, probs, y).compute()
     assert float(result["ours"]) == pytest.approx(float(result["theirs"]), rel=1e-5)
     assert float(result["log_loss"]) == pytest.approx(bc.metrics.log_loss(probs, y), rel=1e-12)
     one = MetricCollection(
@@ -102,17 +104,17 @@ def test_beside_their_calibration_error(norm: str, order: float) -> None:
             "theirs": BinaryCalibrationError(n_bins=10, norm=norm),
         }
     )
-    result = fed(one, probs[:, 0], (y == 0).long()).compute()
+    result = update_in_parts(one, probs[:, 0], (y == 0).long()).compute()
     assert float(result["ours"]) == pytest.approx(float(result["theirs"]), rel=1e-5)
 
 
 def test_metrics_of_a_collection_share_nothing_that_may_differ() -> None:
-    """Which a collection lets those do that are equal after the first batch."""
+    """Check that metrics with equal first batches are not merged in a collection."""
     from torchmetrics import MetricCollection
 
     from bayescal.adapters import TorchMetric
 
-    z, y, _ = make()
+    z, y, _ = make_logits()
     probs, late = z.softmax(dim=1), y.clone()
     late[600:700] = -100
     both = MetricCollection(
@@ -129,7 +131,7 @@ def test_metrics_of_a_collection_share_nothing_that_may_differ() -> None:
     right = probs.argmax(dim=1).numpy() == target
     assert float(result["all"]) == pytest.approx(right.mean())
     assert float(result["some"]) == pytest.approx(right[target != 0].mean())
-    skipping = fed(TorchMetric("accuracy", 5, ignore_index=-100), probs, late)
+    skipping = update_in_parts(TorchMetric("accuracy", 5, ignore_index=-100), probs, late)
     keep = late.numpy() != -100
     expected = (probs.argmax(dim=1).numpy() == y.numpy())[keep].mean()
     assert float(skipping.compute()) == pytest.approx(expected)
@@ -141,7 +143,7 @@ def test_merged_half_and_moved(options: dict[str, Any]) -> None:
 
     from bayescal.adapters import TorchMetric
 
-    z, y, _ = make()
+    z, y, _ = make_logits()
     probs = z.softmax(dim=1)
     first, second = (TorchMetric("ece", 5, **options) for _ in range(2))
     first.update(probs[:300], y[:300])
@@ -155,7 +157,7 @@ def test_merged_half_and_moved(options: dict[str, Any]) -> None:
         half.update(probs.to(kind).requires_grad_(), y)
         assert half.compute().dtype == torch.float64
         assert float(half.compute()) == pytest.approx(expected, abs=5e-3)
-    # Of one batch, which is added, too.
+    # ``forward`` returns the value of a batch, and also adds it.
     batch = TorchMetric("ece", 5, **options)
     assert float(batch(probs[:300], y[:300])) == bc.metrics.ece(probs[:300], y[:300], **options)
     batch(probs[300:], y[300:])
@@ -165,25 +167,27 @@ def test_merged_half_and_moved(options: dict[str, Any]) -> None:
 def test_tokens_and_logits() -> None:
     from bayescal.adapters import TorchMetric
 
-    z, y, w = make()
+    z, y, w = make_logits()
     logits, labels = z.reshape(30, 30, 5), y.reshape(30, 30).clone()
     labels[:, 20:] = -100
-    metric = fed(TorchMetric("log_loss", 5, inputs="logits", ignore_index=-100), logits, labels)
+    metric = update_in_parts(
+        TorchMetric("log_loss", 5, inputs="logits", ignore_index=-100), logits, labels
+    )
     rows, kept = bc.tokens(logits, labels)
     expected = bc.metrics.log_loss(rows, kept, inputs="logits")
     assert float(metric.compute()) == pytest.approx(expected, rel=1e-12)
     metric.reset()
-    fed(metric, logits, labels, w.reshape(30, 30))
+    update_in_parts(metric, logits, labels, w.reshape(30, 30))
     weights = w.reshape(30, 30)[labels != -100]
     expected = bc.metrics.log_loss(rows, kept, inputs="logits", weights=weights)
     assert float(metric.compute()) == pytest.approx(expected, rel=1e-12)
-    metric.update(logits[:1], labels[:1] * 0 - 100)  # of padding alone
+    metric.update(logits[:1], labels[:1] * 0 - 100)  # padding only
     assert float(metric.compute()) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["log_loss", "skce"])
 def test_batches_without_rows_or_of_zero_weight_add_nothing(name: str) -> None:
-    preds, target, weights = make(60)
+    preds, target, weights = make_logits(60)
     preds = preds.softmax(dim=1)
     metric = bc.adapters.TorchMetric(name, classes=5)
     metric.update(preds[:9], target[:9], 0 * weights[:9])
@@ -206,16 +210,18 @@ def test_many_labels() -> None:
     rng = np.random.default_rng(0)
     probs = torch.as_tensor(rng.random((300, 4)))
     y = torch.as_tensor(rng.integers(0, 2, (300, 4)))
-    result = float(fed(TorchMetric("hamming_loss", 4), probs, y).compute())
-    assert result == pytest.approx(float(fed(MultilabelHammingDistance(4), probs, y).compute()))
-    result = float(fed(TorchMetric("multilabel_ece", 4, bins=5), probs, y).compute())
+    result = float(update_in_parts(TorchMetric("hamming_loss", 4), probs, y).compute())
+    assert result == pytest.approx(
+        float(update_in_parts(MultilabelHammingDistance(4), probs, y).compute())
+    )
+    result = float(update_in_parts(TorchMetric("multilabel_ece", 4, bins=5), probs, y).compute())
     assert result == pytest.approx(bc.metrics.multilabel_ece(probs, y, bins=5), rel=1e-9)
 
 
 def test_errors() -> None:
     from bayescal.adapters import TorchMetric
 
-    z, y, _ = make()
+    z, y, _ = make_logits()
     probs = z.softmax(dim=1)
     with pytest.raises(ValueError, match="name must be"):
         TorchMetric("corp")
@@ -240,8 +246,8 @@ def _work(rank: int, file: str, result: Any) -> None:
     from bayescal.adapters import TorchMetric
 
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
-    z, y, _ = make()
-    # The second process has more.
+    z, y, _ = make_logits()
+    # The second process has more rows.
     rows = slice(0, 300) if rank == 0 else slice(300, None)
     probs = z.softmax(dim=1)
     metrics = [TorchMetric("ece", 5), TorchMetric("ece", 5, binning="equal_mass")]
@@ -255,7 +261,7 @@ def _work(rank: int, file: str, result: Any) -> None:
 def test_processes(tmp_path: Path) -> None:
     import torch.multiprocessing as multiprocessing
 
-    z, y, _ = make()
+    z, y, _ = make_logits()
     probs = z.softmax(dim=1)
     expected = [bc.metrics.ece(probs, y), bc.metrics.ece(probs, y, binning="equal_mass")]
     context = multiprocessing.get_context("spawn")

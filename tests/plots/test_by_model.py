@@ -9,7 +9,7 @@ import pytest
 from bayescal import metrics, plots
 
 
-def cases() -> tuple[dict[str, np.ndarray], np.ndarray]:
+def draw_models() -> tuple[dict[str, np.ndarray], np.ndarray]:
     rng = np.random.default_rng(2)
     p = rng.uniform(size=300)
     y = (rng.uniform(size=300) < p).astype(int)
@@ -19,7 +19,7 @@ def cases() -> tuple[dict[str, np.ndarray], np.ndarray]:
 @pytest.mark.parametrize("kind", ["binary", "confidence"])
 @pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
 def test_each_model_has_its_diagram_with_its_error(kind: str, binning: Any) -> None:
-    models, y = cases()
+    models, y = draw_models()
     how: Any = {"bins": 7, "binning": binning, "kind": kind}
     axes = plots.by_model(models, y, **how)
     assert axes.shape == (5,)
@@ -34,14 +34,14 @@ def test_each_model_has_its_diagram_with_its_error(kind: str, binning: Any) -> N
 
 
 def test_axes_above_an_empty_place_have_their_scale() -> None:
-    axes = plots.by_model(*cases(), columns=3)
+    axes = plots.by_model(*draw_models(), columns=3)
     axes[0].figure.canvas.draw()
     shown = [any(t.get_visible() and t.get_text() for t in ax.get_xticklabels()) for ax in axes]
     assert shown == [False, False, True, True, True]
 
 
 def test_axes_are_those_given() -> None:
-    models, y = cases()
+    models, y = draw_models()
     _, given = plt.subplots(2, 3)
     axes = plots.by_model(models, y, axes=given)
     assert list(axes) == list(given.ravel()[:5])
@@ -50,7 +50,7 @@ def test_axes_are_those_given() -> None:
 
 
 def test_weights_are_counts() -> None:
-    models, y = cases()
+    models, y = draw_models()
     weights = np.arange(300) % 3
     axes = plots.by_model(models, y, weights=weights)
     repeated = {name: np.repeat(p, weights) for name, p in models.items()}
@@ -73,5 +73,5 @@ def test_weights_are_counts() -> None:
 )
 def test_wrong_options_are_errors(options: dict, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        plots.by_model(*cases(), **options)
+        plots.by_model(*draw_models(), **options)
     assert not plt.get_fignums()

@@ -87,7 +87,7 @@ def test_nothing_overlaps_or_is_cut(forecasts: Any) -> None:
     for i, one in enumerate(boxes):
         assert one.x0 >= 0 and one.y0 >= 0
         assert one.x1 <= figure.bbox.x1 and one.y1 <= figure.bbox.y1
-        # Labels of ticks at the ends may reach half a letter beyond.
+        # Tick labels at the ends may extend half a letter beyond.
         assert not any(
             one.shrunk(0.96, 0.96).overlaps(other.shrunk(0.96, 0.96)) for other in boxes[:i]
         )

@@ -1,4 +1,4 @@
-"""Critical-difference diagrams: what is drawn equals the statistics, and all names can be read."""
+"""Critical-difference diagrams: drawn values equal the statistics, and all names are readable."""
 
 import itertools
 import pickle
@@ -20,7 +20,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-def table(methods: int, data_sets: int = 25) -> dict[str, np.ndarray]:
+def make_table(methods: int, data_sets: int = 25) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(methods)
     shifts = np.linspace(0, 3, methods)
     return {
@@ -29,7 +29,7 @@ def table(methods: int, data_sets: int = 25) -> dict[str, np.ndarray]:
     }
 
 
-def marked(ax: Axes, gid: str) -> list[Line2D]:
+def lines_with_gid(ax: Axes, gid: str) -> list[Line2D]:
     return [line for line in ax.lines if line.get_gid() == gid]
 
 
@@ -54,14 +54,14 @@ def line_from(ax: Axes, name: Any) -> float:
 @pytest.mark.parametrize("methods", [2, 3, 8, 20])
 @pytest.mark.parametrize("test", ["wilcoxon", "nemenyi"])
 def test_lines_and_bars_are_those_of_the_statistics(methods: int, test: str) -> None:
-    scores = table(methods)
+    scores = make_table(methods)
     result = compare.compare(scores, draws=10)
     ax = plots.critical_difference(result, test=test)
     np.testing.assert_allclose(sorted(dots(ax)), np.sort(result.ranks))
     rank_of = dict(zip(result.names, result.ranks, strict=True))
     for text in names_of(ax):
         assert line_from(ax, text) == pytest.approx(rank_of[text.get_text()])
-    bars = marked(ax, "bayescal-clique")
+    bars = lines_with_gid(ax, "bayescal-clique")
     groups = result.cliques(test)
     assert len(bars) == len(groups)
     for bar, group in zip(bars, groups, strict=True):
@@ -70,15 +70,15 @@ def test_lines_and_bars_are_those_of_the_statistics(methods: int, test: str) -> 
         assert start + end == pytest.approx(low + high)
         assert 0 < low - start < 0.01 * methods
     if test == "nemenyi":
-        (line,) = marked(ax, "bayescal-cd")
+        (line,) = lines_with_gid(ax, "bayescal-cd")
         assert np.ptp(line.get_xdata()) == pytest.approx(result.nemenyi.critical_difference)
     else:
-        assert not marked(ax, "bayescal-cd")
+        assert not lines_with_gid(ax, "bayescal-cd")
 
 
 @pytest.mark.parametrize("test", ["wilcoxon", "nemenyi"])
 def test_table_gives_the_same_picture_as_its_comparison(test: str) -> None:
-    scores = table(6)
+    scores = make_table(6)
     one = plots.critical_difference(scores, test=test, level=0.2, lower_is_better=False)
     result = compare.compare(scores, level=0.2, lower_is_better=False, draws=10)
     other = plots.critical_difference(result, test=test)
@@ -88,8 +88,8 @@ def test_table_gives_the_same_picture_as_its_comparison(test: str) -> None:
 
 
 def test_bars_that_meet_are_on_different_rows() -> None:
-    ax = plots.critical_difference(table(20), test="nemenyi")
-    bars = [(*bar.get_xdata(), bar.get_ydata()[0]) for bar in marked(ax, "bayescal-clique")]
+    ax = plots.critical_difference(make_table(20), test="nemenyi")
+    bars = [(*bar.get_xdata(), bar.get_ydata()[0]) for bar in lines_with_gid(ax, "bayescal-clique")]
     assert len(bars) > 3
     for (a, b, y), (c, d, z) in itertools.combinations(bars, 2):
         assert y != z or b < c or d < a
@@ -102,24 +102,24 @@ def test_names_neither_overlap_nor_leave_the_axes(
     layout: str | None, width: float, height: float, methods: int
 ) -> None:
     figure, ax = plt.subplots(figsize=(width, height), layout=layout, dpi=100)
-    plots.critical_difference(table(methods), test="nemenyi", ax=ax)
+    plots.critical_difference(make_table(methods), test="nemenyi", ax=ax)
     figure.canvas.draw()
     check_readable(ax)
 
 
 def test_room_is_found_again_after_a_change_of_size() -> None:
-    ax = plots.critical_difference(table(8))
+    ax = plots.critical_difference(make_table(8))
     ax.figure.set_size_inches(2.5, 1.5)
     ax.figure.canvas.draw()
     check_readable(ax)
 
 
 def test_long_names_and_new_figures() -> None:
-    ax = plots.critical_difference(table(20), test="nemenyi")
+    ax = plots.critical_difference(make_table(20), test="nemenyi")
     ax.figure.canvas.draw()
     check_readable(ax)
     long = [f"{'long ' * 12}{i}" for i in range(4)]
-    ax = plots.critical_difference(np.stack(list(table(4).values()), axis=1), names=long)
+    ax = plots.critical_difference(np.stack(list(make_table(4).values()), axis=1), names=long)
     ax.figure.canvas.draw()
     check_readable(ax)
 
@@ -133,7 +133,7 @@ def check_readable(ax: Axes) -> None:
         assert box.y0 >= outside.y0
         assert box.y1 <= outside.y1
     for one, other in itertools.combinations(boxes, 2):
-        # Boxes include room below the letters, so that neighbors may share a hair of it.
+        # Boxes include room below the letters, so neighbors may overlap slightly.
         across = min(one.x1, other.x1) - max(one.x0, other.x0)
         along = min(one.y1, other.y1) - max(one.y0, other.y0)
         assert across <= 0 or along <= 0.25 * min(one.height, other.height)
@@ -141,7 +141,7 @@ def check_readable(ax: Axes) -> None:
 
 def test_all_equal_gives_one_bar_at_the_middle() -> None:
     ax = plots.critical_difference(np.ones((3, 4)))
-    (bar,) = marked(ax, "bayescal-clique")
+    (bar,) = lines_with_gid(ax, "bayescal-clique")
     start, end = bar.get_xdata()
     assert start < 2.5 < end
     assert dots(ax) == [2.5] * 4
@@ -150,14 +150,14 @@ def test_all_equal_gives_one_bar_at_the_middle() -> None:
 def test_critical_difference_longer_than_the_axis_ends_in_an_arrow() -> None:
     ax = plots.critical_difference([[1.0, 2.0, 3.0]], test="nemenyi")
     assert [line.get_marker() for line in ax.lines].count(">") == 1
-    (line,) = marked(ax, "bayescal-cd")
+    (line,) = lines_with_gid(ax, "bayescal-cd")
     assert list(line.get_xdata()) == [1, 3]
     assert "CD = 3.31" in [text.get_text() for text in ax.texts]
 
 
 def test_axes_are_those_given_and_can_be_pickled() -> None:
     figure, (left, right) = plt.subplots(1, 2)
-    assert plots.critical_difference(table(4), ax=right) is right
+    assert plots.critical_difference(make_table(4), ax=right) is right
     assert not left.lines
     copy = pickle.loads(pickle.dumps(figure))
     copy.canvas.draw()

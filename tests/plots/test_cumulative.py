@@ -1,4 +1,4 @@
-"""Cumulative differences, their bands and what the legend says of them."""
+"""Cumulative differences, their bands and the text of the legend."""
 
 from collections.abc import Iterator
 
@@ -16,14 +16,14 @@ def close() -> Iterator[None]:
     plt.close("all")
 
 
-def cases(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
+def draw_binary(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     p = rng.uniform(size=n)
     return p, (rng.uniform(size=n) < p**1.4).astype(int)
 
 
 def test_line_is_the_sum_over_the_share_of_rows() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     ax = plots.cumulative(p, y)
     order = np.argsort(p)
     sums = np.append(0, np.cumsum((y - p)[order])) / 600
@@ -34,7 +34,7 @@ def test_line_is_the_sum_over_the_share_of_rows() -> None:
 
 
 def test_tied_rows_are_one_piece_with_the_slope_of_their_error() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     p = p.round(1)
     x, sums = plots.cumulative(p, y).lines[-1].get_xydata().T
     slopes = np.diff(sums) / np.diff(x)
@@ -43,7 +43,7 @@ def test_tied_rows_are_one_piece_with_the_slope_of_their_error() -> None:
 
 
 def test_whole_weights_are_repetitions() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     p, weights = p.round(2), np.random.default_rng(1).integers(0, 4, 600)
     one = plots.cumulative(p, y, weights=weights, legend=("ecce", "p"))
     other = plots.cumulative(p.repeat(weights), y.repeat(weights), legend=("ecce", "p"))
@@ -73,7 +73,7 @@ def test_band_is_left_where_the_test_rejects(n: int) -> None:
 
 
 def test_long_lines_are_thinned_and_keep_their_ends() -> None:
-    p, y = cases(30_000)
+    p, y = draw_binary(30_000)
     ax = plots.cumulative(p, y)
     points = ax.lines[-1].get_xydata()
     assert len(points) <= 4002
@@ -82,7 +82,7 @@ def test_long_lines_are_thinned_and_keep_their_ends() -> None:
 
 
 def test_several_models_and_models_that_predict() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     beta = bc.Beta().fit(p, y)
     ax = plots.cumulative({"raw": p, "beta": beta}, p, y, legend=("ecce", "p"))
     raw, calibrated = (line for line in ax.lines if line.get_label() and len(line.get_xdata()) > 2)
@@ -109,8 +109,8 @@ def test_several_classes_go_by_their_confidence() -> None:
 def test_axes_are_those_given_and_keep_their_labels() -> None:
     _, ax = plt.subplots()
     ax.set_xlabel("mine")
-    assert plots.cumulative(*cases(), ax=ax) is ax
-    assert plots.cumulative(*cases(), ax=ax, label="b") is ax
+    assert plots.cumulative(*draw_binary(), ax=ax) is ax
+    assert plots.cumulative(*draw_binary(), ax=ax, label="b") is ax
     assert ax.get_xlabel() == "mine"
     assert sum(line.get_gid() == "bayescal-zero" for line in ax.lines) == 1
 
@@ -126,7 +126,7 @@ def test_axes_are_those_given_and_keep_their_labels() -> None:
 def test_bad_options_leave_the_axes_unchanged(options: dict, message: str) -> None:
     _, ax = plt.subplots()
     with pytest.raises(ValueError, match=message):
-        plots.cumulative(*cases(), ax=ax, **options)
+        plots.cumulative(*draw_binary(), ax=ax, **options)
     assert not ax.lines
     with pytest.raises(ValueError, match="all of shape"):
         plots.cumulative({"a": [0.2, 0.6], "b": np.eye(3)[:2]}, [0, 1], ax=ax)

@@ -18,14 +18,14 @@ def forecasts() -> tuple[np.ndarray, np.ndarray]:
 
 
 def cost(p: np.ndarray, y: np.ndarray, t: float) -> float:
-    """Count errors case by case."""
+    """Compute the cost by counting errors row by row."""
     paid = [2 * t * (1 - b) if a > t else 2 * (1 - t) * b for a, b in zip(p, y, strict=True)]
     return sum(paid) / len(p)
 
 
 def test_costs_are_those_of_each_decision(forecasts: Any) -> None:
     p, y = forecasts
-    # Among them predictions themselves, at which p > t is false, and both ends.
+    # Include predictions themselves, at which p > t is false, and both ends.
     ratios = np.array([0.5, 0.0, 1.0, p[0], p[1], 0.123])
     ax = plots.decision_cost(p, y, ratios=ratios)
     t, drawn = ax.lines[1].get_data()
@@ -35,7 +35,7 @@ def test_costs_are_those_of_each_decision(forecasts: Any) -> None:
 
 def test_the_area_is_the_brier_score(forecasts: Any) -> None:
     p, y = forecasts
-    # Between multiples of 0.01 the cost is linear: the midpoint rule is exact.
+    # The cost is linear between multiples of 0.01, so the midpoint rule is exact.
     middles = (np.arange(100) + 0.5) / 100
     ax = plots.decision_cost({"raw": p}, y, ratios=middles)
     area = ax.lines[1].get_ydata().mean()

@@ -1,4 +1,4 @@
-"""The display has the numbers of scikit-learn's, and its interface."""
+"""The display has the values and the interface of scikit-learn's."""
 
 from typing import Any
 
@@ -13,20 +13,20 @@ from bayescal import plots
 from bayescal.plots import ReliabilityDisplay
 
 
-def cases() -> tuple[np.ndarray, np.ndarray]:
+def make_table() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(4)
     x = rng.normal(size=(300, 2))
     return x, np.where(rng.logistic(size=300) < 2 * x[:, 0], "yes", "no")
 
 
-def legend(ax: Any) -> list[str]:
+def legend_texts(ax: Any) -> list[str]:
     return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
 @pytest.mark.parametrize("n_bins", [5, 10])
 def test_numbers_are_those_of_scikit_learn(strategy: Any, n_bins: int) -> None:
-    x, y = cases()
+    x, y = make_table()
     how: Any = {"n_bins": n_bins, "strategy": strategy}
     model = LogisticRegression().fit(x, y)
     for pos_label in (None, "yes", "no"):
@@ -43,7 +43,7 @@ def test_numbers_are_those_of_scikit_learn(strategy: Any, n_bins: int) -> None:
 
 
 def test_the_line_of_reference_stays_where_one_curve_wants_it() -> None:
-    x, y = cases()
+    x, y = make_table()
     p = LogisticRegression().fit(x, y).predict_proba(x)[:, 1]
     first = ReliabilityDisplay.from_predictions(y, p, pos_label="yes", name="a")
     assert first.ax_.lines[0].get_visible()
@@ -51,32 +51,32 @@ def test_the_line_of_reference_stays_where_one_curve_wants_it() -> None:
         y, p**2, pos_label="yes", ax=first.ax_, name="b", ref_line=False
     )
     assert second.ax_.lines[0].get_visible()
-    assert {"a", "b"} <= {*legend(second.ax_)}
+    assert {"a", "b"} <= {*legend_texts(second.ax_)}
     alone = ReliabilityDisplay.from_predictions(y, p, pos_label="yes", ref_line=False)
     assert not alone.ax_.lines[0].get_visible()
 
 
 def test_interface_is_that_of_scikit_learn() -> None:
-    x, y = cases()
+    x, y = make_table()
     model = LogisticRegression().fit(x, y)
     figure, ax = plt.subplots()
     display = ReliabilityDisplay.from_estimator(model, x, y, ax=ax)
     assert display.ax_ is ax and display.figure_ is figure
     assert display.line_ in ax.lines
-    assert legend(ax) == ["Perfectly calibrated", "LogisticRegression"]
+    assert legend_texts(ax) == ["Perfectly calibrated", "LogisticRegression"]
     assert ax.get_xlabel() == "Mean predicted probability (Positive class: yes)"
     before = display.prob_true
     again = display.plot(name="again")
     assert again is display and display.ax_ is not ax
-    assert legend(display.ax_) == ["Perfectly calibrated", "again"]
+    assert legend_texts(display.ax_) == ["Perfectly calibrated", "again"]
     np.testing.assert_array_equal(display.prob_true, before)
 
 
 def test_properties_of_the_line_reach_the_whole_model() -> None:
-    x, y = cases()
+    x, y = make_table()
     p = LogisticRegression().fit(x, y).predict_proba(x)[:, 1]
     first = ReliabilityDisplay.from_predictions(y, p, name="first", ref_line=False)
-    assert legend(first.ax_) == ["first"] and not first.ax_.lines[0].get_visible()
+    assert legend_texts(first.ax_) == ["first"] and not first.ax_.lines[0].get_visible()
     untouched = [mark.get_edgecolor().tolist() for mark in first.ax_.collections]
     how: Any = {"c": "red", "lw": 2, "ls": ":", "seed": 3}
     second = ReliabilityDisplay.from_predictions(y, p, ax=first.ax_, pos_label="yes", **how)
@@ -84,7 +84,7 @@ def test_properties_of_the_line_reach_the_whole_model() -> None:
     assert (line.get_color(), line.get_linewidth(), line.get_linestyle()) == ("red", 2, ":")
     assert [mark.get_edgecolor().tolist() for mark in first.ax_.collections[:-1]] == untouched
     assert first.ax_.collections[-1].get_edgecolor()[0, :3].tolist() == [1, 0, 0]
-    assert legend(first.ax_) == ["Perfectly calibrated", "first"]
+    assert legend_texts(first.ax_) == ["Perfectly calibrated", "first"]
     with pytest.raises(TypeError, match="'hue' is not an option of a reliability diagram"):
         ReliabilityDisplay.from_predictions(y, p, hue="red")
 
@@ -105,7 +105,7 @@ def test_axes_name_the_positive_class(labels: list, positive: str) -> None:
 
 
 def test_it_is_the_diagram_of_reliability() -> None:
-    x, y = cases()
+    x, y = make_table()
     p = LogisticRegression().fit(x, y).predict_proba(x)[:, 1]
     weights = np.arange(300) % 3
     how: Any = {"method": "corp", "band": "confidence", "seed": 3}
@@ -144,7 +144,7 @@ def test_wrong_arguments_are_errors(arguments: tuple, options: dict, message: st
 
 
 def test_a_label_that_no_class_has_is_an_error() -> None:
-    x, y = cases()
+    x, y = make_table()
     model = LogisticRegression().fit(x, y)
     with pytest.raises(ValueError, match="pos_label must be in .*, got 'maybe'"):
         ReliabilityDisplay.from_estimator(model, x, y, pos_label="maybe")

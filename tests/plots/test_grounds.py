@@ -1,4 +1,4 @@
-"""On light and on dark ground all that is drawn differs from what lies behind it."""
+"""On light and dark backgrounds, all drawn elements contrast with what lies behind them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +13,11 @@ from bayescal import plots
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.plots.style import COLORS, is_dark
 
-#: Of colors, by WCAG's definition, that a line needs.
+#: Minimum WCAG contrast of lines.
 LINES = 3.0
-#: What pale areas need; on black the eye needs more.
+#: Minimum contrast of pale areas; black needs more.
 AREAS = {"white": 1.15, "black": 1.3}
-#: What is there to be looked past: thin lines of reference.
+#: Minimum contrast of thin reference lines, which are meant to be faint.
 FAINT = 1.5
 
 
@@ -34,42 +34,42 @@ def contrast(color: Any, ground: Any) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def cases() -> tuple[np.ndarray, np.ndarray]:
+def draw_binary() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
     p = rng.uniform(size=400)
     return p, (rng.uniform(size=400) < p).astype(int)
 
 
-def many() -> tuple[dict[str, np.ndarray], np.ndarray]:
-    p, y = cases()
+def draw_models() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    p, y = draw_binary()
     return {f"m{e}": p ** (1 + e / 5) for e in range(len(COLORS))}, y
 
 
-def draws() -> ParameterPosterior:
+def make_posterior() -> ParameterPosterior:
     z = np.linspace(-2, 2, 101)
     return ParameterPosterior({"b": (z[:, None] + [0, 1, 2])[None]}, "laplace", z, z, 0)
 
 
-def beta() -> Any:
-    return bc.Beta(inference="laplace", random_state=0).fit(*cases())
+def fit_beta() -> Any:
+    return bc.Beta(inference="laplace", random_state=0).fit(*draw_binary())
 
 
 DRAWN: dict[str, Callable[[], Any]] = {
-    "binned": lambda: plots.reliability(*many()),
-    "corp": lambda: plots.reliability(*many(), method="corp", band="confidence"),
-    "smooth": lambda: plots.reliability(*many(), method="smooth"),
-    "cumulative": lambda: plots.cumulative(*many()),
-    "by_model": lambda: plots.by_model(*many())[0],
-    "curve": lambda: plots.curve(beta()),
+    "binned": lambda: plots.reliability(*draw_models()),
+    "corp": lambda: plots.reliability(*draw_models(), method="corp", band="confidence"),
+    "smooth": lambda: plots.reliability(*draw_models(), method="smooth"),
+    "cumulative": lambda: plots.cumulative(*draw_models()),
+    "by_model": lambda: plots.by_model(*draw_models())[0],
+    "curve": lambda: plots.curve(fit_beta()),
     "by_size": lambda: plots.by_size(
         [1, 2], {str(j): [j, j + 1] for j in range(7)}, errors={str(j): [1, 1] for j in range(7)},
         floor=0,
     ),
-    "decision_cost": lambda: plots.decision_cost(*many()),
+    "decision_cost": lambda: plots.decision_cost(*draw_models()),
     "critical_difference": lambda: plots.critical_difference(
         {name: np.sin(np.arange(9) * (j + 1)) for j, name in enumerate("abc")}, test="nemenyi"
     ),
-    "parameters": lambda: plots.parameters(draws()),
+    "parameters": lambda: plots.parameters(make_posterior()),
 }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_what_is_drawn_is_seen(name: str, style: str) -> None:
         assert is_dark(ax) == (ground == "black")
         for line in ax.lines:
             least = LINES if line.get_linewidth() > 1 else FAINT
-            # Orange, purple, sky: as pale on white as the palette is.
+            # Orange, purple and sky blue are as pale on white as the palette allows.
             if ground == "white" and line.get_color() in COLORS:
                 least = 2.0
             alone = line.get_linestyle() == "None"
@@ -99,6 +99,6 @@ def test_what_is_drawn_is_seen(name: str, style: str) -> None:
 
 
 def test_light_figures_are_as_they_were() -> None:
-    ax = plots.reliability(*many())
+    ax = plots.reliability(*draw_models())
     assert [line.get_color() for line in ax.lines[1:]] == list(COLORS)
     assert {to_rgb(line.get_markeredgecolor()) for line in ax.lines[1:]} == {(1.0, 1.0, 1.0)}

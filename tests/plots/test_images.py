@@ -1,6 +1,6 @@
-"""Pictures are those that were looked at. Text is left out, as fonts differ between machines.
+"""Figures equal baselines that were checked by eye, without text, since fonts differ.
 
-With BAYESCAL_NEW_BASELINES=1 the baselines are written anew: look at them.
+With BAYESCAL_NEW_BASELINES=1 the baselines are rewritten: look at them.
 """
 
 import os
@@ -20,13 +20,13 @@ from bayescal import plots
 from bayescal.inference.parameters import ParameterPosterior
 
 BASELINES = Path(__file__).parent / "baselines"
-#: Of the mean absolute difference of channels from 0 to 255. A line that is missing makes more than
+#: Bound on the mean absolute difference of channels from 0 to 255. A missing line causes more than
 #: twice as much.
 TOLERANCE = 0.3
 
 
 def forecasts() -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions and labels that need no generator of random numbers."""
+    """Return deterministic predictions and labels."""
     p = (np.arange(120) + 0.5) / 120
     return p, ((np.arange(120) * 0.618034) % 1 < p**1.5).astype(int)
 
@@ -107,7 +107,7 @@ PICTURES: dict[str, Callable[[Any], None]] = {
 
 
 def render(draw: Callable[[Any], None]) -> np.ndarray:
-    """Return what is drawn (h, w, 4) at 72 points per inch, without text."""
+    """Render a drawing (h, w, 4) at 72 points per inch, without text."""
     figure = Figure(figsize=(3, 3), dpi=72)
     ax = figure.add_axes((0.1, 0.1, 0.65, 0.8))
     draw(ax)

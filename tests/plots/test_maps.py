@@ -1,4 +1,4 @@
-"""Calibrators drawn by their maps."""
+"""Calibrators drawn as maps."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from bayescal import plots
 from bayescal.plots import _maps
 
 
-def cases() -> tuple[np.ndarray, np.ndarray]:
+def draw_binary() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     p = rng.uniform(0.01, 0.99, size=300)
     return p, (rng.uniform(size=300) < p**2).astype(int)
@@ -31,14 +31,14 @@ def test_scores_are_drawn_where_a_map_changes(center: float, width: float) -> No
     assert low < center < high
     change = scipy.special.expit((np.array([low, high]) - center) / width)
     assert change[1] - change[0] >= 0.9
-    # Not much wider than the step, or than what halving resolves.
+    # Not much wider than the step, or than the resolution of bisection.
     assert high - low <= max(30 * width, 1e-4)
 
 
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("inputs", ["probs", "logits"])
 def test_map_of_probabilities_and_logits_in_one_column_or_two(inputs: Any, columns: int) -> None:
-    p, y = cases()
+    p, y = draw_binary()
     z = scipy.special.logit(p)
     given = p if inputs == "probs" else z
     if columns == 2:
@@ -51,7 +51,7 @@ def test_map_of_probabilities_and_logits_in_one_column_or_two(inputs: Any, colum
     expected = scipy.special.expit(slope * log_odds + offset)
     np.testing.assert_allclose(drawn[1:-1], expected, rtol=1e-5, atol=1e-7)
     assert ax.get_xlabel() == ("Predicted probability" if inputs == "probs" else "Log odds")
-    # Beside it the map that changes nothing.
+    # The identity is drawn next to it.
     same = ax.lines[0].get_data()
     np.testing.assert_allclose(
         same[1], same[0] if inputs == "probs" else scipy.special.expit(same[0])
@@ -59,7 +59,7 @@ def test_map_of_probabilities_and_logits_in_one_column_or_two(inputs: Any, colum
 
 
 def test_band_is_that_of_the_posterior() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     calibrator = bc.Beta(inference="laplace", random_state=0).fit(p, y)
     scores = np.array([0.8, 0.1, 0.4])
     ax = plots.curve(calibrator, scores=scores, level=0.5)
@@ -75,7 +75,7 @@ def test_band_is_that_of_the_posterior() -> None:
 
 
 def test_a_calibrator_without_posterior_has_no_band_and_venn_abers_its_pair() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     assert not plots.curve(bc.Beta().fit(p, y)).collections
     assert not plots.curve(bc.BBQ().fit(p, y)).collections
     pair = bc.VennAbers().fit(p, y)
@@ -86,12 +86,12 @@ def test_a_calibrator_without_posterior_has_no_band_and_venn_abers_its_pair() ->
 
 @pytest.mark.parametrize(("shift", "scale"), [(0, 1), (1000, 0.1), (-3, 1e4)])
 def test_scores_are_those_between_which_the_map_goes_its_way(shift: float, scale: float) -> None:
-    p, y = cases()
+    p, y = draw_binary()
     score = shift + scale * scipy.special.logit(p)
     calibrator = bc.Logistic(inputs="scores").fit(score, y)
     x, drawn = line_of(plots.curve(calibrator))
     assert np.isfinite(drawn).all()
-    # The interval of 99 % of the way, with a twentieth of its length on each side, in closed form.
+    # The range that covers 99 % of the change, in closed form, with margins of a twentieth.
     low, high = scipy.special.logit([0.005, 0.995])
     ends = (np.array([low, high]) - calibrator.intercept_) / calibrator.slope_
     length = ends[1] - ends[0]
@@ -102,7 +102,7 @@ def test_scores_are_those_between_which_the_map_goes_its_way(shift: float, scale
 
 
 def test_several_calibrators_have_names_and_one_range() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     score = 5 + scipy.special.logit(p)
     labels = np.where(y == 1, "sick", "healthy")
     maps = {
@@ -111,7 +111,7 @@ def test_several_calibrators_have_names_and_one_range() -> None:
     }
     ax = plots.curve(maps)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(maps)
-    assert len(ax.lines) == 2  # of scores there is no map that changes nothing
+    assert len(ax.lines) == 2  # raw scores have no identity map
     first, second = (line.get_xdata() for line in ax.lines)
     np.testing.assert_array_equal(first, second)
     assert ax.get_ylabel() == "Probability of sick"
@@ -132,14 +132,14 @@ def test_a_constant_map_is_drawn() -> None:
 
 
 def test_a_classifier_of_one_feature() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     model = LogisticRegression().fit(p[:, None], y)
     x, drawn = line_of(plots.curve(model, scores=[0.1, 0.5]))
     np.testing.assert_array_equal(drawn, model.predict_proba(x[:, None])[:, 1])
 
 
 def test_drawing_again_goes_on_with_the_next_style() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     ax = plots.curve(bc.Logistic().fit(p, y), label="one")
     assert plots.curve(bc.Isotonic().fit(p, y), ax=ax, label="two") is ax
     same, first, second = ax.lines
@@ -148,7 +148,7 @@ def test_drawing_again_goes_on_with_the_next_style() -> None:
 
 
 def test_what_cannot_be_drawn_is_an_error_and_draws_nothing() -> None:
-    p, y = cases()
+    p, y = draw_binary()
     calibrator = bc.Logistic().fit(p, y)
     three = bc.Temperature().fit(np.full((6, 3), 1 / 3), [0, 1, 2, 0, 1, 2])
     logits = bc.Logistic(inputs="logits").fit(p, y)

@@ -1,4 +1,4 @@
-"""Calibrators and classifiers in the place of their predictions, and labels of any kind."""
+"""Plots of calibrators and classifiers instead of predictions, with labels of any kind."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +13,8 @@ import bayescal as bc
 from bayescal import plots
 
 
-def drawn(result: Any) -> list[np.ndarray]:
-    """Return the points of all lines, bars and bands."""
+def drawn_coordinates(result: Any) -> list[np.ndarray]:
+    """Return the coordinates of all lines, bars and bands."""
     places = np.ravel(result)
     lines = [line.get_xydata() for ax in places for line in ax.lines]
     parts = [
@@ -27,7 +27,7 @@ def drawn(result: Any) -> list[np.ndarray]:
 
 
 def assert_same(one: Any, other: Any) -> None:
-    first, second = drawn(one), drawn(other)
+    first, second = drawn_coordinates(one), drawn_coordinates(other)
     assert len(first) == len(second) > 0
     for actual, same in zip(first, second, strict=True):
         np.testing.assert_array_equal(actual, same)
@@ -67,7 +67,7 @@ def test_a_calibrator_of_two_classes_is_drawn_by_its_second(name: str) -> None:
     draw, calibrated = PLOTS[name], calibrator.predict_proba(p)[:, 1]
     assert_same(draw(calibrator, p, y), draw(calibrated, y))
     assert_same(draw(calibrator, p, y=y), draw(calibrated, y=y))
-    # Beside predictions, under a name.
+    # A calibrator next to predictions, each under a name.
     models = {"raw": p, "Beta": calibrator}
     assert_same(draw(models, p, y), draw({"raw": p, "Beta": calibrated}, y))
 
@@ -97,7 +97,7 @@ def test_labels_of_any_kind(name: str, kind: str) -> None:
     draw, texts = PLOTS[name], np.where(y == 1, "no", "yes")
     expected = draw(p, y)
     if kind == "text":
-        # Sorted: so "yes" is the second.
+        # Classes are sorted, so "yes" is the second.
         result = draw(1 - p, np.where(y == 1, "no", "yes"))
         expected = draw(1 - p, 1 - y)
     elif kind == "bool":
@@ -122,9 +122,9 @@ def test_logits_are_read_as_metrics_read_them() -> None:
     p, y = two_classes()
     z = np.log(p / (1 - p))
     one, other = (plots.reliability(z, y, inputs="logits"), plots.reliability(p, y))
-    for actual, same in zip(drawn(one), drawn(other), strict=True):
+    for actual, same in zip(drawn_coordinates(one), drawn_coordinates(other), strict=True):
         np.testing.assert_allclose(actual, same, atol=1e-12)
-    # What a model predicts are probabilities, whatever the others are.
+    # Models predict probabilities, whatever the other predictions are.
     model = bc.Logistic().fit(p, y)
     both = plots.reliability({"raw": z, "Platt": model}, p, y, inputs="logits")
     alone = plots.reliability(model, p, y)
@@ -140,7 +140,7 @@ def test_titles_of_classes_are_their_labels() -> None:
     model = bc.Temperature(inputs="logits").fit(z, y + 4)
     titles = [ax.get_title().split("\n")[0] for ax in plots.classwise(model, z, y + 4)]
     assert titles == ["class 4", "class 5", "class 6"]
-    # Codes may be given names; other labels have theirs.
+    # Codes can be given names; other labels have names already.
     coded = bc.Temperature(inputs="logits").fit(z, y)
     axes = plots.classwise(coded, z, y, classes=names)
     assert [ax.get_title().split("\n")[0] for ax in axes] == list(names)

@@ -1,4 +1,4 @@
-"""Names in pictures: long ones, many, and those that Matplotlib reads in its own way."""
+"""Names in figures: long names, many names, and names that Matplotlib interprets."""
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -73,7 +73,7 @@ PANELS: dict[str, Callable[..., Any]] = {
 
 
 def texts_of(figure: Any) -> list[Text]:
-    """Return the texts that are seen."""
+    """Return the visible texts."""
     figure.canvas.draw()
     ticks = {
         label
@@ -86,7 +86,7 @@ def texts_of(figure: Any) -> list[Text]:
 
 
 def shown_names(figure: Any) -> set[str]:
-    """Return the texts as they were given, on one line each."""
+    """Return the visible texts, each on one line."""
     return {" ".join(text.get_text().split("\n")) for text in texts_of(figure)}
 
 
@@ -120,7 +120,7 @@ def test_long_names_leave_room_on_a_new_figure(name: str, count: int) -> None:
     check_inside(figure)
     inches = ax.get_window_extent().size / figure.dpi
     assert inches[0] > 1.5
-    # Names stay different.
+    # Shortened names stay different.
     result = [text for text in shown_names(figure) if text.startswith("a m")]
     assert len(set(result)) >= count
     legend = ax.get_legend()
@@ -193,7 +193,7 @@ def test_names_that_are_equal_as_text_are_refused(name: str) -> None:
 
 
 def check_inside(figure: Any, slack: float = 0.01) -> None:
-    """Assert that texts end within the figure."""
+    """Check that texts are inside the figure."""
     width, height = figure.bbox.size
     for text in texts_of(figure):
         box = text.get_window_extent()

@@ -1,4 +1,4 @@
-"""Plots of real predictions: published figures, and maps whose arrows once lay on each other."""
+"""Plots of real predictions: published values, and maps whose arrows once overlapped."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def test_arrows_of_networks_do_not_cross(shared_data: Path, name: str) -> None:
     step = np.stack([arrows.U, arrows.V], axis=1)
     start = arrows.XY
     assert np.linalg.norm(step, axis=1).max() == pytest.approx(0.9 / 12)
-    # Uncut, two or three dozen pairs of them would meet.
+    # Without clipping, two or three dozen pairs of arrows would overlap.
     first, second = np.triu_indices(len(start), 1)
     gap = start[second] - start[first]
 

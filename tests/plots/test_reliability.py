@@ -1,4 +1,4 @@
-"""Reliability diagrams: what is drawn equals an account in NumPy."""
+"""Reliability diagrams: drawn values equal computations in NumPy."""
 
 from typing import Any
 
@@ -261,7 +261,7 @@ def test_legend_lies_where_the_line_does_not(forecasts: Any) -> None:
     _, y = forecasts
     rng = np.random.default_rng(0)
     for sure, low in ((0.3, True), (1.0, False)):
-        # Too timid models lie above the diagonal, in the upper left: the legend goes elsewhere.
+        # Under-confident models lie in the upper left, so the legend goes elsewhere.
         p = np.where(y == 1, rng.uniform(0.05, 0.35, 500), rng.uniform(0, 0.1, 500)) * sure
         p = p if low else 1 - p
         ax = plots.reliability(p, y if low else 1 - y, label="model", legend="ece", level=None)

@@ -1,4 +1,4 @@
-"""Curves and bands of reliability diagrams, against other accounts of the same estimates."""
+"""Curves and bands of reliability diagrams against independent computations."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from sklearn.isotonic import IsotonicRegression
 
 from bayescal import metrics, plots
-from tests.calibrators.discrete import blurred
+from tests.calibrators.discrete import add_rounding_errors
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def line(ax: Axes) -> np.ndarray:
 
 
 def band(ax: Axes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return places, lower and upper ends of the only band, which has no gap."""
+    """Return positions, lower and upper ends of the only band, which has no gap."""
     (path,) = ax.collections[0].get_paths()
     corners = path.vertices[:-1]
     x = np.unique(corners[:, 0])
@@ -33,8 +33,8 @@ def band(ax: Axes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, *np.array(ends)
 
 
-def minimax(y: np.ndarray) -> np.ndarray:
-    """Return the isotonic regression of y by its formula: the greatest of the least averages."""
+def isotonic_by_formula(y: np.ndarray) -> np.ndarray:
+    """Compute the isotonic regression of y with the max-min formula."""
     total = np.append(0, np.cumsum(y))
     n = len(y)
     means = np.array(
@@ -45,7 +45,7 @@ def minimax(y: np.ndarray) -> np.ndarray:
 
 
 def kernel_regression(probs: np.ndarray, y: np.ndarray, t: np.ndarray, width: float) -> np.ndarray:
-    """Return shares at t with images of each case, case by case."""
+    """Compute kernel averages at t from all mirror images, row by row."""
     images = np.concatenate([s * probs + 2 * m for s in (1, -1) for m in range(-3, 4)])
     kernels = np.exp(-((t[:, None] - images) ** 2) / (2 * width**2))
     return kernels @ np.tile(y, 14) / kernels.sum(axis=1)
@@ -58,7 +58,7 @@ def test_corp_of_predictions_that_are_equal_up_to_rounding(
     forecasts: tuple[np.ndarray, np.ndarray],
 ) -> None:
     probs, y = forecasts
-    near = blurred(probs, np.random.default_rng(0)).clip(0, 1)
+    near = add_rounding_errors(probs, np.random.default_rng(0)).clip(0, 1)
     lines = [line(plots.reliability(p, y, method="corp", level=None)) for p in (probs, near)]
     np.testing.assert_allclose(*lines, atol=1e-12)
 
@@ -69,8 +69,10 @@ def test_corp_is_the_greatest_of_the_least_averages() -> None:
     y = (rng.random(60) < probs).astype(int)
     result = line(plots.reliability(probs, y, method="corp", level=None))
     order = np.argsort(probs)
-    np.testing.assert_allclose(np.interp(probs[order], *result.T), minimax(y[order]), atol=1e-12)
-    assert len(result) < 40  # only the ends of blocks
+    np.testing.assert_allclose(
+        np.interp(probs[order], *result.T), isotonic_by_formula(y[order]), atol=1e-12
+    )
+    assert len(result) < 40  # only the ends of constant blocks
 
 
 def test_corp_with_ties_is_that_of_scikit_learn(forecasts: Any) -> None:
@@ -86,7 +88,7 @@ def test_smooth_is_kernel_regression(forecasts: Any) -> None:
     result = line(plots.reliability(probs, y, method="smooth", level=None, bandwidth=0.07))
     x, share = result.T
     assert not np.isnan(share).any()
-    # The predictions stand at nodes of the grid.
+    # The predictions are at grid nodes.
     np.testing.assert_allclose(share, kernel_regression(probs, y, x, 0.07), atol=1e-9)
 
 
@@ -118,7 +120,7 @@ def test_smooth_line_ends_where_there_are_no_cases() -> None:
     y = np.tile([0, 1], 50)
     x, share = line(plots.reliability(probs, y, method="smooth", level=None, bandwidth=0.02)).T
     cases = sum(50 * np.exp(-((x - p) ** 2) / (2 * 0.02**2)) for p in (0.2, 0.9))
-    # Not at the border itself.
+    # Leave out the border itself.
     clear = np.abs(cases - 1) > 1e-6
     np.testing.assert_array_equal(np.isnan(share)[clear], (cases < 1)[clear])
     np.testing.assert_allclose(share[~np.isnan(share)], 0.5)
@@ -134,7 +136,7 @@ def test_curves_of_confidence() -> None:
     np.testing.assert_array_equal(line(ax), line(expected))
     assert ax.get_xlabel() == "Confidence"
     assert ax.get_ylabel() == "Accuracy"
-    # Of two classes, from one column or both.
+    # Binary predictions in one column and in two.
     p = probs[:, 0]
     for given in (p, np.stack([1 - p, p], axis=1)):
         ax = plots.reliability(given, y == 1, kind="confidence", method="corp", level=None)
@@ -163,7 +165,7 @@ def test_intervals_of_bins_hold_the_share() -> None:
 
 
 def quantile_errors(draws: int, level: float) -> tuple[list[float], list[float]]:
-    """Return within which levels either end lies, but once in 10 000, for so many draws."""
+    """Return the range of levels of each interval end, left once in 10,000 samples of draws."""
     tails = (1 - level) / 2, (1 + level) / 2
     chance = [scipy.stats.binom(draws, q).ppf([5e-5, 1 - 5e-5]) / draws for q in tails]
     return list(chance[0]), list(chance[1])
@@ -190,8 +192,8 @@ def test_bands_are_quantiles_over_data_sets(forecasts: Any, method: str, kind: s
             draws.append(model.predict(x[at]))
         else:
             draws.append(kernel_regression(p, outcome, x[at], 0.05))
-    # Ends from 200 draws have quantile levels that vary by chance; 0.04 is four standard errors
-    # of the shares of 1000 draws.
+    # Ends from 200 draws have random quantile levels; 0.04 is four standard errors for the shares
+    # of 1,000 draws.
     for (least, most), ends in zip(quantile_errors(200, 0.8), (lower, upper), strict=True):
         for position, end in zip(at, ends[at], strict=True):
             simulated = np.array(draws)[:, list(at).index(position)]

@@ -10,7 +10,7 @@ import bayescal as bc
 from bayescal import plots
 
 
-def halved(p: np.ndarray) -> np.ndarray:
+def halfway_to_center(p: np.ndarray) -> np.ndarray:
     return 0.5 * p + 0.5 / 3
 
 
@@ -23,11 +23,11 @@ def arrows_of(ax: Any) -> tuple[np.ndarray, np.ndarray]:
 def test_arrows_lead_from_predictions_to_calibrated_ones() -> None:
     center = np.array([0.5, np.sqrt(3) / 6])
     start, step = arrows_of(plots.simplex(lambda p: 0.8 * p + 0.2 / 3, arrows=4))
-    # 4 + 3 + 2 + 1 points, of which neighbors are a quarter of a side apart.
+    # There are 4 + 3 + 2 + 1 points, and neighbors are a quarter of a side apart.
     assert len(start) == 10
     distances = np.linalg.norm(start[:, None] - start, axis=2)[~np.eye(10, dtype=bool)]
     assert distances.min() == pytest.approx(1 / 4)
-    # A fifth of the way to the center, wherever they start.
+    # All steps lead a fifth of the way to the center.
     np.testing.assert_allclose(step, 0.2 * (center - start), atol=1e-12)
     np.testing.assert_allclose(start.mean(axis=0), center)
 
@@ -39,7 +39,7 @@ def test_arrows_of_strong_maps_are_cut_before_the_next_one() -> None:
     whole = probs[:, [1, 2, 0]] @ cycle - start
     length, full = np.linalg.norm(step, axis=1), np.linalg.norm(whole, axis=1)
     np.testing.assert_allclose(length, np.minimum(full, 0.9 / 6), atol=1e-12)
-    # Cut or not, they point where the map leads.
+    # Clipped or not, arrows point where the map leads.
     np.testing.assert_allclose(step * full[:, None], whole * length[:, None], atol=1e-12)
     assert length.max() < full.max() / 4
 
@@ -61,13 +61,13 @@ def test_arrows_differ_from_what_they_lie_on() -> None:
 
 
 def test_colors_are_the_total_variation() -> None:
-    ax = plots.simplex(halved)
+    ax = plots.simplex(halfway_to_center)
     shade = ax.collections[0]
-    # Nearly from a corner: (1, 0, 0) to (2, 1/2, 1/2) / 3 is a third.
+    # Near a corner: (1, 0, 0) moves to (2, 1/2, 1/2) / 3, a distance of a third.
     highest = float(shade.get_array().max())
     assert 0.98 / 3 < highest < 1 / 3
     assert shade.get_clim() == (0, pytest.approx(highest))
-    assert plots.simplex(halved, limit=0.6).collections[0].get_clim() == (0, 0.6)
+    assert plots.simplex(halfway_to_center, limit=0.6).collections[0].get_clim() == (0, 0.6)
     still = plots.simplex(lambda p: p)
     assert still.collections[0].get_array().max() == 0
 
@@ -106,8 +106,8 @@ def test_a_calibrator_of_three_classes() -> None:
         (lambda p: p[:, :2], {}, ValueError, "must return probabilities of shape"),
         (lambda p: 2 * p, {}, ValueError, "sum to one"),
         (lambda p: np.full_like(p, np.nan), {}, ValueError, "NaN"),
-        (halved, {"labels": ("a", "b")}, ValueError, "three names"),
-        (halved, {"arrows": 0}, ValueError, "arrows must be at least 1"),
+        (halfway_to_center, {"labels": ("a", "b")}, ValueError, "three names"),
+        (halfway_to_center, {"arrows": 0}, ValueError, "arrows must be at least 1"),
     ],
 )
 def test_wrong_arguments_are_errors(

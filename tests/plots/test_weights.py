@@ -1,4 +1,4 @@
-"""Weights in figures: whole ones are repetitions."""
+"""Weights in figures: integer weights equal repeated rows."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ import pytest
 from bayescal import plots
 
 
-def drawn(ax: Any) -> list[np.ndarray]:
-    """Return all that was drawn with numbers: lines, bars, bands and strips."""
+def drawn_coordinates(ax: Any) -> list[np.ndarray]:
+    """Return all drawn coordinates: lines, bars, bands and strips."""
     result = [line.get_xydata() for line in ax.lines]
     result += [path.vertices for collection in ax.collections for path in collection.get_paths()]
     for child in ax.child_axes:
@@ -24,7 +24,7 @@ def close() -> Any:
     plt.close("all")
 
 
-def cases() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_weighted() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
     p = rng.uniform(size=300).round(2)
     y = (rng.uniform(size=300) < p).astype(int)
@@ -34,17 +34,17 @@ def cases() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("band", ["consistency", "confidence"])
 @pytest.mark.parametrize("method", ["binned", "corp", "smooth"])
 def test_reliability(method: str, band: str) -> None:
-    p, y, weights = cases()
+    p, y, weights = draw_weighted()
     how: dict[str, Any] = {"method": method, "band": band, "binning": "equal_mass"}
     if band == "confidence" and method != "binned":
-        # Other numbers are drawn.
+        # With other random numbers, draws differ.
         how["level"] = None
-    ours = drawn(plots.reliability(p, y, weights=weights, **how))
-    theirs = drawn(plots.reliability(p.repeat(weights), y.repeat(weights), **how))
+    ours = drawn_coordinates(plots.reliability(p, y, weights=weights, **how))
+    theirs = drawn_coordinates(plots.reliability(p.repeat(weights), y.repeat(weights), **how))
     assert len(ours) == len(theirs) > 1
     for actual, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(actual, other, atol=1e-9)
-    without = drawn(plots.reliability(p, y, **how))[1]
+    without = drawn_coordinates(plots.reliability(p, y, **how))[1]
     assert without.shape != ours[1].shape or np.nanmax(np.abs(without - ours[1])) > 0.01
 
 
@@ -56,23 +56,23 @@ def test_classwise() -> None:
     again = plots.classwise(probs.repeat(weights, axis=0), y.repeat(weights))
     for ax, other in zip(axes, again, strict=True):
         assert ax.get_title() == other.get_title()
-        for mine, theirs in zip(drawn(ax), drawn(other), strict=True):
+        for mine, theirs in zip(drawn_coordinates(ax), drawn_coordinates(other), strict=True):
             np.testing.assert_allclose(mine, theirs, atol=1e-9)
 
 
 def test_costs_of_decisions() -> None:
-    p, y, weights = cases()
+    p, y, weights = draw_weighted()
     for factor in (1, 0.3):
         ours = plots.decision_cost(p, y, weights=factor * weights, label="a")
         theirs = plots.decision_cost(p.repeat(weights), y.repeat(weights), label="a")
-        for actual, other in zip(drawn(ours), drawn(theirs), strict=True):
+        for actual, other in zip(drawn_coordinates(ours), drawn_coordinates(theirs), strict=True):
             np.testing.assert_allclose(actual, other, atol=1e-12)
         shown = [text.get_text() for text in ours.get_legend().get_texts()]
         assert shown == [text.get_text() for text in theirs.get_legend().get_texts()]
 
 
 def test_shares_are_drawn_as_so_many_cases() -> None:
-    """A band is as wide as that of so many cases as the weights are worth."""
+    """Check that a band is as wide as for the effective number of rows."""
     rng = np.random.default_rng(5)
     p = np.repeat([0.3, 0.7], 500)
     y, weights = (rng.uniform(size=1000) < p).astype(int), rng.exponential(size=1000)
@@ -80,7 +80,7 @@ def test_shares_are_drawn_as_so_many_cases() -> None:
     widths = []
     for method in ("binned", "corp"):
         ax = plots.reliability(p, y, weights=weights, method=method, histogram=False)
-        ends = np.concatenate(drawn(ax)[2:])
+        ends = np.concatenate(drawn_coordinates(ax)[2:])
         at = ends[np.isclose(ends[:, 0], 0.3)][:, 1]
         widths.append(np.ptp(at))
     expected = 2 * 1.645 * np.sqrt(0.21 / (size / 2))

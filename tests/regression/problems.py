@@ -1,4 +1,4 @@
-"""Small problems of every kind."""
+"""Small softmax regression problems of every kind."""
 
 import numpy as np
 from scipy.special import log_softmax
@@ -8,8 +8,8 @@ from bayescal.regression.softmax.objective import Design
 KINDS = ["vector", "matrix", "everything"]
 
 
-def make(n: int, k: int, seed: int, kind: str = "matrix") -> Design:
-    """Return rows of over-confident logits, and labels drawn from better ones."""
+def make_design(n: int, k: int, seed: int, kind: str = "matrix") -> Design:
+    """Draw over-confident logits, labels from better ones, and weights, as a design of a kind."""
     rng = np.random.default_rng(seed)
     x = log_softmax(3 * rng.normal(size=(n, k)), axis=1)
     better = x * rng.uniform(0.2, 0.8, k) + 0.3 * rng.normal(size=k)
@@ -31,7 +31,7 @@ def size(design: Design) -> int:
 
 
 def even_folds(y: np.ndarray, folds: int) -> np.ndarray:
-    """Return the fold (n,) of each row, with as many of each class in every fold."""
+    """Return the fold (n,) of each row, with classes spread evenly over the folds."""
     order = np.random.default_rng(0).permutation(len(y))
     fold = np.empty(len(y), int)
     fold[order[np.argsort(y[order], kind="stable")]] = np.arange(len(y)) % folds

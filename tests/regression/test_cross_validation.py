@@ -1,4 +1,4 @@
-"""Cross-validation, compiled and on the host, against scikit-learn's fits, one at a time."""
+"""Cross-validation, compiled and on the host, against separate fits by scikit-learn."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FOLDS = 5
 STRENGTHS = np.array([1e-3, 0.1, 1.0, 3.0, 6.0])
 
 
-def make(n: int = 80, d: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def make_rows(n: int = 80, d: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(4)
     x = rng.normal(size=(n, d))
     y = (rng.random(n) < 1 / (1 + np.exp(-x[:, 0]))).astype(int)
     return x, y, rng.uniform(0.5, 2, n)
 
 
-def run(
+def cross_validate(
     x: np.ndarray, y: np.ndarray, w: np.ndarray, targets: np.ndarray, l1: np.ndarray, l2: np.ndarray
 ) -> Choice:
     fold = even_folds(y, FOLDS)
@@ -36,11 +36,11 @@ def run(
 
 
 def run_somewhere(on_host: bool, *arguments: np.ndarray) -> tuple[int, np.ndarray]:
-    """Return the best candidate and all losses, of the host or of the compiled program."""
+    """Return the best candidate and all losses from the host or the compiled program."""
     if on_host:
         x, y, w, *grid = arguments
         return choose_on_host(x, y, w, even_folds(y, FOLDS), Grid(*grid), FOLDS)
-    result = run(*arguments)
+    result = cross_validate(*arguments)
     return int(result.best), np.asarray(result.losses)
 
 
@@ -49,8 +49,8 @@ HOW = pytest.mark.parametrize("on_host", [False, True], ids=["compiled", "host"]
 
 @functools.cache
 def expected_losses(penalty: str) -> np.ndarray:
-    """Return losses by scikit-learn, one fit for each strength and fold."""
-    x, y, w = make()
+    """Compute losses with scikit-learn, one fit for each strength and fold."""
+    x, y, w = make_rows()
     fold, expected = even_folds(y, FOLDS), np.zeros((len(STRENGTHS), FOLDS))
     options = {"l1_ratio": 1.0, "solver": "saga"} if penalty == "l1" else {"solver": "newton-cg"}
     for i, strength in enumerate(STRENGTHS):
@@ -65,7 +65,7 @@ def expected_losses(penalty: str) -> np.ndarray:
 @HOW
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
 def test_losses_are_those_of_single_fits(penalty: str, on_host: bool) -> None:
-    x, y, w = make()
+    x, y, w = make_rows()
     zero = np.zeros_like(STRENGTHS)
     l1, l2 = (STRENGTHS, zero) if penalty == "l1" else (zero, STRENGTHS)
     best, losses = run_somewhere(on_host, x, y, w, y[None].astype(float), l1, l2)
@@ -76,8 +76,8 @@ def test_losses_are_those_of_single_fits(penalty: str, on_host: bool) -> None:
 
 
 def test_best_candidate_is_fitted_to_all_rows() -> None:
-    x, y, w = make()
-    result = run(x, y, w, y[None].astype(float), np.zeros(5), STRENGTHS)
+    x, y, w = make_rows()
+    result = cross_validate(x, y, w, y[None].astype(float), np.zeros(5), STRENGTHS)
     strength = STRENGTHS[int(result.best)]
     model = LogisticRegression(C=1 / strength, tol=1e-10, solver="newton-cg", max_iter=1000)
     model.fit(x, y, sample_weight=w)
@@ -88,8 +88,8 @@ def test_best_candidate_is_fitted_to_all_rows() -> None:
 @pytest.mark.slow
 @HOW
 def test_smoothing_factors_are_candidates_too(on_host: bool) -> None:
-    """A smoothed target is a mixture of both labels: two weighted rows for scikit-learn."""
-    x, y, w = make()
+    """Check smoothed targets, which are two weighted rows for scikit-learn."""
+    x, y, w = make_rows()
     factors = np.array([1e-5, 1e-2, 0.1, 0.4])
     targets = np.where(y == 1, 1 - factors[:, None], factors[:, None])
     _, losses = run_somewhere(on_host, x, y, w, targets, np.zeros(4), np.zeros(4))
@@ -106,8 +106,8 @@ def test_smoothing_factors_are_candidates_too(on_host: bool) -> None:
 
 
 def test_another_grid_of_the_same_size_compiles_nothing() -> None:
-    x, y, w = make()
-    run(x, y, w, y[None].astype(float), np.zeros(5), STRENGTHS)
+    x, y, w = make_rows()
+    cross_validate(x, y, w, y[None].astype(float), np.zeros(5), STRENGTHS)
     before = choose._cache_size()
-    run(x[::-1], y[::-1], w, y[None, ::-1].astype(float), np.zeros(5), 2 * STRENGTHS)
+    cross_validate(x[::-1], y[::-1], w, y[None, ::-1].astype(float), np.zeros(5), 2 * STRENGTHS)
     assert choose._cache_size() == before

@@ -1,4 +1,4 @@
-"""Fits of logistic regression against SciPy and scikit-learn in float64, and optimality itself."""
+"""Logistic regression fits against SciPy and scikit-learn in float64, and optimality."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 Array = np.ndarray
 
 
-def make(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
+def make_rows(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d)) * rng.uniform(0.3, 3, d) + rng.normal(size=d)
     t = (rng.random(n) < expit(1.5 * (x[:, 0] - x[:, 0].mean()) - 0.3)).astype(float)
@@ -34,7 +34,7 @@ def make(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
 def fit(
     x: Array, t: Array, w: Array | None = None, l1: float = 0.0, l2: float = 0.0, **options: Any
 ) -> tuple[Array, Fit]:
-    """Fit one data set; return (intercept, coef...) and the fit."""
+    """Fit one data set, and return (intercept, coef...) with the fit."""
     w = np.ones(len(t)) if w is None else w
     row = [jnp.asarray(a, jnp.float64)[None] for a in (x, t, w, l1, l2)]
     result = fit_many(Regression(*row, **options), lasso=l1 > 0)
@@ -44,20 +44,22 @@ def fit(
 def loss(beta: Array, x: Array, t: Array, w: Array, l1: float = 0.0, l2: float = 0.0) -> float:
     line = beta[0] + x @ beta[1:]
     entropy = np.sum(w * (np.logaddexp(0, line) - t * line))
-    # Where nothing is penalized, coefficients may be too large for their square.
+    # Without a penalty, squared coefficients may overflow.
     squares = l2 / 2 * np.sum(beta[1:] ** 2) if l2 else 0.0
     return float(entropy + l1 * np.abs(beta[1:]).sum() + squares)
 
 
-def slope(beta: Array, x: Array, t: Array, w: Array, l1: float = 0.0, l2: float = 0.0) -> Array:
-    """Return the derivative of the smooth part."""
+def smooth_gradient(
+    beta: Array, x: Array, t: Array, w: Array, l1: float = 0.0, l2: float = 0.0
+) -> Array:
+    """Compute the gradient of the smooth part."""
     residual = w * (expit(beta[0] + x @ beta[1:]) - t)
     return np.concatenate([[residual.sum()], x.T @ residual + l2 * beta[1:]])
 
 
-def reference(x: Array, t: Array, w: Array, l2: float) -> float:
+def scipy_minimum(x: Array, t: Array, w: Array, l2: float) -> float:
     actual = optimize.minimize(
-        loss, np.zeros(x.shape[1] + 1), (x, t, w, 0.0, l2), "BFGS", slope,
+        loss, np.zeros(x.shape[1] + 1), (x, t, w, 0.0, l2), "BFGS", smooth_gradient,
         options={"gtol": 1e-9, "maxiter": 10_000},
     )  # fmt: skip
     return float(actual.fun)
@@ -67,13 +69,13 @@ def reference(x: Array, t: Array, w: Array, l2: float) -> float:
 @pytest.mark.parametrize("l2", [0.0, 1e-3, 10.0])
 @pytest.mark.parametrize("d", [1, 3, 6, 25])
 def test_smooth_fits_reach_scipys_optimum(d: int, l2: float, soft: bool) -> None:
-    x, t, w = make(400, d)
+    x, t, w = make_rows(400, d)
     t = 0.9 * t + 0.03 if soft else t
     beta, result = fit(x, t, w, l2=l2)
     assert int(result.status[0]) == Status.CONVERGED
     assert float(result.value[0]) == pytest.approx(loss(beta, x, t, w, l2=l2), rel=1e-12)
-    assert float(result.value[0]) <= reference(x, t, w, l2) * (1 + 1e-10)
-    assert np.abs(slope(beta, x, t, w, l2=l2)).max() < 1e-5
+    assert float(result.value[0]) <= scipy_minimum(x, t, w, l2) * (1 + 1e-10)
+    assert np.abs(smooth_gradient(beta, x, t, w, l2=l2)).max() < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -81,21 +83,21 @@ def test_smooth_fits_reach_scipys_optimum(d: int, l2: float, soft: bool) -> None
 )
 @pytest.mark.parametrize("d", [1, 4, 30])
 def test_elastic_net_meets_the_conditions_of_optimality(d: int, l1: float, l2: float) -> None:
-    x, t, w = make(150, d)
+    x, t, w = make_rows(150, d)
     x[:, -1] = x[:, 0] + 0.1 * x[:, -1]
     beta, result = fit(x, t, w, l1, l2)
     assert int(result.status[0]) == Status.CONVERGED
-    gradient = slope(beta, x, t, w, l2=l2)
+    gradient = smooth_gradient(beta, x, t, w, l2=l2)
     assert abs(gradient[0]) < 1e-5
     zero = beta[1:] == 0
-    # The objective is convex: these are necessary and sufficient.
+    # The objective is convex, so these conditions are necessary and sufficient.
     assert (np.abs(gradient[1:][zero]) <= l1 + 1e-5).all()
     np.testing.assert_allclose(gradient[1:][~zero], -l1 * np.sign(beta[1:][~zero]), atol=1e-5)
     assert zero.all() == (l1 == 1e3)
 
 
 def test_elastic_net_against_scikit_learn() -> None:
-    x, t, w = make(200, 8)
+    x, t, w = make_rows(200, 8)
     for l1, l2 in ((1.0, 0.0), (3.0, 2.0)):
         model = LogisticRegression(
             C=1 / (l1 + l2), l1_ratio=l1 / (l1 + l2), solver="saga", tol=1e-10, max_iter=100_000
@@ -108,7 +110,7 @@ def test_elastic_net_against_scikit_learn() -> None:
 
 @pytest.mark.slow
 def test_any_prior_of_the_coefficients_against_scipy() -> None:
-    x, t, w = make(30, 2, seed=3)
+    x, t, w = make_rows(30, 2, seed=3)
     pairs = {
         "cauchy": (dist.Cauchy(0.0, 2.5), stats.cauchy(0, 2.5)),
         "student": (dist.StudentT(4.0, 1.0, 0.5), stats.t(4, 1, 0.5)),
@@ -151,10 +153,10 @@ def test_a_cauchy_prior_tames_separable_data() -> None:
     [
         ([[-1.0], [1.0]], [0, 1]),
         ([[-2.0], [-1.0], [0.5], [3.0]], [0, 0, 1, 1]),
-        # Only ties at the border: the slope grows for ever, though the loss does not vanish.
+        # Only ties at the border: the slope diverges, although the loss stays positive.
         ([[-2.0], [0.0], [0.0], [3.0]], [0, 0, 1, 1]),
         ([[1e6], [2e6], [3e6]], [0, 1, 1]),
-        # One class: the intercept grows for ever, penalized slope or not.
+        # One class: the intercept diverges with or without a penalty on slopes.
         ([[0.3], [0.5]], [1, 1]),
     ],
     ids=["two points", "gap", "ties at the border", "large scores", "one class"],
@@ -175,7 +177,7 @@ def test_features_that_say_nothing_keep_no_slope() -> None:
     beta, result = fit(np.full((50, 1), 7.0), t)
     assert int(result.status[0]) == Status.CONVERGED
     assert expit(beta[0] + 7 * beta[1]) == pytest.approx(t.mean(), rel=1e-9)
-    x, t, w = make(100, 2)
+    x, t, w = make_rows(100, 2)
     single, _ = fit(x[:, :1], t, w)
     double, result = fit(x[:, [0, 0]], t, w)
     assert int(result.status[0]) == Status.CONVERGED
@@ -184,7 +186,7 @@ def test_features_that_say_nothing_keep_no_slope() -> None:
 
 
 def test_weights_are_repetitions_and_zero_leaves_out() -> None:
-    x, t, _ = make(40, 2)
+    x, t, _ = make_rows(40, 2)
     counts = np.random.default_rng(1).integers(0, 4, 40)
     weighted, first = fit(x, t, counts.astype(float))
     repeated, second = fit(np.repeat(x, counts, axis=0), np.repeat(t, counts))
@@ -194,7 +196,7 @@ def test_weights_are_repetitions_and_zero_leaves_out() -> None:
 
 @pytest.mark.parametrize("intercept_prior", [None, Prior(0.0, 10.0, 1.0)])
 def test_rows_of_weight_zero_may_hold_any_number(intercept_prior: Any) -> None:
-    x, t, _ = make(40, 2)
+    x, t, _ = make_rows(40, 2)
     priors = None, Prior(0.0, 2.5, 1.0), intercept_prior
     expected = fit_single(Regression(x, t, np.ones(40), 0.0, 0.0, *priors)).x
     x, t = np.r_[x, np.full((1, 2), 1e250)], np.r_[t, 1.0]
@@ -203,7 +205,7 @@ def test_rows_of_weight_zero_may_hold_any_number(intercept_prior: Any) -> None:
 
 
 def test_a_batch_gives_what_each_gives_alone_in_one_compilation() -> None:
-    sets = [make(60, 2, seed) for seed in range(8)]
+    sets = [make_rows(60, 2, seed) for seed in range(8)]
     l2 = np.geomspace(1e-3, 10, 8)
     columns = [jnp.asarray(np.stack(part)) for part in zip(*sets, strict=True)]
     batch = fit_many(Regression(*columns, jnp.zeros(8), jnp.asarray(l2)))
@@ -238,7 +240,7 @@ def test_never_nan_and_never_worse_than_no_slope(rows: list[tuple[float, float, 
     start = loss(np.array([np.log(mean / (1 - mean)), 0.0]), x, t, w)
     assert value <= start + 1e-6 * w.sum() + 1e-12
     assert int(result.status[0]) != Status.INVALID
-    # A row a million times as far as others may use up the iterations, and the status says so.
+    # A row a million times as far out as others may use up the iterations, as the status says.
     if np.abs(x[w > 0]).max(initial=0) <= 1e4:
         assert int(result.status[0]) in (Status.CONVERGED, Status.UNBOUNDED)
 
@@ -246,7 +248,7 @@ def test_never_nan_and_never_worse_than_no_slope(rows: list[tuple[float, float, 
 @pytest.mark.parametrize("l1", [0.0, 0.7])
 @pytest.mark.parametrize("shift", [1e5, 1e9])
 def test_features_far_from_zero_have_the_optimum_of_centered_ones(shift: float, l1: float) -> None:
-    x, t, w = make(120, 3)
+    x, t, w = make_rows(120, 3)
     near = x - w @ x / w.sum()
     expected, _ = fit(near, t, w, l1, 0.3)
     actual, result = fit(x + shift, t, w, l1, 0.3)

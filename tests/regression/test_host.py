@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 Array = np.ndarray
 
 
-def make(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
+def make_rows(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d)) * rng.uniform(0.01, 30, d) + rng.normal(size=d)
     line = (x[:, 0] - x[:, 0].mean()) / x[:, 0].std()
@@ -39,13 +39,13 @@ def loss(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0) -> float:
     return float(w @ (np.logaddexp(0, line) - t * line) + 0.5 * np.sum(l2 * beta[1:] ** 2))
 
 
-def slope(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0) -> Array:
+def loss_gradient(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0) -> Array:
     residual = w * (expit(beta[0] + x @ beta[1:]) - t)
     return np.concatenate([[residual.sum()], x.T @ residual + l2 * beta[1:]])
 
 
-def reference(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
-    """Minimize with SciPy over what is free, in units of one standard deviation."""
+def scipy_minimum(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
+    """Minimize with SciPy over the free coefficients, in units of one standard deviation."""
     unit = np.concatenate([[1.0], x.std(axis=0)])[free]
 
     def full(part: Array) -> Array:
@@ -56,15 +56,15 @@ def reference(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
     actual = optimize.minimize(
         lambda part: loss(full(part), x, t, w, l2),
         np.zeros(free.sum()),
-        jac=lambda part: slope(full(part), x, t, w, l2)[free] / unit,
+        jac=lambda part: loss_gradient(full(part), x, t, w, l2)[free] / unit,
         method="BFGS",
         options={"gtol": 1e-9, "maxiter": 10_000},
     )
     return float(actual.fun)
 
 
-def compiled(problem: Regression) -> tuple[Array, Fit]:
-    """Fit the same problem with JAX, as a batch of one."""
+def fit_compiled(problem: Regression) -> tuple[Array, Fit]:
+    """Fit a problem with JAX as a batch of one."""
     *arrays, prior, intercept_prior = problem
     leaves = [None if a is None else jnp.asarray(a, jnp.float64)[None] for a in arrays]
     result = fit_many(Regression(*leaves, prior, intercept_prior))
@@ -72,7 +72,7 @@ def compiled(problem: Regression) -> tuple[Array, Fit]:
 
 
 def check_same(actual: Minimum, problem: Regression) -> None:
-    beta, result = compiled(problem)
+    beta, result = fit_compiled(problem)
     assert int(actual.status) == int(result.status[0])
     assert float(actual.value) == pytest.approx(float(result.value[0]), rel=1e-11)
     np.testing.assert_allclose(actual.x, beta, rtol=1e-5, atol=1e-7)
@@ -84,7 +84,7 @@ MASKS = {"all": None, "no intercept": [0, 1, 1], "no second": [1, 1, 0], "interc
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("l2", [0.0, 3.0, [0.01, 40.0]], ids=["none", "one", "each"])
 def test_host_reaches_scipys_optimum_and_does_as_the_compiled_fit(l2: Any, mask: str) -> None:
-    x, t, w = make(300, 2)
+    x, t, w = make_rows(300, 2)
     t = 0.9 * t + 0.02
     free = None if MASKS[mask] is None else np.array(MASKS[mask], float)
     problem = Regression(x, t, w, 0.0, np.array(l2), free)
@@ -92,17 +92,17 @@ def test_host_reaches_scipys_optimum_and_does_as_the_compiled_fit(l2: Any, mask:
     assert int(actual.status) == Status.CONVERGED
     moves = np.ones(3, bool) if free is None else free > 0
     assert (actual.x[~moves] == 0).all()
-    best = reference(x, t, w, l2, moves)
+    best = scipy_minimum(x, t, w, l2, moves)
     assert float(actual.value) == pytest.approx(loss(actual.x, x, t, w, l2), rel=1e-12)
     assert float(actual.value) <= best * (1 + 1e-10)
     scale = np.concatenate([[1.0], x.std(axis=0)])
-    assert np.abs(slope(actual.x, x, t, w, l2) / scale)[moves].max() < 1e-5
+    assert np.abs(loss_gradient(actual.x, x, t, w, l2) / scale)[moves].max() < 1e-5
     if np.ndim(l2):
         check_same(actual, problem)
 
 
 def test_nothing_free_is_the_loss_of_one_half() -> None:
-    x, t, w = make(50, 2)
+    x, t, w = make_rows(50, 2)
     actual = fit_single(Regression(x, t, w, 0.0, 1.0, np.zeros(3)))
     assert int(actual.status) == Status.CONVERGED
     assert actual.x.tolist() == [0.0, 0.0, 0.0]
@@ -110,7 +110,7 @@ def test_nothing_free_is_the_loss_of_one_half() -> None:
 
 
 def test_a_larger_strength_shrinks_its_own_coefficient_only() -> None:
-    x, t, w = make(300, 3)
+    x, t, w = make_rows(300, 3)
     weak = fit_single(Regression(x, t, w, 0.0, np.array([1.0, 1.0, 1e-9]))).x
     strong = fit_single(Regression(x, t, w, 0.0, np.array([1e12, 1.0, 1e-9]))).x
     assert abs(strong[1]) < 1e-6 * abs(weak[1])
@@ -119,7 +119,7 @@ def test_a_larger_strength_shrinks_its_own_coefficient_only() -> None:
 
 
 def test_rows_without_weight_are_left_out_and_whole_weights_are_repetitions() -> None:
-    x, t, _ = make(60, 2)
+    x, t, _ = make_rows(60, 2)
     counts = np.random.default_rng(1).integers(0, 4, 60)
     x[counts == 0] = 1e200
     actual = fit_single(Regression(x, t, counts.astype(float), 0.0, 0.5))
@@ -158,7 +158,7 @@ def test_each_coefficient_may_have_a_law_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", LAWS)
 def test_fits_under_written_priors_against_scipy_and_numpyro(name: str) -> None:
-    x, t, w = make(30, 2, seed=3)
+    x, t, w = make_rows(30, 2, seed=3)
     x = x / x.std(axis=0)
     written, law, scipys = LAWS[name]
     wide, numpyros, scipys_wide = LAWS["wide"]
@@ -172,7 +172,7 @@ def test_fits_under_written_priors_against_scipy_and_numpyro(name: str) -> None:
     assert int(actual.status) == Status.CONVERGED
     assert float(actual.value) == pytest.approx(total(actual.x), rel=1e-12)
     assert total(actual.x) <= best + 1e-9 * abs(best)
-    # Distributions are fitted by JAX, to padded rows.
+    # JAX fits priors given as distributions, with padded rows.
     theirs = fit_single(Regression(x, t, w, 0.0, 0.0, None, law, numpyros))
     assert int(theirs.status) == Status.CONVERGED
     assert float(theirs.value) == pytest.approx(float(actual.value), rel=1e-11)
@@ -180,12 +180,12 @@ def test_fits_under_written_priors_against_scipy_and_numpyro(name: str) -> None:
 
 
 def test_the_absolute_penalty_is_left_to_the_compiled_fit() -> None:
-    x, t, w = make(77, 3)
+    x, t, w = make_rows(77, 3)
     actual = fit_single(Regression(x, t, w, 5.0, 0.1), lasso=True)
-    gradient = slope(actual.x, x, t, w, 0.1)
+    gradient = loss_gradient(actual.x, x, t, w, 0.1)
     zero = actual.x[1:] == 0
     assert 0 < zero.sum() < 3 and abs(gradient[0]) < 1e-5
-    # The objective is convex: these are necessary and sufficient.
+    # The objective is convex, so these conditions are necessary and sufficient.
     assert (np.abs(gradient[1:][zero]) <= 5 + 1e-5).all()
     np.testing.assert_allclose(gradient[1:][~zero], -5 * np.sign(actual.x[1:][~zero]), atol=1e-5)
 
@@ -197,7 +197,7 @@ N_MANY = 150_000
     "kind", ["mixed", "part is separable", "part is one class", "part is flat", "part is zero"]
 )
 def test_a_part_of_many_rows_changes_nothing(kind: str) -> None:
-    """The part from which a fit starts, and which improves its first step."""
+    """Check subsets of rows on which a fit starts and which improve its first step."""
     rng = np.random.default_rng(0)
     stride = N_MANY >> 14
     assert N_MANY > 1 << 17
@@ -219,8 +219,8 @@ def test_a_part_of_many_rows_changes_nothing(kind: str) -> None:
     for actual in (fit_single(problem), fit_binary(sample, w.sum(), designs)):
         assert int(actual.status) == Status.CONVERGED
         assert float(actual.value) == pytest.approx(loss(actual.x, x, t, w), rel=1e-12)
-        # Newton's step from here would gain next to nothing.
-        gradient = slope(actual.x, x, t, w)
+        # Newton's step from this point would gain next to nothing.
+        gradient = loss_gradient(actual.x, x, t, w)
         p = expit(actual.x[0] + x[:, 0] * actual.x[1])
         design = np.stack([np.ones(N_MANY), x[:, 0]])
         hessian = (design * (w * p * (1 - p))) @ design.T
@@ -233,7 +233,7 @@ def _design(rows: Rows) -> BinaryDesign[np.ndarray]:
 
 @pytest.mark.parametrize("seed", [0, 10])
 def test_a_fit_that_only_rounding_stops_has_converged(seed: int) -> None:
-    """A column that nearly depends on others has so large a coefficient that values are noisy."""
+    """Check a nearly dependent column, whose large coefficient makes objective values noisy."""
     rng = np.random.default_rng(seed)
     d = int(rng.integers(3, 12))
     x = rng.normal(size=(60, d))
@@ -241,7 +241,7 @@ def test_a_fit_that_only_rounding_stops_has_converged(seed: int) -> None:
     t, w, l2 = (rng.random(60) < expit(x[:, 0])).astype(float), np.ones(60), 10.0 ** -(8 + seed % 7)
     actual = fit_single(Regression(x, t, w, 0.0, l2))
     assert int(actual.status) == Status.CONVERGED and int(actual.iterations) < 30
-    gradient = slope(actual.x, x, t, w, l2)
+    gradient = loss_gradient(actual.x, x, t, w, l2)
     p = expit(actual.x[0] + x @ actual.x[1:])
     design = np.column_stack([np.ones(60), x]).T
     hessian = (design * (p * (1 - p))) @ design.T + np.diag([0.0] + d * [l2])
@@ -266,9 +266,9 @@ def test_special_data_end_as_in_the_compiled_fit(name: str) -> None:
     x, t = (np.array(part, float) for part in SPECIAL[name])
     problem = Regression(x[:, None], t, np.ones(len(t)), 0.0, 0.0)
     actual = fit_single(problem)
-    # Rows without weight, so that all compile to the same.
+    # Pad with rows of weight zero, so that all cases share a program.
     rows = [np.pad(part, (0, 4 - len(t))) for part in (x, t, np.ones(len(t)))]
-    beta, result = compiled(Regression(rows[0][:, None], *rows[1:], 0.0, 0.0))
+    beta, result = fit_compiled(Regression(rows[0][:, None], *rows[1:], 0.0, 0.0))
     unbounded = name in ("two points", "gap", "ties at the border", "one class")
     assert int(actual.status) == (Status.UNBOUNDED if unbounded else Status.CONVERGED)
     assert int(actual.status) == int(result.status[0])
@@ -299,11 +299,11 @@ def test_host_and_compiled_fits_agree(rows: list[tuple[float, float, float]], l2
     problem = Regression(x, t, w, 0.0, l2)
     actual = fit_single(problem)
     with jax.enable_x64(True):
-        beta, result = compiled(problem)
+        beta, result = fit_compiled(problem)
     assert np.isfinite(actual.x).all() and np.isfinite(actual.value)
     ended = (int(actual.status), int(result.status[0]))
     assert set(ended) <= {Status.CONVERGED, Status.UNBOUNDED}
-    # Where there is no optimum, each stops where nothing more is gained.
+    # Without an optimum, both stop where nothing more is gained.
     assert float(actual.value) == pytest.approx(
         float(result.value[0]), rel=1e-7, abs=1e-7 * w.sum()
     )
@@ -313,12 +313,12 @@ def test_host_and_compiled_fits_agree(rows: list[tuple[float, float, float]], l2
 
 
 def test_many_columns_meet_the_conditions_of_optimality() -> None:
-    x, t, w = make(150, MANY + 3)
+    x, t, w = make_rows(150, MANY + 3)
     x = (x - x.mean(axis=0)) / x.std(axis=0)
     actual = fit_on_host(Regression(x, t, w, 0.0, 5.0))
     assert actual.status == Status.CONVERGED
-    gradient = slope(actual.x, x, t, w, 5.0)
-    # Of the loss, a step along the gradient would change nothing that matters.
+    gradient = loss_gradient(actual.x, x, t, w, 5.0)
+    # A step along the gradient would change the loss by a negligible amount.
     assert np.abs(gradient).max() < 1e-3
     few = fit_on_host(Regression(x[:, :MANY], t, w, 0.0, 5.0))
-    assert np.abs(slope(few.x, x[:, :MANY], t, w, 5.0)).max() < 1e-6
+    assert np.abs(loss_gradient(few.x, x[:, :MANY], t, w, 5.0)).max() < 1e-6

@@ -1,4 +1,4 @@
-"""Absolute penalties on the host: steps against all patterns of signs, fits by optimality."""
+"""L1 penalties on the host: steps against all sign patterns, and fits by optimality."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Array = np.ndarray
 KINDS = ("plain", "twice", "nearly", "shifted", "few", "scales", "constant")
 
 
-def make(kind: str, seed: int = 0, n: int = 60) -> tuple[Array, Array, Array]:
-    """Return features, labels and weights: dependent, badly scaled, or more than there are rows."""
+def make_rows(kind: str, seed: int = 0, n: int = 60) -> tuple[Array, Array, Array]:
+    """Draw features (dependent, badly scaled or more than rows), labels and weights."""
     rng = np.random.default_rng(seed)
     d = 40 if kind == "few" else 12
     n = 25 if kind == "few" else n
@@ -54,7 +54,7 @@ def slope(beta: Array, x: Array, t: Array, w: Array, l2: float) -> Array:
 
 
 def violation(beta: Array, x: Array, t: Array, w: Array, l1: float, l2: float) -> float:
-    """Return how far the conditions of optimality are from met, beside the size of a slope."""
+    """Compute the violation of the optimality conditions, relative to the size of a slope."""
     g, b = slope(beta, x, t, w, l2), beta[1:]
     excess = np.where(b == 0, np.maximum(np.abs(g[1:]) - l1, 0), np.abs(g[1:] + l1 * np.sign(b)))
     return float(max(abs(g[0]) / w.sum(), np.max(excess / (w @ np.abs(x)))))
@@ -80,14 +80,14 @@ def test_the_step_is_the_best_of_all_patterns_of_signs(seed: int, p: int, digits
         sign = np.array(signs)
         on = (sign != 0) | (strength == 0)
         z = np.zeros(p)
-        # The stationary point given the signs; any point bounds the minimum from above.
+        # The stationary point for these signs; any point bounds the minimum from above.
         rest = gradient - hessian @ x + strength * sign
         z[on] = np.linalg.solve(hessian[np.ix_(on, on)], -rest[on])
         best = min(best, model(z, x, hessian, gradient, strength))
     step, gain = lasso_step_on_host(strength)(hessian, gradient, x)
     value = model(x - step, x, hessian, gradient, strength)
     size = np.abs(gradient) @ np.abs(step) + np.abs(best) + 1
-    # What a solution of linear equations loses to rounding.
+    # Rounding error of a solution of linear equations.
     size *= 64 * np.finfo(float).eps * np.linalg.cond(hessian)
     assert value <= best + size
     expected = gradient @ step + strength @ (np.abs(x) - np.abs(x - step))
@@ -98,7 +98,7 @@ def test_the_step_is_the_best_of_all_patterns_of_signs(seed: int, p: int, digits
 @pytest.mark.parametrize(("l1", "l2"), [(1e-4, 0.0), (0.1, 0.0), (2.0, 0.0), (0.5, 0.5), (1e4, 0)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_fits_meet_the_conditions_of_optimality(kind: str, l1: float, l2: float) -> None:
-    x, t, w = make(kind)
+    x, t, w = make_rows(kind)
     actual = fit_single(Regression(x, t, w, l1, l2), lasso=True)
     assert int(actual.status) == Status.CONVERGED
     assert violation(actual.x, x, t, w, l1, l2) < 1e-8
@@ -110,7 +110,7 @@ def test_single_fits_meet_the_conditions_of_optimality(kind: str, l1: float, l2:
 
 @pytest.mark.parametrize("kind", ["plain", "twice", "few"])
 def test_host_and_compiled_fits_agree(kind: str) -> None:
-    x, t, w = make(kind, n=30)
+    x, t, w = make_rows(kind, n=30)
     actual = fit_single(Regression(x, 0.9 * t + 0.03, w, 0.7, 0.1), lasso=True)
     with jax.enable_x64(True):
         rows = [jnp.asarray(a, jnp.float64)[None] for a in (x, 0.9 * t + 0.03, w, 0.7, 0.1)]
@@ -121,7 +121,7 @@ def test_host_and_compiled_fits_agree(kind: str) -> None:
 
 
 def test_compiled_fits_do_not_depend_on_the_unit_of_weights() -> None:
-    x, t, w = make("plain", n=30)
+    x, t, w = make_rows("plain", n=30)
     with jax.enable_x64(True):
         actual = [
             fit_many(
@@ -142,7 +142,7 @@ def test_statuses_of_fits_without_optimum_and_of_few_iterations(
     x = np.array([[-2.0], [-1.0], [0.5], [3.0]])
     t, w = np.array([0.0, 0, 1, 1]), np.ones(4)
     assert int(fit_single(Regression(x, t, w, 0.0, 0.0), lasso=True).status) == Status.UNBOUNDED
-    # Of one class the intercept grows for ever, whatever the penalty.
+    # With one class the intercept diverges for any penalty.
     one = fit_single(Regression(x, w, w, 1.0, 0.0), lasso=True)
     assert int(one.status) == Status.UNBOUNDED and one.x[1] == 0 and np.isfinite(one.x).all()
     assert int(fit_single(Regression(x, t, w, 0.1, 0.0), lasso=True).status) == Status.CONVERGED
@@ -152,7 +152,7 @@ def test_statuses_of_fits_without_optimum_and_of_few_iterations(
 
 
 def test_fixed_coefficients_stay_zero() -> None:
-    x, t, w = make("plain")
+    x, t, w = make_rows("plain")
     free = np.ones(13)
     free[[1, 4]] = 0
     actual = fit_single(Regression(x, t, w, 0.5, 0.0, free), lasso=True)
@@ -187,12 +187,12 @@ def test_every_fit_of_a_path_is_optimal(
         return path(*arguments)
 
     monkeypatch.setattr(cross_validation, "_path", spy)
-    x, t, w = make(kind)
+    x, t, w = make_rows(kind)
     fold = even_folds(t.astype(int), 4)
     grid = grid_of(name, t)
     choose_on_host(x, t, w, fold, grid, 4)
     assert len(paths) == 5
-    # What the spy sees are coefficients of features from their means.
+    # The spy sees coefficients of centered features.
     x = x - np.average(x, axis=0, weights=w)
     for out, betas in enumerate(paths[1:]):
         use = fold != out
@@ -201,7 +201,7 @@ def test_every_fit_of_a_path_is_optimal(
 
 
 def test_losses_do_not_depend_on_the_order_of_rows_or_on_rows_without_weight() -> None:
-    x, t, w = make("nearly")
+    x, t, w = make_rows("nearly")
     fold, grid = even_folds(t.astype(int), 4), grid_of("l1", t)
     best, losses = choose_on_host(x, t, w, fold, grid, 4)
     order = np.random.default_rng(1).permutation(len(t))
@@ -219,11 +219,11 @@ def test_losses_do_not_depend_on_the_order_of_rows_or_on_rows_without_weight() -
 
 
 def test_of_equal_candidates_the_first_is_best() -> None:
-    x, t, w = make("plain")
+    x, t, w = make_rows("plain")
     strengths = np.geomspace(1e4, 1e9, 6)
     fold = even_folds(t.astype(int), 4)
     best, losses = choose_on_host(x, t, w, fold, Grid(t[None], strengths, 0 * strengths), 4)
-    # No coefficient is left: the share of the other folds is what remains.
+    # All coefficients are zero, so the share in the other folds remains.
     for out in range(4):
         use = fold != out
         share = w[use] @ t[use] / w[use].sum()
@@ -269,7 +269,7 @@ def test_a_hessian_that_has_no_inverse_gives_no_step() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_moves_stop_where_a_sign_changes_if_that_is_best(seed: int) -> None:
-    """The model along a move, written out, at its end and at each change of a sign."""
+    """Compare with the model along a move, at its end and at each change of sign."""
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(4, 4))
     block, here, move = root @ root.T, rng.normal(size=4), 2 * rng.normal(size=4)

@@ -1,4 +1,4 @@
-"""The objective of compiled programs is the potential of the model that users get."""
+"""The objective of compiled programs equals the potential of the public model."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_compiled_fits_through_numpyro_are_those_of_the_host(
 
 
 def test_a_prior_beside_a_penalty_and_fixed_coefficients() -> None:
-    """The penalty adds to the prior, whose density contains the coefficient fixed at zero."""
+    """Check that the penalty adds to the prior, which includes the coefficient fixed at zero."""
     x, y, w = binary_data(60, 3)
     prior, free = Prior(0.3, 2.5, 1.0), np.array([1.0, 1.0, 0.0, 1.0])
     host = fit_single(Regression(x, y, w, 0.0, 0.8, free, prior, prior))
@@ -103,13 +103,13 @@ SAMPLED: dict[str, tuple[Any, Any, Any]] = {
 
 
 class Sampled(Exception):
-    """Ends a fit before its chains, whose density and mode it keeps."""
+    """Interrupts a fit before its chains, and keeps the density and the mode."""
 
     def __init__(self, loss: Any, given: tuple[Any, ...], mode: Array, factor: Array) -> None:
         self.loss, self.given, self.mode, self.factor = loss, given, mode, factor
 
 
-def stop(loss: Any, given: Any, mode: Array, factor: Array, *_: Any) -> None:
+def stop_before_chains(loss: Any, given: Any, mode: Array, factor: Array, *_: Any) -> None:
     raise Sampled(loss, given, mode, factor)
 
 
@@ -117,10 +117,10 @@ def stop(loss: Any, given: Any, mode: Array, factor: Array, *_: Any) -> None:
 def test_potentials_of_chains_are_those_of_the_public_model(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They differ by constants and, of positive parameters, by the Jacobian of the logarithm."""
-    # No public function has the density of the chains.
-    monkeypatch.setattr(posterior, "sample_whitened", stop)
-    monkeypatch.setattr(softmax_posterior, "sample_whitened", stop)
+    """Check that they differ by constants and the Jacobian of logarithms of positive parameters."""
+    # No public function returns the density of the chains.
+    monkeypatch.setattr(posterior, "sample_whitened", stop_before_chains)
+    monkeypatch.setattr(softmax_posterior, "sample_whitened", stop_before_chains)
     calibrator, scores, y = SAMPLED[name]
     with pytest.raises(Sampled) as ended:
         calibrator.fit(scores, y, W)
@@ -154,7 +154,7 @@ def test_potentials_of_chains_are_those_of_the_public_model(
             (ours, _), theirs = both(jnp.asarray(u))
             change = float(theirs - expected)
             assert float(ours - first) == pytest.approx(change, rel=1e-9, abs=1e-9)
-    # The host found the mode of this density: no slope is left, in standard deviations.
+    # The host's fit is the mode: the slope vanishes, in units of standard deviations.
     assert np.abs(chains.factor.T @ slope).max() < 1e-5
 
 
@@ -205,13 +205,13 @@ def test_priors_of_a_part_of_the_numbers_are_refused(law: Any) -> None:
 
 
 def test_threads_run_models_one_after_the_other() -> None:
-    """NumPyro has one list of handlers for all threads."""
+    """Check that threads do not interfere, since NumPyro shares one handler stack."""
     sites = regression_sites(Prior(0.0, 1.0, 0.0), Prior(0.0, 2.0, 0.0), 2)
     together = threading.Barrier(2)
 
     def loss(theta: jax.Array) -> jax.Array:
         with suppress(threading.BrokenBarrierError):
-            together.wait(timeout=0.2)  # passes only if two threads are inside of a model
+            together.wait(timeout=0.2)  # passes only if two threads are inside a model
         return jnp.sum(theta**2)
 
     def one(at: Array) -> float:

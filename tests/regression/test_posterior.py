@@ -1,4 +1,4 @@
-"""Modes, normal approximations and chains against SciPy, JAX's Hessians and quadrature."""
+"""Modes, normal approximations and chains against SciPy, JAX Hessians and quadrature."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CAUCHY = (True, 2.5)
 NORMAL = (False, 1.5)
 
 
-def make(n: int, seed: int = 0) -> tuple[Array, Array, Array]:
+def make_rows(n: int, seed: int = 0) -> tuple[Array, Array, Array]:
     """Return scores, labels and weights."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=n) * 2
@@ -41,7 +41,7 @@ def target(
 
 
 def potential(u: Array, goal: Target, laws: list[tuple[bool, float]]) -> float:
-    """Return the negative log posterior, written once more."""
+    """Compute the negative log posterior."""
     theta = np.where(goal.positive > 0, np.exp(u), u)
     columns, y, w = goal.design
     line = theta @ columns
@@ -50,7 +50,7 @@ def potential(u: Array, goal: Target, laws: list[tuple[bool, float]]) -> float:
     return float(w @ (np.logaddexp(0, line) - y * line) - sum(prior))
 
 
-Z, Y, W = make(60)
+Z, Y, W = make_rows(60)
 ONES = np.ones(60)
 LOGS = np.log(expit(Z)), -np.log(expit(-Z))
 TARGETS = {
@@ -85,7 +85,7 @@ def test_mode_and_curvature(name: str, labels: str) -> None:
 
 
 def check_normal(u: Array, mode: Array, hessian: Array) -> None:
-    """Compare draws (n, p), in pairs on both sides of the mode, with the normal distribution."""
+    """Compare antithetic pairs of draws (n, p) with the normal distribution."""
     np.testing.assert_allclose(u.mean(axis=0), mode, rtol=1e-10, atol=1e-10)
     white = (u - mode) @ np.linalg.cholesky(hessian)
     error = np.sqrt((1 + np.eye(len(mode))) / (len(u) / 2))
@@ -98,7 +98,7 @@ def check_normal(u: Array, mode: Array, hessian: Array) -> None:
 def test_draws_of_laplace_are_normal_with_the_inverse_hessian(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the posterior counts as normal."""
+    """Check draws with a threshold at which the posterior counts as normal."""
     monkeypatch.setattr(tempered, "_NORMAL", np.inf)
     columns, positive, laws = TARGETS[name]
     goal = target(columns, Y, W, positive, laws)
@@ -131,15 +131,15 @@ def test_a_distribution_takes_the_place_of_a_written_prior() -> None:
 
 
 def check_expectation(values: Array, expected: float) -> None:
-    """Compare the mean of draws (chains, n) with a number, within its own standard error."""
+    """Compare the mean of draws (chains, n) with a number, up to its standard error."""
     ess = float(effective_sample_size(values[..., None])[0])
     assert ess > 200
     assert abs(values.mean() - expected) < 4.5 * values.std() / np.sqrt(ess)
 
 
-def own_prior() -> tuple[Target, Array, Array, Array]:
-    """Return a target of few rows and a prior that pulls, not normal, and its mass on a grid."""
-    z, y, w = make(12, seed=5)
+def target_with_strong_prior() -> tuple[Target, Array, Array, Array]:
+    """Return a target with few rows and a strong, non-normal prior, and its mass on a grid."""
+    z, y, w = make_rows(12, seed=5)
     goal = target(np.stack([np.ones(12), z]), y, w, [0, 0], [(True, 10.0), CAUCHY])
     law = dist.StudentT(3.0, 1.5, 0.4)
     goal = goal._replace(
@@ -153,14 +153,14 @@ def own_prior() -> tuple[Target, Array, Array, Array]:
         log -= wi * (np.logaddexp(0, a + b * zi) - yi * (a + b * zi))
     mass = np.exp(log - log.max())
     mass /= mass.sum()
-    # Nothing is missing at the edges of the grid.
+    # The mass at the edges of the grid is negligible.
     assert max(mass[[0, -1]].sum(), mass[:, [0, -1]].sum()) < 1e-4
     return goal, a, b, mass
 
 
 @pytest.mark.slow
 def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
-    goal, a, b, mass = own_prior()
+    goal, a, b, mass = target_with_strong_prior()
     draws = sample(goal, "nuts", 4000, seed=0)
     theta = draws.coefficients
     assert theta.shape == (4, 1000, 2) and draws.divergences == 0
@@ -174,13 +174,13 @@ def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
 
 
 def test_tails_by_laplace_against_quadrature_with_a_prior_of_ones_own() -> None:
-    goal, a, b, mass = own_prior()
+    goal, a, b, mass = target_with_strong_prior()
     draws = sample(goal, "laplace", 20_000, seed=0)
     assert draws.coefficients.shape == (1, 20_000, 2) and (draws.ess > 4000).all()
     for theta, ess, grid in zip(draws.coefficients[0].T, draws.ess, (a, b), strict=True):
         mean, variance = (mass * grid).sum(), (mass * (grid - (mass * grid).sum()) ** 2).sum()
         assert abs(theta.mean() - mean) < 4.5 * np.sqrt(variance / ess)
-        # Half a cell of the grid moves the levels by less than 0.003.
+        # Half a grid cell moves the levels by less than 0.003.
         for level in (0.01, 0.05, 0.5, 0.95, 0.99):
             share = mass[grid <= np.quantile(theta, level)].sum()
             assert abs(share - level) < 4.5 * np.sqrt(level * (1 - level) / ess) + 0.003
@@ -199,7 +199,7 @@ SETS = {
 }
 
 
-def spread(points: Array) -> tuple[float, float]:
+def median_and_mad(points: Array) -> tuple[float, float]:
     center = float(np.median(points))
     return center, float(np.median(np.abs(points - center))) or 1.0
 
@@ -223,7 +223,7 @@ def test_compressed_sums_are_exact_piece_by_piece(name: str) -> None:
     points = SETS[name]
     weights = np.random.default_rng(4).uniform(0.1, 2, len(points))
     nodes, at_nodes = compress(points, weights)
-    center, scale = spread(points)
+    center, scale = median_and_mad(points)
     t = np.arcsinh((points - center) / scale)
     for piece in (1, 20, 48, 49, 90):
         edge = center + scale * np.sinh(t.min() + (t.max() - t.min()) * piece / 96)
@@ -240,7 +240,7 @@ def test_compressed_sums_of_softplus(name: str) -> None:
     points = SETS[name]
     weights = np.random.default_rng(5).uniform(0.1, 2, len(points))
     nodes, at_nodes = compress(points, weights)
-    center, scale = spread(points)
+    center, scale = median_and_mad(points)
     for slope in (-4.0, -0.3, 0.02, 1.0, 8.0):
         for intercept in (-3.0, 0.0, 5.0):
 
@@ -264,9 +264,9 @@ def beta_columns(z: Array) -> Array:
 
 @pytest.mark.parametrize("kind", ["spread", "rough"])
 def test_the_posterior_over_nodes_is_that_over_rows(kind: str) -> None:
-    """Where the columns are not smooth, or the sums not as good, rows are kept."""
+    """Check that rows are kept where columns are not smooth or sums are not accurate enough."""
     n = 100_000
-    z, y, w = make(n, seed=7)
+    z, y, w = make_rows(n, seed=7)
     laws = [(True, 10.0), NORMAL, NORMAL]
 
     def rough(x: Array) -> Array:
@@ -285,5 +285,5 @@ def test_the_posterior_over_nodes_is_that_over_rows(kind: str) -> None:
         line = theta @ goal.design.columns
         exact = w @ np.logaddexp(0, line) - w @ (y * line)
         sums = few.weights @ np.logaddexp(0, theta @ few.columns) - theta @ few.linear
-        # Nats of the log posterior itself.
+        # In units of the log posterior.
         assert abs(sums - exact) < 2e-6

@@ -25,13 +25,13 @@ from bayescal.regression.softmax.objective import (
     multiply,
     split,
 )
-from tests.regression.problems import KINDS, make, size
+from tests.regression.problems import KINDS, make_design, size
 
 Array = np.ndarray
 
 
 def value(theta: Array, design: Design, penalty: Array) -> float:
-    """Return the objective, written anew."""
+    """Compute the objective from its definition."""
     k, m, d, r = design.sizes
     matrix, v, t = theta[: k * m].reshape(k, m), theta[k * m : k * m + d], theta[k * m + d :]
     logits = design.offset + design.features @ matrix.T
@@ -44,7 +44,7 @@ def value(theta: Array, design: Design, penalty: Array) -> float:
 
 
 def gradient(theta: Array, design: Design, penalty: Array) -> Array:
-    """Return its gradient, written anew: derivatives of logits by each parameter."""
+    """Compute the gradient from the derivatives of logits with respect to each parameter."""
     k, m, d, r = design.sizes
     logits = design.offset + design.features @ theta[: k * m].reshape(k, m).T
     if d:
@@ -77,7 +77,7 @@ def scipy_optimum(design: Design, penalty: Array) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("k", [2, 3, 12])
 def test_derivatives_against_differences(kind: str, k: int) -> None:
-    design = make(60, k, 1, kind)
+    design = make_design(60, k, 1, kind)
     rng = np.random.default_rng(0)
     theta, penalty = 0.1 * rng.normal(size=size(design)), rng.uniform(0, 2, size(design))
     with HostEvaluator(design, penalty) as host:
@@ -100,7 +100,7 @@ def test_derivatives_against_differences(kind: str, k: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_jax_computes_the_same(kind: str, x64: None) -> None:
-    design = make(40, 5, 2, kind)
+    design = make_design(40, 5, 2, kind)
     rng = np.random.default_rng(0)
     theta, penalty = 0.1 * rng.normal(size=size(design)), rng.uniform(0, 2, size(design))
     compiled = jax.jit(evaluate)(design, penalty, theta)
@@ -125,12 +125,12 @@ def test_parts_of_parameters() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n", "k"), [(400, 3), (900, 10)])
 def test_optimum_against_scipy(kind: str, n: int, k: int, strength: float) -> None:
-    design = make(n, k, 3, kind)
+    design = make_design(n, k, 3, kind)
     penalty = np.full(size(design), strength)
     result, _ = fit_on_host(design, penalty)
     expected = scipy_optimum(design, penalty)
     assert result.status == Status.CONVERGED
-    # As good as SciPy's to 1e-6, and not above it by more than rounding.
+    # At most 1e-6 from SciPy's value, and not above it except for rounding.
     assert result.value == pytest.approx(expected.fun, rel=1e-6)
     assert result.value <= expected.fun * (1 + 1e-9)
     slope = np.abs(gradient(result.x, design, penalty)).max() / design.weights.sum()
@@ -146,8 +146,8 @@ def test_optimum_against_scipy(kind: str, n: int, k: int, strength: float) -> No
     ],
 )
 def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[str]) -> None:
-    """Single precision directions, threads, and the preconditioners of many classes."""
-    design = make(5500, 50, 4)
+    """Check single-precision directions, threads, and the preconditioners for many classes."""
+    design = make_design(5500, 50, 4)
     penalty = np.full(size(design), strength)
     assert precondition.choices(design, penalty) == [getattr(precondition, w) for w in ways]
     result, prepared = fit_on_host(design, penalty)
@@ -155,7 +155,7 @@ def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[st
     assert result.status == Status.CONVERGED
     assert result.value == pytest.approx(expected.fun, rel=1e-7)
     assert result.value <= expected.fun * (1 + 1e-9)
-    # From what is known of it, a neighbor takes fewer steps than from nothing.
+    # Starting from a neighboring fit takes fewer steps than starting from zero.
     near, _ = fit_on_host(design, 1.1 * penalty, result.x, prepared)
     afresh, _ = fit_on_host(design, 1.1 * penalty)
     assert near.iterations < afresh.iterations
@@ -164,8 +164,8 @@ def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[st
 
 @pytest.mark.parametrize("sharpness", [1.0, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_optimum_of_few_features_and_many_rows(sharpness: float) -> None:
-    """With the products for few features, also where most rows are certain."""
-    design = make(5500, 50, 4, "vector")
+    """Check the products for few features, also where most rows are nearly certain."""
+    design = make_design(5500, 50, 4, "vector")
     x = log_softmax(sharpness * design.x, axis=1)
     design = design._replace(offset=x, x=x)
     penalty = np.full(size(design), 1e-3)
@@ -181,7 +181,7 @@ def test_optimum_of_few_features_and_many_rows(sharpness: float) -> None:
 def test_every_preconditioner_leads_to_the_optimum(
     way: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    design = make(500, 6, 5, kind)
+    design = make_design(500, 6, 5, kind)
     penalty = np.random.default_rng(0).uniform(0.1, 3, size(design))
     exact, _ = fit_on_host(design, penalty)
     monkeypatch.setattr(softmax_fit, "choices", lambda *_: [getattr(precondition, way)])
@@ -192,7 +192,7 @@ def test_every_preconditioner_leads_to_the_optimum(
 
 
 def test_inverses_are_what_they_say() -> None:
-    design = make(300, 4, 6, "everything")
+    design = make_design(300, 4, 6, "everything")
     penalty = np.random.default_rng(0).uniform(0.1, 3, size(design))
     sizes = design.sizes
     probs = softmax(design.offset, axis=1)
@@ -208,7 +208,7 @@ def test_inverses_are_what_they_say() -> None:
     for j in range(k):
         index = [*range(j * m, (j + 1) * m), k * m + j]
         block = hessian[np.ix_(index, index)]
-        # In single precision, which suffices for a direction.
+        # Single precision suffices for a direction.
         np.testing.assert_allclose(block @ solved[index], vector[index], rtol=1e-3)
     diagonal = precondition.DIAGONAL
     inverse = diagonal.invert(diagonal.measure(design, probs), penalty, sizes)
@@ -227,8 +227,8 @@ def test_separable_labels_have_no_finite_optimum() -> None:
 
 
 def test_labels_that_are_separable_in_part_end_soon() -> None:
-    """More parameters than rows: the loss falls for ever, but slowly, and not to zero."""
-    design = make(250, 20, 3)
+    """Check more parameters than rows, where the loss decreases slowly without reaching zero."""
+    design = make_design(250, 20, 3)
     doubled = np.concatenate([np.arange(250), np.arange(30)])
     y = np.concatenate([design.y, (design.y[:30] + 1) % 20])
     design = design.rows(doubled)._replace(y=y)
@@ -241,7 +241,7 @@ def test_labels_that_are_separable_in_part_end_soon() -> None:
     "kind", ["vector", "matrix", pytest.param("everything", marks=pytest.mark.slow)]
 )
 def test_many_fits_in_one_program(kind: str, x64: None) -> None:
-    design = make(120, 4, 7, kind)
+    design = make_design(120, 4, 7, kind)
     rng = np.random.default_rng(0)
     weights = rng.integers(0, 3, (5, 120)) * design.weights
     penalty = 10.0 ** rng.uniform(-3, 1, (5, size(design)))
@@ -254,7 +254,7 @@ def test_many_fits_in_one_program(kind: str, x64: None) -> None:
 
 
 def test_what_was_prepared_by_another_method_is_not_used() -> None:
-    design = make(80, 3, 0)
+    design = make_design(80, 3, 0)
     penalty = np.full(size(design), 0.5)
     (method,) = precondition.choices(design, penalty)
     other = next(m for m in (precondition.BLOCKS, precondition.DIAGONAL) if m is not method)
@@ -267,7 +267,7 @@ def test_what_was_prepared_by_another_method_is_not_used() -> None:
 
 
 def test_jacobians_of_means_without_shared_slopes() -> None:
-    design = make(50, 3, 0, "matrix")._replace(x=None)
+    design = make_design(50, 3, 0, "matrix")._replace(x=None)
     design = design._replace(features=design.features[:, :1])
     assert design.sizes == (3, 1, 0, 0)
     probs = softmax(np.random.default_rng(0).normal(size=(50, 3)), axis=1)
@@ -276,7 +276,7 @@ def test_jacobians_of_means_without_shared_slopes() -> None:
 
 
 def test_cross_validation_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    design = make(60, 3, 1)
+    design = make_design(60, 3, 1)
     folds, start = np.arange(60) % 3, np.zeros(size(design))
     penalties = np.stack([np.full(len(start), s) for s in (10.0, 1.0)])
     expected = out_of_fold_losses(design, penalties, folds, start)
@@ -286,7 +286,7 @@ def test_cross_validation_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_cross_validation_against_separate_fits() -> None:
-    design = make(150, 4, 8)
+    design = make_design(150, 4, 8)
     penalties = np.stack([np.full(size(design), s) for s in (30.0, 3.0, 0.3)])
     folds = np.random.default_rng(0).integers(0, 3, 150)
     start = np.zeros(size(design))
@@ -303,7 +303,7 @@ def test_cross_validation_against_separate_fits() -> None:
 
 
 def _newton(z: Array, y: Array, theta: Array) -> float:
-    """Minimize the mean loss of vector scaling further, with the whole Hessian's eigenvalues."""
+    """Minimize the mean loss of vector scaling further with eigenvalues of the full Hessian."""
     n, k = z.shape
     eye = np.eye(k)
 
@@ -338,7 +338,7 @@ def _gram(jacobian: Array, probs: Array) -> Array:
 
 
 def _few_rows(seed: int) -> tuple[Array, Array]:
-    """Draw rows with scores of very different sizes, which separate some of the classes."""
+    """Draw rows with scores of very different scales that separate some classes."""
     rng = np.random.default_rng(seed)
     n, k = int(rng.choice([15, 25, 40, 80])), int(rng.choice([3, 4, 6, 8]))
     z = rng.normal(0, rng.choice([1, 3, 10]), (n, k))
@@ -347,7 +347,7 @@ def _few_rows(seed: int) -> tuple[Array, Array]:
     return z, y
 
 
-#: Of the first three, the steps ended because the preconditioner was not positive; of others,
+#: In the first three, steps once ended because the preconditioner was not positive; in the rest,
 #: because it hid a part of the gradient, or after twelve slow steps.
 HARD = [3432, 3296, 1627, 3603, 2423, 2474, 2788]
 
@@ -355,7 +355,7 @@ HARD = [3432, 3296, 1627, 3603, 2423, 2474, 2788]
 @pytest.mark.parametrize("seed", [*HARD, *range(20)])
 @pytest.mark.filterwarnings("ignore:.*:sklearn.exceptions.ConvergenceWarning")
 def test_fits_of_few_partly_separable_rows_end_at_the_least_loss(seed: int) -> None:
-    """Or so near to where it is only reached at infinity that no step gains a millionth."""
+    """Check the loss up to one millionth, also where the optimum is only reached at infinity."""
     z, y = _few_rows(seed)
     if len(np.unique(y)) < z.shape[1]:
         return

@@ -1,4 +1,4 @@
-"""Draws of Laplace's approximation against the covariance that it is defined by."""
+"""Laplace draws for softmax regression against the covariance by definition."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from scipy.special import softmax
 from bayescal._core.optimize import Status
 from bayescal.regression.softmax import posterior as softmax_posterior
 from bayescal.regression.softmax.objective import Design, full_hessian, logit_update, split
-from tests.regression.problems import KINDS, make, size
+from tests.regression.problems import KINDS, make_design, size
 
 
 def covariance(design: Design, penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return the inverse of the Hessian, row by row from its definition."""
+    """Compute the inverse of the Hessian row by row from its definition."""
     logits = design.offset + logit_update(design, theta)
     probs = softmax(logits, axis=1)
     hessian = np.diag(penalty)
@@ -30,16 +30,16 @@ def covariance(design: Design, penalty: np.ndarray, theta: np.ndarray) -> np.nda
 @pytest.mark.parametrize("most", [3000, 0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_have_the_covariance(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the whole Hessian, and by solving with products."""
+    """Check draws from the full Hessian, and from solving with products."""
     monkeypatch.setattr(softmax_posterior, "MAX_PARAMETERS", most)
-    design = make(400, 4, 2, kind)
+    design = make_design(400, 4, 2, kind)
     penalty = np.random.default_rng(0).uniform(0.3, 3, size(design))
     draws = softmax_posterior.sample(design, penalty, np.zeros_like(penalty), "laplace", 8000, 0)
     theta = draws.coefficients[0]
     assert draws.status == Status.CONVERGED and theta.shape == (8000, len(penalty))
     mode = theta.mean(axis=0)
     expected = covariance(design, penalty, mode)
-    # Of 4,000 independent pairs: five standard errors.
+    # Five standard errors for 4,000 independent pairs.
     error = 5 * np.sqrt(2 / 4000)
     np.testing.assert_allclose(theta.var(axis=0), np.diag(expected), rtol=error)
     rng = np.random.default_rng(1)
@@ -52,7 +52,7 @@ def test_draws_have_the_covariance(kind: str, most: int, monkeypatch: pytest.Mon
 
 def test_an_odd_number_of_solved_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax_posterior, "MAX_PARAMETERS", 0)
-    design = make(100, 3, 2, "vector")
+    design = make_design(100, 3, 2, "vector")
     penalty = np.ones(size(design))
     theta = softmax_posterior.sample(design, penalty, 0 * penalty, "laplace", 7, 0).coefficients[0]
     again = softmax_posterior.sample(design, penalty, 0 * penalty, "laplace", 7, 0).coefficients[0]
@@ -66,7 +66,7 @@ def _mode(theta: np.ndarray) -> np.ndarray:
 
 
 def test_what_would_take_too_much_is_refused() -> None:
-    design = make(100, 60, 2, "matrix")
+    design = make_design(100, 60, 2, "matrix")
     penalty = np.ones(size(design))
     with pytest.raises(ValueError, match="'map' or 'laplace' for more than 3,000 parameters"):
         softmax_posterior.sample(design, penalty, 0 * penalty, "nuts", 100, 0)

@@ -1,4 +1,4 @@
-"""Draws by sequential Monte Carlo from Laplace's approximation, against known distributions."""
+"""Sequential Monte Carlo from Laplace's approximation, against known distributions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHAPES = np.array([0.4, 1.0, 5.0])
 
 
 def log_gammas(u: np.ndarray) -> np.ndarray:
-    """Return the log density (s,) of logarithms of gamma variables: a long tail to the left."""
+    """Compute the log density (s,) of logarithms of gamma variables, with long left tails."""
     return (SHAPES * u - np.exp(u)).sum(axis=1)
 
 
@@ -29,13 +29,13 @@ def test_tails_are_those_of_a_skewed_distribution() -> None:
         assert ((draws.ess > 400) & (draws.ess <= 2000)).all()
         values = np.exp(draws.coefficients[0] @ turn)
         shares.append((values[:, None] < ends).mean(axis=0))
-    # By the spread between runs, whatever effective sizes say.
+    # Use the spread between runs rather than effective sizes.
     error = np.std(shares, axis=0, ddof=1) / np.sqrt(12)
     assert (np.abs(np.mean(shares, axis=0) - levels) < 4.5 * error).all()
 
 
 def test_effective_sizes_are_those_of_means() -> None:
-    """The variance of means over seeds is that of the distribution over the effective size."""
+    """Check that the variance of means over seeds equals the variance over the effective size."""
     ends = [
         tempered_draws(log_gammas, 3, np.log(SHAPES), np.diag(SHAPES**-0.5), 300, seed)
         for seed in range(60)
@@ -60,7 +60,7 @@ def test_a_normal_posterior_keeps_pairs() -> None:
 
 
 def test_a_support_with_an_end_and_few_draws() -> None:
-    """Where the density is not a number it is zero."""
+    """Check that densities that are NaN count as zero."""
 
     def log_density(u: np.ndarray) -> np.ndarray:
         return np.where(u[:, 0] > -0.5, -0.5 * u[:, 0] ** 2, np.nan)
@@ -90,7 +90,7 @@ def test_many_parameters_keep_the_normal_approximation() -> None:
 
 
 def test_a_posterior_without_an_end_is_not_taken_for_one() -> None:
-    """A density that rises far away: particles follow it, and none is said to be effective."""
+    """Check a density that increases without bound: no draw counts as effective."""
     for seed in range(10):
         draws = tempered_draws(
             lambda u: np.where(u[:, 0] > -1, u[:, 0], -np.inf), 1, np.zeros(1), np.eye(1), 500, seed
@@ -99,7 +99,7 @@ def test_a_posterior_without_an_end_is_not_taken_for_one() -> None:
 
 
 def test_densities_of_any_size_are_weighed() -> None:
-    """A constant, also a huge one, that is added to the log density changes nothing."""
+    """Check that a constant added to the log density, even a huge one, changes nothing."""
     given = 3, np.log(SHAPES), np.diag(1 / np.sqrt(SHAPES)), 500, 0
     plain = tempered_draws(log_gammas, *given)
     raised = tempered_draws(lambda u: log_gammas(u) + 2.0**20, *given)

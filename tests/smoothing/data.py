@@ -1,10 +1,10 @@
-"""Data of two classes for tests of soft targets."""
+"""Binary data for tests of soft targets."""
 
 import numpy as np
 
 
 def data_set(n: int, d: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Overlapping classes, two cases of each at least."""
+    """Draw overlapping classes with at least two rows each."""
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.r_[0, 0, 1, 1, rng.integers(0, 2, size=n - 4)])
     x = rng.normal(size=(n, d)) + y[:, None]

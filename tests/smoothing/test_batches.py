@@ -1,4 +1,4 @@
-"""Instance-based targets of many data sets at once, and how often they are compiled."""
+"""Instance-based targets of batches of data sets, and their number of compilations."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ def test_pooled_scale_without_weight_is_one(x64: None) -> None:
 @pytest.mark.parametrize("scale", ["full", "diagonal", "pooled"])
 @pytest.mark.parametrize("rule", ["silverman", "cv", 0.4])
 def test_many_are_as_each_alone(rule: Any, scale: Any) -> None:
-    """Of several lengths, with weights, units out of range, and what no one may read."""
+    """Check several lengths, weights, units out of range, and padding that must not be read."""
     sets = [data_set(n, 2, seed) for seed, n in enumerate((20, 13, 4))]
     x, y = np.full((3, 20, 2), np.nan), np.full((3, 20), -7)
     mask, w = np.zeros((3, 20), bool), np.full((3, 20), np.nan)
@@ -89,7 +89,7 @@ def test_many_are_as_each_alone(rule: Any, scale: Any) -> None:
         n = len(labels)
         x[row, -n:], y[row, -n:], mask[row, -n:] = features * 10.0 ** (150 * row), labels, True
         w[row, -n:] = np.random.default_rng(row).uniform(0.5, 2, n)
-        w[row, -2] = 0  # it exists, and has a target
+        w[row, -2] = 0  # the row has no weight but still has a target
     before = x.copy(), y.copy(), w.copy()
     result = instance_targets(x, y, w, rule, scale, mask)
     for row, present in enumerate(mask):

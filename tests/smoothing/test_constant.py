@@ -1,4 +1,4 @@
-"""Platt's and constant targets by hand, and what is refused."""
+"""Platt's and constant targets computed by hand, and invalid arguments."""
 
 import math
 from typing import Any
@@ -45,7 +45,7 @@ def test_platt_lies_strictly_between_label_and_half(y: np.ndarray) -> None:
     result = smoothing.platt_targets(y)
     assert (result[y == 1] > 0.5).all() and (result[y == 1] < 1).all()
     assert (result[y == 0] < 0.5).all() and (result[y == 0] > 0).all()
-    # One minus a target is rounded at one.
+    # One minus a target rounds at one.
     np.testing.assert_allclose(smoothing.platt_targets(1 - y), 1 - result, rtol=0, atol=2e-16)
 
 
@@ -136,7 +136,7 @@ def test_arrays_stay_as_they_are(function: Any) -> None:
     y.flags.writeable = False
     result = function(y)
     np.testing.assert_array_equal(y, [0, 1, 1, 0])
-    result[0] = 7  # a result is the caller's own
+    result[0] = 7  # the caller may modify a result
     assert y[0] == 0
 
 

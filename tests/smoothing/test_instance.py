@@ -1,4 +1,4 @@
-"""Instance-based targets by hand, against SciPy's densities, and what is refused."""
+"""Instance-based targets by hand and against SciPy's densities, and invalid arguments."""
 
 import math
 import subprocess
@@ -86,14 +86,14 @@ def test_degenerate_data_give_numbers(scale: str, bandwidth: Any) -> None:
     options = {"bandwidth": bandwidth, "scale": scale}
     one = instance_targets([3.0], [1], **options)
     np.testing.assert_allclose(one, [2 / 3], rtol=1e-15)
-    # Equal scores say nothing: each class is as dense as the other.
+    # Equal scores carry no information: both classes have equal densities.
     same = instance_targets([2.0, 2.0], [0, 1], **options)
     np.testing.assert_allclose(same, [1 / 6, 5 / 6], rtol=1e-14)
     x, y = data_set(12, 3)
     x[:, 1] = 0.1
     x[:, 2] = 2 * x[:, 0]
     y[:] = [1] + [0] * 11
-    # Two columns, as elsewhere in this file: other shapes would compile anew for each option.
+    # Two columns as in the rest of this file, since other shapes would compile again.
     for columns in ([0, 1], [0, 2], [0, 1, 2])[: 3 if bandwidth == "cv" else 2]:
         result = instance_targets(x[:, columns], y, **options)
         assert ((result >= 0) & (result <= 1)).all()
@@ -106,7 +106,7 @@ def test_separated_classes_are_platt() -> None:
 
 
 def test_case_far_in_the_tails_of_both_classes() -> None:
-    # Both densities are zero in floating point; that of the wider class is far larger.
+    # Both densities underflow; the wider class has a far larger one.
     x = np.array([-1.0, 0.0, 1.0, 2000.0, -20.0, 0.0, 20.0])
     y = np.array([0, 0, 0, 1, 1, 1, 1])
     result = instance_targets(x, y, sample_weight=[1, 1, 1, 0, 1, 1, 1])
@@ -210,7 +210,7 @@ def test_order_labels_and_units_do_not_matter(
 @given(st.integers(4, 10), st.integers(0, 2**31), st.sampled_from(RULES), st.sampled_from(SCALES))
 def test_weights_are_repetitions(n: int, seed: int, bandwidth: Any, scale: Any) -> None:
     x, y = data_set(n, 2, seed)
-    # Up to 16 rows, which share a compilation.
+    # Up to 16 rows, so that programs are shared.
     counts = 1 + np.random.default_rng(seed).multinomial(16 - n, np.full(n, 1 / n))
     options = {"bandwidth": bandwidth, "scale": scale}
     result = np.repeat(instance_targets(x, y, counts, **options), counts)
@@ -266,7 +266,7 @@ def test_arrays_stay_as_they_are() -> None:
     for array in arrays:
         array.flags.writeable = False
     result = instance_targets(*arrays)
-    result[0] = 7  # a result is the caller's own
+    result[0] = 7  # the caller may modify a result
     for array, copy in zip(arrays, copies, strict=True):
         np.testing.assert_array_equal(array, copy)
 

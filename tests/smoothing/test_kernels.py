@@ -1,4 +1,4 @@
-"""Kernel density estimates against SciPy, double loops and closed forms, and how they are run."""
+"""Kernel density estimates against SciPy, loops and closed forms, and their memory use."""
 
 import subprocess
 import sys
@@ -19,8 +19,8 @@ from bayescal._core import chunks
 from bayescal.smoothing import _kernels as kernels
 
 
-def sample(n: int, d: int, seed: int = 0) -> np.ndarray:
-    """Correlated features of different scales, away from zero."""
+def draw_features(n: int, d: int, seed: int = 0) -> np.ndarray:
+    """Draw correlated features of different scales, away from zero."""
     rng = np.random.default_rng(seed)
     mixing = np.eye(d) + 0.3 * rng.normal(size=(d, d))
     return rng.normal(size=(n, d)) @ mixing * 3.0 ** np.arange(d) + 5
@@ -30,8 +30,10 @@ def weights_of(n: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).exponential(size=n)
 
 
-def by_hand(x: np.ndarray, weights: np.ndarray, scale: np.ndarray, x_new: np.ndarray) -> np.ndarray:
-    """Log density by a double loop over points and kernels."""
+def log_density_by_loop(
+    x: np.ndarray, weights: np.ndarray, scale: np.ndarray, x_new: np.ndarray
+) -> np.ndarray:
+    """Compute the log density with a double loop over points and kernels."""
     covariance = np.diag(scale**2) if scale.ndim == 1 else scale @ scale.T
     share = weights / weights.sum()
     log_norm = 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
@@ -54,13 +56,13 @@ def by_hand(x: np.ndarray, weights: np.ndarray, scale: np.ndarray, x_new: np.nda
 )
 @pytest.mark.parametrize("d", [1, 3, 10])
 def test_density_is_that_of_scipy(d: int, weighted: bool, bandwidth: str | float) -> None:
-    x, x_new = sample(300, d), sample(70, d, seed=2)
+    x, x_new = draw_features(300, d), draw_features(70, d, seed=2)
     weights = weights_of(300) if weighted else None
     expected = scipy.stats.gaussian_kde(x.T, bw_method=bandwidth, weights=weights).logpdf(x_new.T)
     result = kernels.kernel_log_density(x, x_new, weights, bandwidth)  # type: ignore[arg-type]
     assert result.dtype == np.float64
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6)
-    # A single feature needs no ridge, and has all digits.
+    # A single feature needs no ridge, so all digits agree.
     if d == 1:
         np.testing.assert_allclose(np.exp(result), np.exp(expected), rtol=1e-12)
 
@@ -69,9 +71,9 @@ def test_density_is_that_of_scipy(d: int, weighted: bool, bandwidth: str | float
 def test_many_blocks_of_kernels_and_points(
     monkeypatch: pytest.MonkeyPatch, n: int, on_cpu: bool
 ) -> None:
-    """Steps have the sizes of a CPU, or those of an accelerator."""
+    """Check the block sizes of a CPU and of an accelerator."""
     monkeypatch.setattr(chunks, "_on_cpu", lambda: on_cpu)
-    x, x_new = sample(n, 2), sample(1301, 2, seed=2)
+    x, x_new = draw_features(n, 2), draw_features(1301, 2, seed=2)
     expected = scipy.stats.gaussian_kde(x.T).logpdf(x_new.T)
     result = kernels.kernel_log_density(x, x_new, bandwidth="scott")
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6)
@@ -79,7 +81,7 @@ def test_many_blocks_of_kernels_and_points(
 
 def test_factors_are_those_of_scipy(x64: None) -> None:
     for d in (1, 4):
-        x, weights = sample(50, d), weights_of(50)
+        x, weights = draw_features(50, d), weights_of(50)
         reference = scipy.stats.gaussian_kde(x.T, weights=weights)
         size = kernels.size_of_shares(jnp.asarray(weights))
         assert float(size) == pytest.approx(reference.neff, rel=1e-14)
@@ -95,7 +97,7 @@ def test_factors_by_hand(x64: None) -> None:
 
 
 def test_covariance_is_that_of_numpy(x64: None) -> None:
-    x, weights = sample(40, 3), weights_of(40)
+    x, weights = draw_features(40, 3), weights_of(40)
     size, unit = kernels.size_of_shares(jnp.asarray(weights)), jnp.ones(3)
     expected = np.cov(x.T, aweights=weights)
     full = np.asarray(kernels.data_scale(jnp.asarray(x), jnp.asarray(weights), size, unit))
@@ -111,35 +113,37 @@ def test_covariance_is_that_of_numpy(x64: None) -> None:
 @pytest.mark.parametrize("shape", ["full", "diagonal"])
 @pytest.mark.parametrize("d", [1, 11])
 def test_density_is_that_of_a_double_loop(x64: None, d: int, shape: str) -> None:
-    x, x_new, weights = sample(23, d), sample(17, d, seed=2), weights_of(23)
+    x, x_new, weights = draw_features(23, d), draw_features(17, d, seed=2), weights_of(23)
     weights[::5] = 0
     scale = np.linspace(0.5, 2, d)
     if shape == "full":
         scale = np.linalg.cholesky(np.diag(scale) + 0.2)
     result = kernels.gaussian_log_density(*map(jnp.asarray, (x, weights, scale, x_new)))
-    np.testing.assert_allclose(result, by_hand(x, weights, scale, x_new), rtol=1e-12)
+    np.testing.assert_allclose(result, log_density_by_loop(x, weights, scale, x_new), rtol=1e-12)
 
 
 @pytest.mark.parametrize("distance", [1e1, 1e3, 1e5, 1e8])
 def test_far_points_have_the_exact_log_density(distance: float) -> None:
-    x = sample(200, 2)
+    x = draw_features(200, 2)
     x_new = x.mean(axis=0) + distance * np.array([[1.0, 0.3], [-1.0, 2.0], [0.0, -1.0]])
     scale = 0.4 * x.std(axis=0, ddof=1)
     result = kernels.kernel_log_density(x, x_new, bandwidth=0.4, covariance="diagonal")
-    np.testing.assert_allclose(result, by_hand(x, np.ones(200), scale, x_new), rtol=1e-12)
+    np.testing.assert_allclose(
+        result, log_density_by_loop(x, np.ones(200), scale, x_new), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize(("dtype", "most"), [(np.float64, 1e300), (np.float32, 1e38)])
 def test_log_density_is_finite_however_far(dtype: type, most: float, covariance: str) -> None:
     x_new = np.array([[-most, 0.0], [most, -most], [0.0, most], [1e20, 1e20]], dtype)
-    result = kernels.kernel_log_density(sample(30, 2), x_new, covariance=covariance)  # type: ignore[arg-type]
+    result = kernels.kernel_log_density(draw_features(30, 2), x_new, covariance=covariance)  # type: ignore[arg-type]
     assert np.isfinite(result).all()
     assert (result < -1e25).all()
 
 
 def test_density_integrates_to_one() -> None:
-    x = sample(40, 1)
+    x = draw_features(40, 1)
     grid = np.linspace(x.min() - 8, x.max() + 8, 4001)
     density = np.exp(kernels.kernel_log_density(x, grid[:, None], weights_of(40)))
     assert scipy.integrate.simpson(density, x=grid) == pytest.approx(1, abs=1e-9)
@@ -148,7 +152,7 @@ def test_density_integrates_to_one() -> None:
 @pytest.mark.slow
 def test_float32_is_within_its_rounding_of_float64() -> None:
     for d in (1, 3, 12):
-        x, x_new = sample(2000, d), sample(1000, d, seed=2).astype(np.float32)
+        x, x_new = draw_features(2000, d), draw_features(1000, d, seed=2).astype(np.float32)
         narrow = kernels.kernel_log_density(x, x_new)
         assert narrow.dtype == np.float32
         wide = kernels.kernel_log_density(x, x_new.astype(np.float64))
@@ -171,8 +175,8 @@ def test_one_point_is_one_kernel_of_unit_scale() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e9, -1e-300])
 def test_feature_that_does_not_vary_has_unit_scale(value: float) -> None:
-    x = sample(30, 2)
-    x_new = sample(9, 2, seed=2)
+    x = draw_features(30, 2)
+    x_new = draw_features(9, 2, seed=2)
     expected = kernels.kernel_log_density(x[:, :1], x_new[:, :1], bandwidth=0.5)
     x[:, 1] = value
     x_new[:, 1] = value + np.arange(9)
@@ -191,17 +195,17 @@ def test_tiny_values_have_their_own_scale() -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 50])
 def test_dependent_features_give_finite_densities(n: int) -> None:
-    x = sample(n, 4)
+    x = draw_features(n, 4)
     x[:, 3] = x[:, 0] - 2 * x[:, 1]
     result = kernels.kernel_log_density(x, x)
     assert np.isfinite(result).all()
-    # Off the plane in which the observations lie there is next to nothing.
+    # Away from the plane of the observations the density is negligible.
     away = kernels.kernel_log_density(x, x + np.array([0, 0, 0, 100.0]))
     assert (away < result - 1e6).all()
 
 
 def test_no_weight_is_no_density(x64: None) -> None:
-    x = jnp.asarray(sample(8, 2))
+    x = jnp.asarray(draw_features(8, 2))
     result = kernels.fitted_log_density(
         x, jnp.zeros(8), x, jnp.asarray(1.0), jnp.ones(2), "cv", "full", counts=True
     )
@@ -215,7 +219,7 @@ def test_no_weight_is_no_density(x64: None) -> None:
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_counts_are_repetitions(bandwidth: str | float, covariance: str) -> None:
     # 13 rows when repeated: both have one padded size, and compile once.
-    x, x_new = sample(10, 2), sample(9, 2, seed=2)
+    x, x_new = draw_features(10, 2), draw_features(9, 2, seed=2)
     counts = np.arange(10) % 4
     options = {"bandwidth": bandwidth, "covariance": covariance, "counts": True}
     result = kernels.kernel_log_density(x, x_new, counts, **options)  # type: ignore[arg-type]
@@ -239,8 +243,12 @@ def test_weights_below_one_count_as_shares(x64: None) -> None:
 def test_shares_order_and_units_do_not_matter(
     n: int, seed: int, unit: float, shift: float, data: st.DataObject
 ) -> None:
-    # A few observations may nearly lie on a line, and full covariances then magnify rounding.
-    x, x_new, weights = sample(n, 2, seed), sample(5, 2, seed + 1), weights_of(n, seed)
+    # A few observations may nearly lie on a line, where full covariances magnify rounding.
+    x, x_new, weights = (
+        draw_features(n, 2, seed),
+        draw_features(5, 2, seed + 1),
+        weights_of(n, seed),
+    )
     expected = kernels.kernel_log_density(x, x_new, weights, covariance="diagonal")
     order = np.array(data.draw(st.permutations(range(n))))
     result = kernels.kernel_log_density(x[order], x_new, 7 * weights[order], covariance="diagonal")
@@ -261,17 +269,19 @@ def test_shares_order_and_units_do_not_matter(
 
 
 def left_out_score(x: np.ndarray, weights: np.ndarray, scale: np.ndarray) -> float:
-    """Mean log density of each value of x under the kernels at all other values."""
+    """Compute the mean log density of each value under the kernels at all other values."""
     score = 0.0
     for i in range(len(x)):
         others = (x != x[i]).any(axis=1)
-        score += weights[i] * by_hand(x[others], weights[others], scale, x[i : i + 1])[0]
+        score += (
+            weights[i] * log_density_by_loop(x[others], weights[others], scale, x[i : i + 1])[0]
+        )
     return score
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_bandwidth_has_the_largest_leave_one_out_likelihood(x64: None, tied: bool) -> None:
-    x = sample(25, 2)
+    x = draw_features(25, 2)
     if tied:
         x = np.concatenate([x, x[:10], x[:5]])
     weights = weights_of(len(x))
@@ -285,20 +295,20 @@ def test_bandwidth_has_the_largest_leave_one_out_likelihood(x64: None, tied: boo
 
 @pytest.mark.parametrize("shift", [1e3, -1e6])
 def test_ties_far_from_zero_are_left_out(shift: float) -> None:
-    # Multiples of 1/8, which no shift rounds.
-    x = np.round(8 * np.repeat(sample(30, 2), 3, axis=0)) / 8
+    # Multiples of 1/8 are not rounded by shifts.
+    x = np.round(8 * np.repeat(draw_features(30, 2), 3, axis=0)) / 8
     expected = kernels.kernel_log_density(x, x, bandwidth="cv")
     result = kernels.kernel_log_density(x + shift, x + shift, bandwidth="cv")
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-8)
     once = kernels.kernel_log_density(x[::3], x, bandwidth="cv")
-    # Three times the size moves Silverman's factor, and the grid with it, by less than a fifth.
+    # A threefold size changes Silverman's factor, and so the grid, by less than a fifth.
     assert abs(expected.mean() - once.mean()) < 0.5
 
 
 def test_bandwidth_finds_two_groups() -> None:
     # Silverman's rule smooths two narrow groups into one.
-    x = np.concatenate([sample(100, 1), 40 + sample(100, 1, seed=1)])
-    x_new = sample(50, 1, seed=3)
+    x = np.concatenate([draw_features(100, 1), 40 + draw_features(100, 1, seed=1)])
+    x_new = draw_features(50, 1, seed=3)
     result = kernels.kernel_log_density(x, x_new, bandwidth="cv")
     assert result.mean() > kernels.kernel_log_density(x, x_new).mean() + 0.2
 
@@ -314,7 +324,7 @@ def test_equal_observations_take_silverman_s_bandwidth(n: int) -> None:
 
 
 def test_mapped_over_data_sets(x64: None) -> None:
-    x = np.stack([sample(30, 2, seed) for seed in range(3)])
+    x = np.stack([draw_features(30, 2, seed) for seed in range(3)])
     weights = np.stack([weights_of(30, seed) for seed in range(3)])
     weights[1, 7:] = 0
 
@@ -332,7 +342,7 @@ def test_mapped_over_data_sets(x64: None) -> None:
 
 
 def test_arrays_of_callers_stay_as_they_are() -> None:
-    arrays = sample(20, 2), sample(30, 2), weights_of(20)
+    arrays = draw_features(20, 2), draw_features(30, 2), weights_of(20)
     copies = [array.copy() for array in arrays]
     for array in arrays:
         array.flags.writeable = False
@@ -347,7 +357,7 @@ def test_nearby_sizes_and_other_numbers_share_a_compilation(
 ) -> None:
     def job(n: int, m: int, factor: float = 1.0) -> None:
         width = bandwidth if isinstance(bandwidth, str) else factor * bandwidth
-        x, x_new = sample(n, 5), sample(m, 5)
+        x, x_new = draw_features(n, 5), draw_features(m, 5)
         kernels.kernel_log_density(x, x_new, weights_of(n), bandwidth=width)  # type: ignore[arg-type]
 
     with compilations() as first:
@@ -359,7 +369,7 @@ def test_nearby_sizes_and_other_numbers_share_a_compilation(
     assert not more, more
 
 
-# The peak that getrusage knows includes that of the process which started this one.
+# The peak reported by getrusage includes that of the parent process.
 PROGRAM = """
 import numpy as np
 from bayescal.smoothing._kernels import kernel_log_density

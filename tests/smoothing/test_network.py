@@ -24,10 +24,11 @@ def labels_of(logits: np.ndarray, seed: int) -> np.ndarray:
 
 
 def test_by_hand() -> None:
-    # Shifted logits 6, 3, 1, 0: a share of 0.6 for the true class; 3/4, 1/4 and 0 for the others.
+    # Shifted logits 6, 3, 1, 0: a share of 0.6 for the true class; 3/4, 1/4 and 0 of it for the
+    # rest.
     result = network_instance_targets([[4, 1, -1, -2]], [0], 0.1)
     np.testing.assert_allclose(result, [[0.94, 0.045, 0.015, 0]], rtol=1e-14)
-    # A share of 0.1 where class 2 is the true one; 6/9 and 3/9 for the others.
+    # A share of 0.1 if class 2 is the true one; 6/9 and 3/9 of it for the rest.
     result = network_instance_targets([[4, 1, -1, -2]], [2], 0.1)
     np.testing.assert_allclose(result, [[0.06 / 9, 0.03 / 9, 0.99, 0]], rtol=1e-13)
     assert result.dtype == np.float64
@@ -105,7 +106,7 @@ def test_order_of_other_classes_is_that_of_the_logits(logits: np.ndarray, seed: 
 def test_scale_and_shift_of_logits_do_not_matter(
     logits: np.ndarray, seed: int, scale: float, shift: int
 ) -> None:
-    # Multiples of 1/4, so that nothing is rounded.
+    # Multiples of 1/4 avoid rounding.
     logits = np.round(4 * logits) / 4
     y = labels_of(logits, seed)
     expected = network_instance_targets(logits, y, 0.1)
@@ -113,8 +114,8 @@ def test_scale_and_shift_of_logits_do_not_matter(
     np.testing.assert_allclose(result, expected, rtol=1e-13, atol=1e-16)
 
 
-def shares(scaled: np.ndarray, label: int, smooth: float) -> np.ndarray:
-    """Return one row of targets from logits that are scaled and shifted already."""
+def row_by_hand(scaled: np.ndarray, label: int, smooth: float) -> np.ndarray:
+    """Compute a row of targets from scaled and shifted logits."""
     moved = smooth * scaled[label] / scaled.sum()
     result = moved * scaled / (scaled.sum() - scaled[label])
     result[label] = 1 - moved
@@ -127,15 +128,15 @@ def test_scales_and_shifts_of_the_source_are_offsets(scale: float, lowest: float
     logits = np.array([4.0, 1.0, 2.5, 0.0]) + lowest
     least = logits.min()
     offsets = {
-        scale * least: 0.0,  # the least of the scaled logits
+        scale * least: 0.0,  # the smallest scaled logit
         min(scale * least, 0.0): max(least, 0.0),  # only where it is negative
         -7.0: least + 7 / scale,
-        least: (1 - 1 / scale) * least,  # the least of the logits, as printed
+        least: (1 - 1 / scale) * least,  # the smallest logit, as printed
     }
     for shift, offset in offsets.items():
-        expected = shares(scale * logits - shift, 1, 0.1)
+        expected = row_by_hand(scale * logits - shift, 1, 0.1)
         if offset < 0:
-            # What is printed is then no probability, and what it would need here an error.
+            # The printed formula gives no probability here, and would have to be an error.
             assert expected.min() < 0
             with pytest.raises(ValueError, match="offset must be"):
                 network_instance_targets([logits], [1], 0.1, offset)

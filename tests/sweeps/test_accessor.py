@@ -68,7 +68,7 @@ def test_ranks_of_a_metric_with_a_title() -> None:
         "accuracy": ["accuracy", {}],
         "mce": ["ece", {"norm": np.inf}],
     }
-    # Version 0.1.0 wrote the choices as text, and there may be none.
+    # Version 0.1.0 wrote the metrics as text, and the attribute may be missing.
     result.attrs["metrics"] = json.dumps({"accuracy": "('accuracy', {})"})
     np.testing.assert_array_equal(result.bayescal.compare("accuracy").ranks, ranks[1])
     result.attrs.clear()
@@ -100,7 +100,7 @@ def test_plots(result: xr.Dataset) -> None:
 
 
 def test_a_panel_for_each_prior() -> None:
-    """Means, standard errors and titles are those of the numbers that went in."""
+    """Check that means, standard errors and titles match the input."""
     dims = ["prior", "n_train", "class_ratio", "calibrator", "dataset", "metric"]
     values = np.random.default_rng(0).uniform(size=(4, 3, 2, 2, 10, 1))
     coordinates = {
@@ -130,7 +130,7 @@ def test_a_panel_for_each_prior() -> None:
         "b, class_ratio 0.5", "b, class_ratio 0.8", "d, class_ratio 0.5", "d, class_ratio 0.8",
     ]  # fmt: skip
     assert all(len(ax.lines) == 1 for ax in axes)
-    # Two rows of panels, of which one is empty, and more sizes than have room for their numbers.
+    # Two rows of panels, one of them empty, and more sizes than fit as tick labels.
     many = result.isel(prior=[0, 1, 2, 3, 0], n_train=[0, 1, 2, 0, 1, 2], class_ratio=[0])
     many = many.assign_coords(prior=[*"abcde"], n_train=[20, 50, 100, 200, 500, 1000])
     axes = many.bayescal.plot()

@@ -1,4 +1,4 @@
-"""Sweeps on several devices and in several processes: the numbers of one."""
+"""Sweeps on several devices and in several processes equal sweeps on one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import bayescal as bc
 from bayescal.sweeps import _run
 
-# Says which devices worked on how many blocks, then keeps numbers and statuses.
+# Prints how many blocks each device computed, then saves values and statuses.
 SCRIPT = """
 import json, sys
 from collections import Counter
@@ -54,14 +54,14 @@ def expected(method: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarr
     return {"value": result.value.values, "status": result.status.values}
 
 
-def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
+def start_process(*arguments: object, **environment: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
     return subprocess.Popen(
         command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
     )
 
 
-def finish(process: subprocess.Popen[str]) -> dict[str, int]:
+def read_result(process: subprocess.Popen[str]) -> dict[str, int]:
     output, _ = process.communicate()
     assert process.returncode == 0
     return json.loads(output.splitlines()[-1])
@@ -70,7 +70,9 @@ def finish(process: subprocess.Popen[str]) -> dict[str, int]:
 @pytest.mark.slow
 def test_all_devices_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
-    used = finish(start(tmp_path / "0.npz", "preds", XLA_FLAGS=flags, JAX_ENABLE_X64="1"))
+    used = read_result(
+        start_process(tmp_path / "0.npz", "preds", XLA_FLAGS=flags, JAX_ENABLE_X64="1")
+    )
     assert len(used) == 4 and sum(used.values()) == 10
     result = dict(np.load(tmp_path / "0.npz"))
     np.testing.assert_equal(result, expected("preds", monkeypatch))
@@ -81,9 +83,9 @@ def test_processes_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    processes = [start(tmp_path / f"{i}.npz", "optimal", address, i) for i in range(2)]
+    processes = [start_process(tmp_path / f"{i}.npz", "optimal", address, i) for i in range(2)]
     whole = expected("optimal", monkeypatch)
     for i, process in enumerate(processes):
-        # Each does its share, and returns everything.
-        assert sum(finish(process).values()) == 5
+        # Each process does its share and returns the full result.
+        assert sum(read_result(process).values()) == 5
         np.testing.assert_equal(dict(np.load(tmp_path / f"{i}.npz")), whole)

@@ -1,4 +1,4 @@
-"""Sweeps on executors: the same numbers on all, and what happens when workers are lost."""
+"""Sweeps on executors: equal numbers on all of them, and recovery from lost workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import bayescal as bc
 from bayescal.sweeps import _run
 from bayescal.sweeps._block import Task, run_block
 from bayescal.sweeps._cells import digest_of
-from tests.core.processes import together
+from tests.core.processes import run_together
 
 SCALE = dist.TransformedDistribution(
     dist.Normal(0.0, 0.1), [transforms.AffineTransform(0.5, 1.0), transforms.ExpTransform()]
@@ -31,7 +31,7 @@ PRIOR = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=
 
 
 class Inline(Executor):
-    """Runs each task where it is submitted: with the settings of the calling thread."""
+    """Runs each task where it is submitted, with the settings of the calling thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -43,11 +43,11 @@ class Inline(Executor):
 
 
 class LostError(Exception):
-    """What the machinery of :class:`Losing` says."""
+    """The error that :class:`Losing` raises."""
 
 
 class Losing(Executor):
-    """Loses the worker of the first task, when all but the last are done."""
+    """Loses the worker of the first task when all but the last are done."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -80,7 +80,7 @@ CALLS = []
 
 
 def deadly(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Kill this process at the third block that it meets, but only once."""
+    """Kill this process once, at its third block."""
     CALLS.append(len(CALLS))
     flag = Path(os.environ["BAYESCAL_TEST_FLAG"])
     if len(CALLS) > 8 and flag.exists():
@@ -89,13 +89,13 @@ def deadly(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
     return points - y.mean()
 
 
-def spawned() -> ProcessPoolExecutor:
+def spawn_pool() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 
 @pytest.mark.slow
 def test_settings_of_jax_change_nothing() -> None:
-    """Of promotion: tests/sweeps/test_devices.py has JAX's own, all others the strict one."""
+    """Check other settings than promotion, whose default tests/sweeps/test_devices.py covers."""
     options: dict[str, Any] = {"methods": ["optimal", "normal", "preds"], "num_datasets": 4}
     expected = sweep(**options)
     with jax.enable_x64(True), jax.threefry_partitionable(False):
@@ -104,7 +104,7 @@ def test_settings_of_jax_change_nothing() -> None:
 
 @pytest.mark.slow
 def test_priors_are_the_same_elsewhere(compilations: Callable[[], Any]) -> None:
-    """A copy from another process has the same digest, and needs no programs of its own."""
+    """Check that a copy from another process has an equal digest and shares programs."""
     copied = pickle.loads(pickle.dumps(PRIOR))
     assert digest_of(copied) == digest_of(PRIOR)
     assert jax.tree.structure(copied) == jax.tree.structure(PRIOR)
@@ -127,13 +127,13 @@ def test_pool_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     flag.touch()
     monkeypatch.setenv("BAYESCAL_TEST_FLAG", str(flag))
     options: dict[str, Any] = {"methods": {"optimal": "optimal", "deadly": deadly}}
-    with spawned() as pool, pytest.raises(BrokenExecutor, match="run again with the same") as e:
+    with spawn_pool() as pool, pytest.raises(BrokenExecutor, match="run again with the same") as e:
         sweep(executor=pool, store=tmp_path / "store", **options)
     assert "lost a worker" in str(e.value) and str(tmp_path / "store") in str(e.value)
-    # What it finished before is kept.
+    # Blocks that the lost worker finished are kept.
     assert len(list((tmp_path / "store").glob("*.npz"))) == 4
     done: list[int] = []
-    with spawned() as pool:
+    with spawn_pool() as pool:
         result = sweep(
             executor=pool,
             store=tmp_path / "store",
@@ -147,7 +147,7 @@ def test_pool_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_cannot_be_sent() -> None:
     methods = {"zeros": zeros, "ours": lambda x, y, points: points}
     with (
-        spawned() as pool,
+        spawn_pool() as pool,
         pytest.raises(TypeError, match="method 'ours' must be picklable .* top of a module"),
     ):
         sweep(methods=methods, executor=pool)
@@ -169,7 +169,7 @@ def test_errors_of_an_executor_of_its_own(tmp_path: Path) -> None:
     options: dict[str, Any] = {"num_datasets": 80, "store": tmp_path}
     with pytest.raises(BrokenExecutor, match="run again with the same store"):
         sweep(executor=Losing(), **options)
-    # What others had finished by then is kept.
+    # Blocks that other workers finished are kept.
     done: list[int] = []
     sweep(progress=lambda *a: done.append(a[1]), **options)
     assert done[0] == 18
@@ -185,10 +185,10 @@ def test_processes_take_blocks_in_turns(monkeypatch: pytest.MonkeyPatch) -> None
         return real(task)
 
     monkeypatch.setattr(_run, "run_block", counted)
-    results = together(monkeypatch, lambda _: sweep())
+    results = run_together(monkeypatch, lambda _: sweep())
     for result in results:
         np.testing.assert_array_equal(result, expected)
-    # 14 data sets in blocks of four, once for what is sent and once more.
+    # 14 data sets in blocks of four; each simulated process runs twice.
     assert sorted(begun) == sorted([(0, 0), (0, 12), (1, 4), (2, 8)] * 2)
 
 
@@ -223,13 +223,13 @@ def test_interrupted_runs_begin_nothing_more(
     first = len(begun)
     assert first < 100
     result = sweep(**options)
-    # At most the block in work was lost.
+    # At most one block in progress was lost.
     assert 100 <= len(begun) <= 101
     np.testing.assert_array_equal(result, sweep(num_datasets=400))
 
 
 @pytest.mark.slow
-# Of the semaphores of the killed process.
+# The killed process leaks semaphores.
 @pytest.mark.filterwarnings("ignore:.*leaked semaphore:UserWarning")
 def test_dask_loses_a_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     distributed = pytest.importorskip("distributed")

@@ -1,4 +1,4 @@
-"""Stores: whole blocks or none, whatever happens to processes, files and folders."""
+"""Stores: complete blocks or none, whatever happens to processes, files and folders."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ PRIOR = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=
 QUESTION = {"method": "m", "data sets": [0, 3]}
 ARRAYS = {"values": np.array([[0.5, np.nan], [1.0, -np.inf]]), "status": np.array([0, 2], np.int8)}
 
-# 20 blocks of two data sets; says how many are done, goes on when a line or the end of the input
-# comes, then keeps the numbers.
+# Runs 20 blocks of two data sets, prints how many are done, continues at each input line or at the
+# end of the input, then saves the numbers.
 SCRIPT = """
 import sys
 import numpy as np
@@ -66,7 +66,7 @@ def sweep(**options: Any) -> np.ndarray:
 
 @pytest.fixture
 def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
-    """Make blocks of four; return the list of those that are computed from now on."""
+    """Use blocks of four, and return the list of blocks that are computed from now on."""
     monkeypatch.setattr(_run, "SIZE", 4)
     recorded, real = [], _run.run_block
 
@@ -78,14 +78,16 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     return recorded
 
 
-def start(*arguments: str | Path) -> subprocess.Popen[str]:
+def start_process(*arguments: str | Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
 
 
-def undisturbed(monkeypatch: pytest.MonkeyPatch, store: Path | None = None) -> np.ndarray:
+def sweep_without_interruption(
+    monkeypatch: pytest.MonkeyPatch, store: Path | None = None
+) -> np.ndarray:
     monkeypatch.setattr(_run, "SIZE", 2)
     return sweep(num_datasets=40, store=store)
 
@@ -96,7 +98,7 @@ def test_killed_runs_go_on_where_they_were(tmp_path: Path, monkeypatch: pytest.M
     done = 0
     for _ in range(3):
         until = done + chance.randint(1, 5)
-        with start(tmp_path / "store", tmp_path / "unused.npy") as process:
+        with start_process(tmp_path / "store", tmp_path / "unused.npy") as process:
             assert process.stdin is not None and process.stdout is not None
             steps: list[int] = []
             for line in iter(process.stdout.readline, ""):
@@ -108,7 +110,7 @@ def test_killed_runs_go_on_where_they_were(tmp_path: Path, monkeypatch: pytest.M
                     steps += [int(rest) for rest in process.stdout.read().split()]
                     break
         assert process.returncode == -signal.SIGKILL
-        # What was said to be done is still there, and the blocks in work are few.
+        # Reported blocks are still stored, and few blocks are in progress.
         assert done <= steps[0] <= done + 1
         done = steps[-1]
     assert 3 <= done <= 18
@@ -118,22 +120,22 @@ def test_killed_runs_go_on_where_they_were(tmp_path: Path, monkeypatch: pytest.M
         num_datasets=40, store=tmp_path / "store", progress=lambda *a: steps.append(a[1])
     )
     assert done <= steps[0] <= done + 1
-    np.testing.assert_array_equal(result, undisturbed(monkeypatch))
+    np.testing.assert_array_equal(result, sweep_without_interruption(monkeypatch))
 
 
 @pytest.mark.slow
 def test_two_runs_on_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = undisturbed(monkeypatch)
+    expected = sweep_without_interruption(monkeypatch)
     store = tmp_path / "store"
-    processes = [start(store, tmp_path / f"{i}.npy") for i in range(2)]
+    processes = [start_process(store, tmp_path / f"{i}.npy") for i in range(2)]
     for i, process in enumerate(processes):
         process.communicate()
         assert process.returncode == 0
         np.testing.assert_array_equal(np.load(tmp_path / f"{i}.npy"), expected)
-    # All files are there and whole, and nothing else.
+    # All files exist and are complete, and there are no others.
     assert len(list(store.iterdir())) == 20
     monkeypatch.setattr(_run, "run_block", lambda task: pytest.fail("a block was lost"))
-    np.testing.assert_array_equal(undisturbed(monkeypatch, store), expected)
+    np.testing.assert_array_equal(sweep_without_interruption(monkeypatch, store), expected)
 
 
 def test_what_is_there_is_not_done_again(tmp_path: Path, tasks: list[Task]) -> None:
@@ -156,7 +158,7 @@ def test_what_is_there_is_not_done_again(tmp_path: Path, tasks: list[Task]) -> N
     assert computed(num_datasets=9) == [(8, 8, ["optimal"])]
     # More sizes.
     assert computed(n_train=[8, 9], num_datasets=4) == [(9, 0, ["optimal"])]
-    # Another name for the same, but not another question.
+    # Another name for a method is no new computation.
     assert computed(methods={"ours": "optimal"}) == []
     assert computed(key=1) == every
     assert computed(metrics=["brier_score"]) == every
@@ -172,13 +174,13 @@ def test_kinds_of_keys_are_told_apart(tmp_path: Path, monkeypatch: pytest.Monkey
         return Result({"optimal": np.zeros(shape)}, {"optimal": np.zeros(task.size, int)}, {})
 
     monkeypatch.setattr(_run, "run_block", none)
-    # Their numbers look the same.
+    # Keys of these kinds have equal numbers.
     for kind in ("rbg", "unsafe_rbg", "rbg"):
         sweep(store=tmp_path, key=jax.random.key(0, impl=kind))
     assert kinds == ["rbg", "unsafe_rbg"]
 
 
-def shifted(by: Any) -> Callable[..., np.ndarray]:
+def shift_method(by: Any) -> Callable[..., np.ndarray]:
     return lambda x, y, points: points - np.sum(by)
 
 
@@ -190,23 +192,24 @@ def test_functions_that_differ_are_told_apart(tmp_path: Path, tasks: list[Task])
     def again(x: np.ndarray, y: np.ndarray, points: np.ndarray, deep: bool = True) -> np.ndarray:
         return again(x, y, points, False) if deep else points
 
-    made = {str(by): shifted(by) for by in (0.0, 0.5, 1.0)}
+    made = {str(by): shift_method(by) for by in (0.0, 0.5, 1.0)}
     arrays = {
-        f"array {last}": shifted(np.r_[np.zeros(2000), last, np.zeros(2000)]) for last in (2, 3)
+        f"array {last}": shift_method(np.r_[np.zeros(2000), last, np.zeros(2000)])
+        for last in (2, 3)
     }
     codes = {"a": lambda x, y, points: points + 4, "b": lambda x, y, points: points + 5}
     parts = {f"part {by}": functools.partial(lambda by, x, y, p: p + by, by) for by in (6, 7)}
     methods = {**made, **arrays, **codes, **parts, "again": again}
     first = result(methods)
-    assert len(set(first)) == 9  # ``again`` is a shift by nothing
+    assert len(set(first)) == 9  # ``again`` is a shift by zero
     tasks.clear()
     assert result(methods) == first
-    assert result({"0.5": shifted(0.5)}) == first[1:2]
+    assert result({"0.5": shift_method(0.5)}) == first[1:2]
     assert not tasks
 
 
 class Line:
-    """A line with a method that predicts."""
+    """A line with a prediction method."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts = parts
@@ -218,7 +221,7 @@ class Line:
         return points
 
 
-def carrying(value: Any) -> Callable[..., Any]:
+def method_with_value(value: Any) -> Callable[..., Any]:
     """Return a function that carries a value."""
     return lambda x, y, points: (points, value)[0]
 
@@ -226,10 +229,13 @@ def carrying(value: Any) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("make", "others"),
     [
-        (lambda: carrying({3, 1, 2}), [carrying({1, 2}), carrying([3, 1, 2])]),
-        (lambda: carrying(frozenset("ab")), [carrying(frozenset("ac"))]),
-        (lambda: carrying(np), [carrying(os)]),
-        (lambda: carrying(Line), [carrying(Store)]),
+        (
+            lambda: method_with_value({3, 1, 2}),
+            [method_with_value({1, 2}), method_with_value([3, 1, 2])],
+        ),
+        (lambda: method_with_value(frozenset("ab")), [method_with_value(frozenset("ac"))]),
+        (lambda: method_with_value(np), [method_with_value(os)]),
+        (lambda: method_with_value(Line), [method_with_value(Store)]),
         (lambda: Line(1, "a").predict, [Line(2, "a").predict, Line(1, "a").other]),
     ],
 )
@@ -304,7 +310,7 @@ def test_broken_blocks_are_done_again(
     tasks.clear()
     np.testing.assert_array_equal(sweep(store=tmp_path), expected)
     assert len(tasks) == 1
-    # It is mended, and what was in its place, if of value, is kept.
+    # The file is repaired, and a valuable file that was in its place is kept.
     np.testing.assert_array_equal(sweep(store=tmp_path), expected)
     assert len(tasks) == 1
     assert first.is_file() and second.is_file()
@@ -317,7 +323,7 @@ def test_every_changed_byte_is_noticed(tmp_path: Path) -> None:
     store.put(QUESTION, ARRAYS)
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()
-    # The file is one of NumPy's.
+    # The file is a NumPy archive.
     np.testing.assert_equal(dict(np.load(file)), ARRAYS)
     np.testing.assert_equal(store.get(QUESTION), ARRAYS)
     chance = random.Random(0)
@@ -343,7 +349,7 @@ def test_leftovers_of_killed_runs(tmp_path: Path, tasks: list[Task]) -> None:
         os.utime(path, (at, at))
     result = sweep(store=tmp_path)
     assert not old.exists()
-    # It may be of a run that is alive.
+    # It may belong to a running process.
     assert young.exists() and foreign.exists()
     np.testing.assert_array_equal(result, sweep())
 
@@ -359,7 +365,7 @@ def test_finished_store_is_only_read(
 
 @pytest.fixture
 def read_only() -> Iterator[Path]:
-    """A folder in which this process cannot write: for that, root becomes another user."""
+    """Provide a folder that this process cannot write; root becomes another user for that."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         folder.chmod(0o555)
@@ -407,7 +413,7 @@ def test_full_folder(tmp_path: Path) -> None:
             store.put(QUESTION, ARRAYS)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    # What was there is whole, and the half that was written is gone.
+    # The old file is complete, and the partial file is gone.
     np.testing.assert_equal(store.get(QUESTION), ARRAYS)
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -416,7 +422,7 @@ def test_full_folder(tmp_path: Path) -> None:
 def test_files_that_another_run_has_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
-    """Where an open file cannot be replaced, the arrays of the other run are as good."""
+    """Check that the arrays of another run are used if an open file cannot be replaced."""
     store = Store(tmp_path)
     if stored:
         store.put(QUESTION, ARRAYS)

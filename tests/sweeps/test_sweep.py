@@ -1,4 +1,4 @@
-"""Sweeps: their numbers against the estimators', and what they may not depend on."""
+"""Sweeps: numbers against the estimators', and invariances."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_regressions_are_those_of_the_estimator(name: str, ratio: float) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["smoothed", "L1", "L2"])
 def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
-    """Folds differ from the estimator's: so the choice may, but not what is fitted with it."""
+    """Check only the optimum, since folds, and so choices, differ from the estimator's."""
     from scipy.optimize import minimize
 
     from bayescal.regression.method import SMOOTHINGS, STRENGTHS
@@ -85,7 +85,7 @@ def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
                 options={"fatol": 1e-12, "xatol": 1e-8},
             )
             gaps.append((value(coefficients, strength) - best.fun) / best.fun)
-        # It is the optimum of some candidate, and below that of none.
+        # It is the optimum of one candidate, and not below that of any.
         assert min(np.abs(gaps)) < 1e-9
         assert min(gaps) > -1e-9
 
@@ -156,7 +156,7 @@ def test_estimators_and_functions() -> None:
 def test_results_depend_on_the_key_alone(tmp_path: Path) -> None:
     methods = ["platt", "predictive"]
     whole = bc.sweep({"w": WIDE, "f": FAR}, n_train=[10, 20], methods=methods, **SMALL)
-    # Fewer data sets, sizes and priors, under other names and in another order.
+    # Fewer data sets, sizes and priors, with other names and another order.
     part = bc.sweep({"x": FAR}, n_train=20, methods=methods[::-1], **{**SMALL, "num_datasets": 3})
     expected = whole.value.sel(prior="f", n_train=20).isel(dataset=slice(3))
     result = part.value.squeeze(["prior", "n_train"]).sel({"calibrator": methods})
@@ -241,7 +241,7 @@ def test_functions_are_called_for_the_data_sets_asked_for_only(tmp_path: Path) -
     options = {**SMALL, "n_train": 10, "methods": {"own": centered}, "store": tmp_path / "kept"}
     few = bc.sweep(WIDE, **{**options, "num_datasets": 3})
     assert calls() == 3
-    # What was kept of three data sets is no block of the ten.
+    # A stored block of three data sets is not a block of ten.
     many = bc.sweep(WIDE, **{**options, "num_datasets": 10})
     assert calls() == 13
     np.testing.assert_array_equal(few.value, many.value.isel(dataset=slice(3)))
@@ -260,7 +260,7 @@ def test_digests_are_the_same_in_every_process() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     priors = synthetic.experiments()
-    # Distributions keep what was once computed.
+    # Distributions cache computed attributes.
     assert all(prior.values["mu1"].support is not None for prior in priors.values())
     digests = [digest_of(prior) for prior in priors.values()]
     assert result.stdout.strip() == str(digests)

@@ -1,4 +1,4 @@
-"""Images from files in the published formats, written here by hand; and images that are made."""
+"""Images from files in the published formats, written by hand, and synthetic images."""
 
 import functools
 import gzip
@@ -21,19 +21,19 @@ PYTHON = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
 BINARY = {"cifar10": "cifar-10-batches-bin", "cifar100": "cifar-100-binary"}
 CLASSES = {"cifar10": 10, "cifar100": 100}
 TRAIN, TEST = 4, 3
-# Before the tests make them smaller.
+# Kept before the tests make them smaller.
 COUNTS = tuple(data.COUNTS.values()), data.FASHION_COUNTS
 
 
 # --- files as they are published ----------------------------------------------------------------
 
 
-def text(value: bytes) -> bytes:
-    """Python 2's text, in the second protocol."""
+def encode_text(value: bytes) -> bytes:
+    """Encode a Python 2 string in pickle protocol 2."""
     return b"U" + bytes([len(value)]) + value
 
 
-def integer(value: int) -> bytes:
+def encode_integer(value: int) -> bytes:
     return b"J" + struct.pack("<i", value)
 
 
@@ -42,21 +42,30 @@ def python_list(items: list[bytes]) -> bytes:
 
 
 def dictionary(items: dict[bytes, bytes]) -> bytes:
-    return b"}(" + b"".join(text(key) + value for key, value in items.items()) + b"u"
+    return b"}(" + b"".join(encode_text(key) + value for key, value in items.items()) + b"u"
 
 
 def byte_array(values: np.ndarray, code: bytes = b"u1", order: str = "C") -> bytes:
     content = values.tobytes(order)  # type: ignore[arg-type]
-    shape = b"(" + b"".join(integer(size) for size in values.shape) + b"t"
-    dtype = b"cnumpy\ndtype\n" + text(code) + integer(0) + integer(1) + b"\x87R"
-    state = integer(3) + text(b"|") + b"NNN" + integer(-1) + integer(-1) + integer(0)
+    shape = b"(" + b"".join(encode_integer(size) for size in values.shape) + b"t"
+    dtype = (
+        b"cnumpy\ndtype\n" + encode_text(code) + encode_integer(0) + encode_integer(1) + b"\x87R"
+    )
+    state = (
+        encode_integer(3)
+        + encode_text(b"|")
+        + b"NNN"
+        + encode_integer(-1)
+        + encode_integer(-1)
+        + encode_integer(0)
+    )
     return (
         b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n"
-        + integer(0)
+        + encode_integer(0)
         + b"\x85"
-        + text(b"b")
+        + encode_text(b"b")
         + b"\x87R("
-        + integer(1)
+        + encode_integer(1)
         + shape
         + dtype
         + b"("
@@ -75,7 +84,7 @@ def pickled(value: bytes) -> bytes:
 
 
 def batch(name: str, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of 3,072 bytes: all red, all green, all blue; and labels, the largest among them."""
+    """Draw rows of 3,072 bytes (red, green, blue), and labels that include the largest one."""
     rng = np.random.default_rng(seed)
     labels = np.r_[CLASSES[name] - 1, rng.integers(0, CLASSES[name], size=count - 1)]
     return rng.integers(0, 256, size=(count, 3072), dtype=np.uint8), labels
@@ -96,15 +105,18 @@ def python_batch(
     name: str, pixels: np.ndarray, labels: list[int] | np.ndarray, order: str = "C"
 ) -> bytes:
     key = b"labels" if name == "cifar10" else b"fine_labels"
-    numbers = python_list([integer(int(label)) for label in labels])
-    other = {b"batch_label": text(b"one of them"), b"coarse_labels": python_list([integer(0)])}
+    numbers = python_list([encode_integer(int(label)) for label in labels])
+    other = {
+        b"batch_label": encode_text(b"one of them"),
+        b"coarse_labels": python_list([encode_integer(0)]),
+    }
     return pickled(dictionary({**other, key: numbers, b"data": byte_array(pixels, order=order)}))
 
 
 def python_files(name: str) -> dict[str, bytes]:
     files = {file: python_batch(name, *arrays) for file, arrays in batches(name).items()}
     key = b"label_names" if name == "cifar10" else b"fine_label_names"
-    names = pickled(dictionary({key: python_list([text(word) for word in names_of(name)])}))
+    names = pickled(dictionary({key: python_list([encode_text(word) for word in names_of(name)])}))
     return {**files, "batches.meta" if name == "cifar10" else "meta": names}
 
 
@@ -259,11 +271,11 @@ PIXELS, LABELS = batch("cifar10", TRAIN, 1)
         (python_batch("cifar10", PIXELS, [0, 10, 1, 2]), "labels must lie in 0 to 9, got 10"),
         (python_batch("cifar10", PIXELS, [0, 1, 1, -2]), "labels must lie in 0 to 9, got -2"),
         (
-            pickled(dictionary({b"data": byte_array(PIXELS), b"labels": text(b"0123")})),
+            pickled(dictionary({b"data": byte_array(PIXELS), b"labels": encode_text(b"0123")})),
             "its labels must be a list of integers",
         ),
         (
-            pickled(dictionary({b"data": text(b"0123"), b"labels": python_list([])})),
+            pickled(dictionary({b"data": encode_text(b"0123"), b"labels": python_list([])})),
             "its data are no array",
         ),
         (
@@ -285,7 +297,7 @@ def test_damaged_pickle(content: bytes, message: str, tmp_path: Path) -> None:
 
 def test_array_with_too_few_bytes() -> None:
     whole = byte_array(PIXELS)
-    short = whole.replace(integer(3072), integer(3073), 1)
+    short = whole.replace(encode_integer(3072), encode_integer(3073), 1)
     with pytest.raises(ValueError, match=r"an array of shape \(4, 3073\) in it has 12288 bytes"):
         read_pickle(pickled(short))
     array = read_pickle(pickled(whole))
@@ -344,7 +356,7 @@ def test_damaged_archive(tmp_path: Path) -> None:
 
 
 class Malicious:
-    """Unpickled without care, it makes a folder."""
+    """Creates a folder when unpickled without care."""
 
     def __init__(self, call: Any, *arguments: Any) -> None:
         self.call, self.arguments = call, arguments
@@ -499,14 +511,14 @@ def test_digits() -> None:
         load_images("mnist")  # type: ignore[arg-type]
 
 
-def numbered(labels: list[int]) -> Images:
+def numbered_images(labels: list[int]) -> Images:
     images = np.arange(len(labels), dtype=np.float32)[:, None, None, None]
     y = np.array(labels, np.int32)
     return Images(images, y, images[:0], y[:0], ("a", "b"))
 
 
 def test_split() -> None:
-    whole = numbered([0, 1, 1] * 20)
+    whole = numbered_images([0, 1, 1] * 20)
     split = whole.split(seed=1)
     np.testing.assert_array_equal(np.bincount(split.validation_labels), [4, 8])
     np.testing.assert_array_equal(np.bincount(split.train_labels), [16, 32])
@@ -523,14 +535,14 @@ def test_split() -> None:
 @pytest.mark.parametrize("share", [0, 1, -0.1, float("nan")])
 def test_bad_share(share: float) -> None:
     with pytest.raises(ValueError, match="validation must lie strictly between 0 and 1, got "):
-        numbered([0, 1]).split(share)
+        numbered_images([0, 1]).split(share)
 
 
 def test_split_that_leaves_nothing() -> None:
     with pytest.raises(ValueError, match=r"validation must leave rows in both parts, got 0.2 of 2"):
-        numbered([0, 1]).split()
+        numbered_images([0, 1]).split()
     with pytest.raises(TypeError, match="validation must be a number, got '0.2'"):
-        numbered([0, 1]).split("0.2")  # type: ignore[arg-type]
+        numbered_images([0, 1]).split("0.2")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("classes", [6, 5])

@@ -66,7 +66,7 @@ def bottlenecks(classes: int, channels: int, width: int) -> int:
 
 
 def test_published_parameter_counts() -> None:
-    # Residual networks for CIFAR-10 and for ImageNet, and DenseNet-BC of 100 layers.
+    # Residual networks for CIFAR-10 and for ImageNet, and DenseNet-BC with 100 layers.
     assert count(ResNet18, 10) == 11_173_962
     assert count(ResNet18, 1000, small_images=False) == 11_689_512
     assert count(ResNet34, 10) == 21_282_122
@@ -92,7 +92,7 @@ def test_parameter_counts_of_other_sizes() -> None:
         for inputs, u in ((w, w), (4 * w, w), (8 * w, 2 * w), (8 * w, 2 * w)):
             expected += 4 * conv_norm(inputs, u, 1) + conv_norm(u, u, 3) + conv_norm(u, u, 5)
         assert count(Inception, classes, channels, w) == expected
-    # Stem 2 g; layers see 2 g and 3 g; of 4 g, a quarter is kept; the last layer sees g.
+    # The stem has 2 g channels; layers see 2 g and 3 g; a quarter of 4 g is kept; the last sees g.
     g = 4
     layers = [2 * s + conv(s, 4 * g, 1) + 8 * g + conv(4 * g, g, 3) for s in (2 * g, 3 * g, g)]
     between = 2 * 4 * g + conv(4 * g, g, 1)
@@ -134,7 +134,7 @@ def test_convolutions(x64: None, size: int, stride: int) -> None:
 
 
 def test_gradient_and_batches_of_convolution(x64: None) -> None:
-    # The form for processors against JAX's own, under gradients and over many kernels.
+    # Compare the CPU version with JAX's, with gradients and over many kernels.
     rng = np.random.default_rng(0)
     x, kernels = (
         jnp.asarray(rng.normal(size=(2, 5, 5, 2))),
@@ -186,7 +186,7 @@ def test_pools_by_hand() -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 def test_bottleneck_by_hand(x64: None, stride: int) -> None:
     block = _blocks.Bottleneck(2, 3, stride=stride, dtype=None, rngs=nnx.Rngs(0))
-    block.eval()  # moments of nothing: means 0, variances 1
+    block.eval()  # default moments: means 0, variances 1
     x = np.random.default_rng(0).normal(size=(2, 5, 4, 2))
 
     def normed(layer: Any, x: np.ndarray, stride: int) -> np.ndarray:
@@ -244,7 +244,7 @@ def test_images_of_another_shape(name: str, shape: tuple[int, ...]) -> None:
 def test_training_and_evaluation_differ() -> None:
     rng = np.random.default_rng(0)
     structure, state = nnx.split(nnx.eval_shape(lambda: SMALL["student"](nnx.Rngs(0))))
-    # Positive, since variances are among them.
+    # Positive, since the state includes variances.
     state = jax.tree.map(lambda leaf: jnp.asarray(rng.uniform(0.2, 1, leaf.shape), "f4"), state)
 
     @jax.jit
@@ -261,7 +261,7 @@ def test_training_and_evaluation_differ() -> None:
     changed = images.copy()
     changed[1:] += 3 * images[:4]
     other = logits(state, changed)
-    # The state that evaluation uses was moved by the batch before it.
+    # The batch before moved the state that evaluation uses.
     assert not np.allclose(other[0][0], train[0], rtol=1e-2)
     assert not np.allclose(other[1][0], evaluated[0], rtol=1e-3)
 

@@ -1,4 +1,4 @@
-"""Networks that append features are trained, and the benchmark of training counts rightly."""
+"""Training of networks that concatenate features, and counted operations of the benchmark."""
 
 from collections.abc import Callable
 from functools import cache
@@ -30,7 +30,7 @@ def weighted(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> A
 
 
 def fit(make_network: Callable[[nnx.Rngs], Any], size: int) -> Trained:
-    """Train on 64 images by 100 steps, without decay: only gradients change parameters."""
+    """Train 100 steps on 64 images without decay, so that only gradients change parameters."""
     images = made_images(train=64, test=64, classes=CLASSES, size=size, noise=0.5, shift=0)
     return train(
         make_network,
@@ -48,12 +48,12 @@ def fit(make_network: Callable[[nnx.Rngs], Any], size: int) -> Trained:
 
 def check_fit(trained: Trained) -> None:
     history = trained.history
-    # Chance is log 4 nats, and 0.25. A batch without some class has moments of its own, and then a
-    # large loss: one epoch is no measure.
+    # Chance level is log 4 and 0.25. A batch without one class has unusual moments and then a large
+    # loss, so a single epoch is not a measure.
     assert np.median(history["train_loss"][0, -5:]) < np.log(CLASSES) / 4
     assert history["validation_log_loss"][0].min() < np.log(CLASSES) / 2
     assert history["validation_accuracy"][0, trained.best_epoch[0]] > 0.8
-    # Every layer was reached: scales begin at one, and biases at zero.
+    # Every layer was trained: scales start at one, and biases at zero.
     starts = {"scale": 1.0, "bias": 0.0}
     leaves = jax.tree_util.tree_leaves_with_path(trained.params)
     names = [[str(getattr(key, "key", "")) for key in path] for path, _ in leaves]
@@ -109,8 +109,8 @@ ROWS, SIDE, WIDTHS = 2, 10, (2, 4, 6)
 
 
 @cache
-def counted(name: str, width: int, channels: int, classes: int, training: bool) -> float:
-    """Return what JAX counts for ROWS images on a processor: products, and linear operations."""
+def jax_count(name: str, width: int, channels: int, classes: int, training: bool) -> float:
+    """Return JAX's operation count for ROWS images on a CPU: products and linear operations."""
 
     def make() -> Any:
         rngs = nnx.Rngs(0)
@@ -134,8 +134,8 @@ def counted(name: str, width: int, channels: int, classes: int, training: bool) 
     return result["flops"]
 
 
-def stated(name: str, width: int, channels: int, classes: int) -> int:
-    """Return what the benchmark counts for ROWS images: a multiplication and an addition each."""
+def benchmark_count(name: str, width: int, channels: int, classes: int) -> int:
+    """Return the benchmark's count for ROWS images, with multiplications and additions."""
     if name == "mlp":
         one = bench.of_mlp(SIDE**2 * channels, (width, width), classes)
     else:
@@ -144,22 +144,22 @@ def stated(name: str, width: int, channels: int, classes: int) -> int:
 
 
 @pytest.mark.slow
-# Of the operations only products grow with the square of the width: second differences are theirs.
+# Only products grow with the square of the width, so second differences isolate them.
 @pytest.mark.parametrize(
     ("name", "training"), [("mlp", True), ("student", True), ("resnet18", False)]
 )
 def test_products_that_grow_with_the_square(name: str, training: bool) -> None:
-    measured = np.diff([counted(name, width, 1, 3, training) for width in WIDTHS], 2)
-    expected = np.diff([stated(name, width, 1, 3) for width in WIDTHS], 2)
+    measured = np.diff([jax_count(name, width, 1, 3, training) for width in WIDTHS], 2)
+    expected = np.diff([benchmark_count(name, width, 1, 3) for width in WIDTHS], 2)
     assert measured == (3 if training else 1) * expected
     assert expected > 0
 
 
-# Further channels and classes add products, and a bias for each class.
+# More channels and classes add products, and one bias per class.
 @pytest.mark.parametrize("name", ["mlp", "student", "resnet18"])
 def test_products_at_both_ends(name: str) -> None:
-    begin = counted(name, 2, 1, 3, False)
-    known = stated(name, 2, 1, 3)
-    assert counted(name, 2, 3, 3, False) - begin == stated(name, 2, 3, 3) - known
-    further = counted(name, 2, 1, 5, False) - begin
-    assert further == stated(name, 2, 1, 5) - known + 2 * ROWS
+    begin = jax_count(name, 2, 1, 3, False)
+    known = benchmark_count(name, 2, 1, 3)
+    assert jax_count(name, 2, 3, 3, False) - begin == benchmark_count(name, 2, 3, 3) - known
+    further = jax_count(name, 2, 1, 5, False) - begin
+    assert further == benchmark_count(name, 2, 1, 5) - known + 2 * ROWS

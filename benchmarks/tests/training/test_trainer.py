@@ -1,4 +1,4 @@
-"""Training by hand, its stops, its interruptions, and what it says of wrong input."""
+"""Training by hand, stopping, interruptions, and error messages."""
 
 import gc
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def mean_cross_entropy(logits: Any, labels: Any, weights: Any, extras: Any, run:
 
 
 class Fixed(nnx.Module):
-    """A linear layer with a given start."""
+    """A linear layer with given initial values."""
 
     def __init__(self, kernel: np.ndarray) -> None:
         self.kernel = nnx.Param(jnp.asarray(kernel))
@@ -36,7 +36,7 @@ class Fixed(nnx.Module):
 
 
 class Noisy(nnx.Module):
-    """Layers with a state of their own: running averages, and keys of a dropout."""
+    """Layers with state: running averages, and keys of a dropout."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.first = nnx.Linear(3, 6, rngs=rngs)
@@ -73,12 +73,12 @@ def train_noisy(**options: Any) -> Trained:
 
 
 @pytest.fixture(scope="module")
-def whole() -> Trained:
+def uninterrupted() -> Trained:
     return train_noisy()
 
 
 def assert_same(one: Trained, other: Trained) -> None:
-    """Every number is the same, to the last bit."""
+    """Check that all numbers are equal to the last bit."""
     for a, b in zip(
         jax.tree.leaves((one.params, one.rest)),
         jax.tree.leaves((other.params, other.rest)),
@@ -107,10 +107,10 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
 
-def descend(
+def train_by_hand(
     data: TrainingData, kernel: np.ndarray, batches: list[np.ndarray], steps: int, epochs: int
 ) -> ByHand:
-    """Softmax regression with momentum, weight decay and a cosine, from given batches."""
+    """Train softmax regression with momentum, decay and a cosine schedule on given batches."""
     kernel, velocity = kernel.copy(), np.zeros_like(kernel)
     result = ByHand([], [], [])
     one_hot = np.eye(kernel.shape[1])
@@ -135,7 +135,8 @@ def descend(
 
 @pytest.mark.parametrize(("batch_size", "steps"), [(8, 3), (11, 2), (100, 1)])
 def test_descent_by_hand(x64: None, batch_size: int, steps: int) -> None:
-    # 22 rows: a last batch of 6 of 8, two whole batches, and one batch of fewer than asked for.
+    # 22 rows: a last batch with 6 of 8 rows, two full batches, and a batch below the requested
+    # size.
     data, epochs = make_data(), 4
     kernel = np.random.default_rng(1).normal(size=(3, 3))
     batches: list[np.ndarray] = []
@@ -162,7 +163,7 @@ def test_descent_by_hand(x64: None, batch_size: int, steps: int) -> None:
     passes = [np.concatenate(batches[i * steps : (i + 1) * steps]) for i in range(epochs)]
     assert all(sorted(rows) == list(range(22)) for rows in passes)
     assert not np.array_equal(passes[0], passes[1])
-    expected = descend(data, kernel, batches, steps, epochs)
+    expected = train_by_hand(data, kernel, batches, steps, epochs)
     np.testing.assert_allclose(trained.history["train_loss"][0], expected.train_loss, rtol=1e-12)
     result = trained.history["validation_log_loss"][0]
     np.testing.assert_allclose(result, expected.log_loss, rtol=1e-12)
@@ -179,7 +180,7 @@ def test_descent_by_hand(x64: None, batch_size: int, steps: int) -> None:
 
 
 def test_extras_settings_images_and_augmentation_by_hand() -> None:
-    # A loss linear in the logits, one step of rate one: the kernel moves by minus its gradient.
+    # With a loss linear in the logits and rate one, a step moves the kernel by minus its gradient.
     rng = np.random.default_rng(2)
     images = rng.integers(0, 256, size=(6, 2, 2, 2), dtype=np.uint8)
     labels = np.array([0, 1, 2, 0, 1, 2])
@@ -228,12 +229,12 @@ def test_optimizers_and_schedules_of_optax(x64: None) -> None:
         common = {"loss": mean_cross_entropy, "epochs": 1, "progress": False, "batch_size": 11}
         return train(lambda rngs: Fixed(kernel), data, **(common | options))
 
-    # Adam's first step is its rate, in the direction of each slope.
+    # Adam's first step has the size of the rate, with the sign of each slope.
     probs = np.exp(log_softmax(data.train_inputs @ kernel))
     slope = data.train_inputs.T @ (probs - np.eye(3)[data.train_labels])
     result = fit(optimizer=optax.adam(0.01), batch_size=22).params["kernel"][...][0]
     np.testing.assert_allclose(result, kernel - 0.01 * np.sign(slope), rtol=1e-6)
-    # Two steps: an optax schedule of the same form replaces the cosine.
+    # An equivalent optax schedule replaces the cosine for two steps.
     cosine, theirs = fit(), fit(schedule=optax.cosine_decay_schedule(0.1, 2))
     result, expected = (run.params["kernel"][...] for run in (theirs, cosine))
     np.testing.assert_allclose(result, expected, rtol=1e-12)
@@ -248,7 +249,7 @@ TABLE = np.array([0.0, 1.0, 3.0, 2.0, 2.5, 4.0, 9.0, 9.0])
 
 
 class Scripted(nnx.Module):
-    """Its place moves by the gradient of the last logit; the first logit is read off a table."""
+    """Its position moves by the gradient of the last logit; a table gives the first logit."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.place = nnx.Param(jnp.zeros(()))
@@ -260,7 +261,7 @@ class Scripted(nnx.Module):
 
 
 def test_patience_and_best_epoch() -> None:
-    # At full speed the log loss falls to the third place, and would fall again from the sixth.
+    # At the full rate the log loss decreases up to position three, and again from six.
     data = TrainingData(np.zeros((4, 1)), [0, 1, 2, 0], np.zeros((3, 1)), [0, 0, 0])
 
     def move(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> Any:
@@ -327,33 +328,35 @@ def test_diverged_run_keeps_its_best_epoch() -> None:
 
 
 @pytest.mark.slow
-def test_runs_do_not_depend_on_each_other(whole: Trained) -> None:
+def test_runs_do_not_depend_on_each_other(uninterrupted: Trained) -> None:
     sequential = train_noisy(vectorize=False)
     alone = train_noisy(runs={"factor": [0.5]}, seeds=(7,))
     assert sequential.runs["factor"].tolist() == [1, 1, 0.5, 0.5]
     assert sequential.runs["seed"].tolist() == [3, 7, 3, 7]
     x = make_data().validation_inputs
-    np.testing.assert_allclose(sequential.logits(x), whole.logits(x), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(alone.logits(x)[0], whole.logits(x, 3), rtol=1e-4, atol=1e-5)
-    for name, values in whole.history.items():
+    np.testing.assert_allclose(sequential.logits(x), uninterrupted.logits(x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(alone.logits(x)[0], uninterrupted.logits(x, 3), rtol=1e-4, atol=1e-5)
+    for name, values in uninterrupted.history.items():
         np.testing.assert_allclose(sequential.history[name], values, rtol=1e-4, atol=1e-5)
-    # Runs differ, so that equality says something.
-    assert len({round(value, 4) for value in whole.history["train_loss"][:, -1]}) == 4
+    # Runs differ, so that equality is meaningful.
+    assert len({round(value, 4) for value in uninterrupted.history["train_loss"][:, -1]}) == 4
 
 
-def test_network_of_a_run(whole: Trained) -> None:
+def test_network_of_a_run(uninterrupted: Trained) -> None:
     x = make_data().validation_inputs
-    network = whole.network(2)
+    network = uninterrupted.network(2)
     logits = network(jnp.asarray(x, jnp.float32))
-    np.testing.assert_allclose(logits, whole.logits(x, 2), rtol=1e-5, atol=1e-6)
-    # In evaluation, the rows of a batch do not see each other, nor does a second call differ.
+    np.testing.assert_allclose(logits, uninterrupted.logits(x, 2), rtol=1e-5, atol=1e-6)
+    # In evaluation the rows of a batch are independent, and repeated calls agree.
     first = network(jnp.asarray(x[:1], jnp.float32))
     np.testing.assert_allclose(first, logits[:1], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(whole.logits(x, batch_size=4), whole.logits(x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        uninterrupted.logits(x, batch_size=4), uninterrupted.logits(x), rtol=1e-5, atol=1e-6
+    )
     with pytest.raises(IndexError, match="run must be one of 4, got 4"):
-        whole.network(4)
-    assert whole.images_per_second > 0
-    assert len(whole) == 4
+        uninterrupted.network(4)
+    assert uninterrupted.images_per_second > 0
+    assert len(uninterrupted) == 4
 
 
 # --- interruption -------------------------------------------------------------------------------
@@ -372,7 +375,7 @@ def interrupt_at(epoch: int) -> Callable[[str, int, int], None]:
     ("together", "at", "every"), [(True, 3, 1), (True, 5, 2), (False, 9, 1), (True, 6, 1)]
 )
 def test_interrupted_training_goes_on(
-    tmp_path: Path, whole: Trained, together: bool, at: int, every: int
+    tmp_path: Path, uninterrupted: Trained, together: bool, at: int, every: int
 ) -> None:
     pytest.importorskip("orbax.checkpoint")
     options = {
@@ -387,7 +390,7 @@ def test_interrupted_training_goes_on(
     first = at // every * every + 1
     total = 6 if together else 24
     assert calls == [(done, total) for done in range(first, total + 1)]
-    assert_same(again, whole if together else train_noisy(vectorize=False))
+    assert_same(again, uninterrupted if together else train_noisy(vectorize=False))
     kept = sorted(path.name for path in (tmp_path / "kept" / "runs-0000").iterdir())
     assert kept == (["4", "6"] if every == 2 else ["5", "6"])
 
@@ -410,11 +413,11 @@ def test_checkpoint_of_other_training_is_refused(tmp_path: Path) -> None:
             train_noisy(**{"epochs": 1, "checkpoint": tmp_path, **options})
 
 
-# Orbax leaves tasks of its own behind when a restoration fails.
+# Orbax leaves background tasks when a restoration fails.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
-    """Whichever file has a bit flipped, and whichever bit: the same numbers, or one sentence."""
+    """Check that a flipped bit in any file gives equal numbers or a single clear error."""
     pytest.importorskip("orbax.checkpoint")
     from benchmarks.studies.training._checkpoints import Checkpoints
 
@@ -448,16 +451,16 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
     gc.collect()
 
 
-def test_saved_networks_are_read(tmp_path: Path, whole: Trained) -> None:
+def test_saved_networks_are_read(tmp_path: Path, uninterrupted: Trained) -> None:
     pytest.importorskip("orbax.checkpoint")
-    whole.save(tmp_path / "networks")
+    uninterrupted.save(tmp_path / "networks")
     again = Trained.load(tmp_path / "networks", Noisy)
-    assert_same(again, whole)
-    assert again.seconds == whole.seconds
+    assert_same(again, uninterrupted)
+    assert again.seconds == uninterrupted.seconds
     x = make_data().validation_inputs
-    np.testing.assert_array_equal(again.logits(x), whole.logits(x))
+    np.testing.assert_array_equal(again.logits(x), uninterrupted.logits(x))
     with pytest.raises(FileExistsError, match="networks exists"):
-        whole.save(tmp_path / "networks")
+        uninterrupted.save(tmp_path / "networks")
     with pytest.raises(ValueError, match="cannot take"):
         Trained.load(tmp_path / "networks", lambda rngs: MLP(3, (4,), 3, rngs=rngs))
     with pytest.raises(FileNotFoundError, match="no folder"):
@@ -499,7 +502,7 @@ def test_residual_network_is_trained() -> None:
         learning_rate=0.05,
         progress=False,
     )
-    # Chance is 0.1, and log 10 nats.
+    # Chance level is 0.1 and log 10.
     assert trained.history["validation_accuracy"][0].max() > 0.5
     assert trained.history["train_loss"][0, -1] < np.log(10) / 2
     network = trained.network()

@@ -301,7 +301,7 @@ def test_repr_names_what_was_given() -> None:
     cut = bc.GaussianPrior(-1.0, 1.0, dist.TruncatedNormal(1.0, 0.5, low=0.1, high=3.0))
     assert repr(cut).endswith("(Normal(loc=1, scale=0.5), low=0.1, high=3))")
     joint = bc.GaussianPrior(model=hierarchical_means, hyperparameters={"spread": 2.0})
-    assert repr(joint) == "GaussianPrior(model=two_levels, spread=2.0)"
+    assert repr(joint) == "GaussianPrior(model=hierarchical_means, spread=2.0)"
 
 
 def hierarchical_means(spread: float) -> None:

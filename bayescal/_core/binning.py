@@ -30,7 +30,7 @@ EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
 #: Scores in double precision that differ by at most this are equal. Averages of hundreds of
 #: probabilities, added in different orders, differ by up to five times the epsilon.
 TIE = 8 * EPS
-#: Scores that differ by more than this fraction never tie; those of single precision.
+#: Scores that differ by more than this fraction never tie, in double and in single precision.
 _CLOSE, _CLOSE_SINGLE = 2.0**-20, 2.0**-10
 #: Masses that differ by less than this fraction of a bin's are equal.
 SLACK = 1e-9
@@ -267,7 +267,7 @@ def _spread(log_odds: Array) -> Array:
 def _are_single(scores: Array, log_odds: bool) -> AnyArray:
     """Find which scores, or probabilities with these log odds, are of single precision.
 
-    Scores from 2**23 on, whose steps are integers, are not.
+    Scores from 2**23 on count as double precision, because integers are distinct.
     """
     xp = np if on_host(scores) else jnp
     if not log_odds:

@@ -232,6 +232,8 @@ def _shortest(label: object) -> object:
     """Return the shortest text of a date, in UTC, or the label if it is none."""
     if isinstance(label, datetime) and label.tzinfo is not None:
         label = label.astimezone(UTC).replace(tzinfo=None)
+    if not isinstance(label, _DATES) and not (isinstance(label, str) and label[:1].isdigit()):
+        return label
     try:
         return str(np.datetime_as_string(np.datetime64(label), "auto"))  # type: ignore[call-overload]
     except (TypeError, ValueError):

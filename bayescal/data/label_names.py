@@ -260,6 +260,12 @@ def column_names(scores: UserData) -> list[object] | None:
     return None if name is None or callable(name) else [name]
 
 
+def text_names(frame: UserData) -> list[str] | None:
+    """Return the names of a data frame's columns if all are texts."""
+    names = column_names(frame) or [None]
+    return [str(name) for name in names] if all(isinstance(name, str) for name in names) else None
+
+
 def matched_names(frame: UserData, names: Sequence[object] | None) -> list[object] | None:
     """Return the names of columns to match with the columns of another data frame.
 

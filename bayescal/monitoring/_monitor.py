@@ -18,6 +18,7 @@ from bayescal.data.label_names import (
     classes_from_json,
     classes_to_json,
     label_list,
+    text_names,
 )
 from bayescal.data.predictions import Predictions, Reading, read_arrays
 from bayescal.data.weights import check_weights_of
@@ -25,16 +26,12 @@ from bayescal.monitoring._action import advise
 from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
 from bayescal.monitoring._course import Course
 from bayescal.monitoring._evidence import Evidence, without
-from bayescal.monitoring._region import History, Region
+from bayescal.monitoring._region import History, Region, look_stride
 from bayescal.monitoring._times import Time, known_times, plain_time, read_times, to_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Number of looks at histories that are kept; at most twice as many.
-_LOOKS = 32
-#: Rows between the first looks.
-_FIRST_LOOKS = 16
 _FORMAT = 1
 _EVIDENCE = ("log_evidence_", "max_log_evidence_")
 _NUMBERS = ("alpha", "task", "n_rows_", "alarm_row_", "refuted_row_", "_k")
@@ -148,6 +145,8 @@ class Monitor:
         self.alarm_time_: Time | None = None
         self.refuted_row_: int | None = None
         self._k = 0
+        #: Names of the labels in data frames; columns of later ones may have another order.
+        self._labels: list[str] | None = None
         self._evidence: list[Evidence] = []
         self._histories: list[History] = []
         self._course = Course()
@@ -172,7 +171,8 @@ class Monitor:
         ----------
         probs : array-like of shape (n,) or (n, k)
             Probabilities that were predicted before the outcomes were known, as ``task`` says.
-            Columns of a data frame that are named like the classes may have any order.
+            Columns of a data frame that are named like the classes, or for ``task="multilabel"``
+            like the columns of the first data frame, may have any order.
         y : array-like of shape (n,) or (n, k)
             Outcomes: positions among the classes, or labels if there are ``classes``; zeros and
             ones (n, k) for ``task="multilabel"``.
@@ -202,9 +202,11 @@ class Monitor:
                 "one"
             )
         stamps = read_times(times, probs, n)
+        if self.task == "multilabel" and self._labels is None:
+            self._labels = text_names(y) or text_names(probs)
         if n and not self._evidence:
             self._begin(1 if p.ndim == 1 else p.shape[1])
-        begin, stride = 0, self._look_stride(self.n_rows_ + n)
+        begin, stride = 0, look_stride(self.n_rows_ + n, len(self._histories))
         while begin < n:
             end = min(n, begin + stride - self.n_rows_ % stride)
             part = slice(begin, end)
@@ -218,9 +220,9 @@ class Monitor:
 
     def _read(self, probs: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Check probabilities and outcomes."""
-        many = self.task == "multilabel"
-        binary = self.task == "binary"
-        reading = Reading(classes=self.classes, multilabel=many, second=binary, whole=False)
+        many, binary = self.task == "multilabel", self.task == "binary"
+        classes = self._labels if self.classes is None else self.classes
+        reading = Reading(classes=classes, multilabel=many, second=binary, whole=False)
         data: Predictions = read_arrays(probs, y, None, reading)
         p = data.unrounded()
         if p.ndim != (1 if binary else 2):
@@ -291,14 +293,6 @@ class Monitor:
         if refuted.any():
             row = self.n_rows_ + int(np.argmax(refuted))
             self.refuted_row_ = row if self.refuted_row_ is None else min(row, self.refuted_row_)
-
-    def _look_stride(self, n: int) -> int:
-        """Return the number of rows between looks at the histories, if there are n rows."""
-        looks = max(4, _LOOKS // max(len(self._histories), 1))
-        stride = _FIRST_LOOKS
-        while n // stride > 2 * looks:
-            stride *= 2
-        return stride
 
     def _look(self, stride: int) -> None:
         """Keep the histories as they are now, and thin the earlier looks."""
@@ -454,7 +448,8 @@ class Monitor:
         text = advise(self._evidence[worst], history, self.start_row_, self.start_time_)
         if self.task != "multilabel":
             return text
-        label = worst if self.classes is None else label_list(class_array(self.classes))[worst]
+        names = self._labels if self.classes is None else label_list(class_array(self.classes))
+        label = names[worst] if names else worst
         return f"label {label}: {text}"
 
     def plot(
@@ -501,6 +496,7 @@ class Monitor:
             **{name: getattr(self, name) for name in _NUMBERS},
             **evidence,
             "classes": classes,
+            "labels": self._labels,
             "alarm_time_": to_text(self.alarm_time_),
             "course": self._course.state(),
             "times": [[row, to_text(time)] for row, time in self._times.items()],
@@ -547,6 +543,7 @@ class Monitor:
             setattr(self, name, state[name])
         for name in _EVIDENCE:
             setattr(self, name, np.inf if state[name] is None else state[name])
+        self._labels = state.get("labels")
         self.alarm_time_ = plain_time(state["alarm_time_"])
         self._course.restore(state["course"])
         self._times = known_times(state["times"])

@@ -15,6 +15,10 @@ _CELLS = int(2 * _LARGEST / _WIDTH)
 #: Bounds between which slopes and offsets are searched.
 _BOUNDS = ((0.0, 50.0), (-20.0, 20.0))
 _MAX_STEPS = 100
+#: Number of looks at histories that are kept; at most twice as many.
+_LOOKS = 32
+#: Rows between the first looks.
+_FIRST_LOOKS = 16
 
 
 class Terms(NamedTuple):
@@ -99,6 +103,15 @@ class History:
             Look(int(row), float(value), np.array(index, int), np.array(counts, float))
             for row, value, index, counts in state["looks"]
         ]
+
+
+def look_stride(n: int, histories: int) -> int:
+    """Compute the number of rows between looks at the histories, if there are n rows."""
+    looks = max(4, _LOOKS // max(histories, 1))
+    stride = _FIRST_LOOKS
+    while n // stride > 2 * looks:
+        stride *= 2
+    return stride
 
 
 class Line:

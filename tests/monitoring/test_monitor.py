@@ -547,3 +547,25 @@ def test_confidence_sequences_hold_at_all_times_together() -> None:
             ok &= a[0] <= 0.8 <= a[1] and b[0] <= 0.3 <= b[1]
         missed += not ok
     assert missed <= stats.binom.ppf(0.999, 100, 0.1)
+
+
+def test_later_frames_may_have_the_labels_in_another_order() -> None:
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    probs = pd.DataFrame(rng.uniform(size=(400, 2)) * [0.2, 1.0], columns=["cat", "dog"])
+    y = pd.DataFrame(
+        (rng.uniform(size=(400, 2)) < probs.to_numpy()).astype(int), columns=probs.columns
+    )
+    exchanged = ["dog", "cat"]
+    expected = (
+        bc.Monitor(task="multilabel").update(probs[:200], y[:200]).update(probs[200:], y[200:])
+    )
+    monitor = bc.Monitor(task="multilabel").update(probs[:200], y[:200])
+    restored = bc.Monitor.from_dict(monitor.to_dict())
+    for result in (monitor, restored):
+        result.update(probs[200:][exchanged], y[200:][exchanged])
+        assert result.log_evidence_ == expected.log_evidence_ < 1
+    monitor.update(pd.DataFrame({"dog": [0.0], "cat": [0.5]}), [[1, 1]])
+    assert monitor.refuted_row_ == 400
+    flipped = probs.assign(dog=1 - probs["dog"])[exchanged]
+    assert restored.update(flipped, y[exchanged]).action_.startswith("label dog: ")

@@ -215,6 +215,15 @@ def normal_cdf(x: X) -> X:
     return namespace(x).asarray(ndtr(np.asarray(x)))
 
 
+def holm(p_values: np.ndarray) -> np.ndarray:
+    """Apply Holm's correction to p-values (m,)."""
+    order = np.argsort(p_values, kind="stable")
+    factors = np.arange(len(p_values), 0, -1)
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * p_values[order]), 1.0)
+    return adjusted
+
+
 def subtract_maximum(values: jax.Array, top: jax.Array) -> jax.Array:
     """Compute values - top, where no value is larger than ``top``.
 

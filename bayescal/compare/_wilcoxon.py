@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.numerics import holm
 from bayescal.compare.table import Scores, Table, differences, read_table
 
 #: Number of data sets up to which the null distribution is computed exactly.
@@ -137,12 +138,3 @@ def _exact(ranks: np.ndarray, smaller: float) -> float:
         chance = chance / 2
         chance[len(chance) - len(with_rank) :] += with_rank
     return min(1.0, 2 * float(chance.sum()))
-
-
-def holm(p_values: np.ndarray) -> np.ndarray:
-    """Apply Holm's correction to p-values (m,)."""
-    order = np.argsort(p_values, kind="stable")
-    factors = np.arange(len(p_values), 0, -1)
-    adjusted = np.empty_like(p_values)
-    adjusted[order] = np.minimum(np.maximum.accumulate(factors * p_values[order]), 1.0)
-    return adjusted

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.numerics import holm
 from bayescal._core.tables import p_value
 from bayescal.evaluation._events import Events
 from bayescal.metrics import CalibrationTest, Corp, Interval, corp
@@ -16,7 +17,7 @@ Verdict = Literal[
     "over-confident", "under-confident", "too high", "too low", "miscalibrated", "no evidence"
 ]
 Strength = Literal["none", "slight", "clear", "strong"]
-#: p-value below which a test rejects calibration.
+#: p-value, after Holm's correction, below which a test rejects calibration.
 SIGNIFICANCE = 0.05
 #: Errors below the first value are slight, from the second on strong.
 SLIGHT, STRONG = 0.02, 0.1
@@ -28,11 +29,12 @@ class Finding(NamedTuple):
     Attributes
     ----------
     verdict : {"over-confident", "under-confident", "too high", "too low", "miscalibrated", ...}
-        Result of tests at the level 0.05. "too high" or "too low", for two classes: calibration in
-        the large is rejected, and the mean probability is farther from the frequency than the
-        confidence from the accuracy. "over-confident" or "under-confident": Spiegelhalter's test
-        rejects, and the confidence is on the same side of the accuracy. "miscalibrated": any test
-        rejects otherwise. Else "no evidence".
+        Result of all tests together at the level 0.05, after Holm's correction: about one sample in
+        twenty, or fewer, of a calibrated model has another verdict than "no evidence". "too high"
+        or "too low", for two classes: calibration in the large is rejected, and the mean
+        probability is farther from the frequency than the confidence from the accuracy.
+        "over-confident" or "under-confident": Spiegelhalter's test rejects, and the confidence is
+        on the same side of the accuracy. "miscalibrated": any test rejects otherwise.
     size : float
         Size of the error: the difference between confidence and accuracy, or between mean
         probability and frequency, or else the expected calibration error above chance.
@@ -120,14 +122,16 @@ def _verdict(
     gap: float,
     shift: float,
 ) -> Verdict:
-    shifted = bias is not None and bias.p_value < SIGNIFICANCE
+    tests = [consistency, test] if bias is None else [consistency, test, bias]
+    rejected = holm(np.array([result.p_value for result in tests])) < SIGNIFICANCE
+    shifted = bias is not None and rejected[2]
     if shifted and abs(shift) > abs(gap):
         return "too high" if shift > 0 else "too low"
-    if test.p_value < SIGNIFICANCE:
+    if rejected[1]:
         if test.statistic > 0 and gap > 0:
             return "over-confident"
         return "under-confident" if test.statistic < 0 and gap < 0 else "miscalibrated"
-    return "miscalibrated" if shifted or consistency.p_value < SIGNIFICANCE else "no evidence"
+    return "miscalibrated" if rejected.any() else "no evidence"
 
 
 def describe(finding: Finding, ece: Interval, event: str, cases: str, level: float) -> str:
@@ -141,8 +145,9 @@ def describe(finding: Finding, ece: Interval, event: str, cases: str, level: flo
     }
     if finding.verdict == "no evidence":
         text = (
-            f"Calibrated as far as {cases} can tell: no test finds an error; beyond chance "
-            f"the ECE is {ece.estimate:.3f}, at most {ece.upper:.3f} ({level:.0%} interval)"
+            f"Calibrated as far as {cases} can tell: all tests together find no error; "
+            f"beyond chance the ECE is {ece.estimate:.3f}, at most {ece.upper:.3f} "
+            f"({level:.0%} interval)"
         )
     else:
         verdict, meaning = words[finding.verdict]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from bayescal._core.numerics import holm
 from bayescal.compare import wilcoxon
-from bayescal.compare._wilcoxon import EXACT, holm
+from bayescal.compare._wilcoxon import EXACT
 from bayescal.compare.table import differences
 from tests.compare.published import TUNED_TREES
 

@@ -109,6 +109,20 @@ def test_verdicts(change: Any, verdict: str, words: str) -> None:
     assert text in repr(result)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("decimals", [1, 16])
+def test_calibrated_models_are_rarely_called_wrong(decimals: int) -> None:
+    wrong = 0
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        p = rng.uniform(size=100).round(decimals)
+        y = (rng.uniform(size=100) < p).astype(int)
+        finding = bayescal.evaluate(p, y, classes=[0, 1], replicates=99).findings["model"]
+        wrong += finding.verdict != "no evidence"
+    # Of a binomial distribution with probability 0.05, 99.8 % is at most 16.
+    assert 1 <= wrong <= 16
+
+
 @pytest.mark.parametrize(
     ("factor", "strength", "summary"),
     [(1.1, "slight", "Slightly over-confident, by 0.0"), (1.6, "clear", "Over-confident, by 0.0")],
@@ -286,7 +300,7 @@ def test_single_precision_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) ->
     single = p.astype(np.float32)
     blocks = [(single, y)] * 10
     few, same, many = (
-        bayescal.evaluate(*given, bins=10, replicates=50)
+        bayescal.evaluate(*given, bins=10, replicates=100)
         for given in ((p, y), (single, y), (bayescal.Blocks(lambda: blocks),))
     )
     assert few.summary() == same.summary()

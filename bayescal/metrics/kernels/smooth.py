@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Literal
 
@@ -131,6 +132,8 @@ class SmoothError(SumMetric):
         return Piece(node, weight * residual[:, None]), Piece(None, None)
 
     def value(self, sums: Float[Array, "2 nodes"], xp: ModuleType) -> Float[Array, ""]:
+        if xp is np:
+            return self.values(sums[None], _STEPS)[0]
         spectrum = transform(sums[0] / sums[1, 0], xp)
 
         def error(width: Float[Array, ""] | float) -> Float[Array, ""]:
@@ -138,8 +141,6 @@ class SmoothError(SumMetric):
 
         if self.bandwidth is not None:
             return error(self.bandwidth)
-        if xp is np:
-            return _fixed_points(lambda width: np.array([error(width[0])]), 1, _TOLERANCE)[0]
         width = jax.lax.stop_gradient(_fixed_point_jax(error, spectrum.dtype))
         value, slope = jax.jvp(error, (width,), (jnp.ones_like(width),))
         # Newton's step only changes the derivative, to that of the fixed point.
@@ -150,21 +151,29 @@ class SmoothError(SumMetric):
     ) -> Float[np.ndarray, "*sets 2 nodes"]:
         return sums * np.array([[0.0], [1.0]])
 
-    def values(self, sums: Float[np.ndarray, "sets 2 nodes"]) -> Float[np.ndarray, " sets"]:
+    def values(
+        self, sums: Float[np.ndarray, "sets 2 nodes"], steps: int = 1
+    ) -> Float[np.ndarray, " sets"]:
         spectrum = transform(sums[:, 0] / sums[:, 1, :1], np)
         if self.bandwidth is not None:
             return _errors(spectrum, np.full(len(sums), self.bandwidth))
-        # Widths from few frequencies, and one step of Newton's method with all of them.
+        # Widths from few frequencies, and steps of Newton's method with all of them.
         coarse = spectrum[:, : _COARSE + 1]
-        width = _fixed_points(lambda width: _errors(coarse, width), len(coarse), 1e-9)
-        shifted = width * (1 + 1e-4)
-        slope = (_errors(coarse, shifted) - _errors(coarse, width)) / np.where(
-            width > 0, shifted - width, 1
+        start = _fixed_points(lambda width: _errors(coarse, width), len(coarse), 1e-9)
+        shifted = start * (1 + 1e-4)
+        slope = (_errors(coarse, shifted) - _errors(coarse, start)) / np.where(
+            start > 0, shifted - start, 1
         )
-        result = width + (_errors(spectrum, width) - width) / (1 - slope)
-        for i in np.flatnonzero(width < 4 / _COARSE):
-            result[i] = self.value(sums[i], np)
-        return result
+        width = start
+        for _ in range(steps):
+            excess = _errors(spectrum, width) - width
+            width = width + excess / (1 - slope)
+            if (np.abs(excess) < _TOLERANCE).all():
+                break
+        for i in np.flatnonzero(start < 4 / _COARSE):
+            alone = spectrum[i : i + 1]
+            width[i] = _fixed_points(partial(_errors, alone), 1, _TOLERANCE)[0]
+        return width
 
 
 def _errors(

@@ -142,7 +142,7 @@ def any_rows(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.slow
 @given(rows=any_rows(), k=st.integers(2, 3))
-@settings(max_examples=12, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=4, phases=(Phase.explicit, Phase.generate))
 def test_any_probabilities_have_finite_metrics(
     rows: tuple[np.ndarray, np.ndarray, np.ndarray], k: int
 ) -> None:

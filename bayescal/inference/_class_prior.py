@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.gamma import log_gamma
 from bayescal._core.keys import repeat_key
 from bayescal._core.lazy import jax, jnp, registered, special
 from bayescal._core.padding import pad_axis
@@ -139,7 +140,7 @@ class Estimated(ClassPrior):
         alpha = self.concentration
         # Use a separate stream of random numbers from the parameters.
         key = jax.random.fold_in(self.key, 0x5A5E)
-        logs = jax.random.loggamma(key, alpha, (n, alpha.shape[0]), alpha.dtype)
+        logs = log_gamma(key, alpha, (n, alpha.shape[0]))
         return jax.nn.log_softmax(logs, axis=1).T
 
     def _for_preds(self, n: int, coarse: bool) -> ClassProbRule:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Params
+from bayescal._core.gamma import log_gamma
 from bayescal._core.lazy import jax, jnp, special
 from bayescal.models.gaussian import SHARED
 from bayescal.models.prior import Prior
@@ -88,8 +89,7 @@ class NormalInverseGammaForms:
         """Draw from the posterior; return parameters (n,) and their log prior density."""
         new = self.update(values, sums, origin)
         first, second = jax.random.split(key)
-        gamma = jax.random.gamma(first, new.alpha, (num_samples,), new.beta.dtype)
-        variance = new.beta / gamma
+        variance = new.beta * jnp.exp(-log_gamma(first, new.alpha, (num_samples,)))
         normal = jax.random.normal(second, (2, num_samples), variance.dtype)
         mu = new.mean[:, None] + jnp.sqrt(variance / new.kappa[:, None]) * normal + origin
         mean = _pair(values, "mean")[:, None]

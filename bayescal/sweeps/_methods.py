@@ -26,7 +26,7 @@ from bayescal.regression.method import CAUCHY, INTERCEPT, SMOOTHINGS, STRENGTHS
 from bayescal.regression.model import as_distribution
 from bayescal.smoothing import platt_targets
 from bayescal.smoothing.instance import batched_instance_targets
-from bayescal.sweeps._cells import Block, Cell, describe, digest_of
+from bayescal.sweeps._cells import Block, Cell, describe_estimator, digest_of
 from bayescal.sweeps._identity import digest_of_function
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ class Estimator(Recipe):
 
     @property
     def identity(self) -> list[object]:
-        cls, options = type(self.estimator), describe(self.estimator.get_params())
-        return ["estimator", f"{cls.__module__}.{cls.__qualname__}", options]
+        return ["estimator", *describe_estimator(self.estimator)]
 
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
         from sklearn.base import clone

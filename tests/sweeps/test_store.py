@@ -252,6 +252,30 @@ def test_options_that_are_objects_differ_by_their_texts() -> None:
     assert described == [{"a": [1, None], "b": repr(complex(v))} for v in (1, 2)]
 
 
+def test_options_that_hold_arrays_or_distributions_differ_by_their_content() -> None:
+    def option(scale: float) -> object:
+        return describe(bc.LogisticRegression(coef_prior=dist.Normal(0.0, scale)).get_params())
+
+    assert option(1.0) == option(1.0) != option(5.0)  # whatever their addresses
+    assert str(option(1.0)) == str(option(1.0)) and " at 0x" not in str(option(1.0))
+    numbers = np.zeros(2000)
+    for position, step in ((3, 1e-12), (1000, 1.0)):
+        other = numbers.copy()
+        other[position] = step
+        assert describe(numbers) == describe(numbers.copy()) != describe(other)
+    inner = [describe([bc.LogisticRegression(coef_prior=dist.Normal(0.0, s))]) for s in (1.0, 2.0)]
+    assert inner[0] != inner[1]
+
+
+def test_mixtures_of_other_distributions_are_told_apart() -> None:
+    def prior(mean: float) -> bc.models.Prior:
+        parts = [dist.Normal(mean, 0.1), dist.StudentT(3.0)]
+        mixture = dist.MixtureGeneral(dist.Categorical(np.array([0.5, 0.5])), parts)
+        return bc.GaussianPrior(mu0=mixture, mu1=1.0, sigma=1.0)
+
+    assert digest_of(prior(1.0)) == digest_of(prior(1.0)) != digest_of(prior(2.0))
+
+
 def test_models_that_differ_are_told_apart() -> None:
     def prior(scale: float) -> bc.models.Prior:
         def model() -> None:

@@ -224,7 +224,7 @@ def run_labels(*line: str, code: int = 0) -> dict[str, Any]:
     return run_json(*line, code=code, label="is_ash,is_birch,is_cedar")
 
 
-@pytest.mark.parametrize("given", ["in order", "by name", "not named"])
+@pytest.mark.parametrize("given", ["in order", "by name", "with a name", "not named"])
 def test_several_labels(given: str, folder: Path) -> None:
     table = make_labels()
     probs, y = table.filter(like="p_"), table.filter(like="is_")
@@ -233,6 +233,8 @@ def test_several_labels(given: str, folder: Path) -> None:
         table.columns = [name.replace("p_", "score") for name in table.columns]
         table = table.rename(columns=dict(zip(table.columns[:3], "abc", strict=True)))
         line = ["--model", "a,b,c"]
+    elif given == "with a name":
+        line = ["--model", "net=p_cedar,p_ash,p_birch"]
     elif given == "not named":
         table, line = table.drop(columns=["w", "day"]), []
     monitor = bc.Monitor(task="multilabel", classes=[f"is_{name}" for name in NAMES])

@@ -15,7 +15,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.precision import float64
 from bayescal.models import Family, Prior
 from bayescal.models.prior import draw, is_distribution
-from bayescal.sweeps._identity import describe_array, digest_of_captured
+from bayescal.sweeps._identity import describe_array, digest_of_captured, digest_of_function
 
 #: Attributes of distributions that contain other distributions.
 _INSIDE = "base_dist", "transforms", "mixing_distribution", "component_distribution"
@@ -54,7 +54,8 @@ def digest_of(prior: Prior) -> str:
         try:
             source = inspect.getsource(model)
         except (OSError, TypeError):
-            source = f"{model.__module__}.{getattr(model, '__qualname__', '')}"
+            # An object with __call__, a partial function, or a function that was typed in.
+            source = digest_of_function(model)
         facts += [source, digest_of_captured(model)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,33 @@ def test_models_that_differ_are_told_apart() -> None:
         return bc.GaussianPrior(model=model)
 
     assert digest_of(prior(1.0)) == digest_of(prior(1.0)) != digest_of(prior(2.0))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model with a parameter."""
+
+    mean: float
+
+    def __call__(self) -> None:
+        numpyro.sample("mu0", dist.Normal(self.mean, 1.0))
+        numpyro.deterministic("mu1", 1.0)
+        numpyro.deterministic("sigma", 1.0)
+
+
+def test_models_without_a_source_are_told_apart() -> None:
+    def typed(mean: float) -> Callable[[], None]:
+        names: dict[str, Any] = {"numpyro": numpyro, "dist": dist}
+        lines = (
+            f"numpyro.sample('mu0', dist.Normal({mean}, 1.0))",
+            *(f"numpyro.deterministic('{name}', 1.0)" for name in ("mu1", "sigma")),
+        )
+        exec("def model():\n    " + "\n    ".join(lines), names)
+        return names["model"]
+
+    for make in (Model, typed):
+        first, same, other = (digest_of(bc.GaussianPrior(model=make(m))) for m in (0.0, 0.0, 5.0))
+        assert first == same != other
 
 
 def test_open_seeds_are_set() -> None:

@@ -70,8 +70,8 @@ def _described(value: object) -> object:
         # Not all attributes, because distributions cache computed values there.
         names = [*getattr(value, "arg_constraints", {}), *_INSIDE]
         inside = {name: getattr(value, name, None) for name in names}
-        if hasattr(value, "component_distributions"):
-            inside["component_distributions"] = value.component_distributions
+        if parts := getattr(value, "component_distributions", None):
+            inside["component_distributions"] = parts
         shapes = list(value.batch_shape), list(value.event_shape)
         return [type(value).__name__, *shapes, _described(inside)]
     if value is None or isinstance(value, str):

@@ -228,7 +228,7 @@ def best_threshold(
     first = np.append(is_first(p), True)
     total = np.where(first, total, np.inf)
     best = int(total.argmin())
-    least = threshold - threshold_slack(np.float64(threshold), data.precision)
+    least = threshold - threshold_slack(np.array(threshold), data.precision)
     cost = float(total[np.searchsorted(p, least)])
     empirical = float(p[best]) if best < len(p) else float(np.nextafter(p[-1], 2))
     return Threshold(threshold, cost, empirical, float(total[best]))

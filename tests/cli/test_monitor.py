@@ -269,6 +269,26 @@ def test_several_labels_with_weights_times_and_logits(folder: Path) -> None:
     assert "Label is_birch: slope 0." in result.stdout
 
 
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_time_stamps_may_be_missing(
+    kind: str, large: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if large:
+        for name, value in (("LARGE", 1000), ("ROWS", 70), ("BYTES", 3000)):
+            monkeypatch.setattr(_streams, name, value)
+    table = make_rows()
+    monitor = bc.Monitor().update(table["p"], table["y"], times=table["day"])
+    start = monitor.start_row_
+    table.loc[table.index != start, "day"] = pd.NaT
+    writer = table.to_csv if kind == "csv" else table.to_parquet
+    writer(f"log.{kind}", index=False)
+    actual = run_json("--model", "p", "--time", "day", code=ALARM, file=f"log.{kind}")
+    assert (actual["alarm_row"], actual["start_row"]) == (monitor.alarm_row_, start)
+    assert (actual["alarm_time"], actual["start_time"]) == (None, str(monitor.start_time_))
+    assert actual["log_evidence"] == pytest.approx(monitor.log_evidence_, rel=1e-9)
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_several_labels_in_large_files(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch

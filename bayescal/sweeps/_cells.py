@@ -169,8 +169,8 @@ def describe(value: object) -> object:
         return value
     if is_distribution(value):
         return _described(value)
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return describe_array(value)
+    if isinstance(value, np.ndarray | jax.Array) and value.dtype != object:
+        return describe_array(np.asarray(value))
     if hasattr(value, "get_params") and not isinstance(value, type):
         return describe_estimator(value)
     return repr(value)

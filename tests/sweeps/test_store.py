@@ -264,6 +264,7 @@ def test_options_that_hold_arrays_or_distributions_differ_by_their_content() -> 
         other = numbers.copy()
         other[position] = step
         assert describe(numbers) == describe(numbers.copy()) != describe(other)
+        assert describe(jax.numpy.asarray(numbers)) != describe(jax.numpy.asarray(other))
     inner = [describe([bc.LogisticRegression(coef_prior=dist.Normal(0.0, s))]) for s in (1.0, 2.0)]
     assert inner[0] != inner[1]
 

@@ -92,6 +92,14 @@ def border_ends(borders: X, precision: XArray | float) -> X:
     return xp.where(xp.asarray(precision > _DOUBLE), single, borders + slack)
 
 
+def threshold_slack(thresholds: np.ndarray, precision: float) -> np.ndarray:
+    """Return how far rounding moves predictions that are equal to thresholds.
+
+    ``precision`` is the machine epsilon of the type of the given predictions.
+    """
+    return thresholds * max(precision / 2, TIE)
+
+
 def width_cell_of_any(scores: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
     """Return the bins of equal width of scores (n,) in double precision, some of them rounded.
 

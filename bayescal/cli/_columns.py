@@ -133,13 +133,16 @@ def _shared_letters(texts: Sequence[str]) -> int:
     return next((i for i, letters in pairs if len(set(letters)) > 1), min(map(len, texts)))
 
 
-def label_texts(table: Table, name: str) -> tuple[list[str], np.ndarray]:
-    """Return the distinct texts in a column of labels, and the index of each row's text (n,)."""
+def label_texts(table: Table, name: str, missing: bool) -> tuple[list[str], np.ndarray]:
+    """Return the distinct texts in a column of labels, and the index of each row's text (n,).
+
+    ``missing`` tells whether texts may be empty.
+    """
     column = find_column(table, name, "--label")
     index_of: dict[str, int] = {}
     cells = (row[column].strip() for row in table.rows)
     index = np.fromiter((index_of.setdefault(cell, len(index_of)) for cell in cells), np.int64)
-    if "" in index_of:
+    if "" in index_of and not missing:
         row = int(np.argmax(index == index_of[""]))
         raise CommandError(empty_label(table, name, row))
     return list(index_of), index

@@ -216,7 +216,8 @@ def rows_of_block(size: int, columns: int) -> int:
 def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> Iterator[Table]:
     """Yield at most ``size`` rows at a time, or all at once."""
     lines_of_text = _lines(path, text)
-    start = next(lines_of_text, "")
+    # Encodings other than the default keep a byte order mark.
+    start = next(lines_of_text, "").removeprefix("\ufeff")
     lines_of_text = chain([start], lines_of_text)
     if is_json(path, start):
         yield from _object_tables(path, lines_of_text, form, size)

@@ -270,18 +270,22 @@ class Judged(LabeledFile):
                 use(blocks, None)
             else:
                 rows = self._at_once(lambda: blocks)
-                use([rows], self._column(self._groups))
+                use([rows], self._column(self._groups, missing=True))
 
         self._read(once)
 
-    def _column(self, name: str | None) -> np.ndarray | None:
-        """Return the text (n,) in a column, for all rows at once."""
+    def _column(self, name: str | None, missing: bool = False) -> np.ndarray | None:
+        """Return the text (n,) in a column, for all rows at once.
+
+        Text that is absent is None if it may be ``missing``, and otherwise an error.
+        """
         if name is None:
             return None
-        rows = self._source.rows(name, [], None)
+        rows = self._source.rows(name, [], None, missing=missing)
         texts = np.concatenate(
             [np.array(block.labels, object)[block.label_index] for block in rows]
         )
+        texts[texts == ""] = None
         return texts[np.concatenate(self._kept)]
 
     def _rows(

@@ -313,7 +313,8 @@ def _choose_several(
     if kept is None:
         return data.choose_labels([] if model is None else [model], labels)
     chosen = data.choose_labels([f"model={_listed(kept['columns'])}"], labels)
-    if model is not None and set(split_names(model, "--model")) != set(chosen.columns):
+    given = model and split_names(model.partition("=")[2] or model, "--model")
+    if given is not None and {*given} != {*chosen.columns}:
         raise CommandError(
             f"--model must be the same in all runs: it was {_listed(chosen.columns)}, got {model}; "
             "use another --state for other columns"

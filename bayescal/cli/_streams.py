@@ -82,8 +82,12 @@ class RowFile(ABC):
         weights: str | None,
         show: Show = ignore,
         option: str = "--columns",
+        missing: bool = False,
     ) -> Iterator[Rows]:
-        """Yield the given columns, in blocks if rows are many; ``option`` named the scores."""
+        """Yield the given columns, in blocks if rows are many; ``option`` named the scores.
+
+        ``missing`` tells whether labels may be missing, which are then empty.
+        """
 
     @abstractmethod
     def tables(self, show: Show = ignore) -> Iterator[Table]:
@@ -131,15 +135,16 @@ class CsvFile(RowFile):
         weights: str | None,
         show: Show = ignore,
         option: str = "--columns",
+        missing: bool = False,
     ) -> Iterator[Rows]:
         find_column(self.head, label, "--label")
         if self.large and self.fast and (arrow := _arrow()) is not None:
-            yield from self._rows_of_arrow(arrow, label, scores, weights, show, option)
+            yield from self._rows_of_arrow(arrow, label, scores, weights, show, option, missing)
             return
         for table in self.tables(show):
             numbers = [numeric_column(table, name, option) for name in scores]
             weight = None if weights is None else numeric_column(table, weights, "--weights")
-            labels, label_index = label_texts(table, label)
+            labels, label_index = label_texts(table, label, missing)
             yield Rows(labels, label_index, self.stack(numbers, len(label_index)), weight, table)
 
     def tables(self, show: Show = ignore) -> Iterator[Table]:
@@ -156,6 +161,7 @@ class CsvFile(RowFile):
         weights: str | None,
         show: Show,
         option: str,
+        missing: bool,
     ) -> Iterator[Rows]:
         from pyarrow import csv
 
@@ -189,6 +195,7 @@ class CsvFile(RowFile):
                     show(file.tell(), total)
                     labels, label_index, empty = _labels(batch.column(marks))
                     read = [_numbers(batch.column(name)) for name in [*numbers, *heavy]]
+                    empty = None if missing else empty
                     if empty is not None or not np.isfinite(read).all():
                         raise UnreadableError
                     weight = read.pop() if heavy else None
@@ -240,6 +247,7 @@ class ParquetFile(RowFile):
         weights: str | None,
         show: Show = ignore,
         option: str = "--columns",
+        missing: bool = False,
     ) -> Iterator[Rows]:
         options = dict.fromkeys(scores, option)
         if weights is not None:
@@ -251,7 +259,7 @@ class ParquetFile(RowFile):
         for batch in self.batches(list(dict.fromkeys([marks, *columns.values()])), show):
             labels, label_index, empty = _labels(batch.column(marks))
             where = self.head._replace(first=first)
-            if empty is not None:
+            if empty is not None and not missing:
                 raise CommandError(empty_label(where, label, empty))
             read = [self.numbers(batch, *column_of, first) for column_of in options.items()]
             weight = None if weights is None else read[list(columns).index(weights)]

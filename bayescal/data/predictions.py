@@ -42,7 +42,7 @@ from bayescal.data.labels import (
     outcome_shares,
 )
 from bayescal.data.scores import check_probabilities, plausible
-from bayescal.data.weights import check_weights, check_weights_of, weighted_rows
+from bayescal.data.weights import are_counts, check_weights, check_weights_of, weighted_rows
 
 __all__ = [
     "EPS",
@@ -166,8 +166,7 @@ class Predictions(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether weights are integers small enough to be counted, hence counts."""
-        total = float(self.weights.sum())
-        return total < 2**53 and bool((self.weights == np.floor(self.weights)).all())
+        return are_counts(self.weights)
 
 
 def in_right_order(read: Callable[..., Checked]) -> Callable[..., Checked]:

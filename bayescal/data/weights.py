@@ -9,6 +9,7 @@ from bayescal._core.numerics import effective_size
 from bayescal.data.checks import as_numpy, check_finite
 
 __all__ = [
+    "are_counts",
     "are_ones",
     "as_counts",
     "as_ones",
@@ -90,6 +91,11 @@ def are_ones(weights: np.ndarray) -> bool:
     return weights.strides == (0,) and bool((weights[:1] == 1).all())
 
 
+def are_counts(weights: np.ndarray) -> bool:
+    """Return whether weights are integers small enough to be counted, hence counts."""
+    return float(weights.sum()) < 2**53 and bool((weights == np.floor(weights)).all())
+
+
 def as_counts(
     weights: np.ndarray, predicted: np.ndarray, happened: np.ndarray, size: float | None = None
 ) -> np.ndarray:
@@ -98,7 +104,7 @@ def as_counts(
     Other weights are worth ``size`` rows in total, by default their effective sample size. These
     rows are spread evenly over all rows in the order of label and prediction.
     """
-    if (weights == np.floor(weights)).all():
+    if are_counts(weights):
         return weights
     if size is None:
         size = float(effective_size(weights.sum(), weights @ weights))

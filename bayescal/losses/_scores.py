@@ -19,9 +19,9 @@ def brier(
 
     .. math:: \ell = \sum_k (p_k - t_k)^2, \qquad p = \operatorname{softmax}(z)
 
-    A proper loss whose gradient is bounded. It equals :func:`bayescal.metrics.brier_score` for rows
-    of probabilities: it lies between 0 and 2, and for two classes is twice the squared error of one
-    probability.
+    A proper loss whose gradient is bounded. It lies between 0 and 2. For three and more classes it
+    equals :func:`bayescal.metrics.brier_score`. For two classes it is twice that metric, which is
+    the squared error of one probability.
 
     Parameters
     ----------
@@ -132,7 +132,10 @@ def focal(
     """
     rows = read_rows(logits, labels, weights, mask, soft=False)
     power = scalar(gamma, "gamma", rows.logits)
-    others = jax.nn.logsumexp(rows.logits, axis=-1, where=rows.targets != 1)
-    odds = others - weighted_log(rows.targets, rows.logits)
+    # If all other classes are impossible, the loss is zero, but its derivative would be 0 / 0.
+    certain = ((rows.logits == -jnp.inf) == (rows.targets != 1)).all(axis=-1)
+    logits = jnp.where(certain[..., None], 0, rows.logits)
+    others = jax.nn.logsumexp(logits, axis=-1, where=rows.targets != 1)
+    odds = others - weighted_log(rows.targets, logits)
     losses = jnp.exp(power * jax.nn.log_sigmoid(odds)) * jax.nn.softplus(odds)
-    return reduce(losses, rows, reduction)
+    return reduce(jnp.where(certain, 0, losses), rows, reduction)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.binning import threshold_slack
 from bayescal.data.label_names import Classes
 from bayescal.data.predictions import Predictions
 from bayescal.plots._inputs import Inputs, Models, read_models, read_vector
@@ -122,7 +123,10 @@ def decision_cost(
     t = np.sort(t)
     if t[0] < 0 or t[-1] > 1:
         raise ValueError(f"ratios must lie in [0, 1], got {t[0]:g} to {t[-1]:g}")
-    costs = [_cost(p, happened, row_weights, t) for _, p in models]
+    costs = [
+        _cost(p, happened, row_weights, t, model.data.precision)
+        for model, (_, p) in zip(given, models, strict=True)
+    ]
     if ax is None:
         ax = new_axes(4.2, 3.2)
         ax.set_xlim(0, 1)
@@ -144,13 +148,16 @@ def _probabilities(data: Predictions) -> np.ndarray:
     return data.probs if data.columns is None else data.probs[:, 1]
 
 
-def _cost(p: np.ndarray, happened: np.ndarray, weights: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """Compute the expected costs (m,) at thresholds t."""
+def _cost(
+    p: np.ndarray, happened: np.ndarray, weights: np.ndarray, t: np.ndarray, precision: float
+) -> np.ndarray:
+    """Compute the expected costs (m,) at thresholds t, on which rounded probabilities may lie."""
+    ends = t + threshold_slack(t, precision)
 
     def below(rows: np.ndarray) -> np.ndarray:
         order = np.argsort(p[rows])
         sums = np.append(0.0, np.cumsum(weights[rows][order]))
-        return sums[np.searchsorted(p[rows][order], t, side="right")]
+        return sums[np.searchsorted(p[rows][order], ends, side="right")]
 
     false_alarms = weights[~happened].sum() - below(~happened)
     return 2 * (t * false_alarms + (1 - t) * below(happened))

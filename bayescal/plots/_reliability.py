@@ -111,7 +111,8 @@ def reliability(
         :func:`bayescal.metrics.log_loss`.
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts, equal to repeating rows. With other
-        weights, the effective sample size is the number of rows that are drawn.
+        weights, frequencies are weighted averages, and bands are those of as many rows as the
+        effective sample size.
     bins : int, default 10
         Number of bins for the method "binned".
     binning : {"equal_width", "equal_mass"}
@@ -221,7 +222,7 @@ def reliability(
     if parts:
         for index, (row, event) in enumerate(zip(rows, events, strict=True)):
             error = error_of(row, bins=bins, binning=binning, kind=kind)
-            texts = {"ece": f"ECE {error:.3f}", "n": f"n = {event.counts.sum():,.0f}"}
+            texts = {"ece": f"ECE {error:.3f}", "n": f"n = {event.weights.sum():,.0f}"}
             text = ", ".join(texts[part] for part in parts)
             separator = ", " if len(parts) == 1 else "\n"
             names[index] = text if names[index] is None else f"{names[index]}{separator}{text}"

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescal._core.binning import begins_score, equal_width_cell
 from bayescal._core.generators import generator
+from bayescal._core.numerics import effective_size
 from bayescal.data.checks import check_choice, check_level
 from bayescal.data.predictions import EPS, Predictions
 from bayescal.data.weights import as_counts
@@ -71,26 +72,35 @@ class _Cells(NamedTuple):
 
 
 class Events(NamedTuple):
-    """Probabilities (n,) of events, whether they happened (as numbers), and counts of rows."""
+    """Probabilities (n,) of events, whether they happened (as numbers), and numbers of rows.
+
+    Weights that are not counts are scaled to add up to as many rows as they are worth.
+    """
 
     predicted: np.ndarray
     happened: np.ndarray
-    counts: np.ndarray
+    weights: np.ndarray
     #: Machine epsilon of the type of the given probabilities.
     precision: float
+
+    def counted(self) -> Events:
+        """Return events whose weights are counts, for random draws of rows."""
+        counts = as_counts(self.weights, self.predicted, self.happened)
+        used = counts > 0
+        return Events(self.predicted[used], self.happened[used], counts[used], self.precision)
 
     def curve(self, bins: int, binning: Literal["equal_width", "equal_mass"]) -> ReliabilityCurve:
         """Compute the reliability curve; ties stay together, since bands need counts in bins."""
         happened = self.happened.astype(int)
         data: Any = Predictions(
-            self.predicted, happened, self.counts, EPS, precision=self.precision
+            self.predicted, happened, self.weights, EPS, precision=self.precision
         )
         return reliability_curve(data, data.y, bins=bins, binning=binning, ties="together")
 
     def histogram(self, bins: int) -> np.ndarray:
         """Compute the proportion (bins,) of rows in bins of equal width."""
         cell = equal_width_cell(self.predicted, bins, np, self.precision)
-        return np.bincount(cell, self.counts, bins) / self.counts.sum()
+        return np.bincount(cell, self.weights, bins) / self.weights.sum()
 
 
 def read_events(data: Predictions, kind: str) -> Events:
@@ -104,10 +114,11 @@ def read_events(data: Predictions, kind: str) -> Events:
         if probs.ndim == 1:
             probs = np.stack([1 - probs, probs], axis=1)
         predicted, happened = probs.max(axis=1), probs.argmax(axis=1) == y
-    happened = happened.astype(float)
-    counts = as_counts(data.weights, predicted, happened)
-    used = counts > 0
-    return Events(predicted[used], happened[used], counts[used], data.precision)
+    weights = data.weights
+    if not data.whole:
+        total = weights.sum()
+        weights = weights * (max(1.0, np.rint(effective_size(total, weights @ weights))) / total)
+    return Events(predicted, happened.astype(float), weights, data.precision)
 
 
 def estimate(events: Events, options: Options) -> Estimate:
@@ -144,9 +155,7 @@ def _wilson(
 
 
 def _corp(events: Events, options: Options) -> Estimate:
-    predicted, index = np.unique(events.predicted, return_inverse=True)
-    begins = begins_score(predicted)
-    predicted, index = predicted[begins], (np.cumsum(begins) - 1)[index]
+    predicted, index = _scores(events)
     cells = _count(events, index, len(predicted))
     curve = _pool_adjacent_violators(cells.happened, cells.cases)
     # The ends of a block are enough to draw it.
@@ -155,6 +164,9 @@ def _corp(events: Events, options: Options) -> Estimate:
     x, y = predicted[ends], curve[ends]
     if options.level is None:
         return Estimate(x, y)
+    events = events.counted()
+    predicted, index = _scores(events)
+    cells = _count(events, index, len(predicted))
     if len(predicted) > _MAX_CELLS:
         before = np.cumsum(cells.cases) - cells.cases
         pool = np.unique(before * _MAX_CELLS // cells.cases.sum(), return_inverse=True)[1]
@@ -169,6 +181,13 @@ def _corp(events: Events, options: Options) -> Estimate:
     return Estimate(x, y, cells.predicted, *np.quantile(resampled, _tails(options.level), axis=0))
 
 
+def _scores(events: Events) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct predictions (m,), and the index (n,) of that of each row."""
+    predicted, index = np.unique(events.predicted, return_inverse=True)
+    begins = begins_score(predicted)
+    return predicted[begins], (np.cumsum(begins) - 1)[index]
+
+
 def _pool_adjacent_violators(happened: np.ndarray, cases: np.ndarray) -> np.ndarray:
     from sklearn.isotonic import isotonic_regression
 
@@ -176,12 +195,11 @@ def _pool_adjacent_violators(happened: np.ndarray, cases: np.ndarray) -> np.ndar
 
 
 def _smooth(events: Events, options: Options) -> Estimate:
-    node = np.rint(events.predicted * _GRID).astype(np.intp)
-    cells = _count(events, node, _GRID + 1)
+    cells = _nodes(events)
     width = options.bandwidth
     if width is None:
         happened = events.happened.astype(int)
-        error = smooth_ece(events.predicted, happened, weights=events.counts)
+        error = smooth_ece(events.predicted, happened, weights=events.weights)
         width = max(error, _NARROWEST / _GRID)
     factors = np.exp(-((np.pi * width * np.arange(_GRID + 1)) ** 2) / 2)
     x = np.linspace(0, 1, _GRID + 1)[::_STRIDE]
@@ -190,11 +208,17 @@ def _smooth(events: Events, options: Options) -> Estimate:
     y = np.where(known, curve, np.nan)
     if options.level is None:
         return Estimate(x, y)
-    resampled = _regress(*_resample(cells, options), factors)[1]
+    resampled = _regress(*_resample(_nodes(events.counted()), options), factors)[1]
     ends = np.full((2, len(x)), np.nan)
+    known = known & ~np.isnan(resampled).all(axis=0)
     # A resample may have no row near a node that has one in the data.
     ends[:, known] = np.nanquantile(resampled[:, known], _tails(options.level), axis=0)
     return Estimate(x, y, x, *ends)
+
+
+def _nodes(events: Events) -> _Cells:
+    """Return cells around the nodes of the grid."""
+    return _count(events, np.rint(events.predicted * _GRID).astype(np.intp), _GRID + 1)
 
 
 def _regress(
@@ -223,11 +247,11 @@ def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
 
 
 def _count(events: Events, index: np.ndarray, cells: int) -> _Cells:
-    predicted, happened, counts = events[:3]
-    cases = np.bincount(index, counts, cells)
-    total = np.bincount(index, counts * predicted, cells)
-    mean = np.clip(total / np.maximum(cases, 1), 0, 1)
-    return _Cells(mean, cases, np.bincount(index, counts * happened, cells))
+    predicted, happened, weights = events[:3]
+    cases = np.bincount(index, weights, cells)
+    total = np.bincount(index, weights * predicted, cells)
+    mean = np.clip(total / np.where(cases > 0, cases, 1), 0, 1)
+    return _Cells(mean, cases, np.bincount(index, weights * happened, cells))
 
 
 def _resample(cells: _Cells, options: Options) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+#: Dimensions that tables and figures need.
+_DIMENSIONS = "n_train", "calibrator", "dataset", "metric"
 #: Number of sizes up to which all are labeled on the axis of a panel.
 _TICKS = 5
 
@@ -46,7 +48,9 @@ class SweepAccessor:
     """Tables, ranks and plots of the result of :func:`bayescal.sweep`."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
+        # A selection of a single size, method, data set or metric drops the dimension.
+        single = [d for d in _DIMENSIONS if d in dataset.coords and d not in dataset.dims]
+        self._dataset = dataset.expand_dims(single)
 
     def table(self, metric: str | None = None) -> SweepTable:
         """Compute means over data sets and standard errors, by method and configuration.

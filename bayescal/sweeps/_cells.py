@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import Array
+from bayescal._core.arrays import AnyModel, Array
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.precision import float64
 from bayescal.models import Family, Prior
 from bayescal.models.prior import draw, is_distribution
-from bayescal.sweeps._identity import digest_of_captured
+from bayescal.sweeps._identity import describe_array, digest_of_captured, digest_of_function
 
 #: Attributes of distributions that contain other distributions.
 _INSIDE = "base_dist", "transforms", "mixing_distribution", "component_distribution"
@@ -54,7 +54,8 @@ def digest_of(prior: Prior) -> str:
         try:
             source = inspect.getsource(model)
         except (OSError, TypeError):
-            source = f"{model.__module__}.{getattr(model, '__qualname__', '')}"
+            # An object with __call__, a partial function, or a function that was typed in.
+            source = digest_of_function(model)
         facts += [source, digest_of_captured(model)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -69,6 +70,8 @@ def _described(value: object) -> object:
         # Not all attributes, because distributions cache computed values there.
         names = [*getattr(value, "arg_constraints", {}), *_INSIDE]
         inside = {name: getattr(value, name, None) for name in names}
+        if parts := getattr(value, "component_distributions", None):
+            inside["component_distributions"] = parts
         shapes = list(value.batch_shape), list(value.event_shape)
         return [type(value).__name__, *shapes, _described(inside)]
     if value is None or isinstance(value, str):
@@ -164,4 +167,16 @@ def describe(value: object) -> object:
         return [describe(inside) for inside in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if is_distribution(value):
+        return _described(value)
+    if isinstance(value, np.ndarray | jax.Array) and value.dtype != object:
+        return describe_array(np.asarray(value))
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return describe_estimator(value)
     return repr(value)
+
+
+def describe_estimator(estimator: AnyModel) -> list[object]:
+    """Describe an estimator by its class and its options, as :func:`describe` does."""
+    cls = type(estimator)
+    return [f"{cls.__module__}.{cls.__qualname__}", describe(estimator.get_params())]

@@ -26,6 +26,11 @@ def digest_of_captured(function: Callable[..., object]) -> str:
     return hashlib.sha256(json.dumps(_described(_captured(function), ())).encode()).hexdigest()
 
 
+def describe_array(array: np.ndarray) -> list[object]:
+    """Describe an array of numbers or texts by its type, its shape and a digest of its content."""
+    return [array.dtype.str, list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
+
+
 def _captured(function: object) -> list[object]:
     cells = []
     for cell in getattr(function, "__closure__", None) or ():
@@ -67,7 +72,7 @@ def _described(value: object, around: tuple[int, ...]) -> object:
     if isinstance(value, type | ModuleType):
         return [getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)]
     if isinstance(value, np.ndarray) and value.dtype != object:
-        return [value.dtype.str, list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
+        return describe_array(value)
     try:
         return [type(value).__qualname__, hashlib.sha256(pickle.dumps(value)).hexdigest()]
     except Exception:

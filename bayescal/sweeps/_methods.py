@@ -13,6 +13,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyModel, Array
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.numerics import sigmoid
 from bayescal._core.optimize import Status
 from bayescal._core.padding import padded_length
 from bayescal._core.precision import float64
@@ -26,7 +27,7 @@ from bayescal.regression.method import CAUCHY, INTERCEPT, SMOOTHINGS, STRENGTHS
 from bayescal.regression.model import as_distribution
 from bayescal.smoothing import platt_targets
 from bayescal.smoothing.instance import batched_instance_targets
-from bayescal.sweeps._cells import Block, Cell, describe, digest_of
+from bayescal.sweeps._cells import Block, Cell, describe_estimator, digest_of
 from bayescal.sweeps._identity import digest_of_function
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ OPTIMAL = "optimal"
 FOLDS = 10
 #: Compiling a fit takes a second, and fitting 1,000 data sets of 128 rows a twentieth of that.
 _LEAST_ROWS = 128
+#: Largest difference of equal probabilities, some of them in single precision.
+_SAME = 1e-6
 
 
 class Answer(NamedTuple):
@@ -148,8 +151,7 @@ class Estimator(Recipe):
 
     @property
     def identity(self) -> list[object]:
-        cls, options = type(self.estimator), describe(self.estimator.get_params())
-        return ["estimator", f"{cls.__module__}.{cls.__qualname__}", options]
+        return ["estimator", *describe_estimator(self.estimator)]
 
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
         from sklearn.base import clone
@@ -348,10 +350,13 @@ def _seeded(model: AnyModel, x: np.ndarray) -> AnyModel:
 
 
 def _log_odds_of(model: AnyModel, x: np.ndarray) -> np.ndarray:
-    """Compute log odds (m,), from the decision function if there is one, which keeps digits."""
-    if hasattr(model, "decision_function"):
-        return np.asarray(model.decision_function(x), float)
+    """Compute log odds (m,), from the decision function if they are, since it keeps digits."""
     p = np.asarray(model.predict_proba(x), float)
+    if hasattr(model, "decision_function"):
+        decision = np.asarray(model.decision_function(x), float)
+        # That of a support vector machine, for example, is a distance.
+        if np.allclose(sigmoid(decision), p[:, 1], rtol=0, atol=_SAME, equal_nan=True):
+            return decision
     with np.errstate(divide="ignore"):
         return np.log(p[:, 1]) - np.log(p[:, 0])
 

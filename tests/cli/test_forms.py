@@ -170,6 +170,22 @@ def test_intervals(tmp_path: Path) -> None:
     check_error("between 0 and 1", "apply", model, file, "--out", out, "--interval", 1)
 
 
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_a_byte_order_mark_is_no_part_of_a_name(
+    tmp_path: Path, encoding: str, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if large:
+        monkeypatch.setattr(_streams, "LARGE", 0)
+    file, out = tmp_path / "scores.csv", tmp_path / "m.safetensors"
+    file.write_bytes(f"\ufeff{make_frame()[['p', 'truth']].to_csv(index=False)}".encode(encoding))
+    run(
+        "fit", file, "--columns", "p", "--label", "truth", "--method", "platt", "--out", out,
+        "--encoding", encoding,
+    )  # fmt: skip
+    assert bc.load(out).feature_names_in_.tolist() == ["p"]
+
+
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     file, _ = write_form(tmp_path, "csv:;")
     fit = ["--label", "truth", "--out", tmp_path / "m.npz"]

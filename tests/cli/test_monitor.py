@@ -224,7 +224,7 @@ def run_labels(*line: str, code: int = 0) -> dict[str, Any]:
     return run_json(*line, code=code, label="is_ash,is_birch,is_cedar")
 
 
-@pytest.mark.parametrize("given", ["in order", "by name", "not named"])
+@pytest.mark.parametrize("given", ["in order", "by name", "with a name", "not named"])
 def test_several_labels(given: str, folder: Path) -> None:
     table = make_labels()
     probs, y = table.filter(like="p_"), table.filter(like="is_")
@@ -233,6 +233,8 @@ def test_several_labels(given: str, folder: Path) -> None:
         table.columns = [name.replace("p_", "score") for name in table.columns]
         table = table.rename(columns=dict(zip(table.columns[:3], "abc", strict=True)))
         line = ["--model", "a,b,c"]
+    elif given == "with a name":
+        line = ["--model", "net=p_cedar,p_ash,p_birch"]
     elif given == "not named":
         table, line = table.drop(columns=["w", "day"]), []
     monitor = bc.Monitor(task="multilabel", classes=[f"is_{name}" for name in NAMES])
@@ -265,6 +267,26 @@ def test_several_labels_with_weights_times_and_logits(folder: Path) -> None:
         assert actual["alarm_time"] == str(actual["alarm_row"])
     result = run(*line, "--state", "text.json", "--plot", "course.png", label=",".join(y.columns))
     assert "Label is_birch: slope 0." in result.stdout
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_time_stamps_may_be_missing(
+    kind: str, large: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if large:
+        for name, value in (("LARGE", 1000), ("ROWS", 70), ("BYTES", 3000)):
+            monkeypatch.setattr(_streams, name, value)
+    table = make_rows()
+    monitor = bc.Monitor().update(table["p"], table["y"], times=table["day"])
+    start = monitor.start_row_
+    table.loc[table.index != start, "day"] = pd.NaT
+    writer = table.to_csv if kind == "csv" else table.to_parquet
+    writer(f"log.{kind}", index=False)
+    actual = run_json("--model", "p", "--time", "day", code=ALARM, file=f"log.{kind}")
+    assert (actual["alarm_row"], actual["start_row"]) == (monitor.alarm_row_, start)
+    assert (actual["alarm_time"], actual["start_time"]) == (None, str(monitor.start_time_))
+    assert actual["log_evidence"] == pytest.approx(monitor.log_evidence_, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

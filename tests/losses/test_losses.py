@@ -387,6 +387,20 @@ def test_focal_where_the_label_is_nearly_certain(gamma: float) -> None:
     np.testing.assert_allclose(gradient, [[-slope, slope]], rtol=1e-5)
 
 
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
+def test_focal_where_all_other_classes_are_impossible(gamma: float) -> None:
+    logits = jnp.array([[0.0, -jnp.inf, -jnp.inf], [1.0, 2.0, -jnp.inf]])
+
+    def loss(logits: Any) -> Any:
+        return focal(logits, jnp.array([0, 1]), gamma, reduction="sum")
+
+    value, gradient = jax.value_and_grad(loss)(logits)
+    p = 1 / (1 + math.exp(-1))
+    np.testing.assert_allclose(value, -((1 - p) ** gamma) * math.log(p), rtol=1e-6)
+    slope = gamma * (1 - p) ** gamma * p * math.log(p) - (1 - p) ** (gamma + 1)
+    np.testing.assert_allclose(gradient, [[0, 0, 0], [-slope, slope, 0]], rtol=1e-5)
+
+
 @pytest.mark.parametrize("loss", [mmce, soft_ece])
 def test_no_error_has_no_gradient(loss: Any) -> None:
     logits, labels = jnp.array([[1e4, 0.0], [0.0, 1e4]]), jnp.array([0, 1])
@@ -509,6 +523,9 @@ def test_metrics_of_the_package_agree(x64: None) -> None:
     result = brier(*arrays, weights=batch.weights)
     expected = metrics.brier_score(probs, batch.labels, weights=batch.weights)
     np.testing.assert_allclose(result, expected, rtol=1e-12)
+    labels = np.minimum(batch.labels, 1)
+    expected = metrics.brier_score(softmax(batch.logits[:, :2], axis=1), labels)
+    np.testing.assert_allclose(brier(batch.logits[:, :2], labels), 2 * expected, rtol=1e-12)
     result = cross_entropy(*arrays, weights=batch.weights)
     expected = metrics.log_loss(probs, batch.labels, weights=batch.weights)
     np.testing.assert_allclose(result, expected, rtol=1e-12)

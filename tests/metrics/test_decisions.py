@@ -297,6 +297,14 @@ def test_best_threshold_against_all_thresholds() -> None:
     np.testing.assert_array_equal(decided, p > result.threshold)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_best_threshold_in_low_precision(dtype: type[np.floating]) -> None:
+    p, y = np.array([0.5, 0.6, 0.7, 0.7, 0.7, 0.8]), np.array([0, 0, 1, 1, 0, 1])
+    costs = np.array([[0.0, 7.0], [3.0, 0.0]])  # Rounded to these types, 0.7 is less than 7 / 10.
+    results = [metrics.best_threshold(costs, probs, y) for probs in (p, p.astype(dtype))]
+    assert results[0].cost == pytest.approx(7 / 6) and results[1].cost == results[0].cost
+
+
 def test_costs_of_thresholds_must_punish_errors() -> None:
     with pytest.raises(ValueError, match="wrong decisions"):
         metrics.best_threshold([[0, 1], [0, 1]])

@@ -33,6 +33,21 @@ def test_costs_are_those_of_each_decision(forecasts: Any) -> None:
     np.testing.assert_allclose(drawn, [cost(p, y, one) for one in t], atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_costs_in_low_precision_are_those_in_double_precision(
+    forecasts: Any, dtype: type[np.floating]
+) -> None:
+    p, y = forecasts
+    p = p.round(1)  # Rounded to the type, half of them are above the ratio.
+    ratios = np.arange(11) / 10
+    drawn = [
+        plots.decision_cost(probs, y, ratios=ratios).lines[1].get_ydata()
+        for probs in (p, p.astype(dtype), 1 - (1 - p))
+    ]
+    np.testing.assert_allclose(drawn[0], [cost(p, y, t) for t in ratios], atol=1e-12)
+    np.testing.assert_allclose(drawn, [drawn[0]] * 3, atol=1e-12)
+
+
 def test_the_area_is_the_brier_score(forecasts: Any) -> None:
     p, y = forecasts
     # The cost is linear between multiples of 0.01, so the midpoint rule is exact.

@@ -48,6 +48,34 @@ def test_reliability(method: str, band: str) -> None:
     assert without.shape != ours[1].shape or np.nanmax(np.abs(without - ours[1])) > 0.01
 
 
+@pytest.mark.parametrize("method", ["binned", "corp", "smooth"])
+def test_frequencies_are_weighted_averages(method: str) -> None:
+    p, y, weights = draw_weighted()
+    p, y, weights = p[:60], y[:60], weights[:60]
+    how: dict[str, Any] = {"method": method, "level": None}
+    ours = plots.reliability(p, y, weights=0.3 * weights, **how)
+    theirs = plots.reliability(p.repeat(weights), y.repeat(weights), **how)
+    (x, drawn), (other_x, other) = ours.lines[1].get_data(), theirs.lines[1].get_data()
+    np.testing.assert_allclose(x, other_x, atol=1e-12)
+    # A smooth line of fewer rows is shorter.
+    known = np.isfinite(drawn)
+    assert known.sum() > 0.8 * np.isfinite(other).sum()
+    np.testing.assert_allclose(drawn[known], other[known], atol=1e-9)
+    strips = [ax.child_axes[0].patches[0].get_data().values for ax in (ours, theirs)]
+    np.testing.assert_allclose(*strips, atol=1e-12)
+
+
+@pytest.mark.parametrize("band", ["consistency", "confidence"])
+@pytest.mark.parametrize("method", ["binned", "corp", "smooth"])
+def test_weights_too_large_to_be_counts(method: str, band: str) -> None:
+    p, y, _ = draw_weighted()
+    how: dict[str, Any] = {"method": method, "band": band, "legend": "n"}
+    ours, theirs = (plots.reliability(p, y, weights=w, **how) for w in (np.full(300, 1e20), None))
+    for actual, other in zip(drawn_coordinates(ours), drawn_coordinates(theirs), strict=True):
+        np.testing.assert_allclose(actual, other, atol=1e-9)
+    assert ours.get_legend().get_texts()[0].get_text() == "n = 300"
+
+
 def test_classwise() -> None:
     rng = np.random.default_rng(4)
     probs, weights = rng.dirichlet(np.ones(3), 200), rng.integers(0, 3, 200)

@@ -52,6 +52,22 @@ def test_ranks(result: xr.Dataset) -> None:
     assert result.bayescal.compare().scores.shape == (60, 3)
 
 
+@pytest.mark.parametrize("what", [{"metric": "ece"}, {"n_train": 40}, {"prior": "<b>wide"}])
+def test_a_single_setting_can_be_selected_before(result: xr.Dataset, what: dict) -> None:
+    kept = result.sel({name: [value] for name, value in what.items()})
+    accessors = [dataset.bayescal for dataset in (result.sel(what), kept)]
+    compared = [accessor.compare().scores for accessor in accessors]
+    np.testing.assert_array_equal(*compared)
+    tables = [accessor.table() for accessor in accessors]
+    assert repr(tables[0]).count(" ± ") == repr(tables[1]).count(" ± ")
+    drawn = [accessor.plot_by_size().lines[1].get_xydata() for accessor in accessors]
+    np.testing.assert_array_equal(*drawn)
+    for accessor in accessors:
+        accessor.plot()
+        accessor.critical_difference()
+    plt.close("all")
+
+
 def test_ranks_of_a_metric_with_a_title() -> None:
     prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(0.5, 2))
     metrics = {"right": ("accuracy", {}), "accuracy": ("accuracy", {}), "mce": ("mce", {})}

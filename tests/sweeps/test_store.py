@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,31 @@ def test_options_that_are_objects_differ_by_their_texts() -> None:
     assert described == [{"a": [1, None], "b": repr(complex(v))} for v in (1, 2)]
 
 
+def test_options_that_hold_arrays_or_distributions_differ_by_their_content() -> None:
+    def option(scale: float) -> object:
+        return describe(bc.LogisticRegression(coef_prior=dist.Normal(0.0, scale)).get_params())
+
+    assert option(1.0) == option(1.0) != option(5.0)  # whatever their addresses
+    assert str(option(1.0)) == str(option(1.0)) and " at 0x" not in str(option(1.0))
+    numbers = np.zeros(2000)
+    for position, step in ((3, 1e-12), (1000, 1.0)):
+        other = numbers.copy()
+        other[position] = step
+        assert describe(numbers) == describe(numbers.copy()) != describe(other)
+        assert describe(jax.numpy.asarray(numbers)) != describe(jax.numpy.asarray(other))
+    inner = [describe([bc.LogisticRegression(coef_prior=dist.Normal(0.0, s))]) for s in (1.0, 2.0)]
+    assert inner[0] != inner[1]
+
+
+def test_mixtures_of_other_distributions_are_told_apart() -> None:
+    def prior(mean: float) -> bc.models.Prior:
+        parts = [dist.Normal(mean, 0.1), dist.StudentT(3.0)]
+        mixture = dist.MixtureGeneral(dist.Categorical(np.array([0.5, 0.5])), parts)
+        return bc.GaussianPrior(mu0=mixture, mu1=1.0, sigma=1.0)
+
+    assert digest_of(prior(1.0)) == digest_of(prior(1.0)) != digest_of(prior(2.0))
+
+
 def test_models_that_differ_are_told_apart() -> None:
     def prior(scale: float) -> bc.models.Prior:
         def model() -> None:
@@ -262,6 +288,33 @@ def test_models_that_differ_are_told_apart() -> None:
         return bc.GaussianPrior(model=model)
 
     assert digest_of(prior(1.0)) == digest_of(prior(1.0)) != digest_of(prior(2.0))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model with a parameter."""
+
+    mean: float
+
+    def __call__(self) -> None:
+        numpyro.sample("mu0", dist.Normal(self.mean, 1.0))
+        numpyro.deterministic("mu1", 1.0)
+        numpyro.deterministic("sigma", 1.0)
+
+
+def test_models_without_a_source_are_told_apart() -> None:
+    def typed(mean: float) -> Callable[[], None]:
+        names: dict[str, Any] = {"numpyro": numpyro, "dist": dist}
+        lines = (
+            f"numpyro.sample('mu0', dist.Normal({mean}, 1.0))",
+            *(f"numpyro.deterministic('{name}', 1.0)" for name in ("mu1", "sigma")),
+        )
+        exec("def model():\n    " + "\n    ".join(lines), names)
+        return names["model"]
+
+    for make in (Model, typed):
+        first, same, other = (digest_of(bc.GaussianPrior(model=make(m))) for m in (0.0, 0.0, 5.0))
+        assert first == same != other
 
 
 def test_open_seeds_are_set() -> None:

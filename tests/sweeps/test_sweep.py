@@ -152,6 +152,20 @@ def test_estimators_and_functions() -> None:
     assert (result.status == 0).all()
 
 
+def test_decision_functions_that_are_no_log_odds() -> None:
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    boosting = GradientBoostingClassifier(loss="exponential", n_estimators=5, random_state=0)
+
+    def by_hand(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        p = boosting.fit(x[:, None], y).predict_proba(points[:, None])
+        return np.log(p[:, 1] / p[:, 0])
+
+    methods = {"boosting": boosting, "by hand": by_hand}
+    loss = bc.sweep(WIDE, n_train=40, methods=methods, **SMALL).value.sel(metric="log_loss")
+    np.testing.assert_allclose(*loss.transpose("calibrator", ...).values, rtol=1e-9)
+
+
 @pytest.mark.slow
 def test_results_depend_on_the_key_alone(tmp_path: Path) -> None:
     methods = ["platt", "predictive"]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.binning import threshold_slack
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
@@ -227,7 +228,8 @@ def best_threshold(
     first = np.append(is_first(p), True)
     total = np.where(first, total, np.inf)
     best = int(total.argmin())
-    cost = float(total[np.searchsorted(p, threshold)])
+    least = threshold - threshold_slack(np.array(threshold), data.precision)
+    cost = float(total[np.searchsorted(p, least)])
     empirical = float(p[best]) if best < len(p) else float(np.nextafter(p[-1], 2))
     return Threshold(threshold, cost, empirical, float(total[best]))
 

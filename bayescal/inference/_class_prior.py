@@ -279,11 +279,11 @@ def _quasi_random(
     k = alpha.shape[1]
     points = qmc.Sobol(k - 1, rng=0).random(_NUM_POINTS)
     rest = np.cumsum(alpha[:, ::-1], axis=1)[:, ::-1]
-    # The part of a stick that remains after each break.
-    taken = betaincinv(alpha[:, None, :-1], rest[:, None, 1:], points)
-    tiny = np.finfo(float).tiny
-    logs = np.log(np.maximum(taken, tiny))
-    left = np.cumsum(np.log1p(-np.minimum(taken, 1 - np.finfo(float).epsneg)), axis=2)
+    # The parts of a stick that each break takes and leaves; both may be tiny.
+    before, after = alpha[:, None, :-1], rest[:, None, 1:]
+    parts = betaincinv(before, after, points), betaincinv(after, before, 1 - points)
+    logs, left = (np.log(np.maximum(part, np.finfo(float).tiny)) for part in parts)
+    left = np.cumsum(left, axis=2)
     log_probs = np.concatenate([logs, np.zeros_like(logs[..., :1])], axis=2)
     log_probs[..., 1:] += left
     return [

@@ -111,6 +111,26 @@ def test_shares_with_small_concentrations_are_integrated(concentration: float, c
     assert np.max(actual.mcse) < 1e-4
 
 
+@pytest.mark.parametrize("label", [0, 2])
+def test_tiny_shares_of_three_classes_keep_their_size(label: int) -> None:
+    """Compare with draws of the logarithms of shares, some of which are below 1e-100."""
+    prior = bc.DirichletPrior(list(1 + 9 * np.eye(3)))
+    x = np.full((10, 3), 1 / 3)
+    concentration = 0.01 + 10.0 * (np.arange(3) == label)
+    rng = np.random.default_rng(0)
+    gammas = np.log(rng.gamma(concentration + 1, size=(100_000, 3)))
+    shares = scipy.special.log_softmax(
+        gammas + np.log(rng.random(gammas.shape)) / concentration, axis=1
+    )
+    post = by_quadrature(
+        prior, (x, np.full(10, label)), class_prior=dist.Dirichlet(np.full(3, 0.01))
+    )
+    points = np.where(np.eye(3), 0.992, 0.004)
+    actual = post.predict(points, method="preds")
+    truth = scipy.special.softmax(9 * np.log(points)[:, None] + shares, axis=2).mean(axis=1)
+    np.testing.assert_allclose(actual.probs, truth, rtol=0, atol=0.01)
+
+
 @pytest.mark.parametrize("counts", COUNTS)
 def test_coeffs_averages_the_log_odds_of_the_share(counts: tuple[int, int]) -> None:
     data = make_data(*counts)

@@ -135,8 +135,9 @@ def posterior(
     its mode as a density of the log odds between classes, which is the mean. ``preds`` and
     ``interval`` average over it: every draw of :math:`\theta` is paired with a draw of :math:`\pi`.
     Quadrature uses Gauss nodes for two classes (accurate to 1e-12 if both have five labels, to 1e-8
-    for a single label in all) and 512 quasi-random points for more classes, whose error ``mcse``
-    includes. The evidence is the density of the scores given the labels.
+    for a single label in all, and to 1e-7 for concentrations below one) and 512 quasi-random points
+    for more classes, whose error ``mcse`` includes. The evidence is the density of the scores given
+    the labels.
 
     The data sets of a batch are split over the devices of a process if their padded number divides
     evenly. In a computation of several processes (after ``jax.distributed.initialize``), all

@@ -116,15 +116,20 @@ def make() -> type:
             preds : tensor of shape (..., classes), or (...) without classes
                 Probabilities or logits.
             target : tensor of shape (...), or of the same shape for many labels
-                Labels.
+                Labels, of any numeric type.
             weights : tensor of shape (...), optional
                 Row weights.
             """
-            preds = preds.detach()
+            preds, target = preds.detach(), torch.as_tensor(target)
             given = (preds,) if weights is None else (preds, torch.as_tensor(weights))
             columns = () if self.classes is None else (self.classes,)
             if not self.many:
+                codes = target.long()
+                target = codes if bool((codes == target).all()) else target
                 given, target = tokens(given, target, ignore_index=self.ignore_index)
+            elif preds.ndim > 2 and target.shape == preds.shape:
+                rows, target = preds.flatten(0, -2), target.flatten(0, -2)
+                given = rows, *(part.reshape(-1) for part in given[1:])
             if tuple(given[0].shape[1:]) != columns:
                 wanted = "(...)" if self.classes is None else f"(..., {self.classes})"
                 raise ValueError(f"preds must have shape {wanted}, got {tuple(preds.shape)}")

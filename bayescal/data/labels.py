@@ -276,7 +276,8 @@ def classes_of_shares(
 def class_labels(y: object, weights: np.ndarray | None = None) -> np.ndarray:
     """Read labels (n,) for fitting a classifier, checked as scikit-learn does.
 
-    Missing ones of rows of weight zero are replaced by the label of the heaviest row.
+    Labels of rows of weight zero that are missing, or that no other row has, are replaced by the
+    label of the heaviest row.
     """
     from sklearn.utils import assert_all_finite, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
@@ -289,6 +290,10 @@ def class_labels(y: object, weights: np.ndarray | None = None) -> np.ndarray:
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
+    if weights is not None:
+        labels = np.where(
+            np.isin(labels, labels[weights > 0]), labels, labels[[np.argmax(weights)]]
+        )
     return labels
 
 

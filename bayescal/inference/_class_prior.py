@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
 #: For each least concentration, the numbers of Gauss nodes of a rule and of its coarser companion:
-#: the first is accurate to 1e-12, the last to 1e-8 for a single observation.
-_NODES = (6.0, 24, 16), (3.0, 48, 32), (0.0, 64, 42)
+#: the first is accurate to 1e-12, the last to 1e-8 for a single observation. Smaller concentrations
+#: have equal steps.
+_NODES = (6.0, 24, 16), (3.0, 48, 32), (1.0, 64, 42)
 #: Quasi-random points for more than two classes, and the number of them in the coarser rule.
 _NUM_POINTS, _NUM_COARSE = 512, 256
-_FINE = 512
+#: Number of equal steps, from which Gauss rules are computed.
+_FINE = 513
+#: Largest distance of log odds from their center; the mass beyond is moved there.
+_MAX_REACH = 300.0
 
 
 class ClassProbRule(NamedTuple):
@@ -202,10 +206,10 @@ def make_class_prior(
 def _gauss(
     alpha: Float[np.ndarray, "sets 2"],
 ) -> list[tuple[Float[np.ndarray, "sets nodes 2"], Float[np.ndarray, "sets nodes"]]]:
-    """Return Gauss rules for the log odds of a Beta variable.
+    """Return Gauss rules for the log odds of a Beta variable, or equal steps if its tails are long.
 
     They hold log class probabilities (b, j, 2) and log weights (b, j). Predictions are analytic in
-    these log odds in a strip of width pi.
+    these log odds in a strip of width pi, but vary only near one of them.
     """
     from scipy.special import log_expit
 
@@ -216,7 +220,7 @@ def _gauss(
         return one * log_expit(u) + zero * log_expit(-u)
 
     # The range ends where the density has fallen by e**-40; beyond, it falls faster.
-    low, high = np.zeros((2, len(alpha), 1)), np.full((2, len(alpha), 1), 1e4)
+    low, high = np.zeros((2, len(alpha), 1)), np.full((2, len(alpha), 1), _MAX_REACH)
     side = np.array([-1.0, 1.0])[:, None, None]
     for _ in range(60):
         middle = (low + high) / 2
@@ -225,6 +229,14 @@ def _gauss(
     u = np.linspace(center[:, 0] - high[0, :, 0], center[:, 0] + high[1, :, 0], _FINE, axis=1)
     mass = np.exp(height(u) - height(center))
     mass /= mass.sum(axis=1, keepdims=True)
+    rules = []
+    if alpha.min() < _NODES[-1][0]:
+        for step in (1, 2):
+            nodes, part = u[:, ::step], mass[:, ::step].copy()
+            # Beyond the ends the density is exponential.
+            part[:, [0, -1]] *= 0.5 + 1 / ((nodes[:, 1:2] - nodes[:, :1]) * alpha[:, ::-1])
+            rules.append((_log_probs(nodes), np.log(part / part.sum(axis=1, keepdims=True))))
+        return rules
     mean = (mass * u).sum(axis=1, keepdims=True)
     scale = np.sqrt((mass * (u - mean) ** 2).sum(axis=1, keepdims=True))
     t = (u - mean) / scale
@@ -238,7 +250,6 @@ def _gauss(
         norm = np.sqrt((mass * new**2).sum(axis=1, keepdims=True))
         beside.append(norm[:, 0])
         before, now = now, new / norm
-    rules = []
     for size in sizes:
         index = np.arange(size)
         matrix = np.zeros((len(t), size, size))
@@ -248,8 +259,15 @@ def _gauss(
         nodes = mean + scale * values
         with np.errstate(divide="ignore"):
             weights = 2 * np.log(np.abs(vectors[:, 0]))
-        rules.append((np.stack([log_expit(-nodes), log_expit(nodes)], axis=2), weights))
+        rules.append((_log_probs(nodes), weights))
     return rules
+
+
+def _log_probs(log_odds: Float[np.ndarray, "sets nodes"]) -> Float[np.ndarray, "sets nodes 2"]:
+    """Return the logarithms of both probabilities."""
+    from scipy.special import log_expit
+
+    return np.stack([log_expit(-log_odds), log_expit(log_odds)], axis=2)
 
 
 def _quasi_random(
@@ -262,11 +280,11 @@ def _quasi_random(
     k = alpha.shape[1]
     points = qmc.Sobol(k - 1, rng=0).random(_NUM_POINTS)
     rest = np.cumsum(alpha[:, ::-1], axis=1)[:, ::-1]
-    # The part of a stick that remains after each break.
-    taken = betaincinv(alpha[:, None, :-1], rest[:, None, 1:], points)
-    tiny = np.finfo(float).tiny
-    logs = np.log(np.maximum(taken, tiny))
-    left = np.cumsum(np.log1p(-np.minimum(taken, 1 - np.finfo(float).epsneg)), axis=2)
+    # The parts of a stick that each break takes and leaves; both may be tiny.
+    before, after = alpha[:, None, :-1], rest[:, None, 1:]
+    parts = betaincinv(before, after, points), betaincinv(after, before, 1 - points)
+    logs, left = (np.log(np.maximum(part, np.finfo(float).tiny)) for part in parts)
+    left = np.cumsum(left, axis=2)
     log_probs = np.concatenate([logs, np.zeros_like(logs[..., :1])], axis=2)
     log_probs[..., 1:] += left
     return [

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from bayescal._core.arrays import Params
 from bayescal._core.chunks import block_elements, even_block
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.numerics import normalize_log_weights, two_class_probabilities
+from bayescal._core.numerics import normalize_log_weights
 from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
@@ -279,8 +279,8 @@ def credible_bounds(
     """Return the posterior quantiles (levels, k, m) of f*(x; theta, pi) for one data set.
 
     Weighted quantiles are found by bisection on the distribution function: O(45 * draws * points)
-    work and no sorting. For two classes it bisects log odds, so that small probabilities keep their
-    digits.
+    work and no sorting. For two classes they are log odds of each class, so that small
+    probabilities keep their digits.
     """
     family, origin = problem.prior.family, problem.origin
     draws, log_weights = _posterior_draws(setup, problem, jax.random.key(0), num_samples)
@@ -297,7 +297,7 @@ def credible_bounds(
             values = jax.nn.softmax(logits, axis=0)
         quantiles = jnp.stack([_quantile(values, weights, level) for level in levels])
         if family.classes == 2:
-            return jnp.concatenate(two_class_probabilities(-quantiles), axis=1)
+            return jnp.concatenate([-quantiles, quantiles], axis=1)
         return quantiles
 
     return in_chunks(chunk, x, max(1, (1 << 22) // (num_samples * family.classes)))

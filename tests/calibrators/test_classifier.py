@@ -387,6 +387,26 @@ def test_rows_of_weight_zero_need_no_label(missing: float | None) -> None:
         bc.CalibratedClassifier(KNeighborsClassifier()).fit(x, lacking, weights)
 
 
+def test_a_class_of_rows_of_weight_zero_is_none_if_the_classifier_takes_weights() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(90, 2)), np.repeat(["a", "b", "c"], 30)
+    x[:, 0] += np.repeat([0.0, 1.0, 2.0], 30)
+    weights = np.repeat([1.0, 2.0, 0.0], 30)
+    splits = list(KFold(3, shuffle=True, random_state=0).split(x))
+    for calibrator in (bc.Beta(), bc.Temperature()):
+        result, expected = (
+            bc.CalibratedClassifier(GaussianNB(), calibrator, cv=splits).fit(x, labels, weights)
+            for labels in (y, np.where(y == "c", "b", y))
+        )
+        np.testing.assert_array_equal(result.classes_, ["a", "b"])
+        np.testing.assert_allclose(result.predict_proba(x), expected.predict_proba(x), atol=1e-9)
+    with pytest.warns(UserWarning, match="takes no sample_weight"):
+        knows_all = bc.CalibratedClassifier(KNeighborsClassifier(), bc.Temperature())
+        knows_all.fit(x, y, weights)
+    np.testing.assert_array_equal(knows_all.classes_, ["a", "b", "c"])
+    assert knows_all.predict_proba(x).shape == (90, 3)
+
+
 def test_rows_of_weight_zero_need_no_label_of_several() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(90, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -83,6 +84,51 @@ def test_preds_is_an_integral_over_means_and_share(counts: tuple[int, int]) -> N
     # With one label the rule over proportions is coarsest.
     np.testing.assert_allclose(actual.probs, truth, rtol=0, atol=1e-10 if sum(counts) > 1 else 1e-7)
     assert np.abs(actual.probs - truth).max() <= np.max(actual.mcse) + 1e-11
+
+
+@pytest.mark.parametrize("concentration", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("count", [1, 10])
+def test_shares_with_small_concentrations_are_integrated(concentration: float, count: int) -> None:
+    """Compare with SciPy's integral for known densities and a class without labels."""
+    share_prior = dist.Beta(concentration, concentration)
+    post = by_quadrature(FIXED, make_data(0, count), class_prior=share_prior)
+    actual = post.predict(POINTS, method="preds")
+    a0, a1 = (np.float64(np.float32(concentration)) + n for n in (0, count))
+
+    def inside(u: float, z: float) -> float:
+        logs = a1 * scipy.special.log_expit(u) + a0 * scipy.special.log_expit(-u)
+        return expit(u + z) * np.exp(logs - scipy.special.betaln(a0, a1))
+
+    edges = [-60, -20, -5, 5, 20, 60, 300, 1500, 6000]
+    truth = [
+        sum(
+            integrate.quad(inside, *ends, args=(2 * x,), epsabs=1e-13)[0]
+            for ends in itertools.pairwise(edges)
+        )
+        for x in POINTS
+    ]
+    np.testing.assert_allclose(actual.probs, truth, rtol=0, atol=1e-7)
+    assert np.max(actual.mcse) < 1e-4
+
+
+@pytest.mark.parametrize("label", [0, 2])
+def test_tiny_shares_of_three_classes_keep_their_size(label: int) -> None:
+    """Compare with draws of the logarithms of shares, some of which are below 1e-100."""
+    prior = bc.DirichletPrior(list(1 + 9 * np.eye(3)))
+    x = np.full((10, 3), 1 / 3)
+    concentration = 0.01 + 10.0 * (np.arange(3) == label)
+    rng = np.random.default_rng(0)
+    gammas = np.log(rng.gamma(concentration + 1, size=(100_000, 3)))
+    shares = scipy.special.log_softmax(
+        gammas + np.log(rng.random(gammas.shape)) / concentration, axis=1
+    )
+    post = by_quadrature(
+        prior, (x, np.full(10, label)), class_prior=dist.Dirichlet(np.full(3, 0.01))
+    )
+    points = np.where(np.eye(3), 0.992, 0.004)
+    actual = post.predict(points, method="preds")
+    truth = scipy.special.softmax(9 * np.log(points)[:, None] + shares, axis=2).mean(axis=1)
+    np.testing.assert_allclose(actual.probs, truth, rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize("counts", COUNTS)

@@ -558,6 +558,21 @@ def test_errors_and_intervals_of_many_points(x64: None) -> None:
     np.testing.assert_allclose(result.mcse[::40], exact.mcse, rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("deviation", [0.1, 0.03])
+def test_errors_and_intervals_of_many_points_of_a_steep_curve(deviation: float) -> None:
+    """Check log odds that change by 12 and by 140 from one node to the next."""
+    prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=deviation)
+    y = np.repeat([0, 1], 10)
+    x = deviation * np.random.default_rng(0).normal(size=20) + 2 * y - 1
+    post = condition(prior, (x, y), integrator="importance", num_samples=4000)
+    many = np.linspace(-8, 8, 640)
+    middle = slice(310, 330)
+    result, exact = post.predict(many), post.predict(many[middle])
+    np.testing.assert_allclose(result.mcse[middle], exact.mcse, rtol=1e-6, atol=1e-9)
+    for actual, expected in zip(result.interval(), exact.interval(), strict=True):
+        np.testing.assert_allclose(actual[middle], expected, rtol=0, atol=0.02)
+
+
 # --- diagnostics --------------------------------------------------------------------------------
 
 

@@ -106,6 +106,34 @@ def test_a_temperature_of_tokens_is_that_of_their_minimizer() -> None:
     np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_a_classifier_may_return_tensors_of_any_precision_that_require_gradients(kind: str) -> None:
+    import torch
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.frozen import FrozenEstimator
+
+    class Network(ClassifierMixin, BaseEstimator):
+        classes_ = np.arange(4)
+
+        def fit(self, X: Any, y: Any) -> Any:
+            return self
+
+        def decision_function(self, X: Any) -> Any:
+            return torch.as_tensor(X).to(getattr(torch, kind)).requires_grad_()
+
+        def predict_proba(self, X: Any) -> Any:
+            return self.decision_function(X).softmax(dim=1)
+
+    z, y = (tensor.numpy() for tensor in make_logits())
+    for inputs in ("logits", "probs"):
+        calibrator = bc.Temperature(inputs=inputs)
+        network = FrozenEstimator(Network())
+        model = bc.CalibratedClassifier(network, calibrator).fit(z, y)
+        scores = network.decision_function(z) if inputs == "logits" else network.predict_proba(z)
+        expected = calibrator.fit(scores, y).predict_proba(scores)
+        np.testing.assert_allclose(model.predict_proba(z), expected, atol=1e-9)
+
+
 def test_batches_of_a_loader_are_blocks() -> None:
     import torch
 

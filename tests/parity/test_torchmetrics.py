@@ -218,6 +218,31 @@ def test_many_labels() -> None:
     assert result == pytest.approx(bc.metrics.multilabel_ece(probs, y, bins=5), rel=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["bool", "float32", "bfloat16", "uint8"])
+def test_labels_of_any_type(kind: str) -> None:
+    import torch
+
+    probs, y = torch.tensor([0.2, 0.7, 0.9, 0.4]), torch.tensor([0, 1, 1, 1])
+    for name in ("ece", "debiased_ece"):
+        metric = bc.adapters.TorchMetric(name)
+        metric.update(probs, y.to(getattr(torch, kind)))
+        assert float(metric.compute()) == METRICS[name].function(probs, y)
+
+
+def test_many_labels_of_sequences() -> None:
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    probs = torch.rand(2, 5, 3, generator=generator)
+    y, weights = torch.bernoulli(probs, generator=generator), torch.tensor([[1.0] * 5, [2.0] * 5])
+    metric = bc.adapters.TorchMetric("multilabel_ece", 3)
+    metric.update(probs, y, weights)
+    expected = bc.metrics.multilabel_ece(
+        probs.reshape(10, 3), y.reshape(10, 3), weights=weights.reshape(10)
+    )
+    assert float(metric.compute()) == pytest.approx(expected, abs=1e-12)
+
+
 def test_errors() -> None:
     from bayescal.adapters import TorchMetric
 

@@ -203,11 +203,10 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         known = weights if frozen or "sample_weight" in routed.estimator.fit else None
         label = read_label_rows(y, weights=known) if several else class_labels(y, known)
         X = indexable(X, label)[0]
-        used = label if weights is None else label[weights > 0]
         if several:
             self.classes_ = [np.array([0, 1]) for _ in range(label.shape[1])]
         else:
-            self.classes_ = to_host(self.estimator.classes_) if frozen else np.unique(used)
+            self.classes_ = to_host(self.estimator.classes_) if frozen else np.unique(label)
         k = 2 if several else len(self.classes_)
         if k == 1:
             raise ValueError("y must hold two classes or more, got one class")

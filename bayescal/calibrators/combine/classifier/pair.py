@@ -13,7 +13,7 @@ from sklearn.utils.validation import _num_samples
 from bayescal._core.arrays import AnyArray, AnyModel, UserData, XArray, to_host
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.dispatch import location_of
-from bayescal.data.checks import check_unmasked
+from bayescal.data.checks import as_numpy, check_unmasked
 
 __all__ = ["CalibratedPair", "check_meaning", "find_response", "score"]
 
@@ -86,7 +86,7 @@ def score(
     scores = getattr(estimator, response)(X)
     if isinstance(classes, list):
         return _of_labels(scores, estimator, len(classes), response)
-    scores = scores if location_of(scores) else np.asarray(scores)
+    scores = scores if location_of(scores) else as_numpy(scores, response)
     known = to_host(getattr(estimator, "classes_", classes))
     columns = scores.shape[1] if scores.ndim == 2 else 2
     pairs = response == "decision_function" and len(known) > 2 and _counts_pairs(estimator)
@@ -108,7 +108,7 @@ def _of_labels(scores: XArray, estimator: object, count: int, response: str) -> 
     """Return scores (m, labels), also from a list of probabilities (m, 2) or (m, 1)."""
     if isinstance(scores, list):
         known = getattr(estimator, "classes_", [[1]] * len(scores))
-        parts = [to_host(part) for part in scores]
+        parts = [as_numpy(part, response) for part in scores]
         scores = np.stack(
             [
                 part[:, 1] if part.shape[1] == 2 else np.full(len(part), float(labels[0] == 1))
@@ -116,7 +116,7 @@ def _of_labels(scores: XArray, estimator: object, count: int, response: str) -> 
             ],
             axis=1,
         )
-    scores = np.asarray(to_host(scores))
+    scores = as_numpy(scores, response)
     if scores.ndim != 2 or scores.shape[1] != count:
         raise ValueError(
             f"estimator must give a score for each of {count} labels, got shape {scores.shape} of "

@@ -456,7 +456,7 @@ def _nodes(
     known = order[~np.isnan(values[order]).any(axis=1)]
     columns = np.clip(values[known], -_MAX_LOG_ODDS, _MAX_LOG_ODDS).T
     at_nodes = np.stack([np.interp(nodes, z[known], column) for column in columns])
-    steep = (np.abs(np.diff(at_nodes)) > max_step).any(axis=0)
+    steep = np.any(np.abs(np.diff(at_nodes)) > max_step, axis=0)
     nodes = np.union1d(nodes, z[steep[_left(nodes, z)]])
     left = _left(nodes, z)
     fraction = (z - nodes[left]) / (nodes[left + 1] - nodes[left])

@@ -133,7 +133,7 @@ class SmoothError(SumMetric):
 
     def value(self, sums: Float[Array, "2 nodes"], xp: ModuleType) -> Float[Array, ""]:
         if xp is np:
-            return self.values(sums[None], _STEPS)[0]
+            return self.values(np.asarray(sums)[None], _STEPS)[0]
         spectrum = transform(sums[0] / sums[1, 0], xp)
 
         def error(width: Float[Array, ""] | float) -> Float[Array, ""]:

@@ -104,7 +104,7 @@ def score(
     return scores if both else scores[:, 1:]
 
 
-def _of_labels(scores: XArray, estimator: object, count: int, response: str) -> np.ndarray:
+def _of_labels(scores: UserData, estimator: object, count: int, response: str) -> np.ndarray:
     """Return scores (m, labels), also from a list of probabilities (m, 2) or (m, 1)."""
     if isinstance(scores, list):
         known = getattr(estimator, "classes_", [[1]] * len(scores))

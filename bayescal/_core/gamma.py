@@ -35,7 +35,7 @@ def log_gamma(
         x = jax.lax.erf_inv(2 * uniform[0] - 1)
         log_ratio = 3 * jnp.log1p(jnp.maximum(slope * x, -1))
         fits = jnp.log(uniform[1]) < x**2 - d * (jnp.expm1(log_ratio) - log_ratio)
-        power = jnp.where(is_small, jnp.log(uniform[2]) / concentration, 0)
+        power = jnp.where(is_small, jnp.log1p(-uniform[2]) / concentration, 0)
         return step + 1, jnp.where(is_accepted, value, log_ratio + power), is_accepted | fits
 
     start = jnp.uint32(0), jnp.zeros(shape, d.dtype), jnp.zeros(shape, bool)

@@ -261,9 +261,10 @@ def column_names(scores: UserData) -> list[object] | None:
 
 
 def text_names(frame: UserData) -> list[str] | None:
-    """Return the names of a data frame's columns if all are texts."""
-    names = column_names(frame) or [None]
-    return [str(name) for name in names] if all(isinstance(name, str) for name in names) else None
+    """Return the names of a data frame's columns if they are several different texts."""
+    names = [name for name in column_names(frame) or () if isinstance(name, str)]
+    several = 1 < len(names) == len(set(names)) == np.shape(frame)[1]
+    return names if several else None
 
 
 def matched_names(frame: UserData, names: Sequence[object] | None) -> list[object] | None:

@@ -218,7 +218,7 @@ def evaluate(
         Nominal coverage of the confidence intervals, in (0, 1).
     replicates : int
         Number of bootstrap resamples, and of sets of labels drawn for the test of the calibration
-        error.
+        error. With fewer than 60, that test alone cannot decide a verdict.
     bins : int
         Number of bins of the calibration errors and of the reliability diagrams.
     seed : int

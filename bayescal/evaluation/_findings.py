@@ -30,7 +30,7 @@ class Finding(NamedTuple):
     ----------
     verdict : {"over-confident", "under-confident", "too high", "too low", "miscalibrated", ...}
         Result of all tests together at the level 0.05, after Holm's correction: about one sample in
-        twenty, or fewer, of a calibrated model has another verdict than "no evidence". "too high"
+        twenty of a calibrated model has another verdict than "no evidence". "too high"
         or "too low", for two classes: calibration in the large is rejected, and the mean
         probability is farther from the frequency than the confidence from the accuracy.
         "over-confident" or "under-confident": Spiegelhalter's test rejects, and the confidence is

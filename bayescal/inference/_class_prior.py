@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NODES = (6.0, 24, 16), (3.0, 48, 32), (1.0, 64, 42)
 #: Quasi-random points for more than two classes, and the number of them in the coarser rule.
 _NUM_POINTS, _NUM_COARSE = 512, 256
-#: Number of equal steps, from which Gauss rules are computed.
+#: Number of equidistant points, from which Gauss rules are computed.
 _FINE = 513
 #: Largest distance of log odds from their center; the mass beyond is moved there.
 _MAX_REACH = 300.0

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.files import write_atomically
-from bayescal.data.checks import check_choice, check_real
+from bayescal.data.checks import check_choice, check_names, check_real
 from bayescal.data.label_names import (
     Classes,
     class_array,
@@ -543,7 +543,8 @@ class Monitor:
             setattr(self, name, state[name])
         for name in _EVIDENCE:
             setattr(self, name, np.inf if state[name] is None else state[name])
-        self._labels = state.get("labels")
+        labels = state.get("labels")
+        self._labels = None if labels is None else check_names(labels, "labels")
         self.alarm_time_ = plain_time(state["alarm_time_"])
         self._course.restore(state["course"])
         self._times = known_times(state["times"])

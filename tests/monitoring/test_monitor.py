@@ -569,3 +569,13 @@ def test_later_frames_may_have_the_labels_in_another_order() -> None:
     assert monitor.refuted_row_ == 400
     flipped = probs.assign(dog=1 - probs["dog"])[exchanged]
     assert restored.update(flipped, y[exchanged]).action_.startswith("label dog: ")
+
+
+@pytest.mark.parametrize("names", [["cat"], ["cat", "cat"], ["cat", 1]])
+def test_columns_that_cannot_be_told_apart_go_by_position(names: list[object]) -> None:
+    pd = pytest.importorskip("pandas")
+    probs = pd.DataFrame(np.full((3, len(names)), 0.4), columns=names)
+    monitor = bc.Monitor(task="multilabel")
+    for _ in range(2):
+        monitor.update(probs, np.ones((3, len(names)), int))
+    assert monitor.n_rows_ == 6

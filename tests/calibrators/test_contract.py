@@ -569,6 +569,8 @@ def test_separable_scores_warn_and_say_what_to_do() -> None:
         fitted = bc.Logistic().fit(p, [0, 0, 1, 1])
     assert fitted.status_ == "unbounded" and result[0].filename == __file__
     assert fitted.predict(p).tolist() == [0, 0, 1, 1]
+    with pytest.warns(ConvergenceWarning, match="ScalingBinning: .* are kept; use more data"):
+        bc.ScalingBinning(2).fit(p, [0, 0, 1, 1])
 
 
 @each([case for case in DEFAULTS if "random_state" in case().get_params()])

@@ -20,7 +20,7 @@ _REMEDY = {
     ),
     Status.INVALID: "the objective is not finite; check the scores",
 }
-_TRUNCATED = {
+_WITHOUT_PRIOR = {
     Status.UNBOUNDED: (
         "the scores separate the labels, so that no finite parameters are best and the last ones "
         "are kept; use more data"
@@ -30,7 +30,8 @@ _TRUNCATED = {
 
 def remedies(calibrator: AnyModel) -> dict[Status, str]:
     """Return the remedy that a warning names for each status."""
-    return {**_REMEDY, **_TRUNCATED} if calibrator.inputs == "top_logits" else _REMEDY
+    has_prior = hasattr(calibrator, "inference") and calibrator.inputs != "top_logits"
+    return _REMEDY if has_prior else {**_REMEDY, **_WITHOUT_PRIOR}
 
 
 def keep_status(estimator: AnyModel, status: Status, remedy: dict[Status, str]) -> None:

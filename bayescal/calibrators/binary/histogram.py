@@ -175,19 +175,29 @@ class Histogram(OrderCalibrator):
         ValueError
             If the calibrator was loaded from a file of a version without intervals.
         """
-        from scipy.special import betaincinv
-
         level, values = check_level(level), self._values(scores)
-        state, prior = self.state_, float(self.prior_weight)
-        if "unit" not in state:
-            raise ValueError("the file of this calibrator has no intervals; fit it again")
-        probs, weight = state["values"], state["bin_weights"]
-        rows = (weight + prior) / max(float(state["unit"]), weight.sum() / _MOST_ROWS)
-        jeffreys = 0.0 if prior else 0.5
-        positive, negative = probs * rows + jeffreys, (1 - probs) * rows + jeffreys
-        ends = [betaincinv(positive, negative, (1 + z * level) / 2) for z in (-1, 1)]
-        index = np.asarray(self._find_bins(state, values))
-        return np.minimum(ends[0], probs)[index], np.maximum(ends[1], probs)[index]
+        index = np.asarray(self._find_bins(self.state_, values))
+        lower, upper = interval_of_bins(self.state_, float(self.prior_weight), level)
+        return lower[index], upper[index]
+
+
+def interval_of_bins(
+    state: State, prior_weight: float, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute credible intervals of the proportions of class 1 in bins (k,)."""
+    from scipy.special import betaincinv
+
+    if "unit" not in state:
+        raise ValueError("the file of this calibrator has no intervals; fit it again")
+    values, weight = state["values"], state["bin_weights"]
+    proportions = state.get("proportions", values)
+    rows = (weight + prior_weight) / max(float(state["unit"]), weight.sum() / _MOST_ROWS)
+    jeffreys = 0.0 if prior_weight else 0.5
+    positive, negative = proportions * rows + jeffreys, (1 - proportions) * rows + jeffreys
+    lower, upper = (betaincinv(positive, negative, (1 + z * level) / 2) for z in (-1, 1))
+    for contained in (values, proportions):
+        lower, upper = np.minimum(lower, contained), np.maximum(upper, contained)
+    return lower, upper
 
 
 def equal_mass_bins(

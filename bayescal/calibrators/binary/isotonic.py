@@ -56,7 +56,8 @@ class Isotonic(MonotoneCalibrator):
     Notes
     -----
     The state is ``thresholds`` (k,), ascending, the ends of the blocks, and ``values`` (k,); for
-    intervals, ``cell_ends`` (c,) and ``cell_counts`` (2, c). Intervals take 10 to 50 ms a call.
+    intervals, ``cell_starts`` and ``cell_ends`` (c,), the smallest and largest scores of cells, and
+    ``cell_counts`` (2, c). Intervals take 10 to 50 ms a call.
     Fitting n rows takes at most O(n log n) comparisons. If there are many rows with many distinct
     scores, most rows are only counted in cells of neighboring scores; a cell is sorted only if a
     block could end in it. Predicting takes O(log k) per score.

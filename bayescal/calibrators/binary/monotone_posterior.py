@@ -22,8 +22,8 @@ _MOST_ROWS = 1e15
 def count_cells(rows: Source, ranking: Ranking) -> State:
     """Count the rows of both classes in cells that hold about equally many rows.
 
-    Returns the largest scores of cells, ascending, and sums of weights of each class, in units of
-    rows.
+    Returns the smallest and the largest scores of cells, ascending, and sums of weights of each
+    class, in units of rows.
     """
     groups = ranking.groups
     unit = weight_of_row(rows)
@@ -35,8 +35,10 @@ def count_cells(rows: Source, ranking: Ranking) -> State:
     positive = np.add.reduceat(groups.positive, starts) / unit
     weight = np.add.reduceat(groups.weight, starts) / unit
     last = np.append(starts[1:], len(cell)) - 1
+    first, last = ranking.range_of(starts, last)
     return {
-        "cell_ends": ranking.largest_scores(last),
+        "cell_starts": first,
+        "cell_ends": last,
         "cell_counts": np.stack([np.maximum(weight - positive, 0.0), positive]),
     }
 

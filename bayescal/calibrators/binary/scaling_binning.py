@@ -7,14 +7,14 @@ from functools import partial
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, search
+from bayescal._core.arrays import ArrayLike, XArray, search
 from bayescal._core.binning import take_step
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.histogram import equal_mass_bins
+from bayescal.calibrators.binary.histogram import equal_mass_bins, interval_of_bins
 from bayescal.calibrators.binary.logistic import Logistic
 from bayescal.calibrators.binary.monotone import OrderCalibrator
-from bayescal.data.checks import check_count
-from bayescal.data.rows import Source, Sums
+from bayescal.data.checks import check_count, check_level
+from bayescal.data.rows import Source, Sums, weight_of_row
 from bayescal.data.scores import two_columns
 
 __all__ = ["ScalingBinning"]
@@ -75,13 +75,48 @@ class ScalingBinning(OrderCalibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         state = Logistic()._fit(rows, seed)
         theta = {"theta": state["theta"]}
-        edges, weight, _ = equal_mass_bins(rows, self.bins, self.inputs == "probs")
+        edges, weight, positive = equal_mass_bins(rows, self.bins, self.inputs == "probs")
         values = rows.total(partial(_scaled_sums, theta, edges))["scaled"] / weight
-        return state | {"edges": edges, "values": values, "bin_weights": weight}
+        return state | {
+            "edges": edges,
+            "values": values,
+            "bin_weights": weight,
+            "proportions": positive / weight,
+            "unit": np.asarray(weight_of_row(rows)),
+        }
 
     def _apply(self, state: State, scores: XArray) -> XArray:
         index = search(state["edges"], scores)
         return two_columns(take_step(state["values"], index, scores))
+
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Compute credible intervals of the proportion of the second class in the bin of a score.
+
+        They are central intervals of the beta posterior of the bin's proportion with Jeffreys'
+        prior Beta(1/2, 1/2), as in :class:`Histogram`, and do not assume that the logistic map is
+        right. They are widened to contain the predicted value and the proportion among the rows.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m,), (m, 1) or (m, 2)
+        level : float
+            Posterior probability of each interval, in (0, 1).
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m,)
+
+        Raises
+        ------
+        ValueError
+            If the calibrator was loaded from a file of a version without intervals.
+        """
+        level, values = check_level(level), self._values(scores)
+        lower, upper = interval_of_bins(self.state_, 0.0, level)
+        index = search(self.state_["edges"], values)
+        return lower[index], upper[index]
 
 
 def _scaled_sums(

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, namespace, search
-from bayescal._core.binning import SINGLE, TIE, single_above, single_below, take_step
+from bayescal._core.binning import take_step
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.calibrators.binary.pooling import pool_ranking
-from bayescal.data.order.ranking import Groups, Ranking
+from bayescal.data.order.ranking import Groups, Ranking, equal_scores
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
@@ -108,7 +108,7 @@ class VennAbers(OrderCalibrator):
 
     def _precompute(self, state: State) -> State:
         lowest = state["thresholds"]
-        first, last = _equal_scores(lowest, state.get("highest", lowest), self.inputs == "probs")
+        first, last = equal_scores(lowest, state.get("highest", lowest), self.inputs == "probs")
         return state | {"first": first, "last": last}
 
     def _apply(self, state: State, scores: XArray) -> XArray:
@@ -179,31 +179,6 @@ class VennAbers(OrderCalibrator):
             one = np.exp(np.log(upper).mean(axis=0))
             zero = np.exp(np.log1p(-lower).mean(axis=0))
         return np.stack([zero, one], axis=1) / (zero + one)[:, None]
-
-
-def _equal_scores(
-    lowest: np.ndarray, highest: np.ndarray, probabilities: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the smallest and the largest score that count as equal to each threshold.
-
-    These are the scores of a tie, from ``lowest`` to ``highest``, and their neighbors in single
-    precision, so that scores in single and in double precision tie with the same rows. For
-    probabilities, those that differ by the rounding of one minus them count, too, so that exchanged
-    classes have the same ties. If thresholds are nearly as close as that, fewer scores count: those
-    that differ by the rounding of double precision, the nearer neighbors, or only the tie.
-    """
-    gap = lowest[1:] / 1024 - highest[:-1] / 1024
-    before, after = np.append(np.inf, gap), np.append(gap, np.inf)
-    below, above = [single_below(lowest)], [single_above(highest)]
-    if probabilities:
-        below += [lowest - SINGLE, lowest - TIE]
-        above += [highest + SINGLE, highest + TIE]
-    first, last = lowest, highest
-    for low in np.sort(below, axis=0)[::-1]:
-        first = np.where(lowest - low <= before, low, first)
-    for high in np.sort(above, axis=0):
-        last = np.where(high - highest <= after, high, last)
-    return first, last
 
 
 def _two_values(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

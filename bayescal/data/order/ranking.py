@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.binning import begins_score, is_single, single_above
+from bayescal._core.binning import SINGLE, TIE, begins_score, is_single, single_above, single_below
 from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.order.cells import Cells, covered, even_cells, quantile_cells, relative_cells
 from bayescal.data.order.classes import canonical_order, class_moments, order_by_moments
@@ -200,19 +200,29 @@ class Ranking:
         cell_sums = self._rows.total(partial(_score_sums, self._cells))["scores"]
         return np.where(groups.whole, cell_sums[self._names], sums)
 
-    def largest_scores(self, index: np.ndarray) -> np.ndarray:
-        """Find the largest score of groups (m,), or, if unknown, that their cell could hold."""
-        result, unknown = self.groups.highest[index], np.isnan(self.groups.highest[index])
-        if unknown.any():
-            cells, names = self._cells, self._names[index[unknown]]
-            assert cells is not None
-            low, high = (np.full(len(names), end) for end in self._rows.ends)
-            for _ in range(_BISECTIONS):
-                middle = low + (high - low) / 2
-                inside = cells.assign(middle) <= names
-                low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-            result[unknown] = low
-        return result
+    def range_of(self, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find the smallest score of groups ``first`` (m,) and the largest of groups ``last`` (m,).
+
+        Where it is unknown, it is the one that the group's cell could hold.
+        """
+        lowest, highest = self.groups.lowest[first], self.groups.highest[last]
+        for result, groups, upper in ((lowest, first, False), (highest, last, True)):
+            unknown = np.isnan(result)
+            if unknown.any():
+                result[unknown] = self._cell_end(self._names[groups[unknown]], upper)
+        return lowest, highest
+
+    def _cell_end(self, names: np.ndarray, upper: bool) -> np.ndarray:
+        """Find the smallest or the largest number that each cell could hold."""
+        cells = self._cells
+        assert cells is not None
+        low, high = (np.full(len(names), end) for end in self._rows.ends)
+        for _ in range(_BISECTIONS):
+            middle = low + (high - low) / 2
+            cell = cells.assign(middle)
+            left = cell <= names if upper else cell < names
+            low, high = np.where(left, middle, low), np.where(left, high, middle)
+        return low if upper else high
 
     def _distinct_in(self, wanted: np.ndarray | None) -> Groups:
         """Find the distinct scores in the marked cells (cells,), or in all cells."""
@@ -242,6 +252,31 @@ class Ranking:
         pairs = zip(self._single, groups, strict=True)
         self.groups, starts = self._tied(Groups(*(np.concatenate(pair)[order] for pair in pairs)))
         self._names = names[order][starts]
+
+
+def equal_scores(
+    lowest: np.ndarray, highest: np.ndarray, probabilities: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the smallest and the largest score that count as equal to each tie.
+
+    These are the scores of the tie, from ``lowest`` to ``highest`` (m,), and their neighbors in
+    single precision, so that scores in single and in double precision tie with the same rows. For
+    probabilities, those that differ by the rounding of one minus them count, too, so that exchanged
+    classes have the same ties. If ties are nearly as close as that, fewer scores count: those
+    that differ by the rounding of double precision, the nearer neighbors, or only the tie.
+    """
+    gap = lowest[1:] / 1024 - highest[:-1] / 1024
+    before, after = np.append(np.inf, gap), np.append(gap, np.inf)
+    below, above = [single_below(lowest)], [single_above(highest)]
+    if probabilities:
+        below += [lowest - SINGLE, lowest - TIE]
+        above += [highest + SINGLE, highest + TIE]
+    first, last = lowest, highest
+    for low in np.sort(below, axis=0)[::-1]:
+        first = np.where(lowest - low <= before, low, first)
+    for high in np.sort(above, axis=0):
+        last = np.where(high - highest <= after, high, last)
+    return first, last
 
 
 _EMPTY_SUMS: Sums = {name: np.empty(0) for name in ("scores", "weight", "positive")}

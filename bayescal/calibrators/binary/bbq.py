@@ -62,6 +62,10 @@ class BBQ(OrderCalibrator):
     the middle of that range. As for :class:`Histogram`, exchanging the classes may move single
     rows. Models are discarded only if their weight is below 1e-18 of the largest.
 
+    There are no credible intervals: the posterior takes the curve for a step function, and in
+    simulations with 50 to 5,000 rows its intervals of level 0.9 covered only 34 to 85 % of the
+    probabilities, unless the curve was constant.
+
     The state is ``edges`` (k - 1,), the borders of all bins of all models, ``values`` (k,), the
     averages between them, ``bins`` (models,) and ``model_weights`` (models,). Fitting n rows takes
     O(n log n) for sorting and O(C^2 n^(2/3) log n) for all bins of all models; predicting takes

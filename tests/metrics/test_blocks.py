@@ -283,7 +283,7 @@ def test_weights_of_any_size(name, size):
     value = getattr(metrics, name)(p, y, weights=moderate)
     assert getattr(metrics, name)(blocks) == pytest.approx(value, rel=1e-9)
     result, expected = (
-        metrics.interval(name, blocks),
-        metrics.interval(name, p, y, weights=moderate),
+        metrics.interval(name, blocks, replicates=100),
+        metrics.interval(name, p, y, weights=moderate, replicates=100),
     )
     np.testing.assert_allclose(result[:5], expected[:5], rtol=1e-6, atol=1e-9)

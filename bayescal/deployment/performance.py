@@ -140,10 +140,12 @@ def expected_performance(
     over the draws. Realized values of up to 1,000 rows are computed from simulated labels; for more
     rows, their distribution is a mixture of normal distributions.
 
-    In simulations with true maps of the calibrator's kind, 90% intervals of the expected value
-    covered it in 87 to 90 % of 400 samples with 200 or 1,000 calibration rows and in 81 to 84 %
-    with 50, as curves of few rows are more uncertain than their normal approximation; those of
-    realized values covered in 88 to 92 %.
+    A fit expects too low a loss of itself, by about the number of its parameters divided by the
+    number of calibration rows. In simulations with ``Beta``, ``Logistic`` and ``Auto``, 90%
+    intervals of the expected log loss covered it in 82 to 90 % of samples with 200 calibration
+    rows. With 50 rows, they covered it in 83 to 98 % if the scores were calibrated or too cautious,
+    and in 69 to 78 % if they were too confident. In simulations with true maps of the calibrator's
+    kind, intervals of realized values covered in 88 to 92 %.
 
     Examples
     --------

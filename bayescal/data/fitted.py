@@ -38,8 +38,13 @@ def predictions(
     expected = ("X", "y") if fitted else ("y",)
     rest = data if y is None else (*data, y)
     if len(rest) > len(expected) or (fitted and len(rest) < 2):
-        call = f"{called}(model, X, y)" if fitted else f"{called}(probs, y)"
-        raise TypeError(f"data must be {' and '.join(expected)}: {call}, got {len(rest)} of them")
+        calls = {"a fitted model": f"{called}(model, X, y)", "predictions": f"{called}(probs, y)"}
+        call = calls.pop("a fitted model" if fitted else "predictions")
+        (other, other_call) = next(iter(calls.items()))
+        raise TypeError(
+            f"data must be {' and '.join(expected)}: {call}, got {len(rest)} arguments after the "
+            f"first; for {other} call {other_call}"
+        )
     # Predict first, because unfitted models raise here.
     results = {
         name: model.predict_proba(rest[0]) if is_fitted(model) else model

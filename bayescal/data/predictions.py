@@ -89,6 +89,8 @@ class Reading:
     both: bool = False
     #: Whether these are all rows. A batch may be empty, lack a class or have only zero weights.
     whole: bool = True
+    #: Whether the caller has an argument ``inputs``, which errors suggest.
+    has_inputs: bool = True
 
     def __post_init__(self) -> None:
         check_choice(self.outcomes, "outcomes", ("labels", "fractional"))
@@ -236,7 +238,8 @@ def read_arrays(
     else:
         classes, codes = classes_of_shares(given, k, reading.classes), labels.argmax(axis=1)
     array = _as_probs(in_order(array, names, classes), reading)
-    array = check_probabilities(array, "probs", eps)
+    accepted = ("probs", "logits") if reading.has_inputs else ("probs",)
+    array = check_probabilities(array, "probs", eps, accepted)
     first = None
     if reading.second and k == 2 and array.ndim == 2:
         first, array = array[:, 0], np.ascontiguousarray(array[:, 1])
@@ -268,7 +271,10 @@ def _read_multilabel(
         array = in_order(array, names, label_names or range(array.shape[1]))
     eps = precision(array.dtype)
     array, labels, rows_weights = weighted_rows(array, labels, weights, reading.whole)
-    array = check_range(_as_probs(array, reading), "probs")
+    advice = "pass probabilities, not logits or scores"
+    if reading.has_inputs:
+        advice = "pass inputs='logits' for logits or log odds"
+    array = check_range(_as_probs(array, reading), "probs", advice)
     return Predictions(array, labels, rows_weights, EPS, None, eps)
 
 

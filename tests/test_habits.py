@@ -1,6 +1,7 @@
 """Names and arguments that users of other libraries try first work, or errors name ours."""
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -560,3 +561,24 @@ def test_missing_classifiers_are_refused() -> None:
 def test_losses_refuse_text() -> None:
     with pytest.raises(TypeError, match="labels must be integers, got text; pass their positions"):
         bc.losses.cross_entropy(LOGITS, LOGITS.argmax(axis=1).astype(str))
+
+
+def test_docstrings_of_estimators_describe_every_parameter() -> None:
+    entry = re.compile(r"^(\w[\w, ]*) : ", re.MULTILINE)
+    for name in bc.__all__:
+        kind = getattr(bc, name)
+        if not (inspect.isclass(kind) and issubclass(kind, BaseEstimator)):
+            continue
+        text = (inspect.getdoc(kind) or "").partition("Parameters\n----------\n")[2]
+        text = re.split(r"^\w[^\n]*\n-{3,}$", text, maxsplit=1, flags=re.MULTILINE)[0]
+        described = [each for names in entry.findall(text) for each in names.split(", ")]
+        assert sorted(described) == sorted(inspect.signature(kind).parameters), name
+
+
+def test_labels_of_multi_label_problems_are_named_like_all_labels() -> None:
+    scores, labels = np.column_stack([P, P]), np.column_stack([Y, 1 - Y])
+    for fitted in (
+        bc.MultiLabel(bc.Beta()).fit(scores=scores, y=labels),
+        bc.MultiLabel(bc.Beta()).fit(scores, Y=labels),
+    ):
+        assert fitted.predict_proba(scores).shape == labels.shape

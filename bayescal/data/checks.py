@@ -79,6 +79,8 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     except (TypeError, ValueError):
         pass
     names = ", ".join(sorted(t.__name__ for t in types))
+    if names == "Blocks":
+        raise TypeError(f"{name} must be an array in memory here, got Blocks")
     message = f"{name} must be numeric, got values of type {names}"
     if array.ndim == 0 and hasattr(array.item(), "__iter__"):
         message += "; pass batches of rows as bayescal.Blocks(...)"

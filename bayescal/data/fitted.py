@@ -61,15 +61,15 @@ def predictions(
     return results, rest[-1] if rest else None, classes
 
 
-def read_label_rows(y: ArrayLike, name: str = "y", weights: UserData = None) -> np.ndarray:
+def read_label_rows(y: ArrayLike, weights: UserData = None) -> np.ndarray:
     """Read multi-label labels of any type as integers (n, labels).
 
     Those of rows of weight zero count as absent, whatever they are.
     """
     dense = getattr(y, "toarray", None)  # sparse matrices of SciPy
-    rows = as_numpy(y if dense is None else dense(), name)
+    rows = as_numpy(y if dense is None else dense(), "y")
     if rows.ndim != 2:
-        raise ValueError(f"{name} must have shape (n, labels), got {rows.shape}")
+        raise ValueError(f"y must have shape (n, labels), got {rows.shape}")
     used = np.ones(len(rows), bool) if weights is None else as_numpy(weights, "weights") != 0
     if used.shape == rows.shape[:1] and not used.all():
         rows = np.where(used[:, None], rows, 0)
@@ -77,7 +77,7 @@ def read_label_rows(y: ArrayLike, name: str = "y", weights: UserData = None) -> 
     if strange.any():
         shares = rows.min() >= 0 and np.allclose(rows.sum(axis=1), 1)
         raise ValueError(
-            f"{name} must hold zeros and ones, a column for each of the labels, got "
+            f"y must hold zeros and ones, a column for each of the labels, got "
             f"{label_text(rows[strange][0])} in row {int(np.argwhere(strange)[0, 0])}"
             + (
                 "; proportions are for calibrators of classes, such as AveragedBeta and "

@@ -361,18 +361,18 @@ def of_shares(
 
 
 def read_many(
-    scores: UserData, Y: UserData, weights: UserData = None
+    scores: UserData, y: UserData, weights: UserData = None
 ) -> tuple[np.ndarray, np.ndarray, list[object] | None]:
     """Read scores (n, labels) and labels in the same order, and the names of labels.
 
     Labels without names have those of the scores, so that new scores go by their names.
     """
-    names = column_names(Y)
+    names = column_names(y)
     if names is None and all(isinstance(name, str) for name in column_names(scores) or [0]):
         names = column_names(scores)
-    rows, present = score_rows(scores, names), read_label_rows(Y, "Y", weights)
+    rows, present = score_rows(scores, names), read_label_rows(y, weights=weights)
     if present.shape != rows.shape:
-        raise ValueError(f"Y must have the shape of the scores, {rows.shape}, got {present.shape}")
+        raise ValueError(f"y must have the shape of the scores, {rows.shape}, got {present.shape}")
     return rows, present, names
 
 

@@ -68,7 +68,7 @@ class ParametricCalibrator(Calibrator):
     num_samples : int
         Number of posterior draws, over all chains.
     random_state : int, RandomState or None
-        None uses a fresh seed for every fit.
+        Seed of the draws. None uses a fresh seed for every fit.
 
     Attributes
     ----------

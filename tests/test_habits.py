@@ -582,3 +582,13 @@ def test_labels_of_multi_label_problems_are_named_like_all_labels() -> None:
         bc.MultiLabel(bc.Beta()).fit(scores, Y=labels),
     ):
         assert fitted.predict_proba(scores).shape == labels.shape
+
+
+def test_proportions_and_partial_fits_are_advised() -> None:
+    with pytest.raises(ValueError, match=r"Unknown label type.*pass rows \(1 - y, y\)"):
+        bc.Beta().fit(P, np.where(Y, 0.9, 0.25) * P)
+    rows = np.column_stack([1 - P, P])
+    assert bc.Beta().fit(P, rows).predict_proba(P).shape == rows.shape
+    with pytest.raises(AttributeError, match="Isotonic has no partial_fit: use AveragedBeta"):
+        bc.Isotonic().partial_fit(P, Y)
+    assert not hasattr(bc.Isotonic(), "partial_fit")

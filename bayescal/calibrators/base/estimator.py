@@ -113,6 +113,8 @@ class Estimator(AcceptsOtherWords):
 
     def _advice(self, name: str) -> str | None:
         """Return what to use in place of a missing attribute, if it is known."""
+        if name == "partial_fit":
+            return "use AveragedBeta, Beta, Logistic, Temperature, Vector or another that has it"
         if name != "predict_interval":
             return None
         return (

@@ -140,8 +140,8 @@ class Blocks:
             A Dask array or data frame, a ``pyarrow.dataset``, a Zarr or h5py array, or any NumPy
             array, mapped from a file or not.
         y, sample_weight : array-like or str, optional
-            Data of the type of ``scores``, or arrays in memory; for data sets and data frames, names
-            of columns, which are then left out of the scores.
+            Data of the type of ``scores``, or arrays in memory; for data sets and data frames,
+            names of columns, which are then left out of the scores.
         checkpoint, progress, threads
             As for :class:`Blocks`.
 

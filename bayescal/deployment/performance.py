@@ -140,7 +140,7 @@ def expected_performance(
     over the draws. Realized values of up to 1,000 rows are computed from simulated labels; for more
     rows, their distribution is a mixture of normal distributions.
 
-    In simulations with true maps of the calibrator's kind, 90% intervals of the expected value
+    In simulations with true maps of the calibrator's kind, 90 % intervals of the expected value
     covered it in 87 to 90 % of 400 samples with 200 or 1,000 calibration rows and in 81 to 84 %
     with 50, as curves of few rows are more uncertain than their normal approximation; those of
     realized values covered in 88 to 92 %.

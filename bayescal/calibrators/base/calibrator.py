@@ -65,7 +65,7 @@ def _precision(given: Given) -> AbstractContextManager[object]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
-    """A calibrator of the scores of a classifier of two or more classes.
+    """Base class of calibrators, of the scores of classifiers of two or more classes.
 
     A subclass defines ``_domain``, ``_fit`` and ``_apply``, and overrides defaults as needed.
     ``_fit`` runs in NumPy on the host. It receives checked and converted scores, labels as

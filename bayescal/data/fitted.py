@@ -38,8 +38,9 @@ def predictions(
     expected = ("X", "y") if fitted else ("y",)
     rest = data if y is None else (*data, y)
     if len(rest) > len(expected) or (fitted and len(rest) < 2):
-        calls = {"a fitted model": f"{called}(model, X, y)", "predictions": f"{called}(probs, y)"}
-        call = calls.pop("a fitted model" if fitted else "predictions")
+        model = "a fitted model with predict_proba"
+        calls = {model: f"{called}(model, X, y)", "predictions": f"{called}(probs, y)"}
+        call = calls.pop(model if fitted else "predictions")
         (other, other_call) = next(iter(calls.items()))
         raise TypeError(
             f"data must be {' and '.join(expected)}: {call}, got {len(rest)} arguments after the "

@@ -222,7 +222,7 @@ def read_arrays(
     if array.ndim == 2 and array.shape[1] < 2:
         raise ValueError(
             f"probs must have a column for each class, got shape {array.shape}; "
-            "for two classes pass P(y = 1) with shape (n,)"
+            "for two classes pass P(y = 1) with shape (n,), such as probs[:, 0]"
         )
     n, k = len(array), 2 if array.ndim == 1 else array.shape[1]
     if reading.whole and n == 0:

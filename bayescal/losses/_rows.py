@@ -116,6 +116,11 @@ def _read_mask(mask: ArrayLike) -> jax.Array:
 
 def read_logits(value: ArrayLike, name: str) -> jax.Array:
     """Check logits (..., k) with k at least two, and convert them to float32 or wider."""
+    if getattr(value, "requires_grad", False):
+        raise TypeError(
+            f"{name} must not be a PyTorch tensor that requires gradients, which only flow through "
+            "JAX here; detach it to compute a value"
+        )
     logits = jnp.asarray(value)
     if not jnp.issubdtype(logits.dtype, jnp.floating):
         raise TypeError(f"{name} must be floating-point, got dtype {logits.dtype}")

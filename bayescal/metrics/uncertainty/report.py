@@ -257,7 +257,7 @@ def report(
                     data = data._replace(clusters=clusters)
                 measured[key] = measure_any(metric, data, y, weights, options, replicates, seed)
             test = spiegelhalter_of(checked)
-            cases = len(np.asarray(getattr(model_probs, "probs", model_probs)))
+            cases = np.shape(getattr(model_probs, "probs", model_probs))[0]
         intervals[str(name)] = {
             title: measurement.interval(level) for title, measurement in measured.items()
         }

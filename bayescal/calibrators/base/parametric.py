@@ -117,8 +117,9 @@ class ParametricCalibrator(Calibrator):
         Returns
         -------
         function of no arguments
-            The model. Its sample sites are named ``theta...``; its deterministic sites are the
-            parameters by public name. It computes in the precision that JAX is set to.
+            The model. Its sample sites are named ``theta...``, for temperatures
+            ``inverse_temperature`` and ``mixture``; its deterministic sites are the parameters by
+            public name. It computes in the precision that JAX is set to.
 
         Raises
         ------

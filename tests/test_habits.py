@@ -592,3 +592,9 @@ def test_proportions_and_partial_fits_are_advised() -> None:
     with pytest.raises(AttributeError, match="Isotonic has no partial_fit: use AveragedBeta"):
         bc.Isotonic().partial_fit(P, Y)
     assert not hasattr(bc.Isotonic(), "partial_fit")
+
+
+def test_lists_of_models_are_explained() -> None:
+    for function in (bc.metrics.report, bc.evaluate, bc.plots.reliability):
+        with pytest.raises(ValueError, match="for several models a mapping from names to arrays"):
+            function([P, P**2], Y)

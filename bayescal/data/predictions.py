@@ -227,6 +227,11 @@ def read_arrays(
     n, k = len(array), 2 if array.ndim == 1 else array.shape[1]
     if reading.whole and n == 0:
         raise ValueError("probs must not be empty")
+    if array.ndim == 2 and n != k and np.shape(given) == (k,):
+        raise ValueError(
+            f"y must have shape ({n},) to match probs, got ({k},); pass probs.T if rows are "
+            "classes, and for several models a mapping from names to arrays, where it is accepted"
+        )
     shares = outcome_shares(given, n, k, reading.classes, reading.outcomes == "fractional")
     labels = shares
     if labels is None:

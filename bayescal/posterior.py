@@ -152,7 +152,7 @@ def posterior(
 
     References
     ----------
-    M. Maher (2020), section 4, with the corrections that the README lists.
+    M. Maher (2020), Instance-based label smoothing for better classifier calibration, section 4.
 
     Examples
     --------

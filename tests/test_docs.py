@@ -125,7 +125,7 @@ def test_a_warning_fails(tmp_path: Path) -> None:
         pytest.param(page, libraries, blocks, marks=pytest.mark.parity(*libraries))
         for page, libraries, blocks in (
             ("serve.md", ("torch", "onnxruntime", "ndonnx"), 2),
-            ("pytorch.md", ("torch", "torchmetrics"), 3),
+            ("pytorch.md", ("torch", "torchmetrics"), 4),
         )
     ],
 )

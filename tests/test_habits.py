@@ -1,6 +1,7 @@
 """Names and arguments that users of other libraries try first work, or errors name ours."""
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 
 import bayescal as bc
 from bayescal.calibrators.catalog import METHODS
@@ -249,6 +251,8 @@ def test_binary_calibrators_name_the_wrapper_of_several_classes() -> None:
 
 def test_only_single_columns_may_be_raw_scores() -> None:
     with pytest.raises(ValueError, match="or inputs='scores' for other numbers"):
+        bc.Isotonic().fit(Z, Y)
+    with pytest.raises(ValueError, match=r"or use Auto\(inputs='scores'\) for other numbers"):
         bc.Beta().fit(Z, Y)
     with pytest.raises(ValueError, match=r"pass inputs='logits' for logits or log odds$"):
         bc.Temperature().fit(LOGITS, LOGITS.argmax(axis=1))
@@ -510,3 +514,87 @@ def test_signatures_are_those_of_the_constructors(name: str) -> None:
     assert isinstance(cls.__signature__, inspect.Signature)  # before ``__new__``, for Sphinx
     shown, made = inspect.signature(cls), inspect.signature(cls.__init__)
     assert [*shown.parameters] == [*made.parameters][1:]
+
+
+def test_advice_names_only_arguments_that_the_caller_has() -> None:
+    groups = Y[:, None] == np.array([0, 1])
+    for call in (
+        lambda: bc.Monitor().update(Z, Y),
+        lambda: bc.Monitor(task="multilabel").update(LOGITS, LOGITS > 0),
+        lambda: bc.Multicalibration().fit(Z, Y, groups),
+        lambda: bc.PriorShift(calibration_shares=0.5).fit(Z),
+    ):
+        with pytest.raises(ValueError, match="got .*; pass probabilities, not logits or scores$"):
+            call()
+    with pytest.raises(ValueError, match="pass inputs='logits'"):
+        bc.metrics.hamming_loss(LOGITS, LOGITS > 0)
+    with pytest.raises(ValueError, match="pass scores with a column for each class"):
+        bc.Temperature(inputs="logits").fit(LOGITS, np.arange(len(LOGITS)) % 9)
+
+
+def test_metrics_that_are_no_names_are_refused() -> None:
+    for call in (
+        lambda: bc.metrics.interval(bc.metrics.ece, P, Y),
+        lambda: bc.metrics.interval(P, Y, "ece"),
+        lambda: bc.metrics.report(P, Y, metrics=[bc.metrics.ece]),
+        lambda: bc.metrics.scorer(bc.metrics.ece),
+        lambda: bc.metrics.Accumulator([bc.metrics.ece]),
+    ):
+        with pytest.raises(TypeError, match=r"name.* such as 'log_loss'.*, got \w+$"):
+            call()
+
+
+def test_messages_name_the_model_of_a_mapping() -> None:
+    models = {"raw": P, "new": P[:-1]}
+    for function in (bc.metrics.report, bc.evaluate, bc.plots.reliability):
+        with pytest.raises(ValueError, match=r"^model 'new': y must have shape"):
+            function(models, Y)
+
+
+def test_missing_classifiers_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"estimator must be a classifier.*got None$"):
+        bc.CalibratedClassifier().fit(Z[:, None], Y)
+    with pytest.raises(TypeError, match=r"pass GaussianNB\(\.\.\.\), not the class"):
+        bc.CalibratedClassifier(GaussianNB).fit(Z[:, None], Y)
+
+
+def test_losses_refuse_text() -> None:
+    with pytest.raises(TypeError, match="labels must be integers, got text; pass their positions"):
+        bc.losses.cross_entropy(LOGITS, LOGITS.argmax(axis=1).astype(str))
+
+
+def test_docstrings_of_estimators_describe_every_parameter() -> None:
+    entry = re.compile(r"^(\w[\w, ]*) : ", re.MULTILINE)
+    for name in bc.__all__:
+        kind = getattr(bc, name)
+        if not (inspect.isclass(kind) and issubclass(kind, BaseEstimator)):
+            continue
+        text = (inspect.getdoc(kind) or "").partition("Parameters\n----------\n")[2]
+        text = re.split(r"^\w[^\n]*\n-{3,}$", text, maxsplit=1, flags=re.MULTILINE)[0]
+        described = [each for names in entry.findall(text) for each in names.split(", ")]
+        assert sorted(described) == sorted(inspect.signature(kind).parameters), name
+
+
+def test_labels_of_multi_label_problems_are_named_like_all_labels() -> None:
+    scores, labels = np.column_stack([P, P]), np.column_stack([Y, 1 - Y])
+    for fitted in (
+        bc.MultiLabel(bc.Beta()).fit(scores=scores, y=labels),
+        bc.MultiLabel(bc.Beta()).fit(scores, Y=labels),
+    ):
+        assert fitted.predict_proba(scores).shape == labels.shape
+
+
+def test_proportions_and_partial_fits_are_advised() -> None:
+    with pytest.raises(ValueError, match=r"Unknown label type.*pass rows \(1 - y, y\)"):
+        bc.Beta().fit(P, np.where(Y, 0.9, 0.25) * P)
+    rows = np.column_stack([1 - P, P])
+    assert bc.Beta().fit(P, rows).predict_proba(P).shape == rows.shape
+    with pytest.raises(AttributeError, match="Isotonic has no partial_fit: use AveragedBeta"):
+        bc.Isotonic().partial_fit(P, Y)
+    assert not hasattr(bc.Isotonic(), "partial_fit")
+
+
+def test_lists_of_models_are_explained() -> None:
+    for function in (bc.metrics.report, bc.evaluate, bc.plots.reliability):
+        with pytest.raises(ValueError, match="for several models a mapping from names to arrays"):
+            function([P, P**2], Y)

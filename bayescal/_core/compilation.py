@@ -11,9 +11,9 @@ from bayescal._core.lazy import jax
 def cache_compilations(folder: str | os.PathLike[str] | None = None) -> Path:
     """Keep compiled programs of JAX in a folder, so that later processes need not compile them.
 
-    Call it before anything is computed. It changes a setting of JAX for the whole process, which
-    serves all code that uses JAX; bayescal never changes one by itself. Programs that compile in
-    less than 50 ms are not kept.
+    Call it before anything is computed. It changes a setting of JAX for the whole process, from
+    which all code that uses JAX benefits; bayescal never changes one by itself. Programs that
+    compile in less than 50 ms are not kept.
 
     Parameters
     ----------

@@ -19,6 +19,7 @@ _SYNONYMS = {
     "method": ("calibrator",),
     "tol": ("tolerance",),
     "priors": ("class_prior",),
+    "Y": ("y",),
 }
 _BINNINGS = {"uniform": "equal_width", "quantile": "equal_mass"}
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 
 class SamplingWarning(UserWarning):
-    """The draws describe the posterior poorly; the message suggests a remedy."""
+    """Issued if draws describe the posterior poorly; the message suggests a remedy."""
 
 
 class AccuracyWarning(UserWarning):
-    """A quadrature rule did not reach its intended accuracy, or an assumption does not hold."""
+    """Issued if a quadrature rule misses its intended accuracy, or an assumption does not hold."""
 
 
 _lock = threading.Lock()

@@ -131,7 +131,7 @@ class Auto(ClassifierMixin, Combination):
     _report_of_rows: ClassVar[bool] = False
 
     def fit(self, scores: UserData, y: UserData = None, sample_weight: UserData = None) -> Self:
-        """Choose and fit a calibrator, and estimate its expected loss.
+        """Choose and fit a calibrator; ``report_`` estimates its expected loss.
 
         Parameters
         ----------

@@ -134,7 +134,8 @@ def main() -> None:
     Raises
     ------
     SystemExit
-        Always: with 0 on success, 2 on an error in one line and 130 if interrupted.
+        Always: with 0 on success, 2 after an error, which is one line on standard error, 3 after
+        an alarm of ``bayescal monitor``, and 130 if interrupted.
 
     Examples
     --------

@@ -30,9 +30,11 @@ _ARROW = (".parquet", ".feather")
 def check_form(source: RowFile, out: Path) -> None:
     """Raise if the rows of a file cannot be written in the format that the name implies."""
     if out.suffix.lower() in _ARROW and not isinstance(source, ParquetFile):
-        raise CommandError(f"{out}: rows of text are written as text, CSV, TSV or JSON lines")
+        raise CommandError(
+            f"{out}: rows of text are written as text, CSV, TSV or JSON lines; pass --out NAME.csv"
+        )
     if is_json(out) and not source.head.objects:
-        raise CommandError(f"{out}: only JSON lines are written as JSON lines")
+        raise CommandError(f"{out}: only JSON lines are written as JSON lines; pass --out NAME.csv")
 
 
 def append(

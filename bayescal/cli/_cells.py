@@ -11,7 +11,7 @@ import numpy as np
 
 from bayescal._core.tables import shorten
 from bayescal.cli._errors import CommandError
-from bayescal.cli._files import PLAIN, Format, Table, advise_sep
+from bayescal.cli._files import MISSING, PLAIN, Format, Table, advise_sep
 
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
@@ -52,7 +52,7 @@ def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
         try:
             values[i] = parse(cell)
         except ValueError:
-            advice = _advise(cell, table.form, option)
+            advice = advise(cell, table.form, option)
             raise CommandError(
                 f"{table.path}: column {shorten(name)!r} must hold finite numbers, got "
                 f"{shorten(cell)!r} in {table.position(i)}{advice and f'; {advice}'}"
@@ -73,10 +73,10 @@ def describe_text(table: Table, name: str, option: str) -> tuple[str, str]:
     index = [column.strip() for column in table.header].index(name)
     cell = next((row[index] for row in table.rows if row[index].strip()), "")
     held = f"column {shorten(name)!r} holds {shorten(cell)!r}, which is not a number"
-    return held, _advise(cell, table.form, option)
+    return held, advise(cell, table.form, option)
 
 
-def _advise(cell: str, form: Format, option: str) -> str:
+def advise(cell: str, form: Format, option: str) -> str:
     """Suggest how to read a cell that is not a number, if there is a way."""
     cell = cell.strip()
     comma, point = _DECIMAL_COMMA.fullmatch(cell), _DECIMAL_POINT.fullmatch(cell)
@@ -91,6 +91,8 @@ def _advise(cell: str, form: Format, option: str) -> str:
         return f"for percentages pass --inputs percent{more}"
     if re.match(r"[\[({]", cell):
         return "write one number in each cell, with a column for each class"
+    if cell.lower() in MISSING and not form.skip_missing and option in ("--model", "--columns"):
+        return "pass --skip-missing to skip rows without scores"
     return ""
 
 

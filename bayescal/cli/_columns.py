@@ -16,7 +16,7 @@ from bayescal.cli._cells import describe_text, enumerate_names, find_column, is_
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli._files import Table, advise_sep
 from bayescal.data.label_names import by_affixes
-from bayescal.data.tolerances import RANGE_TOLERANCE
+from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
 
 #: How to name the columns, by option.
 ADVICE = {
@@ -286,7 +286,7 @@ def as_probabilities(
     sums = values.sum(axis=1, dtype=float)
     if normalize and not (sums <= 0).any():
         return values / sums[:, None]
-    off = np.flatnonzero(np.abs(sums - 1) > 1e-4)
+    off = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
     if off.size:
         i = int(off[0])
         raise wrong(

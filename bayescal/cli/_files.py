@@ -30,7 +30,7 @@ _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _QUOTE = '"'
 _PIECE = 1 << 20
 #: Cells without a number, in lower case.
-_MISSING = {"", "na", "n/a", "nan", "null", "none"}
+MISSING = {"", "na", "n/a", "nan", "null", "none"}
 #: Largest number of bytes of input that is not a regular file and can be read only once.
 PIPED = 1 << 28
 #: The remedy if pyarrow is missing.
@@ -81,7 +81,7 @@ class Format:
 
         Missing numbers are NaN if they are to be skipped.
         """
-        if self.skip_missing and cell.strip().lower() in _MISSING:
+        if self.skip_missing and cell.strip().lower() in MISSING:
             return math.nan
         if self.percent:
             cell = cell.strip().removesuffix("%")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayescal._core.tables import shorten
-from bayescal.cli._cells import find_column, numeric_column
+from bayescal.cli._cells import advise, find_column, numeric_column
 from bayescal.cli._columns import empty_label, label_texts
 from bayescal.cli._errors import CommandError
 from bayescal.cli._files import (
@@ -304,9 +304,10 @@ class ParquetFile(RowFile):
         if not good.all():
             row = int(np.argmin(good))
             position = self.head._replace(first=first).position(row)
+            advice = advise(str(column[row]), self.form, option)
             raise CommandError(
                 f"{self.path}: column {shorten(name)!r} must hold finite numbers, got "
-                f"{column[row]} in {position}"
+                f"{column[row]} in {position}{advice and f'; {advice}'}"
             )
         return values
 

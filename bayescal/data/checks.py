@@ -6,7 +6,8 @@ Messages have the form ``<argument> must ..., got ...``.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,6 +25,17 @@ Data: TypeAlias = (
     | tuple[ArrayLike, ArrayLike, ArrayLike | None]
     | Sequence[tuple[ArrayLike, ArrayLike]]
 )
+
+
+@contextmanager
+def naming(model: object) -> Iterator[None]:
+    """Begin messages of errors with the name of one of several models; None adds nothing."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if model is None or type(error) not in (TypeError, ValueError):
+            raise
+        raise type(error)(f"model {model!r}: {error}") from error
 
 
 class Batch(NamedTuple):
@@ -67,6 +79,8 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     except (TypeError, ValueError):
         pass
     names = ", ".join(sorted(t.__name__ for t in types))
+    if names == "Blocks":
+        raise TypeError(f"{name} must be an array in memory here, got Blocks")
     message = f"{name} must be numeric, got values of type {names}"
     if array.ndim == 0 and hasattr(array.item(), "__iter__"):
         message += "; pass batches of rows as bayescal.Blocks(...)"

@@ -38,8 +38,14 @@ def predictions(
     expected = ("X", "y") if fitted else ("y",)
     rest = data if y is None else (*data, y)
     if len(rest) > len(expected) or (fitted and len(rest) < 2):
-        call = f"{called}(model, X, y)" if fitted else f"{called}(probs, y)"
-        raise TypeError(f"data must be {' and '.join(expected)}: {call}, got {len(rest)} of them")
+        model = "a fitted model with predict_proba"
+        calls = {model: f"{called}(model, X, y)", "predictions": f"{called}(probs, y)"}
+        call = calls.pop(model if fitted else "predictions")
+        (other, other_call) = next(iter(calls.items()))
+        raise TypeError(
+            f"data must be {' and '.join(expected)}: {call}, got {len(rest)} arguments after the "
+            f"first; for {other} call {other_call}"
+        )
     # Predict first, because unfitted models raise here.
     results = {
         name: model.predict_proba(rest[0]) if is_fitted(model) else model
@@ -56,15 +62,15 @@ def predictions(
     return results, rest[-1] if rest else None, classes
 
 
-def read_label_rows(y: ArrayLike, name: str = "y", weights: UserData = None) -> np.ndarray:
+def read_label_rows(y: ArrayLike, weights: UserData = None) -> np.ndarray:
     """Read multi-label labels of any type as integers (n, labels).
 
     Those of rows of weight zero count as absent, whatever they are.
     """
     dense = getattr(y, "toarray", None)  # sparse matrices of SciPy
-    rows = as_numpy(y if dense is None else dense(), name)
+    rows = as_numpy(y if dense is None else dense(), "y")
     if rows.ndim != 2:
-        raise ValueError(f"{name} must have shape (n, labels), got {rows.shape}")
+        raise ValueError(f"y must have shape (n, labels), got {rows.shape}")
     used = np.ones(len(rows), bool) if weights is None else as_numpy(weights, "weights") != 0
     if used.shape == rows.shape[:1] and not used.all():
         rows = np.where(used[:, None], rows, 0)
@@ -72,7 +78,7 @@ def read_label_rows(y: ArrayLike, name: str = "y", weights: UserData = None) -> 
     if strange.any():
         shares = rows.min() >= 0 and np.allclose(rows.sum(axis=1), 1)
         raise ValueError(
-            f"{name} must hold zeros and ones, a column for each of the labels, got "
+            f"y must hold zeros and ones, a column for each of the labels, got "
             f"{label_text(rows[strange][0])} in row {int(np.argwhere(strange)[0, 0])}"
             + (
                 "; proportions are for calibrators of classes, such as AveragedBeta and "

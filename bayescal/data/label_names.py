@@ -200,10 +200,15 @@ def _are_positions(present: np.ndarray, columns: int) -> bool:
 def _wrong_number(classes: np.ndarray, columns: int) -> str:
     """Return the error message for a number of classes that does not match the columns."""
     if columns > 2:
+        advice = (
+            f"pass classes={columns} for labels 0, ..., {columns - 1}, of which the data may lack "
+            "some, or classes=(label of each column, ...)"
+        )
+        if len(classes) > columns:
+            advice = "pass scores with a column for each class, or leave out the other rows"
         return (
             f"y must hold {columns} classes to match the columns of the scores, got "
-            f"{len(classes)}; pass classes={columns} for labels 0, ..., {columns - 1}, of which "
-            "the data may lack some, or classes=(label of each column, ...)"
+            f"{len(classes)}; {advice}"
         )
     if len(classes) == 1:
         return (

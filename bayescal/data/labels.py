@@ -280,7 +280,6 @@ def class_labels(y: object, weights: np.ndarray | None = None) -> np.ndarray:
     label of the heaviest row.
     """
     from sklearn.utils import assert_all_finite, column_or_1d
-    from sklearn.utils.multiclass import check_classification_targets
 
     labels = np.asarray(column_or_1d(as_labels(y), warn=True))
     check_present(labels, weights)
@@ -289,12 +288,24 @@ def class_labels(y: object, weights: np.ndarray | None = None) -> np.ndarray:
     labels = of_one_kind(labels)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
-    check_classification_targets(labels)
+    _check_discrete(labels)
     if weights is not None:
         labels = np.where(
             np.isin(labels, labels[weights > 0]), labels, labels[[np.argmax(weights)]]
         )
     return labels
+
+
+def _check_discrete(y: np.ndarray) -> None:
+    """Check labels (n,) as scikit-learn does, and say how proportions of outcomes are passed."""
+    from sklearn.utils.multiclass import check_classification_targets
+
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        if y.dtype.kind == "f" and y.min() >= 0 and y.max() <= 1:
+            raise ValueError(f"{error} For proportions of outcomes pass rows (1 - y, y).") from None
+        raise
 
 
 def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -314,13 +325,12 @@ def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]
             return np.flatnonzero(present).astype(y.dtype) + low, (np.cumsum(present) - 1)[offset]
         return np.unique(y, return_inverse=True)
     from sklearn.utils import assert_all_finite
-    from sklearn.utils.multiclass import check_classification_targets
 
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     y = of_one_kind(y)
     if whole or y.dtype.kind not in "biuSU":
-        check_classification_targets(y)
+        _check_discrete(y)
     return np.unique(y, return_inverse=True)
 
 
@@ -361,18 +371,18 @@ def of_shares(
 
 
 def read_many(
-    scores: UserData, Y: UserData, weights: UserData = None
+    scores: UserData, y: UserData, weights: UserData = None
 ) -> tuple[np.ndarray, np.ndarray, list[object] | None]:
     """Read scores (n, labels) and labels in the same order, and the names of labels.
 
     Labels without names have those of the scores, so that new scores go by their names.
     """
-    names = column_names(Y)
+    names = column_names(y)
     if names is None and all(isinstance(name, str) for name in column_names(scores) or [0]):
         names = column_names(scores)
-    rows, present = score_rows(scores, names), read_label_rows(Y, "Y", weights)
+    rows, present = score_rows(scores, names), read_label_rows(y, weights=weights)
     if present.shape != rows.shape:
-        raise ValueError(f"Y must have the shape of the scores, {rows.shape}, got {present.shape}")
+        raise ValueError(f"y must have the shape of the scores, {rows.shape}, got {present.shape}")
     return rows, present, names
 
 

@@ -89,6 +89,8 @@ class Reading:
     both: bool = False
     #: Whether these are all rows. A batch may be empty, lack a class or have only zero weights.
     whole: bool = True
+    #: Whether the caller has an argument ``inputs``, which errors suggest.
+    has_inputs: bool = True
 
     def __post_init__(self) -> None:
         check_choice(self.outcomes, "outcomes", ("labels", "fractional"))
@@ -220,11 +222,16 @@ def read_arrays(
     if array.ndim == 2 and array.shape[1] < 2:
         raise ValueError(
             f"probs must have a column for each class, got shape {array.shape}; "
-            "for two classes pass P(y = 1) with shape (n,)"
+            "for two classes pass P(y = 1) with shape (n,), such as probs[:, 0]"
         )
     n, k = len(array), 2 if array.ndim == 1 else array.shape[1]
     if reading.whole and n == 0:
         raise ValueError("probs must not be empty")
+    if array.ndim == 2 and n != k and np.shape(given) == (k,):
+        raise ValueError(
+            f"y must have shape ({n},) to match probs, got ({k},); pass probs.T if rows are "
+            "classes, and for several models a mapping from names to arrays, where it is accepted"
+        )
     shares = outcome_shares(given, n, k, reading.classes, reading.outcomes == "fractional")
     labels = shares
     if labels is None:
@@ -236,7 +243,8 @@ def read_arrays(
     else:
         classes, codes = classes_of_shares(given, k, reading.classes), labels.argmax(axis=1)
     array = _as_probs(in_order(array, names, classes), reading)
-    array = check_probabilities(array, "probs", eps)
+    accepted = ("probs", "logits") if reading.has_inputs else ("probs",)
+    array = check_probabilities(array, "probs", eps, accepted)
     first = None
     if reading.second and k == 2 and array.ndim == 2:
         first, array = array[:, 0], np.ascontiguousarray(array[:, 1])
@@ -268,7 +276,10 @@ def _read_multilabel(
         array = in_order(array, names, label_names or range(array.shape[1]))
     eps = precision(array.dtype)
     array, labels, rows_weights = weighted_rows(array, labels, weights, reading.whole)
-    array = check_range(_as_probs(array, reading), "probs")
+    advice = "pass probabilities, not logits or scores"
+    if reading.has_inputs:
+        advice = "pass inputs='logits' for logits or log odds"
+    array = check_range(_as_probs(array, reading), "probs", advice)
     return Predictions(array, labels, rows_weights, EPS, None, eps)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import array_api_compat
@@ -168,7 +168,8 @@ def convert(
         )
     if inputs == "probs":
         if on_host(given):
-            check_probabilities(given)
+            accepted = INPUTS if domain in ("real", "order") else ("probs", "logits")
+            check_probabilities(given, inputs=accepted)
         if least is None and domain in LOGARITHMIC:
             least = least_probabilities(scores)
     least = least if inputs == "probs" else None
@@ -359,28 +360,31 @@ def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:
     return np.full(len(lowest), np.clip(positive.min() / 2, FLOOR, _MOST_OF_ZERO))
 
 
-#: By the name of probabilities: advice if one is not in [0, 1], and if rows do not sum to 1.
-_ADVICE = {
-    "scores": (
-        "pass inputs='logits' for logits or log odds",
-        "pass inputs='logits' for logits, or use MultiLabel for multi-label data",
-    ),
-    "probs": ("pass inputs='logits' for logits or log odds", "pass inputs='logits' for logits"),
-}
-
-
 def check_probabilities(
-    probs: np.ndarray, name: str = "scores", eps: float | None = None
+    probs: np.ndarray,
+    name: str = "scores",
+    eps: float | None = None,
+    inputs: Sequence[str] = ("probs", "logits"),
 ) -> np.ndarray:
     """Check that probabilities lie in [0, 1] and that rows of several columns sum to one.
 
     ``eps`` is the precision of the type of the user's scores, by default that of ``scores``.
-    Probabilities are returned without rounding errors beyond 0 and 1.
+    ``inputs`` are the kinds of scores that the caller accepts, which errors suggest. Probabilities
+    are returned without rounding errors beyond 0 and 1.
     """
-    range_advice, sum_advice = _ADVICE.get(name, ("pass probabilities, not scores", ""))
-    when = " for inputs='probs'" if name == "scores" else ""
-    if name == "scores" and (probs.ndim == 1 or probs.shape[1] == 1):
-        range_advice += ", or inputs='scores' for other numbers"
+    if "logits" in inputs:
+        range_advice, sum_advice = (
+            "pass inputs='logits' for logits or log odds",
+            "pass inputs='logits' for logits",
+        )
+    else:
+        range_advice, sum_advice = "pass probabilities, not logits or scores", ""
+    if name == "scores" and "logits" in inputs:
+        sum_advice += ", or use MultiLabel for multi-label data"
+    if name == "scores" and "logits" in inputs and (probs.ndim == 1 or probs.shape[1] == 1):
+        other = "inputs='scores'" if "scores" in inputs else "use Auto(inputs='scores')"
+        range_advice += f", or {other} for other numbers"
+    when = " for inputs='probs'" if name == "scores" and len(inputs) > 1 else ""
     clipped = check_range(probs, name, range_advice, when)
     if probs.ndim == 2 and probs.shape[1] > 1:
         eps = precision(probs.dtype) if eps is None else eps

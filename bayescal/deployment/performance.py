@@ -141,7 +141,7 @@ def expected_performance(
     rows, their distribution is a mixture of normal distributions.
 
     A fit expects too low a loss of itself, by about the number of its parameters divided by the
-    number of calibration rows. In simulations with ``Beta``, ``Logistic`` and ``Auto``, 90%
+    number of calibration rows. In simulations with ``Beta``, ``Logistic`` and ``Auto``, 90 %
     intervals of the expected log loss covered it in 82 to 90 % of samples with 200 calibration
     rows. With 50 rows, they covered it in 83 to 98 % if the scores were calibrated or too cautious,
     and in 69 to 78 % if they were too confident. In simulations with true maps of the calibrator's

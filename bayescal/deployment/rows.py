@@ -22,7 +22,7 @@ from bayescal.data.blocks.stream import Block, Blocks
 from bayescal.data.history import History
 from bayescal.data.label_names import find_positions, label_list
 from bayescal.data.rows import Rows, Sums, add
-from bayescal.data.scores import convert
+from bayescal.data.scores import check_probabilities, convert
 from bayescal.data.weights import check_weights_of
 from bayescal.deployment.recalibration import as_rows, shifted
 
@@ -112,6 +112,7 @@ def _read_block(names: list[object] | None, classes: np.ndarray, block: Block) -
 
 def read_probabilities(rows: np.ndarray, k: int) -> np.ndarray:
     """Check rows (n, k) of probabilities; one column is that of the second of two classes."""
+    check_probabilities(rows, inputs=("probs",))
     probs = convert(rows, "probs", "probabilities")[0]
     if probs.shape[1] != k:
         raise ValueError(f"scores must have {k} columns, one for each class, got {rows.shape[1]}")

@@ -17,7 +17,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
 from bayescal._core.tables import printable
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
-from bayescal.data.checks import check_count, check_level, check_names
+from bayescal.data.checks import check_count, check_level, check_names, naming
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import label_name
 from bayescal.data.membership import check_clusters, read_subgroups
@@ -293,7 +293,8 @@ def evaluate(
     models = {}
     for name, model in given.items():
         reading = Reading(known, "probs" if name in fitted else inputs)
-        models[str(name)] = as_predictions(model, y, weights, reading)
+        with naming(name if isinstance(probs, Mapping) else None):
+            models[str(name)] = as_predictions(model, y, weights, reading)
     columns = {model.columns for model in models.values()}
     if len(columns) > 1:
         raise ValueError("probs must have one number of classes for all models")

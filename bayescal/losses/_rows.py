@@ -76,7 +76,11 @@ def read_rows(
     logits = jnp.where(kept[..., None], logits, 0)
     if is_soft:
         if not jnp.issubdtype(targets.dtype, jnp.floating):
-            raise TypeError(f"soft targets must be floating-point, got dtype {targets.dtype}")
+            raise TypeError(
+                f"soft targets must be floating-point, got dtype {targets.dtype}; integer labels "
+                f"have one axis less than the logits {logits.shape}, whose last axis is that of "
+                "the classes"
+            )
         targets = jnp.where(kept[..., None], targets, 0).astype(logits.dtype)
     else:
         _check_integer(targets, name)
@@ -88,6 +92,11 @@ def read_rows(
 
 def _as_jax(labels: ArrayLike) -> jax.Array:
     """Convert labels to a JAX array; NumPy's long integers would wrap around to other classes."""
+    if isinstance(labels, list | np.ndarray) and (kind := np.asarray(labels).dtype.kind) in "OSU":
+        raise TypeError(
+            f"labels must be integers, got {'objects' if kind == 'O' else 'text'}; pass their "
+            "positions among the classes, such as np.unique(labels, return_inverse=True)[1]"
+        )
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.dtype.itemsize == 8:
         labels = np.clip(labels, max(-1, np.iinfo(labels.dtype).min), 2**31 - 1)
     return jnp.asarray(labels)
@@ -107,6 +116,11 @@ def _read_mask(mask: ArrayLike) -> jax.Array:
 
 def read_logits(value: ArrayLike, name: str) -> jax.Array:
     """Check logits (..., k) with k at least two, and convert them to float32 or wider."""
+    if getattr(value, "requires_grad", False):
+        raise TypeError(
+            f"{name} must not be a PyTorch tensor that requires gradients, which only flow through "
+            "JAX here; detach it to compute a value"
+        )
     logits = jnp.asarray(value)
     if not jnp.issubdtype(logits.dtype, jnp.floating):
         raise TypeError(f"{name} must be floating-point, got dtype {logits.dtype}")

@@ -70,6 +70,10 @@ class Scorer(BaseEstimator):
 
 def make(name: str, pos_label: object, options: Mapping[str, object]) -> Scorer:
     """Check the name and the options, and return the scorer."""
+    if not isinstance(name, str):
+        raise TypeError(
+            f"name must be the name of a metric, such as 'log_loss', got {type(name).__name__}"
+        )
     entries = {key: entry for key, entry in METRICS.items() if entry.labels}
     base = name.removeprefix("neg_")
     if base in OTHER_NAMES:

@@ -142,6 +142,10 @@ def find_metric(
     >>> find_metric("mce", {"bins": 10})
     ('ece', {'norm': inf, 'bins': 10})
     """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"metric must be the name of a metric, such as 'log_loss', got {type(name).__name__}"
+        )
     if name in METRICS:
         return name, dict(options)
     if name in OTHER_NAMES:
@@ -230,6 +234,11 @@ def choose_metrics(
     )
     chosen: dict[str, tuple[str, dict[str, object]]] = {}
     for title, choice in items:
+        if not isinstance(choice, str | Sequence):
+            raise TypeError(
+                "metrics must be names, such as 'log_loss', or pairs of a name and options, got "
+                f"{type(choice).__name__}"
+            )
         metric, options = (choice, {}) if isinstance(choice, str) else choice
         name = str(title) or metric
         if name in chosen:

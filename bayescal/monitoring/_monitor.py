@@ -222,7 +222,9 @@ class Monitor:
         """Check probabilities and outcomes."""
         many, binary = self.task == "multilabel", self.task == "binary"
         classes = self._labels if self.classes is None else self.classes
-        reading = Reading(classes=classes, multilabel=many, second=binary, whole=False)
+        reading = Reading(
+            classes=classes, multilabel=many, second=binary, whole=False, has_inputs=False
+        )
         data: Predictions = read_arrays(probs, y, None, reading)
         p = data.unrounded()
         if p.ndim != (1 if binary else 2):

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, UserData
-from bayescal.data.checks import as_numpy, check_finite, check_names
+from bayescal.data.checks import as_numpy, check_finite, check_names, naming
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import Classes, label_name
 from bayescal.data.predictions import Predictions, Reading, read_arrays
@@ -83,7 +83,8 @@ def read_models(
     for name, array in arrays.items():
         fitted = is_fitted(given[name])
         reading = Reading(classes, "probs" if fitted else inputs, second=second)
-        checked = read_arrays(array, labels, weights, reading)
+        with naming(name if several else None):
+            checked = read_arrays(array, labels, weights, reading)
         models.append(Model(str(name) if several else label, checked))
     return models
 

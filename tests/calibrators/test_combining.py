@@ -112,7 +112,7 @@ def test_each_label_has_its_own_calibrator() -> None:
     lower, upper = banded.predict_interval(scores)
     assert lower.shape == (150, 4) and (lower < upper).all()
     assert not hasattr(bc.MultiLabel(bc.BBQ()).fit(scores, labels), "predict_interval")
-    with pytest.raises(ValueError, match="Y must have the shape"):
+    with pytest.raises(ValueError, match="y must have the shape"):
         several.fit(scores, labels[:, :3])
     with pytest.raises(ValueError, match="a column for each of the labels, got 2 in row"):
         several.fit(scores, labels + 1)

@@ -138,7 +138,7 @@ def test_intervals(case: Case) -> None:
     f, at = calibrator.as_function(), new_scores(case)
     # Venn-Abers has no credible interval, NumPy draws the monotone maps, and SciPy computes
     # quantiles of beta distributions.
-    without = (bc.VennAbers, bc.Isotonic, bc.CenteredIsotonic, bc.Histogram)
+    without = (bc.VennAbers, bc.Isotonic, bc.CenteredIsotonic, bc.Histogram, bc.ScalingBinning)
     if not hasattr(calibrator, "predict_interval") or isinstance(calibrator, without):
         with pytest.raises(AttributeError, match="interval needs a posterior"):
             f.interval(at)

@@ -214,6 +214,10 @@ def test_logits_weights_and_rounded_rows(folder: Path) -> None:
     actual = run_json("rough.csv", "--label", "y", "--normalize")
     normal = rough / rough.sum(axis=1, keepdims=True)
     assert losses(actual)["model"] == bayescal.metrics.log_loss(normal, codes)
+    near = probs * 1.0005  # sums within the tolerance of metrics, 0.001
+    write(folder / "near.csv", [*"abc", "y"], [*near.T, codes])
+    actual = run_json("near.csv", "--label", "y")
+    assert losses(actual)["model"] == bayescal.metrics.log_loss(near, codes)
 
 
 def test_columns_without_numbers_are_left_out_and_said(folder: Path) -> None:

@@ -572,6 +572,14 @@ def test_wrong_json_lines(tmp_path: Path, content: str, message: str) -> None:
     check_error(message, "evaluate", file, "--label", "y")
 
 
+def test_missing_scores_name_the_option(tmp_path: Path) -> None:
+    data = pd.DataFrame({"p": [None, 0.3, 0.6, 0.8], "y": [0, 0, 1, 1]})
+    for file in (tmp_path / "in.csv", tmp_path / "in.parquet"):
+        data.to_csv(file, index=False) if file.suffix == ".csv" else data.to_parquet(file)
+        line = [file, "--label", "y", "--columns", "p", "--out", tmp_path / "m.safetensors"]
+        check_error("; pass --skip-missing to skip rows", "fit", *line)
+
+
 def test_json_lines_are_made_of_json_lines(tmp_path: Path) -> None:
     file, _ = write_form(tmp_path, "csv")
     model = tmp_path / "m.safetensors"

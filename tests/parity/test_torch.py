@@ -240,3 +240,21 @@ class TestModule:
         rows = z[:5].clone().requires_grad_()
         module(rows)[:, 0].sum().backward()
         assert rows.grad is not None and rows.grad.abs().sum() > 0
+
+
+def test_reports_take_tensors_with_gradients_and_in_half_precision() -> None:
+    import torch
+
+    logits = torch.linspace(-3, 3, 60, requires_grad=True)
+    y = torch.arange(60) % 3 > 0
+    for probs in (torch.sigmoid(logits), torch.sigmoid(logits).to(torch.bfloat16)):
+        report = bc.metrics.report({"raw": probs}, y, replicates=20)
+        assert report.cases == 60
+
+
+def test_losses_refuse_tensors_with_gradients() -> None:
+    import torch
+
+    logits = torch.zeros((4, 3), requires_grad=True)
+    with pytest.raises(TypeError, match="requires gradients, which only flow through JAX"):
+        bc.losses.cross_entropy(logits, torch.zeros(4, dtype=torch.long))

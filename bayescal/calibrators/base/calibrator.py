@@ -65,7 +65,7 @@ def _precision(given: Given) -> AbstractContextManager[object]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
-    """A calibrator of the scores of a classifier of two or more classes.
+    """Base class of calibrators, of the scores of classifiers of two or more classes.
 
     A subclass defines ``_domain``, ``_fit`` and ``_apply``, and overrides defaults as needed.
     ``_fit`` runs in NumPy on the host. It receives checked and converted scores, labels as
@@ -76,9 +76,9 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     Parameters
     ----------
     inputs : {"probs", "logits", "scores", "top_logits"}
-        Kind of scores, which is never guessed. "scores" are arbitrary numbers for binary
-        calibrators; "top_logits" are the largest logits of each row, for ``Temperature`` and
-        ``Vector``.
+        Kind of scores, which is never guessed: probabilities; logits, which are log odds for two
+        classes; arbitrary numbers, for binary calibrators such as ``Logistic`` and ``Isotonic``; or
+        the largest logits of each row, for ``Temperature`` and ``Vector``.
     classes : sequence of k labels or int, optional
         Labels of the columns, in their order; an integer k stands for 0, ..., k - 1. By default the
         sorted labels of the data; multi-class integers in 0, ..., k - 1 may lack some classes.
@@ -198,9 +198,10 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Raises
         ------
         ValueError
-            If scores contradict ``inputs`` by more than 1e-6, are not finite, or have columns named
-            like only some of the classes; or if the number of distinct labels differs from the
-            number of columns and ``classes`` is not set.
+            If a probability is outside [0, 1] by more than 1e-6, or the sum of a row differs from
+            one by more than 1e-3 (or by k times the precision of its type, if that is more); if
+            scores are not finite, or have columns named like only some of the classes; or if the
+            number of distinct labels differs from the number of columns and ``classes`` is not set.
         TypeError
             If data come in blocks, but the calibrator or one of its options needs all rows at once.
 

@@ -15,6 +15,7 @@ from bayescal._core.arrays import AnyModel
 from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
+from bayescal.calibrators.base.docstrings import inherit_parameters
 from bayescal.calibrators.base.report import (
     Report,
     expected_losses,
@@ -99,6 +100,7 @@ class Estimator(AcceptsOtherWords):
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         dispatch_methods(cls)
+        inherit_parameters(cls)
 
     if not TYPE_CHECKING:
 
@@ -111,6 +113,8 @@ class Estimator(AcceptsOtherWords):
 
     def _advice(self, name: str) -> str | None:
         """Return what to use in place of a missing attribute, if it is known."""
+        if name == "partial_fit":
+            return "use AveragedBeta, Beta, Logistic, Temperature, Vector or another that has it"
         if name != "predict_interval":
             return None
         return (

@@ -165,12 +165,13 @@ class PredictFunction:
         ------
         AttributeError
             If the calibrator has no posterior, or functions do not contain it (``Isotonic``,
-            ``CenteredIsotonic`` and ``Histogram``).
+            ``CenteredIsotonic``, ``Histogram``, ``ScalingBinning`` and ``VennAbers``).
         """
         level = check_level(level)
         if not self.has_interval:
             raise AttributeError(
-                f"interval needs a posterior in the function's state, which {self!r} does not have"
+                f"interval needs a posterior in the function's state, which {self!r} does not "
+                "have; the calibrator's predict_interval may have intervals"
             )
         ends = self._run(scores, lambda state, values: self._owner._map_ends(state, values, level))
         single = len(scores.shape) == int(self.columns > 1)

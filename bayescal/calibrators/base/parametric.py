@@ -68,7 +68,7 @@ class ParametricCalibrator(Calibrator):
     num_samples : int
         Number of posterior draws, over all chains.
     random_state : int, RandomState or None
-        None uses a fresh seed for every fit.
+        Seed of the draws. None uses a fresh seed for every fit.
 
     Attributes
     ----------
@@ -117,8 +117,9 @@ class ParametricCalibrator(Calibrator):
         Returns
         -------
         function of no arguments
-            The model. Its sample sites are named ``theta...``; its deterministic sites are the
-            parameters by public name. It computes in the precision that JAX is set to.
+            The model. Its sample sites are named ``theta...``, for temperatures
+            ``inverse_temperature`` and ``mixture``; its deterministic sites are the parameters by
+            public name. It computes in the precision that JAX is set to.
 
         Raises
         ------

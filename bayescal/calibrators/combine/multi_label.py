@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, namespace
+from bayescal._core.keywords import other_words
 from bayescal.calibrators.base.dispatch import dispatched
 from bayescal.calibrators.combine.base import Combination, State, has_intervals
 from bayescal.data.kept_rows import keep_rows
@@ -34,7 +35,7 @@ class MultiLabel(Combination):
     calibrators_ : list of fitted calibrators
         The calibrators of the labels.
     label_names_ : array of shape (labels,), or None
-        Column names of ``Y``, if it has any, or else of the scores, if they are text.
+        Column names of ``y``, if it has any, or else of the scores, if they are text.
     status_ : str
         "converged", or the status of the first fit that did not converge.
 
@@ -64,7 +65,8 @@ class MultiLabel(Combination):
         """Kind of scores, as for the calibrator."""
         return self.calibrator.inputs
 
-    def fit(self, scores: ArrayLike, Y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    @other_words
+    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a calibrator for each label.
 
         Parameters
@@ -74,7 +76,7 @@ class MultiLabel(Combination):
             scores and labels are data frames with equal column names, columns are matched by name.
             Or a list of arrays (n, 2), as returned by scikit-learn's ``predict_proba`` for several
             labels.
-        Y : array-like or sparse matrix of shape (n, labels)
+        y : array-like or sparse matrix of shape (n, labels)
             One if the label is present, zero otherwise, of any type.
         sample_weight : array-like of shape (n,), optional
 
@@ -85,9 +87,9 @@ class MultiLabel(Combination):
         Raises
         ------
         ValueError
-            If shapes differ, or ``Y`` contains values other than zero and one.
+            If shapes differ, or ``y`` contains values other than zero and one.
         """
-        rows, present, names = read_many(scores, Y, sample_weight)
+        rows, present, names = read_many(scores, y, sample_weight)
         weights = check_weights(sample_weight, len(rows))
         self.label_names_ = None if names is None else np.asarray(names, object)
         self.n_features_in_ = rows.shape[1]
@@ -95,7 +97,8 @@ class MultiLabel(Combination):
         parts: list[AnyModel] = [clone(self.calibrator) for _ in labels]
         for part in parts:
             part.set_params(classes=(0, 1))
-        self._keep([p.fit(r, y, weights) for p, r, y in zip(parts, rows.T, labels, strict=True)])
+        columns = zip(parts, rows.T, labels, strict=True)
+        self._keep([part.fit(column, label, weights) for part, column, label in columns])
         used = weights > 0
         self._kept_rows = keep_rows(rows[used], labels.T[used], weights[used])
         return self

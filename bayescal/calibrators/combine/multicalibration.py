@@ -256,7 +256,7 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
         return self.classes_[codes]
 
     def _read(self, probs: ArrayLike, y: np.ndarray, weights: np.ndarray | None) -> Predictions:
-        reading = Reading(tuple(label_list(self.classes_)))
+        reading = Reading(tuple(label_list(self.classes_)), has_inputs=False)
         return read_arrays(probs, y, weights, reading)
 
 

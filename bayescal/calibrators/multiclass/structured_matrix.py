@@ -27,6 +27,7 @@ class StructuredMatrix(StructuredCalibrator):
     Attributes
     ----------
     coef_ : array of shape (k, k)
+        The identity plus W.
     intercept_ : array of shape (k,)
     temperature_ : float
 

@@ -27,6 +27,7 @@ class StructuredVector(StructuredCalibrator):
     Attributes
     ----------
     coef_, intercept_ : arrays of shape (k,)
+        Factors 1 + v and intercepts b.
     temperature_ : float
 
     References

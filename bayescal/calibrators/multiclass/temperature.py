@@ -76,9 +76,9 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
     -----
     The log loss is minimized by Newton's method on 1 / T: about five iterations of O(n k). If there
     are many rows, all but two iterations use a part of the rows. More than 16,384 logits are used
-    in single precision, except in the last step. Blocks are read four times. A fit needs memory for
-    up to 16 million numbers besides the scores; a fit to blocks needs as much in each thread and
-    for a sample. The prior of the posterior is log T ~ N(0, 1.5^2).
+    in single precision, except in the last step. Blocks are read up to four times. A fit needs
+    memory for up to 16 million numbers besides the scores; a fit to blocks needs as much in each
+    thread and for a sample. The prior of the posterior is log T ~ N(0, 1.5^2).
 
     See Also
     --------

@@ -76,8 +76,9 @@ class WeightScaling(Calibrator):
     edges_ : array of shape (b - 1,)
         Borders of the bins: the confidence c, or -log(1 - c) for bins of equal mass, where c is
         at most 1 - 1e-308, or 1 - 1e-38 for probabilities.
-    bin_weights_, accuracy_, confidence_ : arrays of shape (b,)
-        Weights, accuracies and confidences of the bins that determine the weights.
+    bin_weights_, accuracy_, confidence_ : arrays of shape (c,)
+        Weights, accuracies and confidences of the bins that determine the weights; c = b, or 15
+        without ``bins``, fewer if confidences are tied.
 
     Notes
     -----
@@ -95,7 +96,7 @@ class WeightScaling(Calibrator):
 
     Examples
     --------
-    Of four rows with confidence 0.9, three are right: 0.1 above a half rather than 0.25.
+    Three of four rows with confidence 0.9 are right, so the weight is (0.75 - 0.5) / (0.9 - 0.5):
 
     >>> import bayescal as bc
     >>> calibrator = bc.WeightScaling(bins=1).fit([[0.9, 0.1]] * 4, [0, 0, 0, 1])

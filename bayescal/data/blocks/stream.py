@@ -140,7 +140,7 @@ class Blocks:
             A Dask array or data frame, a ``pyarrow.dataset``, a Zarr or h5py array, or any NumPy
             array, mapped from a file or not.
         y, sample_weight : array-like or str, optional
-            Data of the type of ``scores``, or arrays in memory; or, for data sets and data frames,
+            Data of the type of ``scores``, or arrays in memory; for data sets and data frames,
             names of columns, which are then left out of the scores.
         checkpoint, progress, threads
             As for :class:`Blocks`.

@@ -56,10 +56,11 @@ def log_loss(
         Clipping distance in [0, 0.5). By default the machine epsilon of float64, 2.2e-16, for
         probabilities of any type. With 0, a true class of probability zero costs infinity.
     classes : sequence of k labels, or int, optional
-        The labels of the columns in order; k stands for 0, ..., k - 1. Without it, labels
-        are 0, ..., k - 1 (in arrays in memory also -1 and 1 for two classes), or sorted texts if
-        all k occur. With text classes, numbers in ``y`` are positions among them. Data frame
-        columns named like the classes, such as "yes" or "p_yes", may have any order.
+        The labels of the columns in order; k stands for 0, ..., k - 1. Without it, labels are
+        booleans or 0, ..., k - 1 (in arrays in memory also -1 and 1 for two classes), or sorted
+        strings or dates if all k occur. With strings as classes, numbers in ``y`` are positions
+        among them. Data frame columns named like the classes, such as "yes" or "p_yes", may have
+        any order.
     inputs : {"probs", "logits"}
         Whether ``probs`` are probabilities, or logits; logits of shape (n,) are log odds of the
         second class. Probabilities of logits are computed in float64. A logit of minus infinity

@@ -74,8 +74,8 @@ def bootstrap(
     A hash of its number assigns each row to one of up to 1,024 groups, and one pass over the data
     computes the sums of groups. This adds an error of 2 % to standard deviations, and up to 9 % for
     kernel errors, which have fewer groups (128 and 64). Bins of equal mass are then cut from 32
-    cells each. Integer weights are divided among groups one by one, and from 17 on such that
-    variances are unchanged.
+    cells each. Integer weights up to 16 are divided among groups one by one, and larger ones in
+    parts that leave variances unchanged.
 
     References
     ----------

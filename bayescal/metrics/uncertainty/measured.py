@@ -50,7 +50,8 @@ class Interval(NamedTuple):
     lower, upper : float
         Ends of the confidence interval.
     standard_error : float
-        Half the width of the interval divided by its quantile.
+        Standard error of a mean over rows or of a score of the ranking. For errors and an accuracy,
+        half the width of the interval divided by its quantile. Infinite if there are too few rows.
     level : float
         Nominal coverage.
     p_value : float or None

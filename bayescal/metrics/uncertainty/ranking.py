@@ -111,7 +111,7 @@ def measure_any(
     groups: UserData = None,
 ) -> Measured:
     """Measure a metric, or a score of a ranking, of rows in memory."""
-    if metric not in RANKINGS:
+    if not isinstance(metric, str) or metric not in RANKINGS:
         return measure(metric, probs, y, weights, options, replicates, seed, reading, groups)
     if options:
         raise TypeError(f"{metric} has no options, got {next(iter(options))!r}")

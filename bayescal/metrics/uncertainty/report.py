@@ -14,7 +14,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.tables import TextTable, p_value
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
-from bayescal.data.checks import check_count, check_level, check_names
+from bayescal.data.checks import check_count, check_level, check_names, naming
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 from bayescal.metrics.registry import Choices, reading_for, usual_metrics
 from bayescal.metrics.scores.ranking import can_rank
@@ -210,7 +210,9 @@ def report(
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
     reading = Reading(classes, inputs)
-    first = as_predictions(next(iter(models.values())), y, weights, reading)
+    several = isinstance(probs, Mapping)
+    with naming(next(iter(models)) if several else None):
+        first = as_predictions(next(iter(models.values())), y, weights, reading)
     clusters = getattr(first, "clusters", None)
     if groups is not None:
         if isinstance(first, PredictionBlocks):
@@ -228,7 +230,8 @@ def report(
     base: Mapping[str, Measured] = {}
     cases, cuts, read = 0, [], []
     for name, model_probs in models.items():
-        checked = as_predictions(model_probs, y, weights, reading)
+        with naming(name if several else None):
+            checked = as_predictions(model_probs, y, weights, reading)
         measured: dict[str, Measured]
         if isinstance(checked, PredictionBlocks):
             check_no_groups(groups)
@@ -254,7 +257,7 @@ def report(
                     data = data._replace(clusters=clusters)
                 measured[key] = measure_any(metric, data, y, weights, options, replicates, seed)
             test = spiegelhalter_of(checked)
-            cases = len(np.asarray(getattr(model_probs, "probs", model_probs)))
+            cases = np.shape(getattr(model_probs, "probs", model_probs))[0]
         intervals[str(name)] = {
             title: measurement.interval(level) for title, measurement in measured.items()
         }

@@ -330,7 +330,7 @@ class AveragedBeta(OnlineCalibrator):
         return {"unchanged": unchanged, "linear": linear, "curved": 1 - unchanged - linear}
 
     def losses_left_out(self) -> np.ndarray:
-        """Compute the leave-one-out log loss (2, n) at each point of a row of either class.
+        """Compute leave-one-out log losses (2, n): of a row of each class, at each point.
 
         O(n) for n points, without further fits: one Newton step without the row, and its effect on
         Laplace's evidence. Without the row, the range of scales moves, so that the scales at its

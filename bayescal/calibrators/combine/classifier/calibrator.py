@@ -184,6 +184,12 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        if self.estimator is None or isinstance(self.estimator, type):
+            name = getattr(self.estimator, "__name__", None)
+            raise TypeError(
+                f"estimator must be a classifier, such as GaussianNB(), got {name}"
+                + (f": pass {name}(...), not the class" if name else "")
+            )
         if isinstance(self.cv, str):
             raise ValueError(
                 f"cv must be a number of folds, a splitter or splits, got {self.cv!r}; pass a "

@@ -362,8 +362,8 @@ def rows_by_class(given: UserData, classes: Sequence[object] | np.ndarray, what:
     Entries that are only numbered keep their order, as do arrays.
     """
     index: Any = getattr(given, "index", None)
-    if not hasattr(index, "tolist") or type(index).__name__ == "RangeIndex":
+    names = list(index) if hasattr(index, "tolist") else []
+    if type(index).__name__ == "RangeIndex" and names == [*range(len(names))]:
         return given
-    names = list(index)
     order = match_columns(names, classes, what) if len(names) == len(classes) else None
     return given if order is None else np.asarray(given)[order]

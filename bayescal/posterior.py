@@ -75,6 +75,7 @@ def posterior(
         ``(x, y)``: scores of shape (n,), or features (n, d) for a multivariate family, and labels
         (n,) in {0, 1} (or {0, ..., k - 1}). A batch of data sets is ``(x, y)`` or ``(x, y, mask)``
         with shapes (batch, n[, d]) and (batch, n), or a list of tuples ``(x, y)`` of any sizes.
+        Columns of later data frames with the names of the first one may have any order.
         A class may be missing; its parameters then keep their prior. Labels may also be -1 and 1,
         text or dates: sorted, all of them together are the classes 0, ..., k - 1.
     integrator : str

@@ -145,6 +145,23 @@ def test_features_in_frames_and_tensors() -> None:
     assert_same(actual, expected)
 
 
+def test_features_of_data_frames_go_by_name() -> None:
+    rows = np.stack([SCORES, SCORES[::-1] / 4], axis=1)
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    turned, unnamed = frame[["b", "a"]], pd.DataFrame(rows)
+    others = frame.set_axis(["c", "d"], axis=1)
+    prior = bc.MultivariateGaussianPrior(mu0=[-1.0, 0.5], mu1=[1.0, 0.0], cov=np.eye(2))
+    log_odds = rows @ [2.0, -0.5] + (1.25 - 1.0) / 2
+    expected = 1 / (1 + np.exp(-log_odds))
+    post = condition(prior, (frame, LABELS), integrator="quadrature")
+    for points in (rows, frame, turned, unnamed, others, None):
+        np.testing.assert_allclose(post.predict(points).probs, expected, atol=1e-6)
+    sets = [(frame, LABELS), (turned, LABELS), (unnamed, LABELS)]
+    batch = condition(prior, sets, integrator="quadrature")
+    np.testing.assert_allclose(batch.predict(turned).probs, [expected] * 3, atol=1e-6)
+    np.testing.assert_allclose(batch.log_evidence, [post.log_evidence] * 3, rtol=1e-9)
+
+
 @pytest.mark.parity("torch")
 def test_features_in_tensors() -> None:
     import torch

@@ -162,6 +162,19 @@ def test_features_of_data_frames_go_by_name() -> None:
     np.testing.assert_allclose(batch.log_evidence, [post.log_evidence] * 3, rtol=1e-9)
 
 
+def test_probabilities_of_data_frames_go_by_class() -> None:
+    rng = np.random.default_rng(0)
+    rows, labels = rng.dirichlet([2.0, 1.0, 1.0], 9), np.array(["no", "maybe", "yes"] * 3)
+    names = sorted(labels[:3])
+    prior = bc.DirichletPrior([[4.0, 1.0, 1.0], [1.0, 3.0, 1.0], [1.0, 1.0, 5.0]])
+    expected = condition(prior, (rows, labels), class_prior=np.full(3, 1 / 3)).predict(rows[:4])
+    frame = pd.DataFrame(rows, columns=[f"p_{name}" for name in names])
+    turned = frame[["p_yes", "p_maybe", "p_no"]]
+    post = condition(prior, (turned, labels), class_prior=np.full(3, 1 / 3))
+    for points in (turned[:4], frame[:4], rows[:4]):
+        np.testing.assert_array_equal(post.predict(points).probs, expected.probs)
+
+
 @pytest.mark.parity("torch")
 def test_features_in_tensors() -> None:
     import torch

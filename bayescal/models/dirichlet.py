@@ -24,6 +24,7 @@ class DirichletFamily(Family):
     classes: int = 2
     name = "DirichletPrior"
     univariate = False
+    of_classes = True
 
     @property
     def parameters(self) -> tuple[str, ...]:  # type: ignore[override]

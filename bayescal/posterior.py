@@ -16,6 +16,7 @@ from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller
 from bayescal.data import checks
+from bayescal.data.label_names import match_columns
 from bayescal.data.labels import code_labels
 from bayescal.inference import (
     INTEGRATORS,
@@ -75,6 +76,8 @@ def posterior(
         ``(x, y)``: scores of shape (n,), or features (n, d) for a multivariate family, and labels
         (n,) in {0, 1} (or {0, ..., k - 1}). A batch of data sets is ``(x, y)`` or ``(x, y, mask)``
         with shapes (batch, n[, d]) and (batch, n), or a list of tuples ``(x, y)`` of any sizes.
+        Columns of later data frames with the names of the first one may have any order, as may
+        those of probabilities that are named like the classes.
         A class may be missing; its parameters then keep their prior. Labels may also be -1 and 1,
         text or dates: sorted, all of them together are the classes 0, ..., k - 1.
     integrator : str
@@ -175,6 +178,8 @@ def posterior(
     family = priors[0].family
     data, classes = code_labels(data, family.classes)
     given = checks.check_data(data, family.univariate, family.classes)
+    if family.of_classes and given.names and (order := match_columns(given.names, classes, "x")):
+        given = given._replace(x=given.x[..., order], names=[given.names[j] for j in order])
     family.check_support(given.x[given.mask], "x")
     if stacked and names is None and (given.single or len(priors) != len(given.x)):
         got = "one data set" if given.single else f"{len(given.x)} data sets"

@@ -145,6 +145,36 @@ def test_features_in_frames_and_tensors() -> None:
     assert_same(actual, expected)
 
 
+def test_features_of_data_frames_go_by_name() -> None:
+    rows = np.stack([SCORES, SCORES[::-1] / 4], axis=1)
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    turned, unnamed = frame[["b", "a"]], pd.DataFrame(rows)
+    others = frame.set_axis(["c", "d"], axis=1)
+    prior = bc.MultivariateGaussianPrior(mu0=[-1.0, 0.5], mu1=[1.0, 0.0], cov=np.eye(2))
+    log_odds = rows @ [2.0, -0.5] + (1.25 - 1.0) / 2
+    expected = 1 / (1 + np.exp(-log_odds))
+    post = condition(prior, (frame, LABELS), integrator="quadrature")
+    for points in (rows, frame, turned, unnamed, others, None):
+        np.testing.assert_allclose(post.predict(points).probs, expected, atol=1e-6)
+    sets = [(frame, LABELS), (turned, LABELS), (unnamed, LABELS)]
+    batch = condition(prior, sets, integrator="quadrature")
+    np.testing.assert_allclose(batch.predict(turned).probs, [expected] * 3, atol=1e-6)
+    np.testing.assert_allclose(batch.log_evidence, [post.log_evidence] * 3, rtol=1e-9)
+
+
+def test_probabilities_of_data_frames_go_by_class() -> None:
+    rng = np.random.default_rng(0)
+    rows, labels = rng.dirichlet([2.0, 1.0, 1.0], 9), np.array(["no", "maybe", "yes"] * 3)
+    names = sorted(labels[:3])
+    prior = bc.DirichletPrior([[4.0, 1.0, 1.0], [1.0, 3.0, 1.0], [1.0, 1.0, 5.0]])
+    expected = condition(prior, (rows, labels), class_prior=np.full(3, 1 / 3)).predict(rows[:4])
+    frame = pd.DataFrame(rows, columns=[f"p_{name}" for name in names])
+    turned = frame[["p_yes", "p_maybe", "p_no"]]
+    post = condition(prior, (turned, labels), class_prior=np.full(3, 1 / 3))
+    for points in (turned[:4], frame[:4], rows[:4]):
+        np.testing.assert_array_equal(post.predict(points).probs, expected.probs)
+
+
 @pytest.mark.parity("torch")
 def test_features_in_tensors() -> None:
     import torch

@@ -46,7 +46,8 @@ def make() -> type:
         inputs : {"probs", "logits"}
             What ``preds`` contain; nothing is guessed from values.
         ignore_index : int, optional
-            Label of targets that do not count, such as -100.
+            Label of targets that do not count, such as -100. Not for many labels, of which a row
+            counts as a whole: pass a weight of zero for rows to leave out.
         **options
             Options of the metric, such as ``bins``; others are passed to ``torchmetrics.Metric``.
 
@@ -81,6 +82,11 @@ def make() -> type:
                 check_count(classes, "classes", 1 if self.many else 2)
             elif self.many:
                 raise ValueError("classes must be the number of labels, got None")
+            if self.many and ignore_index is not None:
+                raise ValueError(
+                    f"ignore_index must be None for {name}, of which a row counts as a whole, got "
+                    f"{ignore_index}; pass a weight of zero for rows to leave out"
+                )
             self.name, self.classes, self.options = name, classes, metric_options
             self.ignore_index = ignore_index
             reading = Reading(classes, inputs, multilabel=self.many, whole=False)

@@ -17,9 +17,11 @@ from bayescal.cli._columns import (
     check_probabilities,
     choose_label_model,
     choose_models,
+    empty_label,
     find_classes,
 )
 from bayescal.cli._errors import CommandError, say
+from bayescal.cli._files import ignore
 from bayescal.cli._streams import RowFile, Rows, UnreadableError
 
 if TYPE_CHECKING:
@@ -91,8 +93,8 @@ class LabeledFile:
         texts: dict[str, None] = {}
         source = self._source
         show = partial(self._show, f"{source.path.name}: labels")
-        for rows in source.rows(self._label, [], None, show):
-            texts.update(dict.fromkeys(rows.labels))
+        for rows in self._rows_of(self._label, [], show):
+            texts.update(dict.fromkeys(self._used(rows, self._label)))
             if source.large and len(texts) > _MAX_LABELS:
                 raise CommandError(
                     f"{source.path}: column {shorten(self._label)!r} must hold labels, got more "
@@ -100,14 +102,44 @@ class LabeledFile:
                 )
             self.count += len(rows.label_index)
             self._blocks += 1
+        if not texts:
+            raise CommandError(
+                f"{source.path}: column {shorten(str(self._weights))!r} must hold a weight that is "
+                "not zero"
+            )
         # A small file stays in memory.
         self.passes = int(source.large)
         return list(texts)
 
+    def _rows_of(
+        self,
+        label: str,
+        scores: Sequence[str],
+        show: Callable[[int, int], None] = ignore,
+        option: str = "--columns",
+    ) -> Iterator[Rows]:
+        """Read rows with weights, if there are any; those of weight zero may lack a label."""
+        weights = self._weights
+        return self._source.rows(label, scores, weights, show, option, weights is not None)
+
+    def _used(self, rows: Rows, label: str) -> list[str]:
+        """Return the texts of labels of rows that have a weight, none of which may be empty."""
+        if rows.weights is None:
+            return rows.labels
+        heavy = rows.weights != 0
+        used = np.bincount(rows.label_index, heavy, len(rows.labels)) > 0
+        texts = [text for text, is_used in zip(rows.labels, used, strict=True) if is_used]
+        if "" in texts:
+            if rows.where is None:
+                raise UnreadableError
+            row = int(np.argmax(heavy & (rows.label_index == rows.labels.index(""))))
+            raise CommandError(empty_label(rows.where, label, row))
+        return texts
+
     def _codes(self, rows: Rows) -> np.ndarray:
-        return np.array([self._code[text] for text in rows.labels], dtype=np.int64)[
-            rows.label_index
-        ]
+        # Labels that only rows of weight zero have are no classes; their code does not matter.
+        codes = [self._code.get(text, 0) for text in rows.labels]
+        return np.array(codes, dtype=np.int64)[rows.label_index]
 
     def _known(self, rows: Iterator[tuple[np.ndarray, Read]]) -> Iterator[Read]:
         """Yield blocks without the rows that lack any of some scores (n, m)."""
@@ -189,7 +221,7 @@ class Training(LabeledFile):
 
     def _all_rows(self, calibrator: object) -> Iterator[tuple[np.ndarray, Read]]:
         classes = np.asarray(self.classes)
-        for rows in self._source.rows(self._label, self.names, self._weights):
+        for rows in self._rows_of(self._label, self.names):
             if getattr(calibrator, "inputs", None) == "probs":
                 wrong = partial(self._wrong, rows)
                 check_probabilities(rows.scores, self.names, wrong, "", self._option)
@@ -219,14 +251,14 @@ class Judged(LabeledFile):
     def _outcomes_of(self, label: str) -> np.ndarray:
         """Read a column of zeros and ones (n,)."""
         source, parts = self._source, []
-        for rows in source.rows(label, [], None):
-            strange = [text for text in rows.labels if text.lower() not in _OUTCOMES]
+        for rows in self._rows_of(label, []):
+            strange = [t for t in self._used(rows, label) if t.lower() not in _OUTCOMES]
             if strange:
                 raise CommandError(
                     f"{source.path}: column {shorten(label)!r} must hold zeros and ones, as one of "
                     f"several labels (--label), got {shorten(strange[0])!r}"
                 )
-            codes = np.array([_OUTCOMES[text.lower()] for text in rows.labels], dtype=np.int8)
+            codes = np.array([_OUTCOMES.get(t.lower(), 0) for t in rows.labels], dtype=np.int8)
             parts.append(codes[rows.label_index])
         return np.concatenate(parts)
 
@@ -303,7 +335,7 @@ class Judged(LabeledFile):
         outcomes, label, first = self._outcomes, self._label, 0
         several = outcomes is not None
         label = self.classes[0] if several else label
-        for rows in self._source.rows(label, names, self._weights, option="--model"):
+        for rows in self._rows_of(label, names, option="--model"):
             weight, wrong = rows.weights, partial(self._wrong, rows)
             if weight is not None and self._weights is not None and (weight < 0).any():
                 if rows.where is None:

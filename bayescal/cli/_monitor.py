@@ -7,12 +7,14 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import numpy as np
 import typer
 
+from bayescal.cli._cells import is_number
 from bayescal.cli._columns import Columns, parse_models, split_labels, split_names
 from bayescal.cli._errors import CommandError, library_call, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
@@ -215,6 +217,7 @@ class _Rows:
             self.monitor = bc.Monitor(self._alpha, task, labels.tolist())
         else:
             self.monitor = bc.Monitor.from_dict(self._kept)
+        times = None if times is None else _without_text(times)
         before, content = self.monitor.n_rows_, _Content()
         self.count = 0
         for probs, y, weights in blocks:
@@ -243,6 +246,31 @@ class _Rows:
             )
         self.added = self.monitor.n_rows_ - before
         self.digest = content.digest()
+
+
+def _without_text(times: np.ndarray) -> np.ndarray:
+    """Convert time stamps (n,) to numbers if all are, except dates such as 20261231.
+
+    Missing ones are None.
+    """
+    known = [text for text in times if text is not None]
+    if not all(map(is_number, known)) or all(map(_is_date, known)):
+        return times
+    return np.array([None if text is None else _number(text) for text in times], object)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text) is not None
+    except ValueError:
+        return False
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text)  # a float would round nanoseconds
+    except ValueError:
+        return float(text)
 
 
 class _Content:
@@ -377,7 +405,7 @@ def _numbers(monitor: Monitor, file: Path, added: int) -> dict[str, object]:
             for j, name in enumerate(_label_names(monitor))
         }
 
-    alarm = monitor.alarm_
+    alarm, start = monitor.alarm_, monitor.start_time_
     return {
         "file": str(file),
         "rows": monitor.n_rows_,
@@ -390,7 +418,7 @@ def _numbers(monitor: Monitor, file: Path, added: int) -> dict[str, object]:
         "alarm_time": None if monitor.alarm_time_ is None else str(monitor.alarm_time_),
         "refuted_row": monitor.refuted_row_,
         "start_row": monitor.start_row_ if alarm else None,
-        "start_time": str(monitor.start_time_) if alarm and monitor.start_time_ else None,
+        "start_time": str(start) if alarm and start is not None else None,
         "slope": interval(monitor.slope_interval),
         "offset": interval(monitor.offset_interval),
         "action": monitor.action_,

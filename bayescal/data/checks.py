@@ -15,7 +15,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.lazy import is_traced, jnp
 from bayescal._core.padding import pad_axis
-from bayescal.data.label_names import class_array, label_text, rows_by_class
+from bayescal.data.label_names import class_array, label_text, rows_by_class, text_names
 from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
 
 Choice = TypeVar("Choice")
@@ -48,6 +48,8 @@ class Batch(NamedTuple):
     y: np.ndarray
     mask: np.ndarray
     single: bool
+    #: Names of the features, if they were columns of a data frame.
+    names: list[str] | None = None
 
 
 def as_numpy(value: ArrayLike, name: str) -> np.ndarray:
@@ -360,7 +362,8 @@ def check_data(data: object, univariate: bool, classes: int) -> Batch:
     single = row_axes == 1
     if single:
         x, y, mask = x[None], y[None], mask[None]
-    return Batch(x.astype(np.float64), y, mask, single)
+    names = None if univariate else text_names(data[0])
+    return Batch(x.astype(np.float64), y, mask, single, names)
 
 
 def _check_list(data: list, univariate: bool, classes: int) -> Batch:
@@ -383,13 +386,21 @@ def _check_list(data: list, univariate: bool, classes: int) -> Batch:
         parts.append(part)
     if len({part.x.shape[2:] for part in parts}) > 1:
         raise ValueError("data must hold data sets with one number of features")
-    longest = max(part.x.shape[1] for part in parts)
+    longest, names = max(part.x.shape[1] for part in parts), parts[0].names
     return Batch(
-        np.concatenate([pad_axis(p.x, longest, 1) for p in parts]),
+        np.concatenate([pad_axis(_by_name(p.x, p.names, names), longest, 1) for p in parts]),
         np.concatenate([pad_axis(p.y, longest, 1) for p in parts]),
         np.concatenate([np.pad(p.mask, [(0, 0), (0, longest - p.mask.shape[1])]) for p in parts]),
         False,
+        names,
     )
+
+
+def _by_name(x: np.ndarray, given: list[str] | None, names: list[str] | None) -> np.ndarray:
+    """Reorder features (..., d) with the given names; others, and those without, stay."""
+    if given == names or given is None or names is None or {*given} != {*names}:
+        return x
+    return x[..., [given.index(name) for name in names]]
 
 
 def check_points(x: ArrayLike, data: Batch, univariate: bool) -> np.ndarray:
@@ -402,6 +413,7 @@ def check_points(x: ArrayLike, data: Batch, univariate: bool) -> np.ndarray:
     if not univariate and array.shape[-1:] != data.x.shape[-1:]:
         got = array.shape[-1] if array.ndim else 0
         raise ValueError(f"x must have {data.x.shape[-1]} features as in training, got {got}")
+    array = array if univariate else _by_name(array, text_names(x), data.names)
     if array.ndim == axes:
         array = array[None]
     elif array.ndim != axes + 1 or data.single or array.shape[0] != len(data.x):

@@ -25,11 +25,23 @@ _TRUTH = {"True": "1", "False": "0"}
 
 def as_labels(y: UserData) -> np.ndarray:
     """Return labels as an array; a list of texts and other values becomes an array of objects."""
-    labels = _plain(np.asarray(y))
+    labels = _plain(as_array(y))
     if labels.ndim != 1 or labels.dtype.kind not in "US" or hasattr(y, "dtype"):
         return labels
     alike = any(all(isinstance(label, kind) for label in y) for kind in (str, bytes))
     return labels if alike else np.asarray(y, object)
+
+
+def as_array(values: UserData) -> np.ndarray:
+    """Convert values to an array; nullable integers (n,) become objects if some are missing.
+
+    NumPy would convert them to floats, which are rounded beyond 2**53.
+    """
+    array = np.asarray(values)
+    kind = str(getattr(values, "dtype", getattr(values, "type", ""))).lower()
+    if array.dtype.kind != "f" or array.ndim != 1 or not kind.startswith(("int", "uint")):
+        return array
+    return np.array(values.to_pylist() if hasattr(values, "to_pylist") else [*values], object)
 
 
 def check_classes(
@@ -367,8 +379,8 @@ def rows_by_class(given: UserData, classes: Sequence[object] | np.ndarray, what:
     Entries that are only numbered keep their order, as do arrays.
     """
     index: Any = getattr(given, "index", None)
-    if not hasattr(index, "tolist") or type(index).__name__ == "RangeIndex":
+    names = list(index) if hasattr(index, "tolist") else []
+    if type(index).__name__ == "RangeIndex" and names == [*range(len(names))]:
         return given
-    names = list(index)
     order = match_columns(names, classes, what) if len(names) == len(classes) else None
     return given if order is None else np.asarray(given)[order]

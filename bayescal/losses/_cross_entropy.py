@@ -304,7 +304,7 @@ def distillation(
     temperature = scalar(temperature, "temperature", rows.logits)
     alpha = scalar(share, "share", rows.logits)
     soft = weighted_log(
-        jax.nn.softmax(teacher / temperature), jax.nn.log_softmax(rows.logits / temperature)
+        alpha * jax.nn.softmax(teacher / temperature), jax.nn.log_softmax(rows.logits / temperature)
     )
-    hard = weighted_log(rows.targets, jax.nn.log_softmax(rows.logits))
-    return reduce(-alpha * temperature**2 * soft - (1 - alpha) * hard, rows, reduction)
+    hard = weighted_log((1 - alpha) * rows.targets, jax.nn.log_softmax(rows.logits))
+    return reduce(-(temperature**2) * soft - hard, rows, reduction)

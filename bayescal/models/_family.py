@@ -31,6 +31,8 @@ class Family(abc.ABC):
     parameters: tuple[str, ...]
     classes: int = 2
     univariate: bool = True
+    #: Whether features are probabilities of the classes.
+    of_classes: bool = False
 
     # Families are static arguments of compiled programs, so copies from other processes must be
     # equal.

@@ -24,6 +24,7 @@ class DirichletFamily(Family):
     classes: int = 2
     name = "DirichletPrior"
     univariate = False
+    of_classes = True
 
     @property
     def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -31,7 +32,8 @@ class DirichletFamily(Family):
         return tuple(f"alpha{y}" for y in range(self.classes))
 
     def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
-        return xp.concatenate([xp.ones_like(x[..., :1]), xp.log(x)], axis=-1)
+        logs = xp.log(x) - xp.log(x.sum(axis=-1, keepdims=True))  # rows may be rounded
+        return xp.concatenate([xp.ones_like(x[..., :1]), logs], axis=-1)
 
     def natural(self, params: Params, origin: jax.Array) -> jax.Array:
         alpha = jnp.stack([params[name] for name in self.parameters])

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import as_numpy, check_names
+from bayescal.data.label_names import column_names
 from bayescal.plots._inputs import Arrays, read_vector
 from bayescal.plots.style import (
     gray,
@@ -68,7 +69,8 @@ def by_size(
     values : array of shape (s, k), or mapping from names to arrays of shape (s,)
         The metric: one row for each size, one column for each method. NaN omits a point.
     names : sequence of k names, optional
-        Names of the methods, by default the mapping's keys; without names the lines have no label.
+        Names of the methods, by default the mapping's keys or the data frame's columns; without
+        names the lines have no label.
     errors : array of shape (s, k), or mapping from the same names, optional
         Half the heights of bands around the lines, such as standard errors; not negative.
     floor : float, optional
@@ -159,6 +161,7 @@ def _table(
             )
         names = list(values)
     table = _columns(values, "values", s)
+    names = column_names(values) if names is None else names
     labels = None if names is None else check_names(names, "values")
     if labels is not None and len(labels) != table.shape[1]:
         raise ValueError(f"names must be {table.shape[1]}, one for each method, got {len(labels)}")
@@ -176,6 +179,9 @@ def _errors(errors: Arrays, values: Arrays, shape: tuple[int, ...]) -> np.ndarra
     half = _columns(errors, "errors", shape[0])
     if half.shape != shape:
         raise ValueError(f"errors must have shape {shape} to match values, got {half.shape}")
+    names, order = column_names(values), column_names(errors)
+    if names and order and len(set(names)) == shape[1] and set(names) == set(order):
+        half = half[:, [order.index(name) for name in names]]
     if (half < 0).any():
         raise ValueError("errors must be finite and not negative")
     return half

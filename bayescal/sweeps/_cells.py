@@ -52,8 +52,10 @@ def digest_of(prior: Prior) -> str:
     model = prior.model
     if model is not None:
         try:
-            source = inspect.getsource(model)
-        except (OSError, TypeError):
+            source = inspect.getsource(model.__code__)  # not that of a function it wraps
+            if source.count("lambda") > 1:
+                source += digest_of_function(model)  # all of them have this source
+        except (AttributeError, OSError, TypeError):
             # An object with __call__, a partial function, or a function that was typed in.
             source = digest_of_function(model)
         facts += [source, digest_of_captured(model)]

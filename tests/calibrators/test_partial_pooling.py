@@ -299,6 +299,20 @@ def test_unknown_and_missing_levels() -> None:
     assert np.isfinite(numbers.predict_proba([0.0, 0.0], groups=[np.nan, 0.3])).all()
 
 
+@pytest.mark.parametrize("make", [lambda g: pd.Series(g, dtype="Int64"), pl.Series])
+def test_nullable_integers_are_labels_if_some_are_missing(make: Any) -> None:
+    z, y, group, _ = simulate(2000, 12, 1.0, 5)
+    labels = [None if g == 3 else int(g) for g in group]
+    expected = bc.PartialPooling(inputs="logits").fit(z, y, groups=np.array(labels, object))
+    column = make(labels)
+    frame = pd.DataFrame({"g": column}) if isinstance(column, pd.Series) else column.to_frame()
+    for groups in (column, frame):
+        fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=groups)
+        assert len(fitted.group_effects()) == len(expected.group_effects()) == 12
+        probs = expected.predict_proba(z, groups=np.array(labels, object))
+        np.testing.assert_allclose(fitted.predict_proba(z, groups=groups), probs, rtol=1e-9)
+
+
 @pytest.mark.parametrize("kind", ["ns", "D", "date", "zone"])
 def test_dates_are_the_same_levels_in_every_form(kind: str, tmp_path: Path) -> None:
     z, y, group, _ = simulate(200, 4, 2.0, 0)

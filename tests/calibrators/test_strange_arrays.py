@@ -8,6 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import bayescal as bc
@@ -101,6 +103,35 @@ MISSING: list[Any] = [
     np.array(["a", "b", np.nan] * 20, object),
     pd.array([0, 1, None] * 20, dtype="Int64"),
 ]
+
+
+NULLABLE: dict[str, Any] = {
+    "pandas": lambda values: pd.Series(values, dtype="Int64"),
+    "Arrow in pandas": lambda values: pd.Series(values, dtype="int64[pyarrow]"),
+    "polars": pl.Series,
+    "Arrow": pa.array,
+    "chunks": lambda values: pa.chunked_array([values[:10], values[10:]]),
+}
+
+
+@pytest.mark.parametrize("make", NULLABLE.values(), ids=NULLABLE)
+def test_nullable_integers_stay_integers_if_some_are_missing(make: Any) -> None:
+    p, y = make_probs()
+    labels, weights = 2**53 + 1 + 2 * y, np.arange(len(y)) % 3 > 0
+    given = make([int(label) if w else None for label, w in zip(labels, weights, strict=True)])
+    expected = bc.Beta().fit(p[weights], labels[weights])
+    fitted = bc.Beta().fit(p, given, weights)
+    assert fitted.classes_.tolist() == [2**53 + 1, 2**53 + 3]
+    assert fitted.classes_.dtype == fitted.predict(p).dtype == np.int64
+    np.testing.assert_array_equal(fitted.predict_proba(p), expected.predict_proba(p))
+    assert metrics.log_loss(p, make([0] * 20 + [None] * 40), weights=np.arange(60) < 20) > 0
+    if make in (pa.array, NULLABLE["chunks"]):
+        table = pa.table({"p": p, "y": given, "w": weights.astype(float)})
+        in_blocks = bc.Beta().fit(table, "y", "w")
+        assert in_blocks.classes_.tolist() == fitted.classes_.tolist()
+        np.testing.assert_allclose(
+            in_blocks.predict_proba(pd.DataFrame({"p": p})), fitted.predict_proba(p), atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("labels", MISSING, ids=["None", "NaN", "text", "nullable"])

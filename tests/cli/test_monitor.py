@@ -1,6 +1,7 @@
 """``bayescal monitor``: appended rows, exit codes, settings and output files."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,34 @@ def test_time_stamps_may_be_missing(
     assert (actual["alarm_row"], actual["start_row"]) == (monitor.alarm_row_, start)
     assert (actual["alarm_time"], actual["start_time"]) == (None, str(monitor.start_time_))
     assert actual["log_evidence"] == pytest.approx(monitor.log_evidence_, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "first"),
+    [
+        (lambda row: 1_700_000_000_000_000_001 + row, 1_700_000_000_000_000_001),
+        (lambda row: 0.5 * row, 0.0),
+        (lambda row: 2 * row if row else None, None),
+        (lambda row: 20260101 + row % 9, np.datetime64("2026-01-01T00:00:00")),
+    ],
+    ids=["nanoseconds", "fractions", "missing", "dates"],
+)
+def test_time_stamps_that_are_numbers(
+    stamp: Callable[[int], Any], first: object, folder: Path
+) -> None:
+    table = make_rows(start=0, slope=-1.0)
+    table["day"] = pd.array([stamp(row) for row in range(len(table))], object)
+    table.to_csv("log.csv", index=False)
+    actual = run_json("--model", "p", "--time", "day", code=ALARM)
+    monitor = bc.Monitor.from_dict(json.loads(Path("state.json").read_text()))
+    row = monitor.start_row_
+    expected = first if row == 0 else stamp(row)
+    assert (monitor.start_time_, row) == (expected, actual["start_row"])
+    assert actual["start_time"] == (None if expected is None else str(expected))
+    stamps = monitor.times_at([100, 101, 102])
+    assert stamps is not None
+    if stamps.dtype.kind != "M":
+        np.testing.assert_array_equal(stamps, [stamp(row) for row in (100, 101, 102)])
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

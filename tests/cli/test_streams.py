@@ -86,6 +86,37 @@ def fit(file: Path, out: Path, method: str, *more: str) -> Any:
     return run("fit", file, "--label", "truth", "--out", out, "--method", method, *more)
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_rows_of_weight_zero_need_no_label(
+    tmp_path: Path, form: str, large: bool, request: pytest.FixtureRequest
+) -> None:
+    if large:
+        request.getfixturevalue("in_blocks")
+    columns = make_columns()
+    labels, rows = columns["truth"].astype(object), np.arange(0, N, 5)
+    columns["w"][rows] = 0
+    labels[rows[::2]], labels[rows[1::2]] = "", "no class"
+    file, model = write(tmp_path / f"cal.{form}", columns | {"truth": labels}), tmp_path / "m.npz"
+    fit(file, model, "Beta", "--columns", "p", "--weights", "w")
+    expected = bc.Beta().fit(columns["p"], columns["truth"], columns["w"])
+    at = np.linspace(0, 1, 21)
+    actual = load(model).predict_proba(at[:, None])
+    np.testing.assert_allclose(actual, expected.predict_proba(at), atol=1e-9, rtol=0)
+    line = ["evaluate", file, "--label", "truth", "--weights", "w", "--model", "p"]
+    result = json.loads(run(*line, "--replicates", "2", "--json", "-").stdout)
+    loss = bc.metrics.log_loss(columns["p"], columns["truth"], weights=columns["w"])
+    assert result["models"]["p"]["metrics"]["log loss"]["value"] == pytest.approx(loss, rel=1e-9)
+
+    row = int(np.flatnonzero(columns["w"] > 0)[3])
+    labels[row] = ""
+    write(file, columns | {"truth": labels})
+    message = f"column 'truth' must hold labels, got an empty cell in row {row + 1}"
+    line = ["fit", file, "--label", "truth", "--out", model, "--columns", "p", "--weights", "w"]
+    check_error([str(word) for word in line], message)
+    write(file, columns | {"w": np.zeros(len(labels))})
+    check_error([str(word) for word in line], "column 'w' must hold a weight that is not zero")
+
+
 @pytest.mark.usefixtures("in_blocks")
 def test_two_classes(tmp_path: Path, form: str) -> None:
     columns = make_columns()

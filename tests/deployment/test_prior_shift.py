@@ -193,11 +193,18 @@ def test_populations_must_be_known() -> None:
         bc.PriorShift(fitted_calibrator()).fit(scores).predict_proba(scores, np.zeros(50))
 
 
-@pytest.mark.parametrize("labels", [("no", "yes"), (0, 1)])
-def test_shares_and_costs_are_named_by_class(labels: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize(
+    ("labels", "turned"),
+    [
+        (("no", "yes"), ["yes", "no"]),
+        ((0, 1), [1, 0]),  # as in the result of value_counts
+        ((0, 1), pd.RangeIndex(1, -1, -1)),  # as in pd.Series({1: 0.1, 0: 0.9}) of pandas 3
+    ],
+    ids=str,
+)
+def test_shares_and_costs_are_named_by_class(labels: tuple[Any, Any], turned: Any) -> None:
     p = np.linspace(0.05, 0.95, 40)
     y = np.array(labels)[(np.arange(40) % 3 > 0).astype(int)]
-    turned = [*labels[::-1]]  # as in the result of value_counts
     calibrator = bc.Beta().fit(p, y)
     shift = bc.PriorShift(calibrator, pd.Series([0.1, 0.9], turned)).fit()
     np.testing.assert_allclose(shift.shares_, [0.9, 0.1])

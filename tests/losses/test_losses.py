@@ -499,6 +499,28 @@ def test_instance_targets_agree(offset: float) -> None:
     assert np.isnan(np.asarray(instance_targets(logits[:1], np.array([4]), 0.3))).all()
 
 
+def test_a_share_of_zero_or_one_leaves_the_other_part_out() -> None:
+    student = jnp.array([[0.5, -jnp.inf, 1.5], [0.1, 0.2, 0.3]])
+    teacher = jnp.array([[1.0, 2.0, 0.5], [0.4, 0.1, 0.2]])
+    labels = jnp.array([0, 2])
+    both = jax.jit(jax.value_and_grad(distillation))
+    value, gradient = both(student, labels, teacher, 2.0, 0.0)
+    expected = jax.value_and_grad(cross_entropy)(student, labels)
+    np.testing.assert_allclose(value, expected[0], rtol=1e-6)
+    np.testing.assert_allclose(gradient, expected[1], atol=1e-6)
+
+    teacher = teacher.at[0, 1].set(-jnp.inf)
+    value, gradient = both(student, jnp.array([1, 2]), teacher, 1.0, 1.0)  # an impossible label
+    z, v = np.asarray(student, float), np.asarray(teacher, float)
+    expected_value = 0.0
+    for row, guess in zip(z, v, strict=True):
+        possible = np.isfinite(row)
+        expected_value -= softmax(guess)[possible] @ log_softmax(row)[possible] / 2
+    np.testing.assert_allclose(value, expected_value, rtol=1e-6)
+    expected_gradient = (softmax(z, axis=1) - softmax(v, axis=1)) / 2
+    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-6)
+
+
 def test_teacher_is_constant() -> None:
     batch = make_batch()
     labels = jnp.asarray(batch.labels)

@@ -287,3 +287,18 @@ def test_weights_of_any_size(name, size):
         metrics.interval(name, p, y, weights=moderate, replicates=100),
     )
     np.testing.assert_allclose(result[:5], expected[:5], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["log_loss", "ece", "kde_ece", "debiased_ece", "ecce"])
+@pytest.mark.parametrize("first", [0.0, 1e-200, 1e200])
+def test_weights_of_the_first_block_may_be_far_from_those_of_others(name, first):
+    p, y = _cases("two", 300)
+    for others in (1e-200, 1.0, 1e200):
+        w = others * np.random.default_rng(2).uniform(size=300)
+        w[:100] = first
+        if first <= 0 < others or first * others != 1e200:
+            value = getattr(metrics, name)(_cut((p, y, w), 100))
+            assert value == pytest.approx(getattr(metrics, name)(p, y, weights=w), rel=1e-9)
+    w[:100] = 1.0
+    with pytest.raises(ValueError, match=r"block 1: weights must be below 2e\+75 if those of the"):
+        getattr(metrics, name)(_cut((p, y, w), 100))

@@ -11,6 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from scipy import stats
+from scipy.special import softmax
 
 import bayescal as bc
 from bayescal.inference.engine.condition import find_modes
@@ -114,6 +115,24 @@ def test_point_mass_prior_gives_the_optimal_model(name: str) -> None:
         np.testing.assert_allclose(actual.log_probs, expected, rtol=1e-10, atol=1e-11)
     evidence = sum(case.densities[k](case.points[labels == k]).sum() for k in range(classes))
     assert post.log_evidence == pytest.approx(evidence, rel=1e-12)
+
+
+def test_rounded_rows_of_probabilities_are_those_with_a_sum_of_one() -> None:
+    alpha = np.array([[200.0, 7.0, 11.0], [9.0, 30.0, 15.0], [1.2, 0.6, 2.5]])
+    points = np.array([[0.8, 0.1, 0.1], [0.3, 0.4, 0.3], [0.1, 0.5, 0.4]]) * 1.0009
+    densities = np.stack([in_simplex(row)(points) for row in alpha], axis=1)
+    prior = bc.DirichletPrior(list(alpha))
+    fitted = bc.posterior(prior, (points, [0, 1, 2]), class_prior=np.full(3, 1 / 3))
+    expected = softmax(densities, axis=1)
+    np.testing.assert_allclose(fitted.predict(points).probs, expected, atol=1e-9)
+    unknown = bc.DirichletPrior([dist.Gamma(2.0, 1.0)] * 3)
+    first, second = (
+        bc.posterior_predict(
+            unknown, (x, [0, 1, 2]), x, integrator="importance", num_samples=256
+        ).probs
+        for x in (points, points / 1.0009)
+    )
+    np.testing.assert_allclose(first, second, atol=1e-9)
 
 
 def test_slope_and_intercept_of_theorem_1() -> None:

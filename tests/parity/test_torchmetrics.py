@@ -254,6 +254,8 @@ def test_errors() -> None:
         TorchMetric("ece", bin=3)
     with pytest.raises(ValueError, match="classes must be"):
         TorchMetric("hamming_loss")
+    with pytest.raises(ValueError, match="ignore_index must be None for multilabel_ece"):
+        TorchMetric("multilabel_ece", 3, ignore_index=-1)
     with pytest.raises(ValueError, match=r"preds must have shape \(..., 4\), got \(900, 5\)"):
         TorchMetric("ece", 4).update(probs, y)
     with pytest.raises(ValueError, match=r"preds must have shape \(\.\.\.\), got \(900, 5\)"):

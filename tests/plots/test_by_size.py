@@ -5,6 +5,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.offsetbox import AnnotationBbox
@@ -45,6 +46,19 @@ def test_arrays_have_a_column_for_each_method_and_nan_is_left_out() -> None:
     assert [line.get_label() for line in ax.lines] == ["a", "b"]
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), table[:, 0])
     assert not labels(plots.by_size([1, 2, 3, 4], table))
+
+
+def test_data_frames_have_the_names_of_their_columns() -> None:
+    values = pd.DataFrame({"a": [3.0, 1, 4, 2], "b": [6.0, 5, 8, 7]})
+    errors = pd.DataFrame({"b": np.full(4, 0.5), "a": np.full(4, 0.1)})
+    ax = plots.by_size(SIZES, values, errors=errors)
+    assert [line.get_label() for line in ax.lines] == ["a", "b"]
+    for band, half in zip(ax.collections, (0.1, 0.5), strict=True):
+        corners = band.get_paths()[0].vertices
+        smallest = corners[corners[:, 0] == 30, 1]
+        assert np.ptp(smallest) == pytest.approx(2 * half)
+    ax = plots.by_size(SIZES, values, names=["one", "two"])
+    assert [line.get_label() for line in ax.lines] == ["one", "two"]
 
 
 @pytest.mark.parametrize("size", [(4.6, 3.0), (3.0, 1.5), (9.0, 6.0)])

@@ -317,6 +317,30 @@ def test_models_without_a_source_are_told_apart() -> None:
         assert first == same != other
 
 
+def test_models_of_one_source_are_told_apart() -> None:
+    def model(mean: float) -> None:
+        Model(mean)()
+
+    def decorated(mean: float, twice: bool) -> Callable[[], None]:
+        @functools.wraps(model)
+        def once_more() -> None:
+            model(2 * mean)
+
+        @functools.wraps(model)
+        def once() -> None:
+            model(mean)
+
+        return once_more if twice else once
+
+    def digests() -> list[str]:
+        lambdas = [lambda: model(0.0), lambda: model(5.0)]  # on one line
+        models = [*lambdas, decorated(1.0, True), decorated(1.0, False)]
+        return [digest_of(bc.GaussianPrior(model=model)) for model in models]
+
+    assert digests() == digests()
+    assert len(set(digests())) == 4
+
+
 def test_open_seeds_are_set() -> None:
     from sklearn.tree import ExtraTreeClassifier
 

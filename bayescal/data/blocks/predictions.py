@@ -17,7 +17,7 @@ from bayescal.data.checks import as_numpy
 from bayescal.data.label_names import check_classes
 from bayescal.data.labels import as_text, is_text, label_values
 from bayescal.data.predictions import EPS, PLAIN, Predictions, Reading, read_arrays
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Sums, greatest
 from bayescal.data.weights import as_ones, power_of_weights
 
 
@@ -46,6 +46,10 @@ def as_predictions(
     return read_arrays(probs, y, weights, reading, on_device=on_device)
 
 
+#: Largest weight whose fourth power is finite.
+_MAX_WEIGHT = 2.0**250
+
+
 class PredictionBlocks:
     """Predictions in blocks, each of which is checked when it is read.
 
@@ -64,6 +68,10 @@ class PredictionBlocks:
             reading = replace(reading, classes=check_classes(text, None, first))
             first = _first(blocks, read, reading)
             assert not isinstance(first, int)
+        if first.power != 0:
+            # Others may be much heavier.
+            heaviest = float(blocks.total(partial(_heaviest, read, reading), greatest)["weight"])
+            first = first._replace(power=power_of_weights(heaviest) if heaviest > 0 else 0)
         self.columns = first.columns
         self._read = partial(_read_alike, partial(read, reading), first)
         #: Whether weights are integers, and the classes, in the first block that has rows.
@@ -107,8 +115,8 @@ class _First(NamedTuple):
     classes: Sequence[object] | np.ndarray | None
     whole: bool
     #: The power of two by which weights are multiplied, so that their squares neither vanish nor
-    #: overflow.
-    power: int
+    #: overflow; None if all weights are zero.
+    power: int | None
     #: Shape of a row of probabilities, and whether labels are text.
     shape: tuple[int, ...]
     text: bool
@@ -136,8 +144,14 @@ def _look(
     if text and reading.classes is None:
         return shape[1] if len(shape) == 2 else 2
     data = read(reading, block)
-    power = power_of_weights(float(data.weights.max())) if len(data.weights) else 0
+    power = power_of_weights(float(data.weights.max())) if len(data.weights) else None
     return _First(data.columns, data.classes, data.whole, power, shape[1:], text)
+
+
+def _heaviest(
+    read: Callable[[Reading, Block], Predictions], reading: Reading, block: Block
+) -> Sums:
+    return {"weight": read(reading, block).weights.max(initial=0)}
 
 
 def _has_text(block: Block) -> bool:
@@ -163,7 +177,15 @@ def _read_alike(read: Callable[[Block], Predictions], first: _First, block: Bloc
     data = read(block)
     if _has_text(block) != first.text:
         raise TypeError("y must hold labels of one kind in all blocks, got text and numbers")
-    return data._replace(weights=np.ldexp(data.weights, first.power)) if first.power else data
+    if not first.power and data.weights.max(initial=0) <= _MAX_WEIGHT:
+        return data
+    weights = np.ldexp(data.weights, first.power or 0)
+    if weights.max(initial=0) > _MAX_WEIGHT:
+        raise ValueError(
+            f"weights must be below {_MAX_WEIGHT:.0e} if those of the first block are moderate, "
+            f"got {data.weights.max():g}; divide all of them by a number"
+        )
+    return data._replace(weights=weights)
 
 
 def _distinct_text(block: Block) -> Sums:

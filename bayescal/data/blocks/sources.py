@@ -13,6 +13,7 @@ import numpy as np
 from bayescal._core.arrays import UserData, XArray, on_host
 from bayescal._core.chunks import slices
 from bayescal.data.blocks.checkpoint import RowsChanged, check_unchanged, fingerprint
+from bayescal.data.label_names import as_labels
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -182,7 +183,8 @@ def of_arrow(dataset: UserData, y: UserData, weights: UserData) -> Source:
             return batch.column(name).to_numpy(zero_copy_only=False)
 
         scores = column(names[0]) if len(names) == 1 else np.stack([column(n) for n in names], 1)
-        return tuple([scores, *(name if name is None else column(name) for name in (y, weights))])
+        labels = None if y is None else as_labels(batch.column(y))
+        return scores, labels, None if weights is None else column(weights)
 
     return Source(parts, names=names)
 

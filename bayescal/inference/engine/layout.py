@@ -43,7 +43,7 @@ class BatchLayout(NamedTuple):
 
     def flat(self) -> Batch:
         """Return the data of all pairs of a prior and a data set."""
-        x, y, mask, _ = self.given
+        x, y, mask = self.given[:3]
         return Batch(self.spread(x), self.spread(y), self.spread(mask), not self.dims)
 
     def shaped(

@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import UserData
 from bayescal._core.shapes import Int
 from bayescal.data.checks import check_unmasked
-from bayescal.data.label_names import column_names
+from bayescal.data.label_names import as_array, column_names
 
 #: Numeric columns with at most this many distinct values have a level for each value.
 FEW_VALUES = 8
@@ -106,10 +106,10 @@ def read_columns(groups: UserData, n: int) -> tuple[list[np.ndarray], list[objec
     if names is not None and len(getattr(groups, "shape", ())) == 2:
         if len(set(map(str, names))) < len(names):
             raise ValueError(f"groups must have different names, got {names}")
-        columns = [np.asarray(groups[name]) for name in names]
+        columns = [as_array(groups[name]) for name in names]
     else:
         array = groups if hasattr(groups, "shape") else np.array(groups, object)
-        array = np.asarray(array)
+        array = as_array(array)
         if array.ndim not in (1, 2):
             raise ValueError(f"groups must have shape (n,) or (n, g), got {array.shape}")
         columns = [array] if array.ndim == 1 else list(array.T)

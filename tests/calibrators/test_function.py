@@ -238,8 +238,6 @@ def test_tenths_in_single_and_double_precision_are_the_same(case: Case) -> None:
             given = new.astype(kind)
             np.testing.assert_allclose(fitted.predict_proba(given), expected, atol=2e-5)
             np.testing.assert_allclose(f(given), expected, atol=2e-5)
-        if case.calibrator.__name__ == "KNN":
-            continue  # compiled programs round distances in single precision
         single = jnp.asarray(new, jnp.float32)
         for made in (f, jax.jit(f)) if case.calibrator.__name__ in STEPS else (f,):
             np.testing.assert_allclose(np.asarray(made(single)), expected, atol=2e-5)

@@ -214,11 +214,25 @@ def transform(scores: XArray, inputs: Inputs, domain: Domain, least: AnyArray) -
             return _contiguous(scores)
         scores = bounded(scores, 1e300, 1e30)
         return log_softmax(scores) if domain == "log_probabilities" else softmax(scores)
-    probs = wide(scores)
+    single = on_host(scores) and scores.dtype == np.float32
+    probs = _exact_decimals(np.asarray(scores)) if single else wide(scores)
     if domain == "probabilities":
         return probs / xp.sum(probs, axis=1, keepdims=True)
     logs = xp.log(xp.maximum(probs, least))
     return log_softmax(logs) if domain == "log_probabilities" else logs
+
+
+def _exact_decimals(probs: np.ndarray) -> np.ndarray:
+    """Convert probabilities (n, k) in single precision to float64, up to six decimals exactly.
+
+    A tenth in single precision becomes a tenth in double precision, so that rows which tie, or lie
+    on a border, do so in both.
+    """
+    exact = probs.astype(float)
+    for part in slices(len(probs), max(1, _AT_ONCE // probs.shape[1])):
+        decimals = np.rint(exact[part] * 1e6) / 1e6
+        np.copyto(exact[part], decimals, where=decimals.astype(np.float32) == probs[part])
+    return exact
 
 
 def _within(probs: X) -> X:

@@ -407,6 +407,19 @@ def test_a_class_of_rows_of_weight_zero_is_none_if_the_classifier_takes_weights(
     assert knows_all.predict_proba(x).shape == (90, 3)
 
 
+def test_an_ensemble_has_no_pair_for_a_fold_of_weight_zero() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 2))
+    y = (rng.random(100) < expit(x[:, 0])).astype(int)
+    weights = np.append(np.zeros(20), np.ones(80))
+    model = bc.CalibratedClassifier(GaussianNB(), bc.Logistic(), cv=KFold(5), ensemble=True)
+    result = model.fit(x, y, weights).predict_proba(x)
+    assert len(model.estimators_) == len(model.calibrators_) == 4
+    splits = list(KFold(4).split(x[20:]))
+    expected = clone(model).set_params(cv=splits).fit(x[20:], y[20:]).predict_proba(x)
+    np.testing.assert_allclose(result, expected, atol=1e-9)
+
+
 def test_rows_of_weight_zero_need_no_label_of_several() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(90, 2))

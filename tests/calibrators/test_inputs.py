@@ -446,3 +446,50 @@ def test_outcomes_in_columns_by_place_and_by_name() -> None:
             bc.Vector().fit(probs, wrong)
     with pytest.raises(ValueError, match="for calibrators of classes, such as AveragedBeta"):
         bc.Auto().fit(probs, np.full((200, 3), 1 / 3))
+
+
+@pytest.mark.parametrize("digits", [1, 3, 6])
+def test_decimals_in_single_precision_are_those_of_double_precision(digits: int) -> None:
+    rng = np.random.default_rng(digits)
+    probs = rng.multinomial(10**digits, [0.2, 0.3, 0.5], 500) / 10**digits
+    narrow = probs.astype(np.float32)
+    assert (narrow != probs).any()
+    read = convert(narrow, "probs", "probabilities")
+    np.testing.assert_array_equal(read, convert(probs, "probs", "probabilities"))
+    least = np.full(3, FLOOR)
+    read = convert(narrow, "probs", "logits", least)
+    np.testing.assert_array_equal(read, convert(probs, "probs", "logits", least))
+    # Others are the numbers that single precision holds, up to half of its epsilon.
+    other = rng.dirichlet(np.full(3, 0.2), 500).astype(np.float32)
+    read = convert(other, "probs", "logits", least)
+    np.testing.assert_allclose(np.exp(read), np.maximum(other, FLOOR), rtol=2.0**-24, atol=0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: bc.BinwiseTemperature(bins=4),
+        lambda: bc.WeightScaling(),
+        lambda: bc.WeightScaling(4),
+        lambda: bc.Temperature("adaptive_ece"),
+        lambda: bc.KNN(8),
+        lambda: bc.KNN(8, "euclidean"),
+        lambda: bc.KNN(),
+        lambda: bc.Kernel(),
+        lambda: bc.StackedScaling(),
+    ],
+)
+def test_fits_to_tenths_do_not_depend_on_the_type_of_the_scores(make: Any) -> None:
+    rng = np.random.default_rng(3)
+    for seed in range(3):
+        counts = np.random.default_rng(seed).multinomial(10, [0.25, 0.35, 0.4], 120)
+        probs = counts / 10
+        y = np.append([0, 1, 2], rng.integers(0, 3, 117))
+        fits = [make().fit(probs.astype(kind), y) for kind in (np.float64, np.float32)]
+        expected = fits[0].predict_proba(probs)
+        for fitted in fits:
+            for kind in (np.float64, np.float32):
+                given = probs.astype(kind)
+                np.testing.assert_allclose(fitted.predict_proba(given), expected, atol=1e-9)
+            narrow = fitted.as_function()(probs.astype(np.float32))
+            np.testing.assert_allclose(narrow, expected, atol=1e-7)

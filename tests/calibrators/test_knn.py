@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import rel_entr
+from scipy.special import rel_entr, softmax
 from sklearn.neighbors import NearestNeighbors
 
 from bayescal.calibrators import KNN
@@ -156,3 +157,20 @@ def test_options() -> None:
         KNN(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="crop must be less than 0.5"):
         KNN(crop=0.7).fit(*few)
+
+
+@pytest.mark.parametrize("distance", ["kl", "euclidean"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_functions_in_single_precision_find_the_neighbors_of_confident_rows(
+    k: int, distance: Distance
+) -> None:
+    rng = np.random.default_rng(k)
+    z = 12 * rng.normal(size=(400, k))
+    p = softmax(z, axis=1)
+    assert np.count_nonzero(p.max(axis=1) > 1 - 1e-6) > 20
+    y = np.append(np.arange(k), (z + 40 * rng.gumbel(size=z.shape)).argmax(axis=1)[k:])
+    fitted = KNN(32, distance).fit(p, y)
+    result = np.asarray(fitted.as_function()(jnp.asarray(p, jnp.float32)))
+    errors = np.abs(result - fitted.predict_proba(p)).max(axis=1)
+    # Few rows have neighbors that tie up to rounding in one precision only.
+    assert np.quantile(errors, 0.98) < 1e-6

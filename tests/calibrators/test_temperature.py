@@ -166,14 +166,14 @@ def test_the_temperature_of_the_least_error() -> None:
     assert state["theta"][0] == inverse and state["objective"] == error
 
 
-@pytest.mark.parametrize("k", [3, 7])
+@pytest.mark.parametrize("k", [2, 3, 7])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_least_error_is_what_metrics_report(k: int, weighted: bool) -> None:
     z, y, w = make_logits(500, k)
     weights = w if weighted else None
     model = Temperature("adaptive_ece", inputs="logits").fit(z, y, weights)
     probs = model.predict_proba(z)
-    reported = metrics.ece(probs, y, bins=15, binning="equal_mass", weights=weights)
+    reported = metrics.ece(probs, y, kind="confidence", binning="equal_mass", weights=weights)
     assert model.objective_ == pytest.approx(reported, rel=1e-9)
 
 

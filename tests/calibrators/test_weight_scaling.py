@@ -92,13 +92,14 @@ def test_one_weight_is_the_best_of_a_grid(sharpness: float) -> None:
     np.testing.assert_allclose(WeightScaling().apply(state, p), alpha * p + (1 - alpha) / 4)
 
 
+@pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_error_of_one_weight_is_what_metrics_report(weighted: bool) -> None:
-    p, y, w = example(450, 4)
+def test_the_error_of_one_weight_is_what_metrics_report(k: int, weighted: bool) -> None:
+    p, y, w = example(450, k)
     weights = w if weighted else None
     model = WeightScaling().fit(softmax(2 * np.log(p)), y, weights)
     probs = model.predict_proba(softmax(2 * np.log(p)))
-    reported = metrics.ece(probs, y, bins=15, binning="equal_mass", weights=weights)
+    reported = metrics.ece(probs, y, kind="confidence", binning="equal_mass", weights=weights)
     assert 0.01 < model.alpha_[0] < 1
     assert model.objective_ == pytest.approx(reported, rel=1e-9)
 

@@ -246,9 +246,9 @@ def keep_top(probs: AnyArray, scores: AnyArray) -> AnyArray:
 
 
 def at_least_single(scores: AnyArray) -> AnyArray:
-    """Convert half precision to float32, and NumPy arrays to float64."""
+    """Convert half precision to float32, or NumPy arrays in half precision to float64."""
     if on_host(scores):
-        return scores.astype(np.float64, copy=False)
+        return scores if scores.dtype == np.float32 else scores.astype(np.float64, copy=False)
     xp = namespace(scores)
     half = float(xp.finfo(scores.dtype).eps) > 1e-6
     return xp.astype(scores, xp.float32) if half else scores

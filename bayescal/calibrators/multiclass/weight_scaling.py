@@ -86,8 +86,9 @@ class WeightScaling(Calibrator):
     weight 1.
 
     ``objective_`` is the remaining calibration error of the bins. For one weight and norm 1 it
-    equals ``metrics.ece`` with ``binning="equal_mass", bins=15``, unless predicted
-    confidences are equal except for rounding, which breaks ties for the metric but not for the fit.
+    equals ``metrics.ece`` with ``kind="confidence", binning="equal_mass", bins=15``, unless
+    predicted confidences are equal except for rounding, which breaks ties for the metric but not
+    for the fit.
     O(n (k + log n)) time for the fit, O(k + log b) per prediction.
 
     References

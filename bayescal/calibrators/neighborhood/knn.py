@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, XArray, namespace, on_host
+from bayescal._core.arrays import AnyArray, XArray, device, matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
@@ -125,19 +125,37 @@ class KNN(NeighborhoodCalibrator):
         return probabilities
 
     def _width(self, state: State, scores: XArray) -> int:
-        return 8 * state["points"].shape[0]
+        m, k = state["points"].shape
+        return (8 + k) * m
+
+    def _precompute(self, state: State) -> State:
+        if self.distance != "kl":
+            return state
+        # Single precision would lose the logarithms of probabilities close to one.
+        return state | {"logs": np.asarray(floored_log(state["points"]))}
 
     def _apply(self, state: State, scores: XArray) -> XArray:
-        index = self._index(_points(state))
-        return self._calibrated(scores, sorted_means(index, scores, state["k"]), state["crop"])
+        xp, points = namespace(scores), _points(state)
+        if self.distance == "kl":
+            closeness, scale = matmul(scores, state["logs"].T), 0.0
+        else:
+            # Products would cancel. So does the largest probability, which is one minus the others.
+            change = scores[:, None, :] - points.probabilities
+            classes = xp.arange(scores.shape[1], device=device(scores))
+            largest = xp.argmax(scores, axis=1)[:, None, None] == classes
+            change = xp.where(largest, xp.zeros_like(change), change)
+            closeness = -xp.sum(change**2, axis=2) - xp.sum(change, axis=2) ** 2
+            scale = 1 + xp.sum(scores**2, axis=1, keepdims=True)
+        values = points.values(self.assumption)
+        means = sorted_means(closeness, points.weights, values, state["k"], scale)
+        return self._calibrated(scores, means, state["crop"])
 
     def _index(self, points: DistinctRows) -> Index:
-        xp, values = namespace(points.weights), points.values(self.assumption)
-        probs = points.probabilities
+        values, probs = points.values(self.assumption), points.probabilities
         if self.distance == "kl":
             keys = floored_log(probs).T
-            return Index(keys, xp.zeros_like(points.weights), 0.0, points.weights, values)
-        return Index(2 * probs.T, -xp.sum(probs**2, axis=1), 1.0, points.weights, values)
+            return Index(keys, np.zeros_like(points.weights), 0.0, points.weights, values)
+        return Index(2 * probs.T, -np.sum(probs**2, axis=1), 1.0, points.weights, values)
 
 
 def _points(state: State) -> DistinctRows:

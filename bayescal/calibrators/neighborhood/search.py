@@ -81,27 +81,29 @@ def neighbor_means(
         yield part, np.stack(means)
 
 
-def sorted_means(index: Index, queries: AnyArray, number: AnyArray) -> XArray:
+def sorted_means(
+    closeness: XArray, weights: XArray, values: XArray, number: AnyArray, scale: AnyArray
+) -> XArray:
     """Compute means over neighbors (q, v) for one number, with arrays of any library.
 
-    All points are sorted: O(q m (k + log m)) time, and memory for queries times points.
+    The closeness (q, m) of all points is sorted: O(q m log m) time. ``scale`` bounds
+    the sizes of products that were subtracted on the host; zero if there were none.
     """
-    xp, m, number = namespace(queries), index.weights.shape[0], float(number)
-    closeness = matmul(queries, index.keys) + index.bias
+    xp, m, number = namespace(closeness), weights.shape[0], float(number)
     order = xp.argsort(-closeness, axis=1)
     closest = take_in_rows(closeness, order)
-    flat = xp.take(index.weights, xp.reshape(order, (-1,)), axis=0)
+    flat = xp.take(weights, xp.reshape(order, (-1,)), axis=0)
     total = xp.cumulative_sum(xp.reshape(flat, (-1, m)), axis=1)
     is_short = xp.astype(total < number * (1 - _WEIGHT_TOLERANCE), order.dtype)
     short = xp.clip(xp.sum(is_short, axis=1, keepdims=True), 0, m - 1)
     border = take_in_rows(closest, xp.astype(short, order.dtype))
-    tie = 64 * float(xp.finfo(closest.dtype).eps) * (xp.abs(border) + index.scale)
+    tie = 64 * float(xp.finfo(closest.dtype).eps) * xp.abs(border) + _TIE * scale
     nearer, zero = closeness > border + tie, xp.zeros_like(closeness)
-    inside = xp.where(nearer, index.weights, zero)
-    ties = xp.where(~nearer & (closeness >= border - tie), index.weights, zero)
+    inside = xp.where(nearer, weights, zero)
+    ties = xp.where(~nearer & (closeness >= border - tie), weights, zero)
     remaining = number - xp.sum(inside, axis=1, keepdims=True)
-    weights = inside + xp.clip(remaining / xp.sum(ties, axis=1, keepdims=True), 0.0, 1.0) * ties
-    return matmul(weights, index.values) / xp.sum(weights, axis=1, keepdims=True)
+    used = inside + xp.clip(remaining / xp.sum(ties, axis=1, keepdims=True), 0.0, 1.0) * ties
+    return matmul(used, values) / xp.sum(used, axis=1, keepdims=True)
 
 
 def _candidates(index: Index, closeness: np.ndarray, most: int) -> Candidates:

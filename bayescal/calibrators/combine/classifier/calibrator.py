@@ -243,6 +243,9 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         params = routed.estimator.fit
         ensemble = bool(self.ensemble)
         folds, single = make_folds(self.cv, X, y, routed.splitter.split, ensemble)
+        if ensemble and weights is not None:
+            # Rows of weight zero calibrate nothing.
+            folds = [fold for fold in folds if weights[fold[1]].any()]
         steps = len(folds) + (1 if ensemble else 2)
         calibrator, data = self._calibrator(), (X, y, params)
         # Classifiers that are needed only for scores are not returned from other processes.

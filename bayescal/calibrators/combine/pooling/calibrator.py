@@ -128,7 +128,8 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         The standard deviations :math:`\tau` of the offsets and of the slopes of each grouping, the
         latter per unit of log odds. Crossings have no slopes: zero.
     log_evidence_ : float
-        The log marginal likelihood at ``deviations_``, by Laplace's approximation and quadrature.
+        The log marginal likelihood at ``deviations_``, by Laplace's approximation and quadrature,
+        minus half the square of each deviation in units of the scale of its prior.
     status_ : str
         "converged", or "limit" if Newton's method stopped before the optimum.
     n_features_in_ : int

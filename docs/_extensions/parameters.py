@@ -1,8 +1,4 @@
-"""Parameters and attributes of classes, complete: also inherited ones, and defaults of parameters.
-
-Docstrings list what a class adds. The page of a class lists all that its constructor accepts, and
-the attributes that its base classes describe.
-"""
+"""Defaults of parameters, and inherited attributes, on the pages of classes."""
 
 from __future__ import annotations
 
@@ -48,22 +44,12 @@ def defaults_of(cls: type) -> dict[str, str]:
 
 
 def complete(cls: type, doc: str) -> str:
-    """Return a docstring with all parameters that the constructor of an estimator accepts."""
+    """Return a docstring of an estimator with the defaults of its parameters."""
     from sklearn.base import BaseEstimator
 
     if not issubclass(cls, BaseEstimator):
         return doc
     own, defaults = entries(doc), defaults_of(cls)
-    named = {name for entry in own for name in entry.names.split(", ")}
-    for name in inspect.signature(cls).parameters:
-        if name in named:
-            continue
-        for base in cls.__mro__[1:]:
-            inherited = entries(inspect.cleandoc(vars(base).get("__doc__") or ""))
-            texts = [e for e in inherited if name in e.names.split(", ")]
-            if texts:
-                own.append(Entry(name, texts[0].type, texts[0].text))
-                break
     if own:
         section = "Parameters\n----------\n" + "".join(e.lines(defaults) for e in own) + "\n"
         if found := _section(doc, "Parameters"):

@@ -372,6 +372,23 @@ def test_two_rows_ties_and_one_class() -> None:
     np.testing.assert_allclose(probs, 1 / 3, atol=1e-12)
 
 
+@pytest.mark.parametrize("inference", ["map", "laplace"])
+def test_huge_weights(inference: Any) -> None:
+    """Check that huge weights reach at least the likelihood of a temperature."""
+    for seed, k in ((0, 5), (1, 2), (2, 3)):
+        rng = np.random.default_rng(seed)
+        z = 2 * rng.normal(size=(80, k))
+        y = (0.6 * z + rng.gumbel(size=z.shape)).argmax(axis=1)
+        y[:k] = np.arange(k)
+        temperature = bc.Temperature(inputs="logits").fit(z, y)
+        for scale in (1e15, 1e30):
+            calibrator = bc.GaussianProcess(inputs="logits", inference=inference)
+            fitted = calibrator.fit(z, y, np.full(80, scale))
+            loss = -np.log(fitted.predict_proba(z)[np.arange(80), y]).sum()
+            assert loss <= 80 * temperature.objective_ * (1 + 1e-9)
+            assert fitted.log_evidence_ == pytest.approx(-loss * scale, rel=1e-9)
+
+
 def test_many_classes_cost_no_more_parameters() -> None:
     z, y, _ = make_logits(300, 200)
     model = bc.GaussianProcess(inputs="logits", classes=200).fit(z, y)

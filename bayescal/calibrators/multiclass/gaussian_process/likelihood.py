@@ -178,7 +178,9 @@ def fit_cells(likelihood: Likelihood) -> Cells:
         a = factorize(likelihood.nodes, amplitude, length)
         mode, posterior, expansion = _fit(likelihood, a, center, expansion)
         center = a @ mode.x
-        log_evidence = -posterior.value - np.linalg.slogdet(posterior.hessian)[1] / 2
+        # No eigenvalue is below one, but huge weights leave nothing of the unit matrix.
+        log_det = np.log(np.maximum(np.linalg.eigvalsh(posterior.hessian), 1)).sum()
+        log_evidence = -posterior.value - log_det / 2
         parts.append((center, a @ triangle(posterior.hessian), log_evidence))
         minima.append(mode)
     modes, factors, evidence = (np.stack(part) for part in zip(*parts, strict=True))

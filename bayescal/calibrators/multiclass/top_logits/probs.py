@@ -58,8 +58,9 @@ class TopProbs(NamedTuple):
                 f"{labels.shape}"
             )
         k = self.others + np.shape(self.indices)[1]
-        if labels.min(initial=0) < 0 or labels.max(initial=0) >= k:
-            raise ValueError(f"y must be in {{0, ..., {k - 1}}}, got {labels.min()} and above")
+        outside = labels[(labels < 0) | (labels >= k)]
+        if len(outside):
+            raise ValueError(f"y must be in {{0, ..., {k - 1}}}, got {outside[0]}")
         probs, rest = as_numpy(self.probs, "probs"), as_numpy(self.rest, "rest")
         hit = as_numpy(self.indices, "indices") == labels[:, None]
         top = np.max(probs, axis=1, where=hit, initial=0.0)

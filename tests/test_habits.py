@@ -525,6 +525,7 @@ def test_advice_names_only_arguments_that_the_caller_has() -> None:
         lambda: bc.Monitor(task="multilabel").update(LOGITS, LOGITS > 0),
         lambda: bc.Multicalibration().fit(Z, Y, groups),
         lambda: bc.PriorShift(calibration_shares=0.5).fit(Z),
+        lambda: bc.metrics.true_calibration_error(P, Z),
     ):
         with pytest.raises(ValueError, match="got .*; pass probabilities, not logits or scores$"):
             call()

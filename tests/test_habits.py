@@ -11,6 +11,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -523,6 +525,7 @@ def test_advice_names_only_arguments_that_the_caller_has() -> None:
         lambda: bc.Monitor(task="multilabel").update(LOGITS, LOGITS > 0),
         lambda: bc.Multicalibration().fit(Z, Y, groups),
         lambda: bc.PriorShift(calibration_shares=0.5).fit(Z),
+        lambda: bc.metrics.true_calibration_error(P, Z),
     ):
         with pytest.raises(ValueError, match="got .*; pass probabilities, not logits or scores$"):
             call()
@@ -598,3 +601,22 @@ def test_lists_of_models_are_explained() -> None:
     for function in (bc.metrics.report, bc.evaluate, bc.plots.reliability):
         with pytest.raises(ValueError, match="for several models a mapping from names to arrays"):
             function([P, P**2], Y)
+
+
+def test_classifiers_in_the_wrong_place_are_explained(tmp_path: Path) -> None:
+    X, model = np.column_stack([Z, P]), GaussianNB().fit(np.column_stack([Z, P]), Y)
+    with pytest.raises(NotFittedError, match=r"FrozenEstimator\(classifier\.fit\(X, y\)\)"):
+        bc.CalibratedClassifier(FrozenEstimator(GaussianNB())).fit(X, Y)
+    with pytest.raises(TypeError, match=r"GaussianNB; pass its probabilities, predict_proba\(X\)"):
+        bc.metrics.log_loss(model, Y)
+    fitted = bc.CalibratedClassifier(FrozenEstimator(model)).fit(X, Y)
+    with pytest.raises(AttributeError, match="use that of the calibrators_"):
+        fitted.as_function()
+    with pytest.raises(TypeError, match="got CalibratedClassifier; export its calibrators_"):
+        bc.export(fitted, tmp_path / "c.onnx")
+    with pytest.warns(UserWarning, match="not the classifier"):
+        bc.save(fitted, tmp_path / "c.safetensors")
+    with pytest.raises(TypeError, match=r"pass estimators=\[classifier\]"):
+        bc.load(tmp_path / "c.safetensors", estimators=model)
+    with pytest.raises(ValueError, match="scikit-learn has the scorer 'roc_auc'"):
+        bc.metrics.scorer("roc_auc")

@@ -177,6 +177,11 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[AnyModel] | None 
         missing = len(calibrator.calibrators_) if is_classifier else 0
     except _DAMAGED as error:
         raise ValueError(message) from error
+    if hasattr(estimators, "predict"):
+        raise TypeError(
+            "estimators must be a list of fitted classifiers, got "
+            f"{type(estimators).__name__}; pass estimators=[classifier]"
+        )
     classifiers = list(estimators or ())
     if len(classifiers) != missing:
         wanted = "[classifier]" if missing == 1 else f"[{missing} classifiers]"

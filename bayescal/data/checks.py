@@ -84,7 +84,9 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     if names == "Blocks":
         raise TypeError(f"{name} must be an array in memory here, got Blocks")
     message = f"{name} must be numeric, got values of type {names}"
-    if array.ndim == 0 and hasattr(array.item(), "__iter__"):
+    if array.ndim == 0 and hasattr(array.item(), "predict_proba"):
+        message += "; pass its probabilities, predict_proba(X)"
+    elif array.ndim == 0 and hasattr(array.item(), "__iter__"):
         message += "; pass batches of rows as bayescal.Blocks(...)"
     raise TypeError(message)
 

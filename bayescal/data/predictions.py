@@ -357,11 +357,12 @@ def read_truth(
         array = in_order(array, names, classes, name)
     if weights is not None and array.shape[:1] == np.shape(weights):
         array = array[as_numpy(weights, "weights") > 0]
-    if probs.ndim == 1 and array.shape == (len(probs), 2):
-        return check_probabilities(array.astype(np.float64), name, precision(array.dtype))[:, 1]
-    if array.shape != probs.shape:
+    pair = probs.ndim == 1 and array.shape == (len(probs), 2)
+    if array.shape != probs.shape and not pair:
         raise ValueError(f"{name} must have shape {probs.shape}, got {array.shape}")
-    return check_probabilities(array.astype(np.float64), name, precision(array.dtype))
+    eps = precision(array.dtype)
+    checked = check_probabilities(array.astype(np.float64), name, eps, inputs=("probs",))
+    return checked[:, 1] if pair else checked
 
 
 def as_given(probs: np.ndarray, precision: float) -> np.ndarray:

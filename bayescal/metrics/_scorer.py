@@ -21,7 +21,8 @@ def scorer(name: str, *, pos_label: object = None, **options: object) -> Scorer:
     ----------
     name : str
         A metric of this module that compares probabilities with labels and returns one number, such
-        as ``"ece"``. ``"neg_ece"``, in scikit-learn's style, has the same meaning.
+        as ``"ece"``, except ``roc_auc`` and ``average_precision``, for which scikit-learn has
+        scorers. ``"neg_ece"``, in scikit-learn's style, has the same meaning.
     pos_label : label, optional
         For two classes, the one whose probability is judged, as in scikit-learn; by default the
         second of ``classes_``. For more classes, all columns are judged.

@@ -13,6 +13,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from bayescal._core.arrays import AnyModel, UserData, XArray
 from bayescal.data.label_names import label_list
 from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric
+from bayescal.metrics.scores.ranking import RANKINGS
 
 _RESERVED = ("probs", "y", "weights", "classes", "inputs", "outcomes")
 
@@ -79,6 +80,11 @@ def make(name: str, pos_label: object, options: Mapping[str, object]) -> Scorer:
     if base in OTHER_NAMES:
         metric, options = find_metric(base, options)
         name, base = name.replace(base, metric), metric
+    if base in RANKINGS:
+        raise ValueError(
+            f"name must not be that of a ranking score, got {name!r}; "
+            f"scikit-learn has the scorer {base!r}"
+        )
     if base not in entries or (base != name and entries[base].best == "high"):
         names = ", ".join(key if e.best == "high" else f"neg_{key}" for key, e in entries.items())
         raise ValueError(f"name must be one of {names}, got {name!r}")

@@ -205,7 +205,7 @@ PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
             [0.5, 1.5],
             "probs",
             "log_odds",
-            r"got 1.5; pass inputs='logits' for logits or log odds, or inputs=",
+            r"got 1.5; pass inputs='logits' for logits or log odds, or use Auto",
         ),
         (
             PAIR,

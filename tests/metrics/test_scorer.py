@@ -159,7 +159,7 @@ def test_copies_and_errors() -> None:
     scorer = metrics.scorer("ece", bins=9)
     assert pickle.loads(pickle.dumps(scorer))(model, X, y) == clone(scorer)(model, X, y)
     assert "bins" in repr(scorer)
-    for wrong in ("corp", "neg_accuracy", "neg_", "roc_auc"):
+    for wrong in ("corp", "neg_accuracy", "neg_", "auc"):
         with pytest.raises(ValueError, match=f"name must be one of neg_log_loss.*{wrong!r}"):
             metrics.scorer(wrong)
     for wrong in ({"bin": 3}, {"weights": y}, {"inputs": "logits"}):

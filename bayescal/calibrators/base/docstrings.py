@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import cache
 
 _TITLE = "Parameters\n----------\n"
 #: An entry of a section: names, type and indented text.
@@ -11,8 +12,10 @@ _ENTRY = re.compile(r"^(\w[\w, ]*) : [^\n]*\n(?:(?: +[^\n]*)?\n)*", re.MULTILINE
 _SECTION = re.compile(r"^\w[^\n]*\n-{3,}$", re.MULTILINE)
 
 
+@cache
 def _parameters(doc: str) -> dict[str, str]:
     """Return the entries of the section of parameters, by their names."""
+    doc = inspect.cleandoc(doc) + "\n"
     if _TITLE not in doc:
         return {}
     body = doc.split(_TITLE, 1)[1]
@@ -29,7 +32,7 @@ def inherit_parameters(cls: type) -> None:
     own = {name for names in _parameters(doc) for name in names.split(", ")}
     inherited: dict[str, str] = {}
     for base in reversed(cls.__mro__[1:]):
-        inherited |= _parameters(inspect.cleandoc(vars(base).get("__doc__") or ""))
+        inherited |= _parameters(vars(base).get("__doc__") or "")
     added = [text for names, text in inherited.items() if own.isdisjoint(names.split(", "))]
     if not added:
         return

@@ -89,7 +89,8 @@ def export(
     if ending not in _FORMATS:
         raise ValueError(f"path must end in {', '.join(_FORMATS)}, got {os.fspath(path)!r}")
     if not hasattr(calibrator, "as_function"):
-        raise TypeError(f"calibrator must be a fitted calibrator, got {name}")
+        parts = "; export its calibrators_" if hasattr(calibrator, "calibrators_") else ""
+        raise TypeError(f"calibrator must be a fitted calibrator, got {name}{parts}")
     if getattr(calibrator, "inputs", None) == "top_logits":
         raise ValueError(
             "calibrator must take one array of scores to be exported, got inputs='top_logits'; "

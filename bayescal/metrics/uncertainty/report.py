@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -257,7 +257,8 @@ def report(
                     data = data._replace(clusters=clusters)
                 measured[key] = measure_any(metric, data, y, weights, options, replicates, seed)
             test = spiegelhalter_of(checked)
-            cases = np.shape(getattr(model_probs, "probs", model_probs))[0]
+            given: Any = getattr(model_probs, "probs", model_probs)
+            cases = np.shape(given)[0]
         intervals[str(name)] = {
             title: measurement.interval(level) for title, measurement in measured.items()
         }

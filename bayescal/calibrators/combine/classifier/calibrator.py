@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Bunch, Tags, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -205,6 +206,11 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             weights = check_weights(sample_weight, _num_samples(y))
         routed = self._route(weights, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)
+        if frozen and not hasattr(self.estimator, "classes_"):
+            raise NotFittedError(
+                "the classifier in a FrozenEstimator must be fitted: "
+                "FrozenEstimator(classifier.fit(X, y))"
+            )
         # Other classifiers also learn from rows of weight zero, which need a label then.
         known = weights if frozen or "sample_weight" in routed.estimator.fit else None
         label = read_label_rows(y, weights=known) if several else class_labels(y, known)
@@ -358,6 +364,8 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         if name == "predict_interval" and hasattr(self, "calibrators_"):
             title = type(self.calibrators_[0]).__name__
             return f"its calibrator, {title}, has no posterior; Auto(), the default, has one"
+        if name == "as_function":
+            return "use that of the calibrators_, which takes the scores of the estimators_"
         return super()._advice(name)
 
     @available_if(_has_interval)

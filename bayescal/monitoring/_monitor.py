@@ -21,7 +21,7 @@ from bayescal.data.label_names import (
     text_names,
 )
 from bayescal.data.predictions import Predictions, Reading, read_arrays
-from bayescal.data.weights import check_weights_of
+from bayescal.data.weights import check_weights_of, of_all_rows
 from bayescal.monitoring._action import advise
 from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
 from bayescal.monitoring._course import Course
@@ -217,9 +217,7 @@ class Monitor:
             begin = end
         return self
 
-    def _read(
-        self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def _read(self, probs: ArrayLike, y: ArrayLike, weights: Any) -> tuple[Any, Any, Any]:
         """Check probabilities, outcomes and weights; those of rows of weight zero are arbitrary."""
         many, binary = self.task == "multilabel", self.task == "binary"
         classes = self._labels if self.classes is None else self.classes
@@ -236,10 +234,7 @@ class Monitor:
         if weights is None:
             return p, data.y, None
         w = check_weights_of(weights, np.size(weights), "weights")
-        probs_of_rows = np.full((len(w), *p.shape[1:]), 1 / p.shape[1] if p.ndim == 2 else 0.5)
-        outcomes = np.zeros((len(w), *data.y.shape[1:]), data.y.dtype)
-        probs_of_rows[w > 0], outcomes[w > 0] = p, data.y
-        return probs_of_rows, outcomes, w
+        return of_all_rows(p, w, 0.5), of_all_rows(data.y, w, 0), w
 
     def _begin(self, k: int) -> None:
         """Prepare the evidence, once the number of classes or labels is known."""

@@ -15,6 +15,7 @@ __all__ = [
     "as_ones",
     "check_weights",
     "check_weights_of",
+    "of_all_rows",
     "ones",
     "power_of_weights",
     "weighted_rows",
@@ -74,6 +75,13 @@ def weighted_rows(
         used = checked > 0
         probs, y, checked = probs[used], y[used], checked[used]
     return probs.astype(np.float64, copy=False), y, as_ones(checked)
+
+
+def of_all_rows(values: np.ndarray, weights: np.ndarray, fill: float) -> np.ndarray:
+    """Insert entries for the rows of weight zero that :func:`weighted_rows` has dropped."""
+    rows = np.full((len(weights), *values.shape[1:]), fill, values.dtype)
+    rows[weights > 0] = values
+    return rows
 
 
 def ones(n: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from bayescal.data.label_names import (
     text_names,
 )
 from bayescal.data.predictions import Predictions, Reading, read_arrays
-from bayescal.data.weights import check_weights_of
+from bayescal.data.weights import check_weights_of, of_all_rows
 from bayescal.monitoring._action import advise
 from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
 from bayescal.monitoring._course import Course
@@ -178,7 +178,7 @@ class Monitor:
             ones (n, k) for ``task="multilabel"``.
         weights : array-like of shape (n,), optional
             In [0, 1]; a row of weight w counts w times. Divide weights by the largest possible one:
-            with weights above one the test would not be valid.
+            with weights above one the test would not be valid. Rows of weight zero need no outcome.
         times : array-like of shape (n,), optional
             Time stamps, numbers or text, by default the dates in the index of a data frame. Time
             zones are converted to UTC. None, NaT and NaN are missing.
@@ -193,9 +193,8 @@ class Monitor:
             For probabilities outside [0, 1], other outcomes, or shapes that do not match. The
             monitor is then unchanged.
         """
-        p, outcomes = self._read(probs, y)
+        p, outcomes, w = self._read(probs, y, weights)
         n = len(p)
-        w = None if weights is None else check_weights_of(weights, n, "weights", match="probs")
         if w is not None and (w > 1).any():
             raise ValueError(
                 f"weights must lie in [0, 1], got {w.max():g}; divide them by the largest possible "
@@ -218,14 +217,12 @@ class Monitor:
             begin = end
         return self
 
-    def _read(self, probs: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Check probabilities and outcomes."""
+    def _read(self, probs: ArrayLike, y: ArrayLike, weights: Any) -> tuple[Any, Any, Any]:
+        """Check probabilities, outcomes and weights; those of rows of weight zero are arbitrary."""
         many, binary = self.task == "multilabel", self.task == "binary"
         classes = self._labels if self.classes is None else self.classes
-        reading = Reading(
-            classes=classes, multilabel=many, second=binary, whole=False, has_inputs=False
-        )
-        data: Predictions = read_arrays(probs, y, None, reading)
+        reading = Reading(classes, multilabel=many, second=binary, whole=False, has_inputs=False)
+        data: Predictions = read_arrays(probs, y, weights, reading)
         p = data.unrounded()
         if p.ndim != (1 if binary else 2):
             shape = "(n,) or (n, 2)" if binary else "(n, k)"
@@ -234,7 +231,10 @@ class Monitor:
             raise ValueError(f"probs must have {self._k} columns, as before, got {p.shape[1]}")
         if self.task == "multiclass":
             p = p / p.sum(axis=1, keepdims=True)
-        return p, data.y
+        if weights is None:
+            return p, data.y, None
+        w = check_weights_of(weights, np.size(weights), "weights")
+        return of_all_rows(p, w, 0.5), of_all_rows(data.y, w, 0), w
 
     def _begin(self, k: int) -> None:
         """Prepare the evidence, once the number of classes or labels is known."""

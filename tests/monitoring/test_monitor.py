@@ -172,6 +172,26 @@ def test_huge_log_odds_agree_with_the_definition() -> None:
     assert monitor.max_log_evidence_ == pytest.approx(max(0, expected.max()), rel=1e-10)
 
 
+@pytest.mark.parametrize("task", get_args(Task))
+def test_rows_of_weight_zero_need_no_outcome(task: Task) -> None:
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.ones(3), 300) if task == "multiclass" else rng.uniform(size=(300, 2))
+    p = p[:, 0] if task == "binary" else p
+    y = rng.integers(0, 2, p.shape if task == "multilabel" else 300)
+    weights = rng.choice([0.0, 0.5, 1.0], 300)
+    absent = weights == 0
+    outcomes = y.astype(object)
+    outcomes[absent] = None
+    monitor = bc.Monitor(task=task).update(np.where(absent, np.nan, p.T).T, outcomes, weights)
+    expected = bc.Monitor(task=task).update(p, y, weights)
+    for number in ("n_rows_", "log_evidence_", "max_log_evidence_", "start_row_", "alarm_row_"):
+        assert getattr(monitor, number) == pytest.approx(getattr(expected, number), rel=1e-12)
+    if task != "multiclass":
+        np.testing.assert_allclose(monitor.slope_interval(), expected.slope_interval(), rtol=1e-9)
+    with pytest.raises(ValueError, match="y must not have missing labels|got nan in row"):
+        bc.Monitor(task=task).update(p, outcomes, np.maximum(weights, 0.1))
+
+
 def test_an_impossible_outcome_is_an_alarm_that_names_its_row() -> None:
     monitor = bc.Monitor().update([0.5, 0.0, 1.0, 0.5], [1, 0, 1, 0])
     assert not monitor.alarm_

@@ -73,7 +73,7 @@ def describe_text(table: Table, name: str, option: str) -> tuple[str, str]:
     index = [column.strip() for column in table.header].index(name)
     cell = next((row[index] for row in table.rows if row[index].strip()), "")
     held = f"column {shorten(name)!r} holds {shorten(cell)!r}, which is not a number"
-    return held, advise(cell, table.form, option)
+    return held, advise(cell, table.form, option) if cell else ""
 
 
 def advise(cell: str, form: Format, option: str) -> str:

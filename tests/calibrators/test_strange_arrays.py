@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
 import bayescal as bc
 from bayescal import metrics
@@ -60,7 +61,7 @@ def test_masked_arrays_are_refused_by_metrics_and_classifiers() -> None:
         with pytest.raises(ValueError, match="must not be masked"):
             metrics.log_loss(probs, truth, weights=weights)
     with pytest.raises(ValueError, match="y must not be masked"):
-        bc.CalibratedClassifier().fit(p[:, None], labels)
+        bc.CalibratedClassifier(GaussianNB()).fit(p[:, None], labels)
     whole = np.ma.array(p, mask=False)
     assert metrics.log_loss(whole, y) == metrics.log_loss(p, y)
 
@@ -135,14 +136,14 @@ def test_nullable_integers_stay_integers_if_some_are_missing(make: Any) -> None:
 
 
 @pytest.mark.parametrize("labels", MISSING, ids=["None", "NaN", "text", "nullable"])
-@pytest.mark.parametrize("calibrator", [*BINARY, bc.CalibratedClassifier()], ids=name)
+@pytest.mark.parametrize("calibrator", [*BINARY, bc.CalibratedClassifier(GaussianNB())], ids=name)
 def test_missing_labels_are_named_with_their_row(calibrator: Any, labels: Any) -> None:
     p, _ = make_probs()
     with pytest.raises(ValueError, match=r"y must not have missing labels, got .* in row 2 \(20"):
         calibrator.fit(p[:, None], labels)
 
 
-@pytest.mark.parametrize("calibrator", [*BINARY, bc.CalibratedClassifier()], ids=name)
+@pytest.mark.parametrize("calibrator", [*BINARY, bc.CalibratedClassifier(GaussianNB())], ids=name)
 def test_text_among_other_labels_is_an_error(calibrator: Any) -> None:
     p, _ = make_probs()
     with pytest.raises(ValueError, match="y must not have missing labels, got NaN in row 2"):

@@ -335,7 +335,7 @@ def test_models_of_one_source_are_told_apart() -> None:
     def digests() -> list[str]:
         lambdas = [lambda: model(0.0), lambda: model(5.0)]  # on one line
         models = [*lambdas, decorated(1.0, True), decorated(1.0, False)]
-        return [digest_of(bc.GaussianPrior(model=model)) for model in models]
+        return [digest_of(bc.GaussianPrior(model=each)) for each in models]
 
     assert digests() == digests()
     assert len(set(digests())) == 4

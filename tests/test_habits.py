@@ -247,7 +247,7 @@ def test_posteriors_within_jit_name_as_function() -> None:
 
 
 def test_binary_calibrators_name_the_wrapper_of_several_classes() -> None:
-    with pytest.raises(ValueError, match=r"wrap a binary calibrator, as in OneVsRest\(Isotonic"):
+    with pytest.raises(ValueError, match=r"Auto\(\), OneVsRest\(Beta\(\)\) and others"):
         bc.Isotonic().fit(LOGITS, LOGITS.argmax(axis=1))
 
 

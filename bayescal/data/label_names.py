@@ -229,8 +229,7 @@ def _wrong_number(classes: np.ndarray, columns: int) -> str:
         )
     return (
         f"Only binary classification is supported. y must hold two classes, got {len(classes)}; "
-        "for several classes pass scores with a column for each, and wrap a binary calibrator, as "
-        "in OneVsRest(Isotonic())"
+        "Auto(), OneVsRest(Beta()) and others take several classes, with scores in columns"
     )
 
 

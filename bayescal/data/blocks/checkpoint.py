@@ -18,7 +18,6 @@ from bayescal._core.arrays import Array, UserData, XArray
 from bayescal._core.files import DAMAGED, delete_partials, read_arrays, target_of, write_atomically
 from bayescal.data.rows import Sums
 
-#: Exceptions that reading a file that is not a checkpoint may raise.
 #: Number of texts of a block that are compared between passes; at most twice as many.
 _TEXTS = 4096
 #: Relative difference below which recomputed scores, such as a network's, count as unchanged.

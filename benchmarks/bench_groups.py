@@ -53,7 +53,7 @@ def simulate(title: str, name: str, n: int, repeats: int) -> list[dict[str, Any]
                 # As of blocks: of means, too.
                 prepared = [_measured.prepare(metric, p, y, None, options) for p in probs]
                 pair = [
-                    MeasuredMetric(metric, made, sums, base.REPLICATES)
+                    MeasuredMetric(metric, sums.metric, sums, base.REPLICATES)
                     for data, made in prepared
                     if (sums := group_sums(made, data, run)) is not None
                 ]

@@ -32,7 +32,6 @@ import bayescal as bc
 from bayescal._core.numerics import sigmoid
 from bayescal.calibrators.binary import log_odds as _log_odds
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
-from bayescal.calibrators.multiclass import linear as _linear
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.data.rows import Rows
 from bayescal.regression import draws as tempered
@@ -99,13 +98,11 @@ class Problem:
             self.state |= {"present": np.ones(3, bool), "unit": np.asarray(1.0)}
             self.state |= {"inverse": np.asarray(1.0)}
             self.state |= {"smoothing": np.asarray(1 / (len(scores) + 1))}
-            seen: list[Array] = []
-            with _replaced(_linear, "sample", lambda design, penalty, *_: seen.append(penalty)):
-                rows = _linear.Rows(scores, np.zeros(len(scores), int), self.weights)
-                penalty = case._penalties(rows, 1.0)[0]
-                known = {**self.state, "penalty": penalty, "theta": 0 * penalty}
-                case._sample(known, scores, rows.y, self.weights, 0)
-            theta = rng.normal(size=len(seen[0])) / np.sqrt(seen[0])
+            rows = Rows(scores, np.zeros(len(scores), int), self.weights)
+            penalty = case._penalties(rows, 1.0)[0]
+            known = {**self.state, "penalty": penalty, "theta": 0 * penalty}
+            strengths = case._target(known, rows)[1]
+            theta = rng.normal(size=len(strengths)) / np.sqrt(strengths)
         else:
             theta = np.exp(1.5 * rng.normal(size=1))
             if isinstance(case, bc.EnsembleTemperature):
@@ -131,9 +128,8 @@ class Problem:
             method = Method(coef_prior="cauchy", **LAPLACE)
             settled = method.settle(self.scores, y, self.weights)
             return method.sample(self.scores, self.weights, settled, seed)
-        fitted = self.case._fit(Rows(self.scores, y, self.weights), seed)
-        state = {**fitted, **self.state}
-        return self.case._sample(state, self.scores, y, self.weights, seed)
+        rows = Rows(self.scores, y, self.weights)
+        return self.case._sample({**self.case._fit(rows, seed), **self.state}, rows, seed)
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def least(run: Callable[[], Any]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--most", type=int, default=10**8, help="the largest number of rows")
-    parser.add_argument("--json", type=Path, default=provenance.RESULTS / "bench_growth.json")
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = []
     n = 1000
@@ -63,7 +63,8 @@ def main() -> None:
             rows.append({"job": job, "rows": n, "seconds": least(run)})
             print(f"{job:14} {n:>11,} {1e9 * rows[-1]['seconds'] / n:10.1f} ns a row", flush=True)
         n *= 10
-    provenance.write(options.json, {"rows": rows})
+    if options.json:
+        provenance.write(options.json, {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -276,8 +276,8 @@ class Chosen:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Order the tests.
 
-        The first case of each test comes before its other cases. Tests that run the changed line come
-        before tests that do not.
+        The first case of each test comes before its other cases. Tests that run the changed line
+        come before tests that do not.
         """
         ranked, num_seen = [], Counter[str]()
         for item in items:

@@ -170,6 +170,7 @@ def refitted(
 
 
 def _rescaled(**values: float) -> Callable[[], AbstractContextManager[Any]]:
+    """Create a patch that replaces values in the result of ``fit_scale``."""
     real = _stack.fit_scale
     return partial(
         mock.patch.object, _stack, "fit_scale", lambda *rows: real(*rows)._replace(**values)

@@ -83,9 +83,11 @@ class Learner:
         self.calibrator, self.forgetting = bc.Logistic(), forgetting
 
     def predict(self, p: Array) -> Array:
+        """Predict the probabilities of class 1."""
         return self.calibrator.predict_proba(p)[:, 1]
 
     def learn(self, p: Array, y: Array) -> None:
+        """Learn from a batch of probabilities and labels."""
         self.calibrator.partial_fit(p, y, classes=[0, 1], forgetting=self.forgetting)
 
 
@@ -99,9 +101,11 @@ class Refit:
         self.rows: list[tuple[Array, Array]] = []
 
     def predict(self, p: Array) -> Array:
+        """Predict the probabilities of class 1."""
         return self.model.predict_proba(logit(p)[:, None])[:, 1]
 
     def learn(self, p: Array, y: Array) -> None:
+        """Learn from a batch of probabilities and labels."""
         self.rows.append((logit(p)[:, None], y))
         self.model.fit(*map(np.concatenate, zip(*self.rows, strict=True)))
 
@@ -116,9 +120,11 @@ class River:
         self.model._weights["z"] = 1.0
 
     def predict(self, p: Array) -> Array:
+        """Predict the probabilities of class 1."""
         return np.array([self.model.predict_proba_one({"z": z})[True] for z in logit(p).tolist()])
 
     def learn(self, p: Array, y: Array) -> None:
+        """Learn from a batch of probabilities and labels."""
         for z, label in zip(logit(p).tolist(), y.tolist(), strict=True):
             self.model.learn_one({"z": z}, bool(label))
 

@@ -82,7 +82,7 @@ def measure(repetitions: int) -> dict[str, list[tuple[float, float]]]:
 
 
 def summarize(times: dict[str, list[tuple[float, float]]]) -> dict[str, object]:
-    """Compute medians and quartiles of the wall-clock time, and the least processor time."""
+    """Compute medians and quartiles of wall-clock times, and minimum processor times."""
     wall_times = {name: [wall for wall, _ in values] for name, values in times.items()}
     return {
         "median_s": {name: statistics.median(values) for name, values in wall_times.items()},
@@ -104,7 +104,7 @@ def show(summary: dict[str, dict[str, float]], repetitions: int) -> None:
         f"(Python {summary['python']}, JAX {summary['jax']})"
     )
     table.add_column("process")
-    for heading in ("median [ms]", "quartiles [ms]", "least processor time [ms]"):
+    for heading in ("median [ms]", "quartiles [ms]", "minimum processor time [ms]"):
         table.add_column(heading, justify="right")
     for name in PROGRAMS:
         low, high = summary["quartiles_s"][name]

@@ -40,8 +40,8 @@ def two_classes(
 ) -> tuple[Array, Array, Array]:
     """Draw the probabilities of two models, and labels of two normal classes.
 
-    Each model multiplies the log odds by a slope and adds an intercept. Both models see the same
-    score, or each one sees a score of its own.
+    Each model multiplies the log odds of a score by a slope and adds an intercept. If ``same`` is
+    true, both models use the same score; otherwise the noise of the two scores is independent.
     """
     y = rng.integers(0, 2, n)
     noise = [rng.normal(size=n) for _ in range(2)]

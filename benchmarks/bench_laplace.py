@@ -136,6 +136,7 @@ class Problem:
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Replace an attribute within a block."""
     original = getattr(owner, name)
     setattr(owner, name, value)
     try:

@@ -185,7 +185,7 @@ def penalized(r: Any, z: Array, y: Array) -> float:
 
 @cache
 def best_temperature(size: tuple[int, int]) -> float:
-    """Find the temperature of the least log loss."""
+    """Find the temperature with the lowest log loss."""
     from scipy.optimize import minimize_scalar
 
     z, y = make(size)

@@ -66,7 +66,7 @@ def draw_logits(n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def jobs(quick: bool, cpu: bool) -> Iterator[Job]:
-    """Yield the jobs; those that would take minutes on a CPU are smaller there."""
+    """Yield the jobs; jobs that would take minutes on a CPU have fewer rows on a CPU."""
     import numpyro.distributions as dist
 
     divisor = 10 if quick else 1
@@ -276,7 +276,7 @@ def limits() -> dict[str, float]:
 
 
 def measure(job: Job, speed: dict[str, float], device: Any) -> dict[str, Any]:
-    # A CPU gains nothing from a queue, and queued calls would compete for memory.
+    # Queued calls are not faster on a CPU, and would compete for memory.
     """Time a job on the device and on the CPU, and compare it with its limit."""
     queue = 1 if device.platform == "cpu" else job.queue
     first, run = timed(lambda: job.run(np.float32), queue)

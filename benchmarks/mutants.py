@@ -94,6 +94,7 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
+        """Path, node and change, which identify the mutant in the current version of the module."""
         return f"{self.path}:{self.node} {self.change}"
 
     @property
@@ -135,10 +136,13 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST | None
 
 
 def _swap(operator: ast.AST) -> str:
+    """Describe the replacement of an operator."""
     return f"{type(operator).__name__} -> {SWAPPED[type(operator)].__name__}"
 
 
 def _with_operator(field: str) -> Callable[[Any], ast.AST]:
+    """Create a function that replaces the first operator in a field of a node."""
+
     def change(node: Any) -> ast.AST:
         old = getattr(node, field)
         first = old[0] if isinstance(old, list) else old
@@ -150,6 +154,7 @@ def _with_operator(field: str) -> Callable[[Any], ast.AST]:
 
 
 def _negated(node: Any) -> ast.AST:
+    """Negate the condition of a node."""
     node.test = ast.UnaryOp(ast.Not(), node.test)
     return node
 
@@ -171,6 +176,7 @@ def numbered(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
 
 
 def _skip(node: ast.AST | None) -> None:
+    """Mark a node and its descendants as skipped."""
     for part in ast.walk(node) if node else ():
         part.skipped = True  # type: ignore[attr-defined]
 
@@ -227,6 +233,7 @@ def draw(count: int, seed: int) -> list[Mutant]:
 
 
 def module_name(path: str) -> str:
+    """Convert the path of a module to its dotted name."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
@@ -291,6 +298,7 @@ class Chosen:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """End the run when the time is used up."""
         if time.process_time() > BUDGET:
             item.session.shouldstop = TIME_IS_OVER
 

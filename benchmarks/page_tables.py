@@ -396,6 +396,7 @@ OTHER_VERSIONS = ("oldest", "newest")
 
 
 def _power(value: float) -> str:
+    """Format a number as a power of ten with one digit."""
     return "0" if value == 0 else f"{value:.0e}".replace("e-0", "e-")
 
 

@@ -168,7 +168,7 @@ def which() -> str:
 
 
 def helps() -> str:
-    """List how often calibration decreases the log loss of held-out experiments."""
+    """List how often calibration decreases the log loss in held-out experiments."""
     rows = []
     for kind, title in FRESH.items():
         improvements = result("arena_fresh")["improvements"][kind]

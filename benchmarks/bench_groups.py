@@ -51,7 +51,7 @@ def simulate(title: str, name: str, n: int, repeats: int) -> list[dict[str, Any]
             start = time.perf_counter()
             models = [measure(metric, p, y, None, options, base.REPLICATES, run) for p in probs]
             if method == "groups":
-                # Data read in blocks have sums by group for means too.
+                # Data that are read in blocks have sums by group also for means.
                 prepared = [_measured.prepare(metric, p, y, None, options) for p in probs]
                 models = [
                     MeasuredMetric(metric, sums.metric, sums, base.REPLICATES)

@@ -43,10 +43,10 @@ TRUTHS = [
     (1.0, 1.0),
     (0.6, 0.3),
 ]
-#: Batch size of probcal, and maximum number of batches, in which its time is quadratic.
+#: Batch sizes of probcal, and the maximum number of batches. Its time is quadratic in this number.
 BATCHES = {1: 250, 10: 200, 50: 1200}
-#: Number of rows after which a run ends. Without an alarm it counts as this many rows.
-LONGEST = 60_000
+#: Number of rows after which a run ends; a run without an alarm counts as this many rows.
+MAX_ROWS = 60_000
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "log odds N(0, 4)": lambda rng, n: sigmoid(rng.normal(0, 2, n)),
     "tenths": lambda rng, n: rng.integers(1, 10, n) / 10,
@@ -132,12 +132,12 @@ def delays(runs: int) -> list[dict[str, Any]]:
     """Measure the rows until the alarm if predictions are miscalibrated from the first row on."""
     result = []
     for slope, offset in TRUTHS:
-        data = [draw([2, run], LONGEST, slope, offset) for run in range(runs)]
+        data = [draw([2, run], MAX_ROWS, slope, offset) for run in range(runs)]
         bayescal_delays = [alarm_of_bayescal(p, y) for p, y in data]
         row: dict[str, Any] = {"slope": slope, "offset": offset, "runs": runs}
-        row["bayescal"] = summary(bayescal_delays, LONGEST)
+        row["bayescal"] = summary(bayescal_delays, MAX_ROWS)
         for batch, number in BATCHES.items() if has_probcal() else ():
-            max_rows = min(LONGEST, batch * number)
+            max_rows = min(MAX_ROWS, batch * number)
             if 2 * row["bayescal"]["mean"] > max_rows:
                 continue
             probcal_delays = [alarm_of_probcal(p[:max_rows], y[:max_rows], batch) for p, y in data]
@@ -158,7 +158,7 @@ def late(runs: int) -> list[dict[str, Any]]:
     for slope, offset in ((0.6, 0.3), (0.7, 0.0), (1.0, 0.3)):
         for start in (0, 1_000, 10_000, 100_000):
             data = [
-                draw([3, run], start + LONGEST // 2, slope, offset, start) for run in range(runs)
+                draw([3, run], start + MAX_ROWS // 2, slope, offset, start) for run in range(runs)
             ]
             row: dict[str, Any] = {"slope": slope, "offset": offset, "calm": start, "runs": runs}
             monitors: dict[str, Callable[..., int | None]] = {"bayescal": alarm_of_bayescal}
@@ -172,7 +172,7 @@ def late(runs: int) -> list[dict[str, Any]]:
                     if not alarm or alarm > start
                 ]
                 row[name] = {
-                    **summary(after_change, LONGEST // 2),
+                    **summary(after_change, MAX_ROWS // 2),
                     "early": runs - len(after_change),
                 }
             result.append(row)

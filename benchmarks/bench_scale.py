@@ -94,8 +94,8 @@ def worker(job: str, path: Path) -> None:
 
     import bayescal as bc
 
-    assert bc.Auto  # imports scikit-learn
-    with contextlib.suppress(OSError):  # resets the peak memory on Linux
+    assert bc.Auto  # this imports scikit-learn
+    with contextlib.suppress(OSError):  # this resets the peak memory on Linux
         Path("/proc/self/clear_refs").write_text("5")
     peak_before = _peak()
     before = resource.getrusage(resource.RUSAGE_SELF)

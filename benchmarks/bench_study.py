@@ -285,7 +285,7 @@ def sampler(name: str, rng: np.random.Generator) -> Callable[[int], Array]:
     return lambda count: np.stack([rng.beta(2, 5, count), rng.beta(5, 2, count) + shift], axis=1)
 
 
-# --- all of it ----------------------------------------------------------------------------------
+# --- processes and tables -----------------------------------------------------------------------
 
 
 def in_process(kind: str, questions: str, options: argparse.Namespace) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def of_resnet18(classes: int, channels: int, width: int, side: int) -> int:
     return total + inputs * classes
 
 
-# --- what is trained ------------------------------------------------------------------------------
+# --- tasks ----------------------------------------------------------------------------------------
 
 
 class Task(NamedTuple):
@@ -306,7 +306,7 @@ def worker(make: Callable[[bool, bool], Task], method: str, quick: bool) -> dict
     return row
 
 
-# --- all of it ------------------------------------------------------------------------------------
+# --- processes and tables -------------------------------------------------------------------------
 
 
 def in_process(number: int, quick: bool) -> dict[str, Any]:

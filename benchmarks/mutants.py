@@ -255,7 +255,7 @@ def tests_of(path: str) -> list[str]:
     return [*(name for score, name in sorted(ranked)[:MAX_FILES] if score), FROZEN[folder]]
 
 
-class Hook(importlib.abc.MetaPathFinder):
+class ImportHook(importlib.abc.MetaPathFinder):
     """An import hook that replaces the module by the changed one."""
 
     def __init__(self, mutant: Mutant) -> None:
@@ -272,8 +272,8 @@ class Hook(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
 
 
-class Chosen:
-    """A pytest plugin that runs the most likely tests first, and stops when the time is used up."""
+class TestOrder:
+    """A pytest plugin that runs the most likely tests first, and stops when the time is up."""
 
     def __init__(self, reaching: list[str], files: list[str]) -> None:
         self.rank = {name: index for index, name in enumerate(reaching)}
@@ -303,7 +303,7 @@ class Chosen:
             item.session.shouldstop = TIME_IS_OVER
 
 
-class Reached:
+class CoveringTests:
     """Finds the tests that run a line, in the data that branches.py kept."""
 
     def __init__(self, data: Path) -> None:
@@ -362,7 +362,7 @@ def verdict(status: int, seconds: float, text: str) -> dict[str, Any]:
 def worker(mutant: Mutant, reaching: list[str]) -> int:
     """Run the tests in this process, with one module changed."""
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 10))
-    sys.meta_path.insert(0, Hook(mutant))
+    sys.meta_path.insert(0, ImportHook(mutant))
     options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
     options += [
         "-o",
@@ -372,7 +372,7 @@ def worker(mutant: Mutant, reaching: list[str]) -> int:
     ]
     files = tests_of(mutant.path)
     paths = dict.fromkeys([*(name.partition("::")[0] for name in reaching), *files])
-    return int(pytest.main([*options, *paths], plugins=[Chosen(reaching, files)]))
+    return int(pytest.main([*options, *paths], plugins=[TestOrder(reaching, files)]))
 
 
 def digest(path: str) -> str:
@@ -410,7 +410,7 @@ def main() -> None:
     for name in ("tests.conftest", *HEAVY):
         importlib.import_module(name)
     assert "bayescal" not in sys.modules, "children must import the package themselves"
-    reached = Reached(options.reached)
+    reached = CoveringTests(options.reached)
     from benchmarks import provenance
 
     results = provenance.read(options.json)

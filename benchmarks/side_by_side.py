@@ -49,11 +49,11 @@ def worker(entry: Entry, make: Callable[[Any], Sequence[Any]]) -> dict[str, Any]
     if entry.library == "bayescal":
         import bayescal as bc
 
-        assert bc.Logistic  # imports scikit-learn
+        assert bc.Logistic  # this imports scikit-learn
     elif entry.module:
         importlib.import_module(entry.module)
     call, quality = entry.setup(*make(entry.data))
-    with contextlib.suppress(OSError):  # resets the peak memory on Linux
+    with contextlib.suppress(OSError):  # this resets the peak memory on Linux
         Path("/proc/self/clear_refs").write_text("5")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()

@@ -272,7 +272,7 @@ class ImportHook(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
 
 
-class TestOrder:
+class OrderedTests:
     """A pytest plugin that runs the most likely tests first, and stops when the time is up."""
 
     def __init__(self, reaching: list[str], files: list[str]) -> None:
@@ -372,7 +372,7 @@ def worker(mutant: Mutant, reaching: list[str]) -> int:
     ]
     files = tests_of(mutant.path)
     paths = dict.fromkeys([*(name.partition("::")[0] for name in reaching), *files])
-    return int(pytest.main([*options, *paths], plugins=[TestOrder(reaching, files)]))
+    return int(pytest.main([*options, *paths], plugins=[OrderedTests(reaching, files)]))
 
 
 def digest(path: str) -> str:

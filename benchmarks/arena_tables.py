@@ -1,48 +1,55 @@
-"""Write scores of real data, for `python -m benchmarks.studies arena`.
+"""Write scores of models for real data, for `python -m benchmarks.studies arena`.
 
     python -m benchmarks.arena_tables OUT [--tables DIR] [--networks DIR]
     python -m benchmarks.studies arena --data OUT --out RESULTS
 
-Scores with 3 to 9 classes. Six models on tables of scikit-learn (some classes of digits; the target
-of diabetes cut into parts of equal size), and on ``fetal_health.csv.gz`` in the folder of tables:
-half of the rows train, a fifth calibrates, the rest tests. And networks in their folder, for images
-of 3, 5 and 8 of their classes: their logits, without those of other classes.
+These scores have 3 to 9 classes. Six models are trained on tables of scikit-learn (subsets of the
+classes of digits; the target of diabetes cut into bins of equal size), and on
+``fetal_health.csv.gz`` in the folder of tables. Half of the rows are for training, a fifth for
+calibration, and the rest for testing. Networks in the second folder are restricted to images of 3,
+5 and 8 of their classes; the logits of the other classes are removed.
 
 The confirmation
 ----------------
-Whatever was chosen was chosen on the scores above, on the networks, and on 17 binary tables.
+All design decisions were based on the scores above, on the networks, and on 17 binary tables.
 
     python -m benchmarks.arena_tables OUT --fresh DATA
     python -m benchmarks.studies arena --data OUT/adult --data OUT/mulan --data OUT/columns \
         --method auto --installed --out RESULTS
     python -m benchmarks.studies arena --data OUT/made --method auto --installed --out RESULTS/made
 
-writes and judges others, by a protocol that was fixed before it ran. (It ran twice: the first time
-had read two columns of single precision as the second and its complement, for all methods alike.)
+writes and evaluates other scores, by a protocol that was fixed before it ran. (It ran twice: the
+first run read two columns of single precision as the second column and its complement, for all
+methods.)
 
-- models that no choice was based on: :func:`fresh_models`;
-- four collections, each a folder: ``adult`` (the census, other targets than the income), ``mulan``
-  (scene: images with exactly one label; yeast: how many of the labels, and which of two or three;
-  and single labels of both), ``columns`` (numeric columns of auto_price, mindcave2, sonar and
-  banknote cut at quantiles, predicted from the others), and ``made``, synthetic and apart;
-- the number of rows that calibrate is in :data:`ADULT`, :data:`MULAN`, :data:`COLUMNS` and
-  :data:`MADE`: 50 to 499 for 3 to 10 classes, 50 to 5,000 for two. At most 400 rows and a third
-  train, at most 2,000 of the rest test; splits are stratified, and their seed is the set's number;
-- `Auto` as it is, against probmetrics' SVS, SMS and others with their defaults, and no calibration,
-  by win rates, paired differences and post-hoc improvements of log loss and Brier score, by number
-  of classes, rows and collection, with standard errors over sets. No experiment is left out.
+- Models: :func:`fresh_models`; no design decision was based on them.
+- Data: four collections, each in its own folder. ``adult`` is the census, with targets other than
+  the income. ``mulan`` has scenes (images with exactly one label) and yeast (the number of labels,
+  and which of two or three labels), and single labels of both. ``columns`` has numeric columns of
+  auto_price, mindcave2, sonar and banknote, cut at quantiles and predicted from the other columns.
+  ``made`` is synthetic, and is evaluated separately.
+- Sizes: :data:`ADULT`, :data:`MULAN`, :data:`COLUMNS` and :data:`MADE` list the numbers of
+  calibration rows: 50 to 499 for 3 to 10 classes, and 50 to 5,000 for two. At most 400 rows, and at
+  most a third, are for training, and at most 2,000 of the rest for testing. Splits are stratified;
+  their seed is the index of the data set in its collection.
+- Methods: `Auto` unchanged, probmetrics' SVS, SMS and others with their defaults, and no
+  calibration.
+- Figures: win rates, paired differences and post-hoc improvements of log loss and Brier score, by
+  number of classes, rows and collection, with standard errors over data sets. No experiment is
+  excluded.
 
 Ties and skew
 -------------
     python -m benchmarks.arena_tables OUT --tied DATA
     python -m benchmarks.studies arena --data OUT/tied --method auto --installed --out RESULTS
 
-writes and judges the same sets, but for the synthetic ones, with :func:`tied_models`: models whose
-scores have few values, zeros, or a skew. No choice was based on them either, but `Auto` had been
-changed for other scores of this kind.
+writes and evaluates the same data sets, except the synthetic ones, with :func:`tied_models`: models
+whose scores have few distinct values, zeros, or a skew. No design decision was based on them, but
+`Auto` had been changed for other scores of this kind.
 
-Later the prior odds of unchanged scores, a member of `AveragedBeta`, were chosen on the binary sets
-of both confirmations: the figures of two classes are not independent of that choice.
+Later, the prior odds of unchanged scores, a member of `AveragedBeta`, were chosen on the binary
+data sets of both confirmations. The figures for two classes are therefore not independent of that
+choice.
 """
 
 from __future__ import annotations
@@ -95,16 +102,17 @@ MODELS = {
 }
 SUBSETS = 3, 5, 8
 
-# The confirmation. A target is a number of classes: the most frequent ones, or parts of equal size;
-# or it is of two classes: a value, or what is greater than a number.
+# The confirmation. An int is a number of classes: the most frequent values of a categorical column,
+# or quantile bins of a numeric one. Other targets are binary: a str is the value of class 1, and
+# values above a float are class 1.
 Target = int | float | str
 NUMERIC = "age", "weight", "years", "gain", "loss", "hours"
 CENSUS = (
     *("age", "work", "weight", "education", "years", "marital", "occupation", "relationship"),
     *("race", "sex", "gain", "loss", "hours", "country", "income"),
 )
-#: Not given to models, since they tell the target.
-TELLING = {
+#: Columns that reveal a target, and are therefore not features of it.
+REVEALING = {
     "marital": "relationship",
     "relationship": "marital",
     "sex": "relationship",
@@ -120,8 +128,9 @@ ADULT: tuple[tuple[str, Target, int], ...] = (
     *(("years", 9.0, 400), ("age", 40.0, 800), ("years", 10.0, 1000), ("sex", "Male", 1500)),
     *(("marital", "Never-married", 2500), ("age", 30.0, 3500), ("hours", 45.0, 5000)),
 )
-#: A data set; the numbers of labels of which one, or which pattern, is the target, or, of scene,
-#: how many classes of images with one label, or, of yeast, the edges of the number of labels.
+#: Data set, kind of target, numbers, and calibration rows. The target is the pattern of the labels
+#: with these numbers ("which"), the number of labels binned at these edges ("count"), or the only
+#: label of an image, with this number of classes ("one").
 MULAN: tuple[tuple[str, str, tuple[int, ...], int], ...] = (
     *(("scene", "one", (3,), 60), ("scene", "one", (4,), 120), ("scene", "one", (5,), 200)),
     *(("scene", "one", (6,), 300), ("yeast", "count", (4, 5), 75)),
@@ -133,7 +142,7 @@ MULAN: tuple[tuple[str, str, tuple[int, ...], int], ...] = (
     *(("scene", "which", (3,), 600), ("scene", "which", (4,), 1000)),
     ("yeast", "which", (4,), 1200),
 )
-#: A table, the column (of those with 30 values or more), the number of parts, and the rows.
+#: Table, index among the columns with 30 or more distinct values, number of bins, calibration rows.
 COLUMNS = (
     *(("auto_price", 0, 3, 50), ("auto_price", 1, 4, 50), ("mindcave2", 0, 3, 50)),
     *(("sonar", 10, 3, 60), ("sonar", 20, 4, 70), ("sonar", 30, 5, 80), ("sonar", 40, 6, 60)),
@@ -147,12 +156,14 @@ COLUMNS = (
     ),
     *(("banknote", 0, 2, 120), ("banknote", 1, 2, 300), ("banknote", 2, 2, 600)),
 )
+#: Number of classes, and calibration rows, of synthetic data sets.
 MADE = (3, 60), (5, 200), (8, 450), (2, 80), (2, 800), (2, 3000)
-TRAIN, TEST, FEWEST = 400, 2000, 0.008
+#: Largest numbers of training and test rows; classes with a smaller share of rows are removed.
+TRAIN, TEST, MIN_SHARE = 400, 2000, 0.008
 
 
 class Margins(OneVsRestClassifier):
-    """One support vector machine for each class; probabilities are the softmax of their values."""
+    """One support vector machine per class; probabilities are the softmax of their values."""
 
     def predict_proba(self, X: Array) -> Array:
         values = self.decision_function(X)
@@ -160,7 +171,7 @@ class Margins(OneVsRestClassifier):
 
 
 def fresh_models(columns: int, seed: int) -> dict[str, Any]:
-    """Return models that no choice was based on."""
+    """Create the models of the confirmation, which played no part in design decisions."""
     kernel = ConstantKernel(4.0) * RBF(np.sqrt(columns))
     models = {
         "knn": KNeighborsClassifier(10),
@@ -174,7 +185,7 @@ def fresh_models(columns: int, seed: int) -> dict[str, Any]:
 
 
 class Votes(BaseEstimator, ClassifierMixin):
-    """The predicted classes of a model as probabilities of zero and one."""
+    """A model whose probabilities are 1 for the predicted class and 0 for the others."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -190,7 +201,7 @@ class Votes(BaseEstimator, ClassifierMixin):
 
 
 class Rounded(Votes):
-    """The probabilities of a model, rounded to tenths."""
+    """A model whose probabilities are rounded to tenths."""
 
     def predict_proba(self, X: Array) -> Array:
         probs = self.model_.predict_proba(X).round(1)
@@ -199,20 +210,20 @@ class Rounded(Votes):
 
 
 class Biased(Votes):
-    """A model that is trained with a third of the rows of every second class."""
+    """A model that is trained on a third of the rows of every second class."""
 
     def fit(self, X: Array, y: Array) -> Self:
-        """Fit the model to some of the rows."""
-        kept = (y % 2 == 0) | (np.arange(len(y)) % 3 == 0)
-        kept[np.unique(y, return_index=True)[1]] = True
-        return super().fit(X[kept], y[kept])
+        """Fit the model to the selected rows, with at least one row of each class."""
+        selected = (y % 2 == 0) | (np.arange(len(y)) % 3 == 0)
+        selected[np.unique(y, return_index=True)[1]] = True
+        return super().fit(X[selected], y[selected])
 
     def predict_proba(self, X: Array) -> Array:
         return self.model_.predict_proba(X)
 
 
 def tied_models(seed: int) -> dict[str, Any]:
-    """Return models whose scores have few values, zeros, or a skew."""
+    """Create models whose scores have few distinct values, zeros, or a skew."""
     forest = RandomForestClassifier(50, random_state=seed)
     line = LogisticRegression(max_iter=1000)
     models = {
@@ -229,7 +240,7 @@ def tied_models(seed: int) -> dict[str, Any]:
 
 
 def read_tables(folder: Path | None) -> Iterator[tuple[str, Array, Array]]:
-    """Yield names, features and labels 0 to k - 1."""
+    """Yield the name, the features, and the labels 0 to k - 1 of each table."""
     for name, load in (("iris", datasets.load_iris), ("wine", datasets.load_wine)):
         yield name, *load(return_X_y=True)
     X, target = datasets.load_diabetes(return_X_y=True)
@@ -239,8 +250,8 @@ def read_tables(folder: Path | None) -> Iterator[tuple[str, Array, Array]]:
     X, y = datasets.load_digits(return_X_y=True)
     for k in (3, 5, 7, 9):
         chosen = np.sort(np.random.default_rng(k).permutation(10)[:k])
-        own = np.isin(y, chosen)
-        yield f"digits_{k}", X[own], np.searchsorted(chosen, y[own])
+        selected = np.isin(y, chosen)
+        yield f"digits_{k}", X[selected], np.searchsorted(chosen, y[selected])
     if folder is not None:
         with gzip.open(folder / "fetal_health.csv.gz", "rt", newline="") as stream:
             rows = [row for row in csv.reader(stream) if row][1:]
@@ -249,23 +260,22 @@ def read_tables(folder: Path | None) -> Iterator[tuple[str, Array, Array]]:
 
 
 def split(X: Array, y: Array) -> list[Array]:
-    """Return features and labels of rows to train on, to calibrate on, and to test on."""
-    own, rest, own_y, rest_y = train_test_split(X, y, train_size=0.5, stratify=y, random_state=1)
-    return [
-        own,
-        own_y,
-        *train_test_split(rest, rest_y, train_size=0.4, stratify=rest_y, random_state=1),
-    ]
+    """Split features and labels into training, calibration and test rows."""
+    train, rest, train_y, rest_y = train_test_split(
+        X, y, train_size=0.5, stratify=y, random_state=1
+    )
+    others = train_test_split(rest, rest_y, train_size=0.4, stratify=rest_y, random_state=1)
+    return [train, train_y, *others]
 
 
 def read_csv(path: Path) -> Array:
-    """Return the cells of a table as text."""
+    """Read the cells of a table as text."""
     with gzip.open(path, "rt", newline="") as stream:
         return np.array([[cell.strip() for cell in row] for row in csv.reader(stream) if row])
 
 
-def cut(values: Array, target: Target) -> Array:
-    """Return labels of a target, -1 of rows to leave out."""
+def make_labels(values: Array, target: Target) -> Array:
+    """Derive the labels of a target from a column; rows with label -1 are excluded."""
     if isinstance(target, str):
         return (values == target).astype(int)
     if isinstance(target, float):
@@ -273,14 +283,14 @@ def cut(values: Array, target: Target) -> Array:
     if values.dtype.kind == "f":
         edges = np.unique(np.quantile(values, np.arange(1, target) / target))
         return np.searchsorted(edges, values, side="right")
-    every, counts = np.unique(values[values != "?"], return_counts=True)
-    chosen = np.sort(every[np.argsort(-counts, kind="stable")[:target]])
-    place = np.minimum(np.searchsorted(chosen, values), len(chosen) - 1)
-    return np.where(chosen[place] == values, place, -1)
+    distinct, counts = np.unique(values[values != "?"], return_counts=True)
+    chosen = np.sort(distinct[np.argsort(-counts, kind="stable")[:target]])
+    index = np.minimum(np.searchsorted(chosen, values), len(chosen) - 1)
+    return np.where(chosen[index] == values, index, -1)
 
 
 def adult_sets(folder: Path) -> Iterator[tuple[str, Array, Array, int]]:
-    """Yield names, features, labels and rows to calibrate on: the census."""
+    """Yield the name, features, labels and number of calibration rows: targets of the census."""
     parts = (read_csv(folder / "more" / f"adult_{part}.csv.gz") for part in ("train", "test"))
     columns = dict(zip(CENSUS, np.concatenate(list(parts)).T, strict=True))
     del columns["income"]
@@ -290,31 +300,31 @@ def adult_sets(folder: Path) -> Iterator[tuple[str, Array, Array, int]]:
         if name in NUMERIC:
             features[name] = values[:, None]
         else:
-            every, counts = np.unique(values, return_counts=True)
-            features[name] = values[:, None] == every[counts >= 0.01 * len(values)]
+            distinct, counts = np.unique(values, return_counts=True)
+            features[name] = values[:, None] == distinct[counts >= 0.01 * len(values)]
     for name, target, rows in ADULT:
-        hidden = name, TELLING.get(name)
-        X = np.hstack([own for other, own in features.items() if other not in hidden])
-        yield name, X.astype(float), cut(columns[name], target), rows
+        hidden = name, REVEALING.get(name)
+        X = np.hstack([part for other, part in features.items() if other not in hidden])
+        yield name, X.astype(float), make_labels(columns[name], target), rows
 
 
 def mulan_sets(folder: Path) -> Iterator[tuple[str, Array, Array, int]]:
-    """Yield the same of images and genes."""
-    for name, kind, own, rows in MULAN:
+    """Yield the name, features, labels and number of calibration rows: scenes and genes."""
+    for name, kind, numbers, rows in MULAN:
         with np.load(folder / f"mulan_{name}.npz") as file:
             X, labels = (np.concatenate([file[f"{a}_train"], file[f"{a}_test"]]) for a in "XY")
         if kind == "one":
             y = np.where(labels.sum(axis=1) == 1, labels.argmax(axis=1), -1)
-            y[y >= own[0]] = -1
+            y[y >= numbers[0]] = -1
         elif kind == "count":
-            y = np.searchsorted(own, labels.sum(axis=1), side="right")
+            y = np.searchsorted(numbers, labels.sum(axis=1), side="right")
         else:
-            y = labels[:, own].astype(int) @ (1 << np.arange(len(own)))
-        yield f"{name}_{kind}_{'_'.join(map(str, own))}", X.astype(float), y, rows
+            y = labels[:, numbers].astype(int) @ (1 << np.arange(len(numbers)))
+        yield f"{name}_{kind}_{'_'.join(map(str, numbers))}", X.astype(float), y, rows
 
 
 def column_sets(folder: Path) -> Iterator[tuple[str, Array, Array, int]]:
-    """Yield the same of numeric columns."""
+    """Yield the name, features, labels and number of calibration rows: numeric columns."""
     for name, column, k, rows in COLUMNS:
         if name in ("sonar", "banknote"):
             file = {"banknote": "banknote_authentication"}.get(name, name)
@@ -322,13 +332,13 @@ def column_sets(folder: Path) -> Iterator[tuple[str, Array, Array, int]]:
         else:
             cells = read_csv(folder / "thesis40" / f"{name}.csv.gz")[1:]
         X = cells[:, :-1].astype(float)
-        able = [i for i, values in enumerate(X.T) if len(np.unique(values)) >= 30]
-        hidden = able[column]
-        yield f"{name}_{column}", np.delete(X, hidden, axis=1), cut(X[:, hidden], k), rows
+        candidates = [i for i, values in enumerate(X.T) if len(np.unique(values)) >= 30]
+        hidden = candidates[column]
+        yield f"{name}_{column}", np.delete(X, hidden, axis=1), make_labels(X[:, hidden], k), rows
 
 
 def made_sets(_: Path) -> Iterator[tuple[str, Array, Array, int]]:
-    """Yield the same, synthetic."""
+    """Yield the name, features, labels and number of calibration rows: synthetic data."""
     for k, rows in MADE:
         X, y = datasets.make_classification(
             6000, 12, n_informative=8, n_classes=k, flip_y=0.05, random_state=rows
@@ -337,7 +347,7 @@ def made_sets(_: Path) -> Iterator[tuple[str, Array, Array, int]]:
 
 
 def write_fresh(out: Path, data: Path, tied: bool) -> None:
-    """Write the experiments of the confirmation, a folder for each collection, or the tied ones."""
+    """Write the scores of the confirmation, one folder per collection, or the tied scores."""
     collections = {
         "adult": adult_sets(data / "tabular"),
         "mulan": mulan_sets(data / "multilabel"),
@@ -350,10 +360,10 @@ def write_fresh(out: Path, data: Path, tied: bool) -> None:
     for collection, sets in collections.items():
         (out / collection).mkdir(parents=True, exist_ok=True)
         for seed, (name, X, y, rows) in enumerate(sets):
-            every, counts = np.unique(y[y >= 0], return_counts=True)
-            every = every[counts >= FEWEST * len(y)]
-            own = np.isin(y, every)
-            X, y = X[own], np.searchsorted(every, y[own])
+            classes, counts = np.unique(y[y >= 0], return_counts=True)
+            classes = classes[counts >= MIN_SHARE * len(y)]
+            selected = np.isin(y, classes)
+            X, y = X[selected], np.searchsorted(classes, y[selected])
             X, rest, y, rest_y = train_test_split(
                 X, y, train_size=min(TRAIN, len(y) // 3), stratify=y, random_state=seed
             )
@@ -361,21 +371,21 @@ def write_fresh(out: Path, data: Path, tied: bool) -> None:
                 rest, rest_y, train_size=rows, stratify=rest_y, random_state=seed
             )
             test, test_y = test[:TEST], test_y[:TEST]
-            k = len(every)
+            k = len(classes)
             models = tied_models(seed) if tied else fresh_models(X.shape[1], seed)
             for model_name, model in models.items():
                 model.fit(X, y)
                 pc, pt = (model.predict_proba(part).astype(np.float32) for part in (cal, test))
                 path = out / collection / f"tab-{collection}_{name}_{k}_{rows}-{model_name}.npz"
                 np.savez_compressed(path, pc=pc, yc=cal_y, pt=pt, yt=test_y)
-            sizes = f"{len(y)} rows train, {rows} calibrate, {len(test)} test"
+            sizes = f"{len(y)} training rows, {rows} calibration, {len(test)} test"
             print(f"{collection}, {name}: {k} classes, {sizes}", flush=True)
 
 
-def some_classes(logits: Array, y: Array, chosen: Array) -> tuple[Array, Array]:
-    """Return probabilities and labels of rows of some classes, of these alone."""
-    own = np.isin(y, chosen)
-    return softmax(logits[own][:, chosen].astype(float)), np.searchsorted(chosen, y[own])
+def restrict_classes(logits: Array, y: Array, chosen: Array) -> tuple[Array, Array]:
+    """Select the rows of some classes, and return their probabilities and labels among these."""
+    selected = np.isin(y, chosen)
+    return softmax(logits[selected][:, chosen].astype(float)), np.searchsorted(chosen, y[selected])
 
 
 def main() -> None:
@@ -383,8 +393,12 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder to write to")
     parser.add_argument("--tables", type=Path, help="folder with fetal_health.csv.gz")
     parser.add_argument("--networks", type=Path, help="folder of networks' predictions")
-    parser.add_argument("--fresh", type=Path, help="write the confirmation's, of this folder")
-    parser.add_argument("--tied", type=Path, help="write those with ties and skew, of this folder")
+    parser.add_argument(
+        "--fresh", type=Path, help="write the scores of the confirmation, from data in this folder"
+    )
+    parser.add_argument(
+        "--tied", type=Path, help="write scores with ties and skew, from data in this folder"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for folder, tied in ((options.fresh, False), (options.tied, True)):
@@ -393,15 +407,15 @@ def main() -> None:
     if options.fresh is not None or options.tied is not None:
         return
     for name, X, y in read_tables(options.tables):
-        own, own_y, cal, test, cal_y, test_y = split(X, y)
+        train, train_y, cal, test, cal_y, test_y = split(X, y)
         for model_name, model in MODELS.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                model.fit(own, own_y)
+                model.fit(train, train_y)
             pc, pt = (model.predict_proba(part).astype(np.float32) for part in (cal, test))
             path = options.out / f"tab-{name}-{model_name}.npz"
             np.savez_compressed(path, pc=pc, yc=cal_y, pt=pt, yt=test_y)
-        print(f"{name}: {len(cal)} rows to calibrate on, {y.max() + 1} classes", flush=True)
+        print(f"{name}: {len(cal)} calibration rows, {y.max() + 1} classes", flush=True)
     if options.networks is None:
         return
     for name, path in find_experiments([options.networks]).items():
@@ -411,8 +425,8 @@ def main() -> None:
         for k in SUBSETS:
             order = np.random.default_rng(k).permutation(experiment.scores.shape[1])
             chosen = np.sort(order[:k])
-            pc, yc = some_classes(experiment.scores, experiment.y, chosen)
-            pt, yt = some_classes(experiment.test_scores, experiment.test_y, chosen)
+            pc, yc = restrict_classes(experiment.scores, experiment.y, chosen)
+            pt, yt = restrict_classes(experiment.test_scores, experiment.test_y, chosen)
             path = options.out / f"tab-{name.removeprefix('cnn-')}-{k}.npz"
             np.savez_compressed(path, pc=pc, yc=yc, pt=pt, yt=yt)
         print(f"{name}: 3, 5 and 8 of {len(order)} classes", flush=True)

@@ -1,12 +1,12 @@
-"""Time of binary calibration maps beside other libraries, on the same data in the same run.
+"""Time binary calibrators, and compare them with other libraries.
 
     python benchmarks/bench_binary.py [--json FILE] [--task NAME ...]
 
-Methods of a task see the same scores and labels; the mean log loss on them says whether they
-reached the same objective.
+All methods for a task see the same scores and labels in the same run. Their mean log loss on these
+rows shows whether they reached the same objective.
 
-Data: x ~ N(0, 4), q = sigmoid(x), P(y = 1) = sigmoid(0.5 ln q - 0.8 ln(1 - q) - 0.3); for kernel
-density estimates 5,000 draws of each of N(-2, 1/4) and N(1, 1), evaluated at 10,000 points.
+Data: x ~ N(0, 4), q = sigmoid(x), P(y = 1) = sigmoid(0.5 ln q - 0.8 ln(1 - q) - 0.3). Kernel
+density estimates use 5,000 draws from each of N(-2, 1/4) and N(1, 1), evaluated at 10,000 points.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEEDS = {100: 9, 1_000: 10, 10_000: 11, 1_000_000: 12}
 
 
 def make(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return probabilities and labels."""
+    """Draw probabilities and labels."""
     rng = np.random.default_rng(SEEDS[n])
     q = np.clip(1 / (1 + np.exp(-2 * rng.standard_normal(n))), 1e-9, 1 - 1e-9)
     p = 1 / (1 + np.exp(-(0.5 * np.log(q) - 0.8 * np.log1p(-q) - 0.3)))
@@ -30,7 +30,7 @@ def make(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_points() -> tuple[np.ndarray, np.ndarray]:
-    """Return data and points of the density estimate."""
+    """Draw the data and the points of the density estimate."""
     rng = np.random.default_rng(21)
     data = np.concatenate([-2 + 0.5 * rng.standard_normal(5000), 1 + rng.standard_normal(5000)])
     rng.shuffle(data)
@@ -38,14 +38,14 @@ def make_points() -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_loss(p: Any, y: np.ndarray) -> float:
-    """Return the mean log loss of probabilities, of class 1 or of both."""
+    """Compute the mean log loss from probabilities of class 1, or of both classes."""
     p = np.asarray(p, float)
     p = p[:, 1] if p.ndim == 2 else p
     return float(-np.mean(np.log(np.clip(np.where(y == 1, p, 1 - p), 1e-300, None))))
 
 
-def ours(name: str, **options: Any) -> Any:
-    """Return the set-up of an estimator of bayescal, fitted."""
+def fit_bayescal(name: str, **options: Any) -> Any:
+    """Create the setup of a fit by a bayescal calibrator."""
 
     def setup(q: np.ndarray, y: np.ndarray) -> Any:
         import bayescal as bc
@@ -56,8 +56,8 @@ def ours(name: str, **options: Any) -> Any:
     return setup
 
 
-def with_prediction(name: str) -> Any:
-    """Return the set-up of an estimator of bayescal, fitted and applied."""
+def fit_and_predict(name: str) -> Any:
+    """Create the setup of a fit and a prediction by a bayescal calibrator."""
 
     def setup(q: np.ndarray, y: np.ndarray) -> Any:
         import bayescal as bc
@@ -68,21 +68,21 @@ def with_prediction(name: str) -> Any:
     return setup
 
 
-def prediction(module: str, name: str) -> Any:
-    """Return the set-up of predictions of a calibrator that is fitted to 2,000 other rows."""
+def predict(module: str, name: str) -> Any:
+    """Create the setup of predictions by a calibrator that is fitted to 2,000 other rows."""
 
     def setup(q: np.ndarray, y: np.ndarray) -> Any:
         cls = getattr(importlib.import_module(module), name)
         rows, labels = make(10_000)
-        both, at = (np.column_stack([1 - p, p]) for p in (rows[:2_000], q))
-        fitted = cls().fit(both, labels[:2_000])
-        return lambda: fitted.predict_proba(at), lambda r: log_loss(r, y)
+        probs, new_probs = (np.column_stack([1 - p, p]) for p in (rows[:2_000], q))
+        fitted = cls().fit(probs, labels[:2_000])
+        return lambda: fitted.predict_proba(new_probs), lambda r: log_loss(r, y)
 
     return setup
 
 
 def sklearn_logistic(q: np.ndarray, y: np.ndarray) -> Any:
-    """Fit Platt's model with scikit-learn on log odds."""
+    """Set up a fit of Platt's model to log odds with scikit-learn."""
     from sklearn.linear_model import LogisticRegression
 
     x = (np.log(q) - np.log1p(-q))[:, None]
@@ -90,7 +90,7 @@ def sklearn_logistic(q: np.ndarray, y: np.ndarray) -> Any:
 
 
 def numpy_newton(columns: Callable[[np.ndarray], list[np.ndarray]]) -> Any:
-    """Fit by undamped Newton steps in NumPy: the least that a fit can cost there."""
+    """Create the setup of undamped Newton steps in NumPy, a lower bound of the cost of a fit."""
 
     def setup(q: np.ndarray, y: np.ndarray) -> Any:
         design = np.column_stack([np.ones_like(q), *columns(q)])
@@ -113,6 +113,7 @@ def numpy_newton(columns: Callable[[np.ndarray], list[np.ndarray]]) -> Any:
 
 
 def betacal(q: np.ndarray, y: np.ndarray) -> Any:
+    """Set up a fit of beta calibration by betacal."""
     from betacal import BetaCalibration
 
     fit = lambda: BetaCalibration("abm").fit(q[:, None], y)  # noqa: E731
@@ -120,6 +121,7 @@ def betacal(q: np.ndarray, y: np.ndarray) -> Any:
 
 
 def sklearn_isotonic(q: np.ndarray, y: np.ndarray) -> Any:
+    """Set up an isotonic fit by scikit-learn."""
     from sklearn.isotonic import IsotonicRegression
 
     fit = lambda: IsotonicRegression(out_of_bounds="clip").fit(q, y)  # noqa: E731
@@ -127,6 +129,7 @@ def sklearn_isotonic(q: np.ndarray, y: np.ndarray) -> Any:
 
 
 def scipy_isotonic(q: np.ndarray, y: np.ndarray) -> Any:
+    """Set up an isotonic fit by SciPy."""
     from scipy.optimize import isotonic_regression
 
     def fit() -> Any:
@@ -137,6 +140,7 @@ def scipy_isotonic(q: np.ndarray, y: np.ndarray) -> Any:
 
 
 def splinecalib(q: np.ndarray, y: np.ndarray) -> Any:
+    """Set up a spline fit by splinecalib."""
     from splinecalib import SplineCalib
 
     def fit() -> Any:
@@ -148,15 +152,19 @@ def splinecalib(q: np.ndarray, y: np.ndarray) -> Any:
 
 
 def probmetrics(name: str, **options: Any) -> Any:
+    """Create the setup of a fit by a probmetrics calibrator."""
+
     def setup(q: np.ndarray, y: np.ndarray) -> Any:
         cls = getattr(importlib.import_module("probmetrics.calibrators"), name)
-        both = np.column_stack([1 - q, q])
-        return lambda: cls(**options).fit(both, y), lambda r: log_loss(r.predict_proba(both), y)
+        probs = np.column_stack([1 - q, q])
+        return lambda: cls(**options).fit(probs, y), lambda r: log_loss(r.predict_proba(probs), y)
 
     return setup
 
 
 def netcal(name: str, **options: Any) -> Any:
+    """Create the setup of a fit by a netcal calibrator."""
+
     def setup(q: np.ndarray, y: np.ndarray) -> Any:
         cls = getattr(importlib.import_module("netcal.binning"), name)
 
@@ -171,20 +179,21 @@ def netcal(name: str, **options: Any) -> Any:
 
 
 def venn_abers(q: np.ndarray, y: np.ndarray) -> Any:
+    """Set up a Venn-Abers fit and prediction by venn-abers."""
     from venn_abers import VennAbers
 
-    both = np.column_stack([1 - q, q])
+    probs = np.column_stack([1 - q, q])
 
     def fit() -> Any:
         calibrator = VennAbers()
-        calibrator.fit(both, y)
-        return calibrator.predict_proba(both)[0]
+        calibrator.fit(probs, y)
+        return calibrator.predict_proba(probs)[0]
 
     return fit, lambda r: log_loss(r, y)
 
 
 def numpyro_nuts(q: np.ndarray, y: np.ndarray) -> Any:
-    """Sample Platt's model: one chain of 100 + 250 draws, compiled in each call as it is."""
+    """Set up NUTS for Platt's model: one chain of 100 + 250 draws, compiled in every call."""
     import jax
     import jax.numpy as jnp
     import numpyro
@@ -211,7 +220,8 @@ def numpyro_nuts(q: np.ndarray, y: np.ndarray) -> Any:
     return fit, quality
 
 
-def our_density(q: np.ndarray, y: np.ndarray) -> Any:
+def bayescal_density(q: np.ndarray, y: np.ndarray) -> Any:
+    """Set up bayescal's kernel density estimate."""
     from bayescal.smoothing._kernels import kernel_log_density
 
     data, points = make_points()
@@ -220,6 +230,7 @@ def our_density(q: np.ndarray, y: np.ndarray) -> Any:
 
 
 def scipy_density(q: np.ndarray, y: np.ndarray) -> Any:
+    """Set up SciPy's kernel density estimate."""
     from scipy.stats import gaussian_kde
 
     data, points = make_points()
@@ -228,64 +239,70 @@ def scipy_density(q: np.ndarray, y: np.ndarray) -> Any:
 
 
 def log_odds(q: np.ndarray) -> list[np.ndarray]:
+    """Compute the features of the logistic map."""
     return [np.log(q) - np.log1p(-q)]
 
 
 def both_logs(q: np.ndarray) -> list[np.ndarray]:
+    """Compute the features of the beta map."""
     return [np.log(q), -np.log1p(-q)]
 
 
-def few_rows_and_predictions() -> list[Entry]:
-    """Return fits to few rows, and predictions of the default calibrator."""
-    found, pm = [], "probmetrics"
+def small_entries() -> list[Entry]:
+    """List fits to few rows, and predictions of the default calibrator."""
+    result, pm = [], "probmetrics"
     for n in (100, 1_000):
-        found += [
-            Entry(f"few logistic {n}", "bayescal", "Logistic", n, "", ours("Logistic")),
+        result += [
+            Entry(f"few logistic {n}", "bayescal", "Logistic", n, "", fit_bayescal("Logistic")),
             Entry(f"few logistic {n}", "scikit-learn", "lbfgs", n, "sklearn", sklearn_logistic),
-            Entry(f"few beta {n}", "bayescal", "Beta", n, "", ours("Beta")),
+            Entry(f"few beta {n}", "bayescal", "Beta", n, "", fit_bayescal("Beta")),
             Entry(f"few beta {n}", "betacal", "abm", n, "betacal", betacal),
         ]
     for n in (1_000, 10_000, 1_000_000):
-        task, peer = f"predict {n}", prediction("probmetrics.calibrators", "SVSCalibrator")
-        found += [
-            Entry(task, "bayescal", "Auto", n, "", prediction("bayescal", "Auto")),
+        task, peer = f"predict {n}", predict("probmetrics.calibrators", "SVSCalibrator")
+        result += [
+            Entry(task, "bayescal", "Auto", n, "", predict("bayescal", "Auto")),
             Entry(task, pm, "SVS", n, pm, peer),
         ]
-    return found
+    return result
 
 
 def entries() -> list[Entry]:
-    """Return all that is measured; the first of each task is ours."""
-    found = [
-        Entry("temperature 1e4", "bayescal", "Temperature", 10_000, "", ours("Temperature")),
+    """List all entries; the first one of each task is bayescal."""
+    result = [
+        Entry(
+            "temperature 1e4", "bayescal", "Temperature", 10_000, "", fit_bayescal("Temperature")
+        ),
     ]
     small, large = 10_000, 1_000_000
     for n in (small, large):
         size = f"{n:.0e}".replace("+0", "")
-        found += [
-            Entry(f"logistic {size}", "bayescal", "Logistic", n, "", ours("Logistic")),
+        result += [
+            Entry(f"logistic {size}", "bayescal", "Logistic", n, "", fit_bayescal("Logistic")),
             Entry(f"logistic {size}", "scikit-learn", "lbfgs", n, "sklearn", sklearn_logistic),
             Entry(f"logistic {size}", "numpy", "Newton", n, "numpy", numpy_newton(log_odds)),
-            Entry(f"beta {size}", "bayescal", "Beta", n, "", ours("Beta")),
+            Entry(f"beta {size}", "bayescal", "Beta", n, "", fit_bayescal("Beta")),
             Entry(f"beta {size}", "betacal", "abm", n, "betacal", betacal),
             Entry(f"beta {size}", "numpy", "Newton", n, "numpy", numpy_newton(both_logs)),
-            Entry(f"isotonic {size}", "bayescal", "Isotonic", n, "", ours("Isotonic")),
+            Entry(f"isotonic {size}", "bayescal", "Isotonic", n, "", fit_bayescal("Isotonic")),
             Entry(f"isotonic {size}", "scikit-learn", "", n, "sklearn", sklearn_isotonic),
             Entry(f"isotonic {size}", "scipy", "argsort and pool", n, "scipy", scipy_isotonic),
             Entry(f"isotonic {size}", "netcal", "", n, "netcal", netcal("IsotonicRegression")),
         ]
     pm = "probmetrics"
     bins = "BinaryHistogramBinningCalibrator"
-    mass = ours("Histogram", bins=15, binning="equal_mass")
-    nuts = ours("Logistic", inference="nuts", random_state=0)
-    found += [
-        *few_rows_and_predictions(),
-        Entry("spline 1e6", "bayescal", "Spline", large, "", ours("Spline")),
-        Entry("spline 1e4", "bayescal", "Spline", small, "", ours("Spline")),
+    mass = fit_bayescal("Histogram", bins=15, binning="equal_mass")
+    nuts = fit_bayescal("Logistic", inference="nuts", random_state=0)
+    result += [
+        *small_entries(),
+        Entry("spline 1e6", "bayescal", "Spline", large, "", fit_bayescal("Spline")),
+        Entry("spline 1e4", "bayescal", "Spline", small, "", fit_bayescal("Spline")),
         Entry("spline 1e4", "splinecalib", "", small, "splinecalib", splinecalib),
-        Entry("CDF spline 1e4", "bayescal", "CDFSpline", small, "", ours("CDFSpline")),
+        Entry("CDF spline 1e4", "bayescal", "CDFSpline", small, "", fit_bayescal("CDFSpline")),
         Entry("CDF spline 1e4", pm, "", small, pm, probmetrics("CDFSplineCalibrator")),
-        Entry("width bins 1e6", "bayescal", "Histogram", large, "", ours("Histogram", bins=15)),
+        Entry(
+            "width bins 1e6", "bayescal", "Histogram", large, "", fit_bayescal("Histogram", bins=15)
+        ),
         Entry("width bins 1e6", "netcal", "", large, "netcal", netcal("HistogramBinning", bins=15)),
         Entry(
             "width bins 1e6", pm, "", large, pm, probmetrics(bins, n_bins=15, strategy="uniform")
@@ -294,18 +311,18 @@ def entries() -> list[Entry]:
         Entry(
             "mass bins 1e6", pm, "", large, pm, probmetrics(bins, n_bins=15, strategy="quantile")
         ),
-        Entry("BBQ 1e4", "bayescal", "BBQ", small, "", ours("BBQ")),
+        Entry("BBQ 1e4", "bayescal", "BBQ", small, "", fit_bayescal("BBQ")),
         Entry("BBQ 1e4", "netcal", "", small, "netcal", netcal("BBQ")),
-        Entry("Venn-Abers 1e4", "bayescal", "VennAbers", small, "", with_prediction("VennAbers")),
+        Entry("Venn-Abers 1e4", "bayescal", "VennAbers", small, "", fit_and_predict("VennAbers")),
         Entry("Venn-Abers 1e4", "venn-abers", "", small, "venn_abers", venn_abers),
-        Entry("density 1e4 x 1e4", "bayescal", "log density", small, "", our_density),
+        Entry("density 1e4 x 1e4", "bayescal", "log density", small, "", bayescal_density),
         Entry("density 1e4 x 1e4", "scipy", "gaussian_kde", small, "scipy", scipy_density),
         Entry("NUTS logistic 1e4", "bayescal", "4 chains, 1,000 draws", small, "", nuts),
         Entry("NUTS logistic 1e4", "numpyro", "1 chain, 250 draws", small, "numpyro", numpyro_nuts),
     ]
-    return found
+    return result
 
 
 if __name__ == "__main__":
     names = "betacal", "netcal", "probmetrics", "splinecalib", "venn-abers"
-    main(__file__, "Fits of binary maps", entries(), make, names)
+    main(__file__, "Binary calibrators", entries(), make, names)

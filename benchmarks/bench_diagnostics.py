@@ -1,14 +1,15 @@
-"""What ArviZ is told of a posterior's draws, beside the precision that they have.
+"""Compare the diagnostics that ArviZ reports for exported draws with their real precision.
 
 Run: python benchmarks/bench_diagnostics.py [--json benchmarks/results/bench_diagnostics.json]
     [--repeats 100]
 
-Means known to N(-1, 1) and N(1, 1), deviation 1; the same data with many keys. An effective sample
-size is honest if the posterior variance over it is the mean squared error of the posterior mean:
-``real`` is the variance over that error, of the first parameter, whose posterior is known in closed
-form (relative standard error of ``real``: sqrt(2 / repeats)). Beside it are medians over keys of
-the object's own ``ess`` and ``pareto_k``, and of what ``arviz.summary`` says of 4,000 draws by
-``to_arviz``; ``r_hat > 1.01`` is the share of keys for which it warns.
+The means of two classes have priors N(-1, 1) and N(1, 1), and the standard deviation is 1. The same
+data are used with many keys. An effective sample size is correct if the posterior variance divided
+by it is the mean squared error of the posterior mean. ``real`` is this variance divided by this
+error, for the first parameter, whose posterior is known in closed form (relative standard error:
+sqrt(2 / repeats)). The other columns are medians over keys: ``ess`` and ``pareto_k`` of the
+posterior object, and what ``arviz.summary`` computes from the 4,000 draws of ``to_arviz``.
+``r_hat > 1.01`` is the fraction of keys for which ArviZ warns.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ DRAWS, EXPORTED = 8192, 4000
 
 
 def measure(n: int, integrator: str, repeats: int) -> dict[str, Any]:
+    """Compute the diagnostics of an integrator for data sets of one size."""
     import arviz
 
     prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
@@ -38,18 +40,18 @@ def measure(n: int, integrator: str, repeats: int) -> dict[str, Any]:
     options = {} if integrator == "quadrature" else {"num_samples": DRAWS}
     variance = 1 / (1 + (y == 0).sum())
     mean = variance * (scores[y == 0].sum() - 1)
-    found = []
+    diagnostics = []
     for key in range(repeats):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             post = bc.posterior(prior, (scores, y), integrator=integrator, key=key, **options)
             tree = post.to_arviz(num_draws=EXPORTED, key=key)
-            own = np.asarray(tree["posterior"]["mu0"], float)
-            # NaN where all draws coincide.
+            draws = np.asarray(tree["posterior"]["mu0"], float)
+            # Diagnostics are NaN if all draws coincide.
             table = arviz.summary(tree, var_names=["mu0"], kind="diagnostics", round_to="none")
         row = table.astype(float).iloc[0]
-        found.append((own.mean(), post.ess, post.pareto_k, row["ess_bulk"], row["r_hat"]))
-    means, ess, pareto_k, bulk, r_hat = np.array(found, float).T
+        diagnostics.append((draws.mean(), post.ess, post.pareto_k, row["ess_bulk"], row["r_hat"]))
+    means, ess, pareto_k, bulk, r_hat = np.array(diagnostics, float).T
     return {
         "n": n,
         "integrator": integrator,
@@ -74,12 +76,12 @@ def main() -> None:
             rows.append({name: _short(value) for name, value in row.items()})
             print(*(f"{name} {value}" for name, value in rows[-1].items()), sep=", ", flush=True)
     if args.json:
-        found = {"repeats": args.repeats, "draws": DRAWS, "exported": EXPORTED, "rows": rows}
-        write(args.json, found)
+        results = {"repeats": args.repeats, "draws": DRAWS, "exported": EXPORTED, "rows": rows}
+        write(args.json, results)
 
 
 def _short(value: Any) -> Any:
-    """Round to four digits; JSON has no number for NaN and infinity."""
+    """Round to four digits; NaN and infinity become strings, since JSON has no such numbers."""
     if isinstance(value, str | int):
         return value
     return float(f"{value:.4g}") if np.isfinite(value) else str(float(value))

@@ -1,10 +1,10 @@
-"""Time of fitted calibrators as functions, beside the same maps written by hand.
+"""Time fitted calibrators as functions, and compare them with the same maps written by hand.
 
     python benchmarks/bench_functions.py [--json FILE] [--task NAME ...]
 
-Float32 on all cores; in JAX one compiled program, in PyTorch operation by operation. By hand is
-what one would write who knows the fitted parameters. The last column is the mean probability of
-the first class.
+Functions run in float32 on all cores: as one compiled program in JAX, and operation by operation in
+PyTorch. "By hand" is the code that a user with the fitted parameters would write. The last column
+is the mean probability of the first class.
 """
 
 from __future__ import annotations
@@ -20,30 +20,34 @@ Map = Callable[[Any], Any]
 
 
 def make(size: tuple[int, int]) -> tuple[Array, Array]:
-    """Return logits (n, k), or log odds (n,) for k = 1, and labels of the first."""
+    """Draw logits (n, k), or log odds (n,) for k = 1, and labels of the first 5,000 rows."""
     n, k = size
     rng = np.random.default_rng(0)
     z = 3 * rng.standard_normal((n, k), np.float32)
     return z if k > 1 else z[:, 0], rng.integers(0, max(k, 2), 5000)
 
 
-def by_jax(name: str, state: dict[str, Array]) -> Map:
+def jax_by_hand(name: str, state: dict[str, Array]) -> Map:
+    """Write the map of a fitted calibrator in JAX."""
     import jax
     import jax.numpy as jnp
 
     s = {key: jnp.asarray(value, jnp.float32) for key, value in state.items()}
-    softmax, sigmoid, soft = jax.nn.softmax, jax.nn.sigmoid, jax.nn.softplus
+    softmax, sigmoid, softplus = jax.nn.softmax, jax.nn.sigmoid, jax.nn.softplus
     maps: dict[str, Map] = {
         "Temperature": lambda z: softmax(z / s["temperature"]),
         "Vector": lambda z: softmax(z * s["coef"] + s["intercept"]),
         "Dirichlet": lambda z: softmax(jax.nn.log_softmax(z) @ s["coef"].T + s["intercept"]),
-        "Beta": lambda z: sigmoid(s["c"] - s["a"] * soft(-z) + s["b"] * soft(z)),
+        "Beta": lambda z: sigmoid(s["c"] - s["a"] * softplus(-z) + s["b"] * softplus(z)),
     }
-    one = maps[name]
-    return one if name != "Beta" else lambda z: jnp.stack([1 - one(z), one(z)], axis=1)
+    function = maps[name]
+    return (
+        function if name != "Beta" else lambda z: jnp.stack([1 - function(z), function(z)], axis=1)
+    )
 
 
-def by_torch(name: str, state: dict[str, Array]) -> Map:
+def torch_by_hand(name: str, state: dict[str, Array]) -> Map:
+    """Write the map of a fitted calibrator in PyTorch."""
     import torch
     from torch.nn.functional import log_softmax, softplus
 
@@ -54,19 +58,19 @@ def by_torch(name: str, state: dict[str, Array]) -> Map:
         "Dirichlet": lambda z: torch.softmax(log_softmax(z, 1) @ s["coef"].T + s["intercept"], 1),
         "Beta": lambda z: torch.sigmoid(s["c"] - s["a"] * softplus(-z) + s["b"] * softplus(z)),
     }
-    one = maps[name]
+    function = maps[name]
     if name != "Beta":
-        return one
+        return function
 
-    def both(z: Any) -> Any:
-        p = one(z)
+    def both_classes(z: Any) -> Any:
+        p = function(z)
         return torch.stack([1 - p, p], dim=1)
 
-    return both
+    return both_classes
 
 
-def setup(name: str, library: str, ours: bool) -> Any:
-    """Return the set-up of one map in one library."""
+def setup(name: str, library: str, from_bayescal: bool) -> Any:
+    """Create the setup of one map in one library."""
 
     def prepare(z: Array, y: Array) -> Any:
         import bayescal as bc
@@ -75,31 +79,36 @@ def setup(name: str, library: str, ours: bool) -> Any:
         if library == "JAX":
             import jax
 
-            at = jax.numpy.asarray(z)
-            f = jax.jit(calibrator.as_function() if ours else by_jax(name, calibrator.state_))
-            return lambda: f(at).block_until_ready(), lambda p: float(p[:, 0].mean())
+            device_z = jax.numpy.asarray(z)
+            function = jax.jit(
+                calibrator.as_function() if from_bayescal else jax_by_hand(name, calibrator.state_)
+            )
+            return lambda: function(device_z).block_until_ready(), lambda p: float(p[:, 0].mean())
         import torch
 
         tensor = torch.as_tensor(z)
-        f = calibrator.as_function() if ours else by_torch(name, calibrator.state_)
-        return lambda: f(tensor), lambda p: float(p[:, 0].mean())
+        function = (
+            calibrator.as_function() if from_bayescal else torch_by_hand(name, calibrator.state_)
+        )
+        return lambda: function(tensor), lambda p: float(p[:, 0].mean())
 
     return prepare
 
 
 def entries() -> list[Entry]:
+    """List all entries; the first one of each task is bayescal."""
     sizes = [("Beta", (1_000_000, 1)), *((n, (100_000, 100)) for n in ("Temperature", "Vector"))]
     sizes += [("Temperature", (1_000_000, 10)), ("Dirichlet", (1_000_000, 10))]
-    found = []
+    result = []
     for name, (n, k) in sizes:
         for library in ("JAX", "PyTorch"):
             task = f"{name} {n:,} x {k}, {library}"
             module = "torch" if library == "PyTorch" else "jax"
-            found.append(Entry(task, "bayescal", "", (n, k), module, setup(name, library, True)))
-            found.append(
+            result.append(Entry(task, "bayescal", "", (n, k), module, setup(name, library, True)))
+            result.append(
                 Entry(task, library, "by hand", (n, k), module, setup(name, library, False))
             )
-    return found
+    return result
 
 
 if __name__ == "__main__":

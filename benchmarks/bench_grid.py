@@ -1,10 +1,11 @@
-"""Ten priors in one call beside a loop over them: first call and warm, wall and processor time.
+"""Compare ten priors in one call with a loop over them: wall and processor time.
 
     python benchmarks/bench_grid.py [--json FILE]
 
-50 labeled scores, 100 points, two normal classes. Means have uniform priors of ten widths, and the
-deviation is 1, or unknown ("three"). Each way runs in a fresh process, import apart; warm is the
-median of five calls with other numbers. Processor time counts where others use the machine.
+The data are 50 labeled scores of two normal classes, and predictions are made at 100 points. The
+means have uniform priors of ten widths. The standard deviation is 1, or unknown ("three"). Each
+method runs in a fresh process, and the import is not timed. Warm times are medians of five calls
+with slightly different priors. Processor times are comparable even if other programs run.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ WIDTHS, POINTS, OBSERVATIONS, REPEATS = np.linspace(0.5, 5, 10), 100, 50, 5
 JOBS = "montecarlo", "importance", "quadrature", "quadrature three"
 
 
-def worker(job: str, way: str) -> dict[str, float]:
-    """Time one way to do one job in this process."""
+def worker(job: str, method: str) -> dict[str, float]:
+    """Time one method for one job in this process."""
     import warnings
 
     import jax
@@ -49,7 +50,7 @@ def worker(job: str, way: str) -> dict[str, float]:
             )
             for w in WIDTHS
         }
-        for prior in [grid] if way == "grid" else grid.values():
+        for prior in [grid] if method == "grid" else grid.values():
             jax.block_until_ready(bc.posterior_predict(prior, data, x, integrator=integrator).probs)
 
     walls, cpus = [], []
@@ -67,9 +68,9 @@ def worker(job: str, way: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run everything and print a table."""
+    """Run all jobs and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -81,17 +82,17 @@ def main() -> None:
     results: dict[str, dict[str, dict[str, float]]] = {}
     for job in JOBS:
         results[job] = {}
-        for way in ("loop", "grid"):
-            command = [sys.executable, __file__, "--worker", job, way]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            results[job][way] = json.loads(done.stdout.strip().splitlines()[-1])
+        for method in ("loop", "grid"):
+            command = [sys.executable, __file__, "--worker", job, method]
+            process = subprocess.run(command, capture_output=True, text=True, check=True)
+            results[job][method] = json.loads(process.stdout.strip().splitlines()[-1])
     table = Table(title=f"{len(WIDTHS)} priors, {OBSERVATIONS} observations, {POINTS} points")
-    heads = "integrator", "way", "first, s", "processor, s", "warm, s", "processor, s"
+    heads = "integrator", "method", "first, s", "processor, s", "warm, s", "processor, s"
     for head in heads:
         table.add_column(head, justify="left" if head in heads[:2] else "right")
-    for job, ways in results.items():
-        for way, row in ways.items():
-            table.add_row(job, way, *(f"{value:.3f}" for value in row.values()))
+    for job, methods in results.items():
+        for method, row in methods.items():
+            table.add_row(job, method, *(f"{value:.3f}" for value in row.values()))
     Console(width=100).print(table)
     if options.json:
         shared = "other programs ran on these cores: compare processor times"

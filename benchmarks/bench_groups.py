@@ -1,14 +1,15 @@
-"""Intervals from groups of cases beside those from cases: coverage, width, false alarms and time.
+"""Compare bootstrap intervals from groups of rows with those from rows: coverage, width and time.
 
     python benchmarks/bench_groups.py [--json benchmarks/results/bench_groups.json] [--repeats 200]
         [--rows 20000] [--metric NAME ...]
 
-The same data sets are measured twice: by a bootstrap of cases, and, as if they were very many, of
-groups of cases. In the table, of intervals of level 0.9: the share that holds the true value, of
-both models and their difference; the mean of widths of the latter over those by cases; the share of
-differences with a p-value of 0.05 or less; seconds for each data set. True values and models are
-those of ``bench_intervals.py``; of the first two the two models are equally good. Means over cases
-have analytic intervals, and those of sums by group where these came in blocks.
+Every data set is measured twice: by a bootstrap of rows ("cases"), and by the bootstrap of groups
+of rows that large data sets use. The table shows, for 90 % intervals, the coverage for both models
+and for their difference; the mean width of the interval of the difference, relative to that of the
+bootstrap of rows; how often the p-value of the difference is 0.05 or less; and the seconds for each
+data set. ``bench_intervals.py`` defines the models and computes the true values; the two models of
+each of the first two pairs are equally good. Means over rows have analytic intervals by rows, and
+intervals from sums by group as for data that are read in blocks.
 """
 
 from __future__ import annotations
@@ -36,56 +37,56 @@ TRUTHS = (
 
 
 def simulate(title: str, name: str, n: int, repeats: int) -> list[dict[str, Any]]:
-    """Return what was found by cases and by groups."""
+    """Measure the coverage, width and time of intervals from rows and from groups of rows."""
     metric, options = base.METRICS[name]
     draw = base.TRUTHS[title]
-    truth = base.endless(draw, metric, options)
+    truth = base.true_values(draw, metric, options)
     values = np.array([*truth, truth[0] - truth[1]])
     rng = np.random.default_rng(1)
-    found: dict[str, list[list[float]]] = {"cases": [], "groups": []}
+    outcomes: dict[str, list[list[float]]] = {"cases": [], "groups": []}
     for run in range(repeats):
         *probs, y = draw(rng, n)
-        for way, rows in found.items():
-            _measured.MANY = 1 if way == "groups" else n + 1
+        for method, rows in outcomes.items():
+            _measured.MANY = 1 if method == "groups" else n + 1
             start = time.perf_counter()
-            pair = [measure(metric, p, y, None, options, base.REPLICATES, run) for p in probs]
-            if way == "groups":
-                # As of blocks: of means, too.
+            models = [measure(metric, p, y, None, options, base.REPLICATES, run) for p in probs]
+            if method == "groups":
+                # Data that are read in blocks have sums by group also for means.
                 prepared = [_measured.prepare(metric, p, y, None, options) for p in probs]
-                pair = [
+                models = [
                     MeasuredMetric(metric, sums.metric, sums, base.REPLICATES)
-                    for data, made in prepared
-                    if (sums := group_sums(made, data, run)) is not None
+                    for data, metric_object in prepared
+                    if (sums := group_sums(metric_object, data, run)) is not None
                 ]
-            first, second = pair
-            gap = first.less(second, base.LEVEL)
-            assert gap.p_value is not None
-            own = first.interval(base.LEVEL), second.interval(base.LEVEL), gap
-            taken = time.perf_counter() - start
-            held = [
-                each.lower - base.SLACK <= value <= each.upper + base.SLACK
-                for each, value in zip(own, values, strict=True)
+            first, second = models
+            difference = first.less(second, base.LEVEL)
+            assert difference.p_value is not None
+            intervals = first.interval(base.LEVEL), second.interval(base.LEVEL), difference
+            seconds = time.perf_counter() - start
+            covered = [
+                interval.lower - base.SLACK <= value <= interval.upper + base.SLACK
+                for interval, value in zip(intervals, values, strict=True)
             ]
-            width = own[0].upper - own[0].lower, gap.upper - gap.lower
-            rows.append([*held, gap.p_value <= 0.05, *width, taken])
+            width = intervals[0].upper - intervals[0].lower, difference.upper - difference.lower
+            rows.append([*covered, difference.p_value <= 0.05, *width, seconds])
     keys = "first", "second", "difference", "rejected", "width", "difference's width", "seconds"
-    facts = {"metric": name, "models": title, "rows": n, "repeats": repeats}
+    setting = {"metric": name, "models": title, "rows": n, "repeats": repeats}
     return [
         {
-            **facts,
-            "drawn": way,
-            **dict(zip(keys, np.mean(own, axis=0).round(6).tolist(), strict=True)),
+            **setting,
+            "drawn": method,
+            **dict(zip(keys, np.mean(values, axis=0).round(6).tolist(), strict=True)),
         }
-        for way, own in found.items()
+        for method, values in outcomes.items()
     ]
 
 
 def consistency(n: int, repeats: int) -> list[dict[str, Any]]:
-    """Return how often calibration of calibrated predictions is rejected, at 0.05 and at 0.5."""
+    """Measure how often calibrated predictions are rejected, at levels 0.05 and 0.5."""
     rows = []
-    for way in ("cases", "cells"):
-        _significance.MANY = 1 if way == "cells" else n + 1
-        rng, found = np.random.default_rng(2), []
+    for method in ("cases", "cells"):
+        _significance.MANY = 1 if method == "cells" else n + 1
+        rng, p_list = np.random.default_rng(2), []
         for run in range(repeats):
             p = rng.random(n) ** 3
             y = (rng.random(n) < p).astype(int)
@@ -93,12 +94,12 @@ def consistency(n: int, repeats: int) -> list[dict[str, Any]]:
                 test = _significance.consistency_test(
                     "ece", p, y, binning=binning, resamples=199, seed=run
                 )
-                found.append(test.p_value)
-        p_values = np.reshape(found, (-1, 2))
-        for binning, own in zip(("equal_width", "equal_mass"), p_values.T, strict=True):
-            shares = {f"at {level}": float(np.mean(own <= level)) for level in (0.05, 0.5)}
-            facts = {"metric": f"consistency, {binning}", "rows": n, "repeats": repeats}
-            rows.append({**facts, "drawn": way, **shares})
+                p_list.append(test.p_value)
+        p_values = np.reshape(p_list, (-1, 2))
+        for binning, values in zip(("equal_width", "equal_mass"), p_values.T, strict=True):
+            rates = {f"at {level}": float(np.mean(values <= level)) for level in (0.05, 0.5)}
+            setting = {"metric": f"consistency, {binning}", "rows": n, "repeats": repeats}
+            rows.append({**setting, "drawn": method, **rates})
     return rows
 
 
@@ -114,10 +115,10 @@ def main() -> None:
     print(f"{'metric':16} {'models':28} drawn   first second difference width rejected seconds")
     for name in METRICS:
         for title in TRUTHS if name in options.metric else ():
-            both = simulate(title, name, options.rows, options.repeats)
-            rows += both
-            for row in both:
-                width = row["difference's width"] / both[0]["difference's width"]
+            results = simulate(title, name, options.rows, options.repeats)
+            rows += results
+            for row in results:
+                width = row["difference's width"] / results[0]["difference's width"]
                 print(
                     f"{name:16} {title:28} {row['drawn']:7} {row['first']:.3f} "
                     f"{row['second']:.3f}  {row['difference']:.3f}      {width:.3f} "
@@ -130,9 +131,9 @@ def main() -> None:
         rows.append(row)
         print(row, flush=True)
     if options.json:
-        kept, new = read(options.json), {row["metric"] for row in rows}
-        others = [row for row in kept.get("rows", []) if row["metric"] not in new]
-        write(options.json, {**kept, "level": base.LEVEL, "rows": others + rows})
+        old, new = read(options.json), {row["metric"] for row in rows}
+        unchanged = [row for row in old.get("rows", []) if row["metric"] not in new]
+        write(options.json, {**old, "level": base.LEVEL, "rows": unchanged + rows})
 
 
 if __name__ == "__main__":

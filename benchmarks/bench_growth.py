@@ -1,9 +1,9 @@
-"""Growth: time per row of fits, predictions and metrics from a thousand rows to a hundred million.
+"""Time fits, predictions and metrics per row, from a thousand rows to a hundred million.
 
     python -m benchmarks.bench_growth [--most 100000000] [--json FILE]
 
-Probabilities of two classes lie in memory as float64, labels as integers of one byte. A time is the
-least of up to five runs after the first. ``docs/pictures/growth.svg`` shows the times.
+Probabilities of two classes are in memory as float64, and labels as integers of one byte. Each time
+is the shortest of up to five runs after the first. ``docs/pictures/growth.svg`` shows the times.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from benchmarks import provenance
 from benchmarks.bench_scale import STEP, draw
 
 
-def rows_of(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw probabilities and labels in blocks, so that little memory is needed beside them."""
+def draw_rows(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw probabilities and labels in blocks, which need little additional memory."""
     p, y = np.empty(n), np.empty(n, np.int8)
     for block, first in enumerate(range(0, n, STEP)):
         part = slice(first, min(first + STEP, n))
@@ -31,6 +31,7 @@ def rows_of(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def jobs(p: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
+    """Create the timed functions."""
     auto = bc.Auto().fit(p[:100_000], y[:100_000])
     return {
         "Beta, fit": lambda: bc.Beta().fit(p, y),
@@ -41,7 +42,8 @@ def jobs(p: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
     }
 
 
-def least(run: Callable[[], Any]) -> float:
+def shortest_time(run: Callable[[], Any]) -> float:
+    """Measure the shortest time of up to five runs, after a first run that is not timed."""
     run()
     seconds: list[float] = []
     while not seconds or (len(seconds) < 5 and sum(seconds) < 2):
@@ -59,8 +61,8 @@ def main() -> None:
     rows = []
     n = 1000
     while n <= options.most:
-        for job, run in jobs(*rows_of(n)).items():
-            rows.append({"job": job, "rows": n, "seconds": least(run)})
+        for job, run in jobs(*draw_rows(n)).items():
+            rows.append({"job": job, "rows": n, "seconds": shortest_time(run)})
             print(f"{job:14} {n:>11,} {1e9 * rows[-1]['seconds'] / n:10.1f} ns a row", flush=True)
         n *= 10
     if options.json:

@@ -1,7 +1,8 @@
-"""Time what starts: imports of the package and its parts, and the command line's help and errors.
+"""Time startup: imports of the package and its parts, and help and errors of the command line.
 
-Each is a process of its own. They take turns, so that a change in the load of the machine meets all
-alike. Wall-clock and processor time are of the whole process; to start Python is the first row.
+Each program runs in a fresh process. The programs take turns, so that changes in the load of the
+machine affect all of them. Wall-clock and processor times are of the whole process; the first row
+is the startup of Python itself.
 
     python benchmarks/bench_import.py [--repetitions 11] [--json]
 """
@@ -34,7 +35,7 @@ COMMANDS = (
     "methods",
 )
 DATA = "import numpy as np; p = np.linspace(0.01, 0.99, 999); y = np.arange(999) % 7 < 7 * p**2; "
-#: First uses in a process, the imports included, and what they are compared with.
+#: First calls in a process, including imports, and imports to compare them with.
 FIRST_USES = {
     "import sklearn.base": "import sklearn.base",
     "bayescal.Beta": "import bayescal; bayescal.Beta",
@@ -53,9 +54,9 @@ PROGRAMS = {
 
 
 def time_process(program: tuple[str, ...]) -> tuple[float, float]:
-    """Return the seconds by the clock and of processors that a program takes."""
+    """Measure the wall-clock and processor seconds of a program."""
     before, start = os.times(), time.perf_counter()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", *program],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -63,14 +64,14 @@ def time_process(program: tuple[str, ...]) -> tuple[float, float]:
         check=False,
     )
     seconds, after = time.perf_counter() - start, os.times()
-    if done.returncode not in (0, 2):
-        raise SystemExit(f"{program} failed:\n{done.stderr}")
-    spent = after.children_user + after.children_system
-    return seconds, spent - before.children_user - before.children_system
+    if process.returncode not in (0, 2):
+        raise SystemExit(f"{program} failed:\n{process.stderr}")
+    children = after.children_user + after.children_system
+    return seconds, children - before.children_user - before.children_system
 
 
 def measure(repetitions: int) -> dict[str, list[tuple[float, float]]]:
-    """Return the times of every process; the programs take turns, after one uncounted round."""
+    """Time every program; the programs take turns, after one round that is not counted."""
     for program in PROGRAMS.values():  # writes the byte code and warms the file cache
         time_process(program)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in PROGRAMS}
@@ -81,25 +82,29 @@ def measure(repetitions: int) -> dict[str, list[tuple[float, float]]]:
 
 
 def summarize(times: dict[str, list[tuple[float, float]]]) -> dict[str, object]:
-    """Return medians and quartiles by the clock, and the least processor time."""
-    clock = {name: [wall for wall, _ in own] for name, own in times.items()}
+    """Compute medians and quartiles of wall-clock times, and minimum processor times."""
+    wall_times = {name: [wall for wall, _ in values] for name, values in times.items()}
     return {
-        "median_s": {name: statistics.median(own) for name, own in clock.items()},
-        "quartiles_s": {name: statistics.quantiles(own, n=4)[::2] for name, own in clock.items()},
-        "least_processor_s": {name: min(cpu for _, cpu in own) for name, own in times.items()},
+        "median_s": {name: statistics.median(values) for name, values in wall_times.items()},
+        "quartiles_s": {
+            name: statistics.quantiles(values, n=4)[::2] for name, values in wall_times.items()
+        },
+        "least_processor_s": {
+            name: min(cpu for _, cpu in values) for name, values in times.items()
+        },
         "python": platform.python_version(),
         "jax": version("jax"),
     }
 
 
 def show(summary: dict[str, dict[str, float]], repetitions: int) -> None:
-    """Print the table."""
+    """Print the times as a table."""
     table = Table(
-        title=f"Start, {repetitions} fresh processes each "
+        title=f"Startup, {repetitions} fresh processes each "
         f"(Python {summary['python']}, JAX {summary['jax']})"
     )
     table.add_column("process")
-    for heading in ("median [ms]", "quartiles [ms]", "least processor time [ms]"):
+    for heading in ("median [ms]", "quartiles [ms]", "minimum processor time [ms]"):
         table.add_column(heading, justify="right")
     for name in PROGRAMS:
         low, high = summary["quartiles_s"][name]
@@ -113,15 +118,15 @@ def show(summary: dict[str, dict[str, float]], repetitions: int) -> None:
 
 
 def repetition_count(text: str) -> int:
-    """Read the number of repetitions, at least `MIN_REPETITIONS`."""
+    """Parse the number of repetitions, which must be at least ``MIN_REPETITIONS``."""
     count = int(text)
     if count < MIN_REPETITIONS:
-        raise argparse.ArgumentTypeError(f"must be at least {MIN_REPETITIONS}, got {count}")
+        raise argparse.ArgumentTypeError(f"must be at least {MIN_REPETITIONS} but got {count}")
     return count
 
 
 def main() -> None:
-    """Measure and report."""
+    """Measure all programs, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=repetition_count, default=MIN_REPETITIONS)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

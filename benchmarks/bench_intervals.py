@@ -1,14 +1,14 @@
-"""Simulated coverage of ``metrics.interval`` and ``metrics.difference``, and false alarms.
+"""Simulate the coverage of ``metrics.interval`` and ``metrics.difference``, and false rejections.
 
     python benchmarks/bench_intervals.py [--json benchmarks/results/bench_intervals.json]
         [--repeats 200] [--metric NAME ...] [--truth NAME ...] [--rows 30 ...]
 
-Two models see the same cases, drawn again and again. The true value of a metric is that of cases
-without end, here of a million, for errors by kernels of 100,000 (for "skce" 40 times 1,000). The
-table has the share of intervals of level 0.9 that hold it, within 2e-4, for both models and their
-difference, and the share of differences with a p-value of 0.05 or less: where the true values are
-equal, of false alarms. The standard error of a share of 0.9 of 200 is 0.021. In the file, what was
-found of other metrics stays.
+Two models predict the same rows in every simulated data set. The true value of a metric is computed
+from a million rows, or from 100,000 for kernel estimators ("skce" averages 40 samples of 1,000
+rows). The table shows the coverage of 90 % intervals, with a tolerance of 2e-4, for both models and
+for their difference. It also shows how often the p-value of the difference is 0.05 or less; this is
+the false-alarm rate if the true values are equal. With 200 data sets, the standard error of a
+coverage of 0.9 is 0.021. The result file keeps the rows of metrics that are not run again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ def two_classes(
     rng: np.random.Generator,
     n: int,
 ) -> tuple[Array, Array, Array]:
-    """Log odds of two normal classes, times a slope, plus an intercept; of one score or of two."""
+    """Draw the probabilities of two models, and labels of two normal classes.
+
+    Each model multiplies the log odds of a score by a slope and adds an intercept. If ``same`` is
+    true, both models use the same score; otherwise the noise of the two scores is independent.
+    """
     y = rng.integers(0, 2, n)
     noise = [rng.normal(size=n) for _ in range(2)]
     scores = [2 * (2 * y - 1 + noise[0]), 2 * (2 * y - 1 + noise[0 if same else 1])]
@@ -49,14 +53,14 @@ def two_classes(
 def three_classes(
     first: float, second: float, rng: np.random.Generator, n: int
 ) -> tuple[Array, Array, Array]:
-    """Logits of three classes, times a factor."""
+    """Draw the probabilities of two models that multiply logits of three classes by a factor."""
     z = 2 * rng.normal(size=(n, 3))
     y = np.argmax(z + rng.gumbel(size=z.shape), axis=1)
-    both = [np.exp(factor * (z - z.max(axis=1, keepdims=True))) for factor in (first, second)]
-    return (*(e / e.sum(axis=1, keepdims=True) for e in both), y)  # type: ignore[return-value]
+    exps = [np.exp(factor * (z - z.max(axis=1, keepdims=True))) for factor in (first, second)]
+    return (*(e / e.sum(axis=1, keepdims=True) for e in exps), y)  # type: ignore[return-value]
 
 
-#: What two models do to log odds (slope, intercept), and whether of the same score.
+#: Slope and intercept of the log odds of two models, and whether both see the same score.
 TRUTHS: dict[str, Draw] = {
     "calibrated, other scores": partial(two_classes, (1, 0), (1, 0), False),
     "too sure, other scores": partial(two_classes, (2, 0), (2, 0), False),
@@ -83,41 +87,41 @@ METRICS: dict[str, tuple[str, dict[str, Any]]] = {
     "loss_gap": ("loss_gap", {}),
     "skce": ("skce", {"bandwidth": 0.3}),
 }
-#: Times and cases of what stands for cases without end.
-ENDLESS = {"skce": (40, 1000), "smooth_ece": (1, 100_000), "kde_ece": (1, 100_000)}
+#: Number and size of the samples from which true values are computed.
+TRUTH_SAMPLES = {"skce": (40, 1000), "smooth_ece": (1, 100_000), "kde_ece": (1, 100_000)}
 
 
-def endless(draw: Draw, metric: str, options: dict[str, Any]) -> Array:
-    """Return the true values (2,) of the models."""
+def true_values(draw: Draw, metric: str, options: dict[str, Any]) -> Array:
+    """Compute the true values (2,) of a metric for both models."""
     rng = np.random.default_rng(99)
-    times, n = ENDLESS.get(metric, (1, 1_000_000))
-    found = []
-    for _ in range(times):
+    num_samples, n = TRUTH_SAMPLES.get(metric, (1, 1_000_000))
+    samples = []
+    for _ in range(num_samples):
         *probs, y = draw(rng, n)
-        found.append([getattr(metrics, metric)(p, y, **options) for p in probs])
-    return np.mean(found, axis=0)
+        samples.append([getattr(metrics, metric)(p, y, **options) for p in probs])
+    return np.mean(samples, axis=0)
 
 
 def simulate(draw: Draw, name: str, n: int, repeats: int) -> dict[str, Any]:
-    """Return true values, coverage, and the share of rejected nulls."""
+    """Simulate the true values, the coverage of intervals, and the rate of rejected nulls."""
     metric, options = METRICS[name]
-    truth = endless(draw, metric, options)
+    truth = true_values(draw, metric, options)
     rng = np.random.default_rng(1)
-    found = []
+    outcomes = []
     for run in range(repeats):
         *probs, y = draw(rng, n)
         first, second = (measure(metric, p, y, None, options, REPLICATES, run) for p in probs)
-        gap = first.less(second, LEVEL)
-        assert gap.p_value is not None
-        row = []
+        difference = first.less(second, LEVEL)
+        assert difference.p_value is not None
+        covered = []
         values = (*truth, truth[0] - truth[1])
-        intervals = (first.interval(LEVEL), second.interval(LEVEL), gap)
-        for own, value in zip(intervals, values, strict=True):
-            row.append(own.lower - SLACK <= value <= own.upper + SLACK)
-        found.append([*row, gap.p_value <= 0.05])
-    shares = np.mean(found, axis=0).round(4).tolist()
+        intervals = (first.interval(LEVEL), second.interval(LEVEL), difference)
+        for interval, value in zip(intervals, values, strict=True):
+            covered.append(interval.lower - SLACK <= value <= interval.upper + SLACK)
+        outcomes.append([*covered, difference.p_value <= 0.05])
+    rates = np.mean(outcomes, axis=0).round(4).tolist()
     keys = ("first", "second", "difference", "rejected")
-    return {"truth": truth.round(5).tolist(), **dict(zip(keys, shares, strict=True))}
+    return {"truth": truth.round(5).tolist(), **dict(zip(keys, rates, strict=True))}
 
 
 def main() -> None:
@@ -136,14 +140,14 @@ def main() -> None:
                 row = simulate(TRUTHS[title], name, n, options.repeats)
                 rows.append({"metric": name, "models": title, "rows": n, **row})
                 values = " ".join(f"{value:.4f}" for value in row["truth"])
-                shares = f"{row['first']:.3f}  {row['second']:.3f}  {row['difference']:.3f}"
-                line = f"{name:26} {title:36} {n:4} {values}  {shares}      {row['rejected']:.3f}"
+                coverage = f"{row['first']:.3f}  {row['second']:.3f}  {row['difference']:.3f}"
+                line = f"{name:26} {title:36} {n:4} {values}  {coverage}      {row['rejected']:.3f}"
                 print(line, flush=True)
     if options.json:
-        kept = read(options.json)
-        others = [row for row in kept.get("rows", []) if row["metric"] not in options.metric]
-        facts = {"level": LEVEL, "repeats": options.repeats, "rows": others + rows}
-        write(options.json, {**kept, **facts})
+        old = read(options.json)
+        unchanged = [row for row in old.get("rows", []) if row["metric"] not in options.metric]
+        new = {"level": LEVEL, "repeats": options.repeats, "rows": unchanged + rows}
+        write(options.json, {**old, **new})
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
-"""Simulation-based calibration of ``inference="laplace"``, with and without sequential Monte Carlo.
+"""Check ``inference="laplace"``, with and without sequential Monte Carlo, by simulation.
 
     python benchmarks/bench_laplace.py [--json benchmarks/results/bench_laplace.json]
         [--repeats 1000] [--case NAME ...] [--rows 60 ...] [--seed 1]
 
-Rows named "normal" are draws of the normal approximation alone (a temperature's always come from
-its distribution function). In the file, what was found of other cases, rows and seeds stays.
+Simulation-based calibration (Cook, Gelman, Rubin 2006; Talts et al. 2018) draws parameters from
+the prior of a calibrator, labels from the probabilities of these parameters, and the posterior by
+``inference="laplace"``. If the posterior is correct, the fraction of draws below the true value is
+uniform. The table shows the fractions of true values in the lower and the upper tail of nominal
+probability 0.05, averaged over the parameters, and over the probabilities at three scores (standard
+error about 0.005, more for few parameters). Data sets without all classes are drawn again; this
+keeps the ranks uniform, because it depends only on the data. The temperature of structured scaling
+is given, because its prior needs it.
 
-Parameters are drawn from a calibrator's own prior, labels from its probabilities, and the
-posterior by ``inference="laplace"``: the share of draws below the truth is then uniform if the
-posterior is right (Cook, Gelman, Rubin 2006; Talts et al. 2018). The table has the shares of truths
-in the lower and the upper tail of nominal 0.05, of parameters and of probabilities at three scores,
-each averaged over them (standard error about 0.005, more for few parameters). Data sets
-without all classes are drawn again, which keeps the ranks uniform, as this is decided by the data.
-Structured scaling has its temperature given, as its prior needs it.
+Rows "normal" use draws of the normal approximation alone; those of a temperature always come from
+its distribution function. The result file keeps cases, rows and seeds that are not run again.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ CASES: dict[str, Any] = {
 
 
 class Problem:
-    """Scores drawn once for a data set: the prior, the probabilities, and the fit."""
+    """Scores of one data set, with functions that draw from the prior, predict and fit."""
 
     def __init__(self, case: Any, n: int, rng: np.random.Generator) -> None:
         self.case, self.rng, self.weights = case, rng, np.ones(n)
@@ -78,8 +79,8 @@ class Problem:
             self.scores, self.new = z[:n], z[n:]
         self.state: dict[str, Any] = {}
 
-    def truth(self) -> tuple[Array, Callable[[Array], Array]]:
-        """Return parameters (p,) from the prior, and the probabilities (m, k) that they give."""
+    def draw_parameters(self) -> tuple[Array, Callable[[Array], Array]]:
+        """Draw parameters (p,) from the prior, and return their probabilities as a function."""
         case, rng, scores = self.case, self.rng, self.scores
         if isinstance(case, int):
             mean, scale = scores.mean(axis=0), 2 * scores.std(axis=0)
@@ -100,77 +101,79 @@ class Problem:
             self.state |= {"smoothing": np.asarray(1 / (len(scores) + 1))}
             rows = Rows(scores, np.zeros(len(scores), int), self.weights)
             penalty = case._penalties(rows, 1.0)[0]
-            known = {**self.state, "penalty": penalty, "theta": 0 * penalty}
-            strengths = case._target(known, rows)[1]
+            state = {**self.state, "penalty": penalty, "theta": 0 * penalty}
+            strengths = case._target(state, rows)[1]
             theta = rng.normal(size=len(strengths)) / np.sqrt(strengths)
         else:
             theta = np.exp(1.5 * rng.normal(size=1))
             if isinstance(case, bc.EnsembleTemperature):
                 theta = np.r_[theta, rng.dirichlet(np.ones(3))]
-        return theta, lambda at: self.curves(theta[None], at)[0]
+        return theta, lambda points: self.curves(theta[None], points)[0]
 
-    def curves(self, theta: Array, at: Array) -> Array:
-        """Return probabilities (s, m, k)."""
+    def curves(self, theta: Array, points: Array) -> Array:
+        """Compute the probabilities (s, m, k) of parameters (s, p) at scores."""
         if isinstance(self.case, int):
-            line = theta[:, :1] + theta[:, 1:] @ at.T
+            line = theta[:, :1] + theta[:, 1:] @ points.T
             return np.stack([sigmoid(-line), sigmoid(line)], axis=-1)
-        return self.case._curves(self.state, theta, at)
+        return self.case._curves(self.state, theta, points)
 
-    def named(self, theta: Array) -> Array:
-        """Return what users see of parameters (s, p), as columns."""
+    def public_parameters(self, theta: Array) -> Array:
+        """Convert parameters (s, p) to the columns of the public coefficients."""
         if isinstance(self.case, int):
             return theta
-        described = self.case._describe(self.state, theta)
-        return np.concatenate([v.reshape(len(theta), -1) for v in described.values()], axis=1)
+        coefficients = self.case._describe(self.state, theta)
+        return np.concatenate([v.reshape(len(theta), -1) for v in coefficients.values()], axis=1)
 
     def sample(self, y: Array, seed: int) -> tempered.Draws:
+        """Draw from the posterior given labels."""
         if isinstance(self.case, int):
             method = Method(coef_prior="cauchy", **LAPLACE)
-            settled = method.settle(self.scores, y, self.weights)
-            return method.sample(self.scores, self.weights, settled, seed)
+            settings = method.settle(self.scores, y, self.weights)
+            return method.sample(self.scores, self.weights, settings, seed)
         rows = Rows(self.scores, y, self.weights)
         return self.case._sample({**self.case._fit(rows, seed), **self.state}, rows, seed)
 
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    kept = getattr(owner, name)
+    """Replace an attribute within a block."""
+    original = getattr(owner, name)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, kept)
+        setattr(owner, name, original)
 
 
 def simulate(case: Any, n: int, repeats: int, seed: int) -> dict[str, Any]:
-    """Return shares of truths in both tails, and how good the draws are."""
+    """Compute the fractions of true values in both tails, and the effective sample size."""
     rng = np.random.default_rng(seed)
     ranks: list[list[Array]] = [[], []]
-    quality: list[float] = []
-    while len(quality) < repeats:
+    ess_list: list[float] = []
+    while len(ess_list) < repeats:
         problem = Problem(case, n, rng)
-        theta, curves = problem.truth()
+        theta, curves = problem.draw_parameters()
         probs = curves(problem.scores)
         y = (rng.random((n, 1)) > np.cumsum(probs, axis=1)[:, :-1]).sum(axis=1)
         if len(np.unique(y)) < problem.k:
             continue
-        draws = problem.sample(y, len(quality))
-        drawn = draws.coefficients.reshape(-1, len(theta))
+        draws = problem.sample(y, len(ess_list))
+        samples = draws.coefficients.reshape(-1, len(theta))
         pairs = (
-            (problem.named(drawn), problem.named(theta[None])[0]),
-            (problem.curves(drawn, problem.new)[..., 1:], curves(problem.new)[:, 1:]),
+            (problem.public_parameters(samples), problem.public_parameters(theta[None])[0]),
+            (problem.curves(samples, problem.new)[..., 1:], curves(problem.new)[:, 1:]),
         )
-        for kept, (some, true) in zip(ranks, pairs, strict=True):
-            kept.append(np.mean((some < true) + 0.5 * (some == true), axis=0).ravel())
-        quality.append(draws.ess.min() / DRAWS)
-    ess = np.array(quality)
-    shares = {}
-    for name, kept in zip(("parameters", "probabilities"), ranks, strict=True):
-        own = np.array(kept)
-        tails = np.stack([(own < LEVEL).mean(axis=0), (own > 1 - LEVEL).mean(axis=0)])
-        shares[name] = [float(share) for share in tails.mean(axis=1).round(4)]
+        for group_ranks, (sampled, true) in zip(ranks, pairs, strict=True):
+            group_ranks.append(np.mean((sampled < true) + 0.5 * (sampled == true), axis=0).ravel())
+        ess_list.append(draws.ess.min() / DRAWS)
+    ess = np.array(ess_list)
+    fractions = {}
+    for name, group_ranks in zip(("parameters", "probabilities"), ranks, strict=True):
+        values = np.array(group_ranks)
+        tails = np.stack([(values < LEVEL).mean(axis=0), (values > 1 - LEVEL).mean(axis=0)])
+        fractions[name] = [float(fraction) for fraction in tails.mean(axis=1).round(4)]
     return {
-        **shares,
+        **fractions,
         "ess_median": float(np.median(ess).round(3)),
         "ess_below_0.1": float((ess < 0.1).mean().round(4)),
     }
@@ -186,24 +189,24 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
-    heads = f"{'parameters':>15} {'probabilities':>15}    ess   <0.1"
-    print(f"{'case':22} {'rows':>5} {'draws':8} {heads}")
+    header = f"{'parameters':>15} {'probabilities':>15}    ess   <0.1"
+    print(f"{'case':22} {'rows':>5} {'draws':8} {header}")
     for name in options.case:
-        for n, kind in itertools.product(options.rows, ("normal", "tempered")):
-            normal = np.inf if kind == "normal" else tempered._NORMAL
+        for n, draws in itertools.product(options.rows, ("normal", "tempered")):
+            normal = np.inf if draws == "normal" else tempered._NORMAL
             with _replaced(tempered, "_NORMAL", normal):
                 row = simulate(CASES[name], n, options.repeats, options.seed)
-            ends = [f"{low:.3f} / {high:.3f}" for low, high in list(row.values())[:2]]
-            size = f"{row['ess_median']:6.2f} {row['ess_below_0.1']:6.3f}"
-            print(f"{name:22} {n:5} {kind:8} {ends[0]:>15} {ends[1]:>15} {size}", flush=True)
-            facts = {"case": name, "rows": n, "draws": kind, "seed": options.seed}
-            rows.append({**facts, "repeats": options.repeats, **row})
+            tails = [f"{low:.3f} / {high:.3f}" for low, high in list(row.values())[:2]]
+            quality = f"{row['ess_median']:6.2f} {row['ess_below_0.1']:6.3f}"
+            print(f"{name:22} {n:5} {draws:8} {tails[0]:>15} {tails[1]:>15} {quality}", flush=True)
+            setting = {"case": name, "rows": n, "draws": draws, "seed": options.seed}
+            rows.append({**setting, "repeats": options.repeats, **row})
     if options.json:
-        kept = read(options.json)
+        old = read(options.json)
         key = itemgetter("case", "rows", "draws", "seed")
         new = {key(row) for row in rows}
-        others = [row for row in kept.get("rows", []) if key(row) not in new]
-        write(options.json, {**kept, "level": LEVEL, "draws": DRAWS, "rows": others + rows})
+        unchanged = [row for row in old.get("rows", []) if key(row) not in new]
+        write(options.json, {**old, "level": LEVEL, "draws": DRAWS, "rows": unchanged + rows})
 
 
 if __name__ == "__main__":

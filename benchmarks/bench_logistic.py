@@ -1,14 +1,16 @@
-"""Time of logistic fits beside scikit-learn and a plain NumPy Newton, at equal objective.
+"""Time logistic fits, and compare them with scikit-learn and NumPy at equal objectives.
 
     python benchmarks/bench_logistic.py [--json FILE]
 
-Single fits of binary scores on their log odds (Platt's model with labels as targets; 1e4 and 1e6
-rows), a multivariate fit (1e4 rows, 30 features, ridge 1), and 1e5 fits of 50 rows in one call,
-which the others make in a loop: theirs are timed on 300 fits and multiplied. First calls are made
-in a fresh process, import apart. Each row of the table is one process.
+The tasks are single fits to the log odds of binary scores (Platt's model with labels as targets;
+1e4 and 1e6 rows), a multivariate fit (1e4 rows, 30 features, ridge 1), and 1e5 fits of 50 rows in
+one call. The other libraries make these fits in a loop; their times are measured on 300 fits and
+extrapolated. First calls run in a fresh process, without the import. Each row of the table is one
+process. The NumPy fit uses plain Newton steps.
 
-Last an absolute penalty whose strength is cross-validated (9 strengths, 10 folds), on nearly
-dependent and on independent features; the objective is then that of one more fit at strength 0.1.
+The last tasks have an absolute penalty whose strength is cross-validated (9 strengths, 10 folds),
+on nearly dependent and on independent features. Their objective is that of one more fit at strength
+0.1.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ STRENGTHS, LASSO_STRENGTH = np.geomspace(1e-5, 1e3, 9), 0.1
 
 
 def make(task: str) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return features (batch, n, d), labels (batch, n) and the strength of the ridge."""
+    """Draw features (batch, n, d) and labels (batch, n), with the strength of the ridge."""
     rng = np.random.default_rng(11)
     if task == "many":
         count, n = MANY
@@ -55,14 +57,14 @@ def make(task: str) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def smoothed(y: np.ndarray) -> np.ndarray:
-    """Return Platt's targets, which keep small separable data sets finite."""
+    """Compute Platt's targets, which keep fits of small separable data sets finite."""
     ones = y.sum(axis=-1, keepdims=True)
     zeros = y.shape[-1] - ones
     return np.where(y == 1, (ones + 1) / (ones + 2), 1 / (zeros + 2))
 
 
 def objective(x: np.ndarray, t: np.ndarray, strength: float, beta: np.ndarray) -> np.ndarray:
-    """Return the objective (batch,) at coefficients (batch, d + 1) in float64."""
+    """Compute the objective (batch,) at coefficients (batch, d + 1) in float64."""
     line = beta[:, :1] + np.einsum("bnd,bd->bn", x, beta[:, 1:])
     loss = (np.logaddexp(0, line) - t * line).sum(axis=1)
     return loss + strength / 2 * (beta[:, 1:] ** 2).sum(axis=1)
@@ -86,7 +88,7 @@ def fit_numpy(x: np.ndarray, t: np.ndarray, strength: float) -> np.ndarray:
 
 
 def fit_sklearn(x: np.ndarray, t: np.ndarray, strength: float, solver: str) -> np.ndarray:
-    """Fit one data set; a soft target is two weighted rows."""
+    """Fit one data set; a soft target becomes two weighted rows."""
     from sklearn.linear_model import LogisticRegression
 
     c = 1 / strength if strength else np.inf
@@ -100,7 +102,7 @@ def fit_sklearn(x: np.ndarray, t: np.ndarray, strength: float, solver: str) -> n
 
 
 def fitter(method: str, x: np.ndarray, t: np.ndarray, strength: float) -> Callable[[], np.ndarray]:
-    """Return a function that fits every data set and returns coefficients (batch, d + 1)."""
+    """Create a function that fits every data set and returns coefficients (batch, d + 1)."""
     if method == "bayescal":
         import jax
 
@@ -114,8 +116,8 @@ def fitter(method: str, x: np.ndarray, t: np.ndarray, strength: float) -> Callab
             zero, ridge = np.zeros(batch), np.full(batch, strength)
             with jax.enable_x64(True):
                 problem = jax.device_put(Regression(x, t, np.ones_like(t), zero, ridge))
-                found = fit_many(problem)
-                return np.column_stack([found.intercept, found.coef])
+                fits = fit_many(problem)
+                return np.column_stack([fits.intercept, fits.coef])
 
         return call
     solvers = {"sklearn-lbfgs": "lbfgs", "sklearn-newton": "newton-cholesky"}
@@ -126,7 +128,7 @@ def fitter(method: str, x: np.ndarray, t: np.ndarray, strength: float) -> Callab
 
 
 def make_lasso(task: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return standardized features (n, d) and labels (n,)."""
+    """Draw standardized features (n, d) and labels (n,)."""
     n, d, dependent = LASSO[task]
     rng = np.random.default_rng(5)
     x = rng.normal(size=(n, d))
@@ -144,13 +146,13 @@ def lasso_worker(task: str, method: str) -> dict[str, Any]:
 
     x, y = make_lasso(task)
     if method == "bayescal":
-        chosen: Any = bc.LogisticRegression.preset("L1", random_state=0)
+        cross_validated: Any = bc.LogisticRegression.preset("L1", random_state=0)
         single: Any = bc.LogisticRegression(penalty="l1", strength=LASSO_STRENGTH)
     else:
-        # On dependent features liblinear would go on for minutes.
-        most = 1000 if method == "sklearn-saga" else 100
-        options: Any = {"solver": method.removeprefix("sklearn-"), "max_iter": most}
-        chosen = linear.LogisticRegressionCV(
+        # liblinear would run for minutes on dependent features.
+        max_iter = 1000 if method == "sklearn-saga" else 100
+        options: Any = {"solver": method.removeprefix("sklearn-"), "max_iter": max_iter}
+        cross_validated = linear.LogisticRegressionCV(
             Cs=1 / STRENGTHS,
             l1_ratios=[1.0],
             cv=10,
@@ -162,7 +164,7 @@ def lasso_worker(task: str, method: str) -> dict[str, Any]:
     times = []
     for _ in range(4):
         start = time.perf_counter()
-        chosen.fit(x, y)
+        cross_validated.fit(x, y)
         times.append(time.perf_counter() - start)
     single.fit(x, y)
     beta = np.concatenate([single.intercept_, single.coef_[0]])[None]
@@ -175,7 +177,7 @@ def lasso_worker(task: str, method: str) -> dict[str, Any]:
 
 
 def worker(task: str, method: str) -> dict[str, Any]:
-    """Time one method on one task in this process."""
+    """Time one method for one task in this process."""
     warnings.simplefilter("ignore")
     if task in LASSO:
         return lasso_worker(task, method)
@@ -206,9 +208,9 @@ def worker(task: str, method: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run every method on every task in fresh processes, and print a table."""
+    """Run every method for every task in a fresh process, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -218,23 +220,27 @@ def main() -> None:
     from rich.table import Table
 
     table = Table(title="Logistic fits: median of warm calls, and the first call of a process")
-    columns = "task", "method", "first, s", "warm, s", "theirs / ours", "objective above the best"
+    columns = "task", "method", "first, s", "warm, s", "time / bayescal", "objective above the best"
     for column in columns:
         table.add_column(column, justify="left" if column in ("task", "method") else "right")
     results: dict[str, dict[str, Any]] = {}
     for task in (*SIZES, "many", *LASSO):
         for method in LASSO_METHODS if task in LASSO else METHODS:
             command = [sys.executable, __file__, "--worker", task, method]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise SystemExit(f"{task}, {method} failed:\n{done.stderr}")
-            results.setdefault(task, {})[method] = json.loads(done.stdout.splitlines()[-1])
+            process = subprocess.run(command, capture_output=True, text=True, check=False)
+            if process.returncode:
+                raise SystemExit(f"{task}, {method} failed:\n{process.stderr}")
+            results.setdefault(task, {})[method] = json.loads(process.stdout.splitlines()[-1])
         best = min(row["mean_objective"] for row in results[task].values())
-        ours = results[task]["bayescal"]["warm_s"]
+        bayescal_time = results[task]["bayescal"]["warm_s"]
         for method, row in results[task].items():
-            above = row["mean_objective"] / best - 1
-            cells = f"{row['first_s']:.3f}", f"{row['warm_s']:.4f}", f"{row['warm_s'] / ours:.1f}"
-            table.add_row(task, method, *cells, f"{above:.0e}")
+            excess = row["mean_objective"] / best - 1
+            cells = (
+                f"{row['first_s']:.3f}",
+                f"{row['warm_s']:.4f}",
+                f"{row['warm_s'] / bayescal_time:.1f}",
+            )
+            table.add_row(task, method, *cells, f"{excess:.0e}")
         table.add_section()
     Console(width=100).print(table)
     if options.json:

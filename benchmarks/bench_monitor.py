@@ -1,21 +1,21 @@
-"""Monitor: false alarms, delays of alarms beside those of probcal's monitor, and time.
+"""Measure the false alarms, the delay and the time of Monitor, and compare it with probcal's.
 
     python benchmarks/bench_monitor.py [--json benchmarks/results/bench_monitor.json]
         [--part false delays late time] [--runs 40] [--false-runs 1000] [--false-rows 100000]
 
-- false: how many runs of calibrated probabilities ever raise an alarm at alpha 0.05. Every row is a
-  look. The bound is 5 %; the largest number in 1,000 runs that is no evidence against it is 71 at
-  the 0.1 % level, 64 at 2.5 %.
+- false: number of runs with calibrated probabilities that ever raise an alarm at alpha 0.05. The
+  monitor tests after every row. The bound is 5 %; in 1,000 runs, up to 64 alarms are consistent
+  with it at the 2.5 % level, and up to 71 at the 0.1 % level.
 - delays: rows until the alarm if logit P(y = 1) is a logit p + b from the first row on. Both
-  monitors see the same rows. bayescal's looks after every row; probcal's after every batch of 1, 10
-  or 50 rows. Small batches are left out where they take too long, and runs end after as many
-  batches as BATCHES says.
-- late: rows from the change to the alarm after calm rows; runs with an alarm before the change are
-  left out.
+  monitors see the same rows. bayescal's tests after every row, and probcal's after every batch of
+  1, 10 or 50 rows. Batch sizes whose runs would be too short are omitted; ``BATCHES`` has the
+  number of batches after which a run ends.
+- late: rows from the change to the alarm, after rows without a change; runs with an alarm before
+  the change are omitted.
 - time: seconds of processor time for a million rows at once and for single rows.
 
-Log odds of p are N(0, 4). Needs ``probcal`` (0.4.0) for the comparison; without it only bayescal is
-measured.
+The log odds of p are N(0, 4). The comparison needs ``probcal`` (0.4.0); without it, only bayescal
+is measured.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ TRUTHS = [
     (1.0, 1.0),
     (0.6, 0.3),
 ]
-#: Sizes of batches of probcal, whose time is quadratic in their number, and the largest number.
+#: Batch sizes of probcal, and the maximum number of batches. Its time is quadratic in this number.
 BATCHES = {1: 250, 10: 200, 50: 1200}
-#: Rows at which a run is given up. It then counts with the rows so far.
-LONGEST = 60_000
+#: Number of rows after which a run ends; a run without an alarm counts as this many rows.
+MAX_ROWS = 60_000
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "log odds N(0, 4)": lambda rng, n: sigmoid(rng.normal(0, 2, n)),
     "tenths": lambda rng, n: rng.integers(1, 10, n) / 10,
@@ -59,16 +59,16 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def draw(seed: list[int], n: int, slope: float, offset: float, start: int = 0) -> tuple:
-    """Draw probabilities (n,), and labels that follow another map from a row on."""
+    """Draw probabilities (n,), and labels that follow another map from row ``start`` on."""
     rng = np.random.default_rng(seed)
     log_odds = rng.normal(0, 2, n)
-    wrong = np.arange(n) >= start
-    truth = sigmoid(np.where(wrong, slope * log_odds + offset, log_odds))
+    changed = np.arange(n) >= start
+    truth = sigmoid(np.where(changed, slope * log_odds + offset, log_odds))
     return sigmoid(log_odds), (rng.random(n) < truth).astype(int)
 
 
 def alarm_of_bayescal(p: np.ndarray, y: np.ndarray) -> int | None:
-    """Return the number of rows at the alarm."""
+    """Return the number of rows until the alarm of bayescal, or None."""
     monitor, size = bc.Monitor(), 1024
     for begin in range(0, len(p), size):
         monitor.update(p[begin : begin + size], y[begin : begin + size])
@@ -78,7 +78,7 @@ def alarm_of_bayescal(p: np.ndarray, y: np.ndarray) -> int | None:
 
 
 def alarm_of_probcal(p: np.ndarray, y: np.ndarray, batch: int) -> int | None:
-    """Return the number of rows at the alarm."""
+    """Return the number of rows until the alarm of probcal, or None."""
     from probcal.monitor import CalibrationMonitor  # type: ignore[import-not-found]
 
     monitor = CalibrationMonitor()
@@ -92,6 +92,7 @@ def alarm_of_probcal(p: np.ndarray, y: np.ndarray, batch: int) -> int | None:
 
 
 def has_probcal() -> bool:
+    """Check whether probcal is installed."""
     try:
         import probcal.monitor  # type: ignore[import-not-found]  # noqa: F401
     except ImportError:
@@ -100,6 +101,7 @@ def has_probcal() -> bool:
 
 
 def false_alarms(runs: int, rows: int) -> list[dict[str, Any]]:
+    """Count the runs of calibrated probabilities with an alarm."""
     result = []
     for kind, sample in KINDS.items():
         alarms = 0
@@ -112,61 +114,74 @@ def false_alarms(runs: int, rows: int) -> list[dict[str, Any]]:
     return result
 
 
-def summary(delays: Sequence[int | None], most: int) -> dict[str, Any]:
-    """Return the mean delay with its standard error, the median, and how many have no alarm.
+def summary(delays: Sequence[int | None], max_rows: int) -> dict[str, Any]:
+    """Compute the mean delay with its standard error, the median, and the number without an alarm.
 
-    Runs without an alarm count with ``most`` rows.
+    Runs without an alarm count as ``max_rows`` rows.
     """
-    known = np.array([most if delay is None else delay for delay in delays], float)
+    values = np.array([max_rows if delay is None else delay for delay in delays], float)
     return {
-        "mean": round(float(known.mean()), 1),
-        "standard_error": round(float(known.std(ddof=1) / np.sqrt(len(known))), 1),
-        "median": float(np.median(known)),
+        "mean": round(float(values.mean()), 1),
+        "standard_error": round(float(values.std(ddof=1) / np.sqrt(len(values))), 1),
+        "median": float(np.median(values)),
         "missed": sum(delay is None for delay in delays),
     }
 
 
 def delays(runs: int) -> list[dict[str, Any]]:
+    """Measure the rows until the alarm if predictions are miscalibrated from the first row on."""
     result = []
     for slope, offset in TRUTHS:
-        data = [draw([2, run], LONGEST, slope, offset) for run in range(runs)]
-        ours = [alarm_of_bayescal(p, y) for p, y in data]
+        data = [draw([2, run], MAX_ROWS, slope, offset) for run in range(runs)]
+        bayescal_delays = [alarm_of_bayescal(p, y) for p, y in data]
         row: dict[str, Any] = {"slope": slope, "offset": offset, "runs": runs}
-        row["bayescal"] = summary(ours, LONGEST)
+        row["bayescal"] = summary(bayescal_delays, MAX_ROWS)
         for batch, number in BATCHES.items() if has_probcal() else ():
-            most = min(LONGEST, batch * number)
-            if 2 * row["bayescal"]["mean"] > most:
+            max_rows = min(MAX_ROWS, batch * number)
+            if 2 * row["bayescal"]["mean"] > max_rows:
                 continue
-            theirs = [alarm_of_probcal(p[:most], y[:most], batch) for p, y in data]
-            row[f"probcal, batches of {batch}"] = summary(theirs, most)
-            gaps = [(a or most) - (b or most) for a, b in zip(ours, theirs, strict=True)]
-            row[f"difference, batches of {batch}"] = summary(gaps, most)
+            probcal_delays = [alarm_of_probcal(p[:max_rows], y[:max_rows], batch) for p, y in data]
+            row[f"probcal, batches of {batch}"] = summary(probcal_delays, max_rows)
+            differences = [
+                (a or max_rows) - (b or max_rows)
+                for a, b in zip(bayescal_delays, probcal_delays, strict=True)
+            ]
+            row[f"difference, batches of {batch}"] = summary(differences, max_rows)
         result.append(row)
         print(row, flush=True)
     return result
 
 
 def late(runs: int) -> list[dict[str, Any]]:
+    """Measure the rows until the alarm after a change that follows calibrated rows."""
     result = []
     for slope, offset in ((0.6, 0.3), (0.7, 0.0), (1.0, 0.3)):
         for start in (0, 1_000, 10_000, 100_000):
             data = [
-                draw([3, run], start + LONGEST // 2, slope, offset, start) for run in range(runs)
+                draw([3, run], start + MAX_ROWS // 2, slope, offset, start) for run in range(runs)
             ]
             row: dict[str, Any] = {"slope": slope, "offset": offset, "calm": start, "runs": runs}
-            ways: dict[str, Callable[..., int | None]] = {"bayescal": alarm_of_bayescal}
+            monitors: dict[str, Callable[..., int | None]] = {"bayescal": alarm_of_bayescal}
             if has_probcal() and start <= 1_000:
-                ways["probcal, batches of 50"] = lambda p, y: alarm_of_probcal(p, y, 50)
-            for way, alarm in ways.items():
-                rows = [alarm(p, y) for p, y in data]
-                after = [None if at is None else at - start for at in rows if not at or at > start]
-                row[way] = {**summary(after, LONGEST // 2), "early": runs - len(after)}
+                monitors["probcal, batches of 50"] = lambda p, y: alarm_of_probcal(p, y, 50)
+            for name, find_alarm in monitors.items():
+                rows = [find_alarm(p, y) for p, y in data]
+                after_change = [
+                    None if alarm is None else alarm - start
+                    for alarm in rows
+                    if not alarm or alarm > start
+                ]
+                row[name] = {
+                    **summary(after_change, MAX_ROWS // 2),
+                    "early": runs - len(after_change),
+                }
             result.append(row)
             print(row, flush=True)
     return result
 
 
 def times() -> list[dict[str, Any]]:
+    """Measure the processor time of updates."""
     n = 1_000_000
     p, y = draw([4], n, 1.0, 0.0)
 
@@ -175,12 +190,12 @@ def times() -> list[dict[str, Any]]:
         call()
         return time.process_time() - start
 
-    def one_by_one() -> None:
+    def update_rows() -> None:
         monitor = bc.Monitor()
         for i in range(2000):
             monitor.update(p[i : i + 1], y[i : i + 1])
 
-    def of_probcal(rows: int, batch: int) -> None:
+    def update_probcal(rows: int, batch: int) -> None:
         from probcal.monitor import CalibrationMonitor  # type: ignore[import-not-found]
 
         monitor = CalibrationMonitor()
@@ -199,17 +214,17 @@ def times() -> list[dict[str, Any]]:
             100_000,
             lambda: bc.Monitor(task="multiclass").update(probs, classes),
         ),
-        "single rows": ("bayescal", 2000, one_by_one),
+        "single rows": ("bayescal", 2000, update_rows),
     }
     if has_probcal():
-        calls["batches of 1,000"] = ("probcal", 100_000, lambda: of_probcal(100_000, 1000))
-        calls["batches of 50"] = ("probcal", 5000, lambda: of_probcal(5000, 50))
-        calls["single rows of probcal"] = ("probcal", 500, lambda: of_probcal(500, 1))
+        calls["batches of 1,000"] = ("probcal", 100_000, lambda: update_probcal(100_000, 1000))
+        calls["batches of 50"] = ("probcal", 5000, lambda: update_probcal(5000, 50))
+        calls["single rows of probcal"] = ("probcal", 500, lambda: update_probcal(500, 1))
     result = []
     for what, (library, rows, call) in calls.items():
-        taken = min(seconds(call) for _ in range(3 if library == "bayescal" else 1))
-        row = {"library": library, "what": what, "rows": rows, "seconds": round(taken, 3)}
-        result.append({**row, "microseconds_per_row": round(1e6 * taken / rows, 2)})
+        elapsed = min(seconds(call) for _ in range(3 if library == "bayescal" else 1))
+        row = {"library": library, "what": what, "rows": rows, "seconds": round(elapsed, 3)}
+        result.append({**row, "microseconds_per_row": round(1e6 * elapsed / rows, 2)})
         print(result[-1], flush=True)
     return result
 

@@ -1,12 +1,13 @@
-"""Time of calibration maps of several classes beside other libraries, on the same data.
+"""Time multi-class calibrators, and compare them with other libraries on the same data.
 
     python benchmarks/bench_multiclass.py [--json FILE] [--task NAME ...]
 
-The last column is what the methods of a task minimize, in nats: for "vector", "matrix" and
-"temperature" the mean log loss; for "dirichlet" with penalties of 1e-3 on squares of off-diagonal
-entries and intercepts; for "SVS" and "SMS" their own, at the best temperature.
+The last column is the objective that the methods for a task minimize, in nats. For "vector",
+"matrix" and "temperature" it is the mean log loss. "dirichlet" adds penalties of 1e-3 on squares of
+off-diagonal entries and intercepts. "SVS" and "SMS" have their own penalties, at the best
+temperature.
 
-Data: margin m = 4 + 2 ln k, class c uniform, z ~ N(0, 4) with z_c raised by m; labels are drawn
+Data: margin m = 4 + 2 ln k, class c uniform, z ~ N(0, 4) with z_c raised by m. Labels are drawn
 from softmax(W z + b) with diagonal entries of W from U(.25, .6), others from N(0, .0025 / k), and
 b ~ N(0, .09). A class without a row gets one.
 """
@@ -27,20 +28,20 @@ Array = np.ndarray
 
 
 def make(size: tuple[int, int]) -> tuple[Array, Array]:
-    """Return logits and labels."""
+    """Draw logits and labels."""
     n, k = size
     rng = np.random.default_rng(SEEDS[size])
-    hidden = rng.integers(k, size=n)
+    dominant = rng.integers(k, size=n)
     factors = rng.uniform(0.25, 0.6, k)
-    others = 0.05 / math.sqrt(k) * rng.standard_normal((k, k))
-    np.fill_diagonal(others, 0)
-    weights, intercept = np.diag(factors) + others, 0.3 * rng.standard_normal(k)
+    off_diagonal = 0.05 / math.sqrt(k) * rng.standard_normal((k, k))
+    np.fill_diagonal(off_diagonal, 0)
+    weights, intercept = np.diag(factors) + off_diagonal, 0.3 * rng.standard_normal(k)
     logits, y = np.empty((n, k)), np.empty(n, np.int64)
     step = 5000 if k >= 1000 else n
     for first in range(0, n, step):
         part = slice(first, min(n, first + step))
         z = 2 * rng.standard_normal((part.stop - first, k))
-        z[np.arange(len(z)), hidden[part]] += 4 + 2 * math.log(k)
+        z[np.arange(len(z)), dominant[part]] += 4 + 2 * math.log(k)
         logits[part] = z
         y[part] = np.argmax(z @ weights.T + intercept + rng.gumbel(size=z.shape), axis=1)
     missing = np.setdiff1d(np.arange(k), y)
@@ -49,16 +50,18 @@ def make(size: tuple[int, int]) -> tuple[Array, Array]:
 
 
 def softmax(logits: Array) -> Array:
-    small = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return small / small.sum(axis=1, keepdims=True)
+    """Compute probabilities from logits."""
+    exps = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exps / exps.sum(axis=1, keepdims=True)
 
 
 def log_loss(p: Any, y: Array) -> float:
+    """Compute the mean log loss."""
     return float(-np.mean(np.log(np.maximum(np.asarray(p, float)[np.arange(len(y)), y], 1e-300))))
 
 
-def ours(name: str, score: Callable[..., float] | None = None, **options: Any) -> Any:
-    """Return the set-up of an estimator of bayescal, fitted to logits or probabilities."""
+def fit_bayescal(name: str, score: Callable[..., float] | None = None, **options: Any) -> Any:
+    """Create the setup of a bayescal calibrator that is fitted to logits or probabilities."""
 
     def setup(z: Array, y: Array) -> Any:
         import bayescal as bc
@@ -66,38 +69,42 @@ def ours(name: str, score: Callable[..., float] | None = None, **options: Any) -
         cls = getattr(bc, name)
         probs = options.get("inputs") != "logits"
         x = softmax(z) if probs else z
-        judge = score or (lambda r, *_: log_loss(r.predict_proba(x), y))
-        return lambda: cls(**options).fit(x, y), lambda r: judge(r, z, y)
+        evaluate = score or (lambda r, *_: log_loss(r.predict_proba(x), y))
+        return lambda: cls(**options).fit(x, y), lambda r: evaluate(r, z, y)
 
     return setup
 
 
-def predicted(name: str, queries: int, **options: Any) -> Any:
-    """Return the set-up of a fitted estimator of bayescal, applied to many rows."""
+def predict_bayescal(name: str, queries: int, **options: Any) -> Any:
+    """Create the setup of predictions of many rows by a fitted bayescal calibrator."""
 
     def setup(z: Array, y: Array) -> Any:
         import bayescal as bc
 
         probs = softmax(z)
         fitted = getattr(bc, name)(**options).fit(probs, y)
-        at = np.resize(probs, (queries, probs.shape[1]))
-        rows = np.resize(y, queries)
-        return lambda: fitted.predict_proba(at), lambda r: log_loss(r, rows)
+        new_probs = np.resize(probs, (queries, probs.shape[1]))
+        new_y = np.resize(y, queries)
+        return lambda: fitted.predict_proba(new_probs), lambda r: log_loss(r, new_y)
 
     return setup
 
 
 def probmetrics(name: str, score: Callable[..., float] | None = None) -> Any:
+    """Create the setup of a fit by a probmetrics calibrator."""
+
     def setup(z: Array, y: Array) -> Any:
         cls = getattr(importlib.import_module("probmetrics.calibrators"), name)
         probs = softmax(z)
-        judge = score or (lambda r, *_: log_loss(r.predict_proba(probs), y))
-        return lambda: cls().fit(probs, y), lambda r: judge(r, z, y)
+        evaluate = score or (lambda r, *_: log_loss(r.predict_proba(probs), y))
+        return lambda: cls().fit(probs, y), lambda r: evaluate(r, z, y)
 
     return setup
 
 
 def netcal(name: str, **options: Any) -> Any:
+    """Create the setup of a fit by a netcal calibrator."""
+
     def setup(z: Array, y: Array) -> Any:
         cls = getattr(importlib.import_module("netcal.scaling"), name)
         probs = softmax(z)
@@ -113,23 +120,26 @@ def netcal(name: str, **options: Any) -> Any:
 
 
 def dirichletcal(name: str, score: Callable[..., float] | None = None, **options: Any) -> Any:
+    """Create the setup of a fit by a dirichletcal calibrator."""
+
     def setup(z: Array, y: Array) -> Any:
         cls = getattr(importlib.import_module("dirichletcal"), name)
         probs = softmax(z)
-        judge = score or (lambda r, *_: log_loss(r.predict_proba(probs), y))
-        return lambda: cls(**options).fit(probs, y), lambda r: judge(r, z, y)
+        evaluate = score or (lambda r, *_: log_loss(r.predict_proba(probs), y))
+        return lambda: cls(**options).fit(probs, y), lambda r: evaluate(r, z, y)
 
     return setup
 
 
 def sklearn_temperature(z: Array, y: Array) -> Any:
-    """Fit scikit-learn's temperature without its wrapper, which takes twice as long."""
+    """Set up scikit-learn's temperature fit without its wrapper, which doubles the time."""
     from sklearn.calibration import _TemperatureScaling
 
     return lambda: _TemperatureScaling().fit(z, y), lambda r: log_loss(r.predict(z), y)
 
 
 def sklearn_matrix(z: Array, y: Array) -> Any:
+    """Set up a multinomial regression on logits by scikit-learn."""
     from sklearn.linear_model import LogisticRegression
 
     fit = lambda: LogisticRegression(C=1e10, max_iter=2000, tol=1e-6).fit(z, y)  # noqa: E731
@@ -137,7 +147,7 @@ def sklearn_matrix(z: Array, y: Array) -> Any:
 
 
 def scipy_dirichlet(z: Array, y: Array) -> Any:
-    """Minimize the penalized loss by SciPy's L-BFGS-B with a gradient."""
+    """Set up the minimization of the penalized loss by SciPy's L-BFGS-B with a gradient."""
     from scipy.optimize import minimize
 
     x = np.log(softmax(z))
@@ -147,17 +157,17 @@ def scipy_dirichlet(z: Array, y: Array) -> Any:
     def loss(theta: Array) -> tuple[float, Array]:
         w, b = theta[: k * k].reshape(k, k), theta[k * k :]
         logits = x @ w.T + b
-        top = logits.max(axis=1, keepdims=True)
-        small = np.exp(logits - top)
-        total = small.sum(axis=1, keepdims=True)
-        value = np.mean(np.log(total[:, 0]) + top[:, 0] - logits[rows, y])
-        residual = small / total
+        max_logits = logits.max(axis=1, keepdims=True)
+        exps = np.exp(logits - max_logits)
+        total = exps.sum(axis=1, keepdims=True)
+        value = np.mean(np.log(total[:, 0]) + max_logits[:, 0] - logits[rows, y])
+        residual = exps / total
         residual[rows, y] -= 1
         residual /= n
         off = w - np.diag(np.diag(w))
-        slope = residual.T @ x + 2e-3 * off
+        gradient = residual.T @ x + 2e-3 * off
         value += 1e-3 * (off**2).sum() + 1e-3 * (b**2).sum()
-        return float(value), np.concatenate([slope.ravel(), residual.sum(axis=0) + 2e-3 * b])
+        return float(value), np.concatenate([gradient.ravel(), residual.sum(axis=0) + 2e-3 * b])
 
     start = np.concatenate([np.eye(k).ravel(), np.zeros(k)])
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 20}
@@ -166,7 +176,7 @@ def scipy_dirichlet(z: Array, y: Array) -> Any:
 
 
 def penalized(r: Any, z: Array, y: Array) -> float:
-    """Return the loss with penalties of 1e-3, of a fitted Dirichlet map."""
+    """Compute the loss of a fitted Dirichlet map with penalties of 1e-3."""
     w, b = np.asarray(r.coef_ if hasattr(r, "coef_") else r.weights_), np.asarray(r.intercept_)
     off = w - np.diag(np.diag(w))
     logits = np.log(softmax(z)) @ w.T + b
@@ -175,20 +185,21 @@ def penalized(r: Any, z: Array, y: Array) -> float:
 
 @cache
 def best_temperature(size: tuple[int, int]) -> float:
+    """Find the temperature with the lowest log loss."""
     from scipy.optimize import minimize_scalar
 
     z, y = make(size)
-    found: Any = minimize_scalar(
+    optimum: Any = minimize_scalar(
         lambda t: log_loss(softmax(z / t), y),
         bounds=(0.5, 10),
         method="bounded",
         options={"xatol": 1e-10},
     )
-    return float(found.x)
+    return float(optimum.x)
 
 
 def structured(kind: str) -> Callable[..., float]:
-    """Return what SVS and SMS minimize."""
+    """Create a function that computes the objective of SVS or SMS."""
 
     def score(r: Any, z: Array, y: Array) -> float:
         n, k = z.shape
@@ -212,17 +223,24 @@ def structured(kind: str) -> Callable[..., float]:
 
 
 def entries() -> list[Entry]:
-    """Return all that is measured; the first of each task is ours."""
+    """List all entries; the first one of each task is bayescal."""
     sk, pm, nc, dc = "scikit-learn", "probmetrics", "netcal", "dirichletcal"
-    found = []
+    result = []
     for size in ((5000, 10), (10_000, 100), (25_000, 1000)):
         task = "temperature {}x{}".format(*size)
-        found += [
-            Entry(task, "bayescal", "Temperature", size, "", ours("Temperature", inputs="logits")),
+        result += [
+            Entry(
+                task,
+                "bayescal",
+                "Temperature",
+                size,
+                "",
+                fit_bayescal("Temperature", inputs="logits"),
+            ),
             Entry(task, sk, "without wrapper", size, "sklearn", sklearn_temperature),
         ]
         if size[1] < 1000:
-            found += [
+            result += [
                 Entry(task, pm, "", size, pm, probmetrics("TemperatureScalingCalibrator")),
                 Entry(task, nc, "", size, nc, netcal("TemperatureScaling")),
             ]
@@ -233,55 +251,56 @@ def entries() -> list[Entry]:
         ref_free = {"reg_lambda": 1e-3, "reg_mu": 1e-3, "ref_row": False}
         svs, sms = structured("SVS"), structured("SMS")
         full = "FullDirichletCalibrator"
-        found += [
-            Entry(f"vector {shape}", "bayescal", "Vector", size, "", ours("Vector")),
+        result += [
+            Entry(f"vector {shape}", "bayescal", "Vector", size, "", fit_bayescal("Vector")),
             Entry(f"vector {shape}", pm, "", size, pm, probmetrics("VectorScalingCalibrator")),
-            Entry(f"SVS {shape}", "bayescal", "", size, "", ours("StructuredVector", svs)),
+            Entry(f"SVS {shape}", "bayescal", "", size, "", fit_bayescal("StructuredVector", svs)),
             Entry(f"SVS {shape}", pm, "", size, pm, probmetrics("SVSCalibrator", svs)),
-            Entry(f"SMS {shape}", "bayescal", "", size, "", ours("StructuredMatrix", sms)),
+            Entry(f"SMS {shape}", "bayescal", "", size, "", fit_bayescal("StructuredMatrix", sms)),
             Entry(f"SMS {shape}", pm, "", size, pm, probmetrics("SMSCalibrator", sms)),
             Entry(
                 f"dirichlet {shape}", "bayescal", "", size, "",
-                ours("Dirichlet", penalized, **strengths),
+                fit_bayescal("Dirichlet", penalized, **strengths),
             ),
             Entry(f"dirichlet {shape}", "scipy", "L-BFGS-B", size, "scipy", scipy_dirichlet),
         ]  # fmt: skip
         if k == 10:
             cv = {"off_diagonal": "cv", "intercept": "cv"}
-            found += [
+            result += [
                 Entry(
                     f"dirichlet {shape}", dc, "ref_row=False", size, dc,
                     dirichletcal(full, penalized, **ref_free),
                 ),
-                Entry(f"matrix {shape}", "bayescal", "", size, "", ours("Matrix", inputs="logits")),
+                Entry(f"matrix {shape}", "bayescal", "", size, "",
+                      fit_bayescal("Matrix", inputs="logits")),
                 Entry(f"matrix {shape}", sk, "C=1e10", size, "sklearn", sklearn_matrix),
                 Entry(f"dirichlet, 7 x 7 strengths, 5 folds {shape}", "bayescal", "", size, "",
-                      ours("Dirichlet", **cv)),
+                      fit_bayescal("Dirichlet", **cv)),
                 Entry(f"kernel, 16 bandwidths, 10 folds {shape}", "bayescal", "", size, "",
-                      ours("Kernel")),
+                      fit_bayescal("Kernel")),
                 Entry(f"neighbors, 8 numbers, 10 folds {shape}", "bayescal", "", size, "",
-                      ours("KNN")),
+                      fit_bayescal("KNN")),
                 Entry(f"forest, 12 sizes, 10 folds {shape}", "bayescal", "", size, "",
-                      ours("Forest", random_state=0)),
+                      fit_bayescal("Forest", random_state=0)),
             ]  # fmt: skip
         else:
-            found += [
+            result += [
                 Entry(f"kernel, predict 1e4 rows from {shape}", "bayescal", "", size, "",
-                      predicted("Kernel", 10_000, bandwidth=0.1)),
+                      predict_bayescal("Kernel", 10_000, bandwidth=0.1)),
                 Entry(f"neighbors, predict 1e4 rows from {shape}", "bayescal", "", size, "",
-                      predicted("KNN", 10_000, k=256)),
+                      predict_bayescal("KNN", 10_000, k=256)),
             ]  # fmt: skip
     size = (100_000, 100)
-    found += [
+    result += [
         Entry("kernel, predict 1e4 rows from 100000x100", "bayescal", "", size, "",
-              predicted("Kernel", 10_000, bandwidth=0.1)),
+              predict_bayescal("Kernel", 10_000, bandwidth=0.1)),
         Entry("neighbors, predict 1e4 rows from 100000x100", "bayescal", "", size, "",
-              predicted("KNN", 10_000, k=256)),
+              predict_bayescal("KNN", 10_000, k=256)),
     ]  # fmt: skip
-    return found
+    return result
 
 
 if __name__ == "__main__":
     libraries = "dirichletcal", "netcal", "probmetrics"
-    title = "Fits of maps of several classes"
+    title = "Multi-class calibrators"
     main(__file__, title, entries(), make, libraries, "objective")

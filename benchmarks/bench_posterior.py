@@ -1,14 +1,14 @@
-"""Time, memory and accuracy of ``posterior_predict`` beside a plain NumPy loop over the samples.
+"""Compare ``posterior_predict`` with a plain NumPy loop over the draws: time, memory, accuracy.
 
     python benchmarks/bench_posterior.py [--json FILE] [--quick]
 
-The task is 50 labeled scores, 1e5 draws from mu0 ~ U(-2.5, 0), mu1 ~ U(0, 2.5), sigma = 1, and
-1e4 test points: for one data set, and for 1,000 data sets that each have test points of their own.
-Every figure is for all four methods together unless it says otherwise.  First calls are made in a
-fresh process, import apart.  The NumPy loop is the published way: for each draw the likelihood of
-the data and the sigmoid of every test point; for 1,000 data sets its time is that of one, times
-1,000.  On a GPU the plain average over all draws at all points (1e12 sigmoids for 1,000 data sets)
-is timed beside the limit of the special-function units.
+The task has 50 labeled scores, 1e5 draws from mu0 ~ U(-2.5, 0), mu1 ~ U(0, 2.5), sigma = 1, and 1e4
+test points, for one data set and for 1,000 data sets with separate test points. Figures are for all
+four methods together unless stated otherwise. First calls run in a fresh process, without the
+import. The NumPy loop is the published algorithm: for each draw it computes the likelihood of the
+data and the sigmoid of every test point. Its time for 1,000 data sets is that of one data set times
+1,000. On a GPU, the script also times the plain average over all draws at all points (1e12 sigmoids
+for 1,000 data sets), and compares it with the limit of the special-function units.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def make_data(count: int, points: int = POINTS) -> tuple[np.ndarray, np.ndarray,
 
 
 def make_prior() -> Any:
+    """Create the prior with uniform means."""
     import numpyro.distributions as dist
 
     import bayescal as bc
@@ -54,7 +55,7 @@ def make_prior() -> Any:
 def run(
     prior: Any, integrator: str, x: Any, y: Any, test: Any, key: int, methods: Any = METHODS
 ) -> Any:
-    """Condition once and predict by the methods; return the probabilities, computed."""
+    """Compute the posterior once, and predict by the methods; return computed probabilities."""
     import jax
 
     import bayescal as bc
@@ -65,16 +66,16 @@ def run(
 
 
 def peak_mib() -> float:
-    """Return the largest resident memory of this process, in MiB."""
+    """Read the peak memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def numpy_loop(x: np.ndarray, y: np.ndarray, test: np.ndarray, draws: int) -> dict[str, Any]:
-    """Average over draws one by one: the published way, with weights normalized at the end."""
+    """Average over draws one by one, as published, and normalize the weights at the end."""
     rng = np.random.default_rng(1)
     mu0, mu1 = rng.uniform(-2.5, 0, draws), rng.uniform(0, 2.5, draws)
     preds, ones, zeros = np.zeros_like(test), np.zeros_like(test), np.zeros_like(test)
-    total, a_sum, b_sum, best, best_ab = 0.0, 0.0, 0.0, -1.0, (0.0, 0.0)
+    total, a_sum, b_sum, best_weight, best_coefficients = 0.0, 0.0, 0.0, -1.0, (0.0, 0.0)
     for m0, m1 in zip(mu0, mu1, strict=True):
         mean = np.where(y == 1, m1, m0)
         weight = np.exp(-0.5 * np.sum((x - mean) ** 2))
@@ -83,8 +84,8 @@ def numpy_loop(x: np.ndarray, y: np.ndarray, test: np.ndarray, draws: int) -> di
         ones += weight * np.exp(-0.5 * (test - m1) ** 2)
         zeros += weight * np.exp(-0.5 * (test - m0) ** 2)
         total, a_sum, b_sum = total + weight, a_sum + weight * a, b_sum + weight * b
-        if weight > best:
-            best, best_ab = weight, (a, b)
+        if weight > best_weight:
+            best_weight, best_coefficients = weight, (a, b)
 
     def sigmoid(v: np.ndarray) -> np.ndarray:
         return 1 / (1 + np.exp(-v))
@@ -93,23 +94,23 @@ def numpy_loop(x: np.ndarray, y: np.ndarray, test: np.ndarray, draws: int) -> di
         "predictive": ones / (ones + zeros),
         "preds": preds / total,
         "coeffs": sigmoid(a_sum / total * test + b_sum / total),
-        "map": sigmoid(best_ab[0] * test + best_ab[1]),
+        "map": sigmoid(best_coefficients[0] * test + best_coefficients[1]),
     }
 
 
 def worker(task: str) -> dict[str, Any]:
-    """Do one task in this process and return its figures."""
+    """Run one task in this process, and return its figures."""
     name, _, option = task.partition(":")
     result: dict[str, Any] = {}
     if name == "numpy":
         x, y, test = make_data(1)
         draws = int(option)
         start = time.perf_counter()
-        found = numpy_loop(x[0], y[0], test[0], draws)
+        probs = numpy_loop(x[0], y[0], test[0], draws)
         result["run_s"] = (time.perf_counter() - start) * DRAWS / draws
         result["draws_timed"] = draws
         truth = run(make_prior(), "quadrature", x[0], y[0], test[0], 0)
-        result["error"] = {m: float(np.abs(found[m] - truth[m]).max()) for m in METHODS}
+        result["error"] = {m: float(np.abs(probs[m] - truth[m]).max()) for m in METHODS}
         result["peak_mib"] = None
         return result
     integrator, _, methods = option.partition(",")
@@ -121,7 +122,7 @@ def worker(task: str) -> dict[str, Any]:
         x, y, test = x[0], y[0], test[0]
     result["peak_before_mib"] = peak_mib()
     start = time.perf_counter()
-    found = run(prior, integrator, x, y, test, 0, methods)
+    probs = run(prior, integrator, x, y, test, 0, methods)
     result["first_s"] = time.perf_counter() - start
     warm = []
     for key in range(1, 22 if count == 1 else 4):
@@ -132,26 +133,26 @@ def worker(task: str) -> dict[str, Any]:
     result["peak_mib"] = peak_mib()
     if integrator != "quadrature":
         truth = run(make_prior(), "quadrature", x, y, test, 0, methods)
-        result["error"] = {m: float(np.abs(found[m] - truth[m]).max()) for m in methods}
+        result["error"] = {m: float(np.abs(probs[m] - truth[m]).max()) for m in methods}
     return result
 
 
 def gpu_limit() -> dict[str, Any]:
-    """Time 1e12 sigmoids, plain averages without nodes, beside the special-function limit."""
+    """Time 1e12 sigmoids as plain averages, and compare with the special-function limit."""
     import jax
 
     import bayescal as bc
 
     x, y, test = make_data(DATA_SETS)
     post = bc.posterior(make_prior(), (x, y), num_samples=DRAWS, class_prior=0.5)
-    narrow = test.astype(np.float32)
+    float32_test = test.astype(np.float32)
     times = []
     for _ in range(3):
         start = time.perf_counter()
-        jax.block_until_ready(post.predict(narrow, method="preds", interpolate=False).probs)
+        jax.block_until_ready(post.predict(float32_test, method="preds", interpolate=False).probs)
         times.append(time.perf_counter() - start)
     device = jax.devices()[0]
-    # A multiprocessor has 16 special-function units; a sigmoid takes an exp2 and a reciprocal.
+    # A multiprocessor has 16 special-function units; a sigmoid needs an exp2 and a reciprocal.
     clock = float(os.environ.get("BAYESCAL_GPU_CLOCK_HZ", "1.98e9"))
     units = 16 * int(getattr(device, "core_count", 132))
     limit = 2 * DRAWS * POINTS * DATA_SETS / (units * clock)
@@ -168,13 +169,14 @@ def gpu_limit() -> dict[str, Any]:
 def in_fresh_process(task: str) -> dict[str, Any]:
     """Run ``worker(task)`` in a new interpreter."""
     command = [sys.executable, __file__, "--worker", task]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{task} failed:\n{done.stderr}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"{task} failed:\n{process.stderr}")
+    return json.loads(process.stdout.strip().splitlines()[-1])
 
 
 def environment() -> dict[str, Any]:
+    """Describe the device and the sizes."""
     import jax
 
     device = jax.devices()[0]
@@ -190,9 +192,9 @@ def environment() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run everything and print a table."""
+    """Run all tasks and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--quick", action="store_true", help="time the NumPy loop on 2,000 draws")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,11 +1,12 @@
-"""Predictions far from the data against closed forms: errors, stated errors, warnings.
+"""Compare predictions far from the data with closed forms: errors, stated errors, warnings.
 
 Run: python benchmarks/bench_tails.py [--json benchmarks/results/tails.json]
 
-One data set of 2 and 20 observations; means known to N(+-1, 1), deviation 1 (``normal``), or means
-and deviation unknown (``student``). Then 200 data sets of 2 to 20 observations drawn from the first
-prior: the share of predictions at a distance whose error is within the stated one (for draws within
-four standard errors).
+One data set has 2 and 20 observations in its two classes. Its means have priors N(+-1, 1) with a
+known standard deviation of 1 (``normal``), or means and standard deviation are unknown
+(``student``). A second study draws 200 data sets of 2 to 20 observations from the first prior. It
+computes, at each distance, the fraction of predictions whose error is at most the stated error (at
+most four standard errors for random draws).
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from tests.inference.test_tails import (
     student_log_odds,
 )
 
-AT = (0.0, 6.0, 10.0, 14.0, 18.0, 20.0, 25.0, 100.0, 1e3, 1e4, 1e6, 1e20, 1e160)
+POINTS = (0.0, 6.0, 10.0, 14.0, 18.0, 20.0, 25.0, 100.0, 1e3, 1e4, 1e6, 1e20, 1e160)
 DRAWS = 10_000
 
 
 def measure() -> list[dict[str, Any]]:
-    """Return one entry for each prior, integrator and point."""
+    """Compute one entry for each prior, integrator and point."""
     import bayescal as bc
 
     student = bc.NormalInverseGammaPrior(**STUDENT)
@@ -48,10 +49,10 @@ def measure() -> list[dict[str, Any]]:
     for prior, truth, name in cases:
         options = {"integrator": name, "num_samples": DRAWS, "class_prior": 0.5}
         post = bc.posterior(prior, UNEVEN, **options)
-        for x, log_odds in zip(AT, truth(np.array(AT), UNEVEN), strict=True):
-            with warnings.catch_warnings(record=True) as seen:
+        for x, log_odds in zip(POINTS, truth(np.array(POINTS), UNEVEN), strict=True):
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                found = post.predict([x])
+                prediction = post.predict([x])
             expected = float(probability(log_odds))
             rows.append(
                 {
@@ -59,16 +60,16 @@ def measure() -> list[dict[str, Any]]:
                     "integrator": name,
                     "x": x,
                     "probability": expected,
-                    "error": abs(float(found.probs[0]) - expected),
-                    "stated": float(found.mcse[0]),
-                    "warned": bool(seen),
+                    "error": abs(float(prediction.probs[0]) - expected),
+                    "stated": float(prediction.mcse[0]),
+                    "warned": bool(caught),
                 }
             )
     return rows
 
 
 def cover(name: str, count: int = 200) -> list[dict[str, Any]]:
-    """Return shares of predictions whose error is covered, by distance."""
+    """Compute the fraction of predictions whose error is covered, for each distance."""
     import bayescal as bc
 
     rng, sets = np.random.default_rng(0), {}
@@ -77,23 +78,23 @@ def cover(name: str, count: int = 200) -> list[dict[str, Any]]:
         y = rng.integers(0, 2, n)
         x = rng.normal(np.array([-1, 1]) + rng.normal(size=2))[y] + rng.normal(size=n)
         sets.setdefault(n, []).append((x, y))
-    miss, stated = [], []
+    errors, stated = [], []
     for group in sets.values():
         data = np.stack([x for x, _ in group]), np.stack([y for _, y in group])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             options = {"integrator": name, "num_samples": DRAWS, "class_prior": 0.5}
             post = bc.posterior(NORMAL, data, **options)
-            found = post.predict(np.array(AT[:9]))
-        truth = [probability(normal_log_odds(np.array(AT[:9]), one)) for one in group]
-        miss.append(np.abs(np.asarray(found.probs) - truth))
-        stated.append(np.asarray(found.mcse))
-    miss, stated = np.concatenate(miss), np.concatenate(stated)
-    within = miss <= (1 if name == "quadrature" else 4) * stated + 1e-12
-    large = np.max(miss, axis=0)
+            prediction = post.predict(np.array(POINTS[:9]))
+        truth = [probability(normal_log_odds(np.array(POINTS[:9]), data_set)) for data_set in group]
+        errors.append(np.abs(np.asarray(prediction.probs) - truth))
+        stated.append(np.asarray(prediction.mcse))
+    errors, stated = np.concatenate(errors), np.concatenate(stated)
+    within = errors <= (1 if name == "quadrature" else 4) * stated + 1e-12
+    max_errors = np.max(errors, axis=0)
     return [
-        {"integrator": name, "x": x, "covered": float(c), "largest error": float(e)}
-        for x, c, e in zip(AT, within.mean(axis=0), large, strict=False)
+        {"integrator": name, "x": x, "covered": float(fraction), "largest error": float(max_error)}
+        for x, fraction, max_error in zip(POINTS, within.mean(axis=0), max_errors, strict=False)
     ]
 
 

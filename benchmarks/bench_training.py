@@ -1,24 +1,24 @@
-"""Throughput of training: one run, many at once, and a plain loop of one jitted step per batch.
+"""Measure the throughput of training: one run, many runs at once, and a plain loop over batches.
 
     python -m benchmarks.bench_training [--json FILE] [--quick]
 
-Digits are scikit-learn's (8x8x1, 10 classes). Images for ResNet-18 are RANDOM bytes with random
-labels, of the shapes of CIFAR-10 (32x32x3, 10 classes): its losses say only whether two ways of
-training agree. On a GPU it has width 64, batches of 512 and products in bfloat16; elsewhere it has
-width 8 and few images, and products are in float32.
+Digits are those of scikit-learn (8x8x1, 10 classes). Images for ResNet-18 are RANDOM bytes with
+random labels, in the shape of CIFAR-10 (32x32x3, 10 classes): their losses only show whether two
+methods of training agree. On a GPU, ResNet-18 has width 64, batches of 512 and products in
+bfloat16; elsewhere it has width 8, few images, and products in float32.
 
-The plain loop is what one would write with Flax and optax: the same network, start, order of rows,
-optimizer, measurement on validation rows and choice of the best epoch, with one call for each batch
-and one wait for the device in each epoch. It makes the same steps as ``train``, but for rounding:
-losses of training are equal in the first epoch, and later as far as a network does not amplify
-rounding, as ResNet-18 does.
+The plain loop is what one would write with Flax and optax: the same network, initialization, order
+of rows, optimizer, validation and choice of the best epoch, with one call of a compiled step for
+each batch, and one synchronization with the device in each epoch. Its steps equal those of
+``train`` up to rounding. Training losses are equal in the first epoch, and also later unless a
+network amplifies rounding errors, as ResNet-18 does.
 
-Each line is a process of its own. "Compile" is what JAX reports of its compiler; "set-up" all
-before the epochs: tracing, compiling, and moving data to the device. An epoch is the median of
-those after the first, its validation included. TFLOP/s counts multiplications and additions of the
-products of training, three times those of a forward pass (the loss, and the gradients by inputs and
-by weights), and neither validation nor anything else. "Of limit" is the share of the published
-limit of dense products in bfloat16, for devices that are known here.
+Each row is measured in a fresh process. "Compile" is what JAX reports of its compiler. "Set-up" is
+the time before the epochs: tracing, compiling, and moving data to the device. The time of an epoch
+is a median over epochs after the first, including validation. TFLOP/s counts only multiplications
+and additions of the matrix products of training: three times those of a forward pass (the loss, and
+the gradients with respect to inputs and to weights). It does not count validation. "Of limit" is
+relative to the published limit of dense products in bfloat16, for the devices that are listed here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from bayescal.losses import cross_entropy
 from benchmarks import provenance
 from benchmarks.studies.training import MLP, ResNet18, Student, TrainingData, load_images, train
 
-#: TFLOP/s of dense products in bfloat16, published by the maker, by JAX's name of the device.
+#: Published TFLOP/s of dense products in bfloat16, by JAX's name of the device.
 LIMITS = {
     "NVIDIA H200": 989,
     "NVIDIA H100 80GB HBM3": 989,
@@ -65,17 +65,20 @@ ONE, PLAIN, MANY = "train", "plain loop", "train, many runs"
 
 
 def of_mlp(features: int, hidden: tuple[int, ...], classes: int) -> int:
+    """Count the multiply-adds of a multi-layer perceptron."""
     sizes = features, *hidden, classes
     return sum(a * b for a, b in itertools.pairwise(sizes))
 
 
 def of_student(classes: int, channels: int, width: int, side: int) -> int:
+    """Count the multiply-adds of a student network."""
     half, quarter = side // 2, side // 4
     convolutions = side**2 * channels + half**2 * 2 * width + quarter**2 * 8 * width
     return 9 * width * convolutions + 4 * width * (4 * width + classes)
 
 
 def of_resnet18(classes: int, channels: int, width: int, side: int) -> int:
+    """Count the multiply-adds of a ResNet-18."""
     total, inputs = 9 * side**2 * channels * width, width
     for outputs in (width, 2 * width, 4 * width, 8 * width):
         if outputs > inputs:
@@ -86,11 +89,11 @@ def of_resnet18(classes: int, channels: int, width: int, side: int) -> int:
     return total + inputs * classes
 
 
-# --- what is trained ------------------------------------------------------------------------------
+# --- tasks ----------------------------------------------------------------------------------------
 
 
 class Task(NamedTuple):
-    """A network, its data, and how it is trained; ``many`` is a number of runs, or none."""
+    """A network, its data, and training options; ``many`` is a number of runs, or None."""
 
     name: str
     make: Callable[[nnx.Rngs], nnx.Module]
@@ -103,14 +106,16 @@ class Task(NamedTuple):
 
 
 def digits() -> TrainingData:
+    """Load the digits as whole batches of training rows and validation rows."""
     split = load_images("digits").split()
     rows = 1024  # whole batches
     train_rows = split.train_images[:rows], split.train_labels[:rows]
-    # Bytes are divided by 255; values of digits end at 16.
+    # Inputs are divided by 255, but the largest value of digits is 16.
     return TrainingData(*train_rows, split.validation_images, split.validation_labels, 0.02, 0.024)
 
 
 def random_images(rows: int, validation: int) -> TrainingData:
+    """Draw random images with random labels."""
     rng = np.random.default_rng(0)
     images = rng.integers(256, size=(rows + validation, 32, 32, 3), dtype=np.uint8)
     labels = rng.integers(10, size=len(images))
@@ -118,6 +123,7 @@ def random_images(rows: int, validation: int) -> TrainingData:
 
 
 def mlp(quick: bool, gpu: bool) -> Task:
+    """Create the task of a perceptron on digits."""
     return Task(
         "MLP 64-64-10, digits",
         lambda rngs: MLP(64, (64,), 10, rngs=rngs),
@@ -130,6 +136,7 @@ def mlp(quick: bool, gpu: bool) -> Task:
 
 
 def student(quick: bool, gpu: bool) -> Task:
+    """Create the task of a student network on digits."""
     return Task(
         "Student, digits",
         lambda rngs: Student(10, 1, rngs=rngs),
@@ -142,6 +149,7 @@ def student(quick: bool, gpu: bool) -> Task:
 
 
 def resnet18(quick: bool, gpu: bool) -> Task:
+    """Create the task of a ResNet-18 on random images."""
     width, batch = (64, 512) if gpu else (8, 64)
     rows = (10_240 if quick else 51_200) if gpu else 256
     return Task(
@@ -162,11 +170,11 @@ ENTRIES: list[tuple[Callable[[bool, bool], Task], str]] = [
 ]
 
 
-# --- two ways to train it -------------------------------------------------------------------------
+# --- two methods of training ----------------------------------------------------------------------
 
 
 class Outcome(NamedTuple):
-    """When each epoch ended, in seconds; losses of training and of validation, of the first run."""
+    """End of each epoch in seconds, and training and validation losses of the first run."""
 
     ended: list[float]
     train_loss: np.ndarray
@@ -174,10 +182,12 @@ class Outcome(NamedTuple):
 
 
 def optimizer() -> optax.GradientTransformation:
+    """Create the optimizer: gradient descent with momentum and weight decay."""
     return optax.chain(optax.add_decayed_weights(DECAY), optax.sgd(RATE, momentum=MOMENTUM))
 
 
 def by_train(task: Task, runs: int = 1) -> Outcome:
+    """Train with ``train``."""
     ended = []
     trained = train(
         task.make,
@@ -198,9 +208,10 @@ def by_train(task: Task, runs: int = 1) -> Outcome:
 
 
 def by_hand(task: Task) -> Outcome:
+    """Train with a plain loop."""
     data = task.data
     x, y, x_validation, y_validation = map(jnp.asarray, data[:4])
-    # How train begins, and orders rows, with seed 0.
+    # The initialization and the order of rows equal those of train with seed 0.
     key = jax.random.key(0)
     network = task.make(nnx.Rngs(jax.random.fold_in(key, 0)))
     network.eval()
@@ -251,26 +262,26 @@ def by_hand(task: Task) -> Outcome:
     return Outcome(ended, np.array(train_loss), np.array(log_loss))
 
 
-def worker(make: Callable[[bool, bool], Task], way: str, quick: bool) -> dict[str, Any]:
-    """Train once in this process, and say how fast."""
+def worker(make: Callable[[bool, bool], Task], method: str, quick: bool) -> dict[str, Any]:
+    """Train once in this process, and measure the speed."""
     device = jax.devices()[0]
     task = make(quick, device.platform == "gpu")
-    compiling: defaultdict[str, float] = defaultdict(float)
+    compile_seconds: defaultdict[str, float] = defaultdict(float)
 
     def listen(event: str, duration_secs: float, **_: Any) -> None:
-        compiling[event] += duration_secs
+        compile_seconds[event] += duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    runs = task.many if way == MANY and task.many else 1
+    runs = task.many if method == MANY and task.many else 1
     start = time.perf_counter()
-    found = by_hand(task) if way == PLAIN else by_train(task, runs)
-    gaps = np.diff(found.ended)
-    epoch = statistics.median(gaps)
+    outcome = by_hand(task) if method == PLAIN else by_train(task, runs)
+    epoch_times = np.diff(outcome.ended)
+    epoch = statistics.median(epoch_times)
     rate = runs * len(task.data.train_inputs) / epoch
     speed = rate * 6 * task.multiply_adds / 1e12
     row = {
         "task": task.name,
-        "way": way,
+        "way": method,
         "products": task.products,
         "runs": runs,
         "images": len(task.data.train_inputs),
@@ -278,16 +289,16 @@ def worker(make: Callable[[bool, bool], Task], way: str, quick: bool) -> dict[st
         "batch": task.batch,
         "epochs": task.epochs,
         "multiply_adds_forward": task.multiply_adds,
-        "compile_s": compiling["/jax/core/compile/backend_compile_duration"],
-        "setup_s": found.ended[0] - start - epoch,
+        "compile_s": compile_seconds["/jax/core/compile/backend_compile_duration"],
+        "setup_s": outcome.ended[0] - start - epoch,
         "epoch_s": epoch,
-        "fastest_epoch_s": min(gaps),
-        "slowest_epoch_s": max(gaps),
+        "fastest_epoch_s": min(epoch_times),
+        "slowest_epoch_s": max(epoch_times),
         "images_per_s": rate,
         "tflop_per_s": speed,
-        "first_train_loss": found.train_loss[0].item(),
-        "train_loss": found.train_loss[-1].item(),
-        "validation_log_loss": found.log_loss[-1].item(),
+        "first_train_loss": outcome.train_loss[0].item(),
+        "train_loss": outcome.train_loss[-1].item(),
+        "validation_log_loss": outcome.log_loss[-1].item(),
         "device": f"{device.platform} {device.device_kind}",
     }
     if task.products == "bfloat16" and device.device_kind in LIMITS:
@@ -295,11 +306,11 @@ def worker(make: Callable[[bool, bool], Task], way: str, quick: bool) -> dict[st
     return row
 
 
-# --- all of it ------------------------------------------------------------------------------------
+# --- processes and tables -------------------------------------------------------------------------
 
 
 def in_process(number: int, quick: bool) -> dict[str, Any]:
-    """Measure one entry in a fresh process, which compiles all it needs."""
+    """Measure one entry in a fresh process without a compilation cache."""
     command = [
         sys.executable,
         "-m",
@@ -308,14 +319,17 @@ def in_process(number: int, quick: bool) -> dict[str, Any]:
         str(number),
         *["--quick"] * quick,
     ]
-    own = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
-    if done.returncode:
-        raise SystemExit(f"entry {number} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    environment = {
+        key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"
+    }
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if process.returncode:
+        raise SystemExit(f"entry {number} failed:\n{process.stderr}")
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def show(rows: list[dict[str, Any]]) -> None:
+    """Print the results as a table."""
     from rich.console import Console
     from rich.table import Table
 
@@ -323,8 +337,8 @@ def show(rows: list[dict[str, Any]]) -> None:
         title=f"Training on {rows[0]['device']}",
         caption="ResNet-18 is trained on random images with random labels.",
     )
-    names = "task", "products", "way", "runs", "compile, s", "set-up, s", "epoch, s", "images/s"
-    for heading in (*names, "beside plain", "TFLOP/s", "of limit", "first loss", "last loss"):
+    names = "task", "products", "method", "runs", "compile, s", "set-up, s", "epoch, s", "images/s"
+    for heading in (*names, "relative to plain", "TFLOP/s", "of limit", "first loss", "last loss"):
         table.add_column(heading, justify="left" if heading in names[:3] else "right")
     for row in rows:
         table.add_row(
@@ -343,16 +357,17 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
+    """Measure all entries, and print a table."""
     raw = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--quick", action="store_true", help="fewer images, runs and epochs")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker is not None:
-        make, way = ENTRIES[options.worker]
-        found = worker(make, way, options.quick)
-        sys.stdout.write(json.dumps(found) + "\n")
+        make, method = ENTRIES[options.worker]
+        row = worker(make, method, options.quick)
+        sys.stdout.write(json.dumps(row) + "\n")
         return
     rows = [in_process(number, options.quick) for number in range(len(ENTRIES))]
     plain = {row["task"]: row["images_per_s"] for row in rows if row["way"] == PLAIN}
@@ -363,8 +378,8 @@ def main() -> None:
         environment = {
             "device": rows[0]["device"],
         }
-        facts = {"environment": environment, "quick": options.quick, "rows": rows}
-        provenance.write(options.json, facts, ["flax", "optax"])
+        results = {"environment": environment, "quick": options.quick, "rows": rows}
+        provenance.write(options.json, results, ["flax", "optax"])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Which branches of the package the fast tests take, by folder.
+"""Measure which branches of the package the fast tests cover, by folder.
 
     python benchmarks/branches.py [--processes 2] [--data FILE ...] [--keep FILE] [--json FILE]
 
-Runs the fast tests with ``coverage`` (half an hour on two cores), and the programs that they
-start, or reads the data files of earlier runs. ``--keep`` leaves a data file that also knows which
-tests take which line, which ``mutants.py`` reads. Lines that no test can reach are in
-``[tool.coverage.report]`` of pyproject.toml, with their reasons.
+The script runs the fast tests, and the programs that they start, with ``coverage`` (half an hour on
+two cores), or reads the data files of earlier runs. ``--keep`` writes a data file that also records
+which tests run each line; ``mutants.py`` reads it. Lines that no test can reach are listed in
+``[tool.coverage.report]`` of pyproject.toml, with the reasons.
 """
 
 from __future__ import annotations
@@ -32,67 +32,71 @@ OPTIONS += ["addopts=--doctest-modules --import-mode=importlib --strict-markers"
 
 
 class Contexts:
-    """A plugin of pytest that tells ``coverage`` which test runs."""
+    """A pytest plugin that reports the running test to ``coverage``."""
 
-    def __init__(self, measured: Any) -> None:
-        self.measured = measured
+    def __init__(self, coverage: Any) -> None:
+        self.coverage = coverage
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.measured.switch_context(item.nodeid.partition("[")[0])
+        self.coverage.switch_context(item.nodeid.partition("[")[0])
         try:
             return (yield)
         finally:
-            self.measured.switch_context("")
+            self.coverage.switch_context("")
 
 
 def list_paths() -> list[Path]:
-    """List the files with tests, those that hold most text first, and the package's doctests."""
+    """List the test files, largest first, and the package, which has doctests."""
     files = (ROOT / "tests").rglob("test_*.py")
     return [*sorted(files, key=lambda path: (-path.stat().st_size, str(path))), ROOT / "bayescal"]
 
 
-def work(data: Path, part: int, parts: int) -> int:
-    """Run the tests of each ``parts``-th path in this process."""
+def run_part(data: Path, part: int, parts: int) -> int:
+    """Run the tests of every ``parts``-th path in this process."""
     from coverage import Coverage
 
-    measured = Coverage(data_file=str(data), branch=True, source=[str(ROOT / "bayescal")])
+    coverage = Coverage(data_file=str(data), branch=True, source=[str(ROOT / "bayescal")])
     paths = [str(path.relative_to(ROOT)) for path in list_paths()[part::parts]]
-    measured.start()
+    coverage.start()
     try:
-        return int(pytest.main([*OPTIONS, *paths], plugins=[Contexts(measured)]))
+        return int(pytest.main([*OPTIONS, *paths], plugins=[Contexts(coverage)]))
     finally:
-        measured.stop()
-        measured.save()
+        coverage.stop()
+        coverage.save()
 
 
 def measure(folder: Path, processes: int) -> list[int]:
-    """Run the fast tests, and return the exit codes of pytest."""
-    call = [sys.executable, __file__, "--worker", str(folder)]
-    running = [
-        subprocess.Popen([*call, str(part), str(processes)], cwd=ROOT) for part in range(processes)
+    """Run the fast tests in several processes, and return the exit codes of pytest."""
+    command = [sys.executable, __file__, "--worker", str(folder)]
+    workers = [
+        subprocess.Popen([*command, str(part), str(processes)], cwd=ROOT)
+        for part in range(processes)
     ]
-    return [process.wait() for process in running]
+    return [process.wait() for process in workers]
 
 
 def by_folder(files: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Add the counts of the files of a folder, as of ``coverage json``."""
+    """Sum the counts of ``coverage json`` over the files of each folder."""
     names = ("covered_lines", "num_statements", "covered_branches", "num_branches")
     sums: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(names, 0))
-    for path, facts in files.items():
+    for path, counts in files.items():
         parts = Path(path.replace("\\", "/")).parts
-        inside = parts[parts.index("bayescal") + 1 :]
-        for folder in ("all", inside[0] if len(inside) > 1 else "top level"):
+        relative = parts[parts.index("bayescal") + 1 :]
+        for folder in ("all", relative[0] if len(relative) > 1 else "top level"):
             for name in names:
-                sums[folder][name] += facts["summary"][name]
-    for facts in sums.values():
-        facts["lines"] = facts["covered_lines"] / max(facts["num_statements"], 1)
-        facts["branches"] = facts["covered_branches"] / max(facts["num_branches"], 1)
+                sums[folder][name] += counts["summary"][name]
+    for counts in sums.values():
+        counts["lines"] = counts["covered_lines"] / max(counts["num_statements"], 1)
+        counts["branches"] = counts["covered_branches"] / max(counts["num_branches"], 1)
     return dict(sorted(sums.items()))
 
 
 def combine(option: str, data: Path | list[Path]) -> None:
-    """Combine data files; programs that tests started may still write theirs in a folder."""
+    """Combine data files into one.
+
+    Programs that tests started may still be writing their files, so failures are retried.
+    """
     for attempt in range(5):
         parts = [str(path) for path in (data.glob("data*") if isinstance(data, Path) else data)]
         if not subprocess.run([*COVERAGE, "combine", "--keep", option, *parts]).returncode:
@@ -105,8 +109,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--data", type=Path, nargs="*", help="data files of earlier runs")
-    parser.add_argument("--keep", type=Path, help="where the data file is kept")
-    parser.add_argument("--remark", help="what a reader must know of these runs")
+    parser.add_argument("--keep", type=Path, help="write the combined data file here")
+    parser.add_argument("--remark", help="note for readers of the results")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -114,14 +118,14 @@ def main() -> None:
     os.chdir(ROOT)
     if options.worker:
         folder, part, parts = options.worker
-        sys.exit(work(Path(folder) / f"data.{part}", int(part), int(parts)))
+        sys.exit(run_part(Path(folder) / f"data.{part}", int(part), int(parts)))
     folder, codes = Path(tempfile.mkdtemp(prefix="branches-")), None
     print(f"Data files are in {folder} until they are combined.", flush=True)
     if not options.data:
         codes = measure(folder, options.processes)
-    one = f"--data-file={options.keep or folder / 'all'}"
-    combine(one, options.data or folder)
-    report = [*COVERAGE, "json", one, "-o", str(folder / "report.json")]
+    data_option = f"--data-file={options.keep or folder / 'all'}"
+    combine(data_option, options.data or folder)
+    report = [*COVERAGE, "json", data_option, "-o", str(folder / "report.json")]
     subprocess.run(report, check=True)
     files = json.loads((folder / "report.json").read_text("utf-8"))["files"]
     shutil.rmtree(folder)
@@ -131,13 +135,13 @@ def main() -> None:
         for path, facts in sorted(files.items())
         if facts["missing_branches"]
     }
-    for folder, facts in folders.items():
-        print(f"{folder:20} {facts['lines']:7.1%} {facts['branches']:7.1%}")
+    for folder, counts in folders.items():
+        print(f"{folder:20} {counts['lines']:7.1%} {counts['branches']:7.1%}")
     if options.json:
         from benchmarks.provenance import write
 
-        facts = {"exit_codes": codes, "remark": options.remark}
-        write(options.json, {**facts, "folders": folders, "missing": missing}, ["coverage"])
+        run = {"exit_codes": codes, "remark": options.remark}
+        write(options.json, {**run, "folders": folders, "missing": missing}, ["coverage"])
 
 
 if __name__ == "__main__":

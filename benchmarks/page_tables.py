@@ -1,4 +1,4 @@
-"""Tables of pages of docs/ from the results kept in benchmarks/results."""
+"""Write the tables of pages in docs/ from the results in benchmarks/results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.figures import (
 
 
 def tables() -> str:
-    """Return how the default does on the tables that its folds and steps were chosen on."""
+    """Compare ``Auto`` with other methods on the tables that its folds and steps were chosen on."""
     names = {
         "uncalibrated": "uncalibrated",
         "temperature": "temperature scaling",
@@ -30,17 +30,17 @@ def tables() -> str:
     }
     rows = []
     for key, name in names.items():
-        both = [
+        win_rates = [
             wins("arena_tables", "several classes", key, m) for m in ("log_loss", "brier_score")
         ]
         difference = in_units(against("arena_tables", "several classes", key))
-        rows.append([name, *both, difference])
+        rows.append([name, *win_rates, difference])
     heads = ["wins by log loss", "wins by Brier score", "log loss difference"]
     return table(["`Auto` against", *heads], rows)
 
 
 def collections() -> str:
-    """Return how the default does by where fresh data come from."""
+    """Compare ``Auto`` with other methods on fresh data, by the source of the data."""
     names = {"adult": "census", "mulan": "images and genes", "columns": "columns of four tables"}
     rows = [
         [name]
@@ -57,6 +57,7 @@ def collections() -> str:
 
 
 def real_scores() -> str:
+    """Compare methods on the scores of real tables."""
     names = {
         "uncalibrated": "uncalibrated (sigmoid of the score)",
         "logistic": "logistic regression",
@@ -67,21 +68,22 @@ def real_scores() -> str:
         "map": "bayescal `map`",
         "unequal": "bayescal `predictive`, unequal variances",
     }
-    found = result("real_scores")["summary"]
-    better = found["lower_log_loss_than"]["uncalibrated"]
+    summary = result("real_scores")["summary"]
+    num_better = summary["lower_log_loss_than"]["uncalibrated"]
     rows = [
         [
             name,
-            *(f"{found['mean'][m][key]:.4f}" for m in ("log_loss", "brier", "ece")),
-            str(better.get(key, "")),
+            *(f"{summary['mean'][m][key]:.4f}" for m in ("log_loss", "brier", "ece")),
+            str(num_better.get(key, "")),
         ]
         for key, name in names.items()
     ]
-    last = f"tables of {found['tables']} with a lower log loss than uncalibrated"
-    return table(["method", "log loss", "Brier score", "ECE, 10 bins", last], rows)
+    better_head = f"tables of {summary['tables']} with a lower log loss than uncalibrated"
+    return table(["method", "log loss", "Brier score", "ECE, 10 bins", better_head], rows)
 
 
 def metrics() -> str:
+    """Compare the times of metrics with other libraries."""
     tasks = {
         "ece 1e6 x 10": ("ECE", "1e6 x 10"),
         "marginal 1e6 x 10": ("debiased class-wise ECE", "1e6 x 10"),
@@ -91,21 +93,22 @@ def metrics() -> str:
     }
     rows = []
     for task, names in tasks.items():
-        timings = [row for row in result("bench_metrics")["rows"] if row["task"] == task]
-        others = [row for row in timings if row["library"] != "bayescal"]
-        for row in (timings[0], *sorted(others, key=lambda row: row["warm_s"])):
+        timed_rows = [row for row in result("bench_metrics")["rows"] if row["task"] == task]
+        others = [row for row in timed_rows if row["library"] != "bayescal"]
+        for row in (timed_rows[0], *sorted(others, key=lambda row: row["warm_s"])):
             library = row["library"] + ", float32" * (row["what"] == "float32")
             rows.append([*names, library, seconds(row["warm_s"])])
     return table(["metric", "rows x classes", "library", "time"], rows)
 
 
 def memories() -> str:
+    """Compare the peak memory of ``Auto`` with that of SVS, by the number of classes."""
     sizes = (10, 100, 1_000, 10_000, 50_000)
-    given = [
+    input_sizes = [
         f"{900 * 8 * size / 1e6:,.2g} MB" if size < 1000 else f"{900 * 8 * size / 1e6:.0f} MB"
         for size in sizes
     ]
-    rows = [["input, float64", *given]]
+    rows = [["input, float64", *input_sizes]]
     for library, what, name in (
         ("bayescal", "Auto()", "`Auto()`"),
         ("probmetrics", "SVSCalibrator", "SVS"),
@@ -117,13 +120,15 @@ def memories() -> str:
 
 
 def training() -> str:
-    found: dict[str, dict[str, Any]] = {}
+    """Compare the throughput of a plain training loop, of one run and of many runs at once."""
+    by_task: dict[str, dict[str, Any]] = {}
     for row in result("bench_training")["rows"]:
-        found.setdefault(row["task"], {})[row["way"]] = row
+        by_task.setdefault(row["task"], {})[row["way"]] = row
     rows = []
-    for task, ways in found.items():
-        plain, one, many = ways["plain loop"], ways["train"], ways.get("train, many runs")
-        cells = [f"{way['images_per_s']:,.0f}" for way in (plain, one)]
+    for task, methods in by_task.items():
+        plain, one = methods["plain loop"], methods["train"]
+        many = methods.get("train, many runs")
+        cells = [f"{method['images_per_s']:,.0f}" for method in (plain, one)]
         cells += [f"{many['images_per_s']:,.0f}", str(many["runs"])] if many else ["", ""]
         rows.append([task, *cells, seconds(one["compile_s"])])
     heads = ["network", "plain loop, images/s", "`train`, one run, images/s"]
@@ -132,19 +137,21 @@ def training() -> str:
 
 
 def study() -> str:
+    """Compare the time of whole studies with NumPy and scikit-learn, extrapolated."""
     sizes = result("bench_study")["sizes"]
     rows = []
-    for name, found in result("bench_study")["results"].items():
-        ours, plain = found["bayescal"], found["plain"]
-        count = ours["configurations"] * sizes["datasets"]
+    for name, cost in result("bench_study")["results"].items():
+        fast, plain = cost["bayescal"], cost["plain"]
+        count = fast["configurations"] * sizes["datasets"]
         hours = count * sum(plain["seconds_each"].values()) / 3600
-        cells = [seconds(ours["wall_s"]), f"{ours['peak_mb'] / 1000:.1f} GB", f"{hours:.0f} hours"]
+        cells = [seconds(fast["wall_s"]), f"{fast['peak_mb'] / 1000:.1f} GB", f"{hours:.0f} hours"]
         rows.append([name, f"{count:,}", *cells])
     heads = ["study", "data sets", "bayescal", "peak memory"]
     return table([*heads, "NumPy and scikit-learn, extrapolated"], rows)
 
 
 def streams() -> str:
+    """List the cost of jobs on data that are read in blocks."""
     jobs = {
         "read": "reading only",
         "log_loss": "`metrics.log_loss`",
@@ -158,30 +165,32 @@ def streams() -> str:
     }
     rows = []
     for job, name in jobs.items():
-        found = scale(job)
-        cells = [str(found["passes"]), f"{found['rate']:.0f}", share(found["of_read"])]
-        rows.append([name, two_digits(found["seconds"]), *cells, f"{found['peak_mb']:.0f}"])
+        cost = scale(job)
+        cells = [str(cost["passes"]), f"{cost['rate']:.0f}", share(cost["of_read"])]
+        rows.append([name, two_digits(cost["seconds"]), *cells, f"{cost['peak_mb']:.0f}"])
     heads = ["job", "seconds", "passes", "million rows per second and pass"]
     heads += ["speed relative to reading", "peak memory, MB"]
     return table(heads, rows)
 
 
 def agreement() -> str:
+    """List the largest differences between exported functions and ``predict_proba``, by library."""
     libraries = ("NumPy", "array-api-strict", "JAX", "PyTorch", "ONNX runtime")
     rows = []
     for precision in ("float64", "float32"):
         keys = [f"{library}, {precision}" for library in libraries]
-        worst = [
-            max(each[key] for each in result("function_agreement")["calibrators"].values())
+        largest = [
+            max(errors[key] for errors in result("function_agreement")["calibrators"].values())
             for key in keys
         ]
-        rows.append([precision, *(f"{value:.0e}".replace("e-0", "e-") for value in worst)])
+        rows.append([precision, *(f"{value:.0e}".replace("e-0", "e-") for value in largest)])
     return table(
         ["precision", *libraries], [[cell.replace("0e+00", "0") for cell in row] for row in rows]
     )
 
 
 def compiled() -> str:
+    """List the compile and run times of compiled jobs on a CPU."""
     jobs = {
         "posterior_predict 1": "`posterior_predict`",
         "posterior_predict 1000": "`posterior_predict`, batch",
@@ -192,13 +201,15 @@ def compiled() -> str:
     }
     rows = []
     for job, name in jobs.items():
-        found = on_device(job)
-        rows.append([name, found["size"], *(seconds(found[f"{k}_s"]) for k in ("compile", "run"))])
+        row = on_device(job)
+        rows.append(
+            [name, row["size"], *(seconds(row[f"{kind}_s"]) for kind in ("compile", "run"))]
+        )
     return table(["job", "size", "compile time", "run time"], rows)
 
 
 def gpu() -> str:
-    """Tabulate the times of jobs on a GPU beside its host's CPU."""
+    """List the times of jobs on a GPU and on the CPU of the same machine."""
     names = {
         "posterior_predict 1": "`posterior_predict`",
         "posterior_predict 1000": "`posterior_predict`, batch",
@@ -222,17 +233,17 @@ def gpu() -> str:
         numbers = (row[f"{kind}_s"] for kind in ("run", "busy", "cpu_run", "compile"))
         times = [seconds(x) if x >= 1e-3 else f"{1e6 * x:.0f} µs" for x in numbers]
         if job == "ResNet-18 epoch":
-            times[1] = ""  # it was measured for one step
+            times[1] = ""  # measured for one step only
         limit = row.get("share_of_limit")
         kind = {"bytes": "memory"}.get(row.get("limit", ""), row.get("limit"))
-        part = f"{float(f'{100 * limit:.2g}'):g} % ({kind})" if limit else ""
-        rows.append([name, row["size"], *times, part])
+        percentage = f"{float(f'{100 * limit:.2g}'):g} % ({kind})" if limit else ""
+        rows.append([name, row["size"], *times, percentage])
     head = ["job", "size", "GPU", "device at work", "CPU", "compile time", "share of the limit"]
     return table(head, rows)
 
 
 def monitor_false() -> str:
-    """Return how often the monitor raises a false alarm."""
+    """List how often the monitor raises a false alarm."""
     rows = [
         [row["probabilities"], f"{row['runs']:,}", f"{row['rows']:,}", str(row["alarms"])]
         for row in result("bench_monitor")["false"]
@@ -241,13 +252,13 @@ def monitor_false() -> str:
 
 
 def monitor_delays() -> str:
-    """Return the delay of the monitor beside that of probcal."""
+    """Compare the delay of the alarm with that of probcal's monitor."""
     rows = []
     for row in result("bench_monitor")["delays"]:
         cells = [f"{row['slope']:g}", f"{row['offset']:g}"]
-        for way in ("bayescal", "probcal, batches of 50", "difference, batches of 50"):
-            sign = "+" if way.startswith("difference") else ""
-            cells.append(f"{row[way]['mean']:{sign},.0f} ± {row[way]['standard_error']:,.0f}")
+        for key in ("bayescal", "probcal, batches of 50", "difference, batches of 50"):
+            sign = "+" if key.startswith("difference") else ""
+            cells.append(f"{row[key]['mean']:{sign},.0f} ± {row[key]['standard_error']:,.0f}")
         rows.append(cells)
     return table(
         ["slope", "offset", "`bc.Monitor`", "probcal, batches of 50", "difference (paired)"], rows
@@ -255,20 +266,22 @@ def monitor_delays() -> str:
 
 
 def monitor_late() -> str:
-    """Return the delay of the monitor after rows without a change."""
+    """List the delay of the alarm after rows without a change."""
     runs = result("bench_monitor")["late"]
     calm = sorted({row["calm"] for row in runs})
     rows = []
     for slope, offset in dict.fromkeys((row["slope"], row["offset"]) for row in runs):
-        of = {row["calm"]: row for row in runs if (row["slope"], row["offset"]) == (slope, offset)}
-        means = [f"{of[rows_before]['bayescal']['mean']:,.0f}" for rows_before in calm]
+        by_calm = {
+            row["calm"]: row for row in runs if (row["slope"], row["offset"]) == (slope, offset)
+        }
+        means = [f"{by_calm[rows_before]['bayescal']['mean']:,.0f}" for rows_before in calm]
         rows.append([f"{slope:g}", f"{offset:g}", *means])
     heads = [f"change after {rows_before:,} rows" for rows_before in calm]
     return table(["slope", "offset", *heads], rows)
 
 
 def forgetting() -> str:
-    """Return the excess loss of rates of forgetting."""
+    """List the excess log loss of forgetting rates."""
     runs = result("bench_deployed")["rates"]
     rates = [name for name in runs[0] if name != "drift"]
     rows = [[row["drift"], *(f"{row[rate]['excess']:g}" for rate in rates)] for row in runs]
@@ -276,7 +289,7 @@ def forgetting() -> str:
 
 
 def nba() -> str:
-    """Return what learning on gains for forecasts of games."""
+    """List the log loss and the gain of learning from forecasts of games."""
     rows = [
         [
             row["method"].replace('forgetting="auto"', '`forgetting="auto"`'),
@@ -290,7 +303,7 @@ def nba() -> str:
 
 
 def nba_monitor() -> str:
-    """Return what the monitor finds in forecasts of games."""
+    """Describe the alarm of the monitor for forecasts of games, in a sentence."""
     row = result("bench_deployed")["nba"][-1]
     return (
         f"`Monitor` raises an alarm at row {row['alarm_row']:,}, on {row['alarm_day']}, and places "
@@ -300,7 +313,7 @@ def nba_monitor() -> str:
 
 
 def deployed_learning() -> str:
-    """Return how methods learn on beside each other."""
+    """Compare methods that learn batch by batch."""
     runs = result("bench_deployed")["learning"]
     rows = []
     for name in (name for name in runs[0] if name != "drift"):
@@ -312,44 +325,47 @@ def deployed_learning() -> str:
 
 
 def deployed_shift() -> str:
-    """Return corrections for new class shares beside each other."""
+    """Compare corrections for changed class shares."""
     runs = result("bench_deployed")["shift"]
     settings = list(dict.fromkeys((row["share"], row["rows"]) for row in runs))
     rows = []
     for name in dict.fromkeys(row["method"] for row in runs):
-        of = {(row["share"], row["rows"]): row for row in runs if row["method"] == name}
-        cells = [f"{of[setting]['log_loss']:.4f}" for setting in settings]
-        rows.append([name, *cells, f"{of[settings[-1]]['milliseconds']:.0f}"])
+        by_setting = {(row["share"], row["rows"]): row for row in runs if row["method"] == name}
+        cells = [f"{by_setting[setting]['log_loss']:.4f}" for setting in settings]
+        rows.append([name, *cells, f"{by_setting[settings[-1]]['milliseconds']:.0f}"])
     heads = [f"log loss, share {share:g}, {n:,} rows" for share, n in settings]
     return table(["method", *heads, "ms"], rows)
 
 
 def deployed_groups() -> str:
-    """Return calibration by groups beside each other."""
+    """Compare methods that calibrate by groups."""
     runs = result("bench_deployed")["groups"]
     sizes = sorted({row["rows"] for row in runs if row["rows"]})
     rows = []
     for name in dict.fromkeys(row["method"] for row in runs):
-        of = {row["rows"]: row for row in runs if row["method"] == name}
-        losses = [f"{of[n if n in of else None]['log_loss']:.4f}" for n in sizes]
-        times = [f"{of[n]['seconds']:.2f}" if n in of else "" for n in sizes]
+        by_size = {row["rows"]: row for row in runs if row["method"] == name}
+        losses = [f"{by_size[n if n in by_size else None]['log_loss']:.4f}" for n in sizes]
+        times = [f"{by_size[n]['seconds']:.2f}" if n in by_size else "" for n in sizes]
         rows.append([name, *losses, *times])
     heads = [f"log loss, {n:,} rows" for n in sizes] + [f"seconds, {n:,} rows" for n in sizes]
     return table(["method", *heads], rows)
 
 
 def deployed_levels() -> str:
-    """Return what intervals of many levels with few rows cover."""
+    """List the coverage of intervals for many levels with few rows each."""
     runs = result("bench_deployed")["levels"]
-    of = {(row["levels"], row["rows"], row["deviation"]): row for row in runs}
-    counts, sizes, deviations = (sorted({key[place] for key in of}) for place in range(3))
+    by_setting = {(row["levels"], row["rows"], row["deviation"]): row for row in runs}
+    counts, sizes, deviations = (sorted({key[i] for key in by_setting}) for i in range(3))
     rows = [
         [
             f"{count:,.0f}",
             f"{size:.0f}",
-            *(f"{100 * of[count, size, deviation]['covered']:.0f} %" for deviation in deviations),
-            *(f"{of[count, size, deviation]['found']:.2f}" for deviation in deviations),
-            f"{max(of[count, size, deviation]['seconds'] for deviation in deviations):.1f}",
+            *(
+                f"{100 * by_setting[count, size, deviation]['covered']:.0f} %"
+                for deviation in deviations
+            ),
+            *(f"{by_setting[count, size, deviation]['found']:.2f}" for deviation in deviations),
+            f"{max(by_setting[count, size, deviation]['seconds'] for deviation in deviations):.1f}",
         ]
         for count in counts
         for size in sizes
@@ -360,14 +376,14 @@ def deployed_levels() -> str:
 
 
 def reproducibility() -> str:
-    """Return the largest differences between variants of a run, beside the stated tolerances."""
+    """Compare the largest differences between runs with the stated tolerances."""
     recorded = result("reproducibility")
     variants = {row["variant"]: row["groups"] for row in recorded["rows"]}
     rows = []
     for group, tolerances in recorded["tolerances"].items():
         same, others = (
             max(variants[name][group]["difference"] for name in names)
-            for names in (("again", "one thread", "an empty cache", "a full cache"), OTHERS)
+            for names in (("again", "one thread", "an empty cache", "a full cache"), OTHER_VERSIONS)
         )
         stated = ["none" if bound is None else _power(bound) for bound in tolerances]
         rows.append([group, _power(same), stated[0], _power(others), stated[1]])
@@ -375,43 +391,44 @@ def reproducibility() -> str:
     return table([*heads, "other versions: largest difference", "stated"], rows)
 
 
-#: Environments of the runs with other versions.
-OTHERS = ("oldest", "newest")
+#: Runs in environments with other versions of the libraries.
+OTHER_VERSIONS = ("oldest", "newest")
 
 
 def _power(value: float) -> str:
+    """Format a number as a power of ten with one digit."""
     return "0" if value == 0 else f"{value:.0e}".replace("e-0", "e-")
 
 
 def versions_of_runs() -> str:
-    """Return the versions that results of several runs have."""
+    """List the versions of libraries in the compared runs."""
     names = {"numpy": "NumPy", "jax": "JAX", "scipy": "SciPy", "scikit-learn": "scikit-learn"}
     titles = {"again": "of the comparison", "oldest": "lowest", "newest": "newest"}
-    found = {row["variant"]: row["versions"] for row in result("reproducibility")["rows"]}
+    versions = {row["variant"]: row["versions"] for row in result("reproducibility")["rows"]}
     rows = [
-        [title, found[key]["python"], *(found[key][name] for name in names)]
+        [title, versions[key]["python"], *(versions[key][name] for name in names)]
         for key, title in titles.items()
     ]
     return table(["environment", "Python", *names.values()], rows)
 
 
 def deployed_history() -> str:
-    """Return how far learning in batches is from one fit to all rows."""
+    """List the largest differences between learning in batches and one fit to all rows."""
     runs = result("bench_deployed")["history"]
     rows = []
     names = list(dict.fromkeys(row["calibrator"] for row in runs))
     for size in dict.fromkeys((row["rows"], row["classes"], row["batches"]) for row in runs):
-        of = {
+        gaps = {
             row["calibrator"]: _power(row["difference"])
             for row in runs
             if (row["rows"], row["classes"], row["batches"]) == size
         }
-        rows.append([*(f"{number:,}" for number in size), *(of.get(name, "") for name in names)])
+        rows.append([*(f"{number:,}" for number in size), *(gaps.get(name, "") for name in names)])
     return table(["rows", "classes", "batches", *(f"`{name}`" for name in names)], rows)
 
 
 def deployed_violated() -> str:
-    """Return what guarantees become where their assumptions fail."""
+    """List the guarantees on data that violate their assumptions."""
     rows = [
         [row["case"], f"{100 * row['share']:.0f} %"] for row in result("bench_deployed")["violated"]
     ]
@@ -419,21 +436,23 @@ def deployed_violated() -> str:
 
 
 def shift_coverage() -> str:
-    """Return how often intervals of class shares hold the true ones."""
+    """List the coverage of intervals of class shares."""
     runs = result("bench_prior_shift")["coverage"]
     rows = []
     for k, n, m in dict.fromkeys(
         (r["classes"], r["calibration rows"], r["new rows"]) for r in runs
     ):
-        of = [r for r in runs if (r["classes"], r["calibration rows"], r["new rows"]) == (k, n, m)]
-        cells = [f"{100 * r['coverage']:.0f} ± {100 * r['standard error']:.0f} %" for r in of]
+        matching = [
+            r for r in runs if (r["classes"], r["calibration rows"], r["new rows"]) == (k, n, m)
+        ]
+        cells = [f"{100 * r['coverage']:.0f} ± {100 * r['standard error']:.0f} %" for r in matching]
         rows.append([str(k), f"{n:,}", f"{m:,}", *cells])
     heads = ["classes", "calibration rows", "new rows"]
     return table([*heads, *(f"factor {ratio}" for ratio in (2, 5, 20))], rows)
 
 
 def shift_networks() -> str:
-    """Return corrections for new class shares of published networks."""
+    """Compare corrections for changed class shares of published networks."""
     names = {"none": "no correction", "EM": "EM (quapy)", "BBSE": "BBSE"}
     names |= {"PriorShift": "`PriorShift`", "known": "known shares"}
     rows = [
@@ -451,7 +470,7 @@ def shift_networks() -> str:
 
 
 def coverage(methods: dict[str, str], truths: dict[str, str]) -> str:
-    """Return the coverage of bands, by method and number of rows, for each true curve."""
+    """List the coverage of bands by method and number of rows, for each true curve."""
     runs = {(r["method"], r["truth"], r["rows"]): r for r in result("coverage_bands")["rows"]}
     rows = [
         [label, f"{n:,}", *(share(runs[method, truth, n]["coverage"]) for truth in truths)]
@@ -462,6 +481,7 @@ def coverage(methods: dict[str, str], truths: dict[str, str]) -> str:
 
 
 def coverage_binary() -> str:
+    """List the coverage of bands for two classes."""
     names = ("Isotonic", "Spline", "Beta", "Logistic", "GaussianProcess")
     methods = {"AveragedBeta": "`AveragedBeta` (`Auto`)", **{name: f"`{name}`" for name in names}}
     truths = {
@@ -475,6 +495,7 @@ def coverage_binary() -> str:
 
 
 def coverage_multiclass() -> str:
+    """List the coverage of bands for three classes."""
     names = ("Temperature", "EnsembleTemperature", "GaussianProcess")
     methods = {"StackedScaling, 3 classes": "`StackedScaling` (`Auto`)"}
     methods |= {f"{name}, 3 classes": f"`{name}`" for name in names}

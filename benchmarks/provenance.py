@@ -1,4 +1,4 @@
-"""Where a result comes from: commit, versions, class of machine and command."""
+"""Record where a result comes from: commit, versions, class of machine and command."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-#: What each result file says of its origin; ``not_recorded`` lists what an old file does not know.
+#: Fields of the provenance of a result file; ``not_recorded`` lists those that an old file lacks.
 FIELDS = ("commit", "versions", "machine", "command")
 LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "numpyro")
 
 
 def versions(names: Sequence[str] = ()) -> dict[str, str]:
     """Collect the versions of Python, bayescal and the libraries that are installed."""
-    import bayescal  # not before: benchmarks time its import
+    import bayescal  # a local import, because benchmarks time the import of the package
 
     installed = {"bayescal": bayescal.__version__, "python": platform.python_version()}
     for name in (*LIBRARIES, *names):
@@ -34,18 +34,18 @@ def versions(names: Sequence[str] = ()) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Read the commit of the working tree from Git; "+" marks changes that are not committed."""
-    call = ["git", "-C", str(ROOT)]
-    head = subprocess.run([*call, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    """Read the commit of the working tree from Git, with "+" if there are uncommitted changes."""
+    git = ["git", "-C", str(ROOT)]
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     if head.returncode:
         return None
-    code = ["status", "--porcelain", "--", "bayescal", "benchmarks/*.py"]
-    changed = subprocess.run([*call, *code], capture_output=True, text=True, check=False).stdout
+    status = ["status", "--porcelain", "--", "bayescal", "benchmarks/*.py"]
+    changed = subprocess.run([*git, *status], capture_output=True, text=True, check=False).stdout
     return head.stdout.strip() + "+" * bool(changed)
 
 
 def machine() -> str:
-    """Name the class of the machine: its accelerators, architecture and cores."""
+    """Describe the class of the machine: its accelerators, architecture and cores."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count()
     device = ""
@@ -59,7 +59,7 @@ def machine() -> str:
 
 
 def command() -> str:
-    """Write the command of this process with paths relative to the repository."""
+    """Reconstruct the command of this process, with paths relative to the repository."""
     main = sys.modules["__main__"]
     package = getattr(main, "__spec__", None)
     name = (package.name if package else sys.argv[0]).removesuffix(".__main__")
@@ -68,11 +68,12 @@ def command() -> str:
 
 
 def _relative(text: str) -> str:
+    """Make a path inside the repository relative to it."""
     return os.path.relpath(text, ROOT) if Path(text).is_relative_to(ROOT) else text
 
 
 def provenance(libraries: Sequence[str] = ()) -> dict[str, Any]:
-    """Describe where the results of this process come from."""
+    """Collect the provenance of the results of this process."""
     return {
         "commit": commit(),
         "versions": versions(libraries),
@@ -82,15 +83,15 @@ def provenance(libraries: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read the results of a file that may be missing, to add others to them."""
+    """Read a result file to extend it, or return no results if it does not exist."""
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 def write(path: Path, results: dict[str, Any], libraries: Sequence[str] = ()) -> None:
     """Write results with their provenance.
 
-    If ``results`` holds a provenance (some of the results were read from an earlier file), the new
-    provenance lists it under ``earlier``.
+    If ``results`` contains a provenance, because some results were read from an earlier file, the
+    new provenance lists it under ``earlier``.
     """
     new = provenance(libraries)
     old = results.get("provenance")
@@ -103,27 +104,27 @@ def write(path: Path, results: dict[str, Any], libraries: Sequence[str] = ()) ->
 
 
 def problems(results: Any, current: str) -> list[str]:
-    """List what the provenance of a result lacks, and whether it is too old for a version.
+    """List what the provenance of a result lacks, and whether the result is too old.
 
     A result is too old if its version of bayescal is more than one minor version behind.
     """
-    facts = results.get("provenance") if isinstance(results, dict) else None
-    if not isinstance(facts, dict):
+    origin = results.get("provenance") if isinstance(results, dict) else None
+    if not isinstance(origin, dict):
         return ["no provenance"]
-    found = []
+    messages = []
     for name in FIELDS:
-        if not facts.get(name) and name not in facts.get("not_recorded", []):
-            found.append(f"no {name}")
-    for run in (facts, *facts.get("earlier", [])):
+        if not origin.get(name) and name not in origin.get("not_recorded", []):
+            messages.append(f"no {name}")
+    for run in (origin, *origin.get("earlier", [])):
         measured = (run.get("versions") or {}).get("bayescal")
         if measured is None:
-            found.append("no version of bayescal")
+            messages.append("no version of bayescal")
         elif _minor(current) - _minor(measured) > 1:
-            found.append(f"measured with {measured}, more than a minor version before {current}")
-    return found
+            messages.append(f"measured with {measured}, more than a minor version before {current}")
+    return messages
 
 
 def _minor(text: str) -> int:
-    """Number the minor versions so that a new major version makes all older results too old."""
+    """Number the minor versions; a new major version makes all older results too old."""
     major, minor = (int(part) for part in text.split(".")[:2])
     return 1_000_000 * major + minor

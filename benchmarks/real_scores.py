@@ -1,24 +1,26 @@
-"""Calibrate the scores of a linear SVM on real tables, and compare what that does to its losses.
+"""Calibrate the scores of a linear SVM on real tables, and compare the losses of methods.
 
-Each of the 19 binary tables is split 5 times, stratified: 30 % test; of the rest 30 % to calibrate
-on and 70 % to train the SVM on (``LinearSVC``, C = 1, features standardized on its own part). The
-data of every calibrator are the decision values and labels of the calibration part.
+Each of the 19 binary tables is split 5 times, stratified. 30 % of the rows are for testing; of the
+rest, 30 % are for calibration, and 70 % train the SVM (``LinearSVC``, C = 1, with features
+standardized on the training rows). Every calibrator is fitted to the decision values and labels of
+the calibration rows.
 
-The prior was chosen before any test result was seen, and not changed since. Scores are standardized
-by mean and deviation of the calibration part, without labels. Then
-sigma**2 + pi (1 - pi) (mu1 - mu0)**2 is about 1, which puts sigma below about 1 and, for balanced
-classes, the means between 0 and 2 apart; a rare class may lie further out. A classifier was trained
-to score class 1 higher, so
+The prior was chosen before any test result was seen, and has not changed since. Scores are
+standardized by the mean and the standard deviation of the calibration rows, without labels. Then
+sigma**2 + pi (1 - pi) (mu1 - mu0)**2 is about 1. Therefore sigma is below about 1, and for balanced
+classes the means are between 0 and 2 apart; the mean of a rare class may be further out. A
+classifier is trained to give class 1 higher scores, so
 
     mu0 ~ Normal(-0.5, 1.5), mu1 ~ Normal(0.5, 1.5), sigma ~ HalfNormal(1)
 
-half a unit from the middle, each, and wide enough to be overruled by a few observations. The class
-prior is the frequency of class 1 among the training labels, smoothed: (n1 + 1) / (n + 2). Beside
-this model stands the one with a deviation for each class, both HalfNormal(1): "unequal".
+Each mean is half a unit from the center, and its prior is wide enough to be overruled by a few
+observations. The class prior is the smoothed frequency of class 1 among the labels that are not for
+testing: (n1 + 1) / (n + 2). A second model, "unequal", has one standard deviation per class, both
+HalfNormal(1).
 
 "uncalibrated" is the sigmoid of the decision value. "logistic" is scikit-learn's logistic
-regression without penalty, at its default tolerance; where a calibration part is separable it has
-no optimum, and the tolerance decides how sure it is. "platt" has Platt's soft targets.
+regression without penalty, with the default tolerance. If the calibration rows are separable, it
+has no optimum, and the tolerance determines how confident it is. "platt" has Platt's soft targets.
 
     python -m benchmarks.real_scores [--data DIR] [--json FILE]
 """
@@ -51,7 +53,7 @@ DATA = Path(os.environ.get("BAYESCAL_DATA") or ROOT.parent / "shared" / "data")
 FOLDER = Path("tabular", "thesis40")
 NUM_SPLITS = 5
 TEST_SHARE = CALIBRATION_SHARE = 0.3
-EPS = 1e-15  # log losses of all methods are clipped here
+EPS = 1e-15  # probabilities are clipped to this in the log losses of all methods
 BAYES = ("predictive", "preds", "coeffs", "map")
 METHODS = ("uncalibrated", "logistic", "platt", *BAYES, "unequal")
 METRICS = {
@@ -63,7 +65,7 @@ TITLES = {"log_loss": "Log loss", "brier": "Brier score", "ece": "ECE, 10 bins o
 
 
 class Split(NamedTuple):
-    """Decision values of an SVM and labels, of the calibration and of the test part."""
+    """Decision values of an SVM, and labels, for calibration and for testing."""
 
     scores: np.ndarray
     y: np.ndarray
@@ -73,24 +75,24 @@ class Split(NamedTuple):
 
 
 def shared_prior() -> bc.Prior:
-    """Return the prior on standardized scores, with one deviation."""
+    """Create the prior on standardized scores, with one standard deviation for both classes."""
     return bc.GaussianPrior(dist.Normal(-0.5, 1.5), dist.Normal(0.5, 1.5), dist.HalfNormal(1.0))
 
 
 def unequal_prior() -> bc.Prior:
-    """Return the prior on standardized scores, with a deviation for each class."""
+    """Create the prior on standardized scores, with one standard deviation per class."""
     deviation = dist.HalfNormal(1.0)
     means = dist.Normal(-0.5, 1.5), dist.Normal(0.5, 1.5)
     return bc.GaussianPrior(*means, sigma0=deviation, sigma1=deviation)
 
 
 def tables(data: Path) -> list[Path]:
-    """Return the files of the tables, in alphabetical order."""
+    """List the files of the tables, in alphabetical order."""
     return sorted((data / FOLDER).glob("*.csv.gz"))
 
 
 def score(x: np.ndarray, y: np.ndarray, seed: int) -> Split:
-    """Train the SVM of one split; return what it says of the rows that it has not seen."""
+    """Train the SVM of one split, and compute its decision values for the other rows."""
     random = np.random.default_rng(seed)
     train, test = split_rows(y, np.arange(len(y)), TEST_SHARE, random)
     fit, calibration = split_rows(y, train, CALIBRATION_SHARE, random)
@@ -107,7 +109,7 @@ def score(x: np.ndarray, y: np.ndarray, seed: int) -> Split:
 
 
 def standardize(split: Split) -> Split:
-    """Measure scores from the calibration part's mean, in its deviations; no label is used."""
+    """Standardize scores by the mean and standard deviation of the calibration rows."""
     center, scale = split.scores.mean(), split.scores.std()
     return split._replace(
         scores=(split.scores - center) / scale, test_scores=(split.test_scores - center) / scale
@@ -115,10 +117,10 @@ def standardize(split: Split) -> Split:
 
 
 def logistic(split: Split, targets: tuple[float, float]) -> np.ndarray:
-    """Fit a logistic curve to soft targets of class 0 and 1, without penalty; predict."""
+    """Fit a logistic curve to soft targets of classes 0 and 1, without penalty, and predict."""
     soft = np.where(split.y == 1, targets[1], targets[0])
     model = LogisticRegression(C=np.inf, max_iter=1000)
-    # Every score once with each label, weighted by the probability of it.
+    # Each score occurs once with each label, weighted by the probability of the label.
     model.fit(
         np.tile(split.scores, 2)[:, None],
         np.repeat([0, 1], len(soft)),
@@ -128,7 +130,7 @@ def logistic(split: Split, targets: tuple[float, float]) -> np.ndarray:
 
 
 def platt_targets(y: np.ndarray) -> tuple[float, float]:
-    """Return the targets of class 0 and 1 by which Platt's method avoids overconfidence."""
+    """Compute the targets of classes 0 and 1 by which Platt's method avoids over-confidence."""
     positive = int(y.sum())
     return 1 / (len(y) - positive + 2), (positive + 1) / (positive + 2)
 
@@ -139,18 +141,18 @@ def predict(
     integrator: str = "quadrature",
     num_samples: int = 100_000,
 ) -> dict[str, np.ndarray]:
-    """Return the probabilities (splits, m) of class 1 by each method, in float64."""
+    """Compute the probabilities (splits, m) of class 1 by each method, in float64."""
     standard = [standardize(split) for split in splits]
     data = [(split.scores, split.y) for split in standard]
     points = np.stack([split.test_scores for split in standard])
     (class_prior,) = {split.class_prior for split in splits}
-    found: dict[str, Any] = {}
+    probs: dict[str, Any] = {}
     if "uncalibrated" in methods:
-        found["uncalibrated"] = expit([split.test_scores for split in splits])
+        probs["uncalibrated"] = expit([split.test_scores for split in splits])
     if "logistic" in methods:
-        found["logistic"] = [logistic(split, (0.0, 1.0)) for split in standard]
+        probs["logistic"] = [logistic(split, (0.0, 1.0)) for split in standard]
     if "platt" in methods:
-        found["platt"] = [logistic(split, platt_targets(split.y)) for split in standard]
+        probs["platt"] = [logistic(split, platt_targets(split.y)) for split in standard]
     posteriors = {}
     if set(BAYES) & set(methods):
         posteriors["shared"] = bc.posterior(
@@ -171,14 +173,14 @@ def predict(
             prediction = posteriors["unequal"].predict(points)
         else:
             continue
-        found[method] = expit(np.asarray(prediction.log_odds, np.float64))
-    return {method: np.asarray(found[method]) for method in methods}
+        probs[method] = expit(np.asarray(prediction.log_odds, np.float64))
+    return {method: np.asarray(probs[method]) for method in methods}
 
 
 def evaluate(path: Path, methods: Sequence[str] = METHODS, **options: Any) -> dict[str, Any]:
-    """Return sizes of a table, and mean losses over the splits by metric and method.
+    """Compute the sizes of a table, and mean losses over the splits by metric and method.
 
-    ``options`` go to ``predict``.
+    ``options`` are passed to ``predict``.
     """
     _, x, y = read_table(path.name, path)
     splits = [score(x, y, seed) for seed in range(NUM_SPLITS)]
@@ -203,7 +205,7 @@ def evaluate(path: Path, methods: Sequence[str] = METHODS, **options: Any) -> di
 
 
 def summarize(results: Sequence[dict[str, Any]], methods: Sequence[str] = METHODS) -> dict:
-    """Return means over tables, and on how many tables each method has the lower log loss."""
+    """Compute means over tables, and count tables on which a method has the lower log loss."""
     means = {
         name: {method: float(np.mean([r[name][method] for r in results])) for method in methods}
         for name in METRICS
@@ -221,7 +223,7 @@ def summarize(results: Sequence[dict[str, Any]], methods: Sequence[str] = METHOD
 
 
 def show(results: Sequence[dict[str, Any]], summary: dict[str, Any]) -> None:
-    """Print a table for each metric, and the wins."""
+    """Print a table for each metric, and one of the wins."""
     console = Console(width=max(Console().width, 130))
     for name in METRICS:
         table = Table(title=f"{TITLES[name]}, mean of {NUM_SPLITS} splits")
@@ -247,10 +249,10 @@ def show(results: Sequence[dict[str, Any]], summary: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Evaluate every table and report."""
+    """Evaluate every table, and report the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA, help="folder of real data sets")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file")
     arguments = parser.parse_args()
     paths = tables(arguments.data)
     if not paths:
@@ -259,13 +261,13 @@ def main() -> None:
     summary = summarize(results)
     show(results, summary)
     if arguments.json:
-        about = {
+        settings = {
             "splits": NUM_SPLITS,
             "eps": EPS,
             "prior": repr(shared_prior()),
             "prior_unequal": repr(unequal_prior()),
         }
-        provenance.write(arguments.json, {**about, "summary": summary, "results": results})
+        provenance.write(arguments.json, {**settings, "summary": summary, "results": results})
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""How far results differ between numbers of threads, caches and versions of libraries.
+"""Measure how far results differ between numbers of threads, caches and versions of libraries.
 
     python benchmarks/reproducibility.py [--oldest PYTHON] [--newest PYTHON] [--json FILE]
 
-A fixed set of results (calibrators, posteriors, predictions by every integrator, NUTS,
-metrics and bootstrap intervals, all with the same seeds) is computed in fresh processes:
+A fixed set of results (calibrators, posteriors, predictions by every integrator, NUTS, metrics and
+bootstrap intervals, all with the same seeds) is computed in fresh processes:
 
-- on one thread and on two (OpenMP, OpenBLAS, XLA and the processors that the process may use);
+- with one thread and with two (OpenMP, OpenBLAS, XLA and the CPUs that the process may use);
 - without JAX's compilation cache, with an empty one, and with a full one;
 - with the Python of other environments: ``--oldest`` has the lowest versions that pyproject.toml
-  allows (NumPy 2.0), ``--newest`` the newest.
+  allows (NumPy 2.0), and ``--newest`` the newest.
 
-All are compared with two threads without a cache, by the largest absolute difference.
+Each variant is compared with two threads without a cache, by the largest absolute difference.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Tolerances that the documentation states: for the same versions, and for others. The chains of
-#: NUTS part where rounding differs, so other versions may give others (None).
+#: Tolerances in the documentation, for the same versions of libraries and for other versions. NUTS
+#: chains diverge after different rounding, so other versions have no tolerance (None).
 TOLERANCES: dict[str, tuple[float, float | None]] = {
     "calibrators": (1e-12, 1e-9),
     "posteriors of calibrators": (1e-12, 1e-9),
@@ -51,12 +51,15 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def compute(part: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield (group, name, numbers): "all", or the "few" that a test computes."""
+    """Yield the group, the name and the numbers of each result.
+
+    ``part`` is "all", or "few" for the results that a test computes.
+    """
     import bayescal as bc
     from bayescal.calibrators.names import calibrator_names, make_calibrator
 
     logits, y = data()
-    two, y_two, few = logits[:, 1] - logits[:, 0], (y == 1).astype(int), part == "few"
+    binary_scores, binary_y, few = logits[:, 1] - logits[:, 0], (y == 1).astype(int), part == "few"
     names = ["AveragedBeta", "Isotonic", "StackedScaling", "Temperature"]
     for name in names if few else calibrator_names():
         for k in (2, 3):
@@ -65,7 +68,7 @@ def compute(part: str) -> Iterator[tuple[str, str, Any]]:
                 continue
             if "random_state" in calibrator.get_params():
                 calibrator.set_params(random_state=0)
-            scores, labels = (two, y_two) if k == 2 else (logits, y)
+            scores, labels = (binary_scores, binary_y) if k == 2 else (logits, y)
             fitted = calibrator.fit(scores, labels)
             yield "calibrators", f"{name}, {k} classes", fitted.predict_proba(scores)
             if name in names:
@@ -73,20 +76,22 @@ def compute(part: str) -> Iterator[tuple[str, str, Any]]:
                 yield "functions", f"{name}, {k} classes", values
     options: dict[str, Any] = {"num_samples": 100, "random_state": 0, "inputs": "logits"}
     for name in ("Beta", "Logistic", "Vector"):
-        scores, labels = (logits, y) if name == "Vector" else (two, y_two)
+        scores, labels = (logits, y) if name == "Vector" else (binary_scores, binary_y)
         fitted = make_calibrator(name, inference="laplace", **options).fit(scores, labels)
         yield "posteriors of calibrators", name, fitted.predict_interval(scores)
-    probs = 1 / (1 + np.exp(-two))
+    probs = 1 / (1 + np.exp(-binary_scores))
     for name in ("log_loss", "brier_score", "ece", "debiased_ece", "smooth_ece"):
-        yield "metrics", name, getattr(bc.metrics, name)(probs, y_two)
+        yield "metrics", name, getattr(bc.metrics, name)(probs, binary_y)
         if name in ("ece", "log_loss"):
-            found = bc.metrics.interval(name, probs, y_two, method="bootstrap", random_state=0)
-            yield "bootstrap intervals", name, [found.lower, found.upper]
-    yield from posteriors(two[:40], y_two[:40], few)
+            interval = bc.metrics.interval(
+                name, probs, binary_y, method="bootstrap", random_state=0
+            )
+            yield "bootstrap intervals", name, [interval.lower, interval.upper]
+    yield from posteriors(binary_scores[:40], binary_y[:40], few)
 
 
 def posteriors(x: np.ndarray, y: np.ndarray, few: bool) -> Iterator[tuple[str, str, Any]]:
-    """Yield predictions under a known generative model."""
+    """Yield the group, the name and the numbers of predictions under a generative model."""
     import numpyro.distributions as dist
 
     import bayescal as bc
@@ -97,18 +102,18 @@ def posteriors(x: np.ndarray, y: np.ndarray, few: bool) -> Iterator[tuple[str, s
     groups = {"quadrature": "posterior predictions", "nuts": "NUTS"}
     for name in ["quadrature", "montecarlo"] if few else INTEGRATORS:
         if name == "closed_form":
-            exact = {"kappa0": 1.0, "kappa1": 1.0, "alpha": 2.0, "beta": 2.0}
-            known = bc.NormalInverseGammaPrior(-1.0, 1.0, **exact)
-            found = bc.posterior_predict(known, (x, y), points, integrator=name, key=0)
-            yield "posterior predictions", name, found.probs
+            parameters = {"kappa0": 1.0, "kappa1": 1.0, "alpha": 2.0, "beta": 2.0}
+            exact_prior = bc.NormalInverseGammaPrior(-1.0, 1.0, **parameters)
+            prediction = bc.posterior_predict(exact_prior, (x, y), points, integrator=name, key=0)
+            yield "posterior predictions", name, prediction.probs
             continue
-        draws = {} if name == "quadrature" else {"num_samples": 200}
-        found = bc.posterior_predict(prior, (x, y), points, integrator=name, key=0, **draws)
-        yield groups.get(name, "random draws"), name, found.probs
+        options = {} if name == "quadrature" else {"num_samples": 200}
+        prediction = bc.posterior_predict(prior, (x, y), points, integrator=name, key=0, **options)
+        yield groups.get(name, "random draws"), name, prediction.probs
 
 
 def worker(part: str) -> None:
-    """Print the results as JSON."""
+    """Print the results of this process as JSON."""
     from benchmarks.provenance import versions
 
     warnings.simplefilter("ignore")
@@ -130,26 +135,26 @@ def run(
     if cache:
         environment |= {"JAX_COMPILATION_CACHE_DIR": cache}
         environment |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    call = [python, __file__, "--worker", part, str(threads)]
-    done = subprocess.run(call, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{python} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    command = [python, __file__, "--worker", part, str(threads)]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise RuntimeError(f"{python} failed:\n{process.stderr[-2000:]}")
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return the largest difference of each group, and where it is."""
+    """Find the largest difference in each group of results."""
     largest: dict[str, Any] = {}
     for group, results in one["results"].items():
-        off = {}
+        gap_of = {}
         for name, numbers in results.items():
             a, b = np.array(numbers), np.array(other["results"][group][name])
             same = np.isnan(a) & np.isnan(b) | (a == b)
             with np.errstate(invalid="ignore"):
-                gaps = np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf)
-            off[name] = float(np.max(np.where(same, 0.0, gaps), initial=0.0))
-        worst = max(off, key=lambda name: off[name])
-        largest[group] = {"difference": off[worst], "of": worst, "results": len(off)}
+                absolute = np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf)
+            gap_of[name] = float(np.max(np.where(same, 0.0, absolute), initial=0.0))
+        worst = max(gap_of, key=lambda name: gap_of[name])
+        largest[group] = {"difference": gap_of[worst], "of": worst, "results": len(gap_of)}
     return largest
 
 
@@ -180,11 +185,11 @@ def main() -> None:
         if python := getattr(options, name):
             variants[name] = run(python=python)
     rows = []
-    for name, found in variants.items():
-        rows.append({"variant": name, "versions": found["versions"]})
-        rows[-1]["groups"] = differences(base, found)
-        for group, facts in rows[-1]["groups"].items():
-            print(f"{name:16} {group:26} {facts['difference']:8.1e}  {facts['of']}", flush=True)
+    for name, variant in variants.items():
+        rows.append({"variant": name, "versions": variant["versions"]})
+        rows[-1]["groups"] = differences(base, variant)
+        for group, gap in rows[-1]["groups"].items():
+            print(f"{name:16} {group:26} {gap['difference']:8.1e}  {gap['of']}", flush=True)
     if options.json:
         write(options.json, {"tolerances": TOLERANCES, "rows": rows})
 

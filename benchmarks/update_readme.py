@@ -1,11 +1,11 @@
-"""Write the figures of README.md and of pages of docs/ from the results kept in benchmarks/results.
+"""Write the figures in README.md and in pages of docs/ from the results in benchmarks/results.
 
     python benchmarks/update_readme.py [--check]
 
-A table stands between ``<!-- figures: NAME -->`` and ``<!-- end -->``, a figure within a line
-between ``<!-- = EXPRESSION -->`` and ``<!-- end -->``, where the expression is one of functions of
-``benchmarks/figures.py``; everything else is left as it is. With --check nothing is changed, and
-what is not that of the results is an error.
+Tables are between ``<!-- figures: NAME -->`` and ``<!-- end -->``. Figures within a line are
+between ``<!-- = EXPRESSION -->`` and ``<!-- end -->``; expressions call the functions of
+``benchmarks/figures.py``. All other text is unchanged. With --check no file is changed, and figures
+that differ from the results are an error.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ INLINE = re.compile(r"(<!-- = (.*?) -->).*?(<!-- end -->)", re.DOTALL)
 
 
 def tree() -> str:
-    """Draw the layers, lowest first, and their folders, each with its docstring and its modules."""
+    """List the layers, lowest first, with their folders, docstrings and modules."""
     rules = (ROOT / "tests" / "test_architecture.py").read_text("utf-8")
     (layers,) = re.findall(r"^LAYERS = (\(.*?\))", rules, re.DOTALL | re.MULTILINE)
     lines = []
     for layer in ast.literal_eval(layers):
-        place = ROOT / "bayescal" / layer
-        if not place.is_dir():
-            lines.append(f"{layer + '.py':<44}{first_line(place.with_suffix('.py'))}")
+        path = ROOT / "bayescal" / layer
+        if not path.is_dir():
+            lines.append(f"{layer + '.py':<44}{first_line(path.with_suffix('.py'))}")
             continue
-        for folder in sorted(path.parent for path in place.rglob("__init__.py")):
+        for folder in sorted(init.parent for init in path.rglob("__init__.py")):
             name = f"{folder.relative_to(ROOT / 'bayescal')}/"
             lines.append(f"{name:<44}{first_line(folder / '__init__.py')}")
-            modules = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+            modules = sorted(file.stem for file in folder.glob("*.py") if file.stem != "__init__")
             lines += textwrap.wrap(
                 ", ".join(modules), 150, initial_indent=" " * 8, subsequent_indent=" " * 8
             )
@@ -75,6 +75,7 @@ def first_line(path: Path) -> str:
 
 
 def arena() -> str:
+    """Compare ``Auto`` with other methods on binary tables and on networks."""
     names = {
         "uncalibrated": "uncalibrated",
         "peer temp-scaling": "temperature scaling",
@@ -112,6 +113,7 @@ FRESH = {
 
 
 def fresh(study: str = "arena_fresh") -> str:
+    """Compare ``Auto`` with SVS and SMS on held-out experiments."""
     rows = []
     for kind, name in FRESH.items():
         for opponent in ("svs", "sms"):
@@ -128,11 +130,12 @@ def fresh(study: str = "arena_fresh") -> str:
 
 
 def tied() -> str:
+    """Compare ``Auto`` with SVS and SMS on scores with ties or a skew."""
     return fresh("arena_tied")
 
 
 def harm() -> str:
-    """Show how often calibration makes the log loss of new rows worse."""
+    """List how often calibration increases the log loss of new rows."""
     methods = {"auto": "`Auto`", "probmetrics svs": "SVS", "probmetrics sms": "SMS"}
     rows = []
     for kind, name in FRESH.items():
@@ -155,6 +158,7 @@ OTHERS = {
 
 
 def which() -> str:
+    """List how often ``Auto`` wins against other methods on held-out experiments."""
     rows = [
         [title, *(share(against("arena_fresh", kind, key)["win_rate"]) for key in OTHERS)]
         for kind, title in FRESH.items()
@@ -164,6 +168,7 @@ def which() -> str:
 
 
 def helps() -> str:
+    """List how often calibration decreases the log loss in held-out experiments."""
     rows = []
     for kind, title in FRESH.items():
         improvements = result("arena_fresh")["improvements"][kind]
@@ -176,10 +181,11 @@ def helps() -> str:
 
 
 def fits(study: str, tasks: dict[str, tuple[str, str]], head: str, *also: str) -> str:
+    """Compare the times of fits with the fastest alternative."""
     rows = []
     for task, (name, size) in tasks.items():
-        ours = timed(study, task, "bayescal")
-        times = [seconds(ours[key]) for key in ("first_s", "warm_s")]
+        row = timed(study, task, "bayescal")
+        times = [seconds(row[key]) for key in ("first_s", "warm_s")]
         rows.append([name, size, *times, *rival(study, task, also)])
     heads = [
         "fit",
@@ -229,14 +235,17 @@ MULTICLASS = {
 
 
 def binary() -> str:
+    """Compare the times of binary calibrators."""
     return fits("bench_binary", BINARY, "rows")
 
 
 def multiclass() -> str:
+    """Compare the times of multi-class calibrators."""
     return fits("bench_multiclass", MULTICLASS, "rows x classes", "scipy")
 
 
 def auto() -> str:
+    """Compare the times of the default calibrators with SVS and SMS."""
     rows = []
     for size in ("100", "1,000", "10,000", "1,000,000", "10,000,000"):
         rows.append(["`Auto()`", f"{size} x 2", *auto_row(f"two classes, {size} rows", "Auto()")])
@@ -248,14 +257,16 @@ def auto() -> str:
 
 
 def auto_row(task: str, what: str) -> list[str]:
-    ours = timed("bench_auto", task, "bayescal", what)
-    others = {r["what"]: r for r in result("bench_auto")["rows"] if r["task"] == task}
-    peers = [others.get(f"{name}Calibrator") for name in ("SVS", "SMS")]
-    cells = [seconds(ours["first_s"]), seconds(ours["warm_s"])]
+    """Format the times of a default calibrator, of SVS and of SMS."""
+    row = timed("bench_auto", task, "bayescal", what)
+    by_method = {r["what"]: r for r in result("bench_auto")["rows"] if r["task"] == task}
+    peers = [by_method.get(f"{name}Calibrator") for name in ("SVS", "SMS")]
+    cells = [seconds(row["first_s"]), seconds(row["warm_s"])]
     return [*cells, *(seconds(peer["warm_s"]) if peer else "" for peer in peers)]
 
 
 def functions() -> str:
+    """Compare the times of fitted calibrators as functions with code written by hand."""
     rows = []
     for task in (
         "Temperature 100,000 x 100",
@@ -275,13 +286,14 @@ def functions() -> str:
 
 
 def posterior() -> str:
+    """Compare the times of posterior predictions with a NumPy loop."""
     results = result("bench_posterior")["results"]
     numpy = results["numpy:100000"]["run_s"]
     rows = [["NumPy loop over the draws", seconds(numpy), f"{1000 * numpy:,.0f} s (extrapolated)"]]
     names = {"montecarlo": "", "quadrature": ", without Monte-Carlo error"}
-    for name, more in names.items():
-        times = (seconds(results[f"{many}:{name},all"]["warm_s"]) for many in ("one", "many"))
-        rows.append([f'`"{name}"`{more}', *times])
+    for name, suffix in names.items():
+        times = (seconds(results[f"{count}:{name},all"]["warm_s"]) for count in ("one", "many"))
+        rows.append([f'`"{name}"`{suffix}', *times])
     return table(["integrator", "one data set", "1,000 data sets"], rows)
 
 
@@ -289,6 +301,7 @@ def posterior() -> str:
 
 
 def why() -> str:
+    """List the benchmarks of the README."""
     multiclass, binary = (
         against("arena_fresh", kind, "probmetrics svs") for kind in ("several classes", "binary")
     )
@@ -322,21 +335,23 @@ def why() -> str:
     return table(["benchmark, on two cores", "bayescal", "alternative", "command"], rows)
 
 
-_DRAWN = arena, auto, binary, fresh, functions, harm, helps, multiclass, posterior, tied, tree
+_TABLES = arena, auto, binary, fresh, functions, harm, helps, multiclass, posterior, tied, tree
 TABLES: dict[str, Callable[[], str]] = {
-    f.__name__: f for f in (*_DRAWN, which, why)
+    f.__name__: f for f in (*_TABLES, which, why)
 } | page_tables.TABLES
 
 
 def updated(text: str) -> str:
-    """Return a page with the tables and figures of the results."""
+    """Replace the tables and figures of a page by those of the results."""
     text = MARKED.sub(lambda m: f"{m[1]}{TABLES[m[2]]()}\n{m[3]}", text)
     return INLINE.sub(lambda m: f"{m[1]}{eval(m[2], vars(figures).copy())}{m[3]}", text)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing, fail if stale")
+    parser.add_argument(
+        "--check", action="store_true", help="change no file, and fail if one is stale"
+    )
     check = parser.parse_args(arguments).check
     stale = []
     for path in (path for pattern in PAGES for path in sorted(ROOT.glob(pattern))):
@@ -346,7 +361,7 @@ def main(arguments: list[str] | None = None) -> int:
             if not check:
                 path.write_text(new, "utf-8")
     for name in stale:
-        print(f"{name}: {'tables are not those of the results' if check else 'updated'}")
+        print(f"{name}: {'figures differ from the results' if check else 'updated'}")
     return bool(stale) and check
 
 

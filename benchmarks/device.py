@@ -308,7 +308,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", help="run only jobs whose names begin with one of these"
     )
-    parser.add_argument("--json", type=Path, help="by default benchmarks/results/device_X.json")
+    parser.add_argument("--json", type=Path, help="default, for all jobs in full: device_X.json")
     options = parser.parse_args()
     device = jax.devices()[0]
     speed = limits()
@@ -321,7 +321,8 @@ def main() -> None:
     print(json.dumps(environment))
     rows: list[dict[str, Any]] = []
     name = {"gpu": "cuda"}.get(device.platform, device.platform)
-    path = options.json or RESULTS / f"device_{name}.json"
+    full = not (options.quick or options.only)
+    path = options.json or (RESULTS / f"device_{name}.json" if full else None)
     for job in jobs(options.quick, device.platform == "cpu"):
         if options.only and not job.name.startswith(tuple(options.only)):
             continue
@@ -331,8 +332,9 @@ def main() -> None:
             row = {"job": job.name, "size": job.size, "error": f"{type(error).__name__}: {error}"}
         print(json.dumps(row), flush=True)
         rows.append(row)
-        # Write after each job, because the machine may have a time limit.
-        provenance.write(path, {"environment": environment, "rows": rows}, ["flax", "optax"])
+        if path is not None:
+            # Write after each job, because the machine may have a time limit.
+            provenance.write(path, {"environment": environment, "rows": rows}, ["flax", "optax"])
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def check_folder(folder: str | Path) -> Path:
 
 
 def array_names(path: Path) -> set[str] | None:
-    """Return the names of the arrays of an .npz file, None if it cannot be read."""
+    """Read the names of the arrays of an .npz file; None if it cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {name.removesuffix(".npy") for name in archive.namelist()}
@@ -52,7 +52,7 @@ def array_names(path: Path) -> set[str] | None:
 
 
 def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz file, by default all."""
+    """Read the arrays of an .npz file, by default all."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in names or file.files}
@@ -61,9 +61,9 @@ def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, np.
 
 
 def digest(values: Iterable[np.ndarray]) -> str:
-    """Tell arrays from others: a hash of their dtypes, shapes and values."""
-    found = hashlib.sha256()
+    """Compute a hash of arrays from their dtypes, shapes and values."""
+    sha = hashlib.sha256()
     for value in values:
-        found.update(f"{value.dtype} {value.shape} ".encode())
-        found.update(np.ascontiguousarray(value).tobytes())
-    return found.hexdigest()
+        sha.update(f"{value.dtype} {value.shape} ".encode())
+        sha.update(np.ascontiguousarray(value).tobytes())
+    return sha.hexdigest()

@@ -64,16 +64,16 @@ three networks that are available:
 """
     first = [row for row, _ in _rows() if row.what.startswith(("`uncal", "`temp"))]
     others = [pair for pair in _rows() if not pair[0].what.startswith(("`uncal", "`temp"))]
-    inside = sum(within for _, within in others)
+    num_within = sum(within for _, within in others)
     findings = [
         counted("Kull et al., tables 3 and 13 to 18, penalties by cross-validation", every("Kull")),
         counted("Kull et al., uncalibrated and temperature scaling, six metrics", first),
         Finding(
             "Kull et al., ODIR and vector scaling, published penalties and five folds",
             f"{len(others)} figures",
-            f"{inside} within what divisions give",
+            f"{num_within} within what divisions give",
             "agrees"
-            if inside == len(others)
+            if num_within == len(others)
             else f"others by up to {max(_apart(row) for row, within in others if not within):.1%}",
         ),
         Finding("Kull et al., other networks", "13 networks", "none", "not available"),
@@ -85,8 +85,8 @@ three networks that are available:
 
 
 def _mixtures() -> str:
-    first = [own["whole"]["mixture"][0] for own in _study()["sctl"].values()]
-    return ", ".join(f"{share:.3f}" for share in first)
+    first = [facts["whole"]["mixture"][0] for facts in _study()["sctl"].values()]
+    return ", ".join(f"{weight:.3f}" for weight in first)
 
 
 def _strengths(method: str) -> str:
@@ -94,16 +94,16 @@ def _strengths(method: str) -> str:
 
 
 def _rows() -> list[tuple[Row, bool]]:
-    """Return published figures beside fits to all rows, and whether folds give them."""
-    found = []
-    for method, own in _study()["methods"].items():
-        for key, value in own["published"].items():
+    """Compare published figures with fits to all rows, and check if five folds explain them."""
+    rows = []
+    for method, facts in _study()["methods"].items():
+        for key, value in facts["published"].items():
             unit = _study()["units"][key]
-            row = Row(f"`{method}`, {_METRICS[key]}", value, own["whole"][key], unit)
-            each = [fold[key] for fold in own.get("folds", [own["whole"]])]
-            inside = min(each) - 1.001 * unit <= value <= max(each) + 1.001 * unit
-            found.append((row, inside))
-    return found
+            row = Row(f"`{method}`, {_METRICS[key]}", value, facts["whole"][key], unit)
+            values = [fold[key] for fold in facts.get("folds", [facts["whole"]])]
+            within = min(values) - 1.001 * unit <= value <= max(values) + 1.001 * unit
+            rows.append((row, within))
+    return rows
 
 
 def _by_folds() -> str:
@@ -114,9 +114,9 @@ def _by_folds() -> str:
         key = next(key for key, name in _METRICS.items() if name == metric)
         cells = row.cells()
         digits = len(cells[1].partition(".")[2])
-        each = [fold[key] for fold in folds or ()]
-        between = f"{min(each):.{digits}f} to {max(each):.{digits}f}" if each else ""
-        rows.append([*cells[:3], between, "agrees" if inside or row.agrees else cells[3]])
+        values = [fold[key] for fold in folds or ()]
+        value_range = f"{min(values):.{digits}f} to {max(values):.{digits}f}" if values else ""
+        rows.append([*cells[:3], value_range, "agrees" if inside or row.agrees else cells[3]])
     return table(["", "published", "all rows", "five folds", ""], rows)
 
 
@@ -125,33 +125,35 @@ def _apart(row: Row) -> float:
 
 
 def _explained() -> str:
-    chosen = {r.what: abs(r.ours - r.published) for r in every("Kull")}
+    default_differences = {r.what: abs(r.ours - r.published) for r in every("Kull")}
     lines = []
     for method in ("dirichlet_odir", "matrix_odir"):
         what = f"`{method}`, log loss"
         (row,) = [row for row, _ in _rows() if row.what == what]
-        now = abs(row.ours - row.published)
-        lines.append(f"{chosen[what]:.6f} to {now:.6f} ({method})")
-    found = (
+        difference = abs(row.ours - row.published)
+        lines.append(f"{default_differences[what]:.6f} to {difference:.6f} ({method})")
+    text = (
         "The published strengths bring the log loss closer, from a difference of "
         f"{' and '.join(lines)}."
     )
-    for method, own in _study()["stopped"].items():
+    for method, facts in _study()["stopped"].items():
         published = _study()["methods"][method]["published"]["log_loss"]
-        found += (
+        text += (
             f" Of `{method}`, steps of the gradient (Adam, from the identity) have a log loss of "
-            f"{own['log_loss']:.6f} after {own['steps']}, for the published {published:.6f}; the "
-            f"objective is {own['excess']:.0e} above its least there, where the log loss is "
-            f"{own['least_log_loss']:.6f}."
+            f"{facts['log_loss']:.6f} after {facts['steps']}, for the published {published:.6f}; "
+            f"the objective is {facts['excess']:.0e} above its least there, where the log loss is "
+            f"{facts['least_log_loss']:.6f}."
         )
-    return f"{found} A fit that stops early therefore explains the remaining difference."
+    return f"{text} A fit that stops early therefore explains the remaining difference."
 
 
 def _logs() -> list[Row]:
     rows = []
-    for name, own in _study()["sctl"].items():
-        known, ours = own["published"], own["whole"]
-        rows.append(Row(f"{NETWORKS[name]}, accuracy", known["accuracy"], ours["accuracy"], 1e-4))
+    for name, facts in _study()["sctl"].items():
+        published, ours = facts["published"], facts["whole"]
+        rows.append(
+            Row(f"{NETWORKS[name]}, accuracy", published["accuracy"], ours["accuracy"], 1e-4)
+        )
         what = f"{NETWORKS[name]}, `{_MAPS['ensemble']}`, ECE, 15 bins"
-        rows.append(Row(what, known["ensemble"], ours["ensemble"], 1e-4))
+        rows.append(Row(what, published["ensemble"], ours["ensemble"], 1e-4))
     return rows

@@ -16,7 +16,7 @@ def show_draws(console: Console, result: dict) -> None:
             f"floor {facts['floor']:.5f}, the loss of the true parameters. Sufficient: the least "
             "number of draws from which on the mean loss is within "
             f"{result['tolerance']:g} of quadrature's in {result['repeats']} repeats. At most: the "
-            "largest difference from this number on."
+            "largest difference at this number."
         )
         headings = ["method", "quadrature"]
         for title in titles.values():

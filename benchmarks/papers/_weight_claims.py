@@ -211,7 +211,8 @@ def figures() -> list[Finding]:
     )
     weights = [correlations["weight"] for correlations in ranks]
     temperatures = [correlations["inverse_temperature"] for correlations in ranks]
-    # Equal other probabilities: temperature 1/s leads to the weight that gives the confidence.
+    # If the other probabilities are equal, the weight with the confidence of a temperature has the
+    # same probabilities.
     start = np.array([0.6, 0.2, 0.2])
     temperature_path = paths(start)[1]
     weight = (temperature_path[:, :1] - 1 / 3) / (start[0] - 1 / 3)

@@ -113,7 +113,7 @@ def decisions(
     """Run decision calibration; return the best probabilities and number of steps for each floor.
 
     The best number of steps has the smallest Brier score on the test rows. With ``clipped``, each
-    step is computed from probabilities clipped at the published floor, but moves the unclipped
+    step is computed from probabilities clipped at ``DECISION_FLOOR``, but moves the unclipped
     ones, so probabilities below 0 are not pushed back. With ``least_squares`` the corrections of
     both parts are fitted together; otherwise they are the mean errors of Algorithm 1.
     """

@@ -58,10 +58,10 @@ def _show(console: Console, part: str, opponents: dict[str, Any], result: dict[s
     """Print win rates and differences of the first method against each opponent."""
     method, means = result["method"], result["means"][part]
     caption = (
-        "Win rate, ties half; mean difference of log loss in units of 0.0001, standard error "
-        "over groups. Improvement: of log loss and Brier score on the uncalibrated scores, in the "
-        f"same unit. Means over the {means['experiments']} experiments that all have, and win "
-        "rates there against all others."
+        "Wins: win rate; a tie counts as half. Difference: mean difference of log loss in units of "
+        "0.0001, ± standard error over groups. Improvement: decrease of log loss and Brier score "
+        "from the uncalibrated scores, in the same unit. Last columns: mean log loss and win rate "
+        f"against all others, on the {means['experiments']} experiments that all methods have."
     )
     headings = ("n", "log loss: wins", "difference", "Brier: wins", "ECE: wins")
     headings += ("improvement", "of Brier", "log loss", "win rate")

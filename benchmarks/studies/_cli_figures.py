@@ -12,11 +12,11 @@ def show_draws(console: Console, result: dict) -> None:
     titles = {"montecarlo": "Monte Carlo", "sobol": "Sobol"}
     for name, facts in result["priors"].items():
         caption = (
-            f"{result['datasets']} data sets of {result['n_train']} points, expected log loss; "
-            f"floor {facts['floor']:.5f}, the loss of the true parameters. Sufficient: the least "
+            f"Expected log loss on {result['datasets']} data sets of {result['n_train']} points. "
+            f"The loss of the true parameters is {facts['floor']:.5f}. Sufficient: the smallest "
             "number of draws from which on the mean loss is within "
-            f"{result['tolerance']:g} of quadrature's in {result['repeats']} repeats. At most: the "
-            "largest difference at this number."
+            f"{result['tolerance']:g} of quadrature in all {result['repeats']} repeats. At most: "
+            "the largest difference at this number."
         )
         headings = ["method", "quadrature"]
         for title in titles.values():
@@ -48,10 +48,10 @@ def _sufficient(facts: dict, exact: float) -> list[str]:
 def show_factors(console: Console, result: dict) -> None:
     """Print the best factors, and the excess losses of Platt's and instance-based factors."""
     caption = (
-        f"Classes N(-m, 1) and N(m, 1), {result['datasets']} balanced data sets each, expected log "
-        "loss. Best: the constant factor with the least mean loss; as good: those within a "
-        "standard error of it. Mean: what instance-based targets are moved by. Loss above the "
-        "best in units of 0.0001, and its standard error."
+        f"Expected log loss for classes N(-m, 1) and N(m, 1), {result['datasets']} balanced data "
+        "sets each. Best: the constant factor with the smallest mean loss. As good: factors within "
+        "a standard error of it. Mean: the mean factor of instance-based targets. Columns with +: "
+        "loss above the best in units of 0.0001, ± standard error."
     )
     headings = (
         "n",

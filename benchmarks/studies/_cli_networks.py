@@ -88,11 +88,11 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     width = "" if result["width"] is None else f", width {result['width']}"
     title = f"{result['data']}: {result['network']}{width}, {result['seeds']} seeds"
     caption = (
-        f"{images['train']:,} images to train on, {images['validation']:,} to validate, "
-        f"{images['test']:,} to test. Means over seeds and half the width of their 95 % "
-        "intervals. Smoothing with its factor and offset, chosen by validation. ECE in 10 "
-        "bins; student: the accuracy of a distilled network. Structure: correlation of the "
-        "classes' similarities with those of other networks without smoothing."
+        f"{images['train']:,} training, {images['validation']:,} validation and "
+        f"{images['test']:,} test images. Means over seeds, ± half the width of 95 % intervals. "
+        "The factor and offset of smoothing are chosen by validation. ECE has 10 bins. Student: "
+        "accuracy of a distilled network. Structure: correlation of the class similarities with "
+        "those of other networks without smoothing."
     )
     headings = ("smoothing", "scaled", *(heading for _, heading, _, _ in _COLUMNS))
     rows = []

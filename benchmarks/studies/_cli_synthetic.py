@@ -131,8 +131,8 @@ def _show_means(console: Console, result: dict, number: str, metric: str) -> Non
 def _caption(result: dict, configurations: dict, metric: str) -> str:
     lines = [f"({facts['letter']}) {facts['describe']}" for facts in configurations.values()]
     description = (
-        f"Means over {result['datasets']:,} data sets, {result['n_test']:,} test points each; in "
-        "parentheses their standard errors, in the last digits."
+        f"Means over {result['datasets']:,} data sets, {result['n_test']:,} test points each, with "
+        "standard errors of the last digits in parentheses."
     )
     if metric == "log_loss":
         description += " floor: expected loss of the true parameters, by quadrature."
@@ -167,13 +167,13 @@ def _show_ranks(console: Console, result: dict, number: str) -> None:
         p_value = max(ranking["friedman"]["p_value"] for ranking in by_scope.values())
         extended = result["rankings"][number][metric].get("with_predictive")
         caption = (
-            f"1 is best. Friedman: p {_p(p_value)} in all columns. Over all configurations no "
-            f"difference by Wilcoxon's test with Holm's correction at level {result['level']:g} "
-            f"within: {joined}."
+            f"1 is best. Friedman's test: p {_p(p_value)} in all columns. Groups of methods that "
+            "do not differ over all configurations, by Wilcoxon's test with Holm's correction at "
+            f"level {result['level']:g}: {joined}."
         )
         if extended and "predictive" in extended["ranks"]:
             order = ", ".join(f"{m} {r:.2f}" for m, r in list(extended["ranks"].items())[:4])
-            caption += f" With predictive among them, all: {order}."
+            caption += f" Best ranks over all configurations with predictive: {order}."
         headings = ("method", *("all" if scope == number else scope[1:] for scope in scopes))
         rows = [
             (method, *(f"{by_scope[scope]['ranks'][method]:.2f}" for scope in scopes))

@@ -59,9 +59,9 @@ def show_network(console: Console, name: str, facts: dict, result: dict) -> None
     title = f"{name}: {facts['classes']} classes"
     caption = (
         f"{rows['calibration']:,} rows to calibrate ({facts['split']}), {rows['test']:,} to test. "
-        "Errors in percent: ECE of the confidence in 15 bins of equal width, of equal mass, and "
-        "in 25 of equal width; cw, its mean over classes, in 15 bins of both kinds. *: the fit did "
-        "not converge."
+        "Errors in percent: ECE of the confidence in 15 bins of equal width, in 15 bins of equal "
+        "mass (mass), and in 25 bins of equal width (25); class-wise ECE (cw) in 15 bins of equal "
+        "width and of equal mass. *: the fit did not converge."
     )
     if result["seeds"] > 1:
         caption += f" Random maps: means over {result['seeds']} seeds."
@@ -117,7 +117,7 @@ def _show_spread(console: Console, name: str, maps: dict) -> None:
         ]
         rows.append((_label(method), *cells))
     headings = ("map", *(heading for _, heading, _, _ in columns))
-    show_table(console, f"{name}: least to greatest over seeds", headings, rows)
+    show_table(console, f"{name}: range over seeds", headings, rows)
 
 
 def _pair(figure: dict | None, factor: int) -> str:
@@ -133,13 +133,13 @@ def show_simplex(console: Console, result: dict) -> None:
     rows = result["rows"]
     caption = (
         f"Means over calibration sets ({result['datasets']}) of {rows['calibration']:,} rows; "
-        f"{rows['test']:,} to test. Distances from the truth: L1 and L2 over classes, and that of "
-        "the most probable class. Scores are expected values given the truth, ECE is of labels. "
-        "*: the fit did not converge."
+        f"{rows['test']:,} test rows. Distances from the truth: L1 and L2 over classes, and the "
+        "distance for the most probable class (conf.). Scores are expected values given the truth; "
+        "ECE uses labels. *: the fit did not converge."
     )
     title = "three classes, true probabilities known"
     _show_maps(console, (title, caption), _SIMPLEX_COLUMNS, result["maps"])
-    title = "published, of another true map (K. Valk, 2022, table 1)"
+    title = "published, for a different true map (K. Valk, 2022, table 1)"
     keys, headings = zip(*_SYNTHETIC_COLUMNS, strict=True)
     figures = [
         (m, *(f"{values[key]:.3f}" for key in keys)) for m, values in result["published"].items()

@@ -67,7 +67,7 @@ def _show_cases(console: Console, result: dict[str, Any]) -> None:
         names = f"{case['data']}, {case['network']}", case["loss"]
         rows.append((*names, *cells, f"{_percent(difference)} {difference['verdict']}"))
     headings = ("images and network", "loss", "acc. %", "ECE %", "TS", "WS", "weight", "WS less TS")
-    caption = f"Means over {result['repeats']} repeats, and their standard errors; ECE in 15 bins."
+    caption = f"Means over {result['repeats']} repeats, ± standard errors; ECE in 15 bins."
     show_table(console, "one temperature and one weight", headings, rows, caption=caption)
 
 
@@ -98,8 +98,8 @@ def run_weight_scaling(
     ]
     headings = ("network", *(heading for _, heading in _PRINTED_METHODS))
     caption = (
-        f"ECE in percent, {result['test_bins']} bins; {result['bins']} bins calibrate. Standard "
-        "errors where rows are halved."
+        f"ECE in percent, in {result['test_bins']} bins; calibrators have {result['bins']} bins. "
+        "± standard error, if the test rows are split into halves."
     )
     show_table(console, "by bins of the confidence", headings, rows, caption=caption)
     say(console, f"results: {out / 'weight_scaling.json'}")

@@ -10,7 +10,7 @@ from bayescal import Histogram, metrics
 from benchmarks.studies._label_data import Labels
 from benchmarks.studies._measures import EPS
 
-#: Losses that, according to the paper, fall or do not rise for each label.
+#: Measures that are compared before and after binning, for each label.
 MEASURES = ("ece", "hamming_loss", "brier_score", "log_loss")
 #: Kinds of bins by their fitted rows: no rows, rows of one class, rows of both classes.
 KINDS = ("empty", "pure", "mixed")

@@ -81,14 +81,15 @@ TABLE_1 = [
     {
         **names,
         "losses": {
-            loss: dict(zip(("ece", "ece_temperature", "ece_weight", "weight"), own, strict=True))
-            for loss, own in zip(_LOSSES, numbers, strict=True)
+            loss: dict(zip(("ece", "ece_temperature", "ece_weight", "weight"), values, strict=True))
+            for loss, values in zip(_LOSSES, numbers, strict=True)
         },
     }
     for names, numbers in _read(_TABLE_1)
 ]
 TABLE_2 = [
-    {**names, "methods": dict(zip(METHODS, own, strict=True))} for names, (own,) in _read(_TABLE_2)
+    {**names, "methods": dict(zip(METHODS, values, strict=True))}
+    for names, (values,) in _read(_TABLE_2)
 ]
 TABLE_3 = [
     {

@@ -205,8 +205,8 @@ def compare(
     Examples
     --------
     >>> ours, theirs = {"a": 0.1, "b": 0.2, "c": 0.3}, {"a": 0.2, "b": 0.2, "c": 0.2}
-    >>> found = compare(ours, theirs, {"a": "x", "b": "x", "c": "y"})
-    >>> round(found["win_rate"], 3), round(found["difference"], 3)
+    >>> result = compare(ours, theirs, {"a": "x", "b": "x", "c": "y"})
+    >>> round(result["win_rate"], 3), round(result["difference"], 3)
     (0.5, 0.025)
     """
     both = [name for name in ours if name in theirs]

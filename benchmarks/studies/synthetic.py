@@ -113,10 +113,10 @@ def run(
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = run(
+    ...     result = run(
     ...         folder, questions=[1], methods=["platt", "optimal"], datasets=20, n_test=500
     ...     )
-    >>> facts = found["configurations"]["1b"]
+    >>> facts = result["configurations"]["1b"]
     >>> loss = facts["metrics"]["log_loss"]
     >>> loss["platt"]["mean"] > loss["optimal"]["mean"]
     True

@@ -131,7 +131,7 @@ def run(
 
 # --- soft and hard borders ----------------------------------------------------------------------
 
-#: Probabilities and labels of fitted rows, and probabilities and true ones (m, k) of test rows.
+#: Probabilities and labels of fitted rows; probabilities and true probabilities of test rows.
 _Pair = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 

@@ -52,12 +52,12 @@ def read(name: str) -> dict[str, Any]:
     return result(f"study_{name}")
 
 
-def compared(rows: list[Row]) -> str:
+def comparison_table(rows: list[Row]) -> str:
     """Arrange rows as a table with published figures, ours and differences."""
     return table(["", "published", "ours", ""], [row.cells() for row in rows])
 
 
-def crossed(rows: list[Row]) -> str:
+def crossed_table(rows: list[Row]) -> str:
     """Arrange rows named "METHOD, METRIC" as a table with a column for each metric."""
     by_name = {tuple(row.what.split(", ", 1)): row for row in rows}
     methods, metrics = (list(dict.fromkeys(parts)) for parts in zip(*by_name, strict=True))
@@ -77,7 +77,7 @@ def bullets(lines: list[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def counted(figure: str, rows: list[Row]) -> Finding:
+def agreement(figure: str, rows: list[Row]) -> Finding:
     """Count the figures of a table that agree, and name the one that differs most."""
     agree = sum(row.agrees for row in rows)
     if agree == len(rows):

@@ -30,11 +30,13 @@ _PUBLISHED: dict[str, dict[str, tuple[float | None, float | None]]] = {
 
 
 def difference(comparison: dict[str, Any], digits: int = 4) -> str:
+    """Format a difference with its standard error and verdict."""
     numbers = f"{comparison['difference']:+.{digits}f} ± {comparison['error']:.{digits}f}"
     return f"{numbers}, {VERDICTS[comparison['verdict']]}"
 
 
 def verdict_of(comparison: dict[str, Any]) -> str:
+    """Return the verdict on a difference, in words."""
     return VERDICTS[comparison["verdict"]]
 
 
@@ -55,6 +57,7 @@ def ends_of(training: dict[str, Any]) -> dict[str, dict[str, dict[str, np.ndarra
 
 
 def ends_table(ends: dict[str, Any]) -> str:
+    """Arrange published values and our means after the last epoch as a table."""
     rows = []
     for scheme, methods in _PUBLISHED.items():
         for name, (loss, accuracy) in methods.items():
@@ -123,6 +126,7 @@ def _trained_claims(training: dict[str, Any]) -> dict[str, tuple[str, dict[str, 
 
 
 def epochs(training: dict[str, Any]) -> list[str]:
+    """List published and our differences for each claim, in sentences."""
     return [
         f"{claim}: published {published}; ours {difference(comparison)}."
         for claim, (published, comparison) in _trained_claims(training).items()
@@ -130,6 +134,7 @@ def epochs(training: dict[str, Any]) -> list[str]:
 
 
 def epoch_findings(training: dict[str, Any], ends: dict[str, Any]) -> list[Finding]:
+    """Collect the findings on figure 2."""
     numbers = "6 log losses, 4 accuracies"
     losses = [of_scheme["compact spline"]["log_loss"].mean() for of_scheme in ends.values()]
     means = " and ".join(f"{loss:.4f}" for loss in losses)

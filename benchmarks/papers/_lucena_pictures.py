@@ -89,6 +89,7 @@ def draw_classes(curves: dict[str, Any]) -> Any:
 
 
 def write() -> None:
+    """Draw and write all pictures."""
     study = read("splines")
     write_figure(FOLDER / "lucena-figure-1.svg", draw_compact_logit())
     write_figure(FOLDER / "lucena-figure-2.svg", draw_epochs(study["training"]))

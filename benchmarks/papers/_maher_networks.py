@@ -35,10 +35,12 @@ _OURS = {
 
 
 def study() -> dict[str, Any]:
+    """Read the results of the study of networks on digits."""
     return read("networks_digits")
 
 
 def text() -> str:
+    """Write the part of the page on networks."""
     result = study()
     images = result["images"]
     return f"""\
@@ -142,6 +144,7 @@ def _unscaled(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _published() -> str:
+    """Arrange the figures of table 12 as a table."""
     rows = [
         [
             f"{DATA[data]}, {network}",
@@ -157,6 +160,7 @@ def _published() -> str:
 
 
 def _digits(result: dict[str, Any]) -> str:
+    """Arrange our results on digits as a table."""
     rows = []
     for row in result["table"]:
         setting = ", ".join(f"{value:g}" for value in row["setting"].values())
@@ -180,6 +184,7 @@ def _difference(claim: dict[str, Any]) -> str:
 
 
 def _claims(result: dict[str, Any]) -> str:
+    """Arrange the verdicts on the claims as a table."""
     rows = [[claim["claim"], claim["verdict"], _difference(claim)] for claim in result["claims"]]
     return table(["claim", "verdict", "difference"], rows)
 
@@ -201,6 +206,7 @@ def least_of(values: Sequence[float], count: int) -> float:
 
 
 def _selection(result: dict[str, Any]) -> str:
+    """Compute the gain from choosing the best of several networks on the test images."""
     losses = {m: row["measures"]["log_loss"]["seeds"] for m, row in _unscaled(result).items()}
     none, instance = losses["none"], losses["instance"]
     best = least_of(none, _REPEATS)
@@ -215,6 +221,7 @@ def _selection(result: dict[str, Any]) -> str:
 
 
 def findings() -> list[Finding]:
+    """Collect the findings on networks."""
     result = study()
     rows = [Finding("table 12", f"{_count()} figures", "not run: needs images and a GPU", "")]
     for claim in result["claims"]:

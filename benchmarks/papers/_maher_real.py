@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.figures import p_text, table
-from benchmarks.papers._common import Finding, Row, bullets, counted, crossed, read
+from benchmarks.papers._common import Finding, Row, agreement, bullets, crossed_table, read
 
 EXPERIMENTS = {"svm": "scores of SVMs", "multivariate": "features"}
 METRICS = {"log_loss": "log loss", "ece": "ECE"}
@@ -16,6 +16,7 @@ _WHERE = {**EXPERIMENTS, "both": "both"}
 
 
 def experiments() -> dict[str, Any]:
+    """Read the results of both experiments."""
     return read("real")["experiments"]
 
 
@@ -37,6 +38,7 @@ def means() -> dict[str, list[Row]]:
 
 
 def text() -> str:
+    """Write the part of the page on real tables."""
     rows = [row for by_method in means().values() for row in by_method]
     results = experiments()
     remarks = [
@@ -54,7 +56,7 @@ def text() -> str:
 Tables 9 and 10 of the thesis are means over 40 tables, of which {len(read("real")["tables"])} are
 available. The means may therefore differ. The list below points out contradictions.
 
-{crossed(rows)}
+{crossed_table(rows)}
 
 {bullets(remarks)}
 
@@ -99,6 +101,7 @@ In that code, Platt's targets use the counts of the wrong class: 1 - 1 / (N⁻ +
 
 
 def _ranks(results: dict[str, Any]) -> str:
+    """Write the tables of ranks by experiment and metric."""
     return "\n\n".join(
         _ranks_of(f"**{EXPERIMENTS[name]}, {metric_title}**", facts[metric]["seven"])
         for name, facts in results.items()
@@ -126,6 +129,7 @@ def _ranks_of(title: str, facts: dict[str, Any]) -> str:
 
 
 def _conclusions() -> str:
+    """Arrange the verdicts on the conclusions as a table."""
     rows = [
         [
             claim["claim"],
@@ -140,7 +144,8 @@ def _conclusions() -> str:
 
 
 def findings() -> list[Finding]:
-    result = [counted(name, rows) for name, rows in means().items()]
+    """Collect the findings on real tables."""
+    result = [agreement(name, rows) for name, rows in means().items()]
     for name, facts in experiments().items():
         for metric, metric_title in METRICS.items():
             seven = facts[metric]["seven"]

@@ -46,6 +46,7 @@ def entries(metric: str) -> list[Entry]:
 
 
 def findings() -> list[Finding]:
+    """Collect the findings on known generative models."""
     result = [_table(metric) for metric in _TITLES]
     result += [
         Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from benchmarks.papers._common import Row, crossed, read
+from benchmarks.papers._common import Row, crossed_table, read
 
 METRICS = {
     "accuracy": "accuracy",
@@ -40,6 +40,7 @@ _TOPICS = {
 
 @cache
 def networks() -> dict[str, dict[str, Any]]:
+    """Read the results of the study `cnn` for all networks."""
     return read("cnn")["networks"] | read("cnn_others")["networks"]
 
 
@@ -62,14 +63,16 @@ def figures(source: str) -> dict[str, list[Row]]:
     return by_network
 
 
-def every(source: str) -> list[Row]:
+def all_figures(source: str) -> list[Row]:
     """Collect the figures that a source prints for all networks, with ours."""
     return [row for rows in figures(source).values() for row in rows]
 
 
 def network_tables(source: str) -> str:
+    """Write a table of published figures and ours for each network of a source."""
     return "\n\n".join(
-        f"**{NETWORKS[network]}**\n\n{crossed(rows)}" for network, rows in figures(source).items()
+        f"**{NETWORKS[network]}**\n\n{crossed_table(rows)}"
+        for network, rows in figures(source).items()
     )
 
 

@@ -32,6 +32,7 @@ def _study(name: str = "table1") -> dict[str, Any]:
 
 
 def count(name: str = "table1") -> int:
+    """Return the number of data sets."""
     return _study(name)["datasets"]
 
 
@@ -58,6 +59,7 @@ def _cell(values: np.ndarray) -> str:
 
 
 def values() -> str:
+    """Arrange published values and our means with the published options as a table."""
     rows = []
     for method, figures in _study()["published"].items():
         our_method = _OURS[method] if method in _OURS else method
@@ -67,6 +69,7 @@ def values() -> str:
 
 
 def chosen() -> str:
+    """Arrange our means with options chosen by cross-validation as a table."""
     rows = [
         [f"`{method}`", *(_cell(_values_of(method, key)) for key in _metrics())] for method in _OURS
     ]
@@ -83,6 +86,7 @@ def _mean_ranks(by_metric: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _published_ranks() -> np.ndarray:
+    """Compute the mean ranks (methods,) of the published values."""
     known = _study()["published"]
     return _mean_ranks(
         {key: np.array([[known[m][key]] for m in _methods()]) for key in _metrics()}
@@ -99,6 +103,7 @@ def _our_ranks(name: str = "table1") -> np.ndarray:
 
 
 def ranks() -> str:
+    """Arrange published mean ranks and ours as a table."""
     theirs, ours = _published_ranks(), _our_ranks()
     rows = []
     for method, published, our_ranks in zip(_methods(), theirs, ours, strict=True):
@@ -131,6 +136,7 @@ def correlations() -> tuple[float, list[float], list[float]]:
 
 
 def order() -> str:
+    """Compare the published ranking with ours, in sentences."""
     mean, by_data_set, among = correlations()
     return f"""\
 Spearman's correlation of the methods' mean ranks, published and ours, is {mean:.2f}, and
@@ -163,6 +169,7 @@ def _waves() -> str:
 
 
 def _verdict(mean: float, by_data_set: list[float], among: list[float]) -> str:
+    """Decide whether another draw of our data could give the published ranking."""
     if np.mean(by_data_set) >= np.mean(among) - 2 * np.std(among, ddof=1):
         return "is one that another draw of data can give"
     return "is not one that another draw of our data gives"
@@ -183,6 +190,7 @@ def _wins(first: str, second: str) -> tuple[int, int]:
 
 
 def findings() -> list[Finding]:
+    """Collect the findings on table 1."""
     mean, by_data_set, among = correlations()
     others = [m for m in _methods() if m not in (BEST, NONE)]
     against = {m: _wins(BEST, m) for m in others}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.papers import _weight_tables as tables
-from benchmarks.papers._common import Finding, counted
+from benchmarks.papers._common import Finding, agreement
 from benchmarks.papers._weight_tables import count, rank_of, study
 from benchmarks.papers.weight_pictures import paths
 
@@ -32,6 +32,7 @@ def _verdict_counts(verdicts: dict[str, int]) -> str:
 
 
 def losses() -> list[Finding]:
+    """Check the claims on table 1."""
     results = study("losses")
     cells = [figures for row in results["published"] for figures in row["losses"].values()]
     lower = sum(figures["ece_weight"] < figures["ece_temperature"] for figures in cells)
@@ -86,6 +87,7 @@ def losses() -> list[Finding]:
 
 
 def methods() -> list[Finding]:
+    """Check the claims on table 2."""
     published = study("weight_scaling")["published"]["table_2"]
     published_ranks = [rank_of(row["methods"]) for row in published]
     our_ranks = [rank_of(errors) for errors in tables.errors_2().values()]
@@ -101,7 +103,7 @@ def methods() -> list[Finding]:
     variants = study("weight_scaling")["variants"]
     first = sum(rank == 1 for rank in published_ranks)
     return [
-        counted("table 2, DenseNet-40", tables.densenet_rows()),
+        agreement("table 2, DenseNet-40", tables.densenet_rows()),
         Finding(
             "table 2, other networks", f"{len(published) - 1} networks", "none", "not to be had"
         ),
@@ -160,6 +162,7 @@ def _gaps(network: str) -> list[float]:
 
 
 def bins() -> list[Finding]:
+    """Check the claims on table 3."""
     results = study("weight_scaling")
     published = results["published"]["table_3"]
     theirs = [
@@ -204,6 +207,7 @@ def bins() -> list[Finding]:
 
 
 def figures() -> list[Finding]:
+    """Check the claims on the figures."""
     networks = study("weight_scaling")["networks"]
     ranks = [facts["rank_correlation"] for facts in networks.values()]
     more = sum(
@@ -248,6 +252,7 @@ def figures() -> list[Finding]:
 
 
 def _error(curve: dict[str, list[float]]) -> float:
+    """Compute the calibration error of a reliability curve, in percent."""
     gaps = np.abs(np.subtract(curve["predicted"], curve["observed"]))
     return float(100 * np.average(gaps, weights=curve["weight"]))
 
@@ -256,6 +261,7 @@ def _error(curve: dict[str, list[float]]) -> float:
 
 
 def one_weight() -> list[Finding]:
+    """Check the claims on equations 9 and 10."""
     networks = [facts["means"] for facts in study("weight_scaling")["networks"].values()]
     criteria = "squares", "absolute", "grid"
 
@@ -302,6 +308,7 @@ def one_weight() -> list[Finding]:
 
 
 def others() -> list[Finding]:
+    """Check the remaining claims."""
     networks = list(study("weight_scaling")["networks"].values())
 
     def spread(key: str, write: Callable[[float], str]) -> str:

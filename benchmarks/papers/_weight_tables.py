@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.figures import table
 from benchmarks.papers._common import Row, read
-from benchmarks.papers._networks import every, networks
+from benchmarks.papers._networks import all_figures, networks
 
 #: Networks whose predictions are available.
 NAMES = {
@@ -50,6 +50,7 @@ _PARTS = "ece", "ece_temperature", "ece_weight"
 
 @cache
 def study(name: str) -> dict[str, Any]:
+    """Read the results of a study once."""
     return read(name)
 
 
@@ -60,6 +61,7 @@ def percent(value: dict[str, Any], digits: int = 2) -> str:
 
 
 def named(row: dict[str, Any]) -> str:
+    """Return the name of a published row: network and data."""
     return f"{row['network']}, {row['data']}"
 
 
@@ -67,6 +69,7 @@ def named(row: dict[str, Any]) -> str:
 
 
 def published_1() -> str:
+    """Arrange the published figures of table 1."""
     rows = []
     for row in study("losses")["published"]:
         cells = [
@@ -79,6 +82,7 @@ def published_1() -> str:
 
 
 def ours_1() -> str:
+    """Arrange our figures for table 1."""
     rows = []
     for case in study("losses")["cases"]:
         measures = case["measures"]
@@ -105,7 +109,7 @@ def ours_1() -> str:
 
 def densenet_rows() -> list[Row]:
     """Compare the figures of table 2 for DenseNet-40 with ours, including the spline."""
-    rows = every("weight scaling")
+    rows = all_figures("weight scaling")
     results = study("weight_scaling")
     (row,) = [r for r in results["published"]["table_2"] if named(r) == "DenseNet-40, CIFAR-10"]
     ours = results["networks"]["kull_densenet40_c10"]["means"][f"spline {KNOTS}"]["mean"]
@@ -114,6 +118,7 @@ def densenet_rows() -> list[Row]:
 
 
 def published_2() -> str:
+    """Arrange the published figures of table 2."""
     rows = [
         [named(row), *(f"{row['methods'][name]:.3f}" for name in METHODS)]
         for row in study("weight_scaling")["published"]["table_2"]
@@ -134,6 +139,7 @@ def errors_2() -> dict[str, dict[str, float]]:
 
 
 def ours_2() -> str:
+    """Arrange our figures for table 2."""
     rows = [
         [NAMES[name], *(f"{100 * errors[method]:.3f}" for method in METHODS)]
         for name, errors in errors_2().items()
@@ -147,6 +153,7 @@ def rank_of(errors: dict[str, float], method: str = "weight_scaling_bins") -> in
 
 
 def knots() -> str:
+    """Arrange the ECE of splines by their number of knots."""
     means = study("weight_scaling")["networks"]["kull_densenet40_c10"]["means"]
     by_knots = {
         int(key.split()[1]): value for key, value in means.items() if key.startswith("spline")
@@ -161,6 +168,7 @@ def knots() -> str:
 
 
 def published_3() -> str:
+    """Arrange the published figures of table 3."""
     rows, published = [], study("weight_scaling")["published"]["table_3"]
     for row in published:
         cells = [
@@ -171,6 +179,7 @@ def published_3() -> str:
 
 
 def ours_3() -> str:
+    """Arrange our figures for table 3."""
     rows = []
     counts = list(study("weight_scaling")["published"]["table_3"][0]["equal_mass"])
     for name in NAMES:
@@ -199,6 +208,7 @@ def count(verdicts: Iterable[str]) -> dict[str, int]:
 
 
 def one_weight() -> str:
+    """Arrange the weights and errors of the three criteria for one weight."""
     rows = []
     for name in NAMES:
         means = study("weight_scaling")["networks"][name]["means"]

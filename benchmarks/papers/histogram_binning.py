@@ -36,6 +36,7 @@ _BINS["log_loss"] = "log loss"
 
 
 def page() -> Page:
+    """Write the page."""
     study = read("multilabel")
     data = study["data"]
     bins = {name: facts["bins"] for name, facts in data.items()}
@@ -96,6 +97,7 @@ lowers it in {_lower(data, "beta", "log_loss")}.
 
 
 def _lower(data: dict[str, Any], method: str, metric: str) -> int:
+    """Count the data sets in which a method lowers a metric."""
     pairs = (facts["methods"] for facts in data.values())
     return sum(m[method]["mean"][metric] < m["uncalibrated"]["mean"][metric] for m in pairs)
 

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from benchmarks.figures import table
-from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read
-from benchmarks.papers._networks import METRICS, NETWORKS, every, network_tables, remarks
+from benchmarks.papers._common import Finding, Page, Row, agreement, bullets, comparison_table, read
+from benchmarks.papers._networks import METRICS, NETWORKS, all_figures, network_tables, remarks
 
 _METRICS = METRICS | {
     "class_wise_ece": "class-wise ECE, summed",
@@ -22,6 +22,7 @@ def _study() -> dict[str, Any]:
 
 
 def page() -> Page:
+    """Write the page."""
     text = f"""\
 ## Kull et al. (2019)
 
@@ -52,7 +53,7 @@ The other networks of tables 3, 4 and 13 to 18 are not available.
 Temperature and ensemble temperature scaling fitted by cross-entropy ("CE"), and accuracy, for the
 three networks that are available:
 
-{compared(_logs())}
+{comparison_table(_logs())}
 
 - Temperatures: the logged temperatures do not minimize the log loss. Ours do; that of DenseNet-40
   gives the six figures of Kull et al. above.
@@ -66,8 +67,10 @@ three networks that are available:
     others = [pair for pair in _rows() if not pair[0].what.startswith(("`uncal", "`temp"))]
     num_within = sum(within for _, within in others)
     findings = [
-        counted("Kull et al., tables 3 and 13 to 18, penalties by cross-validation", every("Kull")),
-        counted("Kull et al., uncalibrated and temperature scaling, six metrics", first),
+        agreement(
+            "Kull et al., tables 3 and 13 to 18, penalties by cross-validation", all_figures("Kull")
+        ),
+        agreement("Kull et al., uncalibrated and temperature scaling, six metrics", first),
         Finding(
             "Kull et al., ODIR and vector scaling, published penalties and five folds",
             f"{len(others)} figures",
@@ -77,8 +80,8 @@ three networks that are available:
             else f"others by up to {max(_apart(row) for row, within in others if not within):.1%}",
         ),
         Finding("Kull et al., other networks", "13 networks", "none", "not available"),
-        counted("Jung et al., temperature scaling", every("SCTL")),
-        counted("Jung et al., ensemble temperature and accuracy", _logs()),
+        agreement("Jung et al., temperature scaling", all_figures("SCTL")),
+        agreement("Jung et al., ensemble temperature and accuracy", _logs()),
         Finding("Jung et al., losses by class", "logged", "none", "not in this library"),
     ]
     return Page("kull-jung", "Kull et al. (2019) and Jung et al. (2023)", text, findings)
@@ -107,6 +110,7 @@ def _rows() -> list[tuple[Row, bool]]:
 
 
 def _by_folds() -> str:
+    """Arrange published figures, fits to all rows and ranges of five folds as a table."""
     rows = []
     for row, inside in _rows():
         method, metric = row.what.split(", ", 1)
@@ -125,7 +129,8 @@ def _apart(row: Row) -> float:
 
 
 def _explained() -> str:
-    default_differences = {r.what: abs(r.ours - r.published) for r in every("Kull")}
+    """Explain the remaining differences of log losses, in sentences."""
+    default_differences = {r.what: abs(r.ours - r.published) for r in all_figures("Kull")}
     lines = []
     for method in ("dirichlet_odir", "matrix_odir"):
         what = f"`{method}`, log loss"
@@ -148,6 +153,7 @@ def _explained() -> str:
 
 
 def _logs() -> list[Row]:
+    """Compare the logged figures of Jung et al. with ours."""
     rows = []
     for name, facts in _study()["sctl"].items():
         published, ours = facts["published"], facts["whole"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.figures import table
-from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read
+from benchmarks.papers._common import Finding, Page, Row, agreement, bullets, comparison_table, read
 from benchmarks.papers._lucena_epochs import (
     VERDICTS,
     difference,
@@ -42,6 +42,7 @@ _SHIFTED = "_LT"
 
 
 def page() -> Page:
+    """Write the page."""
     adult, study = read("adult"), read("splines")
     rows = [
         Row(f"{name}, log loss on Adult", facts["published"], facts["cross_validated"], 1e-4)
@@ -53,7 +54,7 @@ def page() -> Page:
     text = f"""\
 ## Table 1, Adult
 
-{compared(rows)}
+{comparison_table(rows)}
 
 {bullets(adult["remarks"])}
 
@@ -130,7 +131,7 @@ diagonal on the right and above it on the left, the network is over-confident.
 {bullets(_ALGORITHM)}
 """
     findings = [
-        counted("table 1, Adult", rows),
+        agreement("table 1, Adult", rows),
         *_adult_findings(adult),
         *_forest_findings(study["forest"]),
         Finding("figure 1", "3 curves", "drawn", "agrees"),

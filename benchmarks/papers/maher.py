@@ -17,6 +17,7 @@ from benchmarks.papers._common import ROOT, Page
 
 
 def page() -> Page:
+    """Write the page."""
     synthetic = _maher_synthetic.findings()
     heads = ["figure or claim", "published", "ours", "verdict"]
     text = f"""\

@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.figures import table
 from benchmarks.papers import _valk_table_1 as table_1
-from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read
-from benchmarks.papers._networks import METRICS, every, network_tables, remarks
+from benchmarks.papers._common import Finding, Page, Row, agreement, bullets, comparison_table, read
+from benchmarks.papers._networks import METRICS, all_figures, network_tables, remarks
 
 # Sources of figures: table 4, and tables 5 to 16.
 _ALONE, _AFTER = "Valk, table 4", "Valk"
@@ -40,6 +40,7 @@ _COMPARED = (
 
 
 def page() -> Page:
+    """Write the page."""
     text = f"""\
 ## Tables 4 to 16: networks
 
@@ -61,7 +62,7 @@ The published code of the thesis differs from its text in places. With the optio
 {sum(row.agrees for row in _as_published())} of {len(_as_published())} figures agree; with our \
 options {_agreeing()} do. These do not agree:
 
-{compared([row for row in _as_published() if not row.agrees])}
+{comparison_table([row for row in _as_published() if not row.agrees])}
 
 {bullets(_explanations())}
 
@@ -99,14 +100,14 @@ ranks are those of one data set.
 
 {table_1.order()}
 """
-    after = every(_AFTER)
-    findings = [*table_1.findings(), counted("table 4", every(_ALONE))]
+    after = all_figures(_AFTER)
+    findings = [*table_1.findings(), agreement("table 4", all_figures(_ALONE))]
     for metric, numbers in _TABLES.items():
         name = METRICS[metric]
         rows = [row for row in after if row.what.endswith(f"`, {name}")]
-        findings.append(counted(f"tables {numbers}, {name}", rows))
+        findings.append(agreement(f"tables {numbers}, {name}", rows))
     findings += [
-        counted("tables 4 to 16, with the options of the published code", _as_published()),
+        agreement("tables 4 to 16, with the options of the published code", _as_published()),
         *_claims(),
     ]
     return Page("valk", "Valk (2022): multi-class calibration", text, findings)
@@ -142,6 +143,7 @@ def _maps() -> dict[str, dict[str, float]]:
 
 
 def _decisions(clipped: bool, squares: bool, lower_floor: bool) -> list[dict[str, Any]]:
+    """Select the runs of decision calibration with given options."""
     results = read("valk")["decision"]
     floor = (min if lower_floor else max)(entry["floor"] for entry in results)
     options = {"clipped": clipped, "least_squares": squares, "floor": floor}
@@ -151,6 +153,7 @@ def _decisions(clipped: bool, squares: bool, lower_floor: bool) -> list[dict[str
 
 
 def _as_published() -> list[Row]:
+    """Compare published figures with ours, with the options of the published code."""
     maps, study = _maps(), read("valk")
     return [
         Row(
@@ -164,10 +167,12 @@ def _as_published() -> list[Row]:
 
 
 def _agreeing() -> int:
-    return sum(row.agrees for row in [*every(_AFTER), *every(_ALONE)])
+    """Count the figures that agree with our options."""
+    return sum(row.agrees for row in [*all_figures(_AFTER), *all_figures(_ALONE)])
 
 
 def _explanations() -> list[str]:
+    """Explain the differences between the published code and our options, in sentences."""
     maps, networks = _maps(), read("valk")["order_preserving"]
 
     def pair(results: list[dict[str, Any]]) -> str:
@@ -219,6 +224,7 @@ def _sets() -> int:
 
 
 def _borders() -> str:
+    """Arrange the comparison of soft and hard borders as a table."""
     names = {
         "log_loss": "log loss",
         "brier_score": "Brier score",

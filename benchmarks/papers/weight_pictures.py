@@ -38,6 +38,7 @@ def paths(start: np.ndarray, steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
 
 def figure_1() -> Figure:
+    """Draw the paths of probabilities by weights and by temperatures."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4, 3), layout="constrained")
@@ -50,6 +51,7 @@ def figure_1() -> Figure:
 
 
 def figure_2(networks: dict[str, Any]) -> Figure:
+    """Draw weights, reciprocal temperatures and confidence gaps by bin."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 5), layout="constrained")
@@ -69,6 +71,7 @@ def figure_2(networks: dict[str, Any]) -> Figure:
 
 
 def figure_3(networks: dict[str, Any]) -> Figure:
+    """Draw reliability before calibration and after both methods."""
     from matplotlib.figure import Figure
 
     name = list(DRAWN)[1]
@@ -92,6 +95,7 @@ def _finish(ax: Axes, legend: bool = True) -> None:
 
 
 def main() -> None:
+    """Draw and write all pictures."""
     networks = read("weight_scaling")["networks"]
     figures = figure_1(), figure_2(networks), figure_3(networks)
     for number, figure in enumerate(figures, 1):

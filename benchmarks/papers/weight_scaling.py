@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from benchmarks.papers import _weight_claims as claims
 from benchmarks.papers import _weight_tables as tables
-from benchmarks.papers._common import Page, bullets, compared
+from benchmarks.papers._common import Page, bullets, comparison_table
 from benchmarks.papers._networks import remarks
 from benchmarks.papers._weight_tables import study
 
 
 def page() -> Page:
+    """Write the page."""
     findings = [
         *claims.losses(),
         *claims.methods(),
@@ -53,7 +54,7 @@ the weight is 100 % and nothing changes. The paper's table shows this as well.
 
 **DenseNet-40, CIFAR-10**, ECE in 25 bins
 
-{compared(tables.densenet_rows())}
+{comparison_table(tables.densenet_rows())}
 
 {bullets([*remarks("weight scaling"), *_variant_remarks(), _knot_remark()])}
 

@@ -154,6 +154,7 @@ def find_methods(
 
 
 def _all_methods(fixed: bool) -> tuple[dict[str, Method], list[str]]:
+    """Build all methods by name, and list variants whose base is not registered."""
     classes = registered()
     variants = VARIANTS | FIXED if fixed else VARIANTS
     calibrators: dict[str, bc.Calibrator] = {}

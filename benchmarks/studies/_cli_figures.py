@@ -31,6 +31,7 @@ def show_draws(console: Console, result: dict) -> None:
 
 
 def _sufficient(facts: dict, exact: float) -> list[str]:
+    """Format the sufficient number of draws, its difference, and that near 10,000 draws."""
     differences = {
         size: max(abs(loss - exact) for loss in by_repeat)
         for size, by_repeat in zip(facts["sizes"], facts["loss"], strict=True)

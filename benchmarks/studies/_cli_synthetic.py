@@ -100,6 +100,7 @@ def run_synthetic(
 
 
 def _configurations(result: dict, number: str) -> dict[str, Any]:
+    """Select the configurations of a question."""
     configurations = result["configurations"].items()
     return {name: facts for name, facts in configurations if str(facts["question"]) == number}
 
@@ -129,6 +130,7 @@ def _show_means(console: Console, result: dict, number: str, metric: str) -> Non
 
 
 def _caption(result: dict, configurations: dict, metric: str) -> str:
+    """Describe the configurations and columns of a table of means."""
     lines = [f"({facts['letter']}) {facts['describe']}" for facts in configurations.values()]
     description = (
         f"Means over {result['datasets']:,} data sets, {result['n_test']:,} test points each, with "
@@ -149,6 +151,7 @@ def _with_error(facts: dict) -> str:
 
 
 def _published(figure: dict | None) -> str:
+    """Format a published mean, with a mark if it is below the floor."""
     if figure is None:
         return ""
     mean = "∞" if figure["mean"] is None else f"{figure['mean']:.4f}"
@@ -184,6 +187,7 @@ def _show_ranks(console: Console, result: dict, number: str) -> None:
 
 
 def _say_unfit(console: Console, result: dict) -> None:
+    """Print the shares of fits without finite optimum."""
     shares: dict[str, list[str]] = {}
     for name, facts in result["configurations"].items():
         for method, share in facts["without_finite_optimum"].items():
@@ -194,6 +198,7 @@ def _say_unfit(console: Console, result: dict) -> None:
 
 
 def _show_conclusions(console: Console, result: dict) -> None:
+    """Print the conclusions of the thesis, and where they fail."""
     if not result["conclusions"]:
         return
     title, headings = (
@@ -216,6 +221,7 @@ def _p(value: float) -> str:
 
 
 def _figure(number: str, datasets: int | None, seed: int, tolerance: float, out: Path) -> None:
+    """Compute figure 14 or 15, and print its table."""
     from benchmarks.studies._cli_figures import show_draws, show_factors
 
     options: dict[str, Any] = {"seed": seed, "about": versions()}

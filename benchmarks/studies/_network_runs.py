@@ -74,14 +74,17 @@ class Teacher(NamedTuple):
 
 
 def plain(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> jax.Array:
+    """Compute the cross-entropy without smoothing."""
     return cross_entropy(logits, labels, weights=weights)
 
 
 def constant(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> jax.Array:
+    """Compute the cross-entropy with constant smoothing."""
     return smoothed_cross_entropy(logits, labels, run["smoothing"], weights=weights)
 
 
 def instance(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> jax.Array:
+    """Compute the cross-entropy with instance-based smoothing."""
     teacher = extras["teacher"]
     return instance_cross_entropy(
         logits, labels, teacher, run["smoothing"], run["offset"], weights=weights

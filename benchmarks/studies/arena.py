@@ -328,6 +328,7 @@ def run(
 
 
 def _of_peer(experiment: Experiment, fit: Callable[..., np.ndarray]) -> dict[str, float]:
+    """Calibrate by the function of a peer, and measure its losses and time in seconds."""
     from bayescal._core.numerics import softmax
 
     score_sets = experiment.scores, experiment.test_scores
@@ -365,6 +366,7 @@ def _compare_all(
     groups: Mapping[str, str],
     kinds: _Kinds,
 ) -> dict[str, Any]:
+    """Compare a method with all others in each part."""
     comparisons: dict[str, Any] = {}
     for part, names in _parts(kinds).items():
         for other, theirs in all_losses.items():
@@ -379,6 +381,7 @@ def _improvements(
     groups: Mapping[str, str],
     kinds: _Kinds,
 ) -> dict[str, Any]:
+    """Compare each method with the uncalibrated scores in each part."""
     improvements: dict[str, Any] = {}
     for part, names in _parts(kinds).items():
         for method, losses in all_losses.items():

@@ -132,6 +132,7 @@ def run(
 
 
 def _judge(size: int, separation: float, datasets: int, key: jax.Array) -> dict[str, float]:
+    """Find the best constant factor for one size and separation."""
     prior = GaussianPrior(mu0=-separation, mu1=separation, sigma=1.0)
     data = synthetic.sample(prior, datasets, size, key=key)
     with float64():

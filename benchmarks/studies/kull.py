@@ -168,6 +168,7 @@ def _make(method: str, classes: int) -> bc.Calibrator:
 
 
 def _whole(network: Network, method: str) -> np.ndarray:
+    """Fit a method to all rows, and predict the test rows."""
     if method == "uncalibrated":
         return softmax(network.test_scores)
     model = _make(method, network.scores.shape[1]).fit(network.scores, network.y)
@@ -175,6 +176,7 @@ def _whole(network: Network, method: str) -> np.ndarray:
 
 
 def _by_folds(network: Network, method: str, seed: int) -> np.ndarray:
+    """Average the predictions of the test rows over fits to four of five folds each."""
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
     probs = []
     for rows, _ in folds.split(network.scores, network.y):
@@ -229,6 +231,7 @@ def _stopped(network: Network, method: str) -> dict[str, float]:
 
 
 def _logs(network: Network) -> dict[str, Any]:
+    """Fit temperature and ensemble temperature scaling, and compute accuracy and ECE."""
     options: dict[str, Any] = {
         "inputs": "logits",
         "classes": tuple(range(network.scores.shape[1])),

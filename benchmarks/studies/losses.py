@@ -189,6 +189,7 @@ def _shared_ratio(name: str) -> float:
 
 
 def _rows(name: str, repeat: int, sizes: tuple[int, int, int]) -> Rows:
+    """Load or make images, and split them for training, calibration and testing."""
     from benchmarks.studies.training import load_images, made_images
 
     if name == "made":
@@ -303,6 +304,7 @@ def measure(
 def _case(
     data: str, network: str, loss: str, answers: list[dict[str, float]], shared: float
 ) -> dict[str, Any]:
+    """Summarize the repeats of one combination of data, network and loss."""
     values = {key: [answer[key] for answer in answers] for key in MEASURED}
     differences = {
         name: difference(values[first], values[second], shared)

@@ -256,6 +256,7 @@ def _measure(
 def _table(
     results: Mapping[tuple[str, bool], Mapping[str, np.ndarray]], best: Mapping[str, Teacher]
 ) -> list[dict[str, Any]]:
+    """Summarize the measures of each method over seeds."""
     rows = []
     for (method, scaled), measures in results.items():
         facts = {}

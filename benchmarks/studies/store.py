@@ -111,6 +111,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _recall(path: Path, question: Mapping[str, Any]) -> Any:
+    """Read a stored answer; None if it is missing, broken or answers a different question."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         is_intact = content.pop(_SUM) == _checksum(content)

@@ -136,6 +136,7 @@ _Pair = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _folds(z: np.ndarray, y: np.ndarray, count: int) -> Iterator[_Pair]:
+    """Yield the pairs of fitted rows and test rows of each fold, after temperature scaling."""
     for fold in range(count):
         held_out = np.arange(len(y)) % count == fold
         scaling = bc.Temperature(inputs="logits").fit(z[~held_out], y[~held_out])
@@ -144,6 +145,7 @@ def _folds(z: np.ndarray, y: np.ndarray, count: int) -> Iterator[_Pair]:
 
 
 def _known(count: int) -> Iterator[_Pair]:
+    """Yield data sets with a known truth."""
     test = sample(_ROWS[1], seed=1_000_000)
     for seed in range(count):
         data = sample(_ROWS[0], seed=seed)
@@ -151,6 +153,7 @@ def _known(count: int) -> Iterator[_Pair]:
 
 
 def _compare(pairs: Iterator[_Pair]) -> dict[str, Any]:
+    """Fit decision calibration with soft and hard borders, and compare the two."""
     values: dict[int, list[tuple[dict[str, float], dict[str, float]]]] = {n: [] for n in _STEPS}
     for seed, (probs, y, test, truth) in enumerate(pairs):
         for count in _STEPS:
@@ -175,6 +178,7 @@ def _compare(pairs: Iterator[_Pair]) -> dict[str, Any]:
 
 
 def _measure(probs: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """Compute losses and the violation of the worst hard partition."""
     errors, rng = (truth - probs) / len(probs), np.random.default_rng(0)
     worst = _partition.worst_partition(probs, errors, 2, rng, hard=True)
     logs = np.log(np.clip(probs, EPS, 1.0))

@@ -151,6 +151,7 @@ def run(
 
 
 def _over_splits(answers: list[dict[str, float]], shared: float) -> dict[str, Any]:
+    """Compute means over splits, and differences of methods."""
     values = {key: np.array([answer[key] for answer in answers], float) for key in answers[0]}
 
     pairs = {
@@ -285,6 +286,7 @@ def exchanged(before: np.ndarray, after: np.ndarray) -> float:
 def _passes(
     probs: np.ndarray, y: np.ndarray, test: np.ndarray, test_y: np.ndarray
 ) -> dict[str, float]:
+    """Compute the error after each of several passes of weights."""
     errors = {}
     for step in range(1, PASSES + 1):
         model = bc.WeightScaling(_BINS, classes=tuple(range(probs.shape[1]))).fit(probs, y)
@@ -296,6 +298,7 @@ def _passes(
 def _one_weight(
     probs: np.ndarray, y: np.ndarray, test: np.ndarray, test_y: np.ndarray
 ) -> dict[str, float]:
+    """Fit one weight by three criteria, and measure its errors."""
     classes = tuple(range(probs.shape[1]))
     models = {
         "absolute": bc.WeightScaling(norm=1, classes=classes),
